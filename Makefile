@@ -1,0 +1,58 @@
+# Everything runs from .venv, made from the locked versions: a fresh clone needs Python 3.11 or later and make.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Written last, so that an interrupted set-up is done again and a finished one costs nothing.
+STAMP := $(VENV)/.installed
+# A folder that is still empty is not in a fresh clone, and the tools refuse a path that is not there.
+SOURCES := $(wildcard src tests benches examples)
+
+# pip-compile without any address of an index in what it writes: the lock holds for whichever index a reader uses.
+COMPILE := CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --all-extras --allow-unsafe --strip-extras \
+	--generate-hashes --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-emit-options \
+	--resolver=backtracking --output-file=requirements.lock
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format fuzz bench lock clean
+
+help: ## say what each target does
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' Makefile
+
+setup: $(STAMP) ## make .venv with the locked versions and this project
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Ordercast needs Python 3.11 or later: make PYTHON=python3.11 setup")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: setup ## show ordered delivery, a failure and the recovery on this machine
+	$(BIN)/ordercast demo
+
+test: lint ## lint, types and all tests
+	$(BIN)/python -m pytest
+
+lint: setup ## style, format and types, nothing changed
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/mypy
+
+format: setup ## put the code into shape
+	$(BIN)/ruff check --fix $(SOURCES)
+	$(BIN)/ruff format $(SOURCES)
+
+fuzz: setup ## simulate many seeds with faults and check every guarantee
+	$(BIN)/ordercast fuzz --orderer sequencer --runs 2000 --jobs 2
+
+bench: setup ## measure throughput and latency on this machine
+	$(BIN)/ordercast bench
+
+lock: ## compile requirements.lock anew from pyproject.toml; UPGRADE=--upgrade takes the newest versions
+	test -x $(BIN)/pip-compile || { $(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install --quiet pip-tools; }
+	$(COMPILE) $(UPGRADE) pyproject.toml
+
+clean: ## remove .venv, caches and build output
+	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
