@@ -1,0 +1,152 @@
+"""Where groups and peers live: names to multicast addresses, and "host:port" text to addresses.
+
+RMP section 3.1 hashes a group's name to 24 bits of a class D address and 15 bits of a port whose high bit is set. No
+authority is asked, so every member must compute the same answer from the name alone. Two groups may collide; that costs
+wasted reads and no correctness, because datagrams carry the 64-bit group id and view ids (as RMP's do).
+
+Deviations, with reasons:
+
+- 18 address bits, not 24. The default range is 239.192.0.0/14, the organisation-local scope of RFC 2365, which routers
+  know where to stop; most of the other 24-bit range 239.0.0.0/8 is unassigned. Ethernet keeps only the low 23 bits of a
+  multicast address, so 24 bits alias in pairs, and parts of 239/8 share their MAC addresses with 224.0.0.x, which
+  switches always flood. All 18 bits of the /14 survive and touch none of those.
+- The port is hashed into 61000..65535, the top of RMP's 32768..65535. RMP kept clear of *static* ports; today's Linux
+  also hands out 32768..60999 to whoever asks for any port, and one such socket on the wildcard address makes a join of
+  that port fail with EADDRINUSE on that host alone, at random. Trying another port is no answer: the other members
+  would not know. With 18 + 12 bits, a thousand groups have one colliding pair in about two thousand cases.
+
+IPv4 only. IPv6 text is recognised and refused with a clear error rather than misread as a host name.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from hashlib import blake2b
+
+from ordercast.errors import UsageError
+from ordercast.view import Address
+
+ORGANISATION_LOCAL = "239.192.0.0/14"
+"""Default range of group addresses (RFC 2365, section 6.2)."""
+
+FIRST_GROUP_PORT = 61_000
+"""First port above Linux's default `ip_local_port_range`; the last group port is 65535."""
+
+_GROUP_PORTS = 65_536 - FIRST_GROUP_PORT
+_MULTICAST = ipaddress.IPv4Network("224.0.0.0/4")
+
+# One personalisation per purpose: an id must say nothing about an address, or groups that share the one would tend to
+# share the other. Both are part of the wire format: a change splits groups between old and new nodes.
+_PERSON_ID = b"ordercast id"
+_PERSON_ADDRESS = b"ordercast addr"
+
+
+class AddressError(UsageError):
+    """An address, or a text that should be one, cannot be used: the text says why and what to give instead."""
+
+
+def group_id(name: str) -> int:
+    """64 bits that stand for the group's name in datagrams."""
+    return int.from_bytes(_digest(name, _PERSON_ID), "big")
+
+
+def group_address(name: str, *, base: str = ORGANISATION_LOCAL) -> Address:
+    """Multicast address and port of a group. RMP section 3.1; `base` is the range of addresses, as "network/bits"."""
+    network = _multicast_network(base)
+    digest = _digest(name, _PERSON_ADDRESS)
+    # The modulo's bias is below 2**-14 for both parts, far under what the birthday bound makes of so few bits.
+    host = int.from_bytes(digest[:4], "big") % network.num_addresses
+    port = FIRST_GROUP_PORT + int.from_bytes(digest[4:], "big") % _GROUP_PORTS
+    return str(network.network_address + host), port
+
+
+def parse_peer(text: str) -> Address:
+    """Address of another node from "host:port". Names are looked up (this blocks: for start-up, not for the loop)."""
+    host, port = _host_and_port(text)
+    if port == 0:
+        raise AddressError(f"{text!r}: port 0 stands for any port and names no peer; give 1 to 65535")
+    return host, port
+
+
+def parse_bind(text: str) -> Address:
+    """A node's own address from "host:port" or "host"; no port, or port 0, lets the system choose one."""
+    return _host_and_port(text if ":" in text else f"{text}:0")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether this IPv4 address never leaves the machine. Text that is no IPv4 address is not loopback."""
+    address = _literal(host)
+    return address is not None and address.is_loopback
+
+
+def is_multicast(host: str) -> bool:
+    """Whether this is an IPv4 multicast (class D) address."""
+    address = _literal(host)
+    return address is not None and address.is_multicast
+
+
+def interface_towards(host: str) -> str:
+    """Address of the local interface that traffic to `host` leaves by. Asks the routing table; sends nothing."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((host, 9))
+        except OSError as error:
+            raise AddressError(f"no route to {host}: {error.strerror}; name the interface address to use") from error
+        return str(probe.getsockname()[0])
+
+
+def _digest(name: str, person: bytes) -> bytes:
+    # Names are compared as the bytes they are: no Unicode normalisation, whose tables differ between Python versions.
+    if not name:
+        raise AddressError("a group's name must not be empty")
+    try:
+        encoded = name.encode()
+    except UnicodeEncodeError as error:
+        raise AddressError(f"group name {name!r} has no UTF-8 form: {error.reason}") from None
+    return blake2b(encoded, digest_size=8, person=person).digest()
+
+
+def _multicast_network(base: str) -> ipaddress.IPv4Network:
+    try:
+        network = ipaddress.IPv4Network(base)
+    except ValueError as error:
+        raise AddressError(f"{base!r} is no IPv4 network ({error}); give one like {ORGANISATION_LOCAL}") from None
+    if not network.subnet_of(_MULTICAST):
+        raise AddressError(f"{base!r} is not multicast: give a part of {_MULTICAST}, like {ORGANISATION_LOCAL}")
+    return network
+
+
+def _literal(host: str) -> ipaddress.IPv4Address | None:
+    try:
+        return ipaddress.IPv4Address(host)
+    except ValueError:
+        return None
+
+
+def _host_and_port(text: str) -> Address:
+    host, colon, port_text = text.strip().rpartition(":")
+    if ":" in host or host.startswith("["):
+        raise AddressError(f"{text!r}: IPv6 is not supported; give an IPv4 address as host:port")
+    if not colon or not host:
+        raise AddressError(f"{text!r}: expected host:port, like 127.0.0.1:7400")
+    # str.isdigit alone would let other scripts' digits through, which int() then reads.
+    if not (port_text.isascii() and port_text.isdigit() and len(port_text) <= 5 and int(port_text) <= 65_535):
+        raise AddressError(f"{text!r}: {port_text!r} is no port; give a number from 1 to 65535")
+    address = _literal(host) or _look_up(text, host)
+    if address.is_unspecified:
+        raise AddressError(f"{text!r}: the wildcard address names no node; give the address of one interface")
+    if address.is_multicast or address == ipaddress.IPv4Address("255.255.255.255"):
+        raise AddressError(f"{text!r}: a node has a unicast address; group addresses come from the group's name")
+    return str(address), int(port_text)
+
+
+def _look_up(text: str, host: str) -> ipaddress.IPv4Address:
+    # getaddrinfo reads "127.1" as 127.0.0.1 and "1" as 0.0.0.1; a mistyped address must not become another one.
+    if all(character in "0123456789." for character in host):
+        raise AddressError(f"{text!r}: {host!r} is no IPv4 address; it needs four numbers from 0 to 255")
+    try:
+        found = socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_DGRAM)
+    except (OSError, UnicodeError) as error:
+        raise AddressError(f"{text!r}: no IPv4 address is known for {host!r} ({error})") from None
+    return ipaddress.IPv4Address(found[0][4][0])
