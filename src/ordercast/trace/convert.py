@@ -1,0 +1,338 @@
+"""From the recorders' files to Parquet: `raw/<node>-<life>.oct` becomes `events/node=<name>/part-<life>.parquet`.
+
+The conversion is columnar: numpy takes the cells apart and Arrow looks the texts up, so no Python object is made per
+event. Memory is bounded by one row group, whatever the length of the run. Encodings follow SPARK section 5:
+rising numbers as differences, words as dictionaries, everything under zstd.
+
+The node's name is the name of the folder and not a column of the file, as TRACE.md says. Equal rows give equal bytes:
+row groups are cut by number of rows, and Parquet's dictionaries follow the first use in the row group, so nothing
+depends on where a recorder happened to put its definitions.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ordercast.service import parse_service
+from ordercast.trace.cells import (
+    CHUNK_BYTES,
+    LIST_COLUMNS,
+    NO_SERVICE,
+    NULL,
+    ROW_DTYPE,
+    ROW_TAG,
+    CellReader,
+    Cells,
+    TraceGarbled,
+    service_text,
+)
+from ordercast.trace.recorder import CRASH, Recorder
+from ordercast.trace.schema import KINDS, Row
+
+RAW_FOLDER: Final = "raw"
+RAW_SUFFIX: Final = ".oct"
+EVENTS_FOLDER: Final = "events"
+ROWS_PER_GROUP: Final = 1 << 16
+COMPRESSION_LEVEL: Final = 3  # zstd's default, named because another level is another file
+MAX_LIFE: Final = (1 << 63) - 1
+
+# Starts with a letter or digit, so that no file is hidden; '@' is in the names of a daemon's clients. Left out on
+# purpose: '/' leaves the folder, '=' and '%' mean something to readers of partitioned folders.
+_NODE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,119}")
+_RAW_NAME: Final = re.compile(r"(?P<node>.+)-(?P<life>0|[1-9][0-9]{0,18})")
+
+_DELTA_COLUMNS: Final = ("n", "at_ns", "first", "position", "prev_position")
+_DICTIONARY_COLUMNS: Final = (
+    *("life", "kind", "underlay", "group", "view", "sender", "count", "service", "bytes", "detail"),
+    *(f"{column}.list.element" for column in ("groups", "members", "came_with")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """What one file became. `torn_bytes` is what a kill left incomplete at its end."""
+
+    node: str
+    life: int
+    rows: int
+    torn_bytes: int
+    path: Path
+
+
+def raw_path(trace: Path, node: str, life: int) -> Path:
+    """Where the recorder of this life of this node writes; the folder is made."""
+    check_node_name(node)
+    check_life(life)
+    folder = trace / RAW_FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / f"{node}-{life}{RAW_SUFFIX}"
+
+
+def part_path(trace: Path, node: str, life: int) -> Path:
+    """Where the events of this life of this node are after conversion."""
+    check_node_name(node)
+    check_life(life)
+    return trace / EVENTS_FOLDER / f"node={node}" / f"part-{life}.parquet"
+
+
+def check_node_name(node: str) -> None:
+    """Refuse a name that would not be one plain folder on every system, and the same one to every reader."""
+    if not _NODE_NAME.fullmatch(node) or ".." in node:
+        raise ValueError(
+            f"{node!r} cannot name a node in a trace: use up to 120 letters, digits, '.', '_', '@', '+' and '-', "
+            "a letter or digit first, no '..'"
+        )
+
+
+def check_life(life: int) -> None:
+    """Refuse a life that is no number of a life."""
+    if not 0 <= life <= MAX_LIFE:
+        raise ValueError(f"a life is a number from 0 to {MAX_LIFE}, not {life}")
+
+
+def convert(
+    trace: Path, *, crashed: Collection[tuple[str, int]] | Mapping[tuple[str, int], int] = ()
+) -> list[Converted]:
+    """Turn all raw files of a trace folder into Parquet; the raw files stay.
+
+    `crashed` names the lives that the harness killed, as (node, life): each gets its `crash` row with the next `n`. A
+    mapping also says when (run clock); otherwise the row has the time of the last row before it.
+    """
+    found: dict[tuple[str, int], Path] = {}
+    for path in sorted((trace / RAW_FOLDER).glob(f"*{RAW_SUFFIX}")):
+        match = _RAW_NAME.fullmatch(path.name.removesuffix(RAW_SUFFIX))
+        if match is None:
+            raise ValueError(f"{path} is not named <node>-<life>{RAW_SUFFIX}")
+        found[match["node"], int(match["life"])] = path
+    if unknown := sorted(set(crashed) - found.keys()):
+        node, life = unknown[0]
+        raise ValueError(f"{node}/{life} is said to have crashed, but {trace / RAW_FOLDER} has no file of it")
+    times = crashed if isinstance(crashed, Mapping) else dict.fromkeys(crashed, NULL)
+    return [
+        _convert_one(trace, node, life, _chunks_of_file(path), times.get((node, life)))
+        for (node, life), path in sorted(found.items())
+    ]
+
+
+def write_recorder(trace: Path, recorder: Recorder) -> Converted:
+    """Write what a recorder kept in memory: how a simulation leaves its trace."""
+    data = recorder.dump()
+    chunks = (data[start : start + CHUNK_BYTES] for start in range(0, len(data), CHUNK_BYTES))
+    return _convert_one(trace, recorder.node, recorder.life, chunks, None)
+
+
+def write_rows(trace: Path, rows: Iterable[Row]) -> list[Converted]:
+    """Write rows that exist as objects, for tests and small simulations; `n` must count from 0 in each life."""
+    recorders: dict[tuple[str, int], Recorder] = {}
+    expected: dict[tuple[str, int], int] = {}
+    for row in rows:
+        life = row.node, row.life
+        if life not in recorders:
+            check_node_name(row.node)
+            check_life(row.life)
+            recorders[life] = Recorder(None, row.node, row.life)
+            expected[life] = 0
+        if row.n != expected[life]:
+            raise ValueError(f"row {row.n} of {row.node}/{row.life} stands where row {expected[life]} is due")
+        expected[life] += 1
+        try:
+            _record(recorders[life], row)
+        except struct.error as error:
+            raise ValueError(f"row {row.n} of {row.node}/{row.life} has a number too large for its column") from error
+    return [write_recorder(trace, recorder) for _, recorder in sorted(recorders.items())]
+
+
+def load_pyarrow() -> tuple[Any, Any]:
+    """The modules pyarrow and pyarrow.parquet; they belong to an extra, so a node never needs them."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise ImportError("Parquet traces need pyarrow: pip install 'ordercast[trace]'") from error
+    return pyarrow, pyarrow.parquet
+
+
+def parquet_schema() -> Any:
+    """The columns of a part file, as TRACE.md states them: signed types, in its order, without `node`."""
+    pa, _ = load_pyarrow()
+    text, texts = pa.string(), pa.list_(pa.field("element", pa.string(), nullable=False))
+    return pa.schema(
+        [
+            pa.field("life", pa.int64(), nullable=False),
+            pa.field("n", pa.int64(), nullable=False),
+            pa.field("at_ns", pa.int64(), nullable=False),
+            pa.field("kind", text, nullable=False),
+            pa.field("underlay", text, nullable=False),
+            pa.field("group", text),
+            pa.field("groups", texts),
+            pa.field("view", text),
+            pa.field("members", texts),
+            pa.field("came_with", texts),
+            pa.field("sender", text),
+            pa.field("first", pa.int64()),
+            pa.field("count", pa.int32()),
+            pa.field("service", text),
+            pa.field("position", pa.int64()),
+            pa.field("prev_position", pa.int64()),
+            pa.field("bytes", pa.int64()),
+            pa.field("detail", text),
+        ]
+    )
+
+
+def _chunks_of_file(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK_BYTES):
+            yield chunk
+
+
+def _convert_one(trace: Path, node: str, life: int, chunks: Iterable[bytes], crash_at_ns: int | None) -> Converted:
+    """Convert one life; `crash_at_ns` is None for one that was not killed, NULL for one killed at an unknown time."""
+    path = part_path(trace, node, life)
+    reader = CellReader(node, life)
+    _, pq = load_pyarrow()
+    schema = parquet_schema()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Written under a hidden name first: a reader never meets half a file, and an error leaves the old one alone.
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    try:
+        with pq.ParquetWriter(
+            unfinished,
+            schema,
+            compression="zstd",
+            compression_level=COMPRESSION_LEVEL,
+            use_dictionary=list(_DICTIONARY_COLUMNS),
+            column_encoding=dict.fromkeys(_DELTA_COLUMNS, "DELTA_BINARY_PACKED"),
+        ) as writer:
+            rows = 0
+            for group in _groups(_with_crash(reader, chunks, crash_at_ns)):
+                writer.write_table(_table(schema, life, group, reader), row_group_size=ROWS_PER_GROUP)
+                rows += len(group)
+        os.replace(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return Converted(node, life, rows, reader.torn_bytes, path)
+
+
+def _with_crash(reader: CellReader, chunks: Iterable[bytes], crash_at_ns: int | None) -> Iterator[Cells]:
+    last_ns = 0
+    for chunk in chunks:
+        cells = reader.feed(chunk)
+        if len(cells):
+            last_ns = int(cells["at_ns"][-1])
+            yield cells
+    if crash_at_ns is not None:
+        crash = np.zeros(1, ROW_DTYPE)
+        crash["tag"], crash["kind"], crash["rank"] = ROW_TAG, CRASH, NO_SERVICE
+        crash["n"] = reader.rows
+        # A kill is noticed after it happened, never before what the victim still wrote.
+        crash["at_ns"] = max(last_ns, crash_at_ns)
+        for column in ("first", "count", "position", "prev_position", "bytes"):
+            crash[column] = NULL
+        yield crash
+
+
+def _groups(batches: Iterable[Cells]) -> Iterator[Cells]:
+    """Gather batches into row groups of one size, so that their borders depend on nothing but the rows."""
+    waiting: list[Cells] = []
+    size = 0
+    for batch in batches:
+        waiting.append(batch)
+        size += len(batch)
+        if size >= ROWS_PER_GROUP:
+            gathered = np.concatenate(waiting)
+            whole = size - size % ROWS_PER_GROUP
+            for start in range(0, whole, ROWS_PER_GROUP):
+                yield gathered[start : start + ROWS_PER_GROUP]
+            waiting = [gathered[whole:]]
+            size -= whole
+    if size:
+        yield np.concatenate(waiting)
+
+
+def _table(schema: Any, life: int, cells: Cells, reader: CellReader) -> Any:
+    pa, _ = load_pyarrow()
+    columns = []
+    for field in schema:
+        name = field.name
+        if name == "life":
+            columns.append(pa.array(np.full(len(cells), life, np.int64)))
+        elif name == "kind":
+            columns.append(pa.array(KINDS, pa.string()).take(pa.array(cells["kind"].astype(np.int64))))
+        elif name == "service":
+            codes = cells["rank"].astype(np.int64) << 8 | cells["k"]
+            columns.append(_look_up(pa, codes, field.type, lambda code: service_text(code >> 8, code & 0xFF)))
+        elif name == "underlay":
+            columns.append(_look_up(pa, cells[name], field.type, lambda ident: reader.definitions[ident] or ""))
+        elif name in LIST_COLUMNS or pa.types.is_string(field.type):
+            columns.append(_look_up(pa, cells[name], field.type, reader.definitions.__getitem__))
+        else:
+            values = np.ascontiguousarray(cells[name])
+            array = pa.array(values, pa.int64(), mask=values == NULL if field.nullable else None)
+            columns.append(array.cast(field.type))
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _look_up(pa: Any, ids: npt.NDArray[Any], kind: Any, value_of: Any) -> Any:
+    """A column of texts or lists from a column of ids: Python sees each distinct id once, Arrow sees each row."""
+    distinct, places = np.unique(ids, return_inverse=True)
+    return pa.array([value_of(ident) for ident in distinct.tolist()], kind).take(pa.array(places))
+
+
+def _record(recorder: Recorder, row: Row) -> None:
+    if row.kind not in KINDS:
+        raise ValueError(f"{row.kind!r} is no kind of event; TRACE.md has {', '.join(KINDS)}")
+    service = None if row.service is None else parse_service(row.service)
+
+    def text(value: str | None) -> int:
+        return 0 if value is None else recorder.string(value)
+
+    def texts(value: tuple[str, ...] | None) -> int:
+        return 0 if value is None else recorder.strings(value)
+
+    def number(value: int | None) -> int:
+        return NULL if value is None else value
+
+    recorder.row(
+        KINDS.index(row.kind),
+        row.at_ns,
+        text(row.underlay),
+        text(row.group),
+        text(row.view),
+        text(row.sender),
+        number(row.first),
+        number(row.count),
+        NO_SERVICE if service is None else service.rank,
+        0 if service is None else service.k,
+        number(row.position),
+        number(row.prev_position),
+        number(row.bytes),
+        # Not `detail`: its bound protects a running node, and rows that exist already are to be written as they are.
+        text(row.detail),
+        texts(row.members),
+        texts(row.came_with),
+        texts(row.groups),
+    )
+
+
+__all__ = [
+    "Converted",
+    "TraceGarbled",
+    "check_node_name",
+    "convert",
+    "load_pyarrow",
+    "parquet_schema",
+    "part_path",
+    "raw_path",
+    "write_recorder",
+    "write_rows",
+]
