@@ -303,6 +303,7 @@ def test_a_row_missing_in_the_middle_is_noticed() -> None:
         list(decode(data[: -2 * CELL_BYTES] + data[-CELL_BYTES:], "a", 0))
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=1000))
 def test_hostile_bytes_raise_only_what_is_announced(data: bytes) -> None:
     try:
@@ -312,7 +313,7 @@ def test_hostile_bytes_raise_only_what_is_announced(data: bytes) -> None:
     assert found == []
 
 
-@settings(max_examples=500)
+@settings(max_examples=500, deadline=None)
 @given(st.data())
 def test_a_damaged_trace_is_refused_or_read_but_never_breaks_the_reader(data: st.DataObject) -> None:
     damaged = bytearray(a_recorder_with_every_column().dump())

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ordercast.trace.cells import TraceGarbled
@@ -85,6 +85,7 @@ def test_a_run_with_a_wrong_value_is_refused(changes: dict[str, Any], tmp_path: 
         RunInfo.read(tmp_path)
 
 
+@settings(deadline=None)
 @given(
     data=st.binary(max_size=200) | st.recursive(st.integers(), st.lists).map(lambda value: json.dumps(value).encode())
 )
