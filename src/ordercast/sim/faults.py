@@ -1,0 +1,218 @@
+"""What can go wrong, as data: a fault has a time, a kind and the nodes that it befalls (DESIGN section 8).
+
+Kinds with a duration end by themselves; `heal_all` ends the rest. Membership changes that the application asks for
+(leave, rejoin, reset) are in the same list, because a scenario is one list of what happens from outside.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Protocol
+
+from ordercast.config import MS
+from ordercast.sim.world import World
+
+
+class FaultKind(StrEnum):
+    CRASH = "crash"  # all state is lost
+    RESTART = "restart"  # the next life of a crashed node begins, and joins again
+    PAUSE = "pause"  # stands still for `for_ns`
+    SLOW = "slow"  # processor costs times `value` for `for_ns`
+    CUT = "cut"  # nothing from `nodes` reaches `others` for `for_ns`; the other direction works
+    PARTITION = "partition"  # `nodes` and the rest cannot reach each other for `for_ns`
+    LOSSY = "lossy"  # everything that `nodes` would receive is lost with probability `value` for `for_ns`
+    STALL = "stall"  # the application of `nodes` takes nothing for `for_ns`: buffers fill
+    LEAVE = "leave"  # leaves the group of its own will
+    REJOIN = "rejoin"  # comes back in the same life
+    JOIN = "join"  # a node that was not there from the beginning starts
+    RESET = "reset"  # the application calls reset (it also does so by itself in manual recovery)
+
+
+NEEDS_OTHERS: Final = frozenset({FaultKind.CUT})
+IS_LASTING: Final = frozenset(
+    {FaultKind.PAUSE, FaultKind.SLOW, FaultKind.CUT, FaultKind.PARTITION, FaultKind.LOSSY, FaultKind.STALL}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that happens at `at_ns`."""
+
+    at_ns: int
+    kind: str
+    nodes: tuple[str, ...]
+    others: tuple[str, ...] = ()
+    value: float = 0.0
+    for_ns: int = 0
+
+    def __str__(self) -> str:
+        text = f"{self.at_ns / MS:.3f} ms: {self.kind} {','.join(self.nodes)}"
+        if self.others:
+            text += f" -> {','.join(self.others)}"
+        if self.value:
+            text += f" {self.value:g}"
+        if self.for_ns:
+            text += f" for {self.for_ns / MS:.3f} ms"
+        return text
+
+
+class Applications(Protocol):
+    """The side of a run that faults of the application befall."""
+
+    def stall(self, name: str) -> None: ...
+
+    def unstall(self, name: str) -> None: ...
+
+    def leave(self, name: str) -> None: ...
+
+    def rejoin(self, name: str) -> None: ...
+
+    def reset(self, name: str) -> None: ...
+
+
+class Faults:
+    """Applies a list of faults to a world, and can end all of them."""
+
+    __slots__ = ("_applications", "_healed", "_world", "last_ns")
+
+    def __init__(self, world: World, applications: Applications, faults: Sequence[Fault]) -> None:
+        self._world = world
+        self._applications = applications
+        self._healed = False
+        self.last_ns = max((fault.at_ns + fault.for_ns for fault in faults), default=0)
+        for fault in sorted(faults, key=lambda fault: fault.at_ns):
+            world.at(fault.at_ns, self._begin, fault)
+            if fault.for_ns:
+                world.at(fault.at_ns + fault.for_ns, self._end, fault)
+
+    def heal_all(self) -> None:
+        """Everything works again, but who is down stays down. Faults that are still to come do not."""
+        self._healed = True
+        world = self._world
+        world.network.heal()
+        world.network.reset_links()
+        for name in world.nodes:
+            world.slow(name)
+            world.resume(name)
+            self._applications.unstall(name)
+
+    def _begin(self, fault: Fault) -> None:
+        if self._healed:
+            return
+        world, network, applications = self._world, self._world.network, self._applications
+        kind = FaultKind(fault.kind)
+        if kind is FaultKind.PARTITION:
+            network.partition([fault.nodes])
+            return
+        for name in fault.nodes:
+            match kind:
+                case FaultKind.CRASH:
+                    world.crash(name)
+                case FaultKind.RESTART | FaultKind.JOIN:
+                    world.start(name)
+                case FaultKind.PAUSE:
+                    world.pause(name)
+                case FaultKind.SLOW:
+                    world.slow(name, fault.value)
+                case FaultKind.CUT:
+                    for other in fault.others:
+                        network.cut(name, other)
+                case FaultKind.LOSSY:
+                    for other in world.nodes:
+                        if other != name:
+                            network.set_link(other, name, loss=fault.value)
+                case FaultKind.STALL:
+                    applications.stall(name)
+                case FaultKind.LEAVE:
+                    applications.leave(name)
+                case FaultKind.REJOIN:
+                    applications.rejoin(name)
+                case FaultKind.RESET:
+                    applications.reset(name)
+
+    def _end(self, fault: Fault) -> None:
+        if self._healed:
+            return
+        world, network = self._world, self._world.network
+        kind = FaultKind(fault.kind)
+        if kind is FaultKind.PARTITION:
+            # A later partition may have taken the place of this one: it then ends here, too, which is as good a fault.
+            network.partition([])
+            return
+        for name in fault.nodes:
+            match kind:
+                case FaultKind.PAUSE:
+                    world.resume(name)
+                case FaultKind.SLOW:
+                    world.slow(name)
+                case FaultKind.CUT:
+                    for other in fault.others:
+                        network.mend(name, other)
+                case FaultKind.LOSSY:
+                    for other in world.nodes:
+                        if other != name:
+                            network.set_link(other, name, loss=network.model.loss)
+                case FaultKind.STALL:
+                    self._applications.unstall(name)
+                case _:
+                    pass
+
+
+def draw_faults(
+    rng: random.Random,
+    names: Sequence[str],
+    from_ns: int,
+    to_ns: int,
+    *,
+    crash: int = 0,
+    restart: int = 0,
+    pause: int = 0,
+    partition: int = 0,
+    cut: int = 0,
+    slow: int = 0,
+    stall: int = 0,
+    lossy: int = 0,
+    leave: int = 0,
+    longest_ns: int = 3_000 * MS,
+) -> list[Fault]:
+    """So many faults of each kind, at random times and nodes. The first `restart` crashed nodes come back."""
+    faults: list[Fault] = []
+
+    def when() -> int:
+        return rng.randrange(from_ns, max(to_ns, from_ns + 1))
+
+    def how_long() -> int:
+        # Short ones matter as much as long ones: half of all stay below a tenth of the longest.
+        return rng.randrange(MS, longest_ns // (10 if rng.random() < 0.5 else 1))
+
+    victims = rng.sample(list(names), min(crash, len(names)))
+    for index, name in enumerate(victims):
+        at_ns = when()
+        faults.append(Fault(at_ns, FaultKind.CRASH, (name,)))
+        if index < restart:
+            faults.append(Fault(at_ns + how_long(), FaultKind.RESTART, (name,)))
+    for kind, times in ((FaultKind.PAUSE, pause), (FaultKind.STALL, stall)):
+        faults.extend(Fault(when(), kind, (rng.choice(names),), for_ns=how_long()) for _ in range(times))
+    if len(names) > 1:
+        for _ in range(partition):
+            side = tuple(rng.sample(list(names), rng.randrange(1, len(names))))
+            faults.append(Fault(when(), FaultKind.PARTITION, side, for_ns=how_long()))
+        for _ in range(cut):
+            source, *targets = rng.sample(list(names), rng.randrange(2, len(names) + 1))
+            faults.append(Fault(when(), FaultKind.CUT, (source,), tuple(targets), for_ns=how_long()))
+    for _ in range(slow):
+        factor = float(rng.choice((2, 5, 20, 100)))
+        faults.append(Fault(when(), FaultKind.SLOW, (rng.choice(names),), value=factor, for_ns=how_long()))
+    for _ in range(lossy):
+        loss = rng.choice((0.2, 0.5, 0.9))
+        faults.append(Fault(when(), FaultKind.LOSSY, (rng.choice(names),), value=loss, for_ns=how_long()))
+    for _ in range(leave):
+        name = rng.choice(names)
+        at_ns = when()
+        faults.append(Fault(at_ns, FaultKind.LEAVE, (name,)))
+        if rng.random() < 0.7:
+            faults.append(Fault(at_ns + how_long(), FaultKind.REJOIN, (name,)))
+    return sorted(faults, key=lambda fault: fault.at_ns)

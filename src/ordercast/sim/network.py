@@ -1,0 +1,370 @@
+"""The network in virtual time: what becomes of a datagram between two nodes (DESIGN section 8).
+
+`Network.transmit` takes one transmission and returns its arrivals; the world puts them on its heap. Nothing here calls
+back, and chance is one `random.Random` that is drawn from only where the model leaves something to chance.
+
+The model, in the order in which it is applied to a train of datagrams:
+
+1. the medium: on a shared segment a transmission waits until the segment is free and occupies it once, however many
+   receivers it has; on a switched network it occupies the sender's port once and each receiver's port once. Every
+   datagram of a train has its own frames, each with `frame_overhead` bytes;
+2. each receiver on its own: cut, lost, delayed by latency and jitter, duplicated, reordered. A link is first in, first
+   out under jitter: only a datagram that is drawn as reordered (or is a second copy) can be overtaken.
+
+Loss is per datagram, not per frame, so that `loss=0.05` means the same whatever the size. Datagrams of a train
+that stay together arrive as one batch, as `UDP_GRO` would hand them over; `COALESCE_NS` bounds how much of a slow
+medium's time one batch may span, or a long train would arrive only when its last byte has.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+
+from ordercast.config import SECOND
+from ordercast.wire.header import HEADER_BYTES, MAGIC, UNKNOWN_DETAIL, Kind
+
+SOCKET_OVERHEAD_BYTES: Final = 1_024  # what a datagram costs a receive buffer beside its bytes (DESIGN section 6)
+COALESCE_NS: Final = 200_000  # interrupt coalescing: one batch of arrivals spans no more of the medium's time
+KIND_OFFSET: Final = 1
+
+_KIND_NAMES: Final[dict[int, str]] = {int(kind): kind.name.lower() for kind in Kind}
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkModel:
+    """Medium, default link and CPU of a network. Costs per byte are picoseconds, so that all arithmetic is integer."""
+
+    name: str
+    # the link between any two nodes, one way
+    latency_ns: int = 0
+    jitter_ns: int = 0
+    loss: float = 0.0
+    duplicate: float = 0.0
+    reorder: float = 0.0
+    reorder_ns: int = 2_000_000  # a reordered datagram, or a second copy, comes up to this much later
+    # the medium
+    bits_per_s: int = 0  # 0: it takes no time
+    is_shared: bool = True
+    frame_payload: int = 1_472  # bytes of a datagram that fit one frame
+    frame_overhead: int = 66  # Ethernet preamble, header, checksum and gap; IP; UDP
+    # the CPU of a node
+    pass_ns: int = 0
+    send_ns: int = 0  # per datagram
+    receive_ns: int = 0
+    send_byte_ps: int = 0
+    receive_byte_ps: int = 0
+    # whether one transmission reaches a whole group
+    has_multicast: bool = True
+
+    def wire_ns(self, size: int) -> int:
+        """How long one datagram of `size` bytes occupies the medium."""
+        if not self.bits_per_s:
+            return 0
+        frames = -(-size // self.frame_payload) or 1
+        return (size + frames * self.frame_overhead) * 8 * SECOND // self.bits_per_s
+
+    def send_cost_ns(self, datagrams: int, size: int) -> int:
+        return datagrams * self.send_ns + size * self.send_byte_ps // 1_000
+
+    def receive_cost_ns(self, datagrams: int, size: int) -> int:
+        return datagrams * self.receive_ns + size * self.receive_byte_ps // 1_000
+
+
+IDEAL: Final = NetworkModel("ideal", latency_ns=100_000)
+"""No cost and no queue: 0.1 ms from anyone to anyone."""
+
+LOOPBACK: Final = NetworkModel(
+    "loopback",
+    latency_ns=5_000,
+    frame_payload=65_507,
+    pass_ns=2_000,
+    send_ns=2_000,
+    receive_ns=2_000,
+    send_byte_ps=100,
+    receive_byte_ps=100,
+)
+"""Processes of one machine: no medium, a few microseconds for each call and a copy for each byte."""
+
+LAN: Final = NetworkModel(
+    "lan",
+    latency_ns=30_000,
+    jitter_ns=10_000,
+    bits_per_s=1_000_000_000,
+    is_shared=False,
+    pass_ns=5_000,
+    send_ns=1_500,
+    receive_ns=2_000,
+    send_byte_ps=200,
+    receive_byte_ps=200,
+)
+"""Switched Ethernet of 1 Gb/s."""
+
+ETHERNET_10: Final = NetworkModel(
+    "ethernet-10",
+    latency_ns=10_000,
+    bits_per_s=10_000_000,
+    is_shared=True,
+    pass_ns=50_000,
+    send_ns=500_000,
+    receive_ns=500_000,
+    send_byte_ps=100_000,
+    receive_byte_ps=100_000,
+)
+"""The Amoeba paper's machines: one 10 Mb/s segment, about 0.5 ms of a 20 MHz processor for each packet at each end, so
+that a broadcast of two packets takes about the 2.5 ms that section 2 of the paper reports."""
+
+NETWORKS: Final[dict[str, NetworkModel]] = {model.name: model for model in (IDEAL, LOOPBACK, LAN, ETHERNET_10)}
+
+
+class Batch(NamedTuple):
+    """Datagrams of one sender that a node reads in one call: `stride`-sized, the last may be shorter."""
+
+    source: str
+    data: bytes
+    stride: int  # 0: one datagram
+    datagrams: int
+
+
+class Arrival(NamedTuple):
+    at_ns: int
+    target: str
+    batch: Batch
+
+
+@dataclass(slots=True)
+class NetworkCounters:
+    """What the network did. `sent` counts a multicast datagram once, and `sent_by_kind` by the kind in its header."""
+
+    sent: int = 0
+    sent_bytes: int = 0
+    lost: int = 0  # by chance, per receiver
+    cut: int = 0  # by a cut or a partition, per receiver
+    duplicated: int = 0
+    reordered: int = 0
+    socket_drops: int = 0  # receive buffers that were full, per receiver; counted by the world
+    sent_by_kind: Counter[str] = field(default_factory=Counter)
+    bytes_by_kind: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One direction between two nodes."""
+
+    latency_ns: int
+    jitter_ns: int
+    loss: float
+    duplicate: float
+    reorder: float
+    reorder_ns: int
+
+
+def kind_of(data: bytes) -> str:
+    """The kind of a datagram as its header names it."""
+    if len(data) < HEADER_BYTES or data[0] != MAGIC:
+        return UNKNOWN_DETAIL
+    return _KIND_NAMES.get(data[KIND_OFFSET], UNKNOWN_DETAIL)
+
+
+class Network:
+    """All links between the nodes of one world."""
+
+    __slots__ = (
+        "_cuts",
+        "_default",
+        "_egress_free_ns",
+        "_ingress_free_ns",
+        "_last_ns",
+        "_links",
+        "_rng",
+        "_segment_free_ns",
+        "_sides",
+        "counters",
+        "model",
+    )
+
+    def __init__(self, model: NetworkModel, rng: random.Random) -> None:
+        self.model = model
+        self.counters = NetworkCounters()
+        self._rng = rng
+        # links
+        self._default = _link_of(model)
+        self._links: dict[tuple[str, str], Link] = {}
+        self._cuts: set[tuple[str, str]] = set()
+        self._sides: dict[str, int] = {}  # empty: no partition
+        # the medium
+        self._segment_free_ns = 0
+        self._egress_free_ns: dict[str, int] = {}
+        self._ingress_free_ns: dict[str, int] = {}
+        self._last_ns: dict[tuple[str, str], int] = {}  # last arrival on a link: first in, first out
+
+    # Conditions. -----------------------------------------------------------------------------------------------------
+
+    def set_model(self, model: NetworkModel) -> None:
+        """Change medium, costs and default link at once; links that were set one by one stay as they are."""
+        self.model = model
+        self._default = _link_of(model)
+
+    def set_link(
+        self,
+        source: str,
+        target: str,
+        *,
+        latency_ns: int | None = None,
+        jitter_ns: int | None = None,
+        loss: float | None = None,
+        duplicate: float | None = None,
+        reorder: float | None = None,
+    ) -> None:
+        """Give one direction its own properties; None keeps what it has."""
+        link = self._links.get((source, target), self._default)
+        self._links[source, target] = replace(
+            link,
+            latency_ns=link.latency_ns if latency_ns is None else latency_ns,
+            jitter_ns=link.jitter_ns if jitter_ns is None else jitter_ns,
+            loss=link.loss if loss is None else loss,
+            duplicate=link.duplicate if duplicate is None else duplicate,
+            reorder=link.reorder if reorder is None else reorder,
+        )
+
+    def reset_links(self) -> None:
+        """Every direction has the properties of the model again."""
+        self._links.clear()
+
+    def cut(self, source: str, target: str) -> None:
+        """Nothing from `source` reaches `target`; the other direction is another matter."""
+        self._cuts.add((source, target))
+
+    def mend(self, source: str, target: str) -> None:
+        self._cuts.discard((source, target))
+
+    def partition(self, sides: Sequence[Iterable[str]]) -> None:
+        """Only nodes of the same side reach one another; nodes that no side names are together on one more."""
+        self._sides = {name: number for number, side in enumerate(sides, start=1) for name in side}
+
+    def heal(self) -> None:
+        """End the partition and all cuts."""
+        self._sides = {}
+        self._cuts.clear()
+
+    def reaches(self, source: str, target: str) -> bool:
+        """False if a cut or a partition lies between the two, in this direction."""
+        if (source, target) in self._cuts:
+            return False
+        sides = self._sides
+        return not sides or sides.get(source, 0) == sides.get(target, 0)
+
+    # Transmission. ---------------------------------------------------------------------------------------------------
+
+    def transmit(self, leave_ns: int, source: str, targets: Sequence[str], data: bytes, stride: int) -> list[Arrival]:
+        """One transmission to all `targets` at once. `data` must be a copy: engines use their buffers again.
+
+        Hot: one call per transmission of the simulated world.
+        """
+        size = len(data)
+        datagrams = 1 if stride <= 0 or stride >= size else -(-size // stride)
+        counters = self.counters
+        counters.sent += datagrams
+        counters.sent_bytes += size
+        kind = kind_of(data)
+        counters.sent_by_kind[kind] += datagrams
+        counters.bytes_by_kind[kind] += size
+        arrivals: list[Arrival] = []
+        for end_ns, wire_ns, first, stop in self._occupy(leave_ns, source, size, stride, datagrams):
+            whole = Batch(source, data, stride if datagrams > 1 else 0, datagrams)
+            if stop - first < datagrams:
+                whole = _piece(source, data, stride, first, stop)
+            for target in targets:
+                if (self._cuts or self._sides) and not self.reaches(source, target):
+                    counters.cut += whole.datagrams
+                    continue
+                self._deliver(end_ns, wire_ns, target, whole, arrivals)
+        return arrivals
+
+    def _occupy(
+        self, leave_ns: int, source: str, size: int, stride: int, datagrams: int
+    ) -> Iterator[tuple[int, int, int, int]]:
+        """The batches of a train as (end on the medium, time on it, first, stop)."""
+        model = self.model
+        if not model.bits_per_s:
+            yield leave_ns, 0, 0, datagrams
+            return
+        free_ns = self._segment_free_ns if model.is_shared else self._egress_free_ns.get(source, 0)
+        now_ns = max(leave_ns, free_ns)
+        begin_ns, first = now_ns, 0
+        ends: list[tuple[int, int, int, int]] = []
+        for index in range(datagrams):
+            length = size if datagrams == 1 else min(stride, size - index * stride)
+            wire_ns = model.wire_ns(length)
+            if index > first and now_ns + wire_ns - begin_ns > COALESCE_NS:
+                ends.append((now_ns, now_ns - begin_ns, first, index))
+                begin_ns, first = now_ns, index
+            now_ns += wire_ns
+        ends.append((now_ns, now_ns - begin_ns, first, datagrams))
+        if model.is_shared:
+            self._segment_free_ns = now_ns
+        else:
+            self._egress_free_ns[source] = now_ns
+        yield from ends
+
+    def _deliver(self, end_ns: int, wire_ns: int, target: str, batch: Batch, arrivals: list[Arrival]) -> None:
+        """What one receiver gets of one batch."""
+        pair = (batch.source, target)
+        link = self._links.get(pair, self._default) if self._links else self._default
+        rng = self._rng
+        at_ns = end_ns + link.latency_ns
+        if link.jitter_ns:
+            at_ns += int(rng.random() * link.jitter_ns)
+        if wire_ns and not self.model.is_shared:
+            # A switch forwards while it receives: the receiver's port is a queue, not a second transmission time.
+            at_ns = max(at_ns, self._ingress_free_ns.get(target, 0) + wire_ns)
+            self._ingress_free_ns[target] = at_ns
+        last_ns = self._last_ns.get(pair, 0)
+        if at_ns < last_ns:
+            at_ns = last_ns
+        self._last_ns[pair] = at_ns
+        if not (link.loss or link.duplicate or link.reorder):
+            arrivals.append(Arrival(at_ns, target, batch))
+            return
+        self._deliver_by_chance(at_ns, link, target, batch, arrivals)
+
+    def _deliver_by_chance(self, at_ns: int, link: Link, target: str, batch: Batch, arrivals: list[Arrival]) -> None:
+        rng, counters = self._rng, self.counters
+        source, data, stride, datagrams = batch
+        together = 0  # the first datagram of those that are still together
+        for index in range(datagrams):
+            is_lost = link.loss > 0 and rng.random() < link.loss
+            is_late = not is_lost and link.reorder > 0 and rng.random() < link.reorder
+            if is_lost or is_late:
+                if index > together:
+                    arrivals.append(Arrival(at_ns, target, _piece(source, data, stride, together, index)))
+                together = index + 1
+            if is_lost:
+                counters.lost += 1
+                continue
+            if is_late:
+                counters.reordered += 1
+                late_ns = at_ns + 1 + int(rng.random() * link.reorder_ns)
+                arrivals.append(Arrival(late_ns, target, _piece(source, data, stride, index, index + 1)))
+            if link.duplicate > 0 and rng.random() < link.duplicate:
+                counters.duplicated += 1
+                late_ns = at_ns + 1 + int(rng.random() * link.reorder_ns)
+                arrivals.append(Arrival(late_ns, target, _piece(source, data, stride, index, index + 1)))
+        if together == 0:
+            arrivals.append(Arrival(at_ns, target, batch))
+        elif together < datagrams:
+            arrivals.append(Arrival(at_ns, target, _piece(source, data, stride, together, datagrams)))
+
+
+def _link_of(model: NetworkModel) -> Link:
+    return Link(model.latency_ns, model.jitter_ns, model.loss, model.duplicate, model.reorder, model.reorder_ns)
+
+
+def _piece(source: str, data: bytes, stride: int, first: int, stop: int) -> Batch:
+    """Datagrams `first` up to `stop` of a train."""
+    if not stride:
+        return Batch(source, data, 0, 1)
+    return Batch(source, data[first * stride : stop * stride], stride if stop - first > 1 else 0, stop - first)

@@ -1,0 +1,341 @@
+"""Scripts that read as transcripts: what happens to a small group, and what must come of it.
+
+    nodes a b c d e; loss 5%
+    a send 10 AGREED
+    at 200ms crash a
+    until view b of 4
+    b send 5 SAFE
+    expect b,c,d,e delivered 15
+
+Statements end with the line or with `;`, and `#` begins a comment. Settings (`nodes`, `network`, `seed`, `loss`,
+`datagram`, `recovery`, ...) come first; `loss` may also change later. `at TIME` plans a statement for a virtual time; it
+happens while a later `run` or `until` lets time go by. Everything else happens at once.
+
+Like the tests of etcd/raft, a script may end with a line of dashes and the transcript that it must give. The transcript
+holds what each node saw between two statements, without times: those change whenever a timer does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from ordercast.config import MS, SECOND
+from ordercast.service import parse_service
+from ordercast.sim.network import NETWORKS
+
+SEPARATOR: Final = "----"
+MAX_NODES: Final = 64
+UNITS: Final[dict[str, int]] = {"ns": 1, "us": 1_000, "ms": MS, "s": SECOND}
+
+_TIME: Final = re.compile(r"(\d+(?:\.\d+)?)(ns|us|ms|s)\Z")
+_NAME: Final = re.compile(r"[a-z][a-z0-9_-]*\Z")
+
+
+class ScriptError(ValueError):
+    """The script does not parse, or names what is not there; the text begins with the line."""
+
+    def __init__(self, line: int, text: str) -> None:
+        super().__init__(f"line {line}: {text}")
+        self.line = line
+
+
+class ExpectationFailed(AssertionError):
+    """The run did not do what the script expects; the text has the line, what was expected and what there was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a script may set before it begins."""
+
+    nodes: tuple[str, ...] = ()
+    seed: int = 1
+    network: str = "ideal"
+    orderer: str = "sequencer"
+    loss: float = 0.0
+    duplicate: float = 0.0
+    reorder: float = 0.0
+    multicast: bool = True
+    datagram: int = 1_400
+    history: int = 4 << 20
+    history_blocks: int = 4_096
+    buffer: int = 4 << 20
+    recovery: str = "automatic"
+    min_members: int | str = "majority"
+    limit_ns: int = 60 * SECOND  # how long `until` waits
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One thing to do. `words` are what stands after the verb; what they mean, the verb knows."""
+
+    line: int
+    text: str
+    verb: str
+    nodes: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+    number: int = 0
+    time_ns: int = 0
+    ratio: float = 0.0
+    word: str = ""
+    size: int = 100
+    is_confirmed: bool = False
+    at_ns: int | None = None  # planned for this time; None: now
+
+
+@dataclass(slots=True)
+class Script:
+    settings: Settings
+    statements: list[Statement]
+    expected: list[str] | None  # the transcript after the dashes; None if there is none
+    source: str = ""
+
+
+def parse_script(text: str) -> Script:
+    """Read a script; `ScriptError` says which line is wrong and what would be right."""
+    body, dashes, transcript = _split(text)
+    parser = _Parser()
+    for number, line in enumerate(body.splitlines(), start=1):
+        for part in line.partition("#")[0].split(";"):
+            if part.strip():
+                parser.statement(number, part.strip())
+    if not parser.nodes:
+        raise ScriptError(1, "a script begins with its nodes, as in: nodes a b c")
+    expected = [line.rstrip() for line in transcript.strip("\n").splitlines()] if dashes else None
+    return Script(parser.settings(), parser.statements, expected, body)
+
+
+def parse_time(line: int, word: str) -> int:
+    match = _TIME.match(word)
+    if match is None:
+        raise ScriptError(line, f"{word!r} is no time; write 200ms, 1.5s, 10us or 5ns")
+    return round(float(match[1]) * UNITS[match[2]])
+
+
+def parse_ratio(line: int, word: str) -> float:
+    """`5%` or `0.05`."""
+    try:
+        ratio = float(word[:-1]) / 100 if word.endswith("%") else float(word)
+    except ValueError:
+        ratio = -1.0
+    if not 0 <= ratio <= 1:
+        raise ScriptError(line, f"{word!r} is no share; write 5% or 0.05")
+    return ratio
+
+
+def _split(text: str) -> tuple[str, bool, str]:
+    lines = text.splitlines(keepends=True)
+    for index, line in enumerate(lines):
+        if line.rstrip() and set(line.rstrip()) == {"-"} and len(line.rstrip()) >= len(SEPARATOR):
+            return "".join(lines[:index]), True, "".join(lines[index + 1 :])
+    return text, False, ""
+
+
+@dataclass(slots=True)
+class _Parser:
+    """Line by line; knows the names so far, so that a wrong one is found where it stands."""
+
+    nodes: tuple[str, ...] = ()
+    values: dict[str, object] = field(default_factory=dict)
+    statements: list[Statement] = field(default_factory=list)
+
+    def settings(self) -> Settings:
+        return Settings(nodes=self.nodes, **self.values)  # type: ignore[arg-type]
+
+    def statement(self, line: int, text: str) -> None:
+        words = text.split()
+        at_ns: int | None = None
+        if words[0] == "at":
+            if len(words) < 3:
+                raise ScriptError(line, "`at` needs a time and a statement, as in: at 200ms crash a")
+            at_ns = parse_time(line, words[1])
+            words = words[2:]
+        if not self.statements and at_ns is None and self._setting(line, words):
+            return
+        if not self.nodes:
+            raise ScriptError(line, "name the nodes first, as in: nodes a b c")
+        made = self._parse(line, text, words, at_ns)
+        if at_ns is not None and made.verb in ("until", "run", "expect"):
+            raise ScriptError(line, f"`{made.verb}` cannot be planned with `at`: it says what happens next")
+        self.statements.append(made)
+
+    # Settings. -------------------------------------------------------------------------------------------------------
+
+    def _setting(self, line: int, words: list[str]) -> bool:
+        """True if the words were a setting."""
+        key, values = words[0], words[1:]
+        if key == "nodes":
+            self._set_nodes(line, values)
+            return True
+        readers: dict[str, tuple[str, Callable[[int, str], object]]] = {
+            "seed": ("seed", _number),
+            "network": ("network", _network),
+            "orderer": ("orderer", _word),
+            "loss": ("loss", parse_ratio),
+            "duplicate": ("duplicate", parse_ratio),
+            "reorder": ("reorder", parse_ratio),
+            "multicast": ("multicast", _switch),
+            "datagram": ("datagram", _number),
+            "history": ("history", _number),
+            "blocks": ("history_blocks", _number),
+            "buffer": ("buffer", _number),
+            "recovery": ("recovery", _recovery),
+            "min": ("min_members", _min_members),
+            "limit": ("limit_ns", parse_time),
+        }
+        if key not in readers:
+            return False
+        if len(values) != 1:
+            raise ScriptError(line, f"`{key}` takes one value")
+        name, read = readers[key]
+        self.values[name] = read(line, values[0])
+        return True
+
+    def _set_nodes(self, line: int, names: Sequence[str]) -> None:
+        if self.nodes:
+            raise ScriptError(line, "the nodes were named already")
+        for name in names:
+            if not _NAME.match(name):
+                raise ScriptError(line, f"{name!r} is no name of a node; use small letters and digits, as in a or b2")
+        if not names or len(names) > MAX_NODES or len(set(names)) < len(names):
+            raise ScriptError(line, f"name 1 to {MAX_NODES} different nodes, as in: nodes a b c")
+        self.nodes = tuple(names)
+
+    # Statements. -----------------------------------------------------------------------------------------------------
+
+    def _parse(self, line: int, text: str, words: list[str], at_ns: int | None) -> Statement:
+        def make(verb: str, **rest: object) -> Statement:
+            return Statement(line, text, verb, at_ns=at_ns, **rest)  # type: ignore[arg-type]
+
+        verb, rest = words[0], words[1:]
+        if self._is_nodes(verb):
+            return self._of_nodes(line, self._nodes(line, verb), rest, make)
+        match verb, rest:
+            case "run", [time]:
+                return make("run", time_ns=parse_time(line, time))
+            case (
+                ("start" | "crash" | "restart" | "pause" | "resume" | "stall" | "unstall" | "leave" | "rejoin"),
+                [who],
+            ):
+                return make("start" if verb == "restart" else verb, nodes=self._nodes(line, who))
+            case "slow", [who, factor] if re.fullmatch(r"x\d+", factor):
+                return make("slow", nodes=self._nodes(line, who), number=int(factor[1:]))
+            case (("cut" | "mend"), [source, "->", targets]):
+                return make(verb, nodes=self._nodes(line, source), others=self._nodes(line, targets))
+            case "partition", [side, "|", other]:
+                return make("partition", nodes=self._nodes(line, side), others=self._nodes(line, other))
+            case "heal", []:
+                return make("heal")
+            case (("loss" | "duplicate" | "reorder"), [share]):
+                return make("link", word=verb, ratio=parse_ratio(line, share))
+            case (("until" | "expect"), ["rest"]):
+                return make(verb, word="rest")
+            case (("until" | "expect"), ["view", who, "of", size]):
+                return make(verb, word="size", nodes=self._nodes(line, who), number=_number(line, size))
+            case (("until" | "expect"), ["view", who, "is", names]):
+                return make(verb, word="members", nodes=self._nodes(line, who), others=self._nodes(line, names))
+            case (("until" | "expect"), [who, ("delivered" | "confirmed") as what, count]):
+                return make(verb, word=what, nodes=self._nodes(line, who), number=_number(line, count))
+            case (("until" | "expect"), [who, ("failed" | "out" | "same") as what]):
+                return make(verb, word=what, nodes=self._nodes(line, who))
+            case "show", ["datagrams"]:
+                return make("show", word="datagrams")
+        raise ScriptError(line, f"cannot read {text!r}; {_HELP.get(verb, _VERBS)}")
+
+    def _of_nodes(self, line: int, who: tuple[str, ...], rest: list[str], make: Callable[..., Statement]) -> Statement:
+        match rest:
+            case ["send", count, service, *more]:
+                try:
+                    word = str(parse_service(service))
+                except ValueError as error:
+                    raise ScriptError(line, str(error)) from None
+                size, is_confirmed = 100, False
+                while more:
+                    match more:
+                        case ["size", number, *more]:
+                            size = _number(line, number)
+                        case ["confirm", *more]:
+                            is_confirmed = True
+                        case _:
+                            raise ScriptError(line, f"cannot read {' '.join(more)!r}; {_HELP['send']}")
+                return make(
+                    "send", nodes=who, number=_number(line, count), word=word, size=size, is_confirmed=is_confirmed
+                )
+            case ["reset"]:
+                return make("reset", nodes=who)
+            case ["reset", number]:
+                return make("reset", nodes=who, number=_number(line, number))
+        raise ScriptError(line, f"a node can send or reset; {_HELP['send']}; or: a reset 2")
+
+    def _is_nodes(self, word: str) -> bool:
+        return any(name in self.nodes for name in word.split(","))
+
+    def _nodes(self, line: int, word: str) -> tuple[str, ...]:
+        if word == "all":
+            return self.nodes
+        names = tuple(word.split(","))
+        for name in names:
+            if name not in self.nodes:
+                raise ScriptError(line, f"there is no node {name!r}; the nodes are {', '.join(self.nodes)}")
+        return names
+
+
+_VERBS: Final = (
+    "a statement is: A send N SERVICE, A reset, run TIME, until ..., expect ..., start, crash, restart, pause, resume, "
+    "stall, unstall, leave, rejoin, slow, cut, mend, partition, heal, loss, duplicate, reorder, show"
+)
+_WAITS: Final = (
+    "write: {0} rest, {0} view A of N, {0} view A is A,B, {0} A,B delivered N, {0} A confirmed N, {0} A failed, "
+    "{0} A out, {0} A,B same"
+)
+_HELP: Final[dict[str, str]] = {
+    "send": "write: a send 10 AGREED, a,b send 5 RESILIENT(2) size 2000 confirm",
+    "run": "write: run 300ms",
+    "slow": "write: slow a x20",
+    "cut": "write: cut a -> b,c",
+    "mend": "write: mend a -> b,c",
+    "partition": "write: partition a,b | c,d",
+    "until": _WAITS.format("until"),
+    "expect": _WAITS.format("expect"),
+    "show": "write: show datagrams",
+} | dict.fromkeys(
+    ("start", "crash", "restart", "pause", "resume", "stall", "unstall", "leave", "rejoin"), "write: crash a,b"
+)
+
+
+def _number(line: int, word: str) -> int:
+    if not word.isdigit():
+        raise ScriptError(line, f"{word!r} is no number")
+    return int(word)
+
+
+def _word(_line: int, word: str) -> str:
+    return word
+
+
+def _network(line: int, word: str) -> str:
+    if word not in NETWORKS:
+        raise ScriptError(line, f"there is no network {word!r}; choose one of {', '.join(NETWORKS)}")
+    return word
+
+
+def _switch(line: int, word: str) -> bool:
+    if word not in ("on", "off"):
+        raise ScriptError(line, f"write on or off, not {word!r}")
+    return word == "on"
+
+
+def _recovery(line: int, word: str) -> str:
+    if word not in ("automatic", "manual"):
+        raise ScriptError(line, f"recovery is automatic or manual, not {word!r}")
+    return word
+
+
+def _min_members(line: int, word: str) -> int | str:
+    if word in ("majority", "all"):
+        return word
+    if not word.isdigit():
+        raise ScriptError(line, f"min is a number, majority or all, not {word!r}")
+    return int(word)

@@ -1,0 +1,418 @@
+"""Virtual time, nodes with a processor and a socket buffer, and everything that can happen to them (DESIGN section 8).
+
+A `World` owns one heap of events ordered by (time, sequence number), so that two events of the same nanosecond happen
+in the order in which they were made, under any PYTHONHASHSEED. Nodes run *stacks* (a `Host` with its engines, or a fake
+in a test); the world never looks into one.
+
+A pass of a node is the runtime's: when its processor is free, everything that has arrived is read (drain), the stack
+works on it (process), and what it wants to send leaves (flush). Reading and sending cost processor time, so that a
+busy node reads more in one pass and a slow one overflows its socket buffer. The stack is told the time after its last
+read; each transmission leaves when the processor has got to it. What falls between (a crash in the middle of a pass)
+happens after the pass.
+
+Chance comes in streams, one for each purpose, all derived from the seed: a change in how one part draws leaves all
+others as they were.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from heapq import heappop, heappush
+from typing import Any, Final, Protocol
+
+from ordercast.config import MS, SECOND
+from ordercast.engine import NEVER, Send, To
+from ordercast.errors import OrdercastError
+from ordercast.sim.network import IDEAL, SOCKET_OVERHEAD_BYTES, Arrival, Batch, Network, NetworkModel
+from ordercast.trace.recorder import CRASH, Recorder
+from ordercast.trace.schema import Row
+from ordercast.view import Address
+
+BUFFER_BYTES: Final = 4 << 20
+EVENT_LIMIT: Final = 5_000_000  # a run that needs more is taken for a livelock
+DRAIN_BATCHES: Final = 256  # reads in one pass, as in the runtime; the rest waits in the socket
+REST_CHECK_NS: Final = 20 * MS  # how often a world that is to come to rest is looked at
+REST_HOLD_NS: Final = 200 * MS  # rest must last this long to count
+PORT: Final = 7_000
+NORMAL_SPEED: Final = 100  # percent of the model's processor costs
+
+
+class Livelock(OrdercastError):
+    """The run needed more events than it was allowed: something happens again and again without progress."""
+
+
+class Stack(Protocol):
+    """What runs on a node, as the world sees it."""
+
+    def receive(self, now_ns: int, source: Address, data: memoryview, stride: int) -> None: ...
+
+    def expire(self, now_ns: int) -> None: ...
+
+    def finish(self, now_ns: int) -> Sequence[tuple[str, Send]]:
+        """End the pass: what leaves, each with the group that it belongs to."""
+
+    def deadline_ns(self) -> int: ...
+
+    def audience(self, group: str) -> Sequence[Address]:
+        """Where `To.ALL` goes where there is no multicast."""
+
+    def unrest(self) -> list[str]:
+        """What is not at rest, in words; empty when everything is."""
+
+
+class Node:
+    """One machine of the world: it outlives the lives of what runs on it."""
+
+    __slots__ = (
+        "address",
+        "after_pass",
+        "boot",
+        "buffer_bytes",
+        "busy_until_ns",
+        "dropped",
+        "inbox",
+        "inbox_bytes",
+        "index",
+        "is_paused",
+        "last_ns",
+        "life",
+        "listening",
+        "name",
+        "recorders",
+        "slowness",
+        "stack",
+        "wake_ns",
+    )
+
+    def __init__(self, index: int, name: str, boot: Callable[[Node], Stack], buffer_bytes: int) -> None:
+        self.index = index
+        self.name = name
+        self.address: Address = (f"10.0.{index // 250}.{index % 250 + 1}", PORT)
+        self.boot = boot
+        self.buffer_bytes = buffer_bytes
+        # the present life
+        self.life = -1
+        self.stack: Stack | None = None  # None: down
+        self.recorders: list[Recorder] = []  # of all lives
+        self.listening: dict[str, None] = {}  # groups whose multicasts it hears, in the order in which it began to
+        self.after_pass: Callable[[int], None] | None = None  # the application's turn
+        # socket
+        self.inbox: deque[Batch] = deque()
+        self.inbox_bytes = 0
+        self.dropped = 0
+        # processor
+        self.is_paused = False
+        self.slowness = NORMAL_SPEED
+        self.busy_until_ns = 0
+        self.last_ns = 0  # the last time that the stack was told
+        self.wake_ns = NEVER  # when the next pass is planned
+
+    @property
+    def is_up(self) -> bool:
+        return self.stack is not None
+
+    def __str__(self) -> str:
+        return f"{self.name}/{self.life}"
+
+
+class World:
+    """Everything that one seed makes happen."""
+
+    __slots__ = (
+        "_by_address",
+        "_event_limit",
+        "_events",
+        "_heap",
+        "_sequence",
+        "network",
+        "nodes",
+        "now_ns",
+        "passes",
+        "seed",
+    )
+
+    def __init__(self, seed: int | str, network: NetworkModel = IDEAL, *, event_limit: int = EVENT_LIMIT) -> None:
+        self.seed = seed
+        self.now_ns = 0
+        self.network = Network(network, self.stream("network"))
+        self.nodes: dict[str, Node] = {}
+        self.passes = 0
+        self._by_address: dict[Address, Node] = {}
+        # The third and fourth of an event are never compared: no two events have the same sequence number.
+        self._heap: list[tuple[int, int, Callable[[Any], None], Any]] = []
+        self._sequence = 0
+        self._events = 0
+        self._event_limit = event_limit
+
+    @property
+    def events(self) -> int:
+        """Events that have happened; the measure of a run's work."""
+        return self._events
+
+    @property
+    def has_events(self) -> bool:
+        """False when nothing more can happen by itself."""
+        return bool(self._heap)
+
+    def stream(self, purpose: str) -> random.Random:
+        """A source of chance of its own; `random.Random` digests a text the same way everywhere."""
+        return random.Random(f"{self.seed}/{purpose}")
+
+    # Nodes and what happens to them. ---------------------------------------------------------------------------------
+
+    def add(self, name: str, boot: Callable[[Node], Stack], *, buffer_bytes: int = BUFFER_BYTES) -> Node:
+        """A machine that is still down; `start` makes `boot` give it a stack, in every life a new one."""
+        if name in self.nodes:
+            raise ValueError(f"there is a node {name!r} already")
+        node = Node(len(self.nodes), name, boot, buffer_bytes)
+        self.nodes[name] = node
+        self._by_address[node.address] = node
+        return node
+
+    def start(self, name: str) -> None:
+        """Begin the next life of a node that is down; nothing happens to one that is up."""
+        node = self.nodes[name]
+        if node.is_up:
+            return
+        node.life += 1
+        node.is_paused = False
+        node.busy_until_ns = self.now_ns
+        node.last_ns = max(node.last_ns, self.now_ns)
+        node.wake_ns = NEVER
+        node.stack = node.boot(node)
+        self.wake(node)
+
+    def crash(self, name: str) -> None:
+        """Everything that the node knew is lost; what it had sent before is on its way."""
+        node = self.nodes[name]
+        if not node.is_up:
+            return
+        if node.recorders and node.recorders[-1].life == node.life:
+            node.recorders[-1].row(CRASH, max(self.now_ns, node.last_ns))
+        self._down(node)
+
+    def halt(self, name: str) -> None:
+        """Take a node that has stopped of its own will off the network."""
+        self._down(self.nodes[name])
+
+    def _down(self, node: Node) -> None:
+        node.stack = None
+        node.after_pass = None
+        node.inbox.clear()
+        node.inbox_bytes = 0
+        node.listening.clear()
+        node.wake_ns = NEVER
+
+    def pause(self, name: str) -> None:
+        """The node stands still, as under SIGSTOP: its timers do not run and its socket buffer fills."""
+        self.nodes[name].is_paused = True
+
+    def resume(self, name: str) -> None:
+        node = self.nodes[name]
+        if node.is_paused:
+            node.is_paused = False
+            node.wake_ns = NEVER
+            if node.is_up:
+                self.wake(node)
+
+    def slow(self, name: str, factor: float = 1.0) -> None:
+        """Processor costs of the node times `factor`; 1 is normal."""
+        self.nodes[name].slowness = int(NORMAL_SPEED * factor)
+
+    def listen(self, node: Node, group: str) -> None:
+        node.listening[group] = None
+
+    def unlisten(self, node: Node, group: str) -> None:
+        node.listening.pop(group, None)
+
+    # Events. ---------------------------------------------------------------------------------------------------------
+
+    def at(self, at_ns: int, action: Callable[[Any], None], argument: Any = None) -> None:
+        """Call `action(argument)` at a time; a time that has passed means now, after what is planned for now."""
+        self._sequence += 1
+        heappush(self._heap, (max(at_ns, self.now_ns), self._sequence, action, argument))
+
+    def after(self, delay_ns: int, action: Callable[[Any], None], argument: Any = None) -> None:
+        self.at(self.now_ns + delay_ns, action, argument)
+
+    def wake(self, node: Node, at_ns: int = 0) -> None:
+        """Plan a pass of a node for `at_ns`, or as soon as its processor is free; an earlier plan stays."""
+        at_ns = max(at_ns, self.now_ns, node.busy_until_ns)
+        if at_ns < node.wake_ns and node.stack is not None and not node.is_paused:
+            node.wake_ns = at_ns
+            self._sequence += 1
+            heappush(self._heap, (at_ns, self._sequence, self._run_pass, (node, at_ns, node.life)))
+
+    def clock(self, node: Node) -> int:
+        """The time as a program on the node reads it: never before what its stack was told last."""
+        return max(self.now_ns, node.last_ns)
+
+    def step(self, limit_ns: int = NEVER) -> bool:
+        """Let the next event happen; False if there is none up to `limit_ns`, which is then the time."""
+        heap = self._heap
+        if not heap or heap[0][0] > limit_ns:
+            if limit_ns < NEVER:
+                self.now_ns = max(self.now_ns, limit_ns)
+            return False
+        self._events += 1
+        if self._events > self._event_limit:
+            raise Livelock(
+                f"more than {self._event_limit} events, at {self.now_ns / SECOND:.3f} s of virtual time: a livelock"
+            )
+        self.now_ns, _, action, argument = heappop(heap)
+        action(argument)
+        return True
+
+    def run_until(self, condition: int | Callable[[], bool], limit_ns: int = NEVER) -> bool:
+        """Go on to a time, or until a condition holds (looked at after every event); False if it never did."""
+        if isinstance(condition, int):
+            while self.step(condition):
+                pass
+            return True
+        while not condition():
+            if not self.step(limit_ns):
+                return condition()
+        return True
+
+    def run_to_rest(self, limit_ns: int, also: Callable[[], list[str]] | None = None) -> list[str]:
+        """Go on until nothing is outstanding anywhere; what was not at rest at `limit_ns`, in words.
+
+        `also` adds what others (the applications) still have to do. Rest must last: a node between two passes may look
+        as if it had nothing to do.
+        """
+        since_ns: int | None = None
+        while True:
+            unrest = self.unrest() + (also() if also is not None else [])
+            if unrest:
+                since_ns = None
+                if self.now_ns >= limit_ns:
+                    return unrest
+            elif since_ns is None:
+                since_ns = self.now_ns
+            elif self.now_ns - since_ns >= REST_HOLD_NS:
+                return []
+            # A world that has come to rest just before its limit may have the time to prove it.
+            self.run_until(self.now_ns + REST_CHECK_NS)
+
+    def unrest(self) -> list[str]:
+        """What is not at rest now."""
+        texts: list[str] = []
+        for node in self.nodes.values():
+            if node.stack is None:
+                continue
+            if node.is_paused:
+                texts.append(f"{node} is paused")
+            texts.extend(f"{node}: {text}" for text in node.stack.unrest())
+        return texts
+
+    # Passes. ---------------------------------------------------------------------------------------------------------
+
+    def _arrive(self, arrival: Arrival) -> None:
+        node = self.nodes[arrival.target]
+        if node.stack is None:
+            return
+        batch = arrival.batch
+        size = len(batch.data) + batch.datagrams * SOCKET_OVERHEAD_BYTES
+        if node.inbox_bytes + size > node.buffer_bytes:
+            self._arrive_in_part(node, batch)
+            return
+        node.inbox.append(batch)
+        node.inbox_bytes += size
+        if node.wake_ns > self.now_ns:
+            self.wake(node)
+
+    def _arrive_in_part(self, node: Node, batch: Batch) -> None:
+        """What still fits the socket buffer of a batch that as a whole does not; the rest is dropped and counted."""
+        stride = batch.stride or len(batch.data)
+        room = node.buffer_bytes - node.inbox_bytes
+        fits = min(batch.datagrams - 1, room // (stride + SOCKET_OVERHEAD_BYTES))
+        dropped = batch.datagrams - fits
+        node.dropped += dropped
+        self.network.counters.socket_drops += dropped
+        if fits > 0:
+            node.inbox.append(Batch(batch.source, batch.data[: fits * stride], stride if fits > 1 else 0, fits))
+            node.inbox_bytes += fits * (stride + SOCKET_OVERHEAD_BYTES)
+        self.wake(node)
+
+    def _run_pass(self, planned: tuple[Node, int, int]) -> None:
+        """Drain, process, flush. Hot: one call per pass of the simulated world."""
+        node, at_ns, life = planned
+        stack = node.stack
+        if stack is None or node.wake_ns != at_ns or node.life != life or node.is_paused:
+            return  # an earlier pass took its place, or there is nobody left to run it
+        node.wake_ns = NEVER
+        self.passes += 1
+        model = self.network.model
+        slowness = node.slowness
+        # drain
+        inbox = node.inbox
+        batches: list[Batch] = []
+        cost_ns = model.pass_ns
+        while inbox and len(batches) < DRAIN_BATCHES:
+            batch = inbox.popleft()
+            batches.append(batch)
+            size = len(batch.data)
+            node.inbox_bytes -= size + batch.datagrams * SOCKET_OVERHEAD_BYTES
+            cost_ns += model.receive_cost_ns(batch.datagrams, size)
+        now_ns = max(self.now_ns + cost_ns * slowness // NORMAL_SPEED, node.last_ns)
+        node.last_ns = now_ns
+        # process
+        nodes = self.nodes
+        for batch in batches:
+            stack.receive(now_ns, nodes[batch.source].address, memoryview(batch.data), batch.stride)
+        if stack.deadline_ns() <= now_ns:
+            stack.expire(now_ns)
+        sends = stack.finish(now_ns)
+        # flush
+        leave_ns = now_ns
+        for group, send in sends:
+            leave_ns = self._transmit(leave_ns, node, stack, group, send)
+        node.busy_until_ns = leave_ns
+        # the application's turn, which may ask for another pass
+        if node.after_pass is not None:
+            node.after_pass(now_ns)
+            if node.stack is not stack:
+                return
+        if inbox:
+            self.wake(node)
+        deadline_ns = stack.deadline_ns()
+        if deadline_ns < node.wake_ns:
+            self.wake(node, deadline_ns)
+
+    def _transmit(self, leave_ns: int, node: Node, stack: Stack, group: str, send: Send) -> int:
+        """Put one transmission on the network; when the processor is done with it."""
+        to, buffers, stride = send
+        data = b"".join(buffers)
+        size = len(data)
+        datagrams = 1 if stride <= 0 or stride >= size else -(-size // stride)
+        for targets in self._targets(node, stack, group, to):
+            leave_ns += self.network.model.send_cost_ns(datagrams, size) * node.slowness // NORMAL_SPEED
+            for arrival in self.network.transmit(leave_ns, node.name, targets, data, stride):
+                self._sequence += 1
+                heappush(self._heap, (arrival.at_ns, self._sequence, self._arrive, arrival))
+        return leave_ns
+
+    def _targets(self, node: Node, stack: Stack, group: str, to: Address) -> list[list[str]]:
+        """The transmissions that a destination takes, each with its receivers."""
+        if to not in (To.ALL, To.ANYONE):
+            target = self._by_address.get(to)
+            return [[target.name]] if target is not None else []
+        if self.network.model.has_multicast:
+            return [[other.name for other in self.nodes.values() if group in other.listening and other is not node]]
+        if to == To.ANYONE:
+            # Every node has all others for static peers, members or not.
+            return [[other.name] for other in self.nodes.values() if other is not node]
+        known = (self._by_address.get(address) for address in stack.audience(group))
+        return [[other.name] for other in known if other is not None and other is not node]
+
+    # Evidence. -------------------------------------------------------------------------------------------------------
+
+    def recorders(self) -> Iterable[Recorder]:
+        """All traces: by node in the order in which nodes were added, then by life."""
+        for node in self.nodes.values():
+            yield from node.recorders
+
+    def rows(self) -> list[Row]:
+        return [row for recorder in self.recorders() for row in recorder.rows()]
