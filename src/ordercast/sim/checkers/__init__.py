@@ -1,0 +1,102 @@
+"""Judges of a finished trace, outside the protocol engines. TRACE.md lists the properties; SPARK.md section 3 the
+algorithms.
+
+    verdict = check_all(rows, clock="virtual", quiet=True)
+    print("\\n".join(verdict.summary()))
+
+Each property is a module with a `check(trace, ...)` of its own over one shared `Trace`, and says in its docstring how
+it reads its sentence of TRACE.md. The same code judges simulated and real runs, so it knows rows only: nothing of
+engines, orderers or the simulator, and nothing beyond the standard library.
+
+Order of judgement: form, then integrity, then the rest, each silent about what an earlier one explained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from ordercast.sim.checkers import (
+    causal,
+    fifo,
+    integrity,
+    liveness,
+    promises,
+    resilience,
+    total_order,
+    virtual_synchrony,
+    well_formed,
+)
+from ordercast.sim.checkers.index import Trace
+from ordercast.sim.checkers.verdict import MAX_VIOLATIONS, Explained, PropertyResult, Verdict, Violation
+from ordercast.trace.schema import Row
+
+__all__ = [
+    "CLOCKS",
+    "MAX_VIOLATIONS",
+    "PROPERTIES",
+    "PropertyResult",
+    "Trace",
+    "Verdict",
+    "Violation",
+    "causal",
+    "check_all",
+    "fifo",
+    "integrity",
+    "liveness",
+    "promises",
+    "resilience",
+    "total_order",
+    "virtual_synchrony",
+    "well_formed",
+]
+
+CLOCKS: Final = ("virtual", "one-host", "many")
+
+PROPERTIES: Final = (
+    well_formed.NAME,
+    integrity.NAME,
+    fifo.NAME,
+    causal.NAME,
+    total_order.NAME,
+    virtual_synchrony.NAME,
+    resilience.NAME,
+    promises.NAME,
+    liveness.NAME,
+)
+"""All properties in the order of judgement. Promises before liveness: a lost confirmed message is the worse fault."""
+
+
+def check_all(
+    rows: Iterable[Row],
+    *,
+    clock: str = "virtual",
+    quiet: bool = True,
+    expect: Sequence[str] | None = None,
+    min_members: int | str = "majority",
+) -> Verdict:
+    """Judge every property of a trace.
+
+    `clock` is that of `run.json`. `quiet` says that the run came to rest with a whole network (see `liveness`).
+    `expect` names properties that must have examined something: where one did not, the verdict does not hold.
+    `min_members` is the failure policy of the groups: who may legally be left blocked at the end.
+    """
+    if clock not in CLOCKS:
+        raise ValueError(f"unknown clock {clock!r}; choose one of {', '.join(CLOCKS)}")
+    unknown = [name for name in expect or () if name not in PROPERTIES]
+    if unknown:
+        raise ValueError(f"unknown properties {', '.join(unknown)}; choose from {', '.join(PROPERTIES)}")
+    trace = Trace(rows)
+    explained = Explained()
+    results = [
+        well_formed.check(trace),
+        integrity.check(trace, clock=clock),
+        fifo.check(trace, explained),
+        causal.check(trace, explained),
+        total_order.check(trace, explained),
+        virtual_synchrony.check(trace, explained),
+        resilience.check(trace, clock=clock),
+        promises.check(trace, explained, clock=clock, quiet=quiet, min_members=min_members),
+        liveness.check(trace, explained, clock=clock, quiet=quiet, min_members=min_members),
+    ]
+    return Verdict({result.name: result for result in results}, trace.row_count, tuple(expect or ()))

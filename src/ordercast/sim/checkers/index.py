@@ -1,0 +1,532 @@
+"""The index that all checkers share: rows by node life, views as segments of its time, messages as ranges.
+
+Built once per trace. How the columns of TRACE.md are read:
+
+- A member is `name/life`. The events of a life are taken in the order of `n`, whatever order the rows come in.
+- A *segment* is what lies between the `view` row of an underlay and the next one at the same life. It is cut off by
+  `leave`, `stop`, `crash`, or by a later life of the same node; otherwise the last one is open. Segments that follow
+  one another without a cut form a *stay*: `prev` and `next` link them, and nothing links across a cut, because a
+  member that left comes back as a joiner.
+- A group is *lightweight* if some `view` row of its underlay names it. Where an underlay has no lightweight groups
+  every member gets every message. Where it has some, a message whose row names no group (it mixes them) has unknown
+  targets and is never said to be owed to anyone. `join` and `leave` with a group that is not lightweight are taken as
+  those of the underlay.
+- A life that writes views of groups but none of the underlay is a *session* (a client of a daemon): it is judged by
+  order and integrity; what needs underlay views does not apply to it.
+- What a message was asked to be is said by its `submit`. A delivery may claim more (CAUSAL delivered as AGREED),
+  never less.
+- A delivery that property 1 rejects (spurious, twice) is *tainted* here and ignored by every later property.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Final
+
+from ordercast.service import AGREED_RANK, RESILIENT_RANK, parse_service
+from ordercast.sim.checkers.ranges import Range, RangeSet
+from ordercast.trace.schema import Row
+
+Targets = tuple[str, ...] | None
+EVERYONE: Final[tuple[str, ...]] = ()  # every member of the underlay's view
+UNKNOWN: Final[Targets] = None  # the row mixes groups and does not say which
+
+FOREVER: Final = 1 << 62
+
+
+class Submit:
+    """A `submit` row: numbers `[first, stop)` of one sender life in one underlay."""
+
+    __slots__ = ("at_ns", "clock", "first", "k", "n", "rank", "stop", "targets")
+
+    def __init__(self, n: int, at_ns: int, first: int, stop: int, rank: int, k: int, targets: Targets) -> None:
+        self.n = n
+        self.at_ns = at_ns
+        self.first = first
+        self.stop = stop
+        self.rank = rank
+        self.k = k
+        self.targets = targets
+        self.clock: list[int] | None = None  # the causal past, filled in by the causal checker
+
+
+class Segment:
+    """The time of one life in one view, of an underlay (`group` is None) or of a lightweight group."""
+
+    __slots__ = (
+        "at_ns",
+        "came_with",
+        "cut",
+        "deliveries",
+        "end_ns",
+        "group",
+        "member",
+        "members",
+        "n",
+        "next",
+        "prev",
+        "stay",
+        "stop_n",
+        "transitional_n",
+        "view",
+    )
+
+    def __init__(
+        self,
+        member: str,
+        group: str | None,
+        view: str,
+        members: tuple[str, ...],
+        came_with: tuple[str, ...],
+        n: int,
+        at_ns: int,
+        prev: Segment | None,
+        stay: int,
+    ) -> None:
+        self.member = member
+        self.group = group
+        self.view = view
+        self.members = members
+        self.came_with = came_with
+        self.n = n
+        self.at_ns = at_ns
+        self.prev = prev
+        self.next: Segment | None = None
+        self.stay = stay
+        self.stop_n = FOREVER  # number of the event that ended it
+        self.end_ns = FOREVER
+        self.cut: str | None = None  # leave, stop, crash or gone; None: open, or followed by `next`
+        self.transitional_n = FOREVER
+        self.deliveries: list[Delivery] = []
+
+    @property
+    def is_open(self) -> bool:
+        """The trace ended in this segment."""
+        return self.next is None and self.cut is None
+
+
+class Delivery:
+    """A `deliver` row."""
+
+    __slots__ = (
+        "after_transitional",
+        "at_ns",
+        "first",
+        "k",
+        "member",
+        "n",
+        "position",
+        "rank",
+        "segment",
+        "sender",
+        "stop",
+        "submit",
+        "tainted",
+        "targets",
+        "view",
+    )
+
+    def __init__(
+        self,
+        member: str,
+        n: int,
+        at_ns: int,
+        sender: str,
+        first: int,
+        stop: int,
+        rank: int,
+        k: int,
+        position: int | None,
+        view: str | None,
+        segment: Segment | None,
+        targets: Targets,
+        after_transitional: bool,
+    ) -> None:
+        self.member = member
+        self.n = n
+        self.at_ns = at_ns
+        self.sender = sender
+        self.first = first
+        self.stop = stop
+        self.rank = rank
+        self.k = k
+        self.position = position
+        self.view = view
+        self.segment = segment
+        self.targets = targets
+        self.after_transitional = after_transitional
+        self.submit = -1  # index of the submit that has `first`, in the sender's list
+        self.tainted = False
+
+    @property
+    def span(self) -> Range:
+        """The numbers it covers."""
+        return self.first, self.stop
+
+
+class Cut:
+    """The point at which a life went out of an underlay."""
+
+    __slots__ = ("n",)
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+
+Event = Submit | Delivery | Segment | Cut
+HoldList = list[tuple[int, int, int]]  # (first, stop, at_ns)
+
+
+class Local:
+    """One life of one node in one underlay."""
+
+    __slots__ = (
+        "confirms",
+        "current",
+        "delivered",
+        "deliveries",
+        "events",
+        "gaps",
+        "group_current",
+        "group_segments",
+        "group_spans",
+        "holds",
+        "locks",
+        "member",
+        "placed",
+        "repaired",
+        "replies",
+        "segments",
+        "stays",
+        "submit_firsts",
+        "submits",
+        "underlay",
+        "unlocks",
+    )
+
+    def __init__(self, member: str, underlay: str) -> None:
+        self.member = member
+        self.underlay = underlay
+        # Time
+        self.events: list[Event] = []
+        self.segments: list[Segment] = []
+        self.current: Segment | None = None
+        self.stays = 0
+        # Lightweight groups: segments, and spans [from n, to n) of membership, and the time of coming in
+        self.group_segments: dict[str, list[Segment]] = {}
+        self.group_current: dict[str, Segment] = {}
+        self.group_spans: dict[str, list[list[int]]] = {}
+        # Messages
+        self.submits: list[Submit] = []
+        self.submit_firsts: list[int] = []
+        self.deliveries: list[Delivery] = []
+        self.delivered: dict[str, RangeSet] = {}
+        self.holds: dict[str, HoldList] = {}
+        self.placed: dict[str, HoldList] = {}
+        # Rare rows, kept whole
+        self.confirms: list[Row] = []
+        self.locks: list[Row] = []
+        self.unlocks: list[Row] = []
+        self.replies: list[Row] = []
+        self.gaps: list[Row] = []
+        self.repaired: list[Row] = []
+
+    @property
+    def is_session(self) -> bool:
+        """It knows views of groups, but none of the underlay."""
+        return not self.segments and bool(self.group_segments)
+
+    @property
+    def last(self) -> Segment | None:
+        """The segment in which the trace ends for it, if it is still in one."""
+        return self.segments[-1] if self.segments and self.segments[-1].is_open else None
+
+    def in_group(self, group: str, from_n: int, to_n: int) -> bool:
+        """Was it in the lightweight group during all of `[from_n, to_n]`?"""
+        return any(begin <= from_n and to_n <= end for begin, end, _ in self.group_spans.get(group, ()))
+
+    def is_owed(self, targets: Targets, from_n: int, to_n: int) -> bool:
+        """Was it, during all of `[from_n, to_n]`, certainly among those to whom these targets are addressed?"""
+        if targets is None:
+            return False
+        return not targets or any(self.in_group(group, from_n, to_n) for group in targets)
+
+    def segment_at(self, n: int) -> Segment | None:
+        """The underlay segment in which event `n` lies."""
+        index = bisect_right(self.segments, n, key=lambda segment: segment.n) - 1
+        return self.segments[index] if index >= 0 and n < self.segments[index].stop_n else None
+
+    def submits_in(self, first: int, stop: int) -> list[Submit]:
+        """Its submits that touch the numbers `[first, stop)`."""
+        low = max(bisect_right(self.submit_firsts, first) - 1, 0)
+        high = bisect_left(self.submit_firsts, stop)
+        return [submit for submit in self.submits[low:high] if submit.stop > first]
+
+
+class Underlay:
+    """All lives that have a row in one underlay."""
+
+    __slots__ = ("lightweight", "locals", "name", "view_rank")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.locals: dict[str, Local] = {}
+        self.lightweight: set[str] = set()
+        self.view_rank: dict[str, int] = {}  # place of each view in one order that suits all members, if there is one
+
+
+class Trace:
+    """The index. `problems` of property 1 are found while it is built, since they decide what the others look at."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self.lives: dict[tuple[str, int], list[Row]] = {}
+        self.underlays: dict[str, Underlay] = {}
+        self.row_count = 0
+        self.spurious: list[tuple[Delivery, Underlay]] = []
+        self.duplicates: list[tuple[Delivery, Underlay, Range]] = []
+        self.weakened: list[tuple[Delivery, Underlay, Submit]] = []
+        self.delivery_rows = 0
+        self._services: dict[str | None, tuple[int, int] | None] = {None: None}
+        self._group(rows)
+        newest: dict[str, int] = {}
+        for node, life in self.lives:
+            newest[node] = max(newest.get(node, life), life)
+        for (node, life), life_rows in self.lives.items():
+            self._walk(f"{node}/{life}", life_rows, is_gone=life < newest[node])
+        for underlay in self.underlays.values():
+            self._taint(underlay)
+
+    def service(self, text: str | None) -> tuple[int, int] | None:
+        """Rank and k of a service's text, or None if it is none."""
+        try:
+            return self._services[text]
+        except KeyError:
+            pass
+        parsed: tuple[int, int] | None = None
+        try:
+            service = parse_service(str(text))
+            parsed = service.rank, service.k
+        except ValueError:
+            parsed = None
+        self._services[text] = parsed
+        return parsed
+
+    def _group(self, rows: Iterable[Row]) -> None:
+        lives = self.lives
+        last_key: tuple[str, int] | None = None
+        bucket: list[Row] = []
+        count = 0
+        for row in rows:
+            key = row[0], row[1]
+            count += 1
+            if key != last_key:
+                last_key = key
+                bucket = lives.setdefault(key, [])
+            bucket.append(row)
+            if row[4] == "view" and row[6] is not None:
+                self._underlay(row[5]).lightweight.add(row[6])
+        self.row_count = count
+        for bucket in lives.values():
+            if any(left[2] > right[2] for left, right in pairwise(bucket)):
+                bucket.sort(key=lambda row: row[2])
+
+    def _underlay(self, name: str) -> Underlay:
+        found = self.underlays.get(name)
+        if found is None:
+            found = self.underlays[name] = Underlay(name)
+        return found
+
+    def _walk(self, member: str, rows: list[Row], *, is_gone: bool) -> None:
+        # Hot: one step per row (benchmark: test_checkers_speed). Plain indexes, since a field of a NamedTuple costs
+        # more: 3 at_ns, 5 underlay, 6 group, 7 groups, 8 view, 11 sender, 12 first, 13 count, 14 service, 15 position.
+        services = self._services
+        locals_here: dict[str, Local] = {}
+        targets_of: dict[tuple[str, str | None, tuple[str, ...] | None], Targets] = {}
+        for row in rows:
+            kind = row[4]
+            if kind == "tx" or kind == "rx":
+                continue
+            name = row[5]
+            local = locals_here.get(name)
+            if local is None:
+                if kind in ("start", "stop", "crash"):
+                    for each in locals_here.values():
+                        if kind != "start":
+                            self._leave(each, row[2], row[3], kind)
+                    continue
+                underlay = self._underlay(name)
+                local = locals_here[name] = underlay.locals[member] = Local(member, name)
+            sender, first, count = row[11], row[12], row[13]
+            if kind == "hold" or kind == "placed":
+                if sender is not None and first is not None and count is not None:
+                    table = local.holds if kind == "hold" else local.placed
+                    spans = table.get(sender)
+                    if spans is None:
+                        spans = table[sender] = []
+                    spans.append((first, first + count, row[3]))
+            elif kind == "deliver" or kind == "submit":
+                if kind == "submit" and sender is None:
+                    sender = member
+                service = services.get(row[14]) or self.service(row[14])
+                if sender is None or first is None or count is None or count < 1 or service is None:
+                    continue  # the well_formed checker names it
+                key = name, row[6], row[7]
+                try:
+                    targets = targets_of[key]
+                except KeyError:
+                    targets = targets_of[key] = self._targets(*key)
+                if kind == "submit":
+                    submit = Submit(row[2], row[3], first, first + count, service[0], service[1], targets)
+                    local.submits.append(submit)
+                    local.submit_firsts.append(first)
+                    local.events.append(submit)
+                    continue
+                current = local.current
+                delivery = Delivery(
+                    member,
+                    row[2],
+                    row[3],
+                    sender,
+                    first,
+                    first + count,
+                    service[0],
+                    service[1],
+                    row[15],
+                    row[8],
+                    current,
+                    targets,
+                    current is not None and current.transitional_n < FOREVER,
+                )
+                local.deliveries.append(delivery)
+                local.events.append(delivery)
+                if current is not None:
+                    current.deliveries.append(delivery)
+            elif kind == "view":
+                self._view(local, row)
+            elif kind == "transitional":
+                current = local.current
+                if current is not None and row[6] not in self.underlays[name].lightweight:
+                    current.transitional_n = min(current.transitional_n, row[2])
+            elif kind == "join":
+                if row[6] in self.underlays[name].lightweight:
+                    self._enter_group(local, str(row[6]), row[2], row[3])
+            elif kind == "leave":
+                if row[6] in self.underlays[name].lightweight:
+                    self._leave_group(local, str(row[6]), row[2], row[3], "leave")
+                else:
+                    self._leave(local, row[2], row[3], "leave")
+            elif kind == "stop" or kind == "crash":
+                for each in locals_here.values():
+                    self._leave(each, row[2], row[3], kind)
+            elif kind == "confirm":
+                local.confirms.append(row)
+            elif kind == "lock":
+                local.locks.append(row)
+            elif kind == "unlock":
+                local.unlocks.append(row)
+            elif kind == "reply":
+                local.replies.append(row)
+            elif kind == "gap":
+                local.gaps.append(row)
+            elif kind == "repaired":
+                local.repaired.append(row)
+        if is_gone and rows:
+            for each in locals_here.values():
+                self._leave(each, rows[-1][2] + 1, rows[-1][3], "gone")
+
+    def _targets(self, name: str, group: str | None, groups: tuple[str, ...] | None) -> Targets:
+        lightweight = self.underlays[name].lightweight
+        if not lightweight:
+            return EVERYONE
+        named = tuple(groups) if groups else (group,) if group is not None else None
+        if named is None:
+            return UNKNOWN
+        return named if all(each in lightweight for each in named) else EVERYONE
+
+    def _view(self, local: Local, row: Row) -> None:
+        if row.view is None or row.members is None:
+            return
+        members, came_with = tuple(row.members), tuple(row.came_with or ())
+        if row.group is not None:
+            before = local.group_current.get(row.group)
+            self._enter_group(local, row.group, row.n, row.at_ns)
+            line = local.group_segments.setdefault(row.group, [])
+            segment = Segment(
+                local.member, row.group, row.view, members, came_with, row.n, row.at_ns, before, local.stays
+            )
+            local.group_current[row.group] = segment
+            line.append(segment)
+        else:
+            before = local.current
+            if before is None:
+                local.stays += 1
+            segment = Segment(local.member, None, row.view, members, came_with, row.n, row.at_ns, before, local.stays)
+            local.current = segment
+            local.segments.append(segment)
+            local.events.append(segment)
+        if before is not None:
+            before.next = segment
+            before.stop_n = row.n
+            before.end_ns = row.at_ns
+
+    def _enter_group(self, local: Local, group: str, n: int, at_ns: int) -> None:
+        spans = local.group_spans.setdefault(group, [])
+        if not spans or spans[-1][1] != FOREVER:
+            spans.append([n, FOREVER, at_ns])
+
+    def _leave_group(self, local: Local, group: str, n: int, at_ns: int, cut: str) -> None:
+        spans = local.group_spans.get(group)
+        if spans and spans[-1][1] == FOREVER:
+            spans[-1][1] = n
+        segment = local.group_current.pop(group, None)
+        if segment is not None:
+            segment.stop_n, segment.end_ns, segment.cut = n, at_ns, cut
+
+    def _leave(self, local: Local, n: int, at_ns: int, cut: str) -> None:
+        for group in list(local.group_spans):
+            self._leave_group(local, group, n, at_ns, cut)
+        if local.current is not None:
+            local.current.stop_n, local.current.end_ns, local.current.cut = n, at_ns, cut
+            local.current = None
+            local.events.append(Cut(n))
+
+    def _taint(self, underlay: Underlay) -> None:
+        senders = {
+            member: (local, local.submits[-1].stop) for member, local in underlay.locals.items() if local.submits
+        }
+        for local in underlay.locals.values():
+            delivered = local.delivered
+            self.delivery_rows += len(local.deliveries)
+            for delivery in local.deliveries:
+                found = senders.get(delivery.sender)
+                if found is None or delivery.stop > found[1] or delivery.first < found[0].submit_firsts[0]:
+                    delivery.tainted = True
+                    self.spurious.append((delivery, underlay))
+                    continue
+                spans = delivered.get(delivery.sender)
+                if spans is None:
+                    spans = delivered[delivery.sender] = RangeSet()
+                twice = spans.add(delivery.first, delivery.stop)
+                if twice is not None:
+                    delivery.tainted = True
+                    self.duplicates.append((delivery, underlay, twice))
+                    continue
+                index = bisect_right(found[0].submit_firsts, delivery.first) - 1
+                delivery.submit = index
+                submit = found[0].submits[index]
+                if submit.rank > delivery.rank:
+                    self.weakened.append((delivery, underlay, submit))
+                    delivery.rank = submit.rank
+                if delivery.rank == RESILIENT_RANK and submit.rank == RESILIENT_RANK:
+                    if submit.k > delivery.k:
+                        self.weakened.append((delivery, underlay, submit))
+                    delivery.k = submit.k
+                if delivery.targets is None:
+                    delivery.targets = submit.targets if delivery.stop <= submit.stop else None
+
+
+def is_ordered(delivery: Delivery) -> bool:
+    """A delivery that has a place in the total order and that no earlier property rejected."""
+    return delivery.rank >= AGREED_RANK and delivery.position is not None and not delivery.tainted

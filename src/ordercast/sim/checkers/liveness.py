@@ -1,0 +1,242 @@
+"""Property 7, liveness: when the run ends quietly, what had to arrive has arrived, and no gap is open.
+
+Reading.
+
+- *Ends quietly* is known to the harness only: nothing in flight, network whole, time enough for suspicion and
+  recovery. A run that ends cut off or in haste is checked with `quiet=False`, and liveness is not judged.
+- *Stayed in*: the member's last stay is open (no `leave`, `stop`, `crash`, later life), and it is not stranded. It is
+  stranded if those who are still in its last view are too few to go on: the others crashed, left, or went on without
+  it. Too few is `min_members` as in DESIGN section 3: not more than half of that view, nor half with its first
+  member; or less than a number; with "all" (which also suits groups that recover by hand) anybody missing strands the
+  rest. A majority that hangs in a view with dead members is *not* excused.
+- *Since it last came in*: messages submitted after the first view of that stay.
+- *The view of the first delivery and went on since*: everyone who came through the same views as the sender, from
+  that view to the end; the earliest of the sender's views in which anyone delivered the message is meant. Whoever
+  joined later, or went through another component of a partition, owes nothing. Never delivered at all is a violation,
+  if anyone should have.
+- Lightweight groups: owed by members that came into the group before the submit, by the run clock (where clocks
+  cannot be compared, before any view that they share with the sender), and are in it to the end. Unknown targets are
+  owed by nobody.
+- *A gap is open* at a member that stayed in if nothing of `repaired`, `hold`, `deliver` has filled it since; unless
+  it is of UNRELIABLE messages, or was noticed in an earlier view and its sender did not come along: what no survivor
+  has is lost with its view.
+"""
+
+from __future__ import annotations
+
+from ordercast.service import RELIABLE_RANK
+from ordercast.sim.checkers.index import FOREVER, Local, Segment, Submit, Trace, Underlay
+from ordercast.sim.checkers.ranges import Range, merged, size_of, subtract
+from ordercast.sim.checkers.verdict import Explained, PropertyResult, span_text
+
+NAME = "liveness"
+
+
+def check(
+    trace: Trace,
+    explained: Explained | None = None,
+    *,
+    clock: str = "virtual",
+    quiet: bool = True,
+    min_members: int | str = "majority",
+) -> PropertyResult:
+    """Judge what every member that stayed in had to deliver by the end."""
+    result = PropertyResult(NAME, "messages owed to members")
+    explained = explained if explained is not None else Explained()
+    if not quiet:
+        result.judged = False
+        result.note = "the run did not end quietly"
+        return result
+    for underlay in trace.underlays.values():
+        settled = settled_members(underlay, min_members)
+        for local in settled.values():
+            _check_sender(underlay, local, settled, result, explained, comparable=clock != "many")
+            _check_gaps(underlay, local, result)
+    return result
+
+
+def settled_members(underlay: Underlay, min_members: int | str = "majority") -> dict[str, Local]:
+    """The members that stayed in: alive in an open view that still has enough of its members to go on."""
+    last = {member: local.last for member, local in underlay.locals.items()}
+    views: dict[str, list[str]] = {}
+    lists: dict[str, tuple[str, ...]] = {}
+    for member, segment in last.items():
+        if segment is not None:
+            views.setdefault(segment.view, []).append(member)
+            lists[segment.view] = segment.members
+    settled: dict[str, Local] = {}
+    for view, present in views.items():
+        if _can_go_on(lists[view], present, min_members):
+            settled.update((member, underlay.locals[member]) for member in present)
+    return settled
+
+
+def _can_go_on(members: tuple[str, ...], present: list[str], min_members: int | str) -> bool:
+    if min_members == "all":
+        return len(present) >= len(members)
+    if isinstance(min_members, int):
+        return len(present) >= min(min_members, len(members))
+    return 2 * len(present) > len(members) or (2 * len(present) == len(members) and members[0] in present)
+
+
+def stay_of(segment: Segment) -> list[Segment]:
+    """The segments from coming in up to `segment`, in order."""
+    path = [segment]
+    while path[-1].prev is not None:
+        path.append(path[-1].prev)
+    path.reverse()
+    return path
+
+
+def _check_sender(
+    underlay: Underlay,
+    source: Local,
+    settled: dict[str, Local],
+    result: PropertyResult,
+    explained: Explained,
+    *,
+    comparable: bool,
+) -> None:
+    last = source.last
+    if last is None or not source.submits:
+        return
+    path = stay_of(last)
+    owed = [submit for submit in source.submits if submit.n > path[0].n and submit.rank >= RELIABLE_RANK]
+    if not owed:
+        return
+    by_targets: dict[tuple[str, ...], list[Submit]] = {}
+    for submit in owed:
+        if submit.targets is not None:
+            by_targets.setdefault(submit.targets, []).append(submit)
+    earlier = _EarlierDeliveries(underlay, source.member, [segment.view for segment in path])
+    lacks: dict[Range, list[str]] = {}
+    for member, local in settled.items():
+        their_last = local.last
+        if their_last is None or their_last.view != last.view:
+            continue
+        theirs = stay_of(their_last)
+        since = _common_suffix(path, theirs)
+        delivered = local.delivered.get(source.member)
+        have = delivered.ranges() if delivered is not None else []
+        for targets, submits in by_targets.items():
+            due = merged((one.first, one.stop) for one in _addressed(local, targets, submits, comparable=comparable))
+            if since > 0 and due:
+                due = subtract(due, earlier.before(since))
+                due = subtract(due, _submitted_before(owed, path[since], underlay, source.member))
+            result.checked += size_of(due)
+            missing = explained.unexplained(member, underlay.name, source.member, subtract(due, have))
+            for span in missing:
+                lacks.setdefault(span, []).append(member)
+    for span, members in sorted(lacks.items()):
+        result.report(
+            f"{', '.join(members)} never delivered {span_text(source.member, span)}, though they were there, the "
+            f"sender stayed in view {last.view}, and the run ended quietly",
+            member=members[0],
+            other=source.member,
+            sender=source.member,
+            span=span,
+            view=last.view,
+        )
+
+
+def _submitted_before(owed: list[Submit], start: Segment, underlay: Underlay, sender: str) -> list[Range]:
+    """Never delivered, and submitted before the view `start`: owed by those who were there, not by later comers."""
+    old = merged((submit.first, submit.stop) for submit in owed if submit.n < start.n)
+    for local in underlay.locals.values():
+        delivered = local.delivered.get(sender)
+        if delivered is not None and old:
+            old = subtract(old, delivered.ranges())
+    return old
+
+
+class _EarlierDeliveries:
+    """What anyone delivered of one sender in the first views of its path; computed only if somebody joined later."""
+
+    def __init__(self, underlay: Underlay, sender: str, views: list[str]) -> None:
+        self.underlay = underlay
+        self.sender = sender
+        self.views = views
+        self.by_view: dict[str, list[Range]] | None = None
+        self.known: dict[int, list[Range]] = {}
+
+    def before(self, place: int) -> list[Range]:
+        """What was delivered by anyone in a view of the path before `place`."""
+        if self.by_view is None:
+            self.by_view = {}
+            for local in self.underlay.locals.values():
+                for segment in local.segments:
+                    spans = self.by_view.setdefault(segment.view, [])
+                    spans.extend(d.span for d in segment.deliveries if d.sender == self.sender and not d.tainted)
+        found = self.known.get(place)
+        if found is None:
+            found = merged(span for view in self.views[:place] for span in self.by_view.get(view, ()))
+            self.known[place] = found
+        return found
+
+
+def _common_suffix(path: list[Segment], theirs: list[Segment]) -> int:
+    """The place on `path` from which both went through the same views to the end."""
+    length = 0
+    while length < min(len(path), len(theirs)) and path[-1 - length].view == theirs[-1 - length].view:
+        length += 1
+    return len(path) - length
+
+
+def _addressed(local: Local, targets: tuple[str, ...], submits: list[Submit], *, comparable: bool) -> list[Submit]:
+    """Those of the submits to `targets` that certainly go to this member."""
+    if not targets:
+        return submits
+    spans = [local.group_spans[group][-1] for group in targets if group in local.group_spans]
+    begins = [(at_ns, n) for n, stop_n, at_ns in spans if stop_n == FOREVER]
+    if not begins:
+        return []
+    at_ns, n = min(begins)
+    if comparable:
+        return [submit for submit in submits if submit.at_ns > at_ns]
+    return submits if n < stay_of(local.segments[-1])[0].n else []
+
+
+def _check_gaps(underlay: Underlay, local: Local, result: PropertyResult) -> None:
+    last = local.last
+    if last is None or not local.gaps:
+        return
+    path = stay_of(last)
+    for gap in local.gaps:
+        if gap.n < path[0].n or gap.first is None:
+            continue
+        result.checked += 1
+        sender = gap.sender
+        noticed = local.segment_at(gap.n)
+        if noticed is not last and (sender is None or not _came_along(noticed, sender)):
+            continue
+        filled = [
+            (row.first, row.first + (row.count or 1))
+            for row in local.repaired
+            if row.n > gap.n and row.sender == sender and row.first is not None
+        ]
+        if sender is not None:
+            filled.extend((first, stop) for first, stop, _ in local.holds.get(sender, ()))
+            delivered = local.delivered.get(sender)
+            filled.extend(delivered.ranges() if delivered is not None else ())
+            source = underlay.locals.get(sender)
+            if source is not None:
+                filled.extend((one.first, one.stop) for one in source.submits if one.rank < RELIABLE_RANK)
+        for span in subtract([(gap.first, gap.first + (gap.count or 1))], merged(filled)):
+            result.report(
+                f"{local.member} noticed a gap at n={gap.n}, and {span_text(sender or 'position', span)} is still "
+                f"open at the end",
+                member=local.member,
+                other=sender,
+                sender=sender,
+                span=span,
+                view=last.view,
+            )
+
+
+def _came_along(segment: Segment | None, sender: str) -> bool:
+    """Did the sender come along through all later views?"""
+    while segment is not None and segment.next is not None:
+        segment = segment.next
+        if sender not in segment.came_with:
+            return False
+    return segment is not None and sender in segment.members

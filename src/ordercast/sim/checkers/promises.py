@@ -1,0 +1,197 @@
+"""Property 8, promises: what a confirmed send, a lock and a call promise to the application.
+
+Reading.
+
+- **Confirmed**: a `confirm` row of a RESILIENT(k)-or-stronger message (the service is that of its submit). The
+  members who *were there* are those of the view in which the sender delivered it (a sender that did not deliver it:
+  its view at the `confirm`; a sender outside: the earliest view in which anyone delivered it). Each of them that went
+  on from that view and stayed in to the end (as in property 7) must have delivered it, in that view or a later one,
+  for what survivors hold but cannot place is submitted again (DESIGN section 7). *At most k failed at once*: no
+  change of view on its way lost more than k members (for MAJORITY half of the view, for SAFE all but one); whoever
+  did not come along counts as failed. Judged where the run ended quietly, since until then it may still come.
+- **Locks**: per underlay, group and name (`detail`). A lock is held from `lock` to `unlock`, `leave`, `stop` or
+  `crash`. Two holders are two members whose times overlap and whose views at that time contain each other: who is
+  excluded and does not know yet may still believe to hold it. Where clocks cannot be compared only locks that both
+  hold at the end are judged.
+- **Calls**: a call is named by the sender and number in its `reply` rows; two such rows anywhere are two answers.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from ordercast.service import MAJORITY_RANK, RESILIENT_RANK, SAFE_RANK
+from ordercast.sim.checkers.index import FOREVER, Local, Segment, Trace, Underlay
+from ordercast.sim.checkers.liveness import settled_members
+from ordercast.sim.checkers.ranges import Range, RangeSet, subtract
+from ordercast.sim.checkers.verdict import Explained, PropertyResult, span_text
+from ordercast.trace.schema import Row
+
+NAME = "promises"
+
+Held = tuple[int, int, Local, int]  # from, to (run clock), by whom, n of the lock row
+
+
+def check(
+    trace: Trace,
+    explained: Explained | None = None,
+    *,
+    clock: str = "virtual",
+    quiet: bool = True,
+    min_members: int | str = "majority",
+) -> PropertyResult:
+    """Judge confirms, locks and replies."""
+    result = PropertyResult(NAME, "confirms, locks and replies")
+    explained = explained if explained is not None else Explained()
+    for underlay in trace.underlays.values():
+        if quiet:
+            settled = settled_members(underlay, min_members)
+            for local in underlay.locals.values():
+                for row in local.confirms:
+                    _check_confirm(underlay, local, row, settled, result, explained)
+        _check_locks(underlay, result, comparable=clock != "many")
+        _check_replies(underlay, result)
+    return result
+
+
+def _check_confirm(
+    underlay: Underlay, local: Local, row: Row, settled: dict[str, Local], result: PropertyResult, explained: Explained
+) -> None:
+    sender = row.sender or local.member
+    source = underlay.locals.get(sender)
+    if source is None or row.first is None or row.count is None:
+        return
+    for submit in source.submits_in(row.first, row.first + row.count):
+        if submit.rank < RESILIENT_RANK:
+            continue
+        span = max(submit.first, row.first), min(submit.stop, row.first + row.count)
+        view = _view_of(underlay, source, row, span)
+        if view is None:
+            continue
+        result.checked += 1
+        for member, survivor in settled.items():
+            there = next((segment for segment in survivor.segments if segment.view == view), None)
+            if there is None or there.stay != survivor.segments[-1].stay or there.next is None:
+                continue
+            if not survivor.is_owed(submit.targets, there.n, there.stop_n):
+                continue
+            if not _few_failed(there, submit.rank, submit.k):
+                continue
+            delivered = survivor.delivered.get(sender)
+            missing = subtract([span], delivered.ranges() if delivered is not None else [])
+            for lost in explained.unexplained(member, underlay.name, sender, missing):
+                explained.add_missing(member, underlay.name, sender, [lost])
+                result.report(
+                    f"{span_text(sender, lost)} was confirmed (n={row.n}) and {member} went on from view {view}, "
+                    f"but never delivered it",
+                    member=member,
+                    other=sender,
+                    sender=sender,
+                    span=lost,
+                    view=view,
+                )
+
+
+def _view_of(underlay: Underlay, source: Local, row: Row, span: Range) -> str | None:
+    """The view whose members were there when the message was confirmed."""
+    for delivery in source.deliveries:
+        if delivery.sender == source.member and delivery.first <= span[0] < delivery.stop and not delivery.tainted:
+            return delivery.segment.view if delivery.segment is not None else None
+    segment = source.segment_at(row.n)
+    if segment is not None:
+        return segment.view
+    views = {
+        delivery.segment.view
+        for local in underlay.locals.values()
+        for delivery in local.deliveries
+        if delivery.segment is not None
+        and delivery.sender == source.member
+        and delivery.first <= span[0] < delivery.stop
+    }
+    return min(views, key=lambda view: (underlay.view_rank.get(view, 0), view), default=None)
+
+
+def _few_failed(segment: Segment, rank: int, k: int) -> bool:
+    while segment.next is not None:
+        size = len(segment.members)
+        lost = size - sum(member in segment.next.came_with for member in segment.members)
+        tolerated = size - 1 if rank == SAFE_RANK else size // 2 if rank == MAJORITY_RANK else k
+        if lost > tolerated:
+            return False
+        segment = segment.next
+    return True
+
+
+def _check_locks(underlay: Underlay, result: PropertyResult, *, comparable: bool) -> None:
+    held: dict[tuple[str | None, str | None], list[Held]] = {}
+    for local in underlay.locals.values():
+        for row in local.locks:
+            result.checked += 1
+            held.setdefault((row.group, row.detail), []).append((row.at_ns, _released(local, row), local, row.n))
+    for (_, lock), times in held.items():
+        if not comparable:
+            times = [(0, end, local, n) for _, end, local, n in times if end == FOREVER]
+        times.sort(key=lambda one: one[:2])
+        running: list[Held] = []
+        for begin, end, local, n in times:
+            running = [one for one in running if one[1] > begin]
+            for _, other_end, other, _ in running:
+                if other is local or min(end, other_end) <= begin:
+                    continue
+                at_ns = begin if comparable else FOREVER - 1
+                if not (_sees(local, other, at_ns) and _sees(other, local, at_ns)):
+                    continue
+                segment = local.segment_at(n)
+                result.report(
+                    f"lock {lock!r} was granted to {local.member} at {begin} ns (n={n}) while {other.member} held it",
+                    member=local.member,
+                    other=other.member,
+                    view=segment.view if segment is not None else None,
+                )
+                break
+            running.append((begin, end, local, n))
+
+
+def _released(local: Local, lock: Row) -> int:
+    ends = [
+        row.at_ns for row in local.unlocks if row.n > lock.n and (row.group, row.detail) == (lock.group, lock.detail)
+    ]
+    segment = local.segment_at(lock.n)
+    while segment is not None and segment.next is not None:
+        segment = segment.next
+    if segment is not None:
+        ends.append(segment.end_ns)
+    return min(ends, default=FOREVER)
+
+
+def _sees(local: Local, other: Local, at_ns: int) -> bool:
+    """Is `other` in the view in which `local` is at that time? Lives without views see everyone."""
+    if not local.segments:
+        return True
+    index = bisect_right(local.segments, at_ns, key=lambda segment: segment.at_ns) - 1
+    return index >= 0 and other.member in local.segments[index].members
+
+
+def _check_replies(underlay: Underlay, result: PropertyResult) -> None:
+    answered: dict[str, RangeSet] = {}
+    by_whom: dict[str, list[tuple[int, int, str, int]]] = {}
+    for local in underlay.locals.values():
+        for row in local.replies:
+            if row.sender is None or row.first is None:
+                continue
+            result.checked += 1
+            span = row.first, row.first + (row.count or 1)
+            twice = answered.setdefault(row.sender, RangeSet()).add(*span)
+            before = by_whom.setdefault(row.sender, [])
+            if twice is not None:
+                other, n = next((who, at) for first, stop, who, at in before if first < twice[1] and twice[0] < stop)
+                result.report(
+                    f"the call {span_text(row.sender, twice)} was answered by {local.member} (n={row.n}) "
+                    f"and by {other} (n={n})",
+                    member=local.member,
+                    other=other,
+                    sender=row.sender,
+                    span=twice,
+                    view=row.view,
+                )
+            before.append((*span, local.member, row.n))

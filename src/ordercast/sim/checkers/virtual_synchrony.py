@@ -1,0 +1,372 @@
+"""Property 5, virtual_synchrony: who goes together from view to view delivers the same in between.
+
+Reading.
+
+- Members *go together* from V to V' if both installed V' straight after V, without a `leave` between, and name each
+  other in `came_with`. They must have delivered the same set of AGREED-or-stronger messages in V. Of lightweight
+  groups only what goes to a group that both are in is compared: certainly in it, that is during the whole segment,
+  or by positions between the first ordered delivery after coming in and the last one before going out, or in a view of the
+  group that both were in and that the one who lacks the message did not leave. Rows of unknown targets count as
+  delivered but are owed only among members with the same groups all the time.
+- `came_with` itself must be true, or a protocol could excuse itself: whoever installed V' straight after the same V
+  is in it, who came from elsewhere is not, and a joiner (first view, or the first after a `leave`) came alone.
+- Views are delivered in order: there is one order of all views of an underlay (or group) that suits every member.
+- A member delivers only in the view that it is in at that moment. Sessions know no views of the underlay and are
+  exempt.
+- A view id has one list of members, in one order (ring order), at all members.
+- Views of a lightweight group are judged in the same way, over the messages to that group that lie between them,
+  where the rows carry `came_with`.
+
+A range that several members lack is one violation, not one for each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+
+from ordercast.sim.checkers.index import Delivery, Local, Segment, Trace, Underlay, is_ordered
+from ordercast.sim.checkers.ranges import Range, merged, subtract
+from ordercast.sim.checkers.verdict import Explained, PropertyResult, span_text
+
+NAME = "virtual_synchrony"
+
+Sets = dict[str, list[Range]]  # sender -> numbers
+Line = tuple[Local, list[Segment]]
+
+
+def check(trace: Trace, explained: Explained | None = None) -> PropertyResult:
+    """Judge views, and what is delivered in them."""
+    result = PropertyResult(NAME, "views and pairs of views")
+    explained = explained if explained is not None else Explained()
+    for underlay in trace.underlays.values():
+        for local in underlay.locals.values():
+            _check_place(local, underlay, result)
+        lines: list[Line] = [(local, local.segments) for local in underlay.locals.values() if local.segments]
+        _check_views(underlay, None, lines, result, explained)
+        for group in sorted(underlay.lightweight):
+            lines = [
+                (one, one.group_segments[group]) for one in underlay.locals.values() if group in one.group_segments
+            ]
+            _check_views(underlay, group, lines, result, explained)
+    return result
+
+
+def _check_place(local: Local, underlay: Underlay, result: PropertyResult) -> None:
+    """A member delivers only in the view in which it is at that moment."""
+    if local.is_session:
+        return
+    for delivery in local.deliveries:
+        segment = delivery.segment
+        if segment is not None and (delivery.view == segment.view or delivery.view is None):
+            continue
+        current = local.group_segments and _is_group_view(local, delivery)
+        if delivery.tainted or (segment is not None and current):
+            continue
+        where = f"is in view {segment.view}" if segment is not None else "is in no view"
+        result.report(
+            f"{local.member} delivered {span_text(delivery.sender, delivery.span)} at n={delivery.n} in view "
+            f"{delivery.view} of {underlay.name}, but {where} then",
+            member=local.member,
+            sender=delivery.sender,
+            span=delivery.span,
+            view=delivery.view,
+        )
+
+
+def _is_group_view(local: Local, delivery: Delivery) -> bool:
+    """The row may name the view of its lightweight group instead of that of the underlay."""
+    return any(
+        segment.view == delivery.view and segment.n < delivery.n < segment.stop_n
+        for group in delivery.targets or ()
+        for segment in local.group_segments.get(group, ())
+    )
+
+
+def _check_views(
+    underlay: Underlay, group: str | None, lines: list[Line], result: PropertyResult, explained: Explained
+) -> None:
+    lists: dict[str, Segment] = {}
+    installs: dict[str, list[tuple[Local, Segment]]] = {}
+    for local, segments in lines:
+        for segment in segments:
+            result.checked += 1
+            first = lists.setdefault(segment.view, segment)
+            if first.members != segment.members:
+                result.report(
+                    f"view {segment.view} of {group or underlay.name} is {_names(segment.members)} at {local.member}, "
+                    f"but {_names(first.members)} at {first.member}",
+                    member=local.member,
+                    other=first.member,
+                    view=segment.view,
+                )
+            installs.setdefault(segment.view, []).append((local, segment))
+    _check_view_order(underlay, group, lines, result)
+    for view, arrivals in installs.items():
+        if group is not None and any(not segment.came_with for _, segment in arrivals):
+            continue
+        parts: dict[str | None, list[tuple[Local, Segment]]] = {}
+        for local, segment in arrivals:
+            parts.setdefault(segment.prev.view if segment.prev is not None else None, []).append((local, segment))
+        _check_came_with(view, arrivals, result)
+        for previous, part in parts.items():
+            if previous is not None and len(part) > 1:
+                _check_same_set(underlay, group, previous, view, part, result, explained)
+
+
+def _check_came_with(view: str, arrivals: list[tuple[Local, Segment]], result: PropertyResult) -> None:
+    previous = {segment.member: segment.prev.view if segment.prev is not None else None for _, segment in arrivals}
+    for local, segment in arrivals:
+        came = set(segment.came_with)
+        mine = previous[local.member]
+        for member, theirs in previous.items():
+            if member == local.member:
+                continue
+            together = mine is not None and theirs == mine
+            if together != (member in came):
+                claim = "leaves out" if together else "names"
+                result.report(
+                    f"came_with of view {view} at {local.member} (from {mine or 'outside'}) {claim} {member}, which "
+                    f"came from {theirs or 'outside'}",
+                    member=local.member,
+                    other=member,
+                    view=view,
+                )
+        if mine is None and came - {local.member} and not came & (previous.keys() - {local.member}):
+            result.report(
+                f"{local.member} came into view {view} from outside, but names {_names(sorted(came))} in came_with",
+                member=local.member,
+                view=view,
+            )
+
+
+def _check_view_order(underlay: Underlay, group: str | None, lines: list[Line], result: PropertyResult) -> None:
+    """Sort the views so that each member's order is kept; what cannot be sorted was delivered in different orders."""
+    after: dict[str, set[str]] = {}
+    incoming: dict[str, int] = {}
+    for _, segments in lines:
+        for segment in segments:
+            incoming.setdefault(segment.view, 0)
+        for left, right in pairwise(segments):
+            known = after.setdefault(left.view, set())
+            if right.view not in known and right.view != left.view:
+                known.add(right.view)
+                incoming[right.view] += 1
+    ready = [view for view, count in incoming.items() if count == 0]
+    done = 0
+    while ready:
+        view = ready.pop()
+        if group is None:
+            underlay.view_rank[view] = done
+        done += 1
+        for follower in after.get(view, ()):
+            incoming[follower] -= 1
+            if incoming[follower] == 0:
+                ready.append(follower)
+    if done == len(incoming):
+        return
+    stuck = {view for view, count in incoming.items() if count > 0}
+    place_of: dict[tuple[str, str], str] = {}
+    for local, segments in lines:
+        views = [segment.view for segment in segments if segment.view in stuck]
+        for at, left_view in enumerate(views):
+            for right_view in views[at + 1 :]:
+                other = place_of.get((right_view, left_view))
+                if other is not None and other != local.member:
+                    result.report(
+                        f"{local.member} installed view {left_view} before {right_view}, {other} the other way round",
+                        member=local.member,
+                        other=other,
+                        view=right_view,
+                    )
+                    return
+                place_of.setdefault((left_view, right_view), local.member)
+    result.report(f"views {', '.join(sorted(stuck))} of {group or underlay.name} have no common order")
+
+
+def _check_same_set(
+    underlay: Underlay,
+    group: str | None,
+    previous: str,
+    view: str,
+    part: list[tuple[Local, Segment]],
+    result: PropertyResult,
+    explained: Explained,
+) -> None:
+    result.checked += len(part) - 1
+    olds = [(local, segment.prev) for local, segment in part if segment.prev is not None]
+    lacks: dict[tuple[str, Range], list[str]] = {}
+    holder: dict[tuple[str, Range], str] = {}
+    everything = [_sets(_ordered(local, old)) for local, old in olds]
+    whole_view = group is None
+    if whole_view and underlay.lightweight:
+        classes: dict[frozenset[str], list[int]] = {}
+        for at, (local, old) in enumerate(olds):
+            classes.setdefault(_groups_throughout(local, old), []).append(at)
+        for groups, ats in classes.items():
+            if all(_is_constant(olds[at][0], olds[at][1], groups) for at in ats):
+                _compare([olds[at][0].member for at in ats], [everything[at] for at in ats], lacks, holder)
+        for each in sorted(underlay.lightweight):
+            _compare_group(each, olds, everything, lacks, holder)
+        _compare_some(_goes_to_everyone, olds, everything, lacks, holder)
+    elif whole_view:
+        _compare([local.member for local, _ in olds], everything, lacks, holder)
+    else:
+        _compare_some(lambda delivery: group in (delivery.targets or ()), olds, everything, lacks, holder)
+    for (sender, span), members in sorted(lacks.items()):
+        open_members = [
+            one for one in dict.fromkeys(members) if explained.unexplained(one, underlay.name, sender, [span])
+        ]
+        if not open_members:
+            continue
+        for member in open_members:
+            explained.add_missing(member, underlay.name, sender, [span])
+        had = holder[sender, span]
+        result.report(
+            f"{', '.join(open_members)} went with {had} from view {previous} to {view} without "
+            f"{span_text(sender, span)}, which {had} delivered in {previous}",
+            member=open_members[0],
+            other=had,
+            sender=sender,
+            span=span,
+            view=previous,
+        )
+
+
+def _compare(
+    members: list[str],
+    sets: list[Sets],
+    lacks: dict[tuple[str, Range], list[str]],
+    holder: dict[tuple[str, Range], str],
+) -> None:
+    """Members that must all have the same."""
+    if all(each == sets[0] for each in sets[1:]):
+        return
+    for source, theirs in zip(members, sets, strict=True):
+        for member, mine in zip(members, sets, strict=True):
+            _note_lacks(source, theirs, member, mine, lacks, holder)
+
+
+def _note_lacks(
+    source: str,
+    theirs: Sets,
+    member: str,
+    mine: Sets,
+    lacks: dict[tuple[str, Range], list[str]],
+    holder: dict[tuple[str, Range], str],
+) -> None:
+    if source == member:
+        return
+    for sender, ranges in theirs.items():
+        for span in subtract(ranges, mine.get(sender, [])):
+            holder.setdefault((sender, span), source)
+            lacks.setdefault((sender, span), []).append(member)
+
+
+def _compare_some(
+    is_meant: Callable[[Delivery], bool],
+    olds: list[tuple[Local, Segment]],
+    everything: list[Sets],
+    lacks: dict[tuple[str, Range], list[str]],
+    holder: dict[tuple[str, Range], str],
+) -> None:
+    """Compare what `is_meant` picks, among members who all should have it."""
+    picked = [_sets(filter(is_meant, _ordered(local, old))) for local, old in olds]
+    if all(each == picked[0] for each in picked[1:]):
+        return
+    for (source, _), theirs in zip(olds, picked, strict=True):
+        for (local, _), mine in zip(olds, everything, strict=True):
+            _note_lacks(source.member, theirs, local.member, mine, lacks, holder)
+
+
+def _compare_group(
+    group: str,
+    olds: list[tuple[Local, Segment]],
+    everything: list[Sets],
+    lacks: dict[tuple[str, Range], list[str]],
+    holder: dict[tuple[str, Range], str],
+) -> None:
+    """Messages to one lightweight group, among those of its members that go together."""
+    inside = [
+        at
+        for at, (local, old) in enumerate(olds)
+        if any(begin < old.stop_n and end > old.n for begin, end, _ in local.group_spans.get(group, ()))
+    ]
+    if len(inside) < 2:
+        return
+    to_group = {at: [d for d in _ordered(*olds[at]) if d.targets and group in d.targets] for at in inside}
+    sets = {at: _sets(deliveries) for at, deliveries in to_group.items()}
+    if all(sets[at] == sets[inside[0]] for at in inside):
+        return
+    for at in inside:
+        local, old = olds[at]
+        windows = _windows(local, old, group)
+        whole_views = {one.view for one in local.group_segments.get(group, ()) if one.cut is None}
+        for source in inside:
+            if at == source:
+                continue
+            lines = olds[source][0].group_segments.get(group, [])
+            owed = (
+                d
+                for d in to_group[source]
+                if any(low <= (d.position or 0) < high for low, high in windows) or _view_at(lines, d.n) in whole_views
+            )
+            _note_lacks(olds[source][0].member, _sets(owed), local.member, everything[at], lacks, holder)
+
+
+def _view_at(segments: list[Segment], n: int) -> str | None:
+    """The view of a lightweight group in which event `n` lies."""
+    return next((segment.view for segment in segments if segment.n < n < segment.stop_n), None)
+
+
+def _windows(local: Local, old: Segment, group: str) -> list[tuple[float, float]]:
+    """Positions at which the member was certainly in the group during the segment."""
+    windows: list[tuple[float, float]] = []
+    for begin, end, _ in local.group_spans.get(group, ()):
+        if begin >= old.stop_n or end <= old.n:
+            continue
+        low, high = float("-inf"), float("inf")
+        inside = [d for d in old.deliveries if is_ordered(d) and begin < d.n < end]
+        if begin > old.n:
+            low = float(inside[0].position or 0) if inside else float("inf")
+        if end < old.stop_n:
+            high = float(inside[-1].position or 0) + 1 if inside else float("-inf")
+        if low < high:
+            windows.append((low, high))
+    return windows
+
+
+def _groups_throughout(local: Local, old: Segment) -> frozenset[str]:
+    return frozenset(group for group in local.group_spans if local.in_group(group, old.n, old.stop_n))
+
+
+def _is_constant(local: Local, old: Segment, groups: frozenset[str]) -> bool:
+    """It was in no other group for a part of the segment."""
+    return all(
+        group in groups or all(begin >= old.stop_n or end <= old.n for begin, end, _ in spans)
+        for group, spans in local.group_spans.items()
+    )
+
+
+def _goes_to_everyone(delivery: Delivery) -> bool:
+    return delivery.targets == ()
+
+
+def _ordered(local: Local, segment: Segment) -> Iterable[Delivery]:
+    if segment.group is None:
+        return [delivery for delivery in segment.deliveries if is_ordered(delivery)]
+    return [d for d in local.deliveries if segment.n < d.n < segment.stop_n and is_ordered(d)]
+
+
+def _sets(deliveries: Iterable[Delivery]) -> Sets:
+    spans: dict[str, list[Range]] = {}
+    for delivery in deliveries:
+        known = spans.get(delivery.sender)
+        if known is None:
+            known = spans[delivery.sender] = []
+        known.append((delivery.first, delivery.stop))
+    return {sender: merged(ranges) for sender, ranges in spans.items()}
+
+
+def _names(members: Iterable[str]) -> str:
+    return "[" + " ".join(members) + "]"

@@ -1,0 +1,160 @@
+"""Before any property: is this a trace at all, as TRACE.md describes one?
+
+Reading. Per node and life `n` goes 0, 1, 2, … without gaps, and nothing follows a `crash`. View ids are
+`counter@name/life`; a life writes each view once, with itself in `members` and in `came_with`, and `came_with` is
+part of `members` (that members of one view agree on its list is property 5 and judged there). Rows name views that
+the life installed, except those that may speak of another's view (`join`, `leave`, `transitional`, `gap`, …) and
+those of a life that never was in a view (non-member senders); the view of a `deliver` is property 5's. A `submit` is
+the sender's own, and its numbers go on where the last ended, per life and underlay. `prev_position` is the last
+position of the ordered delivery before it in the same underlay and life; after a `leave` -1 is taken, too, since
+TRACE.md does not say whether `here` outlives it. A delivery weaker than AGREED that carries a position (CAUSAL given
+as AGREED) may count as ordered or not.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from ordercast.service import AGREED_RANK
+from ordercast.sim.checkers.index import Trace
+from ordercast.sim.checkers.verdict import PropertyResult
+from ordercast.trace.schema import KINDS, Row
+
+NAME = "well_formed"
+
+VIEW_ID: Final = re.compile(r"\d+@.+/\d+")
+MEMBER: Final = re.compile(r".+/\d+")
+MESSAGE_KINDS: Final = frozenset({"submit", "hold", "placed", "deliver", "redeliver", "confirm"})
+OWN_VIEW_KINDS: Final = frozenset({"submit", "hold", "placed", "redeliver", "confirm", "lock", "unlock", "reply"})
+KNOWN_KINDS: Final = frozenset(KINDS)
+
+
+def check(trace: Trace) -> PropertyResult:
+    """Judge the form of every row."""
+    result = PropertyResult(NAME, "rows", checked=trace.row_count)
+    for (node, life), rows in trace.lives.items():
+        _Life(trace, f"{node}/{life}", result).check(rows)
+    return result
+
+
+class _Life:
+    """The walk over one life."""
+
+    __slots__ = ("installed", "known_senders", "member", "next_number", "positions", "result", "trace")
+
+    def __init__(self, trace: Trace, member: str, result: PropertyResult) -> None:
+        self.trace = trace
+        self.member = member
+        self.result = result
+        self.next_number: dict[str, int] = {}
+        self.positions: dict[str, set[int]] = {}  # underlay -> honest values of the next prev_position
+        self.installed: dict[str, set[str]] = {}
+        self.known_senders: set[str] = set()
+
+    def check(self, rows: list[Row]) -> None:
+        for row in rows:
+            if row[4] == "view" and row[8] is not None:
+                self.installed.setdefault(row[5], set()).add(row[8])
+        seen: set[tuple[str, str | None, str]] = set()
+        expected = 0
+        crashed = False
+        for row in rows:
+            kind = row[4]
+            if row[2] != expected:
+                self._say(row, f"n={row[2]} where n={expected} was due")
+            expected = row[2] + 1
+            if crashed:
+                self._say(row, f"a {kind} row follows its crash")
+                crashed = False
+            if kind in MESSAGE_KINDS:
+                self._message(row, kind)
+            elif kind == "view":
+                self._view(row, seen)
+            elif kind == "crash":
+                crashed = True
+            elif kind == "leave":
+                self.positions.setdefault(row[5], {-1}).add(-1)
+            elif kind not in KNOWN_KINDS:
+                self._say(row, f"unknown kind {kind!r}")
+            if row[8] is not None and kind in OWN_VIEW_KINDS:
+                installed = self.installed.get(row[5])
+                if row[8] not in installed if installed is not None else kind not in ("submit", "hold", "confirm"):
+                    self._say(row, f"a {kind} row names view {row[8]}, which it never installed")
+
+    def _message(self, row: Row, kind: str) -> None:
+        sender, first, count = row[11], row[12], row[13]
+        if kind == "submit" and sender is None:
+            sender = self.member
+        if sender is None or first is None or count is None:
+            self._say(row, f"a {kind} row without sender, first or count")
+            return
+        if first < 0 or count < 1:
+            self._say(row, f"a {kind} row with first={first} and count={count}")
+            return
+        if sender not in self.known_senders:
+            if MEMBER.fullmatch(sender) is None:
+                self._say(row, f"sender {sender!r} is not name/life")
+            self.known_senders.add(sender)
+        if kind == "submit":
+            if self.trace.service(row[14]) is None:
+                self._say(row, f"a submit row with service {row[14]!r}")
+            if sender != self.member:
+                self._say(row, f"it submitted in the name of {sender}")
+            due = self.next_number.get(row[5], 0)
+            if first != due:
+                self._say(row, f"a submit starts at number {first} where {due} was due")
+            self.next_number[row[5]] = first + count
+        elif kind == "deliver":
+            self._deliver(row, count)
+
+    def _deliver(self, row: Row, count: int) -> None:
+        service = self.trace.service(row[14])
+        if service is None:
+            self._say(row, f"a deliver row with service {row[14]!r}")
+            return
+        if row[8] is None:
+            self._say(row, "a deliver row without a view")
+        position = row[15]
+        if position is None:
+            if service[0] >= AGREED_RANK:
+                self._say(row, f"a deliver row of {row[14]} without a position")
+            return
+        honest = self.positions.get(row[5])
+        if service[0] < AGREED_RANK:  # it may count as ordered or not: both values are honest from here on
+            self.positions[row[5]] = (honest or {-1}) | {position + count - 1}
+            return
+        if row[16] is None:
+            self._say(row, f"a deliver row of {row[14]} without prev_position")
+        elif row[16] not in honest if honest is not None else row[16] != -1:
+            known = sorted(honest) if honest is not None else [-1]
+            self._say(row, f"prev_position={row[16]}, but the last ordered delivery before it ended at {known[-1]}")
+        if honest is None:
+            self.positions[row[5]] = {position + count - 1}
+        else:
+            honest.clear()
+            honest.add(position + count - 1)
+
+    def _view(self, row: Row, seen: set[tuple[str, str | None, str]]) -> None:
+        view, members = row.view, row.members
+        if view is None or not members:
+            self._say(row, "a view row without id or members")
+            return
+        if VIEW_ID.fullmatch(view) is None:
+            self._say(row, f"view id {view!r} is not counter@name/life")
+        key = row.underlay, row.group, view
+        if key in seen:
+            self._say(row, f"view {view} was written twice")
+        seen.add(key)
+        if len(set(members)) != len(members):
+            self._say(row, f"view {view} names a member twice")
+        if self.member not in members:
+            self._say(row, f"view {view} does not hold the member that wrote it")
+        if row.came_with is None:
+            if row.group is None:
+                self._say(row, f"view {view} has no came_with")
+        elif self.member not in row.came_with or not set(row.came_with) <= set(members):
+            self._say(row, f"came_with of view {view} is not a part of its members with the writer in it")
+
+    def _say(self, row: Row, what: str) -> None:
+        self.result.report(f"{self.member} at n={row.n}: {what}", member=self.member, sender=row.sender, view=row.view)
