@@ -1,0 +1,166 @@
+"""What a group hands to the application, in the one order that all members share.
+
+`View` (`ordercast.view`), `Transitional` and `Failed` (`ordercast.engine`) come through as the engine made them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ordercast.engine import Failed, Transitional
+from ordercast.errors import WireError
+from ordercast.service import Service
+from ordercast.view import View
+from ordercast.wire.block import open_messages
+
+NO_POSITION = -1
+"""Position of a message whose service is weaker than AGREED."""
+
+
+@dataclass(slots=True)
+class Message:
+    """One message. `number` counts the sender's messages, `position` is its place in the total order (-1: none)."""
+
+    payload: bytes
+    sender: str  # name/life, as in `str(member)`
+    number: int
+    position: int
+    service: Service
+    type: int
+    group: str
+    view: str
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """This node is out of the group. `wanted`: it asked for it. `returning`: it is on its way back as a new member."""
+
+    wanted: bool
+    returning: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Uncertain:
+    """Own messages [first, first + count) were lost with this node's membership: others may or may not have them."""
+
+    first: int
+    count: int
+
+
+class Batch:
+    """Consecutive messages of one sender: a block. It is opened when `messages` is first read.
+
+    Message i has number `first + i` and, where the service is AGREED or stronger, position `position + i`.
+    """
+
+    __slots__ = ("_block", "_messages", "_types", "count", "first", "group", "position", "sender", "service", "view")
+
+    def __init__(
+        self,
+        block: bytes,
+        group: str,
+        view: str,
+        sender: str,
+        first: int,
+        count: int,
+        position: int,
+        service: Service,
+        messages: Sequence[bytes] | None = None,
+        types: Sequence[int] | int = 0,
+    ) -> None:
+        self._block = block
+        self._messages = messages
+        self._types = types
+        self.group = group
+        self.view = view
+        self.sender = sender
+        self.first = first
+        self.count = count
+        self.position = position
+        self.service = service
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self.messages)
+
+    def __repr__(self) -> str:
+        return f"Batch(sender={self.sender!r}, first={self.first}, count={self.count}, position={self.position})"
+
+    @property
+    def messages(self) -> Sequence[bytes]:
+        """The payloads, one `bytes` each. A block that a faulty member made unreadable has none, at every member."""
+        if self._messages is None:
+            self._open()
+        return self._messages or ()
+
+    @property
+    def type(self) -> int:
+        """The type of the first message; of all of them unless the sender mixed types in one block."""
+        if self._messages is None:
+            self._open()
+        return self._types if isinstance(self._types, int) else self._types[0]
+
+    @property
+    def types(self) -> Sequence[int]:
+        """The type of each message."""
+        if self._messages is None:
+            self._open()
+        return [self._types] * self.count if isinstance(self._types, int) else self._types
+
+    @property
+    def is_readable(self) -> bool:
+        return len(self.messages) == self.count
+
+    def each(self) -> Iterator[Message]:
+        """The messages one by one, for the per-message face."""
+        payloads, sender, service, group, view = self.messages, self.sender, self.service, self.group, self.view
+        number, position, step = self.first, self.position, 1 if self.service.is_ordered else 0
+        if isinstance(self._types, int):
+            type_ = self._types
+            for payload in payloads:
+                yield Message(payload, sender, number, position, service, type_, group, view)
+                number += 1
+                position += step
+        else:
+            for payload, type_ in zip(payloads, self._types, strict=True):
+                yield Message(payload, sender, number, position, service, type_, group, view)
+                number += 1
+                position += step
+
+    def after(self, taken: int) -> Batch:
+        """What is left of the batch when `taken` messages were handed over one by one."""
+        types = self._types if isinstance(self._types, int) else self._types[taken:]
+        position = self.position + taken if self.service.is_ordered else self.position
+        return Batch(
+            b"",
+            self.group,
+            self.view,
+            self.sender,
+            self.first + taken,
+            self.count - taken,
+            position,
+            self.service,
+            self.messages[taken:],
+            types,
+        )
+
+    def _open(self) -> None:
+        try:
+            opened = open_messages(self._block)
+        except WireError:
+            self._messages = ()
+        else:
+            self._messages = opened.payloads
+            if opened.index is None:
+                self._types = opened.kinds[0][1]
+            else:
+                self._types = [opened.kinds[place][1] for place in opened.index]
+        self._block = b""
+
+
+Event = Message | View | Transitional | Failed | Left | Uncertain
+PortEvent = Batch | View | Transitional | Failed | Left | Uncertain

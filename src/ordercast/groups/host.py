@@ -1,0 +1,331 @@
+"""One node: many groups, one engine each, one pass at a time (docs/design/host.md).
+
+No clock, socket or loop. `ordercast.runtime.node` feeds it from real sockets, `ordercast.sim` from virtual time:
+
+    host.receive(now_ns, source, data, stride)   # each batch that was drained; or
+    host.expire(now_ns)                          # when `deadline_ns()` has come; or calls on a `Port`
+    sends = host.finish(now_ns)                  # ends the pass: trace written, then what is to leave, in order
+    for port in host.take_news(): ...            # whose events, watches or membership changed
+
+Only ports that something happened to are worked on, in the order in which it happened, so that a node in a hundred
+thousand groups pays for those that are busy, and a simulation gives the same trace every time.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from random import Random
+from struct import unpack_from
+from typing import Final, Protocol
+
+import numpy as np
+
+from ordercast.config import MAX_GROUP_NAME, MAX_HEADER, Demands, GroupConfig, MinMembers, Recovery, Timing
+from ordercast.engine import NEVER, Send
+from ordercast.errors import UsageError
+from ordercast.groups.port import GroupEngine, Port
+from ordercast.trace import recorder as trace
+from ordercast.trace.recorder import Recorder
+from ordercast.view import Address, Member, group_tag, node_id
+from ordercast.wire.header import HEADER_BYTES, MAGIC, TAG_OFFSET
+
+MAX_REMEMBERED: Final = 1 << 20
+"""Groups left in one life, whose numbers are remembered. Beyond it no new group is opened: forgetting a number would
+let a message be taken for an old one."""
+
+
+class EngineFactory(Protocol):
+    """What makes an engine: `ordercast.underlay.Underlay`, or a fake."""
+
+    def __call__(
+        self,
+        group: str,
+        me: Member,
+        config: GroupConfig,
+        timing: Timing,
+        rng: Random,
+        *,
+        create: bool | None,
+        min_members: MinMembers,
+        recovery: Recovery,
+        demands: Demands,
+        header: bytes,
+        next_block: int,
+    ) -> GroupEngine: ...
+
+
+class Host:
+    """The groups of one life of one node."""
+
+    __slots__ = (
+        "_dirty",
+        "_engines",
+        "_heap",
+        "_is_closed",
+        "_news",
+        "_order",
+        "_ports",
+        "_recorder",
+        "_resume",
+        "_rng",
+        "_tags",
+        "_timing",
+        "counters",
+        "me",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        life: int,
+        address: Address,
+        *,
+        buffer_bytes: int,
+        rng: Random,
+        timing: Timing | None = None,
+        recorder: Recorder | None = None,
+        engines: EngineFactory | None = None,
+    ) -> None:
+        self.me = Member(node_id(name, life), name, life, address, buffer_bytes)
+        self._rng = rng
+        self._timing = timing if timing is not None else Timing()
+        self._recorder = recorder
+        self._engines = engines if engines is not None else _underlay()
+        # the groups
+        self._ports: dict[str, Port] = {}  # the open ones, by name
+        self._tags: dict[int, list[Port]] = {}  # these and the leavers that still answer
+        self._order = 0
+        self._resume: dict[str, tuple[int, int]] = {}  # left groups: message and block number to go on with
+        # the pass
+        self._dirty: dict[Port, None] = {}  # in the order in which something happened to them
+        self._news: dict[Port, None] = {}
+        self._heap: list[tuple[int, int, Port]] = []  # deadlines; an entry that is not its port's deadline is stale
+        self._is_closed = False
+        self.counters = {"malformed": 0, "unknown_group": 0, "mixed_trains": 0}
+
+    # Groups.
+
+    def open(
+        self,
+        now_ns: int,
+        group: str,
+        *,
+        config: GroupConfig,
+        create: bool | None = None,
+        min_members: MinMembers = "majority",
+        recovery: Recovery = "automatic",
+        demands: Demands | None = None,
+        header: bytes = b"",
+    ) -> Port:
+        """Begin to find, join or create a group. What becomes of it is known by the port's `view` or `refusal`."""
+        if self._is_closed:
+            raise UsageError("this node has been closed")
+        if not group or len(group.encode()) > MAX_GROUP_NAME:
+            raise UsageError(f"a group's name has 1 to {MAX_GROUP_NAME} bytes, got {len(group.encode())}")
+        if group in self._ports:
+            raise UsageError(f"this node is in {group!r} already; use that handle, or leave first")
+        if len(header) > MAX_HEADER:
+            raise UsageError(f"a header has at most {MAX_HEADER} bytes, got {len(header)}")
+        if len(self._resume) >= MAX_REMEMBERED and group not in self._resume:
+            raise UsageError(f"this node has left {MAX_REMEMBERED} groups in its life; start a new one")
+        next_number, next_block = self._resume.get(group, (0, 0))
+        engine = self._engines(
+            group,
+            self.me,
+            config,
+            self._timing,
+            # Each group has its own chance: what one draws must not change what the others do.
+            Random(self._rng.getrandbits(64)),
+            create=create,
+            min_members=min_members,
+            recovery=recovery,
+            demands=demands if demands is not None else Demands(),
+            header=header,
+            next_block=next_block,
+        )
+        port = Port(
+            group,
+            self.me,
+            engine,
+            self._order,
+            next_number=next_number,
+            next_block=next_block,
+            recorder=self._recorder,
+        )
+        self._order += 1
+        self._ports[group] = port
+        self._tags.setdefault(group_tag(group), []).append(port)
+        engine.start(now_ns, port.out)
+        self.touch(port)
+        return port
+
+    @property
+    def ports(self) -> list[Port]:
+        """The open groups, in the order in which they were opened."""
+        return list(self._ports.values())
+
+    def touch(self, port: Port) -> None:
+        """The application did something with the port: the next `finish` works on it."""
+        self._dirty[port] = None
+
+    def leave(self, port: Port, header: bytes = b"") -> None:
+        """Leave in order, after what was sent. A port that is not in yet gives up its join."""
+        if len(header) > MAX_HEADER:
+            raise UsageError(f"a header has at most {MAX_HEADER} bytes, got {len(header)}")
+        port.leave(header)
+        self.touch(port)
+
+    def reset(self, now_ns: int, port: Port, min_members: MinMembers, header: bytes = b"") -> None:
+        """Amoeba's ResetGroup; the port's `resets` tell how it ended."""
+        if len(header) > MAX_HEADER:
+            raise UsageError(f"a header has at most {MAX_HEADER} bytes, got {len(header)}")
+        port.engine.reset(now_ns, min_members, header, port.out)
+        self.touch(port)
+
+    # One pass.
+
+    def start(self, now_ns: int, detail: str = "") -> None:
+        """Write the trace's `start` row; once, before anything else."""
+        if self._recorder is not None:
+            self._recorder.row(trace.START, now_ns, detail=self._recorder.detail(detail) if detail else 0)
+
+    def receive(self, now_ns: int, source: Address, data: memoryview, stride: int) -> None:
+        """A batch of `stride`-sized datagrams (0 or len(data): one) from `source`. Hot: one call per block."""
+        size = len(data)
+        if size < HEADER_BYTES or data[0] != MAGIC:
+            self.counters["malformed"] += 1
+            return
+        if not 0 < stride < size:
+            stride = size
+        (tag,) = unpack_from("<I", data, TAG_OFFSET)
+        # One group needs no second look: its engine drops what is not of its ring.
+        if stride < size and len(self._tags) > 1 and self._is_mixed(data, stride, tag):
+            self.counters["mixed_trains"] += 1
+            for start in range(0, size, stride):
+                self.receive(now_ns, source, data[start : start + stride], 0)
+            return
+        ports = self._tags.get(tag)
+        if ports is None:
+            self.counters["unknown_group"] += 1
+            return
+        kind = data[1]
+        for port in ports:
+            port.received.add(kind, -(-size // stride), size)
+            port.engine.receive(now_ns, source, data, stride, port.out)
+            self._dirty[port] = None
+
+    def expire(self, now_ns: int) -> None:
+        """Run what is due."""
+        heap = self._heap
+        while heap and heap[0][0] <= now_ns:
+            deadline_ns, _, port = heappop(heap)
+            if deadline_ns == port.deadline_ns:
+                port.deadline_ns = -1
+                port.engine.expire(now_ns, port.out)
+                self._dirty[port] = None
+
+    def finish(self, now_ns: int) -> list[tuple[str, Send]]:
+        """End the pass: (group, send) in the order in which they must leave, after the trace has been written."""
+        sends: list[tuple[str, Send]] = []
+        dirty, self._dirty = self._dirty, {}
+        for port in dirty:
+            port.finish(now_ns)
+            out = port.out
+            if out.sends:
+                group = port.group
+                meter = port.sent
+                for send in out.sends:
+                    _, buffers, stride = send
+                    size = sum(map(len, buffers))
+                    meter.add(buffers[0][1], -(-size // stride) if stride else 1, size)
+                    sends.append((group, send))
+                out.sends.clear()
+            self._news[port] = None
+            self._arm(now_ns, port)
+            if port.gone is not None:
+                self._close_port(now_ns, port)
+        if self._recorder is not None:
+            self._recorder.flush()
+        return sends
+
+    def take_news(self) -> list[Port]:
+        """Ports that were worked on since the last call."""
+        if not self._news:
+            return []
+        news, self._news = self._news, {}
+        return list(news)
+
+    @property
+    def is_dirty(self) -> bool:
+        """Something happened since the last `finish`."""
+        return bool(self._dirty)
+
+    def deadline_ns(self) -> int:
+        """When `expire` is due next; NEVER if not at all. A time that has passed asks for another pass at once."""
+        heap = self._heap
+        while heap and heap[0][0] != heap[0][2].deadline_ns:
+            heappop(heap)
+        return heap[0][0] if heap else NEVER
+
+    def audience(self, group: str) -> list[Address]:
+        """Where `To.ALL` of a group goes when there is no multicast."""
+        port = self._ports.get(group)
+        if port is not None:
+            return port.engine.audience()
+        for port in self._tags.get(group_tag(group), ()):
+            if port.group == group:
+                return port.engine.audience()
+        return []
+
+    def close(self, now_ns: int) -> None:
+        """Stop of the node's own will, without a word to anybody: leave the groups first. Flushes the trace."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        for ports in self._tags.values():
+            for port in ports:
+                port.stop(now_ns)
+                self._news[port] = None
+        self._ports.clear()
+        self._tags.clear()
+        self._dirty.clear()
+        self._heap.clear()
+        if self._recorder is not None:
+            self._recorder.row(trace.STOP, now_ns)
+            self._recorder.flush()
+
+    # In detail.
+
+    def _is_mixed(self, data: memoryview, stride: int, tag: int) -> bool:
+        """Whether a train holds datagrams of several groups: the kernel joins what came one after the other."""
+        count = (len(data) - TAG_OFFSET - 4) // stride + 1
+        tags = np.ndarray((count,), "<u4", data, TAG_OFFSET, (stride,))
+        return bool((tags != tag).any())
+
+    def _arm(self, now_ns: int, port: Port) -> None:
+        deadline_ns = now_ns if port.wants_pass else port.engine.deadline_ns()
+        if deadline_ns != port.deadline_ns:
+            port.deadline_ns = deadline_ns
+            if deadline_ns < NEVER:
+                heappush(self._heap, (deadline_ns, port.order, port))
+
+    def _close_port(self, now_ns: int, port: Port) -> None:
+        """The application's part has ended. A leaver goes on answering repairs until its engine wants no more time."""
+        if self._ports.get(port.group) is port:
+            del self._ports[port.group]
+            self._resume[port.group] = port.resume
+        if port.deadline_ns >= NEVER:
+            port.stop(now_ns)
+            tag = group_tag(port.group)
+            ports = [other for other in self._tags.get(tag, ()) if other is not port]
+            if ports:
+                self._tags[tag] = ports
+            else:
+                self._tags.pop(tag, None)
+
+
+def _underlay() -> EngineFactory:
+    # Not at the top: fakes need no underlay, and so this module can be understood and tested without one.
+    from ordercast.underlay import Underlay
+
+    return Underlay

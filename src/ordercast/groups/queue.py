@@ -1,0 +1,324 @@
+"""What the application has sent and the engine has not taken yet: a bounded queue that packs itself into blocks.
+
+Messages of one service and type that follow one another share blocks. There is no loop over
+messages: a block is one `join` of a slice. (Joining the payloads of a `send_many` at once, to cut blocks out of that,
+was tried: it copies everything twice and costs twice as much.) Nothing here waits for a timer: what has gathered when
+the engine has room leaves.
+
+A message larger than a block is *large*: it is cut lazily, fragment by fragment as the window opens, and stays at the
+head of the queue until this node has delivered it. The reason: a member that joins in the middle of it has no
+beginning, and the others must not deliver what the joiner cannot (TRACE.md, virtual synchrony): at such a view all
+drop the open fragments and the sender begins again (`restart`), and then nothing of the same sender may have overtaken
+it. The price is one round trip per large message, nothing beside its transfer.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Sequence
+from itertools import accumulate
+from sys import byteorder
+from typing import Final, NamedTuple
+
+from ordercast.config import MAX_BLOCK
+from ordercast.service import Service
+from ordercast.wire.block import ENTRY, EQUAL, FRAGMENT_OVERHEAD, HEAD, LENGTH, MAX_COUNT, OVERHEAD, pack_fragment
+
+QUEUE_BYTES: Final = 1 << 20
+"""Payload bytes that wait. At the bound nothing more is taken and the caller waits; one message may overshoot it."""
+
+QUEUE_MESSAGES: Final = 1 << 16
+"""Messages that wait: empty payloads count nothing in bytes."""
+
+SMALL_SHARE: Final = 4
+"""A block below this part of the largest one is not worth sending while more is queued and room is sure to come."""
+
+LARGE_BYTES: Final = MAX_BLOCK - OVERHEAD - 2
+"""Longer messages are large whatever the group's largest block is."""
+
+_SWAP: Final = byteorder == "big"
+
+
+class Packed(NamedTuple):
+    """A block that is ready to be submitted."""
+
+    block: bytes
+    first: int
+    messages: int  # 0: a fragment that completes none, or one sent again
+    payload_bytes: int
+    service: Service
+
+
+class _Stretch:
+    """Consecutive messages of one service and type, as the application gave them: bytes need no copy."""
+
+    __slots__ = ("at", "ends", "equal", "lengths", "payloads", "service", "type")
+
+    def __init__(self, service: Service, type_: int, payloads: Sequence[bytes]) -> None:
+        self.service = service
+        self.type = type_
+        self.payloads: Sequence[bytes] = payloads
+        self.lengths: list[int] = []  # filled by `measure`: then nothing is appended any more
+        self.equal = -1  # the length that all messages share, or -1
+        self.ends: list[int] = []  # bytes up to the end of each message; only when they differ
+        self.at = 0  # messages taken
+
+    def measure(self) -> None:
+        """Find out what is needed to cut blocks; once."""
+        if not self.lengths:
+            self.set_lengths(list(map(len, self.payloads)))
+
+    def set_lengths(self, lengths: list[int]) -> None:
+        self.lengths = lengths
+        if lengths.count(lengths[0]) == len(lengths):
+            self.equal = lengths[0]
+        else:
+            self.ends = list(accumulate(lengths))
+
+    def offset(self, index: int) -> int:
+        if self.equal >= 0:
+            return index * self.equal
+        return self.ends[index - 1] if index else 0
+
+    def fit(self, budget: int, most: int, column: int) -> int:
+        """How many of the next messages fit `budget` bytes, each with `column` bytes of length column."""
+        at = self.at
+        left = min(len(self.lengths) - at, most)
+        if budget < 0:
+            return 0
+        if self.equal >= 0:
+            each = self.equal + column
+            return min(left, budget // each) if each else left
+        limit = budget + self.offset(at) + column * at
+        ends = self.ends
+        return bisect_right(range(at, at + left), limit, key=lambda index: ends[index] + column * (index + 1))
+
+
+class _Large:
+    """One message larger than a block, and how far it has been submitted."""
+
+    __slots__ = ("is_traced", "offset", "payload", "service", "type")
+
+    def __init__(self, service: Service, type_: int, payload: bytes) -> None:
+        self.service = service
+        self.type = type_
+        self.payload = payload
+        self.offset = 0
+        self.is_traced = False  # its number has been shown to the trace
+
+
+class SendQueue:
+    """Messages in the order in which they were offered; `next_number` is the number of the first of them."""
+
+    __slots__ = ("_items", "count", "next_number", "queued_bytes")
+
+    def __init__(self, next_number: int = 0) -> None:
+        self._items: deque[_Stretch | _Large] = deque()
+        self.next_number = next_number
+        self.count = 0
+        self.queued_bytes = 0
+
+    # State.
+
+    @property
+    def end_number(self) -> int:
+        """The number that the next message offered will have."""
+        return self.next_number + self.count
+
+    @property
+    def has_room(self) -> bool:
+        return self.queued_bytes < QUEUE_BYTES and self.count < QUEUE_MESSAGES
+
+    @property
+    def is_waiting(self) -> bool:
+        """True where nothing can be packed: empty, or the large message at the head is out and not yet delivered."""
+        if not self._items:
+            return True
+        head = self._items[0]
+        return isinstance(head, _Large) and head.offset >= len(head.payload)
+
+    @property
+    def spent_number(self) -> int:
+        """The first number that no block in the world has: where a later membership of this life goes on."""
+        head = self._items[0] if self._items else None
+        return self.next_number + int(isinstance(head, _Large) and head.is_traced)
+
+    @property
+    def large_bytes(self) -> int:
+        """Size of the large message at the head; 0 if there is none."""
+        head = self._items[0] if self._items else None
+        return len(head.payload) if isinstance(head, _Large) else 0
+
+    # In.
+
+    def offer(self, payload: bytes, service: Service, type_: int) -> None:
+        """Take one message. The caller has asked `has_room`."""
+        size = len(payload)
+        self.count += 1
+        self.queued_bytes += size
+        if size > LARGE_BYTES:
+            self._items.append(_Large(service, type_, payload))
+            return
+        last = self._items[-1] if self._items else None
+        if (
+            isinstance(last, _Stretch)
+            and isinstance(last.payloads, list)
+            and not last.lengths
+            and last.type == type_
+            and last.service == service
+        ):
+            last.payloads.append(payload)
+            return
+        self._items.append(_Stretch(service, type_, [payload]))
+
+    def offer_many(self, payloads: Sequence[bytes], service: Service, type_: int) -> int:
+        """Take as many messages, from the first on, as the bound allows; how many.
+
+        Hot: benches measure it as `send_many`. The sequence is kept, not copied: the caller changes it no more.
+        """
+        room = QUEUE_BYTES - self.queued_bytes
+        take = min(len(payloads), QUEUE_MESSAGES - self.count)
+        if room <= 0 or take <= 0:
+            return 0
+        lengths = list(map(len, payloads))
+        total = sum(lengths)
+        if total >= room:
+            # The one that crosses the bound is taken, too: otherwise a message above the bound would never be.
+            take = min(take, bisect_left(list(accumulate(lengths)), room) + 1)
+        if take < len(lengths):
+            payloads, lengths = payloads[:take], lengths[:take]
+            total = sum(lengths)
+        stretch = _Stretch(service, type_, payloads)
+        stretch.set_lengths(lengths)
+        if (stretch.equal if stretch.equal >= 0 else max(lengths)) > LARGE_BYTES:
+            for payload in payloads:
+                self.offer(payload, service, type_)
+            return take
+        self._items.append(stretch)
+        self.count += take
+        self.queued_bytes += total
+        return take
+
+    # Out.
+
+    def pack(self, limit: int, largest: int) -> Packed | None:
+        """The next block, of at most `limit` bytes, where `largest` is what a block may have when there is more room.
+
+        None: nothing to send, or nothing that fits yet.
+        """
+        if self.is_waiting:
+            return None
+        head = self._items[0]
+        if isinstance(head, _Large):
+            return self._pack_fragment(head, limit)
+        return self._pack_messages(limit, largest)
+
+    def restart(self) -> None:
+        """A member came in: a large message that is under way begins again."""
+        head = self._items[0] if self._items else None
+        if isinstance(head, _Large):
+            head.offset = 0
+
+    def drop_large(self) -> None:
+        """The large message at the head cannot be sent: its number is passed over."""
+        self._end_large(self.next_number)
+
+    def delivered_large(self, first: int) -> None:
+        """This node delivered its own large message `first`: what waits behind it may go."""
+        self._end_large(first)
+
+    def abandon_large(self, first: int) -> bool:
+        """Fragments of message `first` were lost with this node's membership: so is it. True if it was open."""
+        head = self._items[0] if self._items else None
+        return isinstance(head, _Large) and bool(head.offset) and self._end_large(first)
+
+    def _end_large(self, first: int) -> bool:
+        head = self._items[0] if self._items else None
+        if not isinstance(head, _Large) or first != self.next_number:
+            return False
+        self._items.popleft()
+        self._took(1, len(head.payload))
+        return True
+
+    def _took(self, count: int, nbytes: int) -> None:
+        self.next_number += count
+        self.count -= count
+        self.queued_bytes -= nbytes
+
+    def _pack_fragment(self, large: _Large, limit: int) -> Packed | None:
+        if limit <= FRAGMENT_OVERHEAD:
+            return None
+        size = len(large.payload)
+        start = large.offset
+        stop = min(start + limit - FRAGMENT_OVERHEAD, size)
+        first = self.next_number
+        block = pack_fragment(first, large.service, 0, large.type, large.payload, start, stop)
+        large.offset = stop
+        if stop < size or large.is_traced:
+            return Packed(block, first, 0, 0, large.service)
+        large.is_traced = True
+        return Packed(block, first, 1, size, large.service)
+
+    def _pack_messages(self, limit: int, largest: int) -> Packed | None:
+        items = self._items
+        head = items[0]
+        assert isinstance(head, _Stretch)
+        head.measure()
+        service, type_, equal = head.service, head.type, head.equal
+        budget = limit - OVERHEAD
+        column = 0 if equal >= 0 else 2
+        parts: list[bytes] = []
+        taken: list[tuple[_Stretch, int, int]] = []
+        count = used = 0
+        while items and count < MAX_COUNT:
+            item = items[0]
+            if not isinstance(item, _Stretch) or item.service != service or item.type != type_:
+                break
+            item.measure()
+            if not column and item.equal != equal:
+                # From here on the block needs a column of lengths, for what is already in it, too.
+                if used + 2 * count >= budget:
+                    break
+                column = 2
+            take = item.fit(budget - used - column * count, MAX_COUNT - count, column)
+            if not take:
+                break
+            start, stop = item.offset(item.at), item.offset(item.at + take)
+            parts.extend(item.payloads[item.at : item.at + take])
+            taken.append((item, item.at, item.at + take))
+            count += take
+            used += stop - start
+            item.at += take
+            if item.at < len(item.lengths):
+                break
+            items.popleft()
+        if not count:
+            return self._make_large(head, limit) if limit >= largest else None
+        number = self.next_number
+        if column:
+            head_bytes = HEAD.pack(number, count, service.rank, service.k, 0, 1)
+            lengths_bytes = b"".join([_column(item.lengths[first:stop]) for item, first, stop in taken])
+        else:
+            head_bytes = HEAD.pack(number, count, service.rank, service.k, EQUAL, 1)
+            lengths_bytes = LENGTH.pack(equal)
+        self._took(count, used)
+        block = b"".join((head_bytes, ENTRY.pack(0, type_, 0, count), lengths_bytes, *parts))
+        return Packed(block, number, count, used, service)
+
+    def _make_large(self, head: _Stretch, limit: int) -> Packed | None:
+        """The next message does not fit the largest block of this group: it becomes a large one."""
+        large = _Large(head.service, head.type, head.payloads[head.at])
+        head.at += 1
+        if head.at == len(head.lengths):
+            self._items.popleft()
+        self._items.appendleft(large)
+        return self._pack_fragment(large, limit)
+
+
+def _column(lengths: list[int]) -> bytes:
+    column = array("H", lengths)
+    if _SWAP:
+        column.byteswap()
+    return column.tobytes()
