@@ -517,6 +517,14 @@ def test_a_message_is_never_delivered() -> None:
     assert "a/0, b/0, c/0" in verdict.violations[0].evidence
 
 
+def test_a_node_stopped_at_the_end_without_a_message() -> None:
+    world, messages = busy("RELIABLE")
+    world.drop(world.find("c", "deliver", messages[-1])[0])
+    for name in "abc":
+        world.event(name, "stop", underlay="")
+    assert_only(world, "liveness")
+
+
 def test_a_majority_hangs_after_a_crash() -> None:
     world, _ = busy()
     world.event("c", "crash")

@@ -395,3 +395,22 @@ def test_clocks_that_cannot_be_compared() -> None:
     assert verdict.held
     assert not verdict.properties["resilience"].judged
     assert any("not judged" in line for line in verdict.summary())
+
+
+def test_nodes_stopped_at_the_end_stayed_in_and_are_judged() -> None:
+    world = World(*"ab")
+    world.send("a", "ab")
+    for name in "ab":
+        world.event(name, "stop", underlay="")
+    assert_held(world, "liveness")
+
+
+def test_a_node_stopped_in_the_middle_owes_nothing() -> None:
+    world = World(*"abc")
+    message = world.submit("a")
+    world.hold("abc", message)
+    world.event("c", "stop")
+    world.deliver("ab", message)
+    world.view(2, "ab")
+    world.send("a", "ab")
+    assert_held(world, "liveness")

@@ -1,7 +1,7 @@
 """Random executions of a trivial reference model, and random single faults in them.
 
 The model is a global log: messages are submitted, held and placed, and every member delivers the log in order, each at
-its own pace; a change of view waits until all have delivered what is before it. Whatever it does is legal by construction.
+its own pace; a change of view waits until all have delivered what is before it. All it does is legal by construction.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from ordercast.sim.checkers import check_all
 
 SERVICES = ("AGREED", "RESILIENT(1)", "RESILIENT(2)", "MAJORITY", "SAFE")
 NAMES = "abcd"
+COLUMNS = ("n", "kind", "view", "members", "came_with", "sender", "first", "count", "service", "position")
 
 
 @dataclass
@@ -200,3 +201,25 @@ def test_a_wrong_list_of_members_is_flagged(seed: int) -> None:
     event = rng.choice(views)
     event.columns["members"] = (*event.columns["members"], "stranger/0")
     assert not check_all(world.rows()).properties["virtual_synchrony"].held
+
+
+@given(seed=st.integers(0, 2**32), data=st.data())
+@settings(max_examples=300, deadline=None)
+def test_rows_that_make_no_sense_are_judged_and_never_raise(seed: int, data: st.DataObject) -> None:
+    rng = random.Random(seed)
+    rows = Model(rng).run(30).rows()
+    for _ in range(data.draw(st.integers(1, 6))):
+        at = rng.randrange(len(rows))
+        column = rng.choice(COLUMNS)
+        strange = {
+            "n": [-1, 0, 7],
+            "kind": ["view", "deliver", "submit", "leave", "stop", "gap", "confirm", "reply", "lock", "nonsense"],
+            "members": [None, (), ("a/0",)],
+            "came_with": [None, (), ("a/0",)],
+        }
+        other = {"first": [None, -5, 3], "count": [None, 0, -1, 9], "position": [None, -1, 3]}
+        choices = strange.get(column) or other.get(column) or [None, "", "b/0", "9@b/0", "SAFE"]
+        rows[at] = rows[at]._replace(**{column: rng.choice(choices)})
+    rng.shuffle(rows)
+    verdict = check_all(rows)
+    assert verdict.rows == len(rows)

@@ -185,6 +185,7 @@ class Local:
     __slots__ = (
         "confirms",
         "current",
+        "cuts",
         "delivered",
         "deliveries",
         "events",
@@ -214,6 +215,7 @@ class Local:
         self.segments: list[Segment] = []
         self.current: Segment | None = None
         self.stays = 0
+        self.cuts: list[tuple[int, int]] = []  # (n, at_ns) of going out, in a view or not
         # Lightweight groups: segments, and spans [from n, to n) of membership, and the time of coming in
         self.group_segments: dict[str, list[Segment]] = {}
         self.group_current: dict[str, Segment] = {}
@@ -268,13 +270,12 @@ class Local:
 class Underlay:
     """All lives that have a row in one underlay."""
 
-    __slots__ = ("lightweight", "locals", "name", "view_rank")
+    __slots__ = ("lightweight", "locals", "name")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.locals: dict[str, Local] = {}
         self.lightweight: set[str] = set()
-        self.view_rank: dict[str, int] = {}  # place of each view in one order that suits all members, if there is one
 
 
 class Trace:
@@ -370,7 +371,7 @@ class Trace:
                 if kind == "submit" and sender is None:
                     sender = member
                 service = services.get(row[14]) or self.service(row[14])
-                if sender is None or first is None or count is None or count < 1 or service is None:
+                if sender is None or first is None or count is None or first < 0 or count < 1 or service is None:
                     continue  # the well_formed checker names it
                 key = name, row[6], row[7]
                 try:
@@ -378,6 +379,8 @@ class Trace:
                 except KeyError:
                     targets = targets_of[key] = self._targets(*key)
                 if kind == "submit":
+                    if local.submits and first < local.submits[-1].stop:
+                        continue  # numbers given twice: the well_formed checker names it
                     submit = Submit(row[2], row[3], first, first + count, service[0], service[1], targets)
                     local.submits.append(submit)
                     local.submit_firsts.append(first)
@@ -446,7 +449,7 @@ class Trace:
         return named if all(each in lightweight for each in named) else EVERYONE
 
     def _view(self, local: Local, row: Row) -> None:
-        if row.view is None or row.members is None:
+        if row.view is None or not row.members:
             return
         members, came_with = tuple(row.members), tuple(row.came_with or ())
         if row.group is not None:
@@ -485,6 +488,7 @@ class Trace:
             segment.stop_n, segment.end_ns, segment.cut = n, at_ns, cut
 
     def _leave(self, local: Local, n: int, at_ns: int, cut: str) -> None:
+        local.cuts.append((n, at_ns))
         for group in list(local.group_spans):
             self._leave_group(local, group, n, at_ns, cut)
         if local.current is not None:
@@ -516,6 +520,10 @@ class Trace:
                 index = bisect_right(found[0].submit_firsts, delivery.first) - 1
                 delivery.submit = index
                 submit = found[0].submits[index]
+                if submit.stop <= delivery.first:
+                    delivery.tainted = True  # a hole among the submits, which the well_formed checker names
+                    delivery.submit = -1
+                    continue
                 if submit.rank > delivery.rank:
                     self.weakened.append((delivery, underlay, submit))
                     delivery.rank = submit.rank

@@ -9,6 +9,8 @@ Reading.
   it. Too few is `min_members` as in DESIGN section 3: not more than half of that view, nor half with its first
   member; or less than a number; with "all" (which also suits groups that recover by hand) anybody missing strands the
   rest. A majority that hangs in a view with dead members is *not* excused.
+- Nodes that are stopped when all is over stayed in: a `stop` in a view, after the last submit and delivery of the
+  underlay by the run clock, ends the run and not the stay. Where clocks cannot be compared a `stop` is a departure.
 - *Since it last came in*: messages submitted after the first view of that stay.
 - *The view of the first delivery and went on since*: everyone who came through the same views as the sender, from
   that view to the end; the earliest of the sender's views in which anyone delivered the message is meant. Whoever
@@ -48,16 +50,19 @@ def check(
         result.note = "the run did not end quietly"
         return result
     for underlay in trace.underlays.values():
-        settled = settled_members(underlay, min_members)
+        settled = settled_members(underlay, min_members, comparable=clock != "many")
         for local in settled.values():
             _check_sender(underlay, local, settled, result, explained, comparable=clock != "many")
             _check_gaps(underlay, local, result)
     return result
 
 
-def settled_members(underlay: Underlay, min_members: int | str = "majority") -> dict[str, Local]:
-    """The members that stayed in: alive in an open view that still has enough of its members to go on."""
-    last = {member: local.last for member, local in underlay.locals.items()}
+def settled_members(
+    underlay: Underlay, min_members: int | str = "majority", *, comparable: bool = True
+) -> dict[str, Local]:
+    """The members that stayed in: in a last view that still has enough of its members to go on."""
+    busy_ns = _last_traffic_ns(underlay) if comparable else FOREVER
+    last = {member: last_segment(local, busy_ns) for member, local in underlay.locals.items()}
     views: dict[str, list[str]] = {}
     lists: dict[str, tuple[str, ...]] = {}
     for member, segment in last.items():
@@ -69,6 +74,27 @@ def settled_members(underlay: Underlay, min_members: int | str = "majority") -> 
         if _can_go_on(lists[view], present, min_members):
             settled.update((member, underlay.locals[member]) for member in present)
     return settled
+
+
+def last_segment(local: Local, busy_ns: int) -> Segment | None:
+    """The segment in which the run ended for it: open, or closed by a `stop` after all traffic of the underlay."""
+    segment = local.segments[-1] if local.segments else None
+    if segment is None or segment.is_open or (segment.cut == "stop" and segment.end_ns > busy_ns):
+        return segment
+    return None
+
+
+def _last_traffic_ns(underlay: Underlay) -> int:
+    """When the last message was submitted or delivered."""
+    return max(
+        (
+            event.at_ns
+            for local in underlay.locals.values()
+            for events in (local.submits, local.deliveries)
+            for event in events[-1:]
+        ),
+        default=-1,
+    )
 
 
 def _can_go_on(members: tuple[str, ...], present: list[str], min_members: int | str) -> bool:
@@ -97,9 +123,9 @@ def _check_sender(
     *,
     comparable: bool,
 ) -> None:
-    last = source.last
-    if last is None or not source.submits:
+    if not source.submits:
         return
+    last = source.segments[-1]
     path = stay_of(last)
     owed = [submit for submit in source.submits if submit.n > path[0].n and submit.rank >= RELIABLE_RANK]
     if not owed:
@@ -111,8 +137,8 @@ def _check_sender(
     earlier = _EarlierDeliveries(underlay, source.member, [segment.view for segment in path])
     lacks: dict[Range, list[str]] = {}
     for member, local in settled.items():
-        their_last = local.last
-        if their_last is None or their_last.view != last.view:
+        their_last = local.segments[-1]
+        if their_last.view != last.view:
             continue
         theirs = stay_of(their_last)
         since = _common_suffix(path, theirs)
@@ -187,7 +213,7 @@ def _addressed(local: Local, targets: tuple[str, ...], submits: list[Submit], *,
     if not targets:
         return submits
     spans = [local.group_spans[group][-1] for group in targets if group in local.group_spans]
-    begins = [(at_ns, n) for n, stop_n, at_ns in spans if stop_n == FOREVER]
+    begins = [(at_ns, n) for n, stop_n, at_ns in spans if stop_n >= local.segments[-1].stop_n]
     if not begins:
         return []
     at_ns, n = min(begins)
@@ -197,9 +223,9 @@ def _addressed(local: Local, targets: tuple[str, ...], submits: list[Submit], *,
 
 
 def _check_gaps(underlay: Underlay, local: Local, result: PropertyResult) -> None:
-    last = local.last
-    if last is None or not local.gaps:
+    if not local.gaps:
         return
+    last = local.segments[-1]
     path = stay_of(last)
     for gap in local.gaps:
         if gap.n < path[0].n or gap.first is None:
@@ -210,7 +236,7 @@ def _check_gaps(underlay: Underlay, local: Local, result: PropertyResult) -> Non
         if noticed is not last and (sender is None or not _came_along(noticed, sender)):
             continue
         filled = [
-            (row.first, row.first + (row.count or 1))
+            (row.first, row.first + max(row.count or 1, 1))
             for row in local.repaired
             if row.n > gap.n and row.sender == sender and row.first is not None
         ]
@@ -221,7 +247,7 @@ def _check_gaps(underlay: Underlay, local: Local, result: PropertyResult) -> Non
             source = underlay.locals.get(sender)
             if source is not None:
                 filled.extend((one.first, one.stop) for one in source.submits if one.rank < RELIABLE_RANK)
-        for span in subtract([(gap.first, gap.first + (gap.count or 1))], merged(filled)):
+        for span in subtract([(gap.first, gap.first + max(gap.count or 1, 1))], merged(filled)):
             result.report(
                 f"{local.member} noticed a gap at n={gap.n}, and {span_text(sender or 'position', span)} is still "
                 f"open at the end",

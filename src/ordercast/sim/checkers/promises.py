@@ -25,6 +25,7 @@ from ordercast.sim.checkers.index import FOREVER, Local, Segment, Trace, Underla
 from ordercast.sim.checkers.liveness import settled_members
 from ordercast.sim.checkers.ranges import Range, RangeSet, subtract
 from ordercast.sim.checkers.verdict import Explained, PropertyResult, span_text
+from ordercast.sim.checkers.views import sort_views
 from ordercast.trace.schema import Row
 
 NAME = "promises"
@@ -45,7 +46,7 @@ def check(
     explained = explained if explained is not None else Explained()
     for underlay in trace.underlays.values():
         if quiet:
-            settled = settled_members(underlay, min_members)
+            settled = settled_members(underlay, min_members, comparable=clock != "many")
             for local in underlay.locals.values():
                 for row in local.confirms:
                     _check_confirm(underlay, local, row, settled, result, explained)
@@ -108,7 +109,8 @@ def _view_of(underlay: Underlay, source: Local, row: Row, span: Range) -> str | 
         and delivery.sender == source.member
         and delivery.first <= span[0] < delivery.stop
     }
-    return min(views, key=lambda view: (underlay.view_rank.get(view, 0), view), default=None)
+    rank = sort_views([local.segments for local in underlay.locals.values()])
+    return min(views, key=lambda view: (rank.get(view, 0), view), default=None)
 
 
 def _few_failed(segment: Segment, rank: int, k: int) -> bool:
@@ -156,11 +158,7 @@ def _released(local: Local, lock: Row) -> int:
     ends = [
         row.at_ns for row in local.unlocks if row.n > lock.n and (row.group, row.detail) == (lock.group, lock.detail)
     ]
-    segment = local.segment_at(lock.n)
-    while segment is not None and segment.next is not None:
-        segment = segment.next
-    if segment is not None:
-        ends.append(segment.end_ns)
+    ends.extend(at_ns for n, at_ns in local.cuts if n > lock.n)
     return min(ends, default=FOREVER)
 
 
@@ -180,7 +178,7 @@ def _check_replies(underlay: Underlay, result: PropertyResult) -> None:
             if row.sender is None or row.first is None:
                 continue
             result.checked += 1
-            span = row.first, row.first + (row.count or 1)
+            span = row.first, row.first + max(row.count or 1, 1)
             twice = answered.setdefault(row.sender, RangeSet()).add(*span)
             before = by_whom.setdefault(row.sender, [])
             if twice is not None:

@@ -5,8 +5,8 @@ Reading.
 - Members *go together* from V to V' if both installed V' straight after V, without a `leave` between, and name each
   other in `came_with`. They must have delivered the same set of AGREED-or-stronger messages in V. Of lightweight
   groups only what goes to a group that both are in is compared: certainly in it, that is during the whole segment,
-  or by positions between the first ordered delivery after coming in and the last one before going out, or in a view of the
-  group that both were in and that the one who lacks the message did not leave. Rows of unknown targets count as
+  or by positions between the first ordered delivery after coming in and the last one before going out, or in a view
+  of the group that both were in and that the one who lacks the message did not leave. Rows of unknown targets count as
   delivered but are owed only among members with the same groups all the time.
 - `came_with` itself must be true, or a protocol could excuse itself: whoever installed V' straight after the same V
   is in it, who came from elsewhere is not, and a joiner (first view, or the first after a `leave`) came alone.
@@ -23,11 +23,11 @@ A range that several members lack is one violation, not one for each of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from itertools import pairwise
 
 from ordercast.sim.checkers.index import Delivery, Local, Segment, Trace, Underlay, is_ordered
 from ordercast.sim.checkers.ranges import Range, merged, subtract
 from ordercast.sim.checkers.verdict import Explained, PropertyResult, span_text
+from ordercast.sim.checkers.views import sort_views
 
 NAME = "virtual_synchrony"
 
@@ -141,31 +141,11 @@ def _check_came_with(view: str, arrivals: list[tuple[Local, Segment]], result: P
 
 
 def _check_view_order(underlay: Underlay, group: str | None, lines: list[Line], result: PropertyResult) -> None:
-    """Sort the views so that each member's order is kept; what cannot be sorted was delivered in different orders."""
-    after: dict[str, set[str]] = {}
-    incoming: dict[str, int] = {}
-    for _, segments in lines:
-        for segment in segments:
-            incoming.setdefault(segment.view, 0)
-        for left, right in pairwise(segments):
-            known = after.setdefault(left.view, set())
-            if right.view not in known and right.view != left.view:
-                known.add(right.view)
-                incoming[right.view] += 1
-    ready = [view for view, count in incoming.items() if count == 0]
-    done = 0
-    while ready:
-        view = ready.pop()
-        if group is None:
-            underlay.view_rank[view] = done
-        done += 1
-        for follower in after.get(view, ()):
-            incoming[follower] -= 1
-            if incoming[follower] == 0:
-                ready.append(follower)
-    if done == len(incoming):
+    """What cannot be sorted was delivered in different orders."""
+    rank = sort_views([segments for _, segments in lines])
+    stuck = {segment.view for _, segments in lines for segment in segments if segment.view not in rank}
+    if not stuck:
         return
-    stuck = {view for view, count in incoming.items() if count > 0}
     place_of: dict[tuple[str, str], str] = {}
     for local, segments in lines:
         views = [segment.view for segment in segments if segment.view in stuck]
