@@ -1,3 +1,4 @@
+# ruff: noqa: ARG002 - a fake takes what the contract names, and uses what it needs
 """A group without a network: one total order in one process, for the tests of host, port and API.
 
 Every engine made by one `Exchange` is in the group at once. What one submits all deliver, in the order of submission,

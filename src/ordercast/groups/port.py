@@ -232,12 +232,14 @@ class Port:
         queue.offer(payload, service, type_)
         return number
 
-    def offer_many(self, payloads: Sequence[bytes], service: Service, type_: int = 0) -> int:
+    def offer_many(
+        self, payloads: Sequence[bytes], service: Service, type_: int = 0, lengths: list[int] | None = None
+    ) -> int:
         """Queue messages from the first on; how many were taken. They have consecutive numbers from `end_number` on.
 
-        The sequence is kept and must not be changed afterwards.
+        The sequence, and the list of its lengths where the caller has it, are kept and must not be changed afterwards.
         """
-        return self.queue.offer_many(payloads, service, type_)
+        return self.queue.offer_many(payloads, service, type_, lengths)
 
     def watch(self, first: int, stop: int, service: Service) -> Watch:
         """Wait for own messages [first, stop), which have just been offered: it comes back in `settled`."""

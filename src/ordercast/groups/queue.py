@@ -173,16 +173,19 @@ class SendQueue:
             return
         self._items.append(_Stretch(service, type_, [payload]))
 
-    def offer_many(self, payloads: Sequence[bytes], service: Service, type_: int) -> int:
+    def offer_many(
+        self, payloads: Sequence[bytes], service: Service, type_: int, lengths: list[int] | None = None
+    ) -> int:
         """Take as many messages, from the first on, as the bound allows; how many.
 
-        Hot: benches measure it as `send_many`. The sequence is kept, not copied: the caller changes it no more.
+        Hot: benches measure it as `send_many`. The sequences are kept, not copied: the caller changes them no more.
         """
         room = QUEUE_BYTES - self.queued_bytes
         take = min(len(payloads), QUEUE_MESSAGES - self.count)
         if room <= 0 or take <= 0:
             return 0
-        lengths = list(map(len, payloads))
+        if lengths is None:
+            lengths = list(map(len, payloads))
         total = sum(lengths)
         if total >= room:
             # The one that crosses the bound is taken, too: otherwise a message above the bound would never be.

@@ -1,0 +1,609 @@
+"""The public API on asyncio: join a group, send to it, receive from it (docs/api.md).
+
+Independent of sockets: `ordercast.runtime.node.Node` and the simulator's node are `NodeBase`s, and the same `Group`
+runs on a real loop and on virtual time. A driver runs passes of the `Host` and calls `after_pass` behind each; calls of
+the application ask for a pass by `_wake`.
+
+Every await here may be cancelled: an event is taken from its port only when it is returned, and a message is either
+accepted or not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Iterator
+from types import TracebackType
+from typing import Final, Literal, Self, overload
+
+from ordercast.config import Demands, GroupConfig, MinMembers, Recovery
+from ordercast.errors import (
+    JoinRefused,
+    MessageTooLarge,
+    NotEnoughMembers,
+    NotMember,
+    OrdercastError,
+    UsageError,
+)
+from ordercast.groups.events import Batch, Event, Message, PortEvent
+from ordercast.groups.host import Host
+from ordercast.groups.port import Port, Watch
+from ordercast.service import AGREED, RESILIENT, Service
+from ordercast.view import Member, View
+
+Payload = bytes | bytearray | memoryview
+
+JOIN_TIMEOUT_S: Final = 30.0
+"""How long `join` tries by default."""
+
+CHUNK_MESSAGES: Final = 16_384
+"""Messages that `send_many` offers at once, so that a very long list is not sliced over and over."""
+
+_BYTES_ONLY: Final = {bytes}
+
+
+class NodeBase:
+    """One node: what a driver has in common with every other. A driver sets `host` before anything is joined."""
+
+    def __init__(self, host: Host, config: GroupConfig) -> None:
+        """`config`: what a group is created with where `join` says nothing else."""
+        self.host = host
+        self._config = config
+        self._groups: dict[Port, Group] = {}
+        self._error: OrdercastError | None = None
+
+    # What a driver provides.
+
+    def _now_ns(self) -> int:
+        """The clock of the host's passes."""
+        raise NotImplementedError
+
+    def _wake(self) -> None:
+        """Have a pass run soon. Many calls before that pass ask for one."""
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        """Leave all groups and stop."""
+        raise NotImplementedError
+
+    # What a driver calls.
+
+    def after_pass(self) -> None:
+        """Let everybody who waited for something that the pass brought go on."""
+        for port in self.host.take_news():
+            group = self._groups.get(port)
+            if group is not None:
+                group._settle()
+                if port.gone is not None:
+                    del self._groups[port]
+
+    def fail(self, error: OrdercastError) -> None:
+        """The node cannot go on: everybody who waits, and every later call, learns why."""
+        self._error = error
+        for group in list(self._groups.values()):
+            group._fail(error)
+        self._groups.clear()
+
+    # What the application calls.
+
+    @property
+    def member(self) -> Member:
+        """This node, as views name it."""
+        return self.host.me
+
+    @property
+    def name(self) -> str:
+        return self.host.me.name
+
+    @property
+    def groups(self) -> list[Group]:
+        """The groups that this node is in, in the order in which it joined."""
+        return list(self._groups.values())
+
+    async def join(
+        self,
+        name: str,
+        *,
+        orderer: str = "sequencer",
+        create: bool | None = None,
+        min_members: MinMembers = "majority",
+        recovery: Recovery = "automatic",
+        resilience: int | None = None,
+        max_members: int | None = None,
+        buffers: int | None = None,
+        max_message: int | None = None,
+        header: bytes = b"",
+        timeout: float | None = JOIN_TIMEOUT_S,
+    ) -> Group:
+        """Become a member; returns with the first view. Amoeba's CreateGroup and JoinGroup (section 3).
+
+        create: True makes a new group and fails if there is one, False joins and fails if there is none, None does
+        whichever is right. resilience, max_members, buffers (bytes of history) and max_message are the group's from
+        its creation on; given at a join, they say what this node can bear, and a group that asks for more refuses it.
+        header: a small message that the members get with the view. Raises JoinRefused, UsageError, or TimeoutError
+        after `timeout` seconds (None: never).
+        """
+        if self._error is not None:
+            raise self._error
+        if recovery not in ("automatic", "manual"):
+            raise UsageError(f'recovery is "automatic" or "manual", not {recovery!r}')
+        check_min_members(min_members)
+        base = self._config
+        config = GroupConfig(
+            orderer=orderer,
+            resilience=base.resilience if resilience is None else resilience,
+            max_members=base.max_members if max_members is None else max_members,
+            history_bytes=base.history_bytes if buffers is None else buffers,
+            history_blocks=base.history_blocks,
+            max_message=base.max_message if max_message is None else max_message,
+            datagram=base.datagram,
+        )
+        port = self.host.open(
+            self._now_ns(),
+            name,
+            config=config,
+            create=create,
+            min_members=min_members,
+            recovery=recovery,
+            demands=Demands(max_members, buffers, max_message),
+            header=bytes(header),
+        )
+        group = Group(self, port)
+        self._groups[port] = group
+        self._wake()
+        try:
+            async with asyncio.timeout(timeout):
+                await group._joined
+        except TimeoutError:
+            raise TimeoutError(f"no way into {name!r} was found in {timeout} s") from None
+        finally:
+            if port.view is None and port.gone is None and self._error is None:
+                # Given up: what is under way is taken back, so that nobody counts on this node.
+                self.host.leave(port)
+                self._wake()
+        return group
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class Group:
+    """One group, as one member sees it. Made by `join`. One task at a time may receive; any number may send."""
+
+    def __init__(self, node: NodeBase, port: Port) -> None:
+        loop = asyncio.get_running_loop()
+        self._node = node
+        self._port = port
+        self._loop = loop
+        self._error: OrdercastError | None = None
+        # membership
+        self._joined: asyncio.Future[None] = loop.create_future()
+        self._leaves: list[asyncio.Future[None]] = []
+        self._resets: deque[asyncio.Future[int]] = deque()
+        # sending: one at a time, in the order of the calls
+        self._turn = asyncio.Lock()
+        self._in_turn = 0
+        self._room: asyncio.Future[None] | None = None
+        # receiving
+        self._consumer: asyncio.Future[None] | None = None
+        self._batch: Batch | None = None  # being handed out one by one
+        self._messages: Iterator[Message] = iter(())
+        self._handed = 0
+
+    # State.
+
+    @property
+    def name(self) -> str:
+        return self._port.group
+
+    @property
+    def view(self) -> View | None:
+        """The newest view that this node has, None when it is out. The events tell where in the order it came."""
+        return self._port.view
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """The members of `view`, the leader first; empty when this node is out."""
+        view = self._port.view
+        return view.members if view else ()
+
+    @property
+    def is_member(self) -> bool:
+        return self._port.is_member
+
+    @property
+    def config(self) -> GroupConfig:
+        """The group's parameters, as they were set when it was created."""
+        return self._port.engine.config
+
+    @property
+    def default_service(self) -> Service:
+        """What a send that names no service gets: AGREED, or RESILIENT(resilience)."""
+        resilience = self._port.engine.config.resilience
+        return RESILIENT(resilience) if resilience else AGREED
+
+    @property
+    def stats(self) -> dict[str, int]:
+        """Counters: of this handle, of the protocol, and datagrams by kind (`sent.data`, `received.ack`, …)."""
+        port = self._port
+        stats = {**port.counters, **port.engine.counters}
+        stats["queued_messages"] = port.queue.count
+        stats["queued_bytes"] = port.queue.queued_bytes
+        for word, meter in (("sent", port.sent), ("received", port.received)):
+            for detail, count in meter.by_detail().items():
+                stats[f"{word}.{detail}"] = count
+        return stats
+
+    # Sending.
+
+    @overload
+    async def send(
+        self, payload: Payload, service: Service | None = None, type: int = 0, confirm: Literal[False] = False
+    ) -> None: ...
+
+    @overload
+    async def send(
+        self, payload: Payload, service: Service | None = None, type: int = 0, *, confirm: Literal[True]
+    ) -> int: ...
+
+    @overload
+    async def send(
+        self, payload: Payload, service: Service | None = None, type: int = 0, confirm: bool = False
+    ) -> int | None: ...
+
+    async def send(
+        self, payload: Payload, service: Service | None = None, type: int = 0, confirm: bool = False
+    ) -> int | None:
+        """Send one message to all members, this one included. Amoeba's SendToGroup.
+
+        Returns when the message is accepted; that takes long only while the queue is full. With `confirm` it returns
+        the message's position once it is delivered here, so that the promise of its service holds (-1 for a service
+        without order). Raises GroupFailed, NotMember, OutcomeUnknown, UnsupportedService, MessageTooLarge.
+        """
+        if payload.__class__ is not bytes:
+            payload = as_bytes(payload)
+        port = self._port
+        if service is None:
+            service = self.default_service
+        self._check(len(payload), service, type)
+        if self._in_turn or not port.has_room:
+            self._in_turn += 1
+            try:
+                async with self._turn:
+                    await self._wait_for_room()
+                    number = port.offer(payload, service, type)
+                    watch = port.watch(number, number + 1, service) if confirm else None
+            finally:
+                self._in_turn -= 1
+        else:
+            number = port.offer(payload, service, type)
+            watch = port.watch(number, number + 1, service) if confirm else None
+        self._touch()
+        if watch is None:
+            return None
+        await self._outcome(watch)
+        return watch.position
+
+    @overload
+    async def send_many(
+        self,
+        payloads: Iterable[Payload],
+        service: Service | None = None,
+        type: int = 0,
+        confirm: Literal[False] = False,
+    ) -> None: ...
+
+    @overload
+    async def send_many(
+        self, payloads: Iterable[Payload], service: Service | None = None, type: int = 0, *, confirm: Literal[True]
+    ) -> int: ...
+
+    @overload
+    async def send_many(
+        self, payloads: Iterable[Payload], service: Service | None = None, type: int = 0, confirm: bool = False
+    ) -> int | None: ...
+
+    async def send_many(
+        self, payloads: Iterable[Payload], service: Service | None = None, type: int = 0, confirm: bool = False
+    ) -> int | None:
+        """Send many messages, which follow one another in this sender's order; those of others may come between.
+
+        Returns when all are accepted. With `confirm` it returns the position of the *first* when *all* are delivered
+        here (-1 if there is none). A call that is cancelled or fails half-way has sent the first of them. Errors as
+        `send`.
+        """
+        # Hot: benches measure it; each line that touches every message costs nanoseconds a message.
+        items = list(payloads)
+        if not items:
+            return -1 if confirm else None
+        if set(map(_class_of, items)) != _BYTES_ONLY:
+            items = [as_bytes(payload) for payload in items]
+        port = self._port
+        if service is None:
+            service = self.default_service
+        lengths = list(map(len, items))
+        self._check(0, service, type)
+        longest = port.engine.config.max_message
+        if sum(lengths) > longest and max(lengths) > longest:
+            raise MessageTooLarge(
+                f"{max(lengths)} bytes exceed max_message={longest}, set when {self.name!r} was created"
+            )
+        watch: Watch | None = None
+        self._in_turn += 1
+        try:
+            async with self._turn:
+                if confirm:
+                    watch = port.watch(port.end_number, port.end_number + len(items), service)
+                start = 0
+                while start < len(items):
+                    await self._wait_for_room()
+                    stop = start + CHUNK_MESSAGES
+                    start += port.offer_many(items[start:stop], service, type, lengths[start:stop])  # type: ignore[arg-type]
+                    self._touch()
+        except BaseException:
+            if watch is not None:
+                port.forget(watch)
+            raise
+        finally:
+            self._in_turn -= 1
+        if watch is None:
+            return None
+        await self._outcome(watch)
+        return watch.position
+
+    async def flush(self) -> None:
+        """Wait until everything that was sent before is delivered here. Errors as a confirmed send."""
+        self._check_open()
+        watch = self._port.flush()
+        if watch is not None:
+            await self._outcome(watch)
+
+    # Receiving.
+
+    async def receive(self) -> tuple[Event, bool]:
+        """The next event, and whether more of them are here already. Amoeba's ReceiveFromGroup.
+
+        Raises NotMember behind the final `Left`.
+        """
+        event = await self._next_event()
+        more = self._port.has_events or (self._batch is not None and self._handed < self._batch.count)
+        return event, more
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        # Hot in the per-message face: nothing is awaited while there are messages at hand.
+        message = next(self._messages, None)
+        if message is not None:
+            self._handed += 1
+            return message
+        if self._port.gone is not None and not self._port.has_events and self._error is None:
+            raise StopAsyncIteration
+        return await self._next_event()
+
+    async def batches(self) -> AsyncIterator[PortEvent]:
+        """Blocks of messages as they come, with the other events between them in order. Ends behind the final `Left`.
+
+        The fast face: a `Batch` is one sender's consecutive messages, opened by its first use. A batch counts as
+        received, and its buffers are free for the group, when the next one is asked for.
+        """
+        while True:
+            if self._batch is not None:
+                rest = self._batch.after(self._handed)
+                self._set_batch(None)
+                if rest.count:
+                    yield rest
+            if self._port.gone is not None and not self._port.has_events and self._error is None:
+                return
+            yield await self._next()
+
+    # Membership.
+
+    async def leave(self, header: bytes = b"") -> None:
+        """Leave in order, after everything that was sent; the others get `header` with the view. Amoeba's LeaveGroup.
+
+        The events up to this node's leave can still be received afterwards. Leaving twice is harmless. If the wait is
+        cancelled, the leave goes on.
+        """
+        if self._port.gone is not None or self._error is not None:
+            return
+        self._node.host.leave(self._port, bytes(header))
+        left: asyncio.Future[None] = self._loop.create_future()
+        self._leaves.append(left)
+        self._node._wake()
+        try:
+            await left
+        finally:
+            if left in self._leaves:
+                self._leaves.remove(left)
+
+    async def reset(self, min_members: MinMembers = "majority", header: bytes = b"") -> int:
+        """Make the group anew out of the members that are alive; its size. Amoeba's ResetGroup.
+
+        Raises NotEnoughMembers if fewer than `min_members` are found: the group stays failed, and reset may be
+        called again.
+        """
+        check_min_members(min_members)
+        port = self._port
+        if port.gone is not None or port.is_leaving:
+            port.check_open()
+        if self._error is not None:
+            raise self._error
+        self._node.host.reset(self._node._now_ns(), port, min_members, bytes(header))
+        done: asyncio.Future[int] = self._loop.create_future()
+        self._resets.append(done)
+        self._node._wake()
+        return await done
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.leave()
+
+    # What the node calls.
+
+    def _settle(self) -> None:
+        """A pass has worked on the port: whoever waited for what it brought goes on."""
+        port = self._port
+        if not self._joined.done():
+            if port.refusal is not None:
+                self._joined.set_exception(JoinRefused(port.refusal))
+            elif port.gone is not None:
+                self._joined.set_exception(NotMember(f"{self.name!r} was left before it was joined: {port.gone.text}"))
+            elif port.view is not None:
+                self._joined.set_result(None)
+            if self._joined.done():
+                self._joined.exception()  # seen, whether or not anybody waits any more
+        if port.settled:
+            for watch in port.settled:
+                _wake(watch.waiter)
+            port.settled.clear()
+        for reset in port.resets:
+            if self._resets:
+                done = self._resets.popleft()
+                if not done.done():
+                    if reset.size:
+                        done.set_result(reset.size)
+                    else:
+                        done.set_exception(NotEnoughMembers(f"{self.name!r} stays failed: {reset.text}"))
+        port.resets.clear()
+        if self._room is not None and (port.has_room or port.failure is not None or port.gone is not None):
+            _wake(self._room)
+        if self._consumer is not None and (port.has_events or port.gone is not None):
+            _wake(self._consumer)
+        if port.gone is not None:
+            self._end(NotMember(f"this node is no longer in {self.name!r}: {port.gone.text}"))
+
+    def _fail(self, error: OrdercastError) -> None:
+        """The node has failed."""
+        self._error = error
+        if not self._joined.done():
+            self._joined.set_exception(error)
+            self._joined.exception()
+        self._port.fail(error)
+        for watch in self._port.settled:
+            _wake(watch.waiter)
+        self._port.settled.clear()
+        _wake(self._room)
+        _wake(self._consumer)
+        self._end(error)
+
+    def _end(self, error: OrdercastError) -> None:
+        for done in self._resets:
+            if not done.done():
+                done.set_exception(error)
+                done.exception()
+        self._resets.clear()
+        for left in self._leaves:
+            _wake(left)
+        self._leaves.clear()
+
+    # In detail.
+
+    def _touch(self) -> None:
+        self._node.host.touch(self._port)
+        self._node._wake()
+
+    def _check_open(self) -> None:
+        if self._error is not None:
+            raise self._error
+        self._port.check_open()
+
+    def _check(self, size: int, service: Service, type_: int) -> None:
+        if self._error is not None:
+            raise self._error
+        self._port.check(size, service, type_)
+
+    async def _wait_for_room(self) -> None:
+        """In turn: until the queue has room. Whoever waits learns at once when the group fails."""
+        self._check_open()
+        while not self._port.has_room:
+            self._room = self._loop.create_future()
+            try:
+                await self._room
+            finally:
+                self._room = None
+            self._check_open()
+
+    async def _outcome(self, watch: Watch) -> None:
+        if watch.error is None and (watch.remaining or watch.service is None):
+            watch.waiter = self._loop.create_future()
+            try:
+                await watch.waiter
+            except BaseException:
+                self._port.forget(watch)
+                raise
+        if watch.error is not None:
+            raise watch.error
+
+    async def _next_event(self) -> Event:
+        while True:
+            message = next(self._messages, None)
+            if message is not None:
+                self._handed += 1
+                return message
+            event = await self._next()
+            if not isinstance(event, Batch):
+                return event
+            self._set_batch(event)
+
+    def _set_batch(self, batch: Batch | None) -> None:
+        self._batch = batch
+        self._handed = 0
+        self._messages = batch.each() if batch is not None else iter(())
+
+    async def _next(self) -> PortEvent:
+        """The next event of the port. What was taken before is finished with: the next pass tells the group."""
+        if self._consumer is not None:
+            raise UsageError(f"another task is receiving from {self.name!r}; one at a time may")
+        self._set_batch(None)
+        port = self._port
+        while True:
+            event = port.take()
+            if port.has_consumed:
+                self._touch()
+            if event is not None:
+                return event
+            if self._error is not None:
+                raise self._error
+            if port.gone is not None:
+                raise NotMember(f"this node is no longer in {self.name!r}: {port.gone.text}")
+            self._consumer = self._loop.create_future()
+            try:
+                await self._consumer
+            finally:
+                self._consumer = None
+
+
+def as_bytes(payload: object) -> bytes:
+    """A payload as bytes of its own; anything that is no buffer is the caller's mistake."""
+    if isinstance(payload, bytes):
+        return payload
+    if isinstance(payload, bytearray | memoryview):
+        return bytes(payload)
+    raise TypeError(f"a payload is bytes, bytearray or memoryview, not {type(payload).__name__}")
+
+
+def check_min_members(min_members: MinMembers) -> None:
+    """Raise if it is neither a number of members nor one of the two words."""
+    if min_members in ("majority", "all"):
+        return
+    if not isinstance(min_members, int) or isinstance(min_members, bool) or min_members < 1:
+        raise UsageError(f'min_members is a number of at least 1, "majority" or "all", not {min_members!r}')
+
+
+def _wake(waiter: asyncio.Future[None] | None) -> None:
+    if waiter is not None and not waiter.done():
+        waiter.set_result(None)
+
+
+_class_of = type  # `type` is an argument of the sends

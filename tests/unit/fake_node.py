@@ -1,0 +1,58 @@
+"""A node without sockets: passes run on the event loop, all groups lead to one `Exchange`."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from tests.unit.fake_engine import Exchange
+
+from ordercast.config import GroupConfig
+from ordercast.groups.group import NodeBase
+from ordercast.groups.host import Host
+
+
+class FakeNode(NodeBase):
+    """Its clock counts passes."""
+
+    def __init__(self, name: str, exchange: Exchange, others: list[FakeNode] | None = None) -> None:
+        host = Host(name, 0, ("127.0.0.1", 1), buffer_bytes=1 << 20, rng=random.Random(1), engines=exchange)
+        super().__init__(host, GroupConfig())
+        self._others = others if others is not None else []
+        self._others.append(self)
+        self._is_woken = False
+        self.passes = 0
+
+    def _now_ns(self) -> int:
+        return self.passes
+
+    def _wake(self) -> None:
+        if not self._is_woken:
+            self._is_woken = True
+            asyncio.get_running_loop().call_soon(self.run_pass)
+
+    def run_pass(self) -> None:
+        """One pass, and one for each node that it gave something to."""
+        self._is_woken = False
+        self.passes += 1
+        self.host.expire(self.passes)
+        self.host.finish(self.passes)
+        self.after_pass()
+        for node in self._others:
+            for port in node.host.ports:
+                if not port.engine.is_at_rest():
+                    node.host.touch(port)
+            if node.host.is_dirty or node.host.deadline_ns() <= node.passes:
+                node._wake()
+
+    def poke(self) -> None:
+        """The test changed something behind the node's back."""
+        for port in self.host.ports:
+            self.host.touch(port)
+        self._wake()
+
+    async def close(self) -> None:
+        for group in self.groups:
+            await group.leave()
+        self.host.close(self.passes)
+        self.after_pass()
