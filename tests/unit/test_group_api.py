@@ -76,7 +76,8 @@ async def test_members_receive_the_same_events_in_the_same_order() -> None:
     assert seen_a[0].header == b"hello"
     assert isinstance(seen_a[-1], Left)
     seen_b = [(await b.receive())[0] for _ in range(7)]
-    assert seen_b[:6] == seen_a[1:-1]
+    assert seen_b[1:6] == seen_a[2:-1]
+    assert [type(event) for event in seen_a[:2]] == [View, View]
     messages = [event for event in seen_b if isinstance(event, Message)]
     assert sorted(message.payload for message in messages) == [b"1", b"2", b"3", b"4", b"5"]
     assert [message.position for message in messages] == [0, 1, 2, 3, 4]
@@ -409,9 +410,5 @@ async def test_unreadable_block_of_a_faulty_member_gives_no_message_and_no_error
     node.poke()
     await group.send(b"2")
     await group.flush()
-    assert [
-        event.payload for event in [(await group.receive())[0] for _ in range(2)] if isinstance(event, Message)
-    ] == [
-        b"1",
-        b"2",
-    ]
+    seen = [(await group.receive())[0] for _ in range(2)]
+    assert [event.payload for event in seen if isinstance(event, Message)] == [b"1", b"2"]
