@@ -240,11 +240,6 @@ class Local:
         """It knows views of groups, but none of the underlay."""
         return not self.segments and bool(self.group_segments)
 
-    @property
-    def last(self) -> Segment | None:
-        """The segment in which the trace ends for it, if it is still in one."""
-        return self.segments[-1] if self.segments and self.segments[-1].is_open else None
-
     def in_group(self, group: str, from_n: int, to_n: int) -> bool:
         """Was it in the lightweight group during all of `[from_n, to_n]`?"""
         return any(begin <= from_n and to_n <= end for begin, end, _ in self.group_spans.get(group, ()))

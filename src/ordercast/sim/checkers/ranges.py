@@ -107,11 +107,6 @@ def subtract(whole: list[Range], part: list[Range]) -> list[Range]:
     return result
 
 
-def intersect(left: list[Range], right: list[Range]) -> list[Range]:
-    """What is in both; both sorted and disjoint."""
-    return subtract(left, subtract(left, right))
-
-
 def size_of(ranges: Iterable[Range]) -> int:
     """How many numbers the ranges hold."""
     return sum(stop - first for first, stop in ranges)
