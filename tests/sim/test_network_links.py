@@ -1,4 +1,4 @@
-"""What becomes of datagrams between two nodes: loss, duplication, reordering, cuts and partitions (DESIGN section 8)."""
+"""What becomes of datagrams on their way: loss, reordering, cuts, partitions, bandwidth (DESIGN section 8)."""
 
 from __future__ import annotations
 

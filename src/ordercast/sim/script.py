@@ -8,8 +8,8 @@
     expect b,c,d,e delivered 15
 
 Statements end with the line or with `;`, and `#` begins a comment. Settings (`nodes`, `network`, `seed`, `loss`,
-`datagram`, `recovery`, ...) come first; `loss` may also change later. `at TIME` plans a statement for a virtual time; it
-happens while a later `run` or `until` lets time go by. Everything else happens at once.
+`datagram`, `recovery`, ...) come first; `loss` may also change later. `at TIME` plans a statement for a virtual time:
+it happens while a later `run` or `until` lets time go by. Everything else happens at once.
 
 Like the tests of etcd/raft, a script may end with a line of dashes and the transcript that it must give. The transcript
 holds what each node saw between two statements, without times: those change whenever a timer does.

@@ -1,0 +1,476 @@
+"""A group of simulated applications: a `World` whose nodes run `Host`s, and on each a program that sends and receives.
+
+`Member` is the application model: it joins, sends what it is given (held back by back-pressure, and by the group while
+that has failed), takes events at once, late or not at all, calls `reset` after failures where recovery is manual, and
+joins again after it was thrown out. It remembers what it saw, and checks the bytes of every message: the trace knows
+numbers only.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ordercast.config import MS, SECOND, GroupConfig, MinMembers, Recovery, Timing
+from ordercast.engine import Failed, Send, Transitional
+from ordercast.errors import GroupFailed, NotMember
+from ordercast.groups.events import Batch, Left, Uncertain
+from ordercast.groups.host import EngineFactory, Host
+from ordercast.groups.port import Port
+from ordercast.service import Service, parse_service
+from ordercast.sim.network import IDEAL, NetworkModel
+from ordercast.sim.world import BUFFER_BYTES, EVENT_LIMIT, Node, World
+from ordercast.trace.recorder import Recorder
+from ordercast.view import Address, View
+
+GROUP: Final = "sim"
+REOPEN_NS: Final = 250 * MS  # an application that was thrown out, or refused, waits this long before it joins again
+RESET_SPREAD_NS: Final = 400 * MS  # applications notice a failure within this time of one another
+RESET_AGAIN_NS: Final = 2 * SECOND
+OFFER_MESSAGES: Final = 512  # made at a time, as the queue may refuse them
+MAX_CORRUPT: Final = 10  # corrupt messages that are described; more are only counted
+PATTERN: Final = bytes(range(33, 127)) * 40
+FULL_NAME_BYTES: Final = 40  # from this size on a payload holds its whole name
+
+
+def payload(sender: str, number: int, size: int) -> bytes:
+    """`size` bytes that name who sent them and when, so that the receiver can tell whether they are whole."""
+    name = f"{sender}:{number}:{size}|".encode()
+    if size <= len(name):
+        return name[:size]
+    filling = size - len(name)
+    return name + (PATTERN * (filling // len(PATTERN) + 1))[:filling]
+
+
+def is_intact(data: bytes, sender: str) -> bool:
+    """Whether a payload is what `sender` made; shorter ones than their name are judged by what there is of it."""
+    if len(data) < FULL_NAME_BYTES:
+        return sender.encode().startswith(data[: len(sender)]) or data.startswith(sender.encode())
+    name, bar, _ = data[:FULL_NAME_BYTES].partition(b"|")
+    parts = name.decode(errors="replace").split(":")
+    if not bar or len(parts) != 3 or parts[0] != sender or not parts[1].isdigit():
+        return False
+    return data == payload(sender, int(parts[1]), len(data))
+
+
+class HostStack:
+    """A `Host` as the world sees it."""
+
+    __slots__ = ("deadline_ns", "expire", "finish", "host", "receive")
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.receive: Callable[[int, Address, memoryview, int], None] = host.receive
+        self.expire: Callable[[int], None] = host.expire
+        self.finish: Callable[[int], Sequence[tuple[str, Send]]] = host.finish
+        self.deadline_ns: Callable[[], int] = host.deadline_ns
+
+    def audience(self, group: str) -> Sequence[Address]:
+        return self.host.audience(group)
+
+    def unrest(self) -> list[str]:
+        texts: list[str] = []
+        for port in self.host.ports:
+            texts.extend(f"group {port.group!r}: {text}" for text in port_unrest(port))
+        return texts
+
+
+def port_unrest(port: Port) -> list[str]:
+    """What one group of a node still has to do."""
+    texts: list[str] = []
+    if port.gone is not None:
+        return texts
+    if not port.engine.is_at_rest():
+        describe = getattr(port.engine, "unrest", None)
+        texts.append(f"the engine is not at rest{': ' + str(describe()) if describe is not None else ''}")
+    if port.queue.count:
+        texts.append(f"{port.queue.count} messages wait to be sent")
+    if port.has_events:
+        texts.append("the application has not taken everything")
+    if not port.is_member:
+        texts.append("it is not a member")
+    if port.failure is not None:
+        texts.append(f"the group has failed ({port.failure})")
+    return texts
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """With what every member joins."""
+
+    config: GroupConfig = field(default_factory=GroupConfig)
+    create: bool | None = None
+    min_members: MinMembers = "majority"
+    recovery: Recovery = "automatic"
+    timing: Timing = field(default_factory=Timing)
+
+
+class _Order:
+    """Messages that the application wants to send and has not been able to."""
+
+    __slots__ = ("count", "is_confirmed", "service", "size")
+
+    def __init__(self, count: int, service: Service, size: int, is_confirmed: bool) -> None:
+        self.count = count
+        self.service = service
+        self.size = size
+        self.is_confirmed = is_confirmed
+
+
+class Member:
+    """The application on one node, through all its lives."""
+
+    __slots__ = (
+        "_cluster",
+        "_created",
+        "_is_reset_planned",
+        "_is_take_planned",
+        "_orders",
+        "_rng",
+        "confirmed",
+        "corrupt",
+        "corruptions",
+        "delivered",
+        "delivered_by",
+        "failures",
+        "host",
+        "is_stalled",
+        "is_wanted",
+        "log",
+        "node",
+        "on_event",
+        "port",
+        "refused",
+        "resets",
+        "resets_by_itself",
+        "sequence",
+        "take_delay_ns",
+        "uncertain",
+        "unconfirmed",
+        "views",
+    )
+
+    def __init__(self, cluster: Cluster, node: Node, take_delay_ns: int) -> None:
+        self._cluster = cluster
+        self.node = node
+        self._rng: random.Random = cluster.world.stream(f"application/{node.name}")
+        # the present life
+        self.host: Host | None = None
+        self.port: Port | None = None
+        self._orders: deque[_Order] = deque()
+        self._created = 0  # messages made in this life
+        self._is_take_planned = False
+        self._is_reset_planned = False
+        # how it behaves
+        self.take_delay_ns = take_delay_ns
+        self.is_stalled = False
+        self.is_wanted = True  # False after a leave: it does not come back by itself
+        self.resets_by_itself = True
+        self.on_event: Callable[[Member, Any], None] | None = None
+        # what it saw, over all lives
+        self.delivered = 0
+        self.delivered_by: Counter[str] = Counter()
+        self.log: list[tuple[str, int, int]] = []  # (sender, first, count) of the present life
+        self.sequence: list[View] = []  # views of the present life
+        self.views = 0
+        self.confirmed = 0
+        self.unconfirmed = 0
+        self.uncertain = 0
+        self.failures = 0
+        self.refused = 0
+        self.resets: list[int] = []
+        self.corrupt = 0
+        self.corruptions: list[str] = []
+
+    def __str__(self) -> str:
+        return str(self.node)
+
+    @property
+    def view(self) -> View | None:
+        return self.port.view if self.port is not None and self.port.is_member else None
+
+    @property
+    def is_in(self) -> bool:
+        return self.node.is_up and self.view is not None
+
+    @property
+    def waiting(self) -> int:
+        """Messages that the application still wants to hand over."""
+        return sum(order.count for order in self._orders)
+
+    # Life. -----------------------------------------------------------------------------------------------------------
+
+    def boot(self, node: Node) -> HostStack:
+        """A new life begins, and joins."""
+        cluster = self._cluster
+        recorder = Recorder(None, node.name, node.life)
+        node.recorders.append(recorder)
+        self.host = Host(
+            node.name,
+            node.life,
+            node.address,
+            buffer_bytes=node.buffer_bytes,
+            rng=cluster.world.stream(f"engine/{node.name}/{node.life}"),
+            timing=cluster.terms.timing,
+            recorder=recorder,
+            engines=cluster.engines,
+        )
+        self.host.start(cluster.world.clock(node))
+        self.port = None
+        self._orders.clear()
+        self._created = 0
+        self._is_take_planned = self._is_reset_planned = False
+        self.log = []
+        self.sequence = []
+        self.is_wanted = True
+        node.after_pass = self.turn
+        self._open()
+        return HostStack(self.host)
+
+    def _open(self) -> None:
+        host, world, terms = self.host, self._cluster.world, self._cluster.terms
+        if host is None:
+            return
+        self.port = host.open(
+            world.clock(self.node),
+            GROUP,
+            config=terms.config,
+            create=terms.create,
+            min_members=terms.min_members,
+            recovery=terms.recovery,
+        )
+        world.listen(self.node, GROUP)
+        world.wake(self.node)
+
+    # What it is told to do. ------------------------------------------------------------------------------------------
+
+    def send(self, count: int, service: Service | str, size: int, is_confirmed: bool = False) -> None:
+        """Send as soon as the group takes it; nothing if the node is down."""
+        if self.node.is_up and count:
+            asked = parse_service(service) if isinstance(service, str) else service
+            self._orders.append(_Order(count, asked, size, is_confirmed))
+            self._cluster.world.wake(self.node)
+
+    def leave(self) -> None:
+        self.is_wanted = False
+        self._orders.clear()
+        if self.node.is_up and self.host is not None and self.port is not None and self.port.gone is None:
+            self.host.leave(self.port)
+            self._cluster.world.wake(self.node)
+
+    def rejoin(self) -> None:
+        """Come back in the same life; nothing if it never left, or is still on its way out."""
+        self.is_wanted = True
+        if self.node.is_up and self.port is not None and self.port.gone is not None:
+            self._open()
+
+    def reset(self, min_members: MinMembers | None = None) -> None:
+        host, port, terms = self.host, self.port, self._cluster.terms
+        if not self.node.is_up or host is None or port is None or not port.is_member or port.gone is not None:
+            return
+        if port.is_leaving:
+            return
+        host.reset(
+            self._cluster.world.clock(self.node), port, terms.min_members if min_members is None else min_members
+        )
+        self._cluster.world.wake(self.node)
+
+    def stall(self) -> None:
+        self.is_stalled = True
+
+    def unstall(self) -> None:
+        self.is_stalled = False
+        if self.node.is_up:
+            self._cluster.world.wake(self.node)
+
+    # Its turn. -------------------------------------------------------------------------------------------------------
+
+    def turn(self, now_ns: int) -> None:
+        """After every pass of the node: take what came, send what waits, ask for a pass if that made work."""
+        host, port, world, node = self.host, self.port, self._cluster.world, self.node
+        if host is None or port is None:
+            return
+        host.take_news()
+        if port.settled:
+            self._settle(port)
+        if port.resets:
+            self.resets += [reset.size for reset in port.resets]
+            port.resets.clear()
+        if port.has_events and not self.is_stalled:
+            if not self.take_delay_ns:
+                self._take(port)
+            elif not self._is_take_planned:
+                self._is_take_planned = True
+                world.at(now_ns + self.take_delay_ns, self._take_late, node.life)
+        has_offered = self._offer() if self._orders else False
+        if has_offered or port.has_consumed:
+            host.touch(port)
+            world.wake(node)
+
+    def _take_late(self, life: int) -> None:
+        if life != self.node.life or not self.node.is_up:
+            return
+        self._is_take_planned = False
+        if self.host is not None and self.port is not None and not self.is_stalled:
+            self._take(self.port)
+            self.host.touch(self.port)
+            self._cluster.world.wake(self.node)
+
+    def _take(self, port: Port) -> None:
+        while (event := port.take()) is not None:
+            if isinstance(event, Batch):
+                self._on_batch(event)
+            elif isinstance(event, View):
+                self.views += 1
+                self.sequence.append(event)
+            elif isinstance(event, Failed):
+                self.failures += 1
+                self._plan_reset(self._rng.randrange(RESET_SPREAD_NS))
+            elif isinstance(event, Left):
+                self._on_left(event)
+            elif isinstance(event, Uncertain):
+                self.uncertain += event.count
+            elif not isinstance(event, Transitional):
+                raise TypeError(f"an application cannot know {event!r}")
+            if self.on_event is not None:
+                self.on_event(self, event)
+
+    def _on_batch(self, batch: Batch) -> None:
+        self.delivered += batch.count
+        self.delivered_by[batch.sender] += batch.count
+        self.log.append((batch.sender, batch.first, batch.count))
+        messages = batch.messages
+        if len(messages) != batch.count or not all(is_intact(data, batch.sender) for data in messages):
+            self.corrupt += 1
+            if len(self.corruptions) < MAX_CORRUPT:
+                self.corruptions.append(f"{self}: {batch!r} has {len(messages)} messages, or bytes that nobody sent")
+
+    def _on_left(self, left: Left) -> None:
+        if left.returning:
+            return
+        if not left.wanted:
+            self.refused += 1
+        if self.is_wanted:
+            # A rejoin that was asked for while the leave was under way, or a program that insists.
+            self._cluster.world.after(0 if left.wanted else REOPEN_NS, self._reopen, self.node.life)
+
+    def _reopen(self, life: int) -> None:
+        if life == self.node.life and self.node.is_up and self.is_wanted:
+            self.rejoin()
+
+    def _plan_reset(self, delay_ns: int) -> None:
+        """Where recovery is manual somebody has to call `reset`, and again if it finds too few."""
+        if self._cluster.terms.recovery != "manual" or self._is_reset_planned or not self.resets_by_itself:
+            return
+        self._is_reset_planned = True
+        self._cluster.world.after(delay_ns, self._reset_if_failed, self.node.life)
+
+    def _reset_if_failed(self, life: int) -> None:
+        if life != self.node.life or not self.node.is_up:
+            return
+        self._is_reset_planned = False
+        if self.port is not None and self.port.failure is not None:
+            self.reset()
+            self._plan_reset(RESET_AGAIN_NS + self._rng.randrange(RESET_SPREAD_NS))
+
+    def _settle(self, port: Port) -> None:
+        for watch in port.settled:
+            if watch.error is None:
+                self.confirmed += watch.stop - watch.first
+            else:
+                self.unconfirmed += watch.stop - watch.first
+        port.settled.clear()
+
+    def _offer(self) -> bool:
+        """Hand over what the queue takes; True if it took anything."""
+        port, orders, me = self.port, self._orders, str(self.node)
+        if port is None or port.view is None:
+            return False
+        has_offered = False
+        while orders and port.has_room:
+            order = orders[0]
+            try:
+                port.check(order.size, order.service, 0)
+            except (GroupFailed, NotMember):
+                break
+            first = port.end_number
+            count = min(order.count, OFFER_MESSAGES)
+            payloads = [payload(me, self._created + index, order.size) for index in range(count)]
+            taken = port.offer_many(payloads, order.service)
+            if not taken:
+                break
+            has_offered = True
+            self._created += taken
+            if order.is_confirmed:
+                port.watch(first, first + taken, order.service)
+            order.count -= taken
+            if not order.count:
+                orders.popleft()
+        return has_offered
+
+
+class Cluster:
+    """A world of members of one group."""
+
+    __slots__ = ("engines", "members", "terms", "world")
+
+    def __init__(
+        self,
+        seed: int | str,
+        network: NetworkModel = IDEAL,
+        terms: Terms | None = None,
+        *,
+        event_limit: int = EVENT_LIMIT,
+        engines: EngineFactory | None = None,
+    ) -> None:
+        self.engines = engines  # None: the real ones
+        self.world = World(seed, network, event_limit=event_limit)
+        self.terms = terms if terms is not None else Terms()
+        self.members: dict[str, Member] = {}
+
+    def add(self, name: str, *, buffer_bytes: int = BUFFER_BYTES, take_delay_ns: int = 0) -> Member:
+        """A member whose node is still down."""
+
+        def boot(node: Node) -> HostStack:
+            return self.members[node.name].boot(node)
+
+        node = self.world.add(name, boot, buffer_bytes=buffer_bytes)
+        member = Member(self, node, take_delay_ns)
+        self.members[name] = member
+        return member
+
+    # What faults may ask of applications, by name. --------------------------------------------------------------------
+
+    def stall(self, name: str) -> None:
+        self.members[name].stall()
+
+    def unstall(self, name: str) -> None:
+        self.members[name].unstall()
+
+    def leave(self, name: str) -> None:
+        self.members[name].leave()
+
+    def rejoin(self, name: str) -> None:
+        self.members[name].rejoin()
+
+    def reset(self, name: str) -> None:
+        self.members[name].reset()
+
+    # What there is to see. -------------------------------------------------------------------------------------------
+
+    def unrest(self) -> list[str]:
+        """What applications still have to do."""
+        return [
+            f"{member}: {member.waiting} messages have not been handed over"
+            for member in self.members.values()
+            if member.node.is_up and member.waiting
+        ]
+
+    def run_to_rest(self, limit_ns: int) -> list[str]:
+        return self.world.run_to_rest(limit_ns, self.unrest)
+
+    def corruptions(self) -> list[str]:
+        return [text for member in self.members.values() for text in member.corruptions]

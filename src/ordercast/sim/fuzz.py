@@ -1,0 +1,203 @@
+"""Many random scenarios, one for each seed, on several processors; the result does not depend on how many.
+
+A failing seed comes with the command that replays it and the first things that were wrong. Whatever a run does, it
+ends: events are bounded by the scenario (a livelock is a failure), and `HANG_S` of wall-clock time end a loop inside an
+engine.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from types import FrameType
+from typing import Any, Final
+
+from ordercast.errors import UsageError
+from ordercast.sim.run import Outcome, Patch, run_scenario
+from ordercast.sim.scenario import SERVICES, random_scenario
+
+HANG_S: Final = 120.0
+CHUNK: Final = 2  # seeds that a process takes at a time; more would leave one process working alone at the end
+FIRST_FAILURES: Final = 5
+
+Progress = Callable[[int, int, int], None]
+"""Called with (runs done, runs in all, runs failed)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeedResult:
+    """What is kept of one run."""
+
+    seed: int
+    failures: tuple[str, ...]
+    command: str
+    digest: str
+    submitted: int
+    delivered: int
+    views: int
+    events: int
+    is_quiet: bool
+    is_stuck_legally: bool
+    is_deserted: bool
+    virtual_ns: int
+    cpu_s: float  # the only part that two runs may not share
+
+    @property
+    def held(self) -> bool:
+        return not self.failures
+
+
+@dataclass(slots=True)
+class FuzzReport:
+    """All seeds of one fuzzing, in their order."""
+
+    orderer: str
+    first_seed: int
+    runs: int
+    results: list[SeedResult] = field(default_factory=list)
+
+    @property
+    def failed(self) -> list[SeedResult]:
+        return [result for result in self.results if not result.held]
+
+    @property
+    def held(self) -> bool:
+        return len(self.results) == self.runs and not self.failed
+
+    def summary(self) -> list[str]:
+        """Lines for people."""
+        ends = self._ends()
+        lines = [
+            f"{len(self.results)} runs from seed {self.first_seed}, {len(self.failed)} failed: "
+            f"{ends['quiet']} came to rest, {ends['stuck_legally']} had too few members left to go on, "
+            f"{ends['deserted']} had none",
+            f"{sum(result.delivered for result in self.results)} deliveries, "
+            f"{sum(result.views for result in self.results)} views, "
+            f"{sum(result.events for result in self.results)} events, "
+            f"{sum(result.virtual_ns for result in self.results) / 1e9:.0f} s of virtual time in "
+            f"{sum(result.cpu_s for result in self.results):.1f} s of CPU",
+        ]
+        for result in self.failed:
+            lines.append(f"seed {result.seed}: {result.command}")
+            lines += [f"    {text}" for text in result.failures[:FIRST_FAILURES]]
+        return lines
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "orderer": self.orderer,
+            "first_seed": self.first_seed,
+            "runs": len(self.results),
+            "held": self.held,
+            "failed": [
+                {"seed": result.seed, "command": result.command, "failures": list(result.failures)}
+                for result in self.failed
+            ],
+            "ends": dict(self._ends()),
+            "submitted": sum(result.submitted for result in self.results),
+            "delivered": sum(result.delivered for result in self.results),
+            "views": sum(result.views for result in self.results),
+            "events": sum(result.events for result in self.results),
+            "virtual_s": sum(result.virtual_ns for result in self.results) / 1e9,
+            "cpu_s": round(sum(result.cpu_s for result in self.results), 3),
+        }
+
+    def _ends(self) -> Counter[str]:
+        ends: Counter[str] = Counter({"quiet": 0, "stuck_legally": 0, "deserted": 0})
+        for result in self.results:
+            ends["quiet"] += result.is_quiet
+            ends["stuck_legally"] += result.is_stuck_legally
+            ends["deserted"] += result.is_deserted
+        return ends
+
+
+def fuzz(
+    orderer: str = "sequencer",
+    first_seed: int = 0,
+    runs: int = 1_000,
+    jobs: int = 1,
+    progress: Progress | None = None,
+) -> FuzzReport:
+    """Run `runs` random scenarios from `first_seed` on, `jobs` at a time."""
+    if orderer not in SERVICES:
+        raise UsageError(f"there is no orderer {orderer!r} yet; choose one of {', '.join(SERVICES)}")
+    if runs < 1 or jobs < 1 or first_seed < 0:
+        raise UsageError("runs and jobs begin at 1, first-seed at 0")
+    report = FuzzReport(orderer, first_seed, runs)
+    failed = 0
+    for result in _results(orderer, range(first_seed, first_seed + runs), jobs):
+        report.results.append(result)
+        failed += not result.held
+        if progress is not None:
+            progress(len(report.results), runs, failed)
+    return report
+
+
+def run_seed(orderer: str, seed: int, patch: Patch | None = None) -> SeedResult:
+    """One seed, with what is worth keeping of it."""
+    begin = time.process_time()
+    with _hang_guard(HANG_S):
+        outcome = run_scenario(random_scenario(seed, orderer), patch)
+    return _result(seed, outcome, time.process_time() - begin)
+
+
+def seeds_until_caught(patch: Patch, orderer: str = "sequencer", limit: int = 100, first_seed: int = 0) -> int | None:
+    """How many seeds it takes to catch a planted bug: 1 if the first one shows it, None if none of `limit` does."""
+    for count in range(1, limit + 1):
+        if not run_seed(orderer, first_seed + count - 1, patch).held:
+            return count
+    return None
+
+
+def _results(orderer: str, seeds: Iterable[int], jobs: int) -> Iterator[SeedResult]:
+    """In the order of the seeds, whoever is done first."""
+    work = partial(run_seed, orderer)
+    if jobs == 1:
+        yield from map(work, seeds)
+        return
+    # Spawned, not forked: a child shares no state with its parent that a seed could come to depend on.
+    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+        yield from pool.imap(work, seeds, CHUNK)
+
+
+def _result(seed: int, outcome: Outcome, cpu_s: float) -> SeedResult:
+    return SeedResult(
+        seed,
+        tuple(outcome.failures),
+        outcome.command,
+        outcome.digest,
+        outcome.submitted,
+        outcome.delivered,
+        outcome.views,
+        outcome.events,
+        outcome.is_quiet,
+        outcome.is_stuck_legally,
+        outcome.is_deserted,
+        outcome.virtual_ns,
+        cpu_s,
+    )
+
+
+@contextmanager
+def _hang_guard(seconds: float) -> Iterator[None]:
+    """End a loop inside an engine with an exception, where the system has timers of that kind."""
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def on_alarm(_number: int, _frame: FrameType | None) -> None:
+        raise TimeoutError(f"a run took more than {seconds:g} s of wall-clock time: a loop inside an engine?")
+
+    before = signal.signal(signal.SIGALRM, on_alarm)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

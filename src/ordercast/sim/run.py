@@ -1,0 +1,360 @@
+"""Run a scenario to its end and judge it.
+
+1. Everything of the scenario happens; afterwards all faults are ended, but who is down stays down.
+2. The group must come to rest with empty buffers: first with the links as lossy as they are, then without loss.
+3. The liveness probe: every live member sends one message more, and all of them must get all of these.
+4. The checkers judge the trace.
+
+A group that cannot legally go on (too few of its last view are left) is not asked for 2 and 3: such runs are counted
+(`is_stuck_legally`), as are those in which nobody is left at all (`is_deserted`). A run in which messages were handed
+over and none was ever delivered is a failure: it would hold every property for want of evidence.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import traceback
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from ordercast.config import MS, SECOND, required_members
+from ordercast.errors import OrdercastError
+from ordercast.groups.host import EngineFactory
+from ordercast.service import AGREED
+from ordercast.sim.checkers import Verdict, check_all
+from ordercast.sim.cluster import Cluster, Member, Terms
+from ordercast.sim.faults import Faults
+from ordercast.sim.scenario import Load, Scenario
+from ordercast.sim.world import Livelock, World
+from ordercast.trace.schema import Row
+from ordercast.view import View
+
+LOSSY_REST_NS: Final = 20 * SECOND  # how long the group may take to come to rest while links are still lossy
+REST_NS: Final = 90 * SECOND  # and then without loss
+PROBE_NS: Final = 30 * SECOND
+PROBE_BYTES: Final = 60
+PROBED: Final = ("well_formed", "integrity", "total_order", "virtual_synchrony", "liveness")
+"""Properties that have something to examine once the probe has been delivered."""
+MAX_VIOLATIONS: Final = 10  # of the checkers, in `failures`
+
+Patch = Callable[[], AbstractContextManager[Any]]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of a run. `failures` is empty if everything held."""
+
+    scenario: Scenario
+    failures: list[str] = field(default_factory=list)
+    verdict: Verdict | None = None
+    # how it ended
+    is_quiet: bool = False
+    is_stuck_legally: bool = False
+    is_deserted: bool = False
+    # what it did
+    submitted: int = 0
+    delivered: int = 0
+    confirmed: int = 0
+    uncertain: int = 0
+    views: int = 0
+    datagrams: dict[str, int] = field(default_factory=dict)  # sent, by kind; a multicast is one
+    datagram_bytes: int = 0
+    repairs: int = 0
+    lost: int = 0
+    socket_drops: int = 0
+    counters: dict[str, int] = field(default_factory=dict)  # of the engines that were alive at the end
+    virtual_ns: int = 0
+    load_ns: int = 0  # from the first submit to the last delivery
+    throughput_per_s: float = 0.0  # deliveries per receiver in that time
+    latency_p50_ns: int = 0
+    latency_p99_ns: int = 0
+    events: int = 0
+    # evidence
+    rows: list[Row] = field(default_factory=list)
+    digest: str = ""
+
+    @property
+    def held(self) -> bool:
+        return not self.failures
+
+    @property
+    def command(self) -> str:
+        return self.scenario.command
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything but the rows."""
+        return {
+            "held": self.held,
+            "failures": self.failures,
+            "command": self.command,
+            "quiet": self.is_quiet,
+            "stuck_legally": self.is_stuck_legally,
+            "deserted": self.is_deserted,
+            "submitted": self.submitted,
+            "delivered": self.delivered,
+            "confirmed": self.confirmed,
+            "uncertain": self.uncertain,
+            "views": self.views,
+            "datagrams": dict(sorted(self.datagrams.items())),
+            "datagram_bytes": self.datagram_bytes,
+            "repairs": self.repairs,
+            "lost": self.lost,
+            "socket_drops": self.socket_drops,
+            "counters": dict(sorted(self.counters.items())),
+            "virtual_s": self.virtual_ns / SECOND,
+            "throughput_per_s": round(self.throughput_per_s, 1),
+            "latency_us": {"p50": self.latency_p50_ns / 1_000, "p99": self.latency_p99_ns / 1_000},
+            "events": self.events,
+            "rows": len(self.rows),
+            "digest": self.digest,
+            "verdict": self.verdict.as_json() if self.verdict is not None else None,
+        }
+
+
+def run_scenario(
+    scenario: Scenario,
+    patch: Patch | None = None,
+    *,
+    engines: EngineFactory | None = None,
+    watch: Callable[[Cluster], None] | None = None,
+) -> Outcome:
+    """Run and judge. `patch` makes a context that is held around the run: how tests plant a bug in an engine.
+
+    `engines` makes other engines than the real ones, and `watch` sees the cluster before it begins.
+    """
+    with patch() if patch is not None else nullcontext():
+        return _Run(scenario, engines, watch).outcome()
+
+
+class _Run:
+    """One run, phase by phase."""
+
+    __slots__ = ("_cluster", "_faults", "_outcome", "_scenario")
+
+    def __init__(
+        self, scenario: Scenario, engines: EngineFactory | None, watch: Callable[[Cluster], None] | None
+    ) -> None:
+        self._scenario = scenario
+        self._outcome = Outcome(scenario)
+        terms = Terms(
+            config=scenario.group_config(),
+            min_members=scenario.min_members,
+            recovery="manual" if scenario.recovery == "manual" else "automatic",
+            timing=scenario.node_timing(),
+        )
+        self._cluster = cluster = Cluster(
+            f"{scenario.orderer}/{scenario.seed}",
+            scenario.network_model(),
+            terms,
+            event_limit=scenario.event_limit,
+            engines=engines,
+        )
+        for index, name in enumerate(scenario.nodes):
+            delay_ns = scenario.take_delays_ns[index] if scenario.take_delays_ns else 0
+            cluster.add(name, buffer_bytes=scenario.buffer_bytes, take_delay_ns=delay_ns)
+            start_ns = scenario.starts_ns[index] if scenario.starts_ns else 0
+            if start_ns >= 0:
+                cluster.world.at(start_ns, cluster.world.start, name)
+        for load in scenario.loads:
+            _Sender(cluster, load)
+        self._faults = Faults(cluster.world, cluster, scenario.faults)
+        if watch is not None:
+            watch(cluster)
+
+    def outcome(self) -> Outcome:
+        outcome, world = self._outcome, self._cluster.world
+        try:
+            self._phases()
+        except Livelock as error:
+            outcome.failures.append(f"livelock: {error}")
+        except Exception as error:
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            kind = type(error).__name__
+            text = f"{kind} at {world.now_ns / MS:.3f} ms in {where.name}, line {where.lineno}: {error}"
+            outcome.failures.append(f"exception: {text}")
+            if not isinstance(error, OrdercastError):
+                outcome.failures.append(traceback.format_exc(limit=-6))
+        self._judge()
+        return outcome
+
+    def _phases(self) -> None:
+        cluster, world, outcome = self._cluster, self._cluster.world, self._outcome
+        world.run_until(self._scenario.last_ns)
+        self._faults.heal_all()
+        unrest = cluster.run_to_rest(world.now_ns + LOSSY_REST_NS)
+        if unrest:
+            world.network.set_model(replace(world.network.model, loss=0.0, duplicate=0.0, reorder=0.0))
+            if not self._cannot_go_on():
+                unrest = cluster.run_to_rest(world.now_ns + REST_NS)
+        outcome.is_deserted = not any(member.node.is_up and member.is_wanted for member in cluster.members.values())
+        outcome.is_stuck_legally = bool(unrest) and self._cannot_go_on()
+        if outcome.is_stuck_legally or outcome.is_deserted:
+            return
+        if unrest:
+            outcome.failures.append(f"not at rest at {world.now_ns / SECOND:.3f} s: {'; '.join(unrest)}")
+            return
+        self._probe()
+
+    def _cannot_go_on(self) -> bool:
+        """Whether of no view enough members are left for it to be followed by another (`config.required_members`).
+
+        Members without a view do not count: they wait for the others, unless there are no others at all.
+        """
+        inside = [member for member in self._cluster.members.values() if member.is_in]
+        if not inside:
+            return False
+        rule = self._scenario.min_members
+        for view in _views(inside):
+            alive = {str(member) for member in inside if member.view is not None and member.view.id == view.id}
+            survivors = [name for name in map(str, view.members) if name in alive]
+            if required_members(rule, len(view.members), len(survivors), str(view.leader) in alive):
+                return False
+        return True
+
+    def _probe(self) -> None:
+        """All live members send, and all get everything, in one view."""
+        cluster, world, outcome = self._cluster, self._cluster.world, self._outcome
+        members = [member for member in cluster.members.values() if member.node.is_up and member.is_wanted]
+        views = _views(members)
+        if len(views) > 1:
+            listed = "; ".join(f"{view.id} of {', '.join(map(str, view.members))}" for view in views)
+            outcome.failures.append(f"several groups of one name at rest in a whole network: {listed}")
+            return
+        before = {str(member): dict(member.delivered_by) for member in members}
+        for member in members:
+            member.send(1, AGREED, PROBE_BYTES)
+        senders = [str(member) for member in members]
+
+        def missing() -> list[str]:
+            return [
+                f"{member} has not got {sender}'s"
+                for member in members
+                for sender in senders
+                if member.delivered_by[sender] <= before[str(member)].get(sender, 0)
+            ]
+
+        world.run_until(lambda: not missing(), world.now_ns + PROBE_NS)
+        if missing():
+            outcome.failures.append(f"probe: after {PROBE_NS / SECOND:g} s {'; '.join(missing())}")
+            return
+        unrest = cluster.run_to_rest(world.now_ns + PROBE_NS)
+        if unrest:
+            outcome.failures.append(f"not at rest after the probe: {'; '.join(unrest)}")
+            return
+        outcome.is_quiet = True
+
+    def _judge(self) -> None:
+        cluster, world, outcome = self._cluster, self._cluster.world, self._outcome
+        outcome.rows = world.rows()
+        digest = hashlib.sha256()
+        for recorder in world.recorders():
+            digest.update(recorder.dump())
+        outcome.digest = digest.hexdigest()
+        _count(outcome, cluster)
+        outcome.failures += [f"corrupt: {text}" for text in cluster.corruptions()]
+        if outcome.submitted and not outcome.delivered and not outcome.is_stuck_legally and not outcome.is_deserted:
+            outcome.failures.append(f"vacuous: {outcome.submitted} messages were handed over, none was delivered")
+        verdict = check_all(
+            outcome.rows,
+            clock="virtual",
+            quiet=outcome.is_quiet,
+            expect=PROBED if outcome.is_quiet else (),
+            min_members=self._scenario.min_members,
+        )
+        outcome.verdict = verdict
+        outcome.failures += [f"vacuous: {name} examined nothing, though the probe was sent" for name in verdict.vacuous]
+        found = [str(violation) for violation in verdict.violations]
+        outcome.failures += found[:MAX_VIOLATIONS]
+        if len(found) > MAX_VIOLATIONS:
+            outcome.failures.append(f"and {len(found) - MAX_VIOLATIONS} violations more")
+
+
+class _Sender:
+    """Hands the bursts of a load over to the application when they are due."""
+
+    __slots__ = ("_left", "_load", "_member", "_world")
+
+    def __init__(self, cluster: Cluster, load: Load) -> None:
+        self._world: World = cluster.world
+        self._member: Member = cluster.members[load.node]
+        self._load = load
+        self._left = load.count
+        self._world.at(load.start_ns, self._burst)
+
+    def _burst(self, _: None) -> None:
+        load = self._load
+        count = min(load.burst, self._left)
+        self._left -= count
+        if self._member.is_wanted:
+            self._member.send(count, load.service, load.size, load.is_confirmed)
+        if self._left:
+            self._world.after(load.interval_ns, self._burst)
+
+
+def _views(members: Iterable[Member]) -> list[View]:
+    """The different views that members are in, in the order of the members."""
+    views: dict[str, View] = {}
+    for member in members:
+        if member.view is not None:
+            views.setdefault(member.view.id, member.view)
+    return list(views.values())
+
+
+def _count(outcome: Outcome, cluster: Cluster) -> None:
+    """Statistics, from the trace where it knows and from the network where it does not."""
+    world = cluster.world
+    counters = world.network.counters
+    outcome.virtual_ns = world.now_ns
+    outcome.events = world.events
+    outcome.datagrams = dict(counters.sent_by_kind)
+    outcome.datagram_bytes = counters.sent_bytes
+    outcome.repairs = counters.sent_by_kind["repair"]
+    outcome.lost = counters.lost
+    outcome.socket_drops = counters.socket_drops
+    totals: Counter[str] = Counter()
+    for member in cluster.members.values():
+        outcome.confirmed += member.confirmed
+        outcome.uncertain += member.uncertain
+        if member.node.is_up and member.port is not None:
+            totals.update(member.port.engine.counters)
+    outcome.counters = dict(totals)
+
+    submits: dict[str, tuple[list[int], list[int]]] = {}  # sender -> first numbers, times
+    ids: set[str] = set()
+    receivers: set[tuple[str, int]] = set()
+    first_ns = last_ns = -1
+    for row in outcome.rows:
+        if row.kind == "submit" and row.count:
+            outcome.submitted += row.count
+            firsts, times = submits.setdefault(f"{row.node}/{row.life}", ([], []))
+            firsts.append(row.first or 0)
+            times.append(row.at_ns)
+            first_ns = row.at_ns if first_ns < 0 else min(first_ns, row.at_ns)
+        elif row.kind == "view" and row.view is not None:
+            ids.add(row.view)
+    latencies: list[int] = []
+    for row in outcome.rows:
+        if row.kind != "deliver" or not row.count or row.sender is None:
+            continue
+        outcome.delivered += row.count
+        receivers.add((row.node, row.life))
+        last_ns = max(last_ns, row.at_ns)
+        firsts, times = submits.get(row.sender, ([], []))
+        at = bisect_right(firsts, row.first or 0) - 1
+        if at >= 0:
+            latencies.append(row.at_ns - times[at])
+    outcome.views = len(ids)
+    outcome.load_ns = max(0, last_ns - first_ns)
+    if outcome.load_ns and receivers:
+        outcome.throughput_per_s = outcome.delivered / len(receivers) * SECOND / outcome.load_ns
+    latencies.sort()
+    outcome.latency_p50_ns = _quantile(latencies, 0.5)
+    outcome.latency_p99_ns = _quantile(latencies, 0.99)
+
+
+def _quantile(ordered: Sequence[int], share: float) -> int:
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else 0

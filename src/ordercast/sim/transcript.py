@@ -1,0 +1,272 @@
+"""Runs scripts (`ordercast.sim.script`) on a cluster and writes down what each node saw."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+from ordercast.config import SECOND, GroupConfig
+from ordercast.engine import Failed
+from ordercast.groups.events import Batch, Left, Uncertain
+from ordercast.groups.host import EngineFactory
+from ordercast.sim.checkers import Verdict, check_all
+from ordercast.sim.cluster import Cluster, Member, Terms
+from ordercast.sim.network import NETWORKS
+from ordercast.sim.script import ExpectationFailed, Script, Settings, Statement
+from ordercast.view import View
+
+SETTLE_NS: Final = 30 * SECOND  # how long a group may take to form before the first statement
+
+
+class Transcript:
+    """One run of one script. `lines` is what happened, statement by statement."""
+
+    __slots__ = ("_failed", "_limit_ns", "_seen", "_settings", "cluster", "lines")
+
+    def __init__(self, script: Script, engines: EngineFactory | None = None) -> None:
+        settings = script.settings
+        self.lines: list[str] = []
+        self.cluster = _cluster(settings, engines)
+        self._settings = settings
+        self._limit_ns = settings.limit_ns
+        self._seen: dict[str, list[str | Counter[str]]] = {name: [] for name in settings.nodes}
+        self._failed: set[str] = set()
+
+    def verdict(self, *, is_quiet: bool) -> Verdict:
+        """What the checkers say about the trace."""
+        rows = self.cluster.world.rows()
+        return check_all(rows, clock="virtual", quiet=is_quiet, min_members=self.cluster.terms.min_members)
+
+    def begin(self, later: frozenset[str]) -> None:
+        """Start the nodes one after the other, so that the first named is the first member; then let the group form."""
+        cluster, world = self.cluster, self.cluster.world
+        names = [name for name in self._settings.nodes if name not in later]
+        for count, name in enumerate(names, start=1):
+            world.start(name)
+            formed = _everybody_sees(cluster, names[:count])
+            if not world.run_until(formed, world.now_ns + SETTLE_NS):
+                raise ExpectationFailed(f"the group of {', '.join(names[:count])} did not form")
+        self._note("begin")
+
+    def do(self, statement: Statement) -> None:
+        """One statement, now; what nodes saw while it ran is written below it."""
+        text = statement.text
+        match statement.verb:
+            case "run":
+                self.cluster.world.run_until(self.cluster.world.now_ns + statement.time_ns)
+            case "until":
+                self._until(statement)
+            case "expect":
+                self._expect(statement)
+            case "show":
+                sent = self.cluster.world.network.counters.sent_by_kind
+                self.lines.append(f"> {text}")
+                self.lines += [f"  {kind} {sent[kind]}" for kind in sorted(sent)]
+                return
+            case _:
+                if statement.at_ns is None:
+                    self._act(statement)
+                else:
+                    self.cluster.world.at(statement.at_ns, self._act, statement)
+        self._note(text)
+
+    # What nodes see. -------------------------------------------------------------------------------------------------
+
+    def see(self, member: Member, event: Any) -> None:
+        """Called for every event that an application takes. Deliveries that follow one another are summed up."""
+        seen = self._seen[member.node.name]
+        if isinstance(event, Batch):
+            if not seen or not isinstance(seen[-1], Counter):
+                seen.append(Counter())
+            last = seen[-1]
+            if isinstance(last, Counter):
+                last[event.sender.split("/")[0]] += event.count
+        elif isinstance(event, View):
+            self._failed.discard(member.node.name)
+            names = " ".join(map(_short, event.members))
+            seen.append(f"view of {len(event.members)}: {names} ({event.reason.name.lower()} {event.subject})".rstrip())
+        elif isinstance(event, Failed):
+            self._failed.add(member.node.name)
+            seen.append(f"failed, suspects {' '.join(event.suspects) or 'nobody'}")
+        elif isinstance(event, Left):
+            seen.append("left" if event.wanted else "out, and coming back" if event.returning else "out")
+        elif isinstance(event, Uncertain):
+            seen.append(f"{event.count} messages uncertain")
+
+    def _note(self, text: str) -> None:
+        self.lines.append(f"> {text}")
+        for name, seen in self._seen.items():
+            for item in seen:
+                if isinstance(item, Counter):
+                    parts = ", ".join(f"{count} of {sender}" for sender, count in sorted(item.items()))
+                    self.lines.append(f"  {name}: delivers {parts}")
+                else:
+                    self.lines.append(f"  {name}: {item}")
+            seen.clear()
+
+    # What statements do. ---------------------------------------------------------------------------------------------
+
+    def _act(self, statement: Statement) -> None:
+        cluster, world = self.cluster, self.cluster.world
+        network = world.network
+        match statement.verb:
+            case "partition":
+                network.partition([statement.nodes, statement.others])
+            case "heal":
+                network.heal()
+            case "link":
+                change: dict[str, Any] = {statement.word: statement.ratio}
+                network.set_model(replace(network.model, **change))
+        for name in statement.nodes:
+            member = cluster.members[name]
+            match statement.verb:
+                case "send":
+                    member.send(statement.number, statement.word, statement.size, statement.is_confirmed)
+                case "reset":
+                    member.reset(statement.number or None)
+                case "start":
+                    world.start(name)
+                case "crash":
+                    world.crash(name)
+                case "pause":
+                    world.pause(name)
+                case "resume":
+                    world.resume(name)
+                case "slow":
+                    world.slow(name, statement.number)
+                case "stall":
+                    member.stall()
+                case "unstall":
+                    member.unstall()
+                case "leave":
+                    member.leave()
+                case "rejoin":
+                    member.rejoin()
+                case "cut":
+                    for other in statement.others:
+                        network.cut(name, other)
+                case "mend":
+                    for other in statement.others:
+                        network.mend(name, other)
+
+    def _until(self, statement: Statement) -> None:
+        world = self.cluster.world
+        if statement.word == "rest":
+            unrest = self.cluster.run_to_rest(world.now_ns + self._limit_ns)
+            if unrest:
+                raise ExpectationFailed(f"line {statement.line}: not at rest: {'; '.join(unrest)}")
+            return
+        if not world.run_until(self._condition(statement), world.now_ns + self._limit_ns):
+            waited = f"after {self._limit_ns / SECOND:g} s of virtual time"
+            raise ExpectationFailed(f"line {statement.line}: {statement.text!r} {waited}: {self._state(statement)}")
+
+    def _expect(self, statement: Statement) -> None:
+        if statement.word == "rest":
+            unrest = self.cluster.world.unrest() + self.cluster.unrest()
+            if unrest:
+                raise ExpectationFailed(f"line {statement.line}: not at rest: {'; '.join(unrest)}")
+        elif not self._condition(statement)():
+            raise ExpectationFailed(
+                f"line {statement.line}: {statement.text!r} does not hold: {self._state(statement)}"
+            )
+
+    def _condition(self, statement: Statement) -> Callable[[], bool]:
+        members = [self.cluster.members[name] for name in statement.nodes]
+        number, others = statement.number, list(statement.others)
+        # `until` waits for at least so many; `expect` wants exactly so many.
+        is_exact = statement.verb == "expect"
+
+        def enough(count: int) -> bool:
+            return count == number if is_exact else count >= number
+
+        match statement.word:
+            case "size":
+                return lambda: all(len(_names(member)) == number for member in members)
+            case "members":
+                return lambda: all(sorted(_names(member)) == sorted(others) for member in members)
+            case "delivered":
+                return lambda: all(enough(member.delivered) for member in members)
+            case "confirmed":
+                return lambda: all(enough(member.confirmed) for member in members)
+            case "failed":
+                return lambda: all(member.port is not None and member.port.failure is not None for member in members)
+            case "out":
+                return lambda: not any(member.is_in for member in members)
+            case "same":
+                return lambda: len({tuple(_numbered(member)) for member in members}) == 1
+        raise ValueError(f"no condition is called {statement.word!r}")
+
+    def _state(self, statement: Statement) -> str:
+        """What there is instead of what was expected."""
+        return "; ".join(
+            f"{member} delivered {member.delivered}, confirmed {member.confirmed}, "
+            f"{'in the view of ' + ' '.join(_names(member)) if member.is_in else 'not in'}"
+            for member in (self.cluster.members[name] for name in statement.nodes)
+        )
+
+
+def run_script(script: Script, engines: EngineFactory | None = None) -> Transcript:
+    """Run a script to its end; `ExpectationFailed` where it does not do what the script says.
+
+    Nodes that a `start` statement names begin only there.
+    """
+    transcript = Transcript(script, engines)
+    for member in transcript.cluster.members.values():
+        member.on_event = transcript.see
+    crashed: set[str] = set()
+    later: set[str] = set()
+    for statement in script.statements:
+        if statement.verb == "crash":
+            crashed.update(statement.nodes)
+        elif statement.verb == "start":
+            later.update(name for name in statement.nodes if name not in crashed)
+    transcript.begin(frozenset(later))
+    for statement in script.statements:
+        transcript.do(statement)
+    return transcript
+
+
+def _cluster(settings: Settings, engines: EngineFactory | None) -> Cluster:
+    model = replace(
+        NETWORKS[settings.network],
+        loss=settings.loss,
+        duplicate=settings.duplicate,
+        reorder=settings.reorder,
+        has_multicast=settings.multicast,
+    )
+    config = GroupConfig(
+        orderer=settings.orderer,
+        datagram=settings.datagram,
+        history_bytes=settings.history,
+        history_blocks=settings.history_blocks,
+    )
+    min_members: Any = settings.min_members
+    recovery: Any = settings.recovery
+    terms = Terms(config=config, min_members=min_members, recovery=recovery)
+    cluster = Cluster(settings.seed, model, terms, engines=engines)
+    for name in settings.nodes:
+        # Scripts say themselves who calls reset.
+        cluster.add(name, buffer_bytes=settings.buffer).resets_by_itself = False
+    return cluster
+
+
+def _everybody_sees(cluster: Cluster, names: list[str]) -> Callable[[], bool]:
+    members = [cluster.members[name] for name in names]
+    return lambda: all(len(_names(member)) >= len(members) for member in members)
+
+
+def _names(member: Member) -> list[str]:
+    view = member.view if member.node.is_up else None
+    return [each.name for each in view.members] if view is not None else []
+
+
+def _numbered(member: Member) -> list[tuple[str, int]]:
+    """Every message that the present life of a member delivered, in its order."""
+    return [(sender, number) for sender, first, count in member.log for number in range(first, first + count)]
+
+
+def _short(member: Any) -> str:
+    """`a` for the first life of a node, `a/1` for a later one."""
+    return member.name if member.life == 0 else str(member)

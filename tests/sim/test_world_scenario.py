@@ -1,0 +1,198 @@
+"""Scenarios, runs and their judgement, with the toy engine in the place of a protocol."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from ordercast.errors import UsageError
+from ordercast.sim.cluster import Cluster, is_intact, payload
+from ordercast.sim.faults import Fault
+from ordercast.sim.network import IDEAL
+from ordercast.sim.run import Outcome, run_scenario
+from ordercast.sim.scenario import Load, Scenario, plain_scenario, random_scenario
+from ordercast.sim.toy import ToyEngine, ToyEngines
+
+DIGEST_PROGRAM = """
+from ordercast.sim.run import run_scenario
+from ordercast.sim.scenario import plain_scenario
+from ordercast.sim.toy import ToyEngines
+scenario = plain_scenario(seed=11, messages=60, nodes=4, loss=0.1, duplicate=0.1, reorder=0.1, pause=1)
+print(run_scenario(scenario, engines=ToyEngines(scenario.nodes)).digest)
+"""
+
+
+def run(scenario: Scenario) -> Outcome:
+    return run_scenario(scenario, engines=ToyEngines(scenario.nodes))
+
+
+def test_a_run_without_trouble_delivers_everything_and_comes_to_rest() -> None:
+    outcome = run(plain_scenario(seed=3, messages=100, nodes=4))
+    assert outcome.is_quiet
+    assert outcome.submitted == 104  # four of them are the probe
+    assert outcome.delivered == 4 * 104
+    assert outcome.datagrams == {"request": 78, "ordered": 104}
+    assert outcome.views == 1
+    assert 0 < outcome.latency_p50_ns <= outcome.latency_p99_ns
+    assert not [text for text in outcome.failures if not text.startswith("vacuous")]
+
+
+def test_one_seed_gives_one_trace() -> None:
+    scenario = plain_scenario(seed=11, messages=60, nodes=4, duplicate=0.1, reorder=0.1)
+    assert run(scenario).digest == run(scenario).digest
+    assert run(scenario).digest != run(replace(scenario, seed=12)).digest
+
+
+def test_the_trace_does_not_depend_on_the_hash_seed() -> None:
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", DIGEST_PROGRAM],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for hash_seed in ("0", "1", "4242")
+    }
+    assert len(digests) == 1
+
+
+def test_a_run_that_does_not_come_to_rest_fails_and_says_who() -> None:
+    outcome = run(plain_scenario(seed=3, messages=100, nodes=3, loss=0.2))
+    assert not outcome.held
+    assert outcome.failures[0].startswith("not at rest at")
+    assert "b/0: group 'sim': the engine is not at rest" in outcome.failures[0]
+
+
+def test_an_exception_in_an_engine_is_a_failure_of_the_run() -> None:
+    @contextmanager
+    def broken() -> Iterator[None]:
+        original = ToyEngine.consume
+        ToyEngine.consume = lambda *_: 1 / 0  # type: ignore[method-assign, assignment]
+        try:
+            yield
+        finally:
+            ToyEngine.consume = original  # type: ignore[method-assign]
+
+    scenario = plain_scenario(seed=3, messages=10, nodes=2)
+    outcome = run_scenario(scenario, broken, engines=ToyEngines(scenario.nodes))
+    assert "ZeroDivisionError" in outcome.failures[0]
+    assert "ZeroDivisionError" not in str(run(scenario).failures)  # the patch was taken back
+
+
+def test_a_planted_bug_is_caught_by_the_checkers() -> None:
+    @contextmanager
+    def disordered() -> Iterator[None]:
+        """Members deliver as things come in, whatever their place."""
+        original = ToyEngine._deliver
+
+        def deliver(self: ToyEngine, place: int, *rest: object) -> None:
+            self._due = place
+            original(self, place, *rest)  # type: ignore[arg-type]
+
+        ToyEngine._deliver = deliver  # type: ignore[method-assign, assignment]
+        try:
+            yield
+        finally:
+            ToyEngine._deliver = original  # type: ignore[method-assign]
+
+    scenario = plain_scenario(seed=5, messages=200, nodes=4, reorder=0.3)
+    assert not run_scenario(scenario, disordered, engines=ToyEngines(scenario.nodes)).held
+
+
+def test_a_livelock_is_a_failure() -> None:
+    scenario = replace(plain_scenario(seed=3, messages=100), event_limit=500)
+    assert run(scenario).failures[0].startswith("livelock: more than 500 events")
+
+
+def test_a_member_that_takes_late_gets_everything() -> None:
+    scenario = replace(plain_scenario(seed=3, messages=50, nodes=3), take_delays_ns=(0, 200_000_000, 0))
+    assert run(scenario).is_quiet
+
+
+def test_a_stalled_application_takes_nothing_until_it_is_healed() -> None:
+    seen: list[Cluster] = []
+    scenario = Scenario(
+        nodes=("a", "b"),
+        loads=(Load("a", 10, interval_ns=1_000_000),),
+        faults=(Fault(0, "stall", ("b",), for_ns=500_000_000),),
+    )
+    taken: list[int] = []
+
+    def watch(cluster: Cluster) -> None:
+        seen.append(cluster)
+        cluster.world.at(499_000_000, lambda _: taken.append(cluster.members["b"].delivered))
+
+    assert run_scenario(scenario, engines=ToyEngines("ab"), watch=watch).is_quiet
+    assert taken == [0]
+    assert seen[0].members["b"].delivered == 12
+
+
+def test_every_random_scenario_survives_being_written_down() -> None:
+    for seed in range(200):
+        scenario = random_scenario(seed)
+        assert Scenario.from_json(scenario.to_json()) == scenario
+        assert random_scenario(seed) == scenario
+
+
+def test_random_scenarios_differ_and_cover_what_can_happen() -> None:
+    scenarios = [random_scenario(seed) for seed in range(300)]
+    kinds = {fault.kind for scenario in scenarios for fault in scenario.faults}
+    assert kinds >= {"crash", "restart", "pause", "partition", "cut", "slow", "stall", "leave", "rejoin", "join"}
+    services = {load.service for scenario in scenarios for load in scenario.loads}
+    assert services >= {"RELIABLE", "FIFO", "AGREED", "RESILIENT(1)", "SAFE"}
+    assert {len(scenario.nodes) for scenario in scenarios} == {2, 3, 4, 5, 6, 7}
+    assert {scenario.recovery for scenario in scenarios} == {"automatic", "manual"}
+    assert max(load.size for scenario in scenarios for load in scenario.loads) > 65_536
+
+
+def test_a_run_names_the_command_that_replays_it() -> None:
+    assert random_scenario(17).command == "ordercast sim --scenario-seed 17 --orderer sequencer"
+    command = plain_scenario(seed=7, loss=0.05, service="RESILIENT(2)", crash=1).command
+    assert command == "ordercast sim --seed 7 --orderer sequencer --service 'RESILIENT(2)' --loss 0.05 --crash 1"
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("[]", "a scenario is a JSON object"),
+        ("{", "this is no scenario"),
+        ('{"colour": 1}', "a scenario has no colour"),
+        ('{"loss": 2}', "loss is a probability"),
+        ('{"network": "moon"}', "there is no network 'moon'"),
+    ],
+)
+def test_what_is_no_scenario_is_refused_with_a_reason(text: str, error: str) -> None:
+    with pytest.raises(UsageError, match=error):
+        Scenario.from_json(text)
+
+
+@pytest.mark.parametrize("size", [0, 1, 8, 39, 40, 100, 70_000])
+def test_a_payload_tells_whether_it_is_whole(size: int) -> None:
+    data = payload("node/0", 12, size)
+    assert len(data) == size
+    assert is_intact(data, "node/0")
+    if size >= 40:
+        assert not is_intact(data, "other/0")
+        assert not is_intact(data[:-1] + b"\0", "node/0")
+        assert not is_intact(data + b"x", "node/0")
+
+
+def test_members_of_a_cluster_deliver_in_one_order() -> None:
+    cluster = Cluster(1, IDEAL, engines=ToyEngines("abc"))
+    for name in "abc":
+        cluster.add(name)
+        cluster.world.start(name)
+    for member in cluster.members.values():
+        member.send(20, "AGREED", 10, is_confirmed=True)
+    assert cluster.run_to_rest(10_000_000_000) == []
+    logs = [member.log for member in cluster.members.values()]
+    assert logs[0] == logs[1] == logs[2]
+    assert [member.confirmed for member in cluster.members.values()] == [20, 20, 20]
+    assert cluster.corruptions() == []
