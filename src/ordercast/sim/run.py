@@ -27,7 +27,7 @@ from ordercast.groups.host import EngineFactory
 from ordercast.service import AGREED
 from ordercast.sim.checkers import Verdict, check_all
 from ordercast.sim.cluster import Cluster, Member, Terms
-from ordercast.sim.faults import Faults
+from ordercast.sim.faults import FaultKind, Faults
 from ordercast.sim.scenario import Load, Scenario
 from ordercast.sim.world import Livelock, World
 from ordercast.trace.schema import Row
@@ -258,6 +258,10 @@ class _Run:
         outcome.failures += [f"corrupt: {text}" for text in cluster.corruptions()]
         if outcome.submitted and not outcome.delivered and not outcome.is_stuck_legally and not outcome.is_deserted:
             outcome.failures.append(f"vacuous: {outcome.submitted} messages were handed over, none was delivered")
+        if outcome.socket_drops and is_calm(self._scenario):
+            outcome.failures.append(
+                f"flow control: sockets dropped {outcome.socket_drops} datagrams, and nothing was wrong"
+            )
         verdict = check_all(
             outcome.rows,
             clock="virtual",
@@ -271,6 +275,11 @@ class _Run:
         outcome.failures += found[:MAX_VIOLATIONS]
         if len(found) > MAX_VIOLATIONS:
             outcome.failures.append(f"and {len(found) - MAX_VIOLATIONS} violations more")
+
+
+def is_calm(scenario: Scenario) -> bool:
+    """Nothing is lost, doubled or broken from outside: a drop by a socket is then a bug (DESIGN section 6)."""
+    return not (scenario.loss or scenario.duplicate or any(fault.kind != FaultKind.JOIN for fault in scenario.faults))
 
 
 class _Sender:

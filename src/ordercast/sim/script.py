@@ -270,7 +270,7 @@ class _Parser:
         raise ScriptError(line, f"a node can send or reset; {_HELP['send']}; or: a reset 2")
 
     def _is_nodes(self, word: str) -> bool:
-        return any(name in self.nodes for name in word.split(","))
+        return word == "all" or any(name in self.nodes for name in word.split(","))
 
     def _nodes(self, line: int, word: str) -> tuple[str, ...]:
         if word == "all":

@@ -86,7 +86,8 @@ class Transcript:
         elif isinstance(event, View):
             self._failed.discard(member.node.name)
             names = " ".join(map(_short, event.members))
-            seen.append(f"view of {len(event.members)}: {names} ({event.reason.name.lower()} {event.subject})".rstrip())
+            reason = f"{event.reason.name.lower()} {event.subject}".rstrip()
+            seen.append(f"view of {len(event.members)}: {names} ({reason})")
         elif isinstance(event, Failed):
             self._failed.add(member.node.name)
             seen.append(f"failed, suspects {' '.join(event.suspects) or 'nobody'}")

@@ -1,0 +1,103 @@
+"""The fuzzer and the commands on the real engines: few seeds here, thousands in `make fuzz`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+
+from ordercast.errors import UsageError
+from ordercast.sim.commands import configure_fuzz, configure_sim, run_fuzz, run_sim, scenario_of
+from ordercast.sim.fuzz import fuzz, run_seed
+from ordercast.sim.scenario import random_scenario
+
+
+def sim_args(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    configure_sim(parser)
+    return parser.parse_args(words)
+
+
+def fuzz_args(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    configure_fuzz(parser)
+    return parser.parse_args(words)
+
+
+def test_results_do_not_depend_on_the_number_of_jobs() -> None:
+    pytest.importorskip("ordercast.underlay")
+    alone = fuzz("sequencer", 0, 6, jobs=1)
+    together = fuzz("sequencer", 0, 6, jobs=2)
+    assert [result.digest for result in alone.results] == [result.digest for result in together.results]
+    assert [result.failures for result in alone.results] == [result.failures for result in together.results]
+
+
+def test_the_first_seeds_hold() -> None:
+    pytest.importorskip("ordercast.underlay")
+    report = fuzz("sequencer", 0, 20)
+    assert report.held, "\n".join(report.summary())
+
+
+def test_progress_is_told_after_each_run() -> None:
+    pytest.importorskip("ordercast.underlay")
+    told: list[tuple[int, int]] = []
+    fuzz("sequencer", 0, 3, progress=lambda done, runs, _failed: told.append((done, runs)))
+    assert told == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_a_seed_is_replayed_by_its_command() -> None:
+    result = random_scenario(5)
+    words = result.command.split()[2:]
+    assert scenario_of(sim_args(*words)) == result
+
+
+def test_a_plain_scenario_is_replayed_by_its_command() -> None:
+    words = "--seed 7 --nodes 3 --messages 10 --loss 0.05 --crash 1 --min-members 2 --no-multicast"
+    scenario = scenario_of(sim_args(*words.split()))
+    assert scenario_of(sim_args(*scenario.command.split()[2:])) == scenario
+    assert scenario.min_members == 2
+    assert not scenario.has_multicast
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        ("--scenario-seed 5 --loss 0.1", "a scenario says everything"),
+        ("--loss 1.5", "loss is a probability"),
+        ("--service LOUD", "unknown service"),
+        ("--nodes 0", "between 1 and"),
+        ("--crash 9", "at most 5 crash"),
+        ("--min-members none", "min-members is a number"),
+    ],
+)
+def test_bad_input_is_named_and_exits_with_2(words: str, error: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_sim(sim_args(*words.split())) == 2
+    assert error in capsys.readouterr().err
+
+
+def test_fuzz_refuses_what_it_cannot_do(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_fuzz(fuzz_args("--runs", "0")) == 2
+    assert "runs and jobs begin at 1" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="no orderer 'moon'"):
+        fuzz("moon")
+
+
+def test_sim_prints_json_and_writes_the_same_trace_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("ordercast.underlay")
+    words = ["--nodes", "3", "--messages", "30", "--seed", "2", "--json", "--trace"]
+    assert run_sim(sim_args(*words, str(tmp_path / "one"))) == 0
+    first = json.loads(capsys.readouterr().out)
+    assert run_sim(sim_args(*words, str(tmp_path / "two"))) == 0
+    assert json.loads(capsys.readouterr().out)["digest"] == first["digest"]
+    files = sorted(path.relative_to(tmp_path / "one") for path in (tmp_path / "one").rglob("*") if path.is_file())
+    assert len(files) == 4
+    for file in files:
+        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
+
+
+def test_one_random_seed_gives_one_trace() -> None:
+    pytest.importorskip("ordercast.underlay")
+    for seed in range(5):
+        assert run_seed("sequencer", seed).digest == run_seed("sequencer", seed).digest
