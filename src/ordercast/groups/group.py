@@ -62,6 +62,9 @@ class NodeBase:
         """Have a pass run soon. Many calls before that pass ask for one."""
         raise NotImplementedError
 
+    def _prepare(self, group: str) -> None:
+        """A group is about to be opened: listen to its address, or raise what stands against it."""
+
     async def close(self) -> None:
         """Leave all groups and stop."""
         raise NotImplementedError
@@ -138,6 +141,7 @@ class NodeBase:
             max_message=base.max_message if max_message is None else max_message,
             datagram=base.datagram,
         )
+        self._prepare(name)
         port = self.host.open(
             self._now_ns(),
             name,
@@ -365,14 +369,29 @@ class Group:
 
     # Receiving.
 
+    @property
+    def has_events(self) -> bool:
+        """Whether the next `receive` returns at once."""
+        return self._port.has_events or (self._batch is not None and self._handed < len(self._batch.messages))
+
     async def receive(self) -> tuple[Event, bool]:
         """The next event, and whether more of them are here already. Amoeba's ReceiveFromGroup.
 
         Raises NotMember behind the final `Left`.
         """
         event = await self._next_event()
-        more = self._port.has_events or (self._batch is not None and self._handed < self._batch.count)
-        return event, more
+        return event, self.has_events
+
+    async def take(self, limit: int = 64) -> list[PortEvent]:
+        """The next events as `batches` yields them: waits for one, and adds those that are here, at most `limit`.
+
+        They count as received when more is asked for. Raises NotMember behind the final `Left`.
+        """
+        rest = self._take_rest()
+        events = [rest if rest is not None else await self._next()]
+        while len(events) < limit and self._port.has_events:
+            events.append(await self._next())
+        return events
 
     def __aiter__(self) -> Self:
         return self
@@ -394,11 +413,9 @@ class Group:
         received, and its buffers are free for the group, when the next one is asked for.
         """
         while True:
-            if self._batch is not None:
-                rest = self._batch.after(self._handed)
-                self._set_batch(None)
-                if rest.count:
-                    yield rest
+            rest = self._take_rest()
+            if rest is not None:
+                yield rest
             if self._port.gone is not None and not self._port.has_events and self._error is None:
                 return
             yield await self._next()
@@ -555,6 +572,15 @@ class Group:
             if not isinstance(event, Batch):
                 return event
             self._set_batch(event)
+
+    def _take_rest(self) -> Batch | None:
+        """What is left of the batch whose messages were handed out one by one."""
+        batch, handed = self._batch, self._handed
+        if batch is None or handed >= len(batch.messages):
+            return None
+        self._batch = None
+        self._messages = iter(())
+        return batch.after(handed)
 
     def _set_batch(self, batch: Batch | None) -> None:
         self._batch = batch

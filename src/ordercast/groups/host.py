@@ -59,6 +59,7 @@ class Host:
 
     __slots__ = (
         "_dirty",
+        "_ending",
         "_engines",
         "_heap",
         "_is_closed",
@@ -94,6 +95,7 @@ class Host:
         # the groups
         self._ports: dict[str, Port] = {}  # the open ones, by name
         self._tags: dict[int, list[Port]] = {}  # these and the leavers that still answer
+        self._ending: dict[Port, None] = {}  # those leavers
         self._order = 0
         self._resume: dict[str, tuple[int, int]] = {}  # left groups: message and block number to go on with
         # the pass
@@ -227,6 +229,8 @@ class Host:
     def finish(self, now_ns: int) -> list[tuple[str, Send]]:
         """End the pass: (group, send) in the order in which they must leave, after the trace has been written."""
         sends: list[tuple[str, Send]] = []
+        if self._ending:
+            self._forget_ended(now_ns)
         dirty, self._dirty = self._dirty, {}
         for port in dirty:
             port.finish(now_ns)
@@ -243,7 +247,7 @@ class Host:
             self._news[port] = None
             self._arm(now_ns, port)
             if port.gone is not None:
-                self._close_port(now_ns, port)
+                self._close_port(port)
         if self._recorder is not None:
             self._recorder.flush()
         return sends
@@ -277,6 +281,15 @@ class Host:
                 return port.engine.audience()
         return []
 
+    def knows(self, group: str) -> bool:
+        """Whether datagrams of this group are of any use here: it is open, or was left and still answers."""
+        return any(port.group == group for port in self._tags.get(group_tag(group), ()))
+
+    @property
+    def is_lingering(self) -> bool:
+        """Whether a group that was left still has somebody to serve."""
+        return any(port.deadline_ns < NEVER for port in self._ending)
+
     def close(self, now_ns: int) -> None:
         """Stop of the node's own will, without a word to anybody: leave the groups first. Flushes the trace."""
         if self._is_closed:
@@ -288,6 +301,7 @@ class Host:
                 self._news[port] = None
         self._ports.clear()
         self._tags.clear()
+        self._ending.clear()
         self._dirty.clear()
         self._heap.clear()
         if self._recorder is not None:
@@ -309,19 +323,24 @@ class Host:
             if deadline_ns < NEVER:
                 heappush(self._heap, (deadline_ns, port.order, port))
 
-    def _close_port(self, now_ns: int, port: Port) -> None:
+    def _close_port(self, port: Port) -> None:
         """The application's part has ended. A leaver goes on answering repairs until its engine wants no more time."""
         if self._ports.get(port.group) is port:
             del self._ports[port.group]
             self._resume[port.group] = port.resume
-        if port.deadline_ns >= NEVER:
+        self._ending[port] = None
+
+    def _forget_ended(self, now_ns: int) -> None:
+        """Forget leavers that have nothing more to do. One pass later, since their last words may still be resolved."""
+        for port in [port for port in self._ending if port.deadline_ns >= NEVER and port not in self._dirty]:
+            del self._ending[port]
             port.stop(now_ns)
             tag = group_tag(port.group)
-            ports = [other for other in self._tags.get(tag, ()) if other is not port]
+            ports = [other for other in self._tags[tag] if other is not port]
             if ports:
                 self._tags[tag] = ports
             else:
-                self._tags.pop(tag, None)
+                del self._tags[tag]
 
 
 def _underlay() -> EngineFactory:
