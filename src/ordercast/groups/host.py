@@ -317,7 +317,7 @@ class Host:
         return bool((tags != tag).any())
 
     def _arm(self, now_ns: int, port: Port) -> None:
-        deadline_ns = now_ns if port.wants_pass else port.engine.deadline_ns()
+        deadline_ns = now_ns if port.wants_pass else min(port.engine.deadline_ns(), port.leave_due_ns)
         if deadline_ns != port.deadline_ns:
             port.deadline_ns = deadline_ns
             if deadline_ns < NEVER:

@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any, Final, Protocol
 
-from ordercast.config import MAX_BLOCK, GroupConfig
+from ordercast.config import MAX_BLOCK, SECOND, GroupConfig
 from ordercast.engine import (
+    NEVER,
     Delivery,
     Engine,
     Failed,
@@ -56,6 +57,9 @@ PASS_ROUNDS: Final = 4
 
 MAX_NAMES: Final = 4_096
 """Names of senders remembered, those of earlier views included; at the bound only the present members' are kept."""
+
+LEAVE_PATIENCE_NS: Final = 3 * SECOND
+"""How long a leave waits for what was sent before it; a group that does not work must not hold its members."""
 
 TYPE_MIN: Final = -(1 << 15)
 TYPE_MAX: Final = (1 << 15) - 1
@@ -122,6 +126,7 @@ class Port:
         "group",
         "is_leaving",
         "is_member",
+        "leave_due_ns",
         "me",
         "next_block",
         "order",
@@ -162,6 +167,7 @@ class Port:
         self.gone: Left | None = None  # out for good
         self.is_leaving = False
         self._leave_header: bytes | None = None  # the leave that waits for the queue
+        self.leave_due_ns = NEVER  # until when it waits
         self.resets: list[Reset] = []  # ended and not yet taken by the API
         self._names: dict[int, str] = {me.id: str(me)}
         # sending
@@ -311,9 +317,10 @@ class Port:
         for turn in range(PASS_ROUNDS):
             if not self._submit(now_ns) and turn:
                 break
-            if self._leave_header is not None and (self.failure is not None or self._is_drained()):
+            if self._leave_header is not None and self._may_leave(now_ns):
                 engine.leave(now_ns, self._leave_header, out)
                 self._leave_header = None
+                self.leave_due_ns = NEVER
             engine.after_batch(now_ns, out)
             self._rows.notes(now_ns, out.notes, self._names)
             out.notes.clear()
@@ -324,7 +331,7 @@ class Port:
                     self._on_upcall(now_ns, upcall)
         else:
             self.wants_pass = True
-        if self._leave_header is not None and (self.failure is not None or self._is_drained()):
+        if self._leave_header is not None and self._may_leave(now_ns):
             self.wants_pass = True
         self._rows.traffic(now_ns, self.sent, self.received)
 
@@ -348,8 +355,14 @@ class Port:
 
     # Sending, in detail.
 
-    def _is_drained(self) -> bool:
-        return not self.queue.count and not self._ready and not self._outstanding
+    def _may_leave(self, now_ns: int) -> bool:
+        """Whether everything sent is delivered, or there is no point in waiting for that."""
+        if not self.is_member or self.failure is not None:
+            return True
+        if self.leave_due_ns == NEVER:
+            self.leave_due_ns = now_ns + LEAVE_PATIENCE_NS
+        is_drained = not self.queue.count and not self._ready and not self._outstanding
+        return is_drained or self.leave_due_ns <= now_ns
 
     def _lowest_undelivered(self) -> int:
         for first, _ in self._outstanding.values():
@@ -511,7 +524,10 @@ class Port:
         # What is queued belongs to a log that this node has left: taking it frees nothing any more.
         self._seqs = deque([-1] * len(self._seqs))
         self._assembler = Assembler(self.engine.config.max_message)
-        self._is_large_open = False
+        if self._is_large_open:
+            # Its beginning was delivered where this node no longer is.
+            self.queue.restart()
+            self._is_large_open = False
         if gone.returning:
             self._add(left, -1)
         else:
@@ -520,6 +536,7 @@ class Port:
     def _end(self, left: Left) -> None:
         self.gone = left
         self._leave_header = None
+        self.leave_due_ns = NEVER
         self._add(left, -1)
         self.fail(NotMember(f"this node is no longer in {self.group!r}: {left.text}"))
 
