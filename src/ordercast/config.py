@@ -1,0 +1,105 @@
+"""What can be set: per group (fixed when it is created, the same at all members) and per node (local timing).
+
+Durations are nanoseconds in the code and end in `_ns`; the public API takes seconds where a person types them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from ordercast.errors import UsageError
+
+MS: Final = 1_000_000
+SECOND: Final = 1_000_000_000
+
+Recovery = Literal["automatic", "manual"]
+MinMembers = int | Literal["majority", "all"]
+
+MAX_DATAGRAM: Final = 65_000  # one UDP datagram over IPv4 holds 65,507 bytes; the rest is slack for headers
+MIN_DATAGRAM: Final = 512
+LAN_DATAGRAM: Final = 1_400  # payload that crosses Ethernet, tunnels and bridges without IP fragmentation
+LOOPBACK_DATAGRAM: Final = 62_000  # loopback's MTU is 64 KB, so that a whole block is one datagram
+MAX_BLOCK: Final = 60_000  # bytes of a block, its header included
+MAX_GROUP_NAME: Final = 255
+MAX_HEADER: Final = 1_024  # the small message that goes with join, leave and reset
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConfig:
+    """Amoeba's CreateGroup parameters (section 3): they travel in the welcome and hold for the group's life."""
+
+    orderer: str = "sequencer"
+    resilience: int = 0  # RESILIENT(k) for sends that name no service; 0 means AGREED
+    max_members: int = 64
+    history_bytes: int = 4 << 20  # what may be ordered and not yet consumed by everybody
+    history_blocks: int = 4_096
+    max_message: int = 64 << 20
+    datagram: int = LOOPBACK_DATAGRAM
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.max_members <= 1_000:
+            raise UsageError(f"max_members must lie between 1 and 1000, got {self.max_members}")
+        if not 0 <= self.resilience <= 255:
+            raise UsageError(f"resilience must lie between 0 and 255, got {self.resilience}")
+        if not MIN_DATAGRAM <= self.datagram <= MAX_DATAGRAM:
+            raise UsageError(f"datagram must lie between {MIN_DATAGRAM} and {MAX_DATAGRAM} bytes, got {self.datagram}")
+        if self.history_bytes < 8_192:
+            raise UsageError(f"history_bytes must be at least 8192, got {self.history_bytes}")
+        if not 2 <= self.history_blocks <= 65_536:
+            raise UsageError(f"history_blocks must lie between 2 and 65536, got {self.history_blocks}")
+        if not 1 <= self.max_message <= 1 << 30:
+            raise UsageError(f"max_message must lie between 1 byte and 1 GiB, got {self.max_message}")
+
+
+@dataclass(frozen=True, slots=True)
+class Demands:
+    """What a joiner asks of an existing group; None accepts whatever the group has. Amoeba's JoinGroup parameters."""
+
+    max_members: int | None = None
+    history_bytes: int | None = None
+    max_message: int | None = None
+
+    def refusal(self, config: GroupConfig) -> str:
+        """Why a join with these limits cannot meet the group's parameters; empty where it can."""
+        pairs = (
+            ("max_members", self.max_members, config.max_members),
+            ("history_bytes", self.history_bytes, config.history_bytes),
+            ("max_message", self.max_message, config.max_message),
+        )
+        for name, have, need in pairs:
+            if have is not None and have < need:
+                return f"the group was created with {name}={need}, and this join provides only {have}"
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Local timers. The defaults are DESIGN section 7's; the simulator and tests may shorten them."""
+
+    heartbeat_busy_ns: int = 100 * MS
+    suspect_busy_ns: int = 1_300 * MS
+    heartbeat_rest_ns: int = 1 * SECOND
+    suspect_rest_ns: int = 5 * SECOND
+    ack_quiet_ns: int = 30 * MS  # Amoeba's delta t: a quiet member acknowledges after this
+    nak_delay_ns: int = 2 * MS  # patience with reordering before a gap is reported
+    nak_retry_ns: int = 20 * MS
+    retransmit_ns: int = 60 * MS  # first retransmission of an unaccepted block, before a round trip is known
+    retransmit_max_ns: int = 2 * SECOND
+    tries: int = 10
+    find_ns: int = 60 * MS  # between two discovery questions
+    find_tries: int = 5  # unanswered questions before create=None makes the group
+    invite_ns: int = 60 * MS  # between two invitations of a recovery
+    invite_tries: int = 6  # unanswered invitations before a member counts as dead
+    recovery_wait_ns: int = 1 * SECOND  # silence of a coordinator before the invited start again
+    beacon_ns: int = 1 * SECOND
+    linger_ns: int = 3 * SECOND  # how long a leaver serves repairs at most
+
+
+def required_members(rule: MinMembers, previous: int, survivors: int, has_first: bool) -> bool:
+    """Whether `survivors` of a view of `previous` members may go on (DESIGN section 3, failure policy)."""
+    if rule == "all":
+        return survivors >= previous
+    if rule == "majority":
+        return 2 * survivors > previous or (2 * survivors == previous and has_first)
+    return survivors >= rule

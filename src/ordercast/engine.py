@@ -1,0 +1,186 @@
+"""READ FIRST: the contract between a protocol and the world (DESIGN section 5).
+
+Protocols are plain state machines. Inputs are calls, outputs go to an `Outbox`; time and chance are arguments. The
+same object runs behind a real socket (`ordercast.runtime`) and in the simulator (`ordercast.sim`); what drives it,
+in both, is `ordercast.groups.host.Host`.
+
+One pass of a driver: drain (`receive` for each batch of datagrams, or `expire`, `submit`, `consume`), process
+(`after_batch`, once), then write the trace, then let `out.sends` leave in order, then hand `out.upcalls` over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Protocol
+
+from ordercast.view import Address, Member, Reason, View
+
+Buffer = bytes | bytearray | memoryview
+
+NEVER: Final = 1 << 62  # a deadline that does not come
+
+
+class To:
+    """Symbolic destinations. `ALL`: the members of the group; `ANYONE`: the group's address and all static peers."""
+
+    ALL: Final[Address] = ("*all", 0)
+    ANYONE: Final[Address] = ("*anyone", 0)
+
+
+class Send(NamedTuple):
+    """One transmission: the buffers, concatenated, are a train of `stride`-sized datagrams (0: one datagram)."""
+
+    to: Address
+    buffers: Sequence[Buffer]
+    stride: int
+
+
+class Delivery(NamedTuple):
+    """One ordered block on its way to the application. `block` is opened only by the receiving API."""
+
+    seq: int  # place in the log of the underlay; `Engine.consume` takes it back
+    position: int  # position of its first message
+    origin: int
+    number: int  # block number of the origin
+    block: bytes
+
+
+class Run(NamedTuple):
+    """Consecutive ordered blocks that leave an orderer in one step."""
+
+    deliveries: list[Delivery]
+
+
+class Transitional(NamedTuple):
+    """What follows, up to the next view, was brought together by recovery."""
+
+    view: str
+
+
+class Joined(NamedTuple):
+    """This node came into the group; its first View follows."""
+
+
+class Failed(NamedTuple):
+    """A member is suspected and recovery is manual (or found too few): outstanding calls fail at once."""
+
+    suspects: tuple[str, ...]
+    text: str
+
+
+class Refused(NamedTuple):
+    """The join came to nothing; the engine is closed."""
+
+    text: str
+
+
+class Gone(NamedTuple):
+    """This node is out of the group: it left (`wanted`), was excluded, or its ring dissolved into another.
+
+    With `returning` the engine is already on its way back as a new member.
+    """
+
+    wanted: bool
+    returning: bool
+    text: str
+
+
+class Unknown(NamedTuple):
+    """Own blocks from `number` up to `stop` were dropped on exclusion: others may or may not deliver them."""
+
+    number: int
+    stop: int
+
+
+class Reset(NamedTuple):
+    """The `reset()` that this node called has ended: the size of the new group, or 0 with the reason."""
+
+    size: int
+    text: str
+
+
+Upcall = Run | View | Transitional | Joined | Failed | Refused | Gone | Unknown | Reset
+
+
+class Note(NamedTuple):
+    """An event inside a protocol that the trace wants; `kind` is a kind of TRACE.md.
+
+    `head` is the block whose header names messages, sender number and service; None where `first` and `count` do.
+    `first`/`count` of gap and repaired are block numbers or log places, as `detail` says.
+    """
+
+    kind: str
+    origin: int
+    block: Buffer | None = None
+    position: int = -1
+    first: int = -1
+    count: int = 0
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class Outbox:
+    """Everything that one pass wants of the world."""
+
+    sends: list[Send] = field(default_factory=list)  # in the order in which they must leave
+    upcalls: list[Upcall] = field(default_factory=list)  # their relative order IS the guarantee
+    notes: list[Note] = field(default_factory=list)  # for trace and log
+
+    def clear(self) -> None:
+        self.sends.clear()
+        self.upcalls.clear()
+        self.notes.clear()
+
+
+class Engine(Protocol):
+    """What the driver and the simulator see of one underlay."""
+
+    def start(self, now_ns: int, out: Outbox) -> None:
+        """Begin to find, join or create the group."""
+
+    def room(self, now_ns: int) -> tuple[int, int]:
+        """Bytes that may leave now, and the largest block: the driver packs only that. (0, _) is back-pressure."""
+
+    def submit(self, now_ns: int, blocks: Sequence[bytes], out: Outbox) -> int:
+        """Take blocks from the application, in order; how many were taken. Fewer is back-pressure."""
+
+    def consume(self, now_ns: int, seq: int, out: Outbox) -> None:
+        """The application has taken everything up to and including log place `seq`: its buffers are free again."""
+
+    def receive(self, now_ns: int, source: Address, data: memoryview, stride: int, out: Outbox) -> None:
+        """A batch of `stride`-sized datagrams (0 or len(data): one). `data` is reused: what is kept is copied."""
+
+    def after_batch(self, now_ns: int, out: Outbox) -> None:
+        """Deliver, acknowledge, complain: once per pass, after everything was received."""
+
+    def expire(self, now_ns: int, out: Outbox) -> None:
+        """Run what is due. The caller ends the pass with `after_batch`."""
+
+    def deadline_ns(self) -> int:
+        """When `expire` wants to be called next; NEVER if not at all."""
+
+    def leave(self, now_ns: int, header: bytes, out: Outbox) -> None:
+        """Leave in order; `Gone(wanted=True)` follows."""
+
+    def reset(self, now_ns: int, min_members: int | str, header: bytes, out: Outbox) -> None:
+        """Amoeba's ResetGroup: re-form the group out of who is alive; `Reset` follows."""
+
+    def audience(self) -> list[Address]:
+        """Where `To.ALL` goes when there is no multicast: everybody of the group but this node."""
+
+    def is_at_rest(self) -> bool:
+        """Nothing outstanding, nothing buffered: what a simulation must come to at its end."""
+
+    @property
+    def is_closed(self) -> bool:
+        """The engine has nothing left to do. After `Gone(wanted=True)` it may serve repairs for a while before."""
+
+
+class Change(NamedTuple):
+    """A membership change that an orderer is asked to order like a message."""
+
+    reason: Reason
+    member: Member
+    header: bytes = b""
+    next_block: int = 0

@@ -1,0 +1,51 @@
+"""The three families of errors (STYLE rule 8): a caller's, ours, and a peer's.
+
+A caller's mistake raises at the call and says what to do. A broken invariant of our own stops the node loudly.
+A peer's fault never leaves the engine: `WireError` is caught where datagrams are decoded, counted and dropped.
+"""
+
+from __future__ import annotations
+
+
+class OrdercastError(Exception):
+    """Base of everything that this package raises on purpose."""
+
+
+class UsageError(OrdercastError, ValueError):
+    """The caller asked for something that cannot be: the text says what to do instead."""
+
+
+class UnsupportedService(UsageError):
+    """The group's orderer cannot give the service asked for; it is never weakened silently."""
+
+
+class MessageTooLarge(UsageError):
+    """The message exceeds the group's `max_message`, which was set when the group was created."""
+
+
+class JoinRefused(OrdercastError):
+    """The group exists (or does not) in a way that the join's parameters exclude; the text says which."""
+
+
+class GroupFailed(OrdercastError):
+    """A member failed and the group waits for `reset()` (recovery="manual"), or recovery found too few members."""
+
+
+class NotEnoughMembers(GroupFailed):
+    """`reset(min_members=…)` could not gather that many members of the old view; the group stays failed."""
+
+
+class OutcomeUnknown(OrdercastError):
+    """This member was excluded before it saw its message delivered: others may or may not deliver it."""
+
+
+class NotMember(OrdercastError):
+    """The call needs membership, and this handle has left, was excluded for good, or has been closed."""
+
+
+class InvariantViolation(OrdercastError, AssertionError):
+    """Our own bug. It stops the node, because going on could break the order that others rely on."""
+
+
+class WireError(OrdercastError):
+    """Bytes of a peer that do not parse. Internal: counted and dropped by the underlay, never raised to callers."""

@@ -1,0 +1,175 @@
+"""What the sequencer keeps besides what every member has: the table, resilience acks, and what waits for a place.
+
+Amoeba sections 4.1 and 4.2. The table of "received up to" per member is the paper's; a second column, "consumed up to",
+makes the history's bound include the application (section 3: a member that never receives blocks the group).
+Deviation: one membership change at a time, the next when all have the last (docs/design/sequencer.md).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from ordercast.engine import Change
+from ordercast.parts.log import Log
+from ordercast.service import RESILIENT_RANK
+from ordercast.view import Reason, View
+from ordercast.wire.block import FRAGMENTED, HEAD, LAST
+
+MAX_CHANGES: Final = 1_024  # joins and leaves waiting; beyond it newcomers are not heard and ask again
+
+
+class Row:
+    """What the sequencer knows of one member."""
+
+    __slots__ = ("consumed", "held", "leaves_at", "received")
+
+    def __init__(self, received: int, consumed: int) -> None:
+        self.received = received
+        self.consumed = consumed
+        self.held: dict[int, int] = {}  # origin -> blocks held up to (half-open), for resilience
+        self.leaves_at = 0  # place of its own leave; 0 while it stays
+
+
+class Leading:
+    __slots__ = (
+        "_me",
+        "_open_messages",
+        "_table",
+        "changes",
+        "is_blocked",
+        "last_change",
+        "ready",
+        "requests",
+        "since_blocks",
+        "since_bytes",
+    )
+
+    def __init__(self, view: View, me: int, received: int, last_change: int) -> None:
+        self._table = {member.id: Row(received, received) for member in view.members}
+        self._me = me
+        self._open_messages: set[int] = set()  # origins whose fragmented message is half ordered
+        self.changes: deque[Change] = deque()
+        self.last_change = last_change
+        self.ready: dict[int, None] = {}  # origins that may have something to order, in order of arrival
+        self.requests: set[tuple[int, int]] = set()  # blocks that only we have: they go out with their place (PB)
+        self.is_blocked = False  # the history is full
+        self.since_bytes = 0  # ordered since the last STATUS
+        self.since_blocks = 0
+
+    # The table
+
+    @property
+    def stable(self) -> int:
+        return min((row.consumed for row in self._table.values()), default=0)
+
+    @property
+    def safe(self) -> int:
+        return min((row.received for row in self._table.values()), default=0)
+
+    def others(self, me: int) -> list[int]:
+        return [member for member in self._table if member != me]
+
+    def row(self, member: int) -> Row | None:
+        return self._table.get(member)
+
+    def acknowledge(self, member: int, received: int, consumed: int, highest: int) -> bool:
+        """A member's acks; False if they cannot be true. A leaver that has its leave goes out of the table."""
+        row = self._table.get(member)
+        if row is None or received > highest:
+            return False
+        row.received = max(row.received, received)
+        row.consumed = max(row.consumed, consumed)
+        if row.leaves_at and row.received >= row.leaves_at:
+            del self._table[member]
+        return True
+
+    def admit(self, member: int, seq: int) -> None:
+        self._table[member] = Row(seq, seq)
+
+    def dismiss(self, member: int, seq: int) -> None:
+        """The member's leave stands at `seq`; it counts until it has received it."""
+        row = self._table.get(member)
+        if row is not None:
+            row.leaves_at = seq
+
+    def forget(self, member: int) -> None:
+        self._table.pop(member, None)
+
+    def is_leaving(self, member: int) -> bool:
+        row = self._table.get(member)
+        return row is not None and row.leaves_at > 0
+
+    # What waits
+
+    def propose(self, change: Change) -> None:
+        if len(self.changes) < MAX_CHANGES and not any(
+            (each.reason, each.member.id) == (change.reason, change.member.id) for each in self.changes
+        ):
+            self.changes.append(change)
+
+    def next_change(self) -> Change | None:
+        """The change to order now: when all have the last one, and no newcomer would see half a message."""
+        if not self.changes or self.safe < self.last_change:
+            return None
+        if self._open_messages and self.changes[0].reason in (Reason.JOIN, Reason.DISSOLVE):
+            return None
+        return self.changes.popleft()
+
+    def next_block(
+        self, log: Log, view: View, me: int, origin: int, limit_bytes: int, limit_blocks: int
+    ) -> bytes | None:
+        """The next block of `origin` if it may be placed now; sets `is_blocked` when the history is what stops it."""
+        number = log.next_number.get(origin)
+        if number is None:
+            return None
+        block = log.blocks.get((origin, number))
+        if block is None:
+            return None
+        _, _, rank, k, flags, _ = HEAD.unpack_from(block)
+        if rank == RESILIENT_RANK and not self._is_resilient(view, me, origin, number, k):
+            return None
+        if flags & FRAGMENTED:
+            if (
+                origin not in self._open_messages
+                and self.changes
+                and self.changes[0].reason in (Reason.JOIN, Reason.DISSOLVE)
+            ):
+                return None
+        if log.entries and (log.unstable_bytes + log.cost(block) > limit_bytes or len(log.entries) >= limit_blocks):
+            self.is_blocked = True
+            return None
+        return block
+
+    def ordered(self, origin: int, block: bytes, cost: int) -> None:
+        """The block was placed."""
+        self.since_bytes += cost
+        self.since_blocks += 1
+        flags = HEAD.unpack_from(block)[4]
+        if flags & FRAGMENTED:
+            if flags & LAST:
+                self._open_messages.discard(origin)
+            else:
+                self._open_messages.add(origin)
+
+    def abandon(self, present: set[int]) -> None:
+        """Half-ordered messages of origins that are gone will not be completed."""
+        self._open_messages &= present
+
+    @property
+    def has_half_message(self) -> bool:
+        return bool(self._open_messages)
+
+    def _is_resilient(self, view: View, me: int, origin: int, number: int, k: int) -> bool:
+        """Whether the k lowest-numbered members besides sequencer and sender hold the block (section 4.2)."""
+        for member in ackers(view, me, origin, k):
+            row = self._table.get(member)
+            if row is None or row.held.get(origin, 0) <= number:
+                return False
+        return True
+
+
+def ackers(view: View, sequencer: int, origin: int, k: int) -> list[int]:
+    """Who acknowledges a RESILIENT(k) block: the k lowest-numbered members besides sequencer and sender."""
+    others = [member.id for member in view.members if member.id not in (sequencer, origin)]
+    return others[:k]

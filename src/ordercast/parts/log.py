@@ -1,0 +1,245 @@
+"""The log of an underlay as one member has it: which block stands at which place, and how far that is complete.
+
+Blocks come from their senders in any order, places from who orders. A place is *received* when it and all places before it are
+known and their blocks are held; what is received can be delivered, acknowledged, and given to others until it is
+stable. This is Amoeba's history buffer and receive window in one (section 4.1): both are indexed by the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from ordercast.view import GROUP_ORIGIN
+from ordercast.wire.block import CHANGE, HEAD, after_of
+from ordercast.wire.ordering import Placed
+
+DATAGRAM_OVERHEAD: Final = 1_024  # what a datagram costs a socket's buffer besides its bytes (DESIGN section 6)
+
+
+class Entry:
+    """A received place."""
+
+    __slots__ = ("block", "cost", "count", "flags", "number", "origin", "position", "rank", "seq")
+
+    def __init__(
+        self,
+        seq: int,
+        origin: int,
+        number: int,
+        block: bytes,
+        position: int,
+        count: int,
+        rank: int,
+        flags: int,
+        cost: int,
+    ) -> None:
+        self.seq = seq
+        self.origin = origin
+        self.number = number
+        self.block = block
+        self.position = position
+        self.count = count
+        self.rank = rank
+        self.flags = flags
+        self.cost = cost
+
+    @property
+    def is_change(self) -> bool:
+        return bool(self.flags & CHANGE)
+
+
+class Log:
+    __slots__ = (
+        "_ahead",
+        "_step",
+        "active",
+        "blocks",
+        "entries",
+        "highest",
+        "next_number",
+        "places",
+        "position",
+        "received",
+        "stable",
+        "unstable_bytes",
+    )
+
+    def __init__(self, start: int, position: int, next_number: dict[int, int], ahead: int, datagram_body: int) -> None:
+        self.received = start  # inclusive
+        self.stable = start  # inclusive
+        self.highest = start  # highest place anybody spoke of
+        self.position = position  # of the next message after `received`
+        self.places: dict[int, tuple[int, int]] = {}  # beyond `received`
+        self.blocks: dict[tuple[int, int], bytes] = {}  # held and not yet received
+        self.entries: dict[int, Entry] = {}  # received and not yet stable
+        self.next_number = dict(next_number)  # next block number of each origin, as of `received`
+        self.active: dict[int, int] = {}  # origins with unstable entries, and how many
+        self.unstable_bytes = 0
+        self._ahead = ahead  # how far beyond the window numbers may run before they are taken for hostile
+        self._step = datagram_body
+
+    def cost(self, block: bytes) -> int:
+        """What a block takes of a receive buffer."""
+        return len(block) + DATAGRAM_OVERHEAD * (-(-len(block) // self._step))
+
+    def hold(self, origin: int, number: int, block: bytes) -> bool:
+        """Keep a block; False if it is old, known, of a stranger, or too far ahead to be true."""
+        next_number = self.next_number.get(origin) if origin != GROUP_ORIGIN else self.received + 1
+        if next_number is None or not next_number <= number < next_number + self._ahead:
+            return False
+        key = (origin, number)
+        if key in self.blocks:
+            return False
+        self.blocks[key] = block
+        return True
+
+    def place(self, seq: int, origin: int, number: int, count: int = 1) -> bool:
+        """Learn places; False if they contradict what is known or lie too far ahead."""
+        received = self.received
+        if seq + count <= received + 1:
+            return True
+        if seq + count > received + self._ahead:
+            return False
+        places = self.places
+        for offset in range(max(0, received + 1 - seq), count):
+            if places.setdefault(seq + offset, (origin, number + offset)) != (origin, number + offset):
+                return False
+        if seq + count - 1 > self.highest:
+            self.highest = seq + count - 1
+        return True
+
+    def advance(self) -> list[Entry]:
+        """Turn what has become complete into entries, in order."""
+        fresh: list[Entry] = []
+        places, blocks, unpack = self.places, self.blocks, HEAD.unpack_from
+        seq = self.received + 1
+        while True:
+            key = places.get(seq)
+            if key is None:
+                break
+            block = blocks.get(key)
+            if block is None:
+                break
+            origin, number = key
+            del places[seq], blocks[key]
+            _, count, rank, _, flags, _ = unpack(block)
+            entry = Entry(seq, origin, number, block, self.position, count, rank, flags, self.cost(block))
+            self.entries[seq] = entry
+            self.position += count
+            self.unstable_bytes += entry.cost
+            self.active[origin] = self.active.get(origin, 0) + 1
+            if origin != GROUP_ORIGIN:
+                self.next_number[origin] = number + 1
+            fresh.append(entry)
+            self.received = seq
+            seq += 1
+        if self.received > self.highest:
+            self.highest = self.received
+        return fresh
+
+    def purge(self, stable: int) -> list[Entry]:
+        """Forget what everybody has consumed (inclusive); what was forgotten."""
+        gone: list[Entry] = []
+        entries, active = self.entries, self.active
+        for seq in range(self.stable + 1, min(stable, self.received) + 1):
+            entry = entries.pop(seq)
+            self.unstable_bytes -= entry.cost
+            left = active[entry.origin] - 1
+            if left:
+                active[entry.origin] = left
+            else:
+                del active[entry.origin]
+            gone.append(entry)
+            self.stable = seq
+        return gone
+
+    def reach(self, origin: int) -> int:
+        """One past the last block of `origin` that is held without a hole (half-open), with what it depends on."""
+        number = self.next_number.get(origin, 0)
+        blocks = self.blocks
+        while (block := blocks.get((origin, number))) is not None and after_of(block) <= self.received:
+            number += 1
+        return number
+
+    def missing(self, most: int) -> list[int]:
+        """The first places up to `highest` that are not complete, at most `most`."""
+        found = []
+        places, blocks = self.places, self.blocks
+        for seq in range(self.received + 1, self.highest + 1):
+            key = places.get(seq)
+            if key is None or key not in blocks:
+                found.append(seq)
+                if len(found) >= most:
+                    break
+        return found
+
+    def block_at(self, seq: int) -> tuple[int, int, bytes] | None:
+        """Origin, number and block of a place that is complete here."""
+        entry = self.entries.get(seq)
+        if entry is not None:
+            return entry.origin, entry.number, entry.block
+        key = self.places.get(seq)
+        if key is None or key not in self.blocks:
+            return None
+        return key[0], key[1], self.blocks[key]
+
+    def find_block(self, origin: int, number: int) -> bytes | None:
+        """A block by its own number, wherever it is."""
+        block = self.blocks.get((origin, number))
+        if block is not None:
+            return block
+        for entry in self.entries.values():
+            if entry.origin == origin and entry.number == number:
+                return entry.block
+        return None
+
+    def preview(self, upto: int) -> tuple[int, dict[int, int], bytes | None]:
+        """Position, next numbers and last change as they will be when `upto` is received; all of it must be here."""
+        position, numbers, change = self.position, dict(self.next_number), None
+        for seq in range(self.received + 1, upto + 1):
+            origin, number = self.places[seq]
+            block = self.blocks[origin, number]
+            head = HEAD.unpack_from(block)
+            position += head[1]
+            if head[4] & CHANGE:
+                change = block
+            else:
+                numbers[origin] = number + 1
+        return position, numbers, change
+
+    def placed_runs(self, first: int, stop: int) -> list[Placed]:
+        """What is known of places [first, stop), as runs."""
+        return list(runs_of(self._known(first, stop)))
+
+    def held_runs(self) -> list[tuple[int, int, int]]:
+        """(origin, first number, count) of all blocks held and not received, as runs."""
+        runs: list[tuple[int, int, int]] = []
+        for origin, number in sorted(self.blocks):
+            if runs and runs[-1][0] == origin and runs[-1][1] + runs[-1][2] == number:
+                runs[-1] = (origin, runs[-1][1], runs[-1][2] + 1)
+            else:
+                runs.append((origin, number, 1))
+        return runs
+
+    def _known(self, first: int, stop: int) -> Iterator[tuple[int, int, int]]:
+        for seq in range(first, stop):
+            entry = self.entries.get(seq)
+            if entry is not None:
+                yield seq, entry.origin, entry.number
+            elif seq in self.places:
+                yield (seq, *self.places[seq])
+
+
+def runs_of(places: Iterable[tuple[int, int, int]]) -> Iterator[Placed]:
+    """Single places (place, origin, number), in order, as runs."""
+    run: Placed | None = None
+    for seq, origin, number in places:
+        if run is not None and (run.seq + run.count, run.origin, run.number + run.count) == (seq, origin, number):
+            run = run._replace(count=run.count + 1)
+            continue
+        if run is not None:
+            yield run
+        run = Placed(seq, origin, number, 1)
+    if run is not None:
+        yield run

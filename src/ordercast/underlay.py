@@ -1,0 +1,896 @@
+"""An underlay: membership and one orderer behind one Engine (DESIGN sections 1 and 5).
+
+Datagrams are decoded and sorted here; what does not parse, or belongs to another ring, is counted and dropped. The
+orderer works while the ring is whole, `Reform` while it is not, `Joining` before there is one.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from enum import Enum, auto
+from typing import Final
+
+from ordercast.config import MAX_GROUP_NAME, MAX_HEADER, MS, Demands, GroupConfig, MinMembers, Recovery, Timing
+from ordercast.engine import (
+    NEVER,
+    Change,
+    Failed,
+    Gone,
+    Joined,
+    Outbox,
+    Refused,
+    Reset,
+    To,
+    Transitional,
+    Unknown,
+)
+from ordercast.errors import UsageError, WireError
+from ordercast.membership.joining import Joining, better
+from ordercast.membership.reform import Reform
+from ordercast.orderers.sequencer import RANKS, Sequencer
+from ordercast.service import Service
+from ordercast.view import Address, Member, Reason, View, group_tag, next_counter, ring_id
+from ordercast.wire.block import come_after
+from ordercast.wire.header import HEADER, HEADER_BYTES, MAGIC, MAX_SEGMENTS, Kind
+from ordercast.wire.mail import Mail
+from ordercast.wire.segments import Reassembly, strip_train
+from ordercast.wire.views import (
+    Asking,
+    Proposal,
+    Ring,
+    decode_asking,
+    decode_refusal,
+    decode_result,
+    decode_ring,
+    decode_welcome,
+    encode_refusal,
+    encode_result,
+    encode_ring,
+    encode_welcome,
+)
+
+PAST_RINGS: Final = 8  # old rings whose stragglers are told what became of them
+WELCOME_NS: Final = 40 * MS
+MAX_WELCOMES: Final = 1_024
+COMMIT_EVERY_NS: Final = 10 * MS  # at most this often is a straggler of one ring answered
+MAX_DATAGRAMS: Final = 4_096  # of one batch; a train of empty datagrams must not hold us up
+
+
+class Phase(Enum):
+    JOINING = auto()
+    MEMBER = auto()
+    LINGERING = auto()  # out of the group, serving repairs until all have our leave
+    CLOSED = auto()
+
+
+class Welcome:
+    """A newcomer that is in the view and has not spoken in the ring yet."""
+
+    __slots__ = ("address", "body", "due_ns")
+
+    def __init__(self, address: Address, body: bytes, due_ns: int) -> None:
+        self.address = address
+        self.body = body
+        self.due_ns = due_ns
+
+
+class Underlay:
+    def __init__(
+        self,
+        group: str,
+        me: Member,
+        config: GroupConfig,
+        timing: Timing,
+        rng: random.Random,
+        *,
+        create: bool | None = None,
+        min_members: MinMembers = "majority",
+        recovery: Recovery = "automatic",
+        demands: Demands = Demands(),  # noqa: B008 - frozen
+        header: bytes = b"",
+        next_block: int = 0,
+    ) -> None:
+        if not 0 < len(group.encode()) <= MAX_GROUP_NAME:
+            raise UsageError(f"a group name has 1 to {MAX_GROUP_NAME} bytes, got {len(group.encode())}")
+        check_header(header)
+        if config.orderer != "sequencer":
+            raise UsageError(f"unknown orderer {config.orderer!r}; this version has 'sequencer'")
+        check_rule(min_members)
+        if recovery not in ("automatic", "manual"):
+            raise UsageError(f"recovery is 'automatic' or 'manual', got {recovery!r}")
+        self.group = group
+        self.me = me
+        self.config = config
+        self.counters: dict[str, int] = {}
+        self._timing = timing
+        self._rng = rng
+        self._rule: MinMembers = min_members
+        self._is_manual = recovery == "manual"
+        self._create = create
+        self._demands = demands
+        self._header = header
+        # Where we are
+        self.view: View | None = None  # as delivered to the application
+        self._phase = Phase.JOINING
+        self._mail = Mail(group_tag(group), me.id, config.datagram)
+        self._joining: Joining | None = None
+        self._orderer: Sequencer | None = None
+        self._reform: Reform | None = None
+        self._parts = Reassembly(0)
+        # What outlives a ring
+        self._next_block = next_block
+        self._backlog: list[tuple[int, bytes]] = []
+        self._counter = 0
+        self._past: dict[int, bytes] = {}
+        self._past_due: dict[int, int] = {}
+        self._leave_header: bytes | None = None
+        self._is_resetting = False
+        self._is_dissolving = False
+        self._frozen_ns = 0
+        # As the leader
+        self._welcomes: dict[int, Welcome] = {}
+        self._nonces: dict[int, int] = {}
+        self._beacon_ns = NEVER
+        self._linger_ns = NEVER
+
+    # The engine
+
+    def start(self, now_ns: int, out: Outbox) -> None:
+        self._look(now_ns, False, out)
+
+    def supports(self, service: Service) -> bool:
+        return service.rank in RANKS
+
+    def room(self, now_ns: int) -> tuple[int, int]:
+        if self._phase is not Phase.MEMBER or self._orderer is None or self._reform is not None:
+            return 0, 0
+        return self._orderer.room(now_ns)
+
+    def submit(self, now_ns: int, blocks: Sequence[bytes], out: Outbox) -> int:
+        if self._orderer is None or self._phase is not Phase.MEMBER or self._reform is not None:
+            return 0
+        taken = self._orderer.submit(now_ns, blocks, out)
+        self._next_block = self._orderer.next_block
+        return taken
+
+    def consume(self, now_ns: int, seq: int, out: Outbox) -> None:
+        if self._orderer is not None:
+            self._orderer.consume(seq)
+
+    def receive(self, now_ns: int, source: Address, data: memoryview, stride: int, out: Outbox) -> None:
+        size = len(data)
+        if not stride or size <= stride:
+            self._receive_one(now_ns, source, data, out)
+            return
+        count = -(-size // stride)
+        if count > MAX_DATAGRAMS or stride < HEADER_BYTES:
+            self._count("malformed")
+            return
+        magic, kind, segment, last, tag, ring, origin, number = HEADER.unpack_from(data)
+        if (
+            magic == MAGIC
+            and tag == self._mail.tag
+            and not segment
+            and last + 1 == count <= MAX_SEGMENTS
+            and kind in (Kind.DATA, Kind.REPAIR)
+        ):
+            body = strip_train(data, stride, count)
+            if body is not None:
+                self._guard(self._on_block, now_ns, source, kind, ring, origin, number, body, out)
+                return
+        for at in range(0, size, stride):
+            self._receive_one(now_ns, source, data[at : at + stride], out)
+
+    def after_batch(self, now_ns: int, out: Outbox) -> None:
+        orderer, reform = self._orderer, self._reform
+        if reform is not None:
+            reform.progress(now_ns, out)
+            self._after_reform(now_ns, out)
+        elif orderer is not None:
+            before = len(out.upcalls)
+            orderer.after_batch(now_ns, out)
+            if orderer.changed:
+                self._on_changed(now_ns, orderer, out)
+            if len(out.upcalls) > before:
+                self._translate(now_ns, before, out)
+            self._settle(now_ns, out)
+
+    def expire(self, now_ns: int, out: Outbox) -> None:
+        if self._joining is not None:
+            self._joining.expire(now_ns, out)
+            self._after_joining(now_ns, out)
+        if self._reform is not None:
+            self._reform.expire(now_ns, out)
+        elif self._orderer is not None:
+            self._orderer.expire(now_ns, out)
+            suspects = self._orderer.suspects(now_ns)
+            if suspects and self._phase is Phase.MEMBER:
+                self._fail(now_ns, suspects, False, out)
+        if self._beacon_ns <= now_ns:
+            self._beacon(now_ns, To.ANYONE, out)
+        for welcome in self._welcomes.values():
+            if welcome.due_ns <= now_ns:
+                welcome.due_ns = now_ns + WELCOME_NS
+                out.sends.append(self._mail.control(welcome.address, Kind.WELCOME, welcome.body))
+        if self._linger_ns <= now_ns:
+            if self._is_dissolving:
+                self._dissolve(now_ns, out)
+            else:
+                self._close()
+
+    def deadline_ns(self) -> int:
+        due = min(self._beacon_ns, self._linger_ns)
+        if self._joining is not None:
+            due = min(due, self._joining.deadline_ns())
+        if self._reform is not None:
+            due = min(due, self._reform.deadline_ns())
+        elif self._orderer is not None:
+            due = min(due, self._orderer.deadline_ns())
+        for welcome in self._welcomes.values():
+            due = min(due, welcome.due_ns)
+        return due
+
+    def leave(self, now_ns: int, header: bytes, out: Outbox) -> None:
+        check_header(header)
+        if self._phase in (Phase.LINGERING, Phase.CLOSED):
+            return
+        if self._phase is Phase.JOINING or self._orderer is None or self._reform is not None:
+            # There is no ring that could order our leave; to the others we are as good as crashed.
+            self._drop_own(out)
+            out.upcalls.append(Gone(True, False, "left while there was no working group"))
+            self._close()
+            return
+        self._leave_header = header
+        self._orderer.propose(now_ns, Change(Reason.LEAVE, self.me, header))
+
+    def reset(self, now_ns: int, min_members: MinMembers, header: bytes, out: Outbox) -> None:
+        check_header(header)
+        check_rule(min_members)
+        if self._phase is not Phase.MEMBER or self._orderer is None:
+            out.upcalls.append(Reset(0, "this node is not a member"))
+            return
+        self._is_resetting = True
+        suspects = self._orderer.suspects(now_ns)
+        self._freeze(now_ns)
+        if self._reform is not None:
+            self._reform.begin(now_ns, suspects, min_members, True, header, out)
+            self._after_reform(now_ns, out)
+
+    def audience(self) -> list[Address]:
+        members = self._orderer.view.members if self._orderer is not None else ()
+        waiting = [welcome.address for welcome in self._welcomes.values()]
+        me = self.me.id
+        return list(dict.fromkeys([*(each.address for each in members if each.id != me), *waiting, *self._leavers()]))
+
+    def is_at_rest(self) -> bool:
+        if self._phase in (Phase.CLOSED, Phase.LINGERING):
+            return True
+        return (
+            self._phase is Phase.MEMBER
+            and self._reform is None
+            and self._orderer is not None
+            and not self._orderer.is_busy
+            and not self._welcomes
+            and not len(self._parts)
+        )
+
+    @property
+    def is_closed(self) -> bool:
+        return self._phase is Phase.CLOSED
+
+    @property
+    def is_frozen(self) -> bool:
+        return self._reform is not None
+
+    def describe(self) -> str:
+        """One line for people: where this engine is."""
+        view = self.view.id if self.view is not None else "no view"
+        role = self._reform.role.name.lower() if self._reform is not None else "working"
+        log = self._orderer.log if self._orderer is not None else None
+        places = "" if log is None else f", received {log.received} of {log.highest}, stable {log.stable}"
+        return f"{self._phase.name.lower()}, {role}, {view}{places}"
+
+    # Datagrams
+
+    def _receive_one(self, now_ns: int, source: Address, data: memoryview, out: Outbox) -> None:
+        if len(data) <= HEADER_BYTES:
+            self._count("malformed")
+            return
+        magic, kind, segment, last, tag, ring, origin, number = HEADER.unpack_from(data)
+        if magic != MAGIC or tag != self._mail.tag or segment > last:
+            self._count("malformed")
+            return
+        body = data[HEADER_BYTES:]
+        if kind == Kind.DATA or kind == Kind.REPAIR:
+            if last:
+                self._guard(self._on_segment, now_ns, source, kind, ring, origin, number, segment, last, body, out)
+            else:
+                self._guard(self._on_block, now_ns, source, kind, ring, origin, number, bytes(body), out)
+            return
+        if last:
+            self._guard(self._on_part, now_ns, source, kind, ring, origin, number, segment, last, body, out)
+            return
+        self._guard(self._on_control, now_ns, source, kind, ring, origin, number, body, out)
+
+    def _guard(self, handler: Callable[..., None], *arguments: object) -> None:
+        """Hostile bytes are counted and dropped, never raised."""
+        try:
+            handler(*arguments)
+        except WireError:
+            self._count("malformed")
+
+    def _on_block(
+        self, now_ns: int, source: Address, kind: int, ring: int, origin: int, number: int, body: bytes, out: Outbox
+    ) -> None:
+        orderer = self._orderer
+        if orderer is None or ring != self._mail.ring:
+            self._on_foreign(now_ns, source, kind, ring, out)
+        elif not orderer.is_frozen or kind == Kind.REPAIR:
+            orderer.on_data(now_ns, origin, number, body, kind == Kind.REPAIR, out)
+
+    def _on_segment(
+        self,
+        now_ns: int,
+        source: Address,
+        kind: int,
+        ring: int,
+        origin: int,
+        number: int,
+        segment: int,
+        last: int,
+        body: memoryview,
+        out: Outbox,
+    ) -> None:
+        orderer = self._orderer
+        if orderer is None or ring != self._mail.ring:
+            self._on_foreign(now_ns, source, kind, ring, out)
+        elif not orderer.is_frozen or kind == Kind.REPAIR:
+            orderer.on_segment(now_ns, origin, number, segment, last, body, kind == Kind.REPAIR, out)
+
+    def _on_part(
+        self,
+        now_ns: int,
+        source: Address,
+        kind: int,
+        ring: int,
+        origin: int,
+        number: int,
+        segment: int,
+        last: int,
+        body: memoryview,
+        out: Outbox,
+    ) -> None:
+        whole = self._parts.add((origin, number, kind), segment, last, body)
+        if whole is not None:
+            self._on_control(now_ns, source, kind, ring, origin, number, memoryview(whole), out)
+
+    def _on_control(
+        self,
+        now_ns: int,
+        source: Address,
+        kind: int,
+        ring: int,
+        origin: int,
+        number: int,
+        body: memoryview,
+        out: Outbox,
+    ) -> None:
+        if origin == self.me.id:
+            return
+        if kind < Kind.FIND:
+            self._on_ordering(now_ns, source, kind, ring, origin, number, body, out)
+        elif kind < Kind.SUSPECT:
+            self._on_membership(now_ns, source, kind, ring, origin, bytes(body), out)
+        elif kind <= Kind.CHECK:
+            self._on_recovery(now_ns, source, kind, ring, origin, bytes(body), out)
+        else:
+            self._count("malformed")
+
+    def _on_ordering(
+        self,
+        now_ns: int,
+        source: Address,
+        kind: int,
+        ring: int,
+        origin: int,
+        number: int,
+        body: memoryview,
+        out: Outbox,
+    ) -> None:
+        orderer = self._orderer
+        if orderer is None or ring != self._mail.ring:
+            self._on_foreign(now_ns, source, kind, ring, out)
+            return
+        if orderer.is_frozen and kind not in (Kind.NAK, Kind.ACCEPT):
+            return  # only what brings survivors to the same place goes on
+        if self._welcomes:
+            self._welcomes.pop(origin, None)
+        orderer.on_control(now_ns, kind, source, origin, number, body, out)
+
+    def _on_foreign(self, now_ns: int, source: Address, kind: int, ring: int, out: Outbox) -> None:
+        """A datagram of another ring: of ours as it was, or of a stranger on the same address."""
+        commit = self._past.get(ring)
+        if commit is None:
+            self._count("foreign")
+            return
+        self._count("old_ring")
+        if kind in (Kind.DATA, Kind.REPAIR, Kind.CUT, Kind.RESULT_ACK, Kind.COMMIT):
+            return
+        if self._past_due.get(ring, 0) <= now_ns:
+            self._past_due[ring] = now_ns + COMMIT_EVERY_NS
+            out.sends.append(self._mail.control(source, Kind.COMMIT, commit, ring))
+
+    # Joining
+
+    def _look(self, now_ns: int, is_return: bool, out: Outbox) -> None:
+        """Begin to look for the group."""
+        self._phase = Phase.JOINING
+        self._mail.ring = 0
+        self._orderer = None
+        self._reform = None
+        self._is_dissolving = False
+        self._linger_ns = NEVER
+        self._welcomes.clear()
+        self._beacon_ns = NEVER
+        next_block = self._backlog[0][0] if self._backlog else self._next_block
+        self._joining = Joining(
+            self.group,
+            self.me,
+            self._mail,
+            self._timing,
+            self._rng,
+            self._create,
+            self._demands,
+            self._header,
+            next_block,
+            is_return,
+        )
+        self._joining.start(now_ns, out)
+
+    def _after_joining(self, now_ns: int, out: Outbox) -> None:
+        joining = self._joining
+        if joining is None:
+            return
+        if joining.refusal:
+            self._close()
+            out.upcalls.append(Refused(joining.refusal))
+        elif joining.must_create:
+            self._counter = next_counter(self._counter, now_ns)
+            view = View(
+                self._counter,
+                str(self.me),
+                ring_id(self.group, self.me.id, self._counter),
+                0,
+                0,
+                0,
+                (self.me,),
+                {self.me.id: self._backlog[0][0] if self._backlog else self._next_block},
+                Reason.CREATE,
+                str(self.me),
+                self._header,
+            )
+            self._enter(now_ns, view, out)
+
+    def _enter(self, now_ns: int, view: View, out: Outbox) -> None:
+        """Become a member in a view in which nobody comes with us."""
+        self._joining = None
+        self._phase = Phase.MEMBER
+        out.upcalls.append(Joined())
+        self._install(now_ns, view, (), (str(self.me),), out)
+
+    def _install(
+        self,
+        now_ns: int,
+        view: View,
+        orphans: Sequence[tuple[int, int, bytes]],
+        came_with: tuple[str, ...],
+        out: Outbox,
+    ) -> None:
+        """Begin a ring."""
+        self._mail.ring = view.ring
+        self._mail.datagram = self.config.datagram
+        self._counter = max(self._counter, view.counter)
+        self._reform = None
+        self._welcomes.clear()
+        self._orderer = Sequencer(self.me, self._mail, self.config, self._timing, view, self._next_block, self._counter)
+        backlog, self._backlog = self._backlog, []
+        self.view = replace_came_with(view, came_with)
+        out.upcalls.append(self.view)
+        self._orderer.install(now_ns, backlog, orphans, out)
+        if view.leader.id == self.me.id:
+            self._beacon(now_ns, To.ANYONE, out)
+        else:
+            self._beacon_ns = NEVER
+        if self._leave_header is not None:
+            self._orderer.propose(now_ns, Change(Reason.LEAVE, self.me, self._leave_header))
+
+    def _on_membership(
+        self, now_ns: int, source: Address, kind: int, ring: int, origin: int, body: bytes, out: Outbox
+    ) -> None:
+        if kind == Kind.FIND:
+            asking = decode_asking(body)
+            if asking.group == self.group:
+                self._on_find(now_ns, source, asking, out)
+        elif kind == Kind.JOIN:
+            asking = decode_asking(body)
+            if asking.group == self.group:
+                self._on_join(now_ns, source, asking, out)
+        elif kind in (Kind.HERE, Kind.BEACON):
+            seen = decode_ring(body)
+            if seen.group == self.group:
+                self._on_ring(now_ns, source, kind, seen, out)
+        elif kind == Kind.WELCOME:
+            group, nonce, config, view = decode_welcome(body)
+            if (
+                group == self.group
+                and self._joining is not None
+                and self._joining.nonce == nonce
+                and view.member(self.me.id) is not None
+            ):
+                self.config = config
+                self._enter(now_ns, view, out)
+                if self._orderer is not None:
+                    self._orderer.greet()
+        elif kind == Kind.REFUSE:
+            group, text = decode_refusal(body)
+            if group == self.group and self._joining is not None:
+                self._joining.on_refuse(text)
+                self._after_joining(now_ns, out)
+        elif kind == Kind.LEFT and self._phase is Phase.LINGERING and ring == self._mail.ring:
+            self._close()
+        elif kind == Kind.LEFT and self._phase is Phase.MEMBER and ring == self._mail.ring and self._reform is None:
+            # The leader does not know us as a member any more, although we never saw ourselves go.
+            self._exclude(now_ns, "the group goes on without this node", out)
+
+    def _on_find(self, now_ns: int, source: Address, asking: Asking, out: Outbox) -> None:
+        if self._joining is not None:
+            self._joining.on_find(now_ns, asking)
+        elif self._phase is Phase.MEMBER and self._orderer is not None:
+            is_leader = self._orderer.lead is not None
+            if is_leader or asking.tries or self._reform is not None:
+                out.sends.append(self._mail.control(source, Kind.HERE, encode_ring(self._ring())))
+
+    def _on_join(self, now_ns: int, source: Address, asking: Asking, out: Outbox) -> None:
+        """The leader's side: check the parameters, then let the change be ordered."""
+        orderer = self._orderer
+        if self._phase is not Phase.MEMBER or orderer is None or orderer.lead is None or self._reform is not None:
+            return
+        joiner = asking.member
+        waiting = self._welcomes.get(joiner.id)
+        if orderer.view.member(joiner.id) is not None:
+            if waiting is not None and self._nonces.get(joiner.id) == asking.nonce:
+                waiting.due_ns = now_ns
+            return
+        refusal = asking.demands.refusal(self.config)
+        if not refusal and len(orderer.view.members) >= self.config.max_members:
+            refusal = f"the group {self.group!r} is full: it was created with max_members={self.config.max_members}"
+        if refusal:
+            out.sends.append(self._mail.control(source, Kind.REFUSE, encode_refusal(self.group, refusal)))
+            return
+        if len(self._nonces) >= MAX_WELCOMES:
+            self._nonces.clear()
+        self._nonces[joiner.id] = asking.nonce
+        orderer.propose(now_ns, Change(Reason.JOIN, joiner, asking.header, asking.next_block))
+
+    def _on_ring(self, now_ns: int, source: Address, kind: int, seen: Ring, out: Outbox) -> None:
+        """A ring of our name has shown itself."""
+        if self._joining is not None:
+            self._joining.on_ring(now_ns, seen, out)
+            self._after_joining(now_ns, out)
+            return
+        orderer = self._orderer
+        if self._phase is not Phase.MEMBER or orderer is None or seen.ring == self._mail.ring or not seen.is_working:
+            return
+        if seen.ring in self._past:
+            return
+        reform = self._reform
+        if reform is not None:
+            accepted = reform.accepted
+            if accepted is not None and accepted.view.ring == seen.ring:
+                return  # our own next ring: its commit is on its way, or will be asked for
+            if now_ns - self._frozen_ns > 2 * self._timing.recovery_wait_ns:
+                self._exclude(now_ns, "another ring of this group works, and this one does not", out)
+        elif orderer.lead is None:
+            if kind == Kind.BEACON:  # with static peers the leader may not have heard it
+                out.sends.append(self._mail.control(orderer.view.leader.address, Kind.BEACON, encode_ring(seen)))
+        elif better(self._ring(), seen):
+            self._beacon(now_ns, source, out)
+        else:
+            orderer.propose(now_ns, Change(Reason.DISSOLVE, self.me))
+
+    def _ring(self) -> Ring:
+        orderer = self._orderer
+        if orderer is None:
+            raise WireError("there is no ring to show")
+        view = orderer.view
+        return Ring(
+            self.group,
+            view.ring,
+            view.counter,
+            view.creator,
+            len(view.members),
+            self._reform is None and not orderer.is_retired,
+            view.leader,
+            self.config,
+        )
+
+    def _beacon(self, now_ns: int, to: Address, out: Outbox) -> None:
+        orderer = self._orderer
+        if orderer is None or orderer.lead is None or self._reform is not None or self._phase is not Phase.MEMBER:
+            self._beacon_ns = NEVER
+            return
+        if to == To.ANYONE:
+            self._beacon_ns = now_ns + self._timing.beacon_ns
+        out.sends.append(self._mail.control(to, Kind.BEACON, encode_ring(self._ring())))
+
+    # Views
+
+    def _on_changed(self, now_ns: int, orderer: Sequencer, out: Outbox) -> None:
+        """Views that the orderer has applied; delivery follows in order with messages."""
+        for view in orderer.changed:
+            self._counter = max(self._counter, view.counter)
+            if orderer.lead is not None and view.reason == Reason.JOIN and view.creator == str(self.me):
+                joiner = view.members[-1]
+                body = encode_welcome(self.group, self._nonces.pop(joiner.id, 0), self.config, view)
+                self._welcomes[joiner.id] = Welcome(joiner.address, body, now_ns + WELCOME_NS)
+                out.sends.append(self._mail.control(joiner.address, Kind.WELCOME, body))
+            if view.leader.id == self.me.id and self._beacon_ns == NEVER:
+                self._beacon(now_ns, To.ANYONE, out)
+        orderer.changed.clear()
+
+    def _translate(self, now_ns: int, before: int, out: Outbox) -> None:
+        """Views as this node sees them: with who came along, or as the end of its membership."""
+        upcalls = out.upcalls[before:]
+        del out.upcalls[before:]
+        for upcall in upcalls:
+            if not isinstance(upcall, View):
+                out.upcalls.append(upcall)
+            elif upcall.reason == Reason.DISSOLVE:
+                orderer = self._orderer
+                if orderer is not None and not orderer.is_frozen and not orderer.is_settled:
+                    self._is_dissolving = True  # the leader goes last: the others may need repairs to get this far
+                    self._linger_ns = now_ns + self._timing.linger_ns
+                else:
+                    self._dissolve(now_ns, out)
+                return
+            elif upcall.member(self.me.id) is None:
+                out.upcalls.append(Gone(True, False, "left"))
+                self._phase = Phase.LINGERING
+                self._linger_ns = now_ns + self._timing.linger_ns
+                self._beacon_ns = NEVER
+                return
+            else:
+                self._deliver_view(upcall, out)
+
+    def _deliver_view(self, view: View, out: Outbox) -> None:
+        previous = self.view
+        came_with = tuple(
+            str(member) for member in view.members if previous is not None and previous.member(member.id) is not None
+        )
+        self.view = replace_came_with(view, came_with)
+        out.upcalls.append(self.view)
+
+    def _dissolve(self, now_ns: int, out: Outbox) -> None:
+        """The ring ends here, for all its members at the same place: to join another, or because the last one left."""
+        orderer = self._orderer
+        self._is_dissolving = False
+        self._linger_ns = NEVER
+        if orderer is None:
+            return
+        orderer.abandon(out)
+        if self._leave_header is not None:
+            self._drop_own(out)
+            out.upcalls.append(Gone(True, False, "left"))
+            self._close()
+            return
+        # What it comes after was a place of the ring that ends here.
+        self._backlog = [(number, come_after(block, 0)) for number, block in orderer.leftovers()]
+        out.upcalls.append(Gone(False, True, "this ring of the group joins a larger one"))
+        self._look(now_ns, True, out)
+
+    def _settle(self, now_ns: int, out: Outbox) -> None:
+        """Who led and leaves may go when all have that as well."""
+        orderer = self._orderer
+        if orderer is None or orderer.lead is None or not orderer.is_settled:
+            return
+        if self._is_dissolving:
+            self._dissolve(now_ns, out)
+        elif self._phase is Phase.LINGERING:
+            self._close()
+
+    # Failures
+
+    def _fail(self, now_ns: int, suspects: list[int], is_hearsay: bool, out: Outbox) -> None:
+        orderer = self._orderer
+        if orderer is None:
+            return
+        if self._is_dissolving:
+            self._dissolve(now_ns, out)  # whoever is silent has gone ahead
+            return
+        names = tuple(str(member) for member in orderer.view.members if member.id in suspects)
+        self._count("suspicions")
+        self._freeze(now_ns)
+        if self._reform is None:
+            return
+        if self._is_manual:
+            if not is_hearsay:
+                out.sends.append(self._mail.control(To.ALL, Kind.SUSPECT, b"\0" * 8))
+            who = ", ".join(names) or "a member"
+            out.upcalls.append(Failed(names, f"{who} does not answer; reset() re-forms the group"))
+            self._reform.wait(now_ns)
+        else:
+            self._reform.begin(now_ns, suspects, self._rule, False, b"", out)
+            self._after_reform(now_ns, out)
+
+    def _freeze(self, now_ns: int) -> None:
+        orderer = self._orderer
+        if orderer is None or self._reform is not None:
+            return
+        orderer.freeze()
+        self._frozen_ns = now_ns
+        self._welcomes.clear()
+        self._beacon_ns = NEVER
+        self._reform = Reform(
+            self.group, self.me, self._mail, self._timing, self._rng, orderer, self._rule, self._counter
+        )
+
+    def _on_recovery(
+        self, now_ns: int, source: Address, kind: int, ring: int, origin: int, body: bytes, out: Outbox
+    ) -> None:
+        orderer = self._orderer
+        if orderer is None or ring != self._mail.ring or self._phase is not Phase.MEMBER:
+            self._on_foreign(now_ns, source, kind, ring, out)
+            return
+        if kind == Kind.COMMIT:
+            _, proposal = decode_result(body)
+            self._on_commit(now_ns, proposal, out)
+            return
+        if self._reform is None:
+            if kind == Kind.SUSPECT:
+                self._fail(now_ns, [], True, out)
+                return
+            if kind not in (Kind.INVITE, Kind.RESULT):
+                return
+            self._freeze(now_ns)
+            if self._is_manual:
+                out.upcalls.append(Failed((), "a member failed; the group is being re-formed"))
+        if self._reform is not None:
+            self._reform.on_message(now_ns, kind, source, origin, body, out)
+            self._after_reform(now_ns, out)
+
+    def _after_reform(self, now_ns: int, out: Outbox) -> None:
+        reform = self._reform
+        if reform is None:
+            return
+        if reform.is_refused:
+            reform.is_refused = False
+            if self._is_resetting:
+                self._is_resetting = False
+                out.upcalls.append(Reset(0, f"only {reform.found} members of the old view answered"))
+            if not self._is_manual:
+                reform.begin(now_ns, [], self._rule, False, b"", out)
+        if reform.committed is not None:
+            proposal = reform.committed
+            body = encode_result(proposal.ballot, proposal)
+            orderer = self._orderer
+            if orderer is not None:
+                told = {member.id: member.address for member in orderer.view.members}
+                told.update((member.id, member.address) for member in proposal.view.members)
+                for member, address in told.items():
+                    if member != self.me.id:
+                        out.sends.append(self._mail.control(address, Kind.COMMIT, body))
+            self._commit(now_ns, proposal, reform.orphans(), out)
+
+    def _on_commit(self, now_ns: int, proposal: Proposal, out: Outbox) -> None:
+        reform = self._reform
+        accepted = reform.accepted if reform is not None else None
+        if accepted is not None and accepted.view.ring == proposal.view.ring and proposal.view.member(self.me.id):
+            self._commit(now_ns, accepted, [], out)
+        elif self._leave_header is not None:
+            self._drop_own(out)
+            out.upcalls.append(Gone(True, False, "left while the group was being re-formed"))
+            self._close()
+        else:
+            self._exclude(now_ns, "the group was re-formed without this node", out)
+
+    def _commit(self, now_ns: int, proposal: Proposal, orphans: Sequence[tuple[int, int, bytes]], out: Outbox) -> None:
+        """Deliver what the survivors agreed on, then begin the new ring."""
+        orderer = self._orderer
+        if orderer is None:
+            return
+        view = proposal.view
+        old_ring = self._mail.ring
+        out.upcalls.append(Transitional(self.view.id if self.view is not None else ""))
+        before = len(out.upcalls)
+        orderer.recover(view.seq - 1, out)
+        orderer.changed.clear()
+        self._translate(now_ns, before, out)
+        self._past[old_ring] = encode_result(proposal.ballot, proposal)
+        while len(self._past) > PAST_RINGS:
+            self._past.pop(next(iter(self._past)))
+        if self._phase is not Phase.MEMBER:
+            return
+        if view.member(self.me.id) is None:
+            self._exclude(now_ns, "the group was re-formed without this node", out)
+            return
+        self._backlog = orderer.leftovers()
+        previous = self.view
+        came_with = tuple(str(member) for member in view.members if previous and previous.member(member.id))
+        self._install(now_ns, view, orphans, came_with, out)
+        if self._is_resetting:
+            self._is_resetting = False
+            out.upcalls.append(Reset(len(view.members), ""))
+
+    def _exclude(self, now_ns: int, text: str, out: Outbox) -> None:
+        """Out, without having wanted it: say so, and come back as a new member."""
+        if self._orderer is not None:
+            self._orderer.abandon(out)
+        self._drop_own(out)
+        self._count("exclusions")
+        if self._is_resetting:
+            self._is_resetting = False
+            out.upcalls.append(Reset(0, text))
+        if self._is_manual or self._leave_header is not None:
+            out.upcalls.append(Gone(self._leave_header is not None, False, text))
+            self._close()
+        else:
+            out.upcalls.append(Gone(False, True, text))
+            self._look(now_ns, True, out)
+
+    def _drop_own(self, out: Outbox) -> None:
+        """Own blocks that were not delivered here: nobody can tell what becomes of them."""
+        orderer = self._orderer
+        if orderer is not None:
+            lowest = orderer.undelivered()
+            if lowest < orderer.next_block:
+                out.upcalls.append(Unknown(lowest, orderer.next_block))
+        elif self._backlog:
+            out.upcalls.append(Unknown(self._backlog[0][0], self._next_block))
+        self._backlog = []
+
+    def _close(self) -> None:
+        self._phase = Phase.CLOSED
+        self._joining = None
+        self._reform = None
+        self._welcomes.clear()
+        self._beacon_ns = self._linger_ns = NEVER
+        self._orderer = None
+        self._parts.clear()
+
+    def _leavers(self) -> list[Address]:
+        orderer = self._orderer
+        if orderer is None or orderer.lead is None or self.view is None:
+            return []
+        return [member.address for member in self.view.members if orderer.lead.is_leaving(member.id)]
+
+    def _count(self, name: str) -> None:
+        self.counters[name] = self.counters.get(name, 0) + 1
+
+
+def replace_came_with(view: View, came_with: tuple[str, ...]) -> View:
+    return View(
+        view.counter,
+        view.creator,
+        view.ring,
+        view.incarnation,
+        view.seq,
+        view.position,
+        view.members,
+        view.numbers,
+        view.reason,
+        view.subject,
+        view.header,
+        view.prior,
+        came_with,
+    )
+
+
+def check_header(header: bytes) -> None:
+    if len(header) > MAX_HEADER:
+        raise UsageError(f"a header has at most {MAX_HEADER} bytes, got {len(header)}; send the rest as a message")
+
+
+def check_rule(rule: MinMembers) -> None:
+    if rule not in ("majority", "all") and not (isinstance(rule, int) and 1 <= rule <= 1_000):
+        raise UsageError(f"min_members is a number from 1 to 1000, 'majority' or 'all', got {rule!r}")

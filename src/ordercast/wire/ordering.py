@@ -1,0 +1,168 @@
+"""Bodies of the ordering datagrams (docs/design/sequencer.md has the table of kinds)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from struct import Struct
+from typing import Final, NamedTuple
+
+from ordercast.errors import WireError
+from ordercast.wire.codec import Reader, Writer
+
+Buffer = bytes | bytearray | memoryview
+
+ACKS: Final = Struct("<QQ")  # received up to, consumed up to
+LEAD: Final = Struct("<QQQHH")  # highest place, stable, safe, active senders, flags
+PLACE: Final = Struct("<QQQI")  # place, origin, block number, count: a run of consecutive places and numbers
+MISSING: Final = Struct("<QQIHH")  # origin (0: places of the log), number, count, first segment, stop segment (0: all)
+SEQ_ORIGIN: Final = Struct("<QQ")
+HOLDING: Final = Struct("<QQ")  # origin, held up to (half-open)
+if (ACKS.size, LEAD.size, PLACE.size, MISSING.size, HOLDING.size) != (16, 28, 28, 24, 16):
+    raise AssertionError("ordering structures have fixed sizes on the wire")
+
+ORDERED_PREFIX: Final = LEAD.size + 16
+MAX_PLACES: Final = 65_536  # positions a run of places may cover; a larger claim is hostile
+MAX_MISSING: Final = 256  # entries of a NAK; the rest is asked for when these have come
+
+
+class Acks(NamedTuple):
+    """What a member tells the sequencer with every datagram: all places up to and including these."""
+
+    received: int
+    consumed: int
+
+
+class Lead(NamedTuple):
+    """What the sequencer tells everybody with every datagram."""
+
+    highest: int
+    stable: int
+    safe: int
+    active: int
+
+
+class Placed(NamedTuple):
+    """Blocks `number` … of `origin` stand at places `seq` …, `count` of them."""
+
+    seq: int
+    origin: int
+    number: int
+    count: int
+
+
+class Missing(NamedTuple):
+    """What a NAK asks for: places of the log (origin 0) or blocks of an origin; segments [first, stop), 0 for all."""
+
+    origin: int
+    number: int
+    count: int
+    first: int
+    stop: int
+
+
+def encode_lead(lead: Lead) -> bytes:
+    return LEAD.pack(lead.highest, lead.stable, lead.safe, lead.active, 0)
+
+
+def decode_lead(body: Buffer) -> Lead:
+    if len(body) < LEAD.size:
+        raise WireError("lead too short")
+    highest, stable, safe, active, _ = LEAD.unpack_from(body)
+    if stable > highest or safe > highest:
+        raise WireError("lead contradicts itself")
+    return Lead(highest, stable, safe, active)
+
+
+def encode_accept(lead: Lead, places: Iterable[Placed]) -> bytes:
+    parts = [encode_lead(lead)]
+    parts.extend(PLACE.pack(*place) for place in places)
+    return b"".join(parts)
+
+
+def decode_accept(body: Buffer) -> tuple[Lead, list[Placed]]:
+    lead = decode_lead(body)
+    rest = len(body) - LEAD.size
+    if rest % PLACE.size:
+        raise WireError("accept of odd size")
+    return lead, decode_places(Reader(memoryview(body), LEAD.size), rest // PLACE.size)
+
+
+def decode_places(reader: Reader, count: int) -> list[Placed]:
+    places = []
+    for _ in range(count):
+        placed = Placed(*reader.unpack(PLACE))
+        if not 0 < placed.count <= MAX_PLACES:
+            raise WireError("run of places out of range")
+        places.append(placed)
+    return places
+
+
+def encode_ordered(lead: Lead, seq: int, origin: int) -> bytes:
+    """The prefix of an ORDERED body; the block follows it as a buffer of its own."""
+    return encode_lead(lead) + SEQ_ORIGIN.pack(seq, origin)
+
+
+def decode_ordered(body: Buffer) -> tuple[Lead, int, int, memoryview]:
+    """Lead, place, origin, and where the block lies: it is copied only by who keeps it."""
+    if len(body) <= ORDERED_PREFIX:
+        raise WireError("ordered block too short")
+    seq, origin = SEQ_ORIGIN.unpack_from(body, LEAD.size)
+    return decode_lead(body), seq, origin, memoryview(body)[ORDERED_PREFIX:]
+
+
+def encode_acks(acks: Acks) -> bytes:
+    return ACKS.pack(acks.received, acks.consumed)
+
+
+def decode_acks(body: Buffer) -> Acks:
+    if len(body) < ACKS.size:
+        raise WireError("acknowledgement too short")
+    acks = Acks(*ACKS.unpack_from(body))
+    if acks.consumed > acks.received:
+        raise WireError("more consumed than received")
+    return acks
+
+
+def encode_nak(acks: Acks, missing: Iterable[Missing]) -> bytes:
+    parts = [encode_acks(acks)]
+    parts.extend(MISSING.pack(*each) for each in missing)
+    return b"".join(parts)
+
+
+def decode_nak(body: Buffer) -> tuple[Acks, list[Missing]]:
+    acks = decode_acks(body)
+    rest = len(body) - ACKS.size
+    if rest % MISSING.size or rest // MISSING.size > MAX_MISSING:
+        raise WireError("request for repair of odd size")
+    found = []
+    for at in range(ACKS.size, len(body), MISSING.size):
+        missing = Missing(*MISSING.unpack_from(body, at))
+        if not 0 < missing.count <= MAX_MISSING or missing.first > missing.stop:
+            raise WireError("request for repair out of range")
+        found.append(missing)
+    return acks, found
+
+
+def encode_held(acks: Acks, holding: Iterable[tuple[int, int]]) -> bytes:
+    parts = [encode_acks(acks)]
+    parts.extend(HOLDING.pack(origin, upto) for origin, upto in holding)
+    return b"".join(parts)
+
+
+def decode_held(body: Buffer) -> tuple[Acks, list[tuple[int, int]]]:
+    acks = decode_acks(body)
+    if (len(body) - ACKS.size) % HOLDING.size:
+        raise WireError("held of odd size")
+    return acks, [HOLDING.unpack_from(body, at) for at in range(ACKS.size, len(body), HOLDING.size)]
+
+
+def encode_propose(acks: Acks, operation: int, header: bytes) -> bytes:
+    return Writer().raw(encode_acks(acks)).u8(operation).blob(header).bytes()
+
+
+def decode_propose(body: Buffer) -> tuple[Acks, int, bytes]:
+    acks = decode_acks(body)
+    reader = Reader(memoryview(body), ACKS.size)
+    operation, header = reader.u8(), reader.blob(1_024)
+    reader.end()
+    return acks, operation, header

@@ -1,0 +1,315 @@
+"""Bodies of the membership datagrams: views, welcomes, cuts, ballots and results (docs/design/membership.md)."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+from ordercast.config import MAX_GROUP_NAME, MAX_HEADER, Demands, GroupConfig, MinMembers
+from ordercast.errors import UsageError, WireError
+from ordercast.view import Address, Member, Reason, View, node_id
+from ordercast.wire.block import CHANGE, ENTRY, ENTRY_BYTES, HEAD, HEAD_BYTES, head_of
+from ordercast.wire.codec import Reader, Writer
+from ordercast.wire.ordering import PLACE, Placed, decode_places
+
+MAX_MEMBERS: Final = 1_000
+MAX_ORIGINS: Final = 4_096
+MAX_CUT: Final = 262_144  # blocks that one cut may name
+NUMBER: Final = Struct("<QQ")
+HOLD: Final = Struct("<QQI")  # origin, first number, count
+BALLOT: Final = Struct("<IQHQ")  # round, highest place, 65535 - member number, node id
+if (NUMBER.size, HOLD.size, BALLOT.size) != (16, 20, 22):
+    raise AssertionError("membership structures have fixed sizes on the wire")
+
+MAJORITY_CODE: Final = 0xFFFF
+ALL_CODE: Final = 0xFFFE
+NO_LIMIT: Final = 0xFFFF_FFFF_FFFF_FFFF
+
+
+class Ballot(NamedTuple):
+    """Compared as a tuple: a later round, then Amoeba's rule (highest place, then lowest member number)."""
+
+    round: int
+    highest: int
+    seniority: int  # 65535 - member number
+    node: int
+
+
+NO_BALLOT: Final = Ballot(0, 0, 0, 0)
+
+
+class Ring(NamedTuple):
+    """A ring as it shows itself to newcomers and to other rings of its name."""
+
+    group: str
+    ring: int
+    counter: int
+    creator: str
+    size: int
+    is_working: bool
+    leader: Member
+    config: GroupConfig
+
+
+class Asking(NamedTuple):
+    """A newcomer's FIND or JOIN. `nonce` tells the answer to this attempt from late answers to earlier ones."""
+
+    group: str
+    member: Member
+    nonce: int
+    tries: int
+    next_block: int
+    demands: Demands
+    header: bytes
+
+
+class Proposal(NamedTuple):
+    """The value that a recovery agrees on. `fresh`: all members of the view must accept before anybody commits."""
+
+    ballot: Ballot
+    fresh: bool
+    start: int  # places (start, view.seq) are the agreed remainder
+    places: tuple[Placed, ...]
+    view: View
+
+
+class Cut(NamedTuple):
+    """What one member holds of the old ring when ordering stops."""
+
+    received: int  # every place up to and including this is placed and held
+    safe: int
+    places: tuple[Placed, ...]  # beyond `received`
+    held: tuple[tuple[int, int, int], ...]  # (origin, first number, count) not below the origin's next number
+    view: View  # as of `received`
+    rule: MinMembers
+    accepted: Proposal | None
+
+
+def encode_member(writer: Writer, member: Member) -> None:
+    writer.text(member.name).i64(member.life).text(member.address[0]).u16(member.address[1]).u32(member.buffer_bytes)
+
+
+def decode_member(reader: Reader) -> Member:
+    name, life = reader.text(255), reader.i64()
+    address: Address = (reader.text(255), reader.u16())
+    return Member(node_id(name, life), name, life, address, reader.u32())
+
+
+def encode_config(writer: Writer, config: GroupConfig) -> None:
+    writer.text(config.orderer).u8(config.resilience).u16(config.max_members).u64(config.history_bytes)
+    writer.u32(config.history_blocks).u64(config.max_message).u32(config.datagram)
+
+
+def decode_config(reader: Reader) -> GroupConfig:
+    values = (reader.text(64), reader.u8(), reader.u16(), reader.u64(), reader.u32(), reader.u64(), reader.u32())
+    try:
+        return GroupConfig(*values)
+    except UsageError as error:
+        raise WireError("group parameters out of range") from error
+
+
+def encode_view(view: View) -> bytes:
+    writer = Writer().u64(view.counter).text(view.creator).u64(view.ring).u32(view.incarnation)
+    writer.u64(view.seq).u64(view.position).u8(view.reason).text(view.subject).blob(view.header)
+    writer.u16(len(view.members))
+    for member in view.members:
+        encode_member(writer, member)
+    writer.u16(len(view.prior))
+    for origin in view.prior:
+        writer.u64(origin)
+    writer.u32(len(view.numbers))
+    for origin in sorted(view.numbers):
+        writer.pack(NUMBER, origin, view.numbers[origin])
+    return writer.bytes()
+
+
+def decode_view(reader: Reader) -> View:
+    counter, creator, ring, incarnation = reader.u64(), reader.text(600), reader.u64(), reader.u32()
+    seq, position, reason = reader.u64(), reader.u64(), reader.u8()
+    subject, header = reader.text(600), reader.blob(MAX_HEADER)
+    if reason > max(Reason):
+        raise WireError("unknown reason of a view")
+    count = reader.u16()
+    if not 0 < count <= MAX_MEMBERS:
+        raise WireError("number of members out of range")
+    members = tuple(decode_member(reader) for _ in range(count))
+    count = reader.u16()
+    if count > MAX_MEMBERS:
+        raise WireError("number of members out of range")
+    prior = tuple(reader.u64() for _ in range(count))
+    count = reader.count(NUMBER.size)
+    if count > MAX_ORIGINS:
+        raise WireError("too many origins")
+    numbers = {}
+    for _ in range(count):
+        origin, number = reader.unpack(NUMBER)
+        numbers[origin] = number
+    if len({member.id for member in members}) != len(members):
+        raise WireError("a member twice in a view")
+    return View(
+        counter, creator, ring, incarnation, seq, position, members, numbers, Reason(reason), subject, header, prior
+    )
+
+
+def pack_change(view: View) -> bytes:
+    """A view as a block of the log."""
+    return HEAD.pack(0, 0, 0, 0, CHANGE, 1) + ENTRY.pack(0, 0, 0, 0) + encode_view(view)
+
+
+def open_change(block: bytes | memoryview) -> View:
+    if not head_of(block).flags & CHANGE:
+        raise WireError("not a change")
+    reader = Reader(memoryview(block), HEAD_BYTES + ENTRY_BYTES)
+    view = decode_view(reader)
+    reader.end()
+    return view
+
+
+def encode_asking(asking: Asking) -> bytes:
+    writer = Writer().text(asking.group)
+    encode_member(writer, asking.member)
+    writer.u64(asking.nonce).u8(min(asking.tries, 255)).u64(asking.next_block)
+    for limit in (asking.demands.max_members, asking.demands.history_bytes, asking.demands.max_message):
+        writer.u64(NO_LIMIT if limit is None else limit)
+    return writer.blob(asking.header).bytes()
+
+
+def decode_asking(body: bytes | memoryview) -> Asking:
+    reader = Reader(body)
+    group, member = reader.text(MAX_GROUP_NAME), decode_member(reader)
+    nonce, tries, next_block = reader.u64(), reader.u8(), reader.u64()
+    limits = [None if limit == NO_LIMIT else limit for limit in (reader.u64(), reader.u64(), reader.u64())]
+    asking = Asking(group, member, nonce, tries, next_block, Demands(*limits), reader.blob(MAX_HEADER))
+    reader.end()
+    return asking
+
+
+def encode_ring(ring: Ring) -> bytes:
+    writer = Writer().text(ring.group).u64(ring.ring).u64(ring.counter).text(ring.creator).u16(ring.size)
+    writer.u8(ring.is_working)
+    encode_member(writer, ring.leader)
+    encode_config(writer, ring.config)
+    return writer.bytes()
+
+
+def decode_ring(body: bytes | memoryview) -> Ring:
+    reader = Reader(body)
+    group, ring, counter = reader.text(MAX_GROUP_NAME), reader.u64(), reader.u64()
+    creator, size, is_working = reader.text(600), reader.u16(), bool(reader.u8())
+    found = Ring(group, ring, counter, creator, size, is_working, decode_member(reader), decode_config(reader))
+    reader.end()
+    return found
+
+
+def encode_welcome(group: str, nonce: int, config: GroupConfig, view: View) -> bytes:
+    writer = Writer().text(group).u64(nonce)
+    encode_config(writer, config)
+    return writer.raw(encode_view(view)).bytes()
+
+
+def decode_welcome(body: bytes | memoryview) -> tuple[str, int, GroupConfig, View]:
+    reader = Reader(body)
+    welcome = reader.text(MAX_GROUP_NAME), reader.u64(), decode_config(reader), decode_view(reader)
+    reader.end()
+    return welcome
+
+
+def encode_refusal(group: str, text: str) -> bytes:
+    return Writer().text(group).text(text).bytes()
+
+
+def decode_refusal(body: bytes | memoryview) -> tuple[str, str]:
+    reader = Reader(body)
+    return reader.text(MAX_GROUP_NAME), reader.text(1_024)
+
+
+def encode_ballot(ballot: Ballot) -> bytes:
+    return BALLOT.pack(*ballot)
+
+
+def decode_ballot(body: bytes | memoryview) -> Ballot:
+    reader = Reader(body)
+    ballot = Ballot(*reader.unpack(BALLOT))
+    reader.end()
+    return ballot
+
+
+def encode_proposal(writer: Writer, proposal: Proposal) -> None:
+    writer.pack(BALLOT, *proposal.ballot).u8(proposal.fresh).u64(proposal.start).u32(len(proposal.places))
+    for place in proposal.places:
+        writer.pack(PLACE, *place)
+    writer.raw(encode_view(proposal.view))
+
+
+def decode_proposal(reader: Reader) -> Proposal:
+    ballot, fresh, start = Ballot(*reader.unpack(BALLOT)), bool(reader.u8()), reader.u64()
+    places = tuple(decode_places(reader, reader.count(PLACE.size)))
+    return Proposal(ballot, fresh, start, places, decode_view(reader))
+
+
+def encode_result(ballot: Ballot, proposal: Proposal) -> bytes:
+    writer = Writer().pack(BALLOT, *ballot)
+    encode_proposal(writer, proposal)
+    return writer.bytes()
+
+
+def decode_result(body: bytes | memoryview) -> tuple[Ballot, Proposal]:
+    reader = Reader(body)
+    ballot, proposal = Ballot(*reader.unpack(BALLOT)), decode_proposal(reader)
+    reader.end()
+    return ballot, proposal
+
+
+def encode_cut(ballot: Ballot, cut: Cut) -> bytes:
+    writer = Writer().pack(BALLOT, *ballot).u64(cut.received).u64(cut.safe).u32(len(cut.places))
+    for place in cut.places:
+        writer.pack(PLACE, *place)
+    writer.u32(len(cut.held))
+    for held in cut.held:
+        writer.pack(HOLD, *held)
+    writer.raw(encode_view(cut.view)).u16(rule_code(cut.rule)).u8(cut.accepted is not None)
+    if cut.accepted is not None:
+        encode_proposal(writer, cut.accepted)
+    return writer.bytes()
+
+
+def decode_cut(body: bytes | memoryview) -> tuple[Ballot, Cut]:
+    reader = Reader(body)
+    ballot, received, safe = Ballot(*reader.unpack(BALLOT)), reader.u64(), reader.u64()
+    places = tuple(decode_places(reader, reader.count(PLACE.size)))
+    held = []
+    total = 0
+    for _ in range(reader.count(HOLD.size)):
+        origin, first, count = reader.unpack(HOLD)
+        total += count
+        held.append((origin, first, count))
+    if total + sum(place.count for place in places) > MAX_CUT:
+        raise WireError("cut names too many blocks")
+    view, rule = decode_view(reader), rule_of(reader.u16())
+    accepted = decode_proposal(reader) if reader.u8() else None
+    reader.end()
+    return ballot, Cut(received, safe, places, tuple(held), view, rule, accepted)
+
+
+def encode_invite(ballot: Ballot, rule: MinMembers, is_override: bool, header: bytes) -> bytes:
+    return Writer().pack(BALLOT, *ballot).u16(rule_code(rule)).u8(is_override).blob(header).bytes()
+
+
+def decode_invite(body: bytes | memoryview) -> tuple[Ballot, MinMembers, bool, bytes]:
+    reader = Reader(body)
+    ballot, rule = Ballot(*reader.unpack(BALLOT)), rule_of(reader.u16())
+    invite = ballot, rule, bool(reader.u8()), reader.blob(MAX_HEADER)
+    reader.end()
+    return invite
+
+
+def rule_code(rule: MinMembers) -> int:
+    if isinstance(rule, int):
+        return min(rule, ALL_CODE - 1)
+    return MAJORITY_CODE if rule == "majority" else ALL_CODE
+
+
+def rule_of(code: int) -> MinMembers:
+    if code == MAJORITY_CODE:
+        return "majority"
+    return "all" if code == ALL_CODE else code
