@@ -462,12 +462,26 @@ class Cluster:
     # What there is to see. -------------------------------------------------------------------------------------------
 
     def unrest(self) -> list[str]:
-        """What applications still have to do."""
-        return [
+        """What applications still have to do, and whether the group is one: rings of one name must find each other."""
+        texts = [
             f"{member}: {member.waiting} messages have not been handed over"
             for member in self.members.values()
             if member.node.is_up and member.waiting
         ]
+        views = self.views()
+        if len(views) > 1:
+            listed = "; ".join(f"{view.id} of {', '.join(map(str, view.members))}" for view in views)
+            texts.append(f"there are several views at once: {listed}")
+        return texts
+
+    def views(self) -> list[View]:
+        """The different views that live members are in, in the order of the members."""
+        views: dict[str, View] = {}
+        for member in self.members.values():
+            view = member.view if member.node.is_up else None
+            if view is not None:
+                views.setdefault(view.id, view)
+        return list(views.values())
 
     def run_to_rest(self, limit_ns: int) -> list[str]:
         return self.world.run_to_rest(limit_ns, self.unrest)

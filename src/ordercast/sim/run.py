@@ -16,7 +16,7 @@ import hashlib
 import traceback
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -31,7 +31,6 @@ from ordercast.sim.faults import FaultKind, Faults
 from ordercast.sim.scenario import Load, Scenario
 from ordercast.sim.world import Livelock, World
 from ordercast.trace.schema import Row
-from ordercast.view import View
 
 LOSSY_REST_NS: Final = 20 * SECOND  # how long the group may take to come to rest while links are still lossy
 REST_NS: Final = 90 * SECOND  # and then without loss
@@ -208,7 +207,7 @@ class _Run:
         if not inside:
             return False
         rule = self._scenario.min_members
-        for view in _views(inside):
+        for view in self._cluster.views():
             alive = {str(member) for member in inside if member.view is not None and member.view.id == view.id}
             survivors = [name for name in map(str, view.members) if name in alive]
             if required_members(rule, len(view.members), len(survivors), str(view.leader) in alive):
@@ -219,11 +218,6 @@ class _Run:
         """All live members send, and all get everything, in one view."""
         cluster, world, outcome = self._cluster, self._cluster.world, self._outcome
         members = [member for member in cluster.members.values() if member.node.is_up and member.is_wanted]
-        views = _views(members)
-        if len(views) > 1:
-            listed = "; ".join(f"{view.id} of {', '.join(map(str, view.members))}" for view in views)
-            outcome.failures.append(f"several groups of one name at rest in a whole network: {listed}")
-            return
         before = {str(member): dict(member.delivered_by) for member in members}
         for member in members:
             member.send(1, AGREED, PROBE_BYTES)
@@ -302,15 +296,6 @@ class _Sender:
             self._member.send(count, load.service, load.size, load.is_confirmed)
         if self._left:
             self._world.after(load.interval_ns, self._burst)
-
-
-def _views(members: Iterable[Member]) -> list[View]:
-    """The different views that members are in, in the order of the members."""
-    views: dict[str, View] = {}
-    for member in members:
-        if member.view is not None:
-            views.setdefault(member.view.id, member.view)
-    return list(views.values())
 
 
 def _count(outcome: Outcome, cluster: Cluster) -> None:

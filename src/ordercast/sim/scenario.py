@@ -21,6 +21,7 @@ from ordercast.sim.network import NETWORKS, NetworkModel
 
 MAX_NODES: Final = 200
 EVENT_LIMIT: Final = 3_000_000
+RANDOM_EVENT_LIMIT: Final = 500_000  # a random scenario takes some ten thousand; a storm of datagrams is a failure, too
 NAMES: Final = "abcdefghijklmnopqrstuvwxyz"
 
 # What each orderer can be asked for (DESIGN section 3); RESILIENT stands for every k.
@@ -297,6 +298,7 @@ def random_scenario(seed: int, orderer: str = "sequencer") -> Scenario:
         loads=tuple(loads),
         take_delays_ns=tuple(rng.choice((0, 0, 0, 1, 20, 200)) * MS for _ in names),
         faults=tuple(sorted(faults, key=lambda fault: fault.at_ns)),
+        event_limit=RANDOM_EVENT_LIMIT,
         command=f"ordercast sim --scenario-seed {seed} --orderer {orderer}",
     )
 
