@@ -200,6 +200,20 @@ def test_a_livelock_is_reported_instead_of_hanging() -> None:
         world.run_until(10_000_000_000)
 
 
+def test_a_timer_that_is_never_cleared_is_reported_as_such() -> None:
+    class Stuck(Toy):
+        def expire(self, now_ns: int) -> None:
+            """Forgets to clear its timer."""
+
+    world = World(1)
+    stuck = Stuck()
+    stuck.timer_ns = 5
+    world.add("a", lambda _: stuck)
+    world.start("a")
+    with pytest.raises(Livelock, match=r"a/0 has asked 1000 times in a row for a timer that is overdue"):
+        world.run_until(1_000)
+
+
 def test_streams_of_chance_are_independent_and_repeatable() -> None:
     first, second = World(5), World(5)
     first.stream("application").random()

@@ -35,6 +35,7 @@ EVENT_LIMIT: Final = 5_000_000  # a run that needs more is taken for a livelock
 DRAIN_BATCHES: Final = 256  # reads in one pass, as in the runtime; the rest waits in the socket
 REST_CHECK_NS: Final = 20 * MS  # how often a world that is to come to rest is looked at
 REST_HOLD_NS: Final = 200 * MS  # rest must last this long to count
+SPIN_PASSES: Final = 1_000  # passes in a row of a node whose timer is always overdue and never runs
 PORT: Final = 7_000
 NORMAL_SPEED: Final = 100  # percent of the model's processor costs
 
@@ -82,6 +83,7 @@ class Node:
         "name",
         "recorders",
         "slowness",
+        "spins",
         "stack",
         "wake_ns",
     )
@@ -108,6 +110,7 @@ class Node:
         self.busy_until_ns = 0
         self.last_ns = 0  # the last time that the stack was told
         self.wake_ns = NEVER  # when the next pass is planned
+        self.spins = 0
 
     @property
     def is_up(self) -> bool:
@@ -378,8 +381,21 @@ class World:
         if inbox:
             self.wake(node)
         deadline_ns = stack.deadline_ns()
+        if deadline_ns > now_ns or batches:
+            node.spins = 0
+        else:
+            self._note_spin(node, now_ns - deadline_ns)
         if deadline_ns < node.wake_ns:
             self.wake(node, deadline_ns)
+
+    def _note_spin(self, node: Node, overdue_ns: int) -> None:
+        """A pass without input left a timer overdue: now and then that divides a long pass, always it is a bug."""
+        node.spins += 1
+        if node.spins > SPIN_PASSES:
+            raise Livelock(
+                f"{node} has asked {SPIN_PASSES} times in a row for a timer that is overdue by {overdue_ns} ns, at "
+                f"{self.now_ns / SECOND:.3f} s of virtual time: `expire` does not clear it"
+            )
 
     def _transmit(self, leave_ns: int, node: Node, stack: Stack, group: str, send: Send) -> int:
         """Put one transmission on the network; when the processor is done with it."""
