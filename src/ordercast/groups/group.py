@@ -28,7 +28,7 @@ from ordercast.errors import (
 from ordercast.groups.events import Batch, Event, Message, PortEvent
 from ordercast.groups.host import Host
 from ordercast.groups.port import Port, Watch
-from ordercast.service import AGREED, RESILIENT, Service
+from ordercast.service import Service
 from ordercast.view import Member, View
 
 Payload = bytes | bytearray | memoryview
@@ -228,8 +228,7 @@ class Group:
     @property
     def default_service(self) -> Service:
         """What a send that names no service gets: AGREED, or RESILIENT(resilience)."""
-        resilience = self._port.engine.config.resilience
-        return RESILIENT(resilience) if resilience else AGREED
+        return self._port.default_service
 
     @property
     def stats(self) -> dict[str, int]:
@@ -273,20 +272,23 @@ class Group:
             payload = as_bytes(payload)
         port = self._port
         if service is None:
-            service = self.default_service
-        self._check(len(payload), service, type)
-        if self._in_turn or not port.has_room:
+            service = port.default_service
+        number = -1 if self._in_turn or self._error is not None else port.try_offer(payload, service, type)
+        watch: Watch | None = None
+        if number >= 0:
+            if confirm:
+                watch = port.watch(number, number + 1, service)
+        else:
+            self._check(len(payload), service, type)
             self._in_turn += 1
             try:
                 async with self._turn:
                     await self._wait_for_room()
                     number = port.offer(payload, service, type)
-                    watch = port.watch(number, number + 1, service) if confirm else None
+                    if confirm:
+                        watch = port.watch(number, number + 1, service)
             finally:
                 self._in_turn -= 1
-        else:
-            number = port.offer(payload, service, type)
-            watch = port.watch(number, number + 1, service) if confirm else None
         self._touch()
         if watch is None:
             return None
@@ -329,7 +331,7 @@ class Group:
             items = [as_bytes(payload) for payload in items]
         port = self._port
         if service is None:
-            service = self.default_service
+            service = port.default_service
         lengths = list(map(len, items))
         self._check(0, service, type)
         longest = port.engine.config.max_message

@@ -167,7 +167,7 @@ class SendQueue:
             and isinstance(last.payloads, list)
             and not last.lengths
             and last.type == type_
-            and last.service == service
+            and (last.service is service or last.service == service)
         ):
             last.payloads.append(payload)
             return

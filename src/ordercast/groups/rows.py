@@ -111,23 +111,24 @@ class Rows:
         if recorder:
             self._view = recorder.string(view.id)
             recorder.row(
-                trace.VIEW, now_ns, self._group, self._group, self._view,
+                # No group: TRACE.md keeps that for lightweight groups. This view is the underlay's.
+                trace.VIEW, now_ns, self._group, 0, self._view,
                 detail=recorder.detail(view.reason.name.lower()),
                 members=recorder.strings(map(str, view.members)), came_with=recorder.strings(view.came_with),
             )  # fmt: skip
 
     def transitional(self, now_ns: int) -> None:
         if self._recorder:
-            self._recorder.row(trace.TRANSITIONAL, now_ns, self._group, self._group, self._view)
+            self._recorder.row(trace.TRANSITIONAL, now_ns, self._group, 0, self._view)
 
     def join(self, now_ns: int) -> None:
         if self._recorder:
-            self._recorder.row(trace.JOIN, now_ns, self._group, self._group)
+            self._recorder.row(trace.JOIN, now_ns, self._group)
 
     def leave(self, now_ns: int, text: str) -> None:
         if self._recorder:
             detail = self._recorder.detail(text) if text else 0
-            self._recorder.row(trace.LEAVE, now_ns, self._group, self._group, self._view, detail=detail)
+            self._recorder.row(trace.LEAVE, now_ns, self._group, 0, self._view, detail=detail)
             self._view = 0
 
     def notes(self, now_ns: int, notes: Sequence[Note], names: dict[int, str]) -> None:
@@ -138,6 +139,8 @@ class Rows:
         for note in notes:
             code = _CODES.get(note.kind)
             if code is None:
+                if note.kind == "name":  # of a sender whose view is still to be delivered
+                    names[note.origin] = note.detail
                 continue
             sender = 0
             if note.origin != GROUP_ORIGIN:
