@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import wraps
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,6 +36,10 @@ from ordercast import (
 )
 from ordercast.config import MS
 from ordercast.groups.events import PortEvent
+from ordercast.sim.checkers import check_all
+from ordercast.trace.convert import RAW_FOLDER
+from ordercast.trace.recorder import decode
+from ordercast.trace.schema import Row
 
 # A member counts as dead after 150 ms here, so that crashes do not make the tests slow.
 QUICK = Timing(
@@ -108,10 +113,21 @@ class Reader:
         return [len(event.members) for event in self.events if isinstance(event, View)]
 
 
-async def form(names: str, group: str, **options: Any) -> tuple[list[Node], list[Group], list[Reader]]:
-    nodes = [Node(name, timing=QUICK) for name in names]
+async def form(
+    names: str, group: str, trace: Path | None = None, **options: Any
+) -> tuple[list[Node], list[Group], list[Reader]]:
+    nodes = [Node(name, timing=QUICK, trace=trace) for name in names]
     groups = [await node.join(group, **options) for node in nodes]
     return nodes, groups, [Reader(each) for each in groups]
+
+
+def rows_of(trace: Path) -> list[Row]:
+    """What the nodes wrote, each life in its order."""
+    rows: list[Row] = []
+    for path in sorted((trace / RAW_FOLDER).iterdir()):
+        node, _, life = path.stem.rpartition("-")
+        rows += decode(path.read_bytes(), node, int(life))
+    return rows
 
 
 async def close(nodes: list[Node]) -> None:
@@ -205,9 +221,13 @@ async def test_member_that_joins_while_a_large_message_is_under_way_gets_it_whol
 
 @on_loop
 @pytest.mark.parametrize("victim", [0, 2])
-async def test_survivors_of_a_crash_go_on_together(victim: int) -> None:
-    nodes, groups, readers = await form("abcd", fresh())
-    sending = [asyncio.create_task(group.send_many([b"x" * 100] * 20_000)) for group in groups]
+async def test_survivors_of_a_crash_go_on_together(victim: int, tmp_path: Path) -> None:
+    nodes, groups, readers = await form("abcd", fresh(), tmp_path)
+    services = [AGREED, SAFE, AGREED, RESILIENT(1)]
+    sending = [
+        asyncio.create_task(group.send_many([b"x" * 100] * 20_000, service))
+        for group, service in zip(groups, services, strict=True)
+    ]
     await readers[victim].messages(1_000)
     nodes[victim].abort()
     await asyncio.gather(*sending, return_exceptions=True)
@@ -222,6 +242,8 @@ async def test_survivors_of_a_crash_go_on_together(victim: int) -> None:
     one, two, three = (readers[index].places for index in survivors)
     assert one == two == three
     await close([nodes[index] for index in survivors])
+    verdict = check_all(rows_of(tmp_path), clock="one-host", quiet=True)
+    assert verdict.held, "\n".join(verdict.summary())
 
 
 @on_loop
