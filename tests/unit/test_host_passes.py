@@ -358,6 +358,31 @@ def test_large_message_cut_off_by_exclusion_is_given_up_whole() -> None:
     assert [(batch.first, list(batch)) for batch in batches] == [(1, [b"next"])]
 
 
+def test_large_message_whose_end_was_never_submitted_begins_again_after_exclusion() -> None:
+    exchange = Exchange()
+    exchange.room_bytes = exchange.largest = 1_000
+    host = make_host(exchange)
+    port = open_port(host)
+    port.offer(bytes(10_000), AGREED)
+    host.touch(port)
+    host.finish(0)
+    assert 0 < len(fake(port).sent_blocks) < 10
+    exchange.is_open = False
+    host.touch(port)
+    host.finish(0)
+    exchange.waiting.clear()
+    fake(port).pending += [Unknown(0, 100), Gone(wanted=False, returning=True, text="excluded")]
+    host.touch(port)
+    host.finish(0)
+    exchange.is_open = True
+    exchange.install(Reason.JOIN, "a/0", b"", [fake(port)])
+    pump(host)
+    found = events(port)
+    assert not any(isinstance(event, Uncertain) for event in found)
+    batches = [event for event in found if isinstance(event, Batch)]
+    assert [(batch.first, list(batch)) for batch in batches] == [(0, [bytes(10_000)])]
+
+
 def test_leave_waits_until_everything_sent_is_delivered() -> None:
     exchange = Exchange()
     host = make_host(exchange)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 from random import Random
-from struct import unpack_from
 from typing import Final, Protocol
 
 import numpy as np
@@ -27,7 +26,7 @@ from ordercast.groups.port import GroupEngine, Port
 from ordercast.trace import recorder as trace
 from ordercast.trace.recorder import Recorder
 from ordercast.view import Address, Member, group_tag, node_id
-from ordercast.wire.header import HEADER_BYTES, MAGIC, TAG_OFFSET
+from ordercast.wire.header import HEADER_BYTES, MAGIC, TAG, TAG_OFFSET
 
 MAX_REMEMBERED: Final = 1 << 20
 """Groups left in one life, whose numbers are remembered. Beyond it no new group is opened: forgetting a number would
@@ -101,7 +100,7 @@ class Host:
         # the pass
         self._dirty: dict[Port, None] = {}  # in the order in which something happened to them
         self._news: dict[Port, None] = {}
-        self._heap: list[tuple[int, int, Port]] = []  # deadlines; an entry that is not its port's deadline is stale
+        self._heap: list[tuple[int, int, Port]] = []  # deadlines; an entry that is not its port's `armed_ns` is stale
         self._is_closed = False
         self.counters = {"malformed": 0, "unknown_group": 0, "mixed_trains": 0}
 
@@ -199,7 +198,7 @@ class Host:
             return
         if not 0 < stride < size:
             stride = size
-        (tag,) = unpack_from("<I", data, TAG_OFFSET)
+        (tag,) = TAG.unpack_from(data, TAG_OFFSET)
         # One group needs no second look: its engine drops what is not of its ring.
         if stride < size and len(self._tags) > 1 and self._is_mixed(data, stride, tag):
             self.counters["mixed_trains"] += 1
@@ -218,13 +217,12 @@ class Host:
 
     def expire(self, now_ns: int) -> None:
         """Run what is due."""
-        heap = self._heap
-        while heap and heap[0][0] <= now_ns:
-            deadline_ns, _, port = heappop(heap)
-            if deadline_ns == port.deadline_ns:
-                port.deadline_ns = -1
-                port.engine.expire(now_ns, port.out)
-                self._dirty[port] = None
+        while self.deadline_ns() <= now_ns:
+            _, _, port = heappop(self._heap)
+            port.armed_ns = NEVER
+            port.deadline_ns = -1
+            port.engine.expire(now_ns, port.out)
+            self._dirty[port] = None
 
     def finish(self, now_ns: int) -> list[tuple[str, Send]]:
         """End the pass: (group, send) in the order in which they must leave, after the trace has been written."""
@@ -267,9 +265,16 @@ class Host:
     def deadline_ns(self) -> int:
         """When `expire` is due next; NEVER if not at all. A time that has passed asks for another pass at once."""
         heap = self._heap
-        while heap and heap[0][0] != heap[0][2].deadline_ns:
+        while heap:
+            armed_ns, _, port = heap[0]
+            if armed_ns == port.armed_ns:
+                if armed_ns == port.deadline_ns:
+                    return armed_ns
+                # The port's deadline has moved on since: most do in each pass, and are looked at only here.
+                port.armed_ns = NEVER
+                self._push(port)
             heappop(heap)
-        return heap[0][0] if heap else NEVER
+        return NEVER
 
     def audience(self, group: str) -> list[Address]:
         """Where `To.ALL` of a group goes when there is no multicast."""
@@ -317,11 +322,14 @@ class Host:
         return bool((tags != tag).any())
 
     def _arm(self, now_ns: int, port: Port) -> None:
-        deadline_ns = now_ns if port.wants_pass else min(port.engine.deadline_ns(), port.leave_due_ns)
-        if deadline_ns != port.deadline_ns:
-            port.deadline_ns = deadline_ns
-            if deadline_ns < NEVER:
-                heappush(self._heap, (deadline_ns, port.order, port))
+        port.deadline_ns = now_ns if port.wants_pass else min(port.engine.deadline_ns(), port.leave_due_ns)
+        self._push(port)
+
+    def _push(self, port: Port) -> None:
+        """Enter the port's deadline, unless an earlier entry will look at it anyway."""
+        if port.deadline_ns < port.armed_ns:
+            port.armed_ns = port.deadline_ns
+            heappush(self._heap, (port.armed_ns, port.order, port))
 
     def _close_port(self, port: Port) -> None:
         """The application's part has ended. A leaver goes on answering repairs until its engine wants no more time."""

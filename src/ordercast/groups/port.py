@@ -120,6 +120,7 @@ class Port:
         "_taken_seq",
         "_usual",
         "_watches",
+        "armed_ns",
         "counters",
         "deadline_ns",
         "default_service",
@@ -198,6 +199,7 @@ class Port:
         # driving
         self.wants_pass = False
         self.deadline_ns = -1
+        self.armed_ns = NEVER  # under which the host's heap has it
         self.sent = Meter()
         self.received = Meter()
         self.counters = {"unreadable_blocks": 0, "dropped_fragments": 0, "messages_sent": 0, "messages_delivered": 0}
@@ -389,7 +391,10 @@ class Port:
     @property
     def resume(self) -> tuple[int, int]:
         """Message and block number with which a later membership of this life goes on."""
-        return (self._ready[0].first if self._ready else self.queue.spent_number), self.next_block
+        if not self._ready:
+            return self.queue.spent_number, self.next_block
+        head = self._ready[0]
+        return head.first + int(not head.shown), self.next_block  # a later fragment: the number is spent
 
     # Sending, in detail.
 
@@ -436,7 +441,7 @@ class Port:
             self._outstanding[self.next_block] = (packed.first, packed.messages)
             self.next_block += 1
             self.counters["messages_sent"] += packed.messages
-            self._rows.submit(now_ns, packed.first, packed.messages, packed.service, packed.payload_bytes)
+            self._rows.submit(now_ns, packed.first, packed.shown, packed.service, packed.payload_bytes)
         return taken > 0
 
     # What the engine says.

@@ -233,9 +233,17 @@ class SendQueue:
         self._end_large(first)
 
     def abandon_large(self, first: int) -> bool:
-        """Fragments of message `first` were lost with this node's membership: so is it. True if it was open."""
+        """Fragments of message `first` were lost with this node's membership; True if the message is lost with them.
+
+        It is if its last fragment was submitted: somebody may have it whole. Otherwise nobody can, and it begins again.
+        """
         head = self._items[0] if self._items else None
-        return isinstance(head, _Large) and bool(head.offset) and self._end_large(first)
+        if not isinstance(head, _Large) or not head.offset:
+            return False
+        if head.offset < len(head.payload) and not head.is_traced:
+            head.offset = 0
+            return False
+        return self._end_large(first)
 
     def _end_large(self, first: int) -> bool:
         head = self._items[0] if self._items else None
@@ -259,10 +267,10 @@ class SendQueue:
         first = self.next_number
         block = pack_fragment(first, large.service, 0, large.type, large.payload, start, stop)
         large.offset = stop
-        if stop < size or large.is_traced:
-            return Packed(block, first, 0, 0, large.service)
+        # Its number is spent, and shown to the trace, with the first fragment: the rest may never get out.
+        shown = 0 if large.is_traced else 1
         large.is_traced = True
-        return Packed(block, first, 1, size, large.service)
+        return Packed(block, first, int(stop == size), size if shown else 0, large.service, shown)
 
     def _pack_messages(self, limit: int, largest: int) -> Packed | None:
         items = self._items
@@ -308,7 +316,7 @@ class SendQueue:
             lengths_bytes = LENGTH.pack(equal)
         self._took(count, used)
         block = b"".join((head_bytes, ENTRY.pack(0, type_, 0, count), lengths_bytes, *parts))
-        return Packed(block, number, count, used, service)
+        return Packed(block, number, count, used, service, count)
 
     def _make_large(self, head: _Stretch, limit: int) -> Packed | None:
         """The next message does not fit the largest block of this group: it becomes a large one."""
