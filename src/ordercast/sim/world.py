@@ -73,6 +73,7 @@ class Node:
         "buffer_bytes",
         "busy_until_ns",
         "dropped",
+        "has_work",
         "inbox",
         "inbox_bytes",
         "index",
@@ -110,6 +111,7 @@ class Node:
         self.busy_until_ns = 0
         self.last_ns = 0  # the last time that the stack was told
         self.wake_ns = NEVER  # when the next pass is planned
+        self.has_work = False  # the application asked for it
         self.spins = 0
 
     @property
@@ -207,6 +209,7 @@ class World:
         node.inbox_bytes = 0
         node.listening.clear()
         node.wake_ns = NEVER
+        node.has_work = False
 
     def pause(self, name: str) -> None:
         """The node stands still, as under SIGSTOP: its timers do not run and its socket buffer fills."""
@@ -241,7 +244,9 @@ class World:
         self.at(self.now_ns + delay_ns, action, argument)
 
     def wake(self, node: Node, at_ns: int = 0) -> None:
-        """Plan a pass of a node for `at_ns`, or as soon as its processor is free; an earlier plan stays."""
+        """Plan a pass for `at_ns` (0: there is work now), or when the processor is free; an earlier plan stays."""
+        if not at_ns:
+            node.has_work = True
         at_ns = max(at_ns, self.now_ns, node.busy_until_ns)
         if at_ns < node.wake_ns and node.stack is not None and not node.is_paused:
             node.wake_ns = at_ns
@@ -346,6 +351,13 @@ class World:
         if stack is None or node.wake_ns != at_ns or node.life != life or node.is_paused:
             return  # an earlier pass took its place, or there is nobody left to run it
         node.wake_ns = NEVER
+        if not node.has_work and not node.inbox:
+            # Only a timer was due when this was planned; most are put off before they run.
+            deadline_ns = stack.deadline_ns()
+            if deadline_ns > self.now_ns:
+                self.wake(node, deadline_ns)
+                return
+        node.has_work = False
         self.passes += 1
         model = self.network.model
         slowness = node.slowness
