@@ -104,7 +104,7 @@ Upcall = Run | View | Transitional | Joined | Failed | Refused | Gone | Unknown 
 
 
 class Note(NamedTuple):
-    """An event inside a protocol that the trace wants; `kind` is a kind of TRACE.md.
+    """An event inside a protocol that the trace wants; `kind` is a kind of TRACE.md, or `name`: who an origin is.
 
     `head` is the block whose header names messages, sender number and service; None where `first` and `count` do.
     `first`/`count` of gap and repaired are block numbers or log places, as `detail` says.

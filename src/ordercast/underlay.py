@@ -539,9 +539,6 @@ class Underlay:
                 self._after_joining(now_ns, out)
         elif kind == Kind.LEFT and self._phase is Phase.LINGERING and ring == self._mail.ring:
             self._close()
-        elif kind == Kind.LEFT and self._phase is Phase.MEMBER and ring == self._mail.ring and self._reform is None:
-            # The leader does not know us as a member any more, although we never saw ourselves go.
-            self._exclude(now_ns, "the group goes on without this node", out)
 
     def _on_find(self, now_ns: int, source: Address, asking: Asking, out: Outbox) -> None:
         if self._joining is not None:
@@ -643,6 +640,8 @@ class Underlay:
         """Views as this node sees them: with who came along, or as the end of its membership."""
         upcalls = out.upcalls[before:]
         del out.upcalls[before:]
+        if self._phase is not Phase.MEMBER:
+            return
         for upcall in upcalls:
             if not isinstance(upcall, View):
                 out.upcalls.append(upcall)
@@ -770,6 +769,9 @@ class Underlay:
                 out.upcalls.append(Reset(0, f"only {reform.found} members of the old view answered"))
             if not self._is_manual:
                 reform.begin(now_ns, [], self._rule, False, b"", out)
+        if reform.has_left:
+            self._exclude(now_ns, "left while the group was being re-formed", out)
+            return
         if reform.committed is not None:
             proposal = reform.committed
             body = encode_result(proposal.ballot, proposal)

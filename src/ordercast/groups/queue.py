@@ -46,9 +46,10 @@ class Packed(NamedTuple):
 
     block: bytes
     first: int
-    messages: int  # 0: a fragment that completes none, or one sent again
-    payload_bytes: int
+    messages: int  # 0: a fragment that completes none
+    payload_bytes: int  # of what is shown
     service: Service
+    shown: int  # messages whose `submit` row goes with this block: of a large one with its first fragment
 
 
 class _Stretch:
@@ -99,7 +100,7 @@ class _Stretch:
 class _Large:
     """One message larger than a block, and how far it has been submitted."""
 
-    __slots__ = ("is_traced", "offset", "payload", "service", "type")
+    __slots__ = ("is_out", "is_traced", "offset", "payload", "service", "type")
 
     def __init__(self, service: Service, type_: int, payload: bytes) -> None:
         self.service = service
@@ -107,6 +108,7 @@ class _Large:
         self.payload = payload
         self.offset = 0
         self.is_traced = False  # its number has been shown to the trace
+        self.is_out = False  # its last fragment was sent once: somebody may have it whole
 
 
 class SendQueue:
@@ -240,7 +242,7 @@ class SendQueue:
         head = self._items[0] if self._items else None
         if not isinstance(head, _Large) or not head.offset:
             return False
-        if head.offset < len(head.payload) and not head.is_traced:
+        if not head.is_out:
             head.offset = 0
             return False
         return self._end_large(first)
@@ -270,6 +272,7 @@ class SendQueue:
         # Its number is spent, and shown to the trace, with the first fragment: the rest may never get out.
         shown = 0 if large.is_traced else 1
         large.is_traced = True
+        large.is_out = large.is_out or stop == size
         return Packed(block, first, int(stop == size), size if shown else 0, large.service, shown)
 
     def _pack_messages(self, limit: int, largest: int) -> Packed | None:

@@ -97,6 +97,7 @@ class Reform:
         # Outcome
         self.committed: Proposal | None = None
         self.is_refused = False  # manual: too few members
+        self.has_left = False
         self.found = 0  # members that answered
 
     # Inputs
@@ -241,10 +242,12 @@ class Reform:
     def _on_cut(self, now_ns: int, origin: int, ballot: Ballot, cut: Cut, out: Outbox) -> None:
         if self.role is not Role.INVITING or ballot != self.promised or cut.view.ring != self._orderer.view.ring:
             return
+        is_new = origin not in self._cuts
         self._cuts[origin] = cut
         for member in cut.view.members:  # somebody may know of a join that we do not
             self._invitees.setdefault(member.id, member)
-        self._consider(now_ns, out)
+        if is_new:  # invitations to one that is dead may be answered by another at its address, again and again
+            self._consider(now_ns, out)
 
     def _on_deny(self, now_ns: int, ballot: Ballot) -> None:
         """Somebody promised a higher ballot: its coordinator goes on. If it does not, the next round is ours."""
@@ -306,7 +309,11 @@ class Reform:
         unknown = [member for member in base.members if member.id not in self._invitees]
         if unknown:
             self._invitees.update((member.id, member) for member in unknown)
-            self._back_to_inviting(now_ns, out)
+            self.role = Role.INVITING
+            self._invite(now_ns, out)
+            return
+        if base.member(self._me.id) is None:
+            self.has_left = True  # our own leave is part of what the survivors agree on
             return
         survivors = set(self._cuts)
         rules = [self._rule] if self._is_override else [self._rule, *(cut.rule for cut in self._cuts.values())]
@@ -330,6 +337,8 @@ class Reform:
         else:
             self._orphans = []
             bound = bound._replace(fresh=False, ballot=self.promised)
+        if bound.view.member(self._me.id) is not None:
+            self._orderer.note_remainder(bound.view.seq - 1, out)
         self._proposal = bound
         self.accepted = bound
         self._acks = {self._me.id}
@@ -356,7 +365,8 @@ class Reform:
 
     def _back_to_inviting(self, now_ns: int, out: Outbox) -> None:
         self.role = Role.INVITING
-        self._invite(now_ns, out)
+        if not now_ns < self._due_ns < NEVER:
+            self._invite(now_ns, out)
 
     def _new_view(
         self, now_ns: int, base: View, survivors: set[int], upto: int, position: int, numbers: dict[int, int]
@@ -438,6 +448,8 @@ class Reform:
             proposal.view.member(self._me.id) is not None and self._orderer.lacking(proposal.view.seq - 1)
         ):
             return
+        if proposal.view.member(self._me.id) is not None:
+            self._orderer.note_remainder(proposal.view.seq - 1, out)
         self.accepted = proposal
         self._pending = None
         self.role = Role.ACCEPTED

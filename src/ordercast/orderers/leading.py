@@ -14,7 +14,7 @@ from ordercast.engine import Change
 from ordercast.parts.log import Log
 from ordercast.service import RESILIENT_RANK
 from ordercast.view import Reason, View
-from ordercast.wire.block import FRAGMENTED, HEAD, LAST
+from ordercast.wire.block import ENTRY_BYTES, FRAGMENT, FRAGMENTED, HEAD, HEAD_BYTES, LAST
 
 MAX_CHANGES: Final = 1_024  # joins and leaves waiting; beyond it newcomers are not heard and ask again
 
@@ -33,7 +33,6 @@ class Row:
 
 class Leading:
     __slots__ = (
-        "_me",
         "_open_messages",
         "_table",
         "changes",
@@ -45,9 +44,8 @@ class Leading:
         "since_bytes",
     )
 
-    def __init__(self, view: View, me: int, received: int, last_change: int) -> None:
+    def __init__(self, view: View, received: int, last_change: int) -> None:
         self._table = {member.id: Row(received, received) for member in view.members}
-        self._me = me
         self._open_messages: set[int] = set()  # origins whose fragmented message is half ordered
         self.changes: deque[Change] = deque()
         self.last_change = last_change
@@ -129,17 +127,17 @@ class Leading:
         _, _, rank, k, flags, _ = HEAD.unpack_from(block)
         if rank == RESILIENT_RANK and not self._is_resilient(view, me, origin, number, k):
             return None
-        if flags & FRAGMENTED:
-            if (
-                origin not in self._open_messages
-                and self.changes
-                and self.changes[0].reason in (Reason.JOIN, Reason.DISSOLVE)
-            ):
-                return None
+        if flags & FRAGMENTED and self._keeps_newcomers_waiting(block):
+            return None
         if log.entries and (log.unstable_bytes + log.cost(block) > limit_bytes or len(log.entries) >= limit_blocks):
             self.is_blocked = True
             return None
         return block
+
+    def _keeps_newcomers_waiting(self, block: bytes) -> bool:
+        """Whether the block begins a long message while somebody waits to join between messages."""
+        begins = FRAGMENT.unpack_from(block, HEAD_BYTES + ENTRY_BYTES)[1] == 0
+        return begins and bool(self.changes) and self.changes[0].reason in (Reason.JOIN, Reason.DISSOLVE)
 
     def ordered(self, origin: int, block: bytes, cost: int) -> None:
         """The block was placed."""
@@ -149,16 +147,8 @@ class Leading:
         if flags & FRAGMENTED:
             if flags & LAST:
                 self._open_messages.discard(origin)
-            else:
+            elif origin in self._table:  # what a gone sender began will not be completed
                 self._open_messages.add(origin)
-
-    def abandon(self, present: set[int]) -> None:
-        """Half-ordered messages of origins that are gone will not be completed."""
-        self._open_messages &= present
-
-    @property
-    def has_half_message(self) -> bool:
-        return bool(self._open_messages)
 
     def _is_resilient(self, view: View, me: int, origin: int, number: int, k: int) -> bool:
         """Whether the k lowest-numbered members besides sequencer and sender hold the block (section 4.2)."""

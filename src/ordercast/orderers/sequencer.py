@@ -99,6 +99,7 @@ class Sequencer:
         self.lead: Leading | None = None
         self.is_frozen = False
         self.is_retired = False  # we led and our own leave, or the dissolution, is ordered
+        self.has_left = False  # our log ends here, with our own leave or with the ring
         self.changed: list[View] = []  # views that were applied since the underlay last took them
         # The log
         ahead = 4 * config.history_blocks + 1_024
@@ -107,6 +108,7 @@ class Sequencer:
         self.consumed = view.seq
         self.safe = view.seq
         self._partial = Reassembly(config.datagram)
+        self._noted = 0  # places up to here were reported as placed before they were received (recovery)
         self._whole_upto: dict[int, int] = {}  # origin -> numbers below it are reported as held (fragments)
         # Sending
         self.next_block = next_block
@@ -119,6 +121,7 @@ class Sequencer:
         self._rtt = RoundTrip(timing.retransmit_ns, timing.retransmit_max_ns)
         self._leave_header: bytes | None = None
         self._is_exhausted = False
+        self._want_ns = WANT_NS
         # Acknowledging
         self._acked = Acks(view.seq, view.seq)
         self._ack_now = False
@@ -172,8 +175,9 @@ class Sequencer:
         if self._own_unstable and (
             left < min(self._largest, window // 4) or len(self._own_unstable) >= self._config.history_blocks
         ):
-            self._timers.set_earlier(Timer.WANT, now_ns + WANT_NS)
+            self._timers.set_earlier(Timer.WANT, now_ns + self._want_ns)
             return 0, self._largest
+        self._want_ns = WANT_NS
         return left, self._largest
 
     def submit(self, now_ns: int, blocks: Sequence[bytes], out: Outbox) -> int:
@@ -199,7 +203,7 @@ class Sequencer:
         """A whole block, from its sender or as a repair."""
         if not is_repair:
             self._detector.heard(origin, now_ns)
-        if origin != self.me.id:
+        if origin != self.me.id and not self.has_left:
             self._hold(origin, number, block, out)
 
     def on_segment(
@@ -216,7 +220,7 @@ class Sequencer:
         """One segment of a block that did not arrive whole in one batch."""
         if not is_repair:
             self._detector.heard(origin, now_ns)
-        if origin == self.me.id:
+        if origin == self.me.id or self.has_left:
             return
         if self._is_old(origin, number):
             self._on_old(origin, number)
@@ -249,7 +253,7 @@ class Sequencer:
                 self.lead.requests.add((origin, number))
         elif kind == Kind.SYNC:
             self._on_lead(decode_lead(body))
-            if self.view.member(self.me.id) is None:
+            if self.has_left:
                 self._ack_now = True  # we have left, and the sequencer waits to hear that we know
         elif kind == Kind.STATUS:
             lead = decode_lead(body)
@@ -384,6 +388,17 @@ class Sequencer:
         places, blocks = self.log.places, self.log.blocks
         return [seq for seq in range(self.log.received + 1, upto + 1) if places.get(seq) not in blocks]
 
+    def note_remainder(self, upto: int, out: Outbox) -> None:
+        """Everything up to `upto` is held here and its place agreed, although it is not delivered yet."""
+        position = self.log.position
+        for seq in range(self.log.received + 1, upto + 1):
+            origin, number = self.log.places[seq]
+            block = self.log.blocks[origin, number]
+            if seq > self._noted and origin != GROUP_ORIGIN:
+                out.notes.append(Note("placed", origin, block, position))
+            position += HEAD.unpack_from(block)[1]
+        self._noted = max(self._noted, upto)
+
     def recover(self, upto: int, out: Outbox) -> None:
         """Deliver the agreed remainder of the old ring, up to and including `upto`; places beyond it are void."""
         log = self.log
@@ -480,12 +495,17 @@ class Sequencer:
                 self._own_bytes -= self._own_unstable.pop(entry.number, 0)
 
     def _advance(self, now_ns: int, out: Outbox) -> None:
+        if self.has_left:
+            return
         me = self.me.id
         for entry in self.log.advance():
             if entry.is_change:
                 self._apply_change(now_ns, entry, out)
+                if self.has_left:
+                    break  # what follows is not for us, and must never be acknowledged in our name
                 continue
-            out.notes.append(Note("placed", entry.origin, entry.block, entry.position))
+            if entry.seq > self._noted:
+                out.notes.append(Note("placed", entry.origin, entry.block, entry.position))
             if entry.rank == SAFE_RANK:
                 self._ack_now = True
                 self._last_safe_place = entry.seq
@@ -535,14 +555,16 @@ class Sequencer:
         if view.leader.id == me and self.lead is None:
             # After a reset all members have acknowledged the result; after the old sequencer's leave nothing is known.
             known = self.log.stable if view.reason == Reason.LEAVE else view.seq
-            self.lead = Leading(view, me, known, view.seq)
+            self.lead = Leading(view, known, view.seq)
             self.log.highest = self.log.received
             self.lead.ready.update(dict.fromkeys(self.log.next_number))
             self._sync_now = True
         self._watch(now_ns)
 
     def _watch(self, now_ns: int) -> None:
-        if self.lead is not None:
+        if self.has_left or self.is_retired:
+            self._detector.watch([], now_ns)
+        elif self.lead is not None:
             self._detector.watch(self.lead.others(self.me.id), now_ns)
         else:
             self._detector.watch([self.view.leader.id], now_ns)
@@ -561,13 +583,18 @@ class Sequencer:
             for origin in view.prior:
                 if view.member(origin) is None:
                     numbers.pop(origin, None)
+        for member in view.members:
+            if old.member(member.id) is None:
+                out.notes.append(Note("name", member.id, detail=str(member)))
+        self.has_left = view.member(self.me.id) is None or view.reason == Reason.DISSOLVE
         if self.is_frozen:
             return
         self._ack_now = True
         if view.leader.id != old.leader.id and self.me.id != old.leader.id:
             # The leaver serves repairs until it knows that all have its leave.
             out.sends.append(self._mail.control(old.leader.address, Kind.ACK, encode_acks(self._acks())))
-        if view.member(self.me.id) is None or view.reason == Reason.DISSOLVE:
+        if self.has_left:
+            self._watch(now_ns)
             return
         self._apply_view(now_ns)
         if view.leader.id != old.leader.id:
@@ -680,11 +707,12 @@ class Sequencer:
 
     def _send_status(self, now_ns: int, out: Outbox) -> None:
         lead = self.lead
-        if lead is None or not lead.others(self.me.id):
+        if lead is None:
             return
         lead.since_bytes = lead.since_blocks = 0
-        out.sends.append(self._mail.control(To.ALL, Kind.STATUS, encode_lead(self._lead_info())))
         self._spoke_ns = now_ns
+        if lead.others(self.me.id):
+            out.sends.append(self._mail.control(To.ALL, Kind.STATUS, encode_lead(self._lead_info())))
 
     def _sync(self, now_ns: int, out: Outbox) -> None:
         self._sync_now = False
@@ -794,6 +822,7 @@ class Sequencer:
         """Still no room: have the sequencer ask everybody, for it may see no reason of its own."""
         if not self._own_unstable:
             return
+        self._want_ns = min(2 * self._want_ns, self._timing.heartbeat_busy_ns)
         if self.lead is not None:
             self._send_status(now_ns, out)
         else:
@@ -869,7 +898,7 @@ class Sequencer:
             self._timers.set(Timer.RETRANSMIT, min(due_ns, now_ns + self._timing.retransmit_max_ns))
 
     def _propose_leave(self, now_ns: int, out: Outbox) -> None:
-        if self._leave_header is None or self.view.member(self.me.id) is None:
+        if self._leave_header is None or self.has_left:
             return
         self._timers.set(Timer.PROPOSE, now_ns + PROPOSE_NS)
         if self._own:
@@ -915,9 +944,9 @@ class Sequencer:
 
     def _note_block_gaps(self, new: list[tuple[int, int]], gone: list[tuple[int, int]], out: Outbox) -> None:
         for origin, number in new:
-            out.notes.append(Note("gap", origin, first=number, count=1, detail="block"))
+            out.notes.append(Note("gap", GROUP_ORIGIN, first=number, count=1, detail=f"block of {origin:016x}"))
         for origin, number in gone:
-            out.notes.append(Note("repaired", origin, first=number, count=1, detail="block"))
+            out.notes.append(Note("repaired", GROUP_ORIGIN, first=number, count=1, detail=f"block of {origin:016x}"))
 
     def _close_gaps(self, out: Outbox) -> None:
         self._note_gaps([], self._gaps.clear(), out)
@@ -1004,7 +1033,8 @@ def next_view(
             return None
         # The last leaver dissolves the group: nobody is left to lead, and a view is never empty.
         members = tuple(member for member in members if member.id != change.member.id) or members
-    numbers = {member.id: next_number.get(member.id, 0) for member in members}
+    # Those of senders that are gone too: what they left behind may still be on its way to its place.
+    numbers = dict(next_number)
     if change.reason == Reason.JOIN:
         numbers[change.member.id] = max(change.next_block, next_number.get(change.member.id, 0))
     is_last = change.reason == Reason.LEAVE and len(view.members) == 1

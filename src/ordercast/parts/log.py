@@ -109,9 +109,8 @@ class Log:
             self.highest = seq + count - 1
         return True
 
-    def advance(self) -> list[Entry]:
-        """Turn what has become complete into entries, in order."""
-        fresh: list[Entry] = []
+    def advance(self) -> Iterator[Entry]:
+        """Turn what has become complete into entries, one by one: who stops asking stops the log there."""
         places, blocks, unpack = self.places, self.blocks, HEAD.unpack_from
         seq = self.received + 1
         while True:
@@ -131,12 +130,11 @@ class Log:
             self.active[origin] = self.active.get(origin, 0) + 1
             if origin != GROUP_ORIGIN:
                 self.next_number[origin] = number + 1
-            fresh.append(entry)
             self.received = seq
+            if seq > self.highest:
+                self.highest = seq
+            yield entry
             seq += 1
-        if self.received > self.highest:
-            self.highest = self.received
-        return fresh
 
     def purge(self, stable: int) -> list[Entry]:
         """Forget what everybody has consumed (inclusive); what was forgotten."""
