@@ -70,3 +70,29 @@ def test_a_node_that_is_up_cannot_be_made_twice() -> None:
             node("a")
 
     simulate(program, engines=ToyEngines("a"))
+
+
+def test_a_program_on_the_real_engines_survives_the_crash_of_the_sequencer() -> None:
+    pytest.importorskip("ordercast.underlay")
+
+    async def program(node: Simulation) -> tuple[list[str], list[bytes], float]:
+        nodes = [node(name) for name in "abc"]
+        groups = [await each.join("g") for each in nodes]
+        await groups[1].send(b"before", confirm=True)
+        nodes[0].crash()
+        await groups[2].send(b"after", confirm=True)
+        payloads: list[bytes] = []
+        async for event in groups[2]:
+            if isinstance(event, Message):
+                payloads.append(event.payload)
+                if event.payload == b"after":
+                    break
+        members = [str(member) for member in groups[2].members]
+        for each in nodes[1:]:
+            await each.close()
+        return members, payloads, asyncio.get_running_loop().time()
+
+    members, payloads, seconds = simulate(program, seed=3)
+    assert members == ["b/0", "c/0"]
+    assert payloads == [b"before", b"after"]
+    assert 1 < seconds < 10

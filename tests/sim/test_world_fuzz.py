@@ -7,13 +7,15 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
 
 from ordercast.errors import UsageError
 from ordercast.sim.commands import configure_fuzz, configure_sim, run_fuzz, run_sim, scenario_of
-from ordercast.sim.fuzz import fuzz, run_seed
+from ordercast.sim.fuzz import fuzz, run_seed, seeds_until_caught
 from ordercast.sim.scenario import random_scenario
 
 
@@ -41,6 +43,22 @@ def test_the_first_seeds_hold() -> None:
     pytest.importorskip("ordercast.underlay")
     report = fuzz("sequencer", 0, 20)
     assert report.held, "\n".join(report.summary())
+
+
+def test_a_planted_bug_is_caught_and_the_seeds_it_took_are_counted() -> None:
+    underlay = pytest.importorskip("ordercast.underlay").Underlay
+
+    @contextmanager
+    def restless() -> Iterator[None]:
+        original = underlay.is_at_rest
+        underlay.is_at_rest = lambda _self: False
+        try:
+            yield
+        finally:
+            underlay.is_at_rest = original
+
+    assert seeds_until_caught(restless, "sequencer", limit=3) == 1
+    assert seeds_until_caught(nullcontext, "sequencer", limit=1) is None
 
 
 def test_progress_is_told_after_each_run() -> None:

@@ -48,6 +48,8 @@ class Transcript:
             formed = _everybody_sees(cluster, names[:count])
             if not world.run_until(formed, world.now_ns + SETTLE_NS):
                 raise ExpectationFailed(f"the group of {', '.join(names[:count])} did not form")
+        for seen in self._seen.values():
+            del seen[:-1]  # how the group came to be is another script's matter
         self._note("begin")
 
     def do(self, statement: Statement) -> None:
