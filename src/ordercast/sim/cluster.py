@@ -22,7 +22,7 @@ from ordercast.groups.host import EngineFactory, Host
 from ordercast.groups.port import Port
 from ordercast.service import Service, parse_service
 from ordercast.sim.network import IDEAL, NetworkModel
-from ordercast.sim.world import BUFFER_BYTES, EVENT_LIMIT, Node, World
+from ordercast.sim.world import BUFFER_BYTES, EVENT_LIMIT, REST_HOLD_NS, Node, World
 from ordercast.trace.recorder import Recorder
 from ordercast.view import Address, View
 
@@ -126,6 +126,7 @@ class Member:
     __slots__ = (
         "_cluster",
         "_created",
+        "_has_reset_in_vain",
         "_is_reset_planned",
         "_is_take_planned",
         "_orders",
@@ -164,6 +165,7 @@ class Member:
         self._created = 0  # messages made in this life
         self._is_take_planned = False
         self._is_reset_planned = False
+        self._has_reset_in_vain = False
         # how it behaves
         self.take_delay_ns = take_delay_ns
         self.is_stalled = False
@@ -222,7 +224,7 @@ class Member:
         self.port = None
         self._orders.clear()
         self._created = 0
-        self._is_take_planned = self._is_reset_planned = False
+        self._is_take_planned = self._is_reset_planned = self._has_reset_in_vain = False
         self.log = []
         self.sequence = []
         self.is_wanted = True
@@ -297,8 +299,7 @@ class Member:
         if port.settled:
             self._settle(port)
         if port.resets:
-            self.resets += [reset.size for reset in port.resets]
-            port.resets.clear()
+            self._on_resets(port)
         if port.has_events and not self.is_stalled:
             if not self.take_delay_ns:
                 self._take(port)
@@ -324,6 +325,7 @@ class Member:
             if isinstance(event, Batch):
                 self._on_batch(event)
             elif isinstance(event, View):
+                self._has_reset_in_vain = False
                 self.views += 1
                 self.sequence.append(event)
             elif isinstance(event, Failed):
@@ -368,11 +370,19 @@ class Member:
         self._is_reset_planned = True
         self._cluster.world.after(delay_ns, self._reset_if_failed, self.node.life)
 
+    def _on_resets(self, port: Port) -> None:
+        for reset in port.resets:
+            self.resets.append(reset.size)
+            self._has_reset_in_vain = not reset.size
+        port.resets.clear()
+        if self._has_reset_in_vain:
+            self._plan_reset(RESET_AGAIN_NS + self._rng.randrange(RESET_SPREAD_NS))
+
     def _reset_if_failed(self, life: int) -> None:
         if life != self.node.life or not self.node.is_up:
             return
         self._is_reset_planned = False
-        if self.port is not None and self.port.failure is not None:
+        if self.port is not None and (self.port.failure is not None or self._has_reset_in_vain):
             self.reset()
             self._plan_reset(RESET_AGAIN_NS + self._rng.randrange(RESET_SPREAD_NS))
 
@@ -483,8 +493,8 @@ class Cluster:
                 views.setdefault(view.id, view)
         return list(views.values())
 
-    def run_to_rest(self, limit_ns: int) -> list[str]:
-        return self.world.run_to_rest(limit_ns, self.unrest)
+    def run_to_rest(self, limit_ns: int, hold_ns: int = REST_HOLD_NS) -> list[str]:
+        return self.world.run_to_rest(limit_ns, self.unrest, hold_ns)
 
     def corruptions(self) -> list[str]:
         return [text for member in self.members.values() for text in member.corruptions]

@@ -35,6 +35,7 @@ from ordercast.trace.schema import Row
 LOSSY_REST_NS: Final = 20 * SECOND  # how long the group may take to come to rest while links are still lossy
 REST_NS: Final = 90 * SECOND  # and then without loss
 PROBE_NS: Final = 30 * SECOND
+PROBE_ROUNDS: Final = 3
 PROBE_BYTES: Final = 60
 PROBED: Final = ("well_formed", "integrity", "total_order", "virtual_synchrony", "liveness")
 """Properties that have something to examine once the probe has been delivered."""
@@ -189,14 +190,22 @@ class _Run:
             world.network.set_model(replace(world.network.model, loss=0.0, duplicate=0.0, reorder=0.0))
             if not self._cannot_go_on():
                 unrest = cluster.run_to_rest(world.now_ns + REST_NS)
-        outcome.is_deserted = not any(member.node.is_up and member.is_wanted for member in cluster.members.values())
-        outcome.is_stuck_legally = bool(unrest) and self._cannot_go_on()
-        if outcome.is_stuck_legally or outcome.is_deserted:
+        if self._is_over(unrest):
             return
         if unrest:
             outcome.failures.append(f"not at rest at {world.now_ns / SECOND:.3f} s: {'; '.join(unrest)}")
             return
         self._probe()
+
+    def _is_over(self, unrest: list[str]) -> bool:
+        """Whether there is nobody left, or too few to go on: nothing more can be asked of such a group."""
+        outcome = self._outcome
+        outcome.is_deserted = not self._live()
+        outcome.is_stuck_legally = bool(unrest) and self._cannot_go_on()
+        return outcome.is_deserted or outcome.is_stuck_legally
+
+    def _live(self) -> list[Member]:
+        return [member for member in self._cluster.members.values() if member.node.is_up and member.is_wanted]
 
     def _cannot_go_on(self) -> bool:
         """Whether of no view enough members are left for it to be followed by another (`config.required_members`).
@@ -215,31 +224,38 @@ class _Run:
         return True
 
     def _probe(self) -> None:
-        """All live members send, and all get everything, in one view."""
+        """All live members send, and all get everything; at the end they, and nobody else, are in one view.
+
+        A crash, or a pause that has only just ended, may still have to be noticed: members that come in anew after a
+        probe was sent do not get it. So there are several rounds, with rest between them that is longer than
+        suspicion takes; one of them must succeed.
+        """
         cluster, world, outcome = self._cluster, self._cluster.world, self._outcome
-        members = [member for member in cluster.members.values() if member.node.is_up and member.is_wanted]
-        before = {str(member): dict(member.delivered_by) for member in members}
-        for member in members:
-            member.send(1, AGREED, PROBE_BYTES)
-        senders = [str(member) for member in members]
+        hold_ns = cluster.terms.timing.suspect_rest_ns + SECOND
+        missing: list[str] = []
+        for _ in range(PROBE_ROUNDS):
+            members = self._live()
+            probe = _Probe(members)
+            world.run_until(lambda probe=probe: not probe.missing(), world.now_ns + PROBE_NS)  # type: ignore[misc]
+            unrest = cluster.run_to_rest(world.now_ns + REST_NS, hold_ns)
+            if self._is_over(unrest):
+                return
+            if unrest:
+                outcome.failures.append(f"not at rest after the probe: {'; '.join(unrest)}")
+                return
+            missing = probe.missing()
+            if not missing:
+                self._check_members(members)
+                outcome.is_quiet = True
+                return
+        outcome.failures.append(f"probe: in {PROBE_ROUNDS} rounds {'; '.join(missing)}")
 
-        def missing() -> list[str]:
-            return [
-                f"{member} has not got {sender}'s"
-                for member in members
-                for sender in senders
-                if member.delivered_by[sender] <= before[str(member)].get(sender, 0)
-            ]
-
-        world.run_until(lambda: not missing(), world.now_ns + PROBE_NS)
-        if missing():
-            outcome.failures.append(f"probe: after {PROBE_NS / SECOND:g} s {'; '.join(missing())}")
-            return
-        unrest = cluster.run_to_rest(world.now_ns + PROBE_NS)
-        if unrest:
-            outcome.failures.append(f"not at rest after the probe: {'; '.join(unrest)}")
-            return
-        outcome.is_quiet = True
+    def _check_members(self, members: list[Member]) -> None:
+        for view in self._cluster.views():
+            names, live = sorted(map(str, view.members)), sorted(map(str, members))
+            if names != live:
+                text = f"at rest view {view.id} has {', '.join(names)}; alive are {', '.join(live)}"
+                self._outcome.failures.append(f"members: {text}")
 
     def _judge(self) -> None:
         cluster, world, outcome = self._cluster, self._cluster.world, self._outcome
@@ -274,6 +290,26 @@ class _Run:
 def is_calm(scenario: Scenario) -> bool:
     """Nothing is lost, doubled or broken from outside: a drop by a socket is then a bug (DESIGN section 6)."""
     return not (scenario.loss or scenario.duplicate or any(fault.kind != FaultKind.JOIN for fault in scenario.faults))
+
+
+class _Probe:
+    """One message from each member, and who has not got them."""
+
+    __slots__ = ("_before", "_members")
+
+    def __init__(self, members: list[Member]) -> None:
+        self._members = members
+        self._before = {str(member): dict(member.delivered_by) for member in members}
+        for member in members:
+            member.send(1, AGREED, PROBE_BYTES)
+
+    def missing(self) -> list[str]:
+        return [
+            f"{member} has not got {sender}'s"
+            for member in self._members
+            for sender in self._before
+            if member.delivered_by[sender] <= self._before[str(member)].get(sender, 0)
+        ]
 
 
 class _Sender:

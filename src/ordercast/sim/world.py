@@ -284,11 +284,13 @@ class World:
                 return condition()
         return True
 
-    def run_to_rest(self, limit_ns: int, also: Callable[[], list[str]] | None = None) -> list[str]:
+    def run_to_rest(
+        self, limit_ns: int, also: Callable[[], list[str]] | None = None, hold_ns: int = REST_HOLD_NS
+    ) -> list[str]:
         """Go on until nothing is outstanding anywhere; what was not at rest at `limit_ns`, in words.
 
-        `also` adds what others (the applications) still have to do. Rest must last: a node between two passes may look
-        as if it had nothing to do.
+        `also` adds what others (the applications) still have to do. Rest must last for `hold_ns`: a node between two
+        passes may look as if it had nothing to do.
         """
         since_ns: int | None = None
         while True:
@@ -299,7 +301,7 @@ class World:
                     return unrest
             elif since_ns is None:
                 since_ns = self.now_ns
-            elif self.now_ns - since_ns >= REST_HOLD_NS:
+            elif self.now_ns - since_ns >= hold_ns:
                 return []
             # A world that has come to rest just before its limit may have the time to prove it.
             self.run_until(self.now_ns + REST_CHECK_NS)
