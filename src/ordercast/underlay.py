@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from typing import Final
 
-from ordercast.config import MAX_GROUP_NAME, MAX_HEADER, MS, Demands, GroupConfig, MinMembers, Recovery, Timing
+from ordercast.config import MAX_GROUP_NAME, MAX_HEADER, MS, SECOND, Demands, GroupConfig, MinMembers, Recovery, Timing
 from ordercast.engine import (
     NEVER,
     Change,
@@ -50,6 +50,7 @@ from ordercast.wire.views import (
     encode_welcome,
 )
 
+STALE_PARTS_NS: Final = 2 * SECOND  # a control body that is not whole by then comes again as a new one
 PAST_RINGS: Final = 8  # old rings whose stragglers are told what became of them
 WELCOME_NS: Final = 40 * MS
 MAX_WELCOMES: Final = 1_024
@@ -118,6 +119,7 @@ class Underlay:
         self._orderer: Sequencer | None = None
         self._reform: Reform | None = None
         self._parts = Reassembly(0)
+        self._parts_ns = NEVER
         # What outlives a ring
         self._next_block = next_block
         self._backlog: list[tuple[int, bytes]] = []
@@ -193,7 +195,7 @@ class Underlay:
             if orderer.changed:
                 self._on_changed(now_ns, orderer, out)
             if len(out.upcalls) > before:
-                self._translate(now_ns, before, out)
+                self._translate(now_ns, before, False, out)
             self._settle(now_ns, out)
 
     def expire(self, now_ns: int, out: Outbox) -> None:
@@ -207,6 +209,9 @@ class Underlay:
             suspects = self._orderer.suspects(now_ns)
             if suspects and self._phase is Phase.MEMBER:
                 self._fail(now_ns, suspects, False, out)
+        if self._parts_ns <= now_ns:
+            self._parts.clear()
+            self._parts_ns = NEVER
         if self._beacon_ns <= now_ns:
             self._beacon(now_ns, To.ANYONE, out)
         for welcome in self._welcomes.values():
@@ -217,10 +222,12 @@ class Underlay:
             if self._is_dissolving:
                 self._dissolve(now_ns, out)
             else:
+                if self._phase is Phase.MEMBER:  # our leave is ordered, but what comes before it never got through
+                    out.upcalls.append(Gone(True, False, "left"))
                 self._close()
 
     def deadline_ns(self) -> int:
-        due = min(self._beacon_ns, self._linger_ns)
+        due = min(self._beacon_ns, self._linger_ns, self._parts_ns)
         if self._joining is not None:
             due = min(due, self._joining.deadline_ns())
         if self._reform is not None:
@@ -361,6 +368,7 @@ class Underlay:
         body: memoryview,
         out: Outbox,
     ) -> None:
+        self._parts_ns = now_ns + STALE_PARTS_NS
         whole = self._parts.add((origin, number, kind), segment, last, body)
         if whole is not None:
             self._on_control(now_ns, source, kind, ring, origin, number, memoryview(whole), out)
@@ -635,15 +643,22 @@ class Underlay:
             if view.leader.id == self.me.id and self._beacon_ns == NEVER:
                 self._beacon(now_ns, To.ANYONE, out)
         orderer.changed.clear()
+        if orderer.has_left and self._linger_ns == NEVER:
+            self._linger_ns = now_ns + self._timing.linger_ns
 
-    def _translate(self, now_ns: int, before: int, out: Outbox) -> None:
-        """Views as this node sees them: with who came along, or as the end of its membership."""
+    def _translate(self, now_ns: int, before: int, is_recovery: bool, out: Outbox) -> None:
+        """Views as this node sees them: with who came along, or as the end of its membership.
+
+        In a recovery what is delivered in views on the way was brought together as well.
+        """
         upcalls = out.upcalls[before:]
         del out.upcalls[before:]
         if self._phase is not Phase.MEMBER:
             return
         for upcall in upcalls:
             if not isinstance(upcall, View):
+                if is_recovery and self.view is not None and out.upcalls and out.upcalls[-1] is self.view:
+                    out.upcalls.append(Transitional(self.view.id))
                 out.upcalls.append(upcall)
             elif upcall.reason == Reason.DISSOLVE:
                 orderer = self._orderer
@@ -807,7 +822,7 @@ class Underlay:
         before = len(out.upcalls)
         orderer.recover(view.seq - 1, out)
         orderer.changed.clear()
-        self._translate(now_ns, before, out)
+        self._translate(now_ns, before, True, out)
         self._past[old_ring] = encode_result(proposal.ballot, proposal)
         while len(self._past) > PAST_RINGS:
             self._past.pop(next(iter(self._past)))
@@ -859,6 +874,7 @@ class Underlay:
         self._beacon_ns = self._linger_ns = NEVER
         self._orderer = None
         self._parts.clear()
+        self._parts_ns = NEVER
 
     def _leavers(self) -> list[Address]:
         orderer = self._orderer

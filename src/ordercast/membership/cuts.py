@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ordercast.config import MinMembers, required_members
-from ordercast.view import View
+from ordercast.view import Reason, View
 from ordercast.wire.ordering import Placed
 from ordercast.wire.views import Cut, Proposal
 
@@ -70,6 +70,9 @@ def may_go_on(rules: list[MinMembers], base: View, survivors: set[int], change_i
     lists = [[member.id for member in base.members]]
     if not change_is_known and base.prior:
         lists.append(list(base.prior))
+        if base.reason == Reason.LEAVE and base.member(base.prior[0]) is None:
+            # The leader ordered its own leave: it knows, and will never be part of another quorum of that view.
+            survivors = survivors | {base.prior[0]}
     for members in lists:
         present = [member for member in members if member in survivors]
         for rule in rules:

@@ -106,6 +106,13 @@ class Leading:
         ):
             self.changes.append(change)
 
+    def is_held_up(self, last_safe_place: int) -> bool:
+        """Whether a change waits for SAFE messages before it: nothing is ordered until they are safe.
+
+        What a view is delivered behind must be safe in the view before it, whoever fails in between.
+        """
+        return bool(self.changes) and self.safe < last_safe_place
+
     def next_change(self) -> Change | None:
         """The change to order now: when all have the last one, and no newcomer would see half a message."""
         if not self.changes or self.safe < self.last_change:

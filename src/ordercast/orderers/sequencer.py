@@ -113,6 +113,7 @@ class Sequencer:
         # Sending
         self.next_block = next_block
         self._own: dict[int, Own] = {}
+        self._orphans: dict[tuple[int, int], Own] = {}  # blocks of gone senders, which we submit as the coordinator
         self._own_unstable: dict[int, int] = {}  # number -> cost, until stable
         self._own_bytes = 0
         self._active = 0
@@ -158,10 +159,8 @@ class Sequencer:
                 if not self.log.hold(origin, number, block):
                     continue
                 self.lead.ready[origin] = None
-                if self._fits_with_place(block):
-                    self.lead.requests.add((origin, number))
-                else:
-                    out.sends.append(self._mail.block(To.ALL, Kind.REPAIR, origin, number, block))
+                self._orphans[origin, number] = Own(block, now_ns)
+                self._send_orphan(origin, number, block, out)
             self._send_status(now_ns, out)
         self._resend_own(now_ns, out)
 
@@ -253,6 +252,9 @@ class Sequencer:
                 self.lead.requests.add((origin, number))
         elif kind == Kind.SYNC:
             self._on_lead(decode_lead(body))
+            if origin != self.view.leader.id:
+                # It led until its own leave, and goes when it knows that all have it.
+                out.sends.append(self._mail.control(source, Kind.ACK, encode_acks(self._acks())))
             if self.has_left:
                 self._ack_now = True  # we have left, and the sequencer waits to hear that we know
         elif kind == Kind.STATUS:
@@ -514,6 +516,8 @@ class Sequencer:
                 if own is not None and not own.tries and now_ns:
                     self._rtt.sample(now_ns - own.sent_ns)
                 self._is_exhausted = False
+            elif self._orphans:
+                self._orphans.pop((entry.origin, entry.number), None)
 
     def _deliver(self, out: Outbox) -> None:
         entries = self.log.entries
@@ -614,6 +618,8 @@ class Sequencer:
             return
         runs: list[tuple[int, int, int]] = []
         lead.is_blocked = False
+        if lead.is_held_up(self._last_safe_place):
+            return
         limit_blocks = 2 * self._config.history_blocks
         for origin in list(lead.ready):
             while (block := lead.next_block(log, self.view, me, origin, self._ceiling, limit_blocks)) is not None:
@@ -636,7 +642,7 @@ class Sequencer:
                 del lead.ready[origin]
         if runs:
             self._accept(now_ns, runs, out)
-        change = lead.next_change()
+        change = lead.next_change() if not self._orphans else None
         if change is not None:
             self._order_change(now_ns, lead, change, out)
 
@@ -682,8 +688,8 @@ class Sequencer:
         stable = lead.stable
         if stable > log.stable:
             self._purge(stable)
-            if lead.is_blocked and not self.is_retired:
-                self._order(now_ns, out)
+        if (lead.is_blocked or lead.changes) and not self.is_retired:
+            self._order(now_ns, out)
         self._deliver(out)
         if lead.since_bytes >= self._ceiling // 2 or lead.since_blocks >= self._config.history_blocks:
             self._send_status(now_ns, out)
@@ -847,18 +853,24 @@ class Sequencer:
 
     def _send_own(self, number: int, block: bytes, out: Outbox) -> None:
         """Method 1 or method 2; to the sequencer itself there is nothing to send but what others must have."""
-        is_resilient = HEAD.unpack_from(block)[2] == RESILIENT_RANK
         if self.lead is not None:
             self.lead.ready[self.me.id] = None
-            if not is_resilient and self._fits_with_place(block):
+            if not is_resilient(block) and self._fits_with_place(block):
                 self.lead.requests.add((self.me.id, number))
                 return
-        elif not is_resilient and len(block) <= PB_LIMIT and self._fits_with_place(block):
+        elif not is_resilient(block) and len(block) <= PB_LIMIT and self._fits_with_place(block):
             prefix = encode_acks(self._acks())
             out.sends.append(self._mail.prefixed(self.view.leader.address, Kind.REQUEST, number, prefix, block))
             self._acked = self._acks()
             return
         out.sends.append(self._mail.block(To.ALL, Kind.DATA, self.me.id, number, block))
+
+    def _send_orphan(self, origin: int, number: int, block: bytes, out: Outbox) -> None:
+        """In the name of a sender that is gone: with its place if it can have one at once, else ahead of it."""
+        if self.lead is not None and not is_resilient(block) and self._fits_with_place(block):
+            self.lead.requests.add((origin, number))
+        else:
+            out.sends.append(self._mail.block(To.ALL, Kind.REPAIR, origin, number, block))
 
     def _fits_with_place(self, block: bytes) -> bool:
         return HEADER_BYTES + ORDERED_PREFIX + len(block) <= self._config.datagram
@@ -868,7 +880,7 @@ class Sequencer:
         for number, own in self._own.items():
             own.sent_ns, own.tries = now_ns, 0
             self._send_own(number, own.block, out)
-        if self._own:
+        if self._own or self._orphans:
             self._timers.set(Timer.RETRANSMIT, now_ns + self._rtt.timeout_ns(0))
 
     def _retransmit(self, now_ns: int, out: Outbox) -> None:
@@ -884,17 +896,23 @@ class Sequencer:
             own.tries += 1
             if own.tries > self._timing.tries:
                 self._is_exhausted = True
-            is_resilient = HEAD.unpack_from(own.block)[2] == RESILIENT_RANK
-            if self.lead is not None and not is_resilient:
+            if self.lead is not None and not is_resilient(own.block):
                 continue  # it waits for room in the history, not for the network
             self._count("retransmissions")
-            if is_resilient or len(own.block) <= PB_LIMIT:
+            if is_resilient(own.block) or len(own.block) <= PB_LIMIT:
                 self._send_own(number, own.block, out)
             else:
                 leader = self.view.leader.address
                 out.sends.append(self._mail.block(leader, Kind.REPAIR, self.me.id, number, own.block))
             due_ns = min(due_ns, now_ns + self._rtt.timeout_ns(own.tries))
-        if self._own:
+        for (origin, number), orphan in self._orphans.items():
+            at_ns = orphan.sent_ns + self._rtt.timeout_ns(orphan.tries)
+            if at_ns <= now_ns and is_resilient(orphan.block):
+                orphan.sent_ns = now_ns
+                orphan.tries += 1
+                self._send_orphan(origin, number, orphan.block, out)
+            due_ns = min(due_ns, max(at_ns, now_ns + self._timing.retransmit_ns))
+        if self._own or self._orphans:
             self._timers.set(Timer.RETRANSMIT, min(due_ns, now_ns + self._timing.retransmit_max_ns))
 
     def _propose_leave(self, now_ns: int, out: Outbox) -> None:
@@ -1052,6 +1070,10 @@ def next_view(
         change.header,
         tuple(member.id for member in view.members),
     )
+
+
+def is_resilient(block: bytes) -> bool:
+    return bool(HEAD.unpack_from(block)[2] == RESILIENT_RANK)
 
 
 def unsupported(service: Service) -> str:
