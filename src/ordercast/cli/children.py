@@ -86,6 +86,19 @@ class Child:
         self.tell(word, **fields)
         return await self.expect(answer, timeout_s)
 
+    def heard(self, word: str) -> list[Saying]:
+        """Everything of that name that it has said and nobody has taken."""
+        return list(self._said.get(word, ()))
+
+    def forget(self, word: str) -> None:
+        """Drop what it has said of that name so far."""
+        self._said.pop(word, None)
+
+    def check(self) -> None:
+        """Raise if it has failed."""
+        if self._failure is not None and self._is_wanted:
+            raise ChildFailed(f"{self.name} {self._failure}")
+
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the member itself, which may be behind a prefix."""
         os.kill(self.pid, number)

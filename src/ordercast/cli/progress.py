@@ -25,8 +25,8 @@ class Progress:
         self._erase()
         print(text, file=self._stream, flush=True)
 
-    def live(self, lines: Sequence[str]) -> None:
-        """Lines that the next ones replace; too many of them for the eye are left out."""
+    def live(self, lines: Sequence[str], summary: str) -> None:
+        """Lines that the next ones replace; where nothing can be redrawn, the summary. Too many are left out."""
         now_s = monotonic()
         if now_s < self._next_s:
             return
@@ -36,7 +36,7 @@ class Progress:
             self._shown = len(lines)
             print(*lines, sep="\n", file=self._stream, flush=True)
         else:
-            print(" | ".join(line.strip() for line in lines), file=self._stream, flush=True)
+            print(summary, file=self._stream, flush=True)
 
     def close(self) -> None:
         """Leave nothing half drawn behind."""

@@ -1,0 +1,31 @@
+"""The demo in short, between real processes: a crash, a recovery, a guest, and the verdict."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ordercast.cli.main import main
+from ordercast.sim.checkers import PROPERTIES
+from ordercast.trace.run import RunInfo
+
+
+def test_every_guarantee_is_examined_and_holds_when_the_sequencer_is_killed(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "trace"
+    code = main(["demo", "--seconds", "2", "--trace", str(folder), "--json"])
+    shown = capfd.readouterr()
+    result = json.loads(shown.out)
+    assert code == 0, shown.out
+    assert result["held"]
+    assert result["same_messages"]
+    assert set(result["verdict"]["properties"]) == set(PROPERTIES)
+    assert all(found["checked"] for found in result["verdict"]["properties"].values())
+    assert result["killed"] not in result["delivered"]
+    assert len(result["stood_still_ms"]) == 3
+    assert RunInfo.read(folder).clock == "one-host"
+    assert len(list((folder / "events").glob("node=*/part-*.parquet"))) == 5
+    assert "killed" in shown.err
