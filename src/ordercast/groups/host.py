@@ -344,11 +344,9 @@ class Host:
             del self._ending[port]
             port.stop(now_ns)
             tag = group_tag(port.group)
-            ports = [other for other in self._tags[tag] if other is not port]
+            ports = [other for other in self._tags.pop(tag, ()) if other is not port]
             if ports:
                 self._tags[tag] = ports
-            else:
-                del self._tags[tag]
 
 
 def _underlay() -> EngineFactory:

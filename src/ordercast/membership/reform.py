@@ -317,7 +317,9 @@ class Reform:
             return
         survivors = set(self._cuts)
         rules = [self._rule] if self._is_override else [self._rule, *(cut.rule for cut in self._cuts.values())]
-        known = any(cut.safe >= base.seq for cut in self._cuts.values())
+        known = any(cut.safe >= base.seq for cut in self._cuts.values()) or all(
+            member.id in survivors for member in base.members
+        )
         self.found = len([member for member in base.members if member.id in survivors])
         if not may_go_on(rules, base, survivors, known):
             if self._is_override:

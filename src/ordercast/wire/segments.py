@@ -7,6 +7,7 @@ size, a parameter of the group: a repair fills the hole that the loss left.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -175,8 +176,8 @@ class Reassembly:
                 ranges.append((segment, segment + 1))
         return ranges
 
-    def keys(self) -> list[tuple[int, int, int]]:
-        return list(self._partial)
+    def __iter__(self) -> Iterator[tuple[int, int, int]]:
+        return iter(self._partial)
 
     def forget(self, key: tuple[int, int, int]) -> None:
         partial = self._partial.pop(key, None)

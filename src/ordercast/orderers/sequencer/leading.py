@@ -13,7 +13,7 @@ from typing import Final
 from ordercast.engine import Change
 from ordercast.parts.log import Log
 from ordercast.service import RESILIENT_RANK
-from ordercast.view import Reason, View
+from ordercast.view import Member, Reason, View
 from ordercast.wire.block import ENTRY_BYTES, FRAGMENT, FRAGMENTED, HEAD, HEAD_BYTES, LAST
 
 MAX_CHANGES: Final = 1_024  # joins and leaves waiting; beyond it newcomers are not heard and ask again
@@ -170,3 +170,46 @@ def ackers(view: View, sequencer: int, origin: int, k: int) -> list[int]:
     """Who acknowledges a RESILIENT(k) block: the k lowest-numbered members besides sequencer and sender."""
     others = [member.id for member in view.members if member.id not in (sequencer, origin)]
     return others[:k]
+
+
+def next_view(
+    view: View,
+    change: Change,
+    counter: int,
+    max_members: int,
+    seq: int,
+    position: int,
+    next_number: dict[int, int],
+    me: Member,
+) -> View | None:
+    """The view that a change makes; None where it changes nothing (any more)."""
+    members = view.members
+    present = view.member(change.member.id) is not None
+    if change.reason == Reason.JOIN:
+        if present or len(members) >= max_members:
+            return None
+        members = (*members, change.member)
+    elif change.reason == Reason.LEAVE:
+        if not present:
+            return None
+        # The last leaver dissolves the group: nobody is left to lead, and a view is never empty.
+        members = tuple(member for member in members if member.id != change.member.id) or members
+    # Those of senders that are gone too: what they left behind may still be on its way to its place.
+    numbers = dict(next_number)
+    if change.reason == Reason.JOIN:
+        numbers[change.member.id] = max(change.next_block, next_number.get(change.member.id, 0))
+    is_last = change.reason == Reason.LEAVE and len(view.members) == 1
+    return View(
+        counter,
+        str(me),
+        view.ring,
+        view.incarnation,
+        seq,
+        position,
+        members,
+        numbers,
+        Reason.DISSOLVE if is_last else change.reason,
+        str(change.member),
+        change.header,
+        tuple(member.id for member in view.members),
+    )

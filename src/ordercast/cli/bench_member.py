@@ -1,0 +1,199 @@
+"""One member process of `ordercast bench`.
+
+    python -m ordercast.cli.bench_member      (settings and orders on standard input, one JSON object a line)
+
+A phase: `prepare` (receive from now on), `go` (senders begin), `mark` (counters now, asked twice), `finish` (senders
+stop and send an end), `drained` (said here when the end of every sender has come). After it has started up a member
+calls `gc.freeze()`, so that the collector does not walk what lives as long as the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import cProfile
+import gc
+import os
+import resource
+import sys
+from pathlib import Path
+from time import monotonic_ns
+from typing import Any, Final
+
+from ordercast import Batch, Group, Message, Node, OrdercastError, parse_service, run
+from ordercast.cli.children import Command, Saying
+from ordercast.cli.floor import Floor
+from ordercast.cli.load import Sink, Source, chunk_of
+
+REPORTED_SAMPLES: Final = 4_000
+"""Latencies told to the command by each member: evenly picked out of what was kept."""
+
+SINGLE_BYTES: Final = 100
+
+
+class BenchMember:
+    """Does what the command says, one phase after the other."""
+
+    def __init__(self, node: Node, group: Group, command: Command) -> None:
+        settings = command.settings
+        self._node = node
+        self._group = group
+        self._command = command
+        self._name: str = settings["name"]
+        self._size: int = settings["size"]
+        self._service = parse_service(settings["service"])
+        self._floor: Floor | None = None
+        # of the phase
+        self._phase = ""
+        self._source = Source(SINGLE_BYTES, 1)
+        self._sink = Sink((), 1)
+        self._is_sending = asyncio.Event()
+        self._receiving: asyncio.Task[None] | None = None
+        self._sending: asyncio.Task[None] | None = None
+        self._stats: dict[str, int] = {}
+
+    async def follow(self) -> None:
+        """Take orders until the command closes the pipe."""
+        while (order := await self._command.next()) is not None:
+            match order["is"]:
+                case "open_floor":
+                    self._node.abort()
+                    self._floor = Floor(self._name, order["group"], self._command.settings["datagram"])
+                    self._command.tell("floor", address=self._floor.address)
+                case "prepare":
+                    self._prepare(order)
+                    self._command.tell("ready")
+                case "go":
+                    self._is_sending.set()
+                    self._sending = asyncio.create_task(self._guard(self._send()))
+                case "mark":
+                    self._command.tell("mark", **self._snapshot())
+                case "finish":
+                    self._is_sending.clear()
+
+    def _prepare(self, order: Saying) -> None:
+        self._phase = order["phase"]
+        if self._phase == "single":
+            self._source = Source(SINGLE_BYTES, 1)
+        else:
+            self._source = Source(self._size)
+        self._sink = Sink(order["senders"], self._source.chunk)
+        if self._floor is not None:
+            addresses = {name: (host, port) for name, (host, port) in order["addresses"].items()}
+            self._floor.prepare(addresses, list(order["names"].values()))
+        self._stats = {} if self._floor is not None else self._group.stats
+        self._node.read_drops() if self._floor is None else self._floor.read_drops()
+        self._receiving = asyncio.create_task(self._guard(self._receive()))
+
+    async def _receive(self) -> None:
+        sink, group = self._sink, self._group
+        if self._floor is not None:
+            await self._floor.receive(sink)
+        elif self._phase == "messages":
+            take_one = sink.take_one
+            async for event in group:
+                if event.__class__ is Message:
+                    take_one(event.sender, event.payload)
+                    if not sink.open:
+                        break
+        else:
+            async with contextlib.aclosing(group.batches()) as batches:  # type: ignore[type-var]
+                async for batch in batches:
+                    if isinstance(batch, Batch):
+                        sink.placed(batch.position, batch.first, batch.count)
+                        sink.take(batch.sender, batch.messages)
+                        if not sink.open:
+                            break
+        self._tell_drained()
+
+    async def _send(self) -> None:
+        group, source, service, is_sending = self._group, self._source, self._service, self._is_sending
+        if self._floor is not None:
+            await self._floor.send(source, is_sending)
+        else:
+            if self._phase == "single":
+                while is_sending.is_set():
+                    await group.send(source.next()[0], service, confirm=True)
+            else:
+                while is_sending.is_set():
+                    await group.send_many(source.next(), service)
+            # The end must be a block of its own, and stand behind everything.
+            await group.flush()
+            await group.send(source.end(), service)
+        self._command.tell("sent", count=source.sent)
+
+    def _tell_drained(self) -> None:
+        sink = self._sink
+        stats = {} if self._floor is not None else self._group.stats
+        datagrams = {
+            word.removeprefix("sent."): count - self._stats.get(word, 0)
+            for word, count in stats.items()
+            if word.startswith("sent.") and count > self._stats.get(word, 0)
+        }
+        kept = sink.latencies_ns
+        step = max(1, len(kept) // REPORTED_SAMPLES)
+        self._command.tell(
+            "drained",
+            received=sink.next,
+            misordered=sink.misordered,
+            digest=sink.digest,
+            drops=self._node.read_drops() if self._floor is None else self._floor.read_drops(),
+            datagrams=datagrams,
+            latencies_ns=list(kept[::step]),
+        )
+
+    def _snapshot(self) -> dict[str, Any]:
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        return {
+            "at_ns": monotonic_ns(),
+            "delivered": self._sink.delivered,
+            "cpu_s": usage.ru_utime + usage.ru_stime,
+            "rss_bytes": resident_bytes(),
+        }
+
+    async def _guard(self, work: Any) -> None:
+        try:
+            await work
+        except Exception as error:
+            self._command.tell("failed", text=f"{type(error).__name__}: {error}")
+            raise
+
+
+def resident_bytes() -> int:
+    """Memory in use now; where the system does not tell, the most that ever was."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    except (OSError, ValueError, IndexError):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return pages * resource.getpagesize()
+
+
+async def live() -> None:
+    command = await Command.open()
+    settings = command.settings
+    try:
+        node = Node(settings["name"], datagram=settings["datagram"], trace=settings["trace"])
+        group = await node.join(settings["group"], orderer=settings["orderer"], create=settings["create"])
+    except (OrdercastError, TimeoutError, OSError) as error:
+        command.tell("failed", text=str(error))
+        return
+    member = BenchMember(node, group, command)
+    chunk_of(settings["size"])
+    gc.collect()
+    gc.freeze()
+    command.tell("joined", member=str(node.member))
+    profile = cProfile.Profile() if settings["profile"] else None
+    if profile is not None:
+        profile.enable()
+    try:
+        await member.follow()
+    finally:
+        if profile is not None:
+            profile.disable()
+            profile.dump_stats(os.path.join(settings["profile"], f"{settings['name']}.prof"))
+        node.abort()
+
+
+if __name__ == "__main__":
+    run(live())
+    sys.exit(0)

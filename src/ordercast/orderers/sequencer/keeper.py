@@ -1,0 +1,230 @@
+"""The log as a member of the ring keeps it: holding, placing, delivering, and handing over when the ring breaks.
+
+No datagram is sent from here. Amoeba section 4.1 (history, gaps, delivery in sequence) and what section 4.2 asks of a
+member when the group is re-formed; SAFE after DESIGN section 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ordercast.config import GroupConfig, MinMembers, Timing
+from ordercast.engine import Delivery, Note, Outbox, Run
+from ordercast.errors import InvariantViolation, WireError
+from ordercast.orderers.sequencer.outgoing import Outgoing
+from ordercast.orderers.sequencer.repairs import Repairs
+from ordercast.parts.log import Entry, Log
+from ordercast.service import SAFE_RANK
+from ordercast.view import GROUP_ORIGIN, Member, Reason, View
+from ordercast.wire.block import CHANGE, FRAGMENTED, HEAD, Head, head_of
+from ordercast.wire.header import HEADER_BYTES
+from ordercast.wire.ordering import Placed
+from ordercast.wire.views import Cut, Proposal, open_change
+
+
+class Keeper:
+    """State that survives joins and leaves and ends with the ring."""
+
+    def __init__(self, me: Member, config: GroupConfig, timing: Timing, view: View, next_block: int) -> None:
+        self.me = me
+        self.view = view  # as of what is received
+        self.changed: list[View] = []  # views that were applied since the underlay last took them
+        self.is_frozen = False
+        self.has_left = False  # our log ends here, with our own leave or with the ring
+        # The log
+        ahead = 4 * config.history_blocks + 1_024
+        self.log = Log(view.seq, view.position, view.numbers, ahead, config.datagram - HEADER_BYTES)
+        self.delivered = view.seq
+        self.consumed = view.seq
+        self.safe = view.seq
+        self._last_safe_place = 0  # of the last SAFE block that is received
+        self._noted = 0  # places up to here were reported as placed before they were received (recovery)
+        self._whole_upto: dict[int, int] = {}  # origin -> numbers below it are reported as held (fragments)
+        self._freed_bytes = 0
+        # What we answer for, and what we lack
+        self.next_block = next_block
+        self._outgoing = Outgoing(me.id, timing)
+        self._repairs = Repairs(self.log, timing, config.datagram)
+        self.counters: dict[str, int] = {}
+
+    def consume(self, seq: int) -> None:
+        """The application has taken everything up to and including place `seq`."""
+        self.consumed = max(self.consumed, min(seq, self.delivered))
+        self._skip_changes()
+
+    # Holding and placing
+
+    def _hold(self, origin: int, number: int, block: bytes, out: Outbox) -> Head | None:
+        """Keep a block that has come; its head, or None if it is here already or cannot be true."""
+        head = head_of(block)
+        if bool(head.flags & CHANGE) != (origin == GROUP_ORIGIN):
+            raise WireError("a change that is not the group's")
+        if origin == GROUP_ORIGIN:
+            open_change(block)  # raises here what would break us later
+        if not self.log.hold(origin, number, block):
+            return None
+        if origin != GROUP_ORIGIN:
+            if not head.flags & FRAGMENTED:
+                out.notes.append(Note("hold", origin, block))
+            self._report_whole(origin, out)
+        return head
+
+    def _report_whole(self, origin: int, out: Outbox) -> None:
+        """A message in fragments is held when its last fragment and all before it are."""
+        log = self.log
+        number = max(self._whole_upto.get(origin, 0), log.next_number.get(origin, 0))
+        while (block := log.blocks.get((origin, number))) is not None:
+            if HEAD.unpack_from(block)[4] & FRAGMENTED:
+                out.notes.append(Note("hold", origin, block))
+            number += 1
+        self._whole_upto[origin] = number
+
+    def _place(self, seq: int, origin: int, number: int, count: int) -> None:
+        if not self.log.place(seq, origin, number, count):
+            self._count("bad_places")
+
+    def _purge(self, stable: int) -> None:
+        """Forget what everybody has consumed, as far as we have ourselves."""
+        me = self.me.id
+        for entry in self.log.purge(min(stable, self.consumed)):
+            self._freed_bytes += entry.cost
+            if entry.origin == me:
+                self._outgoing.stable(entry.number)
+
+    def _advance(self, now_ns: int, out: Outbox) -> None:
+        """Receive what has become complete."""
+        if self.has_left:
+            return
+        outgoing = self._outgoing
+        for entry in self.log.advance():
+            if entry.is_change:
+                self._apply_change(now_ns, entry, out)
+                if self.has_left:
+                    break  # what follows is not for us, and must never be acknowledged in our name
+                continue
+            if entry.seq > self._noted:
+                out.notes.append(Note("placed", entry.origin, entry.block, entry.position))
+            if entry.rank == SAFE_RANK:
+                self._last_safe_place = entry.seq
+            if outgoing.unplaced:
+                outgoing.placed(now_ns, entry.origin, entry.number)
+
+    def _apply_change(self, now_ns: int, entry: Entry, out: Outbox) -> None:
+        """A view has its place and everything before it is here: roles change now, delivery follows in order."""
+        view = open_change(entry.block)
+        old, self.view = self.view, view
+        self.changed.append(view)
+        numbers = self.log.next_number
+        for member in view.members:
+            numbers[member.id] = max(numbers.get(member.id, 0), view.numbers.get(member.id, 0))
+            if old.member(member.id) is None:
+                out.notes.append(Note("name", member.id, detail=str(member)))
+        if view.reason == Reason.LEAVE:
+            for origin in view.prior:
+                if view.member(origin) is None:
+                    numbers.pop(origin, None)
+        self.has_left = view.member(self.me.id) is None or view.reason == Reason.DISSOLVE
+        if not self.is_frozen:
+            self._on_view(now_ns, old, out)
+
+    def _on_view(self, now_ns: int, old: View, out: Outbox) -> None:
+        """Hook: what else follows from a new view."""
+
+    # Delivering
+
+    def _deliver(self, out: Outbox) -> None:
+        """Everything received goes up in order; SAFE blocks, and all behind them, when all members have them."""
+        entries = self.log.entries
+        run: list[Delivery] = []
+        seq = self.delivered + 1
+        received, safe = self.log.received, self.safe
+        while seq <= received:
+            entry = entries[seq]
+            if entry.rank == SAFE_RANK and seq > safe:
+                break
+            if entry.is_change:
+                if run:
+                    out.upcalls.append(Run(run))
+                    run = []
+                out.upcalls.append(open_change(entry.block))
+            else:
+                run.append(Delivery(seq, entry.position, entry.origin, entry.number, entry.block))
+            seq += 1
+        self.delivered = seq - 1
+        if run:
+            out.upcalls.append(Run(run))
+        self._skip_changes()
+
+    def _skip_changes(self) -> None:
+        """Nobody consumes a view."""
+        entries = self.log.entries
+        while self.consumed < self.delivered and entries[self.consumed + 1].is_change:
+            self.consumed += 1
+
+    # Recovery: what the membership asks of any orderer
+
+    def freeze(self) -> None:
+        """Failures only: stop ordering, delivering and acknowledging."""
+        self.is_frozen = True
+
+    def cut(self, rule: MinMembers, accepted: Proposal | None) -> Cut:
+        """What is held and placed here."""
+        log = self.log
+        places = tuple(log.placed_runs(log.received + 1, log.highest + 1))
+        safe = min(self.safe, log.received)
+        return Cut(log.received, safe, places, tuple(log.held_runs()), self.view, rule, accepted)
+
+    def adopt(self, upto: int, places: Sequence[Placed]) -> list[int]:
+        """Learn the places of the agreed remainder, forget contrary ones; what is missing here."""
+        known = self.log.places
+        for seq, origin, number, count in places:
+            for offset in range(max(0, self.log.received + 1 - seq), count):
+                known[seq + offset] = (origin, number + offset)
+        return self.lacking(upto)
+
+    def lacking(self, upto: int) -> list[int]:
+        """The places up to and including `upto` whose place or block is missing here."""
+        places, blocks = self.log.places, self.log.blocks
+        return [seq for seq in range(self.log.received + 1, upto + 1) if places.get(seq) not in blocks]
+
+    def note_remainder(self, upto: int, out: Outbox) -> None:
+        """Everything up to `upto` is held here and its place agreed, although it is not delivered yet."""
+        position = self.log.position
+        for seq in range(self.log.received + 1, upto + 1):
+            origin, number = self.log.places[seq]
+            block = self.log.blocks[origin, number]
+            if seq > self._noted and origin != GROUP_ORIGIN:
+                out.notes.append(Note("placed", origin, block, position))
+            position += HEAD.unpack_from(block)[1]
+        self._noted = max(self._noted, upto)
+
+    def recover(self, upto: int, out: Outbox) -> None:
+        """Deliver the agreed remainder of the old ring, up to and including `upto`; places beyond it are void."""
+        log = self.log
+        for seq in [seq for seq in log.places if seq > upto]:
+            del log.places[seq]
+        self._advance(0, out)
+        if log.received != upto and not self.has_left:
+            raise InvariantViolation(f"recovery was to reach place {upto} and reached {log.received}")
+        self.safe = upto
+        self._deliver(out)
+        self.abandon(out)
+
+    def leftovers(self) -> list[tuple[int, bytes]]:
+        """Own blocks that never got a place, in order: they are submitted again under the same numbers."""
+        return self._outgoing.own()
+
+    def undelivered(self) -> int:
+        """The lowest number of an own block that was not delivered here."""
+        me = self.me.id
+        placed = [
+            entry.number for seq, entry in self.log.entries.items() if entry.origin == me and seq > self.delivered
+        ]
+        return min([*placed, *(number for number, _ in self._outgoing.own())], default=self.next_block)
+
+    def abandon(self, out: Outbox) -> None:
+        """This node is out of the ring: what was open stays open for ever, and is no gap any more."""
+        out.notes.extend(self._repairs.close())
+
+    def _count(self, name: str) -> None:
+        self.counters[name] = self.counters.get(name, 0) + 1

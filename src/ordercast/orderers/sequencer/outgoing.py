@@ -1,0 +1,106 @@
+"""Blocks that this member answers for, from `submit` until they are stable: its own, and those of gone senders.
+
+Amoeba's sender keeps its message until it sees it come back with a sequence number (section 4.1). Retransmission times
+come from the round trip, double with each try up to a bound, and after ten tries the sequencer is suspected (4.2).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ordercast.config import MS, Timing
+from ordercast.engine import NEVER
+from ordercast.parts.rtt import RoundTrip
+
+AT_ONCE: Final = 16  # blocks retransmitted in one go: more would add to the congestion that lost them
+
+
+class Unplaced:
+    """A block that has no place yet."""
+
+    __slots__ = ("block", "sent_ns", "tries")
+
+    def __init__(self, block: bytes, sent_ns: int) -> None:
+        self.block = block
+        self.sent_ns = sent_ns
+        self.tries = 0
+
+
+class Outgoing:
+    __slots__ = ("_costs", "_me", "_rtt", "_timing", "bytes", "is_exhausted", "unplaced")
+
+    def __init__(self, me: int, timing: Timing) -> None:
+        self._me = me
+        self._timing = timing
+        self._rtt = RoundTrip(timing.retransmit_ns, timing.retransmit_max_ns)
+        self.unplaced: dict[tuple[int, int], Unplaced] = {}  # by origin and number, in the order of submission
+        self._costs: dict[int, int] = {}  # own number -> cost, placed or not, until stable
+        self.bytes = 0  # their sum: what our window is held against
+        self.is_exhausted = False  # ten tries in vain
+
+    def keep(self, now_ns: int, origin: int, number: int, block: bytes, cost: int) -> None:
+        self.unplaced[origin, number] = Unplaced(block, now_ns)
+        if origin == self._me:
+            self._costs[number] = cost
+            self.bytes += cost
+
+    def placed(self, now_ns: int, origin: int, number: int) -> None:
+        found = self.unplaced.pop((origin, number), None)
+        if found is None:
+            return
+        self.is_exhausted = False
+        if not found.tries and now_ns:
+            self._rtt.sample(now_ns - found.sent_ns)
+
+    def stable(self, number: int) -> None:
+        """An own block left the history: its share of the window is free."""
+        self.bytes -= self._costs.pop(number, 0)
+
+    @property
+    def count(self) -> int:
+        """Own blocks that are not stable."""
+        return len(self._costs)
+
+    @property
+    def has_own(self) -> bool:
+        """Whether own blocks wait for a place."""
+        return any(origin == self._me for origin, _ in self.unplaced)
+
+    @property
+    def has_orphans(self) -> bool:
+        return any(origin != self._me for origin, _ in self.unplaced)
+
+    def own(self) -> list[tuple[int, bytes]]:
+        """Own blocks without a place, in order."""
+        return [(number, each.block) for (origin, number), each in self.unplaced.items() if origin == self._me]
+
+    def reassured(self, now_ns: int, upto: int) -> None:
+        """The sequencer has our blocks below `upto`, and they wait there: no reason to send them again."""
+        for (origin, number), each in self.unplaced.items():
+            if origin == self._me and number < upto:
+                each.sent_ns, each.tries = now_ns, 0
+
+    def restart(self, now_ns: int) -> None:
+        """Everything is sent anew, to a new sequencer."""
+        for each in self.unplaced.values():
+            each.sent_ns, each.tries = now_ns, 0
+
+    def due(self, now_ns: int) -> list[tuple[int, int, bytes]]:
+        """Origin, number and block of what to send again now; counted as tried."""
+        found = []
+        for (origin, number), each in self.unplaced.items():
+            if each.sent_ns + self._rtt.timeout_ns(each.tries) > now_ns:
+                continue
+            each.sent_ns = now_ns
+            each.tries += 1
+            self.is_exhausted = self.is_exhausted or each.tries > self._timing.tries
+            found.append((origin, number, each.block))
+            if len(found) >= AT_ONCE:
+                break
+        return found
+
+    def deadline_ns(self, now_ns: int) -> int:
+        """When the next one is due; never at once, since a timer that is always due is a loop."""
+        times = (each.sent_ns + self._rtt.timeout_ns(each.tries) for each in self.unplaced.values())
+        soonest = min(times, default=NEVER)
+        return max(soonest, now_ns + MS) if soonest < NEVER else NEVER

@@ -1,0 +1,131 @@
+"""What is missing here, what to ask for, and what to answer when others ask (Amoeba section 4.1).
+
+Members miss places of the log and ask the sequencer. The sequencer misses blocks of senders, or parts of them, and asks
+the senders: the paper leaves that to their timeouts, which is slower by a timeout.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ordercast.config import Timing
+from ordercast.engine import NEVER, Note
+from ordercast.parts.gaps import Gaps
+from ordercast.parts.log import Log
+from ordercast.view import GROUP_ORIGIN
+from ordercast.wire.ordering import MAX_MISSING, Missing
+from ordercast.wire.segments import Reassembly
+
+PER_NAK: Final = 64  # blocks sent for one request; what is missing still is asked for again
+PIECES: Final = 4  # holes of one block that are asked for separately
+
+
+class Repairs:
+    __slots__ = ("_blocks", "_log", "_places", "partial")
+
+    def __init__(self, log: Log, timing: Timing, datagram: int) -> None:
+        self._log = log
+        self.partial = Reassembly(datagram)
+        self._places: Gaps[int] = Gaps(timing.nak_delay_ns, timing.nak_retry_ns)
+        self._blocks: Gaps[tuple[int, int]] = Gaps(timing.nak_delay_ns, timing.nak_retry_ns)
+
+    def is_old(self, origin: int, number: int) -> bool:
+        """Whether a block is here already, or was."""
+        log = self._log
+        if origin == GROUP_ORIGIN:
+            return number <= log.received
+        return number < log.next_number.get(origin, 0) or (origin, number) in log.blocks
+
+    def look(self, now_ns: int, is_leader: bool) -> list[Note]:
+        """Compare what is here with what must exist: gaps that opened and closed since the last look."""
+        log = self._log
+        if len(self.partial):
+            for origin, number, kind in list(self.partial):
+                if self.is_old(origin, number):
+                    self.partial.forget((origin, number, kind))
+        if is_leader:
+            if log.blocks or len(self.partial) or self._blocks:
+                return block_notes(*self._blocks.update(self._missing_blocks(), now_ns))
+        elif log.received < log.highest or self._places:
+            missing = log.missing(MAX_MISSING) if log.received < log.highest else []
+            return place_notes(*self._places.update(missing, now_ns))
+        return []
+
+    def close(self) -> list[Note]:
+        """The ring ends: what was open is no gap any more."""
+        return place_notes([], self._places.clear()) + block_notes([], self._blocks.clear())
+
+    def due_places(self, now_ns: int) -> list[Missing]:
+        """What to ask the sequencer for."""
+        wanted: list[Missing] = []
+        for seq in self._places.due(now_ns):
+            key = self._log.places.get(seq)
+            holes = self.partial.missing((*key, 0)) if key is not None else []
+            if holes:
+                wanted.extend(Missing(GROUP_ORIGIN, seq, 1, first, stop) for first, stop in holes[:PIECES])
+            elif wanted and not wanted[-1].stop and wanted[-1].number + wanted[-1].count == seq:
+                wanted[-1] = wanted[-1]._replace(count=wanted[-1].count + 1)
+            else:
+                wanted.append(Missing(GROUP_ORIGIN, seq, 1, 0, 0))
+        return wanted[:MAX_MISSING]
+
+    def due_blocks(self, now_ns: int) -> dict[int, list[Missing]]:
+        """What to ask each sender for."""
+        wanted: dict[int, list[Missing]] = {}
+        for origin, number in self._blocks.due(now_ns):
+            holes = self.partial.missing((origin, number, 0)) or [(0, 0)]
+            asked = wanted.setdefault(origin, [])
+            asked.extend(Missing(origin, number, 1, *hole) for hole in holes[:PIECES])
+            del asked[MAX_MISSING:]
+        return wanted
+
+    def deadline_ns(self) -> int:
+        return min(self._places.deadline_ns(), self._blocks.deadline_ns())
+
+    def answer(
+        self, missing: list[Missing]
+    ) -> tuple[list[tuple[int, int, bytes, int, int]], list[tuple[int, int, int]]]:
+        """Blocks to send (origin, number, block, first segment, stop segment), and places that go with them."""
+        blocks: list[tuple[int, int, bytes, int, int]] = []
+        places: list[tuple[int, int, int]] = []
+        for origin, number, count, first, stop in missing:
+            for each in range(number, number + count):
+                if len(blocks) >= PER_NAK:
+                    return blocks, places
+                if origin == GROUP_ORIGIN:
+                    found = self._log.block_at(each)
+                    if found is not None:
+                        places.append((each, found[0], found[1]))
+                        blocks.append((*found, first, stop))
+                else:
+                    block = self._log.find_block(origin, each)
+                    if block is not None:
+                        blocks.append((origin, each, block, first, stop))
+        return blocks, places
+
+    def _missing_blocks(self) -> list[tuple[int, int]]:
+        """What senders must have sent, for later blocks of theirs are here, or parts."""
+        lowest: dict[int, int] = {}
+        for origin, number in self._log.blocks:
+            if number < lowest.get(origin, NEVER):
+                lowest[origin] = number
+        found = {(origin, number) for origin, number, _ in self.partial if origin != GROUP_ORIGIN}
+        for origin, number in lowest.items():
+            first = self._log.next_number.get(origin, number)
+            found.update((origin, hole) for hole in range(first, min(number, first + MAX_MISSING)))
+        return sorted(found)[:MAX_MISSING]
+
+
+def place_notes(new: list[int], gone: list[int]) -> list[Note]:
+    return [Note("gap", GROUP_ORIGIN, first=seq, count=1, detail="place") for seq in new] + [
+        Note("repaired", GROUP_ORIGIN, first=seq, count=1, detail="place") for seq in gone
+    ]
+
+
+def block_notes(new: list[tuple[int, int]], gone: list[tuple[int, int]]) -> list[Note]:
+    return [
+        Note("gap", GROUP_ORIGIN, first=number, count=1, detail=f"block of {origin:016x}") for origin, number in new
+    ] + [
+        Note("repaired", GROUP_ORIGIN, first=number, count=1, detail=f"block of {origin:016x}")
+        for origin, number in gone
+    ]
