@@ -1,18 +1,344 @@
-"""`ordercast bench`."""
+"""`ordercast bench`: throughput, CPU and latency between real processes on loopback, and the floor of the same run."""
 
 from __future__ import annotations
 
 import argparse
+import asyncio
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Any, Final
 
-HELP = "measure throughput and latency on this machine"
-EXAMPLES = ""
+from ordercast.cli.children import Child, ChildFailed, Saying
+from ordercast.cli.load import MAX_SIZE, MIN_SIZE
+from ordercast.cli.progress import Progress, table
+from ordercast.config import LOOPBACK_DATAGRAM, MAX_DATAGRAM, MIN_DATAGRAM
+from ordercast.errors import UsageError
+from ordercast.service import parse_service
+from ordercast.sim.scenario import SERVICES
+from ordercast.trace.run import software_version
+
+HELP: Final = "measure throughput, CPU and latency between real processes on this machine"
+DESCRIPTION: Final = (
+    "Starts member processes on loopback, with their traces on, and measures: the batch face (send_many, batches()) "
+    "flat out, the per-message face (async for event in group; senders still use send_many), latency flat out and with "
+    "one 100-byte message at a time, and the floor: the same sockets, blocks and application with a plain credit "
+    "window, without ordering or repair. Every message is sliced to its own bytes and its first and last byte are "
+    "read, which also checks the order. CPU is user + system of all members by deliveries at all members. Exit code 1 "
+    "if anything was lost or misordered."
+)
+EXAMPLES: Final = """examples:
+  ordercast bench
+      four members, one of them (not the sequencer) sends 100-byte messages, AGREED
+  ordercast bench --senders all --size 1000
+      all four send messages of 1 KB
+  ordercast bench --datagram 1400 --service SAFE --seconds 10
+      datagrams as on Ethernet, delivered when every member holds the message
+  ordercast bench --json | jq '{delivered_per_s, cpu_us_per_delivery, ratio_to_floor}'
+      the numbers for a program"""
+
+MEMBER: Final = "ordercast.cli.bench_member"
+MAX_MEMBERS: Final = 32
+MIN_SECONDS: Final = 0.1
+MAX_SECONDS: Final = 3_600.0
+START_TIMEOUT_S: Final = 30.0
+PHASE_TIMEOUT_S: Final = 60.0
+
+
+@dataclass(slots=True)
+class Parameters:
+    """What was asked for, checked."""
+
+    orderer: str
+    members: int
+    senders: str
+    size: int
+    service: str
+    seconds: float
+    datagram: int
+
+
+@dataclass(slots=True)
+class Phase:
+    """What one phase gave, over all members."""
+
+    per_s: float  # delivered, mean of the receivers
+    slowest_per_s: float
+    cpu_us: float  # for each delivery
+    rss_bytes: tuple[int, int]  # of the largest member, at the beginning and at the end
+    lost: int
+    misordered: int
+    drops: int
+    datagrams: dict[str, int]
+    latencies_ns: list[int]  # at members that do not send; where all send, at all
+    own_latencies_ns: list[int]  # at the senders
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the flags."""
-    parser.description = HELP
+    """Add the flags of `ordercast bench`."""
+    parser.description = DESCRIPTION
+    parser.add_argument("--orderer", default="sequencer", choices=list(SERVICES), help="the ordering discipline")
+    parser.add_argument("--members", type=int, default=4, help=f"member processes, 2 to {MAX_MEMBERS} (4)")
+    parser.add_argument(
+        "--senders", default="1", choices=["1", "all"], help="one, which is not the sequencer, or all of them (1)"
+    )
+    parser.add_argument("--size", type=int, default=100, help=f"bytes of a message, {MIN_SIZE} to {MAX_SIZE} (100)")
+    parser.add_argument("--service", default="AGREED", help="RELIABLE, FIFO, AGREED, RESILIENT(k) or SAFE (AGREED)")
+    parser.add_argument("--seconds", type=float, default=5.0, help="how long the batch face is measured (5)")
+    parser.add_argument(
+        "--datagram", type=int, default=LOOPBACK_DATAGRAM, help=f"largest datagram in bytes ({LOOPBACK_DATAGRAM})"
+    )
+    parser.add_argument("--trace", type=Path, default=None, metavar="DIR", help="keep the members' traces here")
+    parser.add_argument(
+        "--profile", type=Path, default=None, metavar="DIR", help="run the members under cProfile (slow), one file each"
+    )
+    parser.add_argument("--json", action="store_true", help="print the result as one JSON document")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure."""
-    return 0 if args else 1
+    """Measure and report."""
+    parameters = parameters_of(args)
+    for folder in (args.trace, args.profile):
+        if folder is not None:
+            make_folder(folder)
+    progress = Progress()
+    trace = Path(tempfile.mkdtemp(prefix="ordercast-bench-")) if args.trace is None else args.trace.resolve()
+    profile = "" if args.profile is None else str(args.profile.resolve())
+    try:
+        result = asyncio.run(measure(parameters, trace, profile, progress))
+    except ChildFailed as error:
+        if args.json:
+            print(json.dumps({"error": str(error), "parameters": asdict(parameters)}, indent=2))
+        print(f"ordercast bench: {error}", file=sys.stderr)
+        return 1
+    finally:
+        progress.close()
+        if args.trace is None:
+            shutil.rmtree(trace, ignore_errors=True)
+    print(json.dumps(result, indent=2) if args.json else "\n".join(report(result)))
+    return 1 if result["lost"] or result["misordered"] else 0
+
+
+def parameters_of(args: argparse.Namespace) -> Parameters:
+    """The parameters that the flags ask for; `UsageError` says what is wrong with them."""
+    for name, low, high in (
+        ("members", 2, MAX_MEMBERS),
+        ("size", MIN_SIZE, MAX_SIZE),
+        ("seconds", MIN_SECONDS, MAX_SECONDS),
+        ("datagram", MIN_DATAGRAM, MAX_DATAGRAM),
+    ):
+        value = getattr(args, name)
+        if not low <= value <= high:
+            raise UsageError(f"--{name} lies between {low:g} and {high:g}, not {value:g}")
+    try:
+        service = str(parse_service(args.service))
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    if service.partition("(")[0] not in SERVICES[args.orderer]:
+        raise UsageError(f"the {args.orderer} gives {', '.join(SERVICES[args.orderer])}, not {service}")
+    return Parameters(args.orderer, args.members, args.senders, args.size, service, float(args.seconds), args.datagram)
+
+
+def make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be a folder: {error.strerror}") from error
+
+
+async def measure(parameters: Parameters, trace: Path, profile: str, progress: Progress) -> dict[str, Any]:
+    """Start the members, run the phases, put the numbers together."""
+    bench = _Bench(parameters, progress)
+    try:
+        await bench.start(trace, profile)
+        result = await bench.measure()
+        await asyncio.gather(*(child.end() for child in bench.children))
+    finally:
+        await asyncio.gather(*(child.kill() for child in bench.children))
+    return result
+
+
+class _Bench:
+    """The member processes, and the phases that they go through together."""
+
+    def __init__(self, parameters: Parameters, progress: Progress) -> None:
+        self.children: list[Child] = []
+        self._parameters = parameters
+        self._progress = progress
+        self._members: dict[str, str] = {}  # name -> name/life
+
+    async def start(self, trace: Path, profile: str) -> None:
+        parameters = self._parameters
+        self._progress.note(f"starting {parameters.members} members")
+        for number in range(parameters.members):
+            settings = {
+                "name": f"m{number + 1}",
+                "group": f"bench-{os.getpid()}",
+                "create": number == 0,
+                "trace": str(trace),
+                "profile": profile,
+                "orderer": parameters.orderer,
+                "size": parameters.size,
+                "service": parameters.service,
+                "datagram": parameters.datagram,
+            }
+            child = await Child.start(f"m{number + 1}", MEMBER, settings)
+            self.children.append(child)
+            self._members[child.name] = (await child.expect("joined", START_TIMEOUT_S))["member"]
+
+    async def measure(self) -> dict[str, Any]:
+        parameters, children = self._parameters, self.children
+        seconds = parameters.seconds
+        # The first member has created the group and is the sequencer.
+        single = [children[1]]
+        senders = children if parameters.senders == "all" else single
+        batch = await self._phase("batch", senders, seconds, "batch face, flat out")
+        messages = await self._phase("messages", senders, min(2.0, seconds / 2), "per-message face, flat out")
+        alone = await self._phase("single", single, min(2.0, seconds / 2), "one message at a time")
+        floor = await self._phase("floor", senders, min(3.0, seconds / 2), "floor: no ordering, no repair")
+        ordered = (batch, messages, alone)
+        return {
+            "delivered_per_s": round(batch.per_s),
+            "slowest_receiver_per_s": round(batch.slowest_per_s),
+            "mb_per_s": round(batch.per_s * parameters.size / 1e6, 1),
+            "cpu_us_per_delivery": round(batch.cpu_us, 3),
+            "latency_us": {
+                "loaded": percentiles(batch.latencies_ns),
+                "single": percentiles(alone.latencies_ns),
+                "single_at_sender": percentiles(alone.own_latencies_ns),
+            },
+            "lost": sum(phase.lost for phase in ordered),
+            "misordered": sum(phase.misordered for phase in ordered),
+            "socket_drops": sum(phase.drops for phase in ordered),
+            "repairs": sum(phase.datagrams.get("repair", 0) for phase in ordered),
+            "per_message_face_per_s": round(messages.per_s),
+            "floor_per_s": round(floor.per_s),
+            "floor_cpu_us_per_delivery": round(floor.cpu_us, 3),
+            "ratio_to_floor": round(batch.per_s / floor.per_s, 3) if floor.per_s else None,
+            "datagrams": batch.datagrams,
+            "memory_mb": {
+                "start": round(batch.rss_bytes[0] / 1e6, 1),
+                "end": round(batch.rss_bytes[1] / 1e6, 1),
+            },
+            "parameters": {
+                **asdict(parameters),
+                "gc": "frozen after start-up",
+                "trace": True,
+                "python": sys.version.split()[0],
+                "cpus": os.cpu_count(),
+                "software_version": software_version(),
+            },
+        }
+
+    async def _phase(self, phase: str, senders: list[Child], seconds: float, text: str) -> Phase:
+        children = self.children
+        self._progress.note(f"{text}, {seconds:g} s")
+        keys = {child.name: self._members[child.name] for child in children}
+        order: Saying = {"phase": phase}
+        if phase == "floor":
+            opened = await self._all("open_floor", "floor", group=f"bench-floor-{os.getpid()}")
+            order["addresses"] = {child.name: said["address"] for child, said in zip(children, opened, strict=True)}
+            keys = {child.name: child.name for child in children}
+        order["senders"] = [keys[child.name] for child in senders]
+        await self._all("prepare", "ready", **order)
+        for child in senders:
+            child.tell("go")
+        await asyncio.gather(*(child.expect("flowing", PHASE_TIMEOUT_S) for child in children))
+        await asyncio.sleep(min(0.5, seconds / 10))  # slow start is not what is measured
+        begin = await self._all("mark", "mark")
+        await self._wait(seconds, text)
+        end = await self._all("mark", "mark")
+        for child in senders:
+            child.tell("finish")
+        sent = {keys[child.name]: (await child.expect("sent", PHASE_TIMEOUT_S))["count"] for child in senders}
+        drained = [await child.expect("drained", PHASE_TIMEOUT_S) for child in children]
+        return phase_of(begin, end, drained, sent, [child in senders for child in children])
+
+    async def _all(self, word: str, answer: str, **fields: Any) -> list[Saying]:
+        return list(
+            await asyncio.gather(*(child.ask(word, answer, PHASE_TIMEOUT_S, **fields) for child in self.children))
+        )
+
+    async def _wait(self, seconds: float, text: str) -> None:
+        stop_s = monotonic() + seconds
+        while (left_s := stop_s - monotonic()) > 0:
+            self._progress.live([f"  {left_s:.0f} s to go"], f"{text}: {left_s:.0f} s to go")
+            await asyncio.sleep(min(1.0, left_s))
+
+
+def phase_of(
+    begin: list[Saying], end: list[Saying], drained: list[Saying], sent: dict[str, int], is_sender: list[bool]
+) -> Phase:
+    """The numbers of one phase out of what its members said."""
+    deliveries = [after["delivered"] - before["delivered"] for before, after in zip(begin, end, strict=True)]
+    times_s = [(after["at_ns"] - before["at_ns"]) / 1e9 for before, after in zip(begin, end, strict=True)]
+    rates = [count / time_s for count, time_s in zip(deliveries, times_s, strict=True)]
+    cpu_s = sum(after["cpu_s"] - before["cpu_s"] for before, after in zip(begin, end, strict=True))
+    datagrams: dict[str, int] = {}
+    for said in drained:
+        for kind, count in said["datagrams"].items():
+            datagrams[kind] = datagrams.get(kind, 0) + count
+    # Where members disagree about the order of blocks, no single one of them can be called the wrong one.
+    disagreeing = len({said["digest"] for said in drained}) - 1
+    others = [said for said, sends in zip(drained, is_sender, strict=True) if not sends]
+    return Phase(
+        per_s=sum(rates) / len(rates),
+        slowest_per_s=min(rates),
+        cpu_us=cpu_s * 1e6 / max(1, sum(deliveries)),
+        rss_bytes=(max(said["rss_bytes"] for said in begin), max(said["rss_bytes"] for said in end)),
+        lost=sum(abs(count - said["received"][sender]) for said in drained for sender, count in sent.items()),
+        misordered=sum(said["misordered"] for said in drained) + disagreeing,
+        drops=sum(said["drops"] for said in drained),
+        datagrams=datagrams,
+        latencies_ns=[each for said in others or drained for each in said["latencies_ns"]],
+        own_latencies_ns=[
+            each for said, sends in zip(drained, is_sender, strict=True) if sends for each in said["latencies_ns"]
+        ],
+    )
+
+
+def percentiles(latencies_ns: Iterable[int]) -> dict[str, float | None]:
+    """p50 and p99 in microseconds; None where nothing was measured."""
+    ordered = sorted(latencies_ns)
+    if not ordered:
+        return {"p50": None, "p99": None}
+    return {f"p{share}": round(ordered[len(ordered) * share // 100] / 1e3, 1) for share in (50, 99)}
+
+
+def report(result: dict[str, Any]) -> list[str]:
+    """The numbers for people."""
+    parameters = result["parameters"]
+    latency = result["latency_us"]
+
+    def both(which: str) -> str:
+        return f"p50 {latency[which]['p50']:,} us, p99 {latency[which]['p99']:,} us"
+
+    rows = [
+        ("batch face, each receiver", f"{result['delivered_per_s']:,} messages/s, {result['mb_per_s']:,} MB/s"),
+        ("CPU, all members", f"{result['cpu_us_per_delivery']} us for each delivered message"),
+        ("floor, each receiver", f"{result['floor_per_s']:,} messages/s, {result['floor_cpu_us_per_delivery']} us"),
+        ("share of the floor", f"{result['ratio_to_floor']}"),
+        ("per-message face, each receiver", f"{result['per_message_face_per_s']:,} messages/s"),
+        ("latency flat out", both("loaded")),
+        ("latency one at a time", both("single")),
+        ("the same, back at its sender", both("single_at_sender")),
+        ("lost, misordered", f"{result['lost']}, {result['misordered']}"),
+        ("socket drops, repairs", f"{result['socket_drops']}, {result['repairs']}"),
+        (
+            "memory of the largest member",
+            f"{result['memory_mb']['start']} MB, at the end {result['memory_mb']['end']} MB",
+        ),
+        ("datagrams of the batch face", ", ".join(f"{kind} {n:,}" for kind, n in sorted(result["datagrams"].items()))),
+    ]
+    return [
+        f"{parameters['orderer']}: {parameters['members']} members, {parameters['senders']} sending, "
+        f"{parameters['size']} bytes, {parameters['service']}, datagrams up to {parameters['datagram']} bytes, "
+        f"{parameters['seconds']:g} s",
+        *(f"  {line}" for line in table(rows)),
+    ]

@@ -23,12 +23,13 @@ from typing import Any, Final
 from ordercast import Batch, Group, Message, Node, OrdercastError, parse_service, run
 from ordercast.cli.children import Command, Saying
 from ordercast.cli.floor import Floor
-from ordercast.cli.load import Sink, Source, chunk_of
+from ordercast.cli.load import Sink, Source
 
 REPORTED_SAMPLES: Final = 4_000
 """Latencies told to the command by each member: evenly picked out of what was kept."""
 
 SINGLE_BYTES: Final = 100
+LOOK_S: Final = 0.005
 
 
 class BenchMember:
@@ -49,6 +50,7 @@ class BenchMember:
         self._sink = Sink((), 1)
         self._is_sending = asyncio.Event()
         self._receiving: asyncio.Task[None] | None = None
+        self._flowing: asyncio.Task[None] | None = None
         self._sending: asyncio.Task[None] | None = None
         self._stats: dict[str, int] = {}
 
@@ -80,10 +82,11 @@ class BenchMember:
         self._sink = Sink(order["senders"], self._source.chunk)
         if self._floor is not None:
             addresses = {name: (host, port) for name, (host, port) in order["addresses"].items()}
-            self._floor.prepare(addresses, list(order["names"].values()))
+            self._floor.prepare(addresses, order["senders"])
         self._stats = {} if self._floor is not None else self._group.stats
         self._node.read_drops() if self._floor is None else self._floor.read_drops()
         self._receiving = asyncio.create_task(self._guard(self._receive()))
+        self._flowing = asyncio.create_task(self._tell_flowing())
 
     async def _receive(self) -> None:
         sink, group = self._sink, self._group
@@ -121,6 +124,12 @@ class BenchMember:
             await group.flush()
             await group.send(source.end(), service)
         self._command.tell("sent", count=source.sent)
+
+    async def _tell_flowing(self) -> None:
+        """Say when the first messages have come. Looked for now and then, to keep it out of the measured loops."""
+        while not self._sink.delivered:
+            await asyncio.sleep(LOOK_S)
+        self._command.tell("flowing")
 
     def _tell_drained(self) -> None:
         sink = self._sink
@@ -178,7 +187,6 @@ async def live() -> None:
         command.tell("failed", text=str(error))
         return
     member = BenchMember(node, group, command)
-    chunk_of(settings["size"])
     gc.collect()
     gc.freeze()
     command.tell("joined", member=str(node.member))

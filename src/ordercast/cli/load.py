@@ -112,6 +112,8 @@ class Sink:
 
     def placed(self, position: int, first: int, count: int) -> None:
         """A block came at this position: positions rise, and all members see the same blocks in the same order."""
+        if position < 0:
+            return  # a service without order
         if position <= self._position:
             self.misordered += count
         self._position = position + count - 1

@@ -1,0 +1,43 @@
+"""The bench on a tiny run, between real processes: its keys and its honesty, no times."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ordercast.cli.main import main
+
+
+def bench(arguments: list[str], capfd: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    code = main(["bench", "--seconds", "0.3", "--json", *arguments])
+    shown = capfd.readouterr()
+    assert code == 0, shown.out + shown.err
+    result: dict[str, Any] = json.loads(shown.out)
+    return result
+
+
+def test_every_number_is_told(capfd: pytest.CaptureFixture[str]) -> None:
+    result = bench(["--members", "3", "--senders", "1"], capfd)
+    for key in ("delivered_per_s", "mb_per_s", "cpu_us_per_delivery", "per_message_face_per_s", "floor_per_s"):
+        assert result[key] > 0, key
+    for which in ("loaded", "single"):
+        assert 0 < result["latency_us"][which]["p50"] <= result["latency_us"][which]["p99"]
+    assert (result["lost"], result["misordered"]) == (0, 0)
+    assert result["socket_drops"] >= 0
+    assert result["repairs"] >= 0
+    assert result["ratio_to_floor"] > 0
+    assert result["datagrams"]["data"] > 0
+    assert result["memory_mb"]["end"] > 0
+    parameters = result["parameters"]
+    assert (parameters["members"], parameters["senders"], parameters["size"]) == (3, "1", 100)
+    assert (parameters["orderer"], parameters["service"], parameters["datagram"]) == ("sequencer", "AGREED", 62_000)
+
+
+def test_all_may_send_small_datagrams_with_a_strong_service(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    options = ["--members", "2", "--senders", "all", "--size", "1000", "--datagram", "1400", "--service", "SAFE"]
+    result = bench([*options, "--trace", str(tmp_path)], capfd)
+    assert (result["lost"], result["misordered"]) == (0, 0)
+    assert len(list((tmp_path / "raw").iterdir())) == 2

@@ -1,0 +1,96 @@
+"""The command line: what it teaches, and how it answers bad input."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ordercast.cli.main import COMMANDS, main
+
+BAD_INPUT = 2
+
+
+def refusal(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """What is said to these arguments, which must be refused with one line and nothing on standard output."""
+    try:
+        code = main(arguments)
+    except SystemExit as ended:
+        code = int(ended.code or 0)
+    shown = capsys.readouterr()
+    assert code == BAD_INPUT
+    assert shown.out == ""
+    assert len(shown.err.splitlines()) == 1
+    return shown.err
+
+
+@pytest.mark.parametrize("command", list(COMMANDS))
+def test_help_teaches_by_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+    shown = capsys.readouterr().out
+    assert ended.value.code == 0
+    assert "examples:" in shown
+    assert f"ordercast {command}" in shown
+
+
+def test_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith("ordercast ")
+
+
+def test_no_command_is_answered_with_the_choice(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "demo, sim, fuzz, bench" in refusal([], capsys)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["dmeo"], "choose from"),
+        (["demo", "--sekonds", "3"], "--help"),
+        (["demo", "--seconds", "0"], "--seconds lies between"),
+        (["demo", "--seconds", "soon"], "--help"),
+        (["demo", "--host", "10.0.0.1"], "--insecure"),
+        (["demo", "--host", "localhost:x"], "no port"),
+        (["demo", "--hosts", "127.0.0.1,127.0.0.2"], "5 addresses are needed"),
+        (["demo", "--peers", "127.0.0.1:7401"], "5 addresses are needed"),
+        (["demo", "--exec-prefix", "ip netns exec {name}"], "only {n} is replaced"),
+        (["demo", "--exec-prefix", "'half a quote"], "cannot be read"),
+        (["demo", "--pause", "-1"], "--pause lies between"),
+        (["bench", "--members", "1"], "--members lies between"),
+        (["bench", "--size", "3"], "--size lies between"),
+        (["bench", "--seconds", "nan"], "--seconds lies between"),
+        (["bench", "--datagram", "100000"], "--datagram lies between"),
+        (["bench", "--service", "PERFECT"], "choose one of"),
+        (["bench", "--service", "CAUSAL"], "sequencer gives"),
+        (["bench", "--service", "RESILIENT"], "RESILIENT(2)"),
+        (["bench", "--senders", "2"], "--help"),
+        (["bench", "--orderer", "dice"], "sequencer"),
+        (["sim", "--orderer", "dice"], "sequencer"),
+        (["fuzz", "--runs", "many"], "--help"),
+    ],
+)
+def test_bad_input_is_answered_with_what_to_do(
+    arguments: list[str], hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert hint in refusal(arguments, capsys)
+
+
+def test_a_trace_folder_that_is_in_use_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "run.json").write_text("{}")
+    assert "folder of its own" in refusal(["demo", "--trace", str(tmp_path)], capsys)
+
+
+def test_the_module_can_be_run() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "ordercast.cli.main", "bench", "--members", "0"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == BAD_INPUT
+    assert "--members lies between" in done.stderr
