@@ -550,9 +550,11 @@ class Underlay:
 
     def _on_find(self, now_ns: int, source: Address, asking: Asking, out: Outbox) -> None:
         if self._joining is not None:
-            self._joining.on_find(now_ns, asking)
+            self._joining.on_find(asking)
         elif self._phase is Phase.MEMBER and self._orderer is not None:
             is_leader = self._orderer.lead is not None
+            if self._reform is not None:
+                self._reform.on_departed(asking.member.id)
             if is_leader or asking.tries or self._reform is not None:
                 out.sends.append(self._mail.control(source, Kind.HERE, encode_ring(self._ring())))
 

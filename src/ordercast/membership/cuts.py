@@ -65,18 +65,24 @@ def orphans(cuts: dict[int, Cut], numbers: dict[int, int], gone: list[int]) -> l
     return found
 
 
-def may_go_on(rules: list[MinMembers], base: View, survivors: set[int], change_is_known: bool) -> bool:
-    """Whether the survivors satisfy every rule in the base view and, while its change is uncertain, in the one before."""
+def may_go_on(
+    rules: list[MinMembers], base: View, survivors: set[int], departed: set[int], change_is_known: bool
+) -> bool:
+    """Whether the survivors satisfy every rule in the base view and, while its change is uncertain, in the one before.
+
+    There who has `departed` for certain counts as present: it cannot be part of another quorum.
+    """
     lists = [[member.id for member in base.members]]
     if not change_is_known and base.prior:
         lists.append(list(base.prior))
         if base.reason == Reason.LEAVE and base.member(base.prior[0]) is None:
             # The leader ordered its own leave: it knows, and will never be part of another quorum of that view.
-            survivors = survivors | {base.prior[0]}
+            departed = departed | {base.prior[0]}
     for members in lists:
-        present = [member for member in members if member in survivors]
+        counted = survivors if members is lists[0] else survivors | departed
+        present = [member for member in members if member in counted]
         for rule in rules:
-            if not required_members(rule, len(members), len(present), members[0] in survivors):
+            if not required_members(rule, len(members), len(present), members[0] in counted):
                 return False
     return True
 

@@ -51,7 +51,6 @@ class Joining:
         self._deferred = 0
         self._ring: Ring | None = None
         self._join_tries = 0
-        self._has_seen_frozen = False
         self._due_ns = NEVER
         # Outcome
         self.must_create = False
@@ -68,7 +67,7 @@ class Joining:
             self._tries = 0
         if self._ring is not None:
             self._join(now_ns, out)
-        elif self._tries < self._timing.find_tries or self._is_return or self._has_seen_frozen:
+        elif self._tries < self._timing.find_tries or self._is_return:
             self._ask(now_ns, out)
         elif self._create is False:
             self._conclude(f"there is no group {self._group!r} here; create=None or create=True would make it")
@@ -85,7 +84,7 @@ class Joining:
             self._conclude(f"a group {self._group!r} exists already; create=None or create=False would join it")
             return
         if not ring.is_working:
-            self._has_seen_frozen = True
+            self._tries = 0  # it exists, and may work again: ask on
             return
         refusal = self._demands.refusal(ring.config)
         if refusal:
@@ -96,7 +95,7 @@ class Joining:
             self._join_tries = 0
             self._join(now_ns, out)
 
-    def on_find(self, now_ns: int, asking: Asking) -> None:
+    def on_find(self, asking: Asking) -> None:
         """Another newcomer is looking: the one with the lower id goes first."""
         if self._ring is None and asking.member.id < self._me.id and self._deferred < MAX_DEFERENCE:
             self._deferred += 1

@@ -91,7 +91,7 @@ class Reform:
         self._orphans: list[tuple[int, int]] = []
         self._proposal: Proposal | None = None
         self._acks: set[int] = set()
-        self._fetch_turn = 0
+        self._departed: set[int] = set()
         self._pending: Proposal | None = None  # as a participant: the result under way
         self._due_ns = NEVER
         # Outcome
@@ -142,6 +142,11 @@ class Reform:
             self._on_result_ack(now_ns, origin, decode_ballot(body), out)
         elif kind == Kind.CHECK:
             self._on_check(now_ns, source, origin, decode_ballot(body), out)
+
+    def on_departed(self, member: int) -> None:
+        """A member of the view before asks to join as new: it will never be part of another quorum of the old one."""
+        if member in self._orderer.view.prior:
+            self._departed.add(member)
 
     def progress(self, now_ns: int, out: Outbox) -> None:
         """Something that was fetched may have come."""
@@ -321,7 +326,7 @@ class Reform:
             member.id in survivors for member in base.members
         )
         self.found = len([member for member in base.members if member.id in survivors])
-        if not may_go_on(rules, base, survivors, known):
+        if not may_go_on(rules, base, survivors, self._departed, known):
             if self._is_override:
                 self.is_refused = True
                 self.wait(now_ns)

@@ -18,7 +18,7 @@ from ordercast.errors import InvariantViolation, UnsupportedService
 from ordercast.orderers.sequencer.keeper import Keeper
 from ordercast.orderers.sequencer.leading import Leading, ackers, next_view
 from ordercast.parts.detector import Detector
-from ordercast.parts.log import runs_of
+from ordercast.parts.log import DATAGRAM_OVERHEAD, runs_of
 from ordercast.parts.timers import Timers
 from ordercast.service import AGREED_RANK, FIFO_RANK, RELIABLE_RANK, RESILIENT_RANK, SAFE_RANK, Service
 from ordercast.view import GROUP_ORIGIN, Address, Member, Reason, View, next_counter
@@ -132,7 +132,9 @@ class Sequencer(Keeper):
             self._timers.set_earlier(Timer.WANT, now_ns + self._want_ns)
             return 0, self._largest
         self._want_ns = WANT_NS
-        return left, self._largest
+        body = self._config.datagram - HEADER_BYTES
+        room = left * body // (body + DATAGRAM_OVERHEAD)
+        return room if used else max(room, self._largest), self._largest
 
     def submit(self, now_ns: int, blocks: Sequence[bytes], out: Outbox) -> int:
         for block in blocks:
@@ -377,7 +379,12 @@ class Sequencer(Keeper):
         smallest = min((member.buffer_bytes for member in view.members if member.buffer_bytes), default=0)
         history = self._config.history_bytes
         self._ceiling = min(history, smallest // 2) if smallest else history
-        self._largest = max(MIN_BLOCK, min(MAX_BLOCK, self._ceiling // 4))
+        # All members together may begin with one block each before anybody knows who is sending.
+        body = self._config.datagram - HEADER_BYTES
+        share = self._ceiling // max(4, len(view.members))
+        segments = share // (body + DATAGRAM_OVERHEAD)
+        largest = segments * body if segments else share - DATAGRAM_OVERHEAD
+        self._largest = max(MIN_BLOCK, min(MAX_BLOCK, largest))
         if view.leader.id == me and self.lead is None:
             # After a reset all members have acknowledged the result; after the old sequencer's leave nothing is known.
             known = self.log.stable if view.reason == Reason.LEAVE else view.seq
@@ -577,9 +584,8 @@ class Sequencer(Keeper):
             self._send_held(now_ns, out)
         if self._ack_now:
             self._to_leader(now_ns, Kind.ACK, encode_acks(self._acks()), out)
-        elif owed or self._acks() != self._acked:
-            if not self._timers.is_set(Timer.QUIET):
-                self._timers.set(Timer.QUIET, now_ns + self._timing.ack_quiet_ns)
+        elif (owed or self._acks() != self._acked) and not self._timers.is_set(Timer.QUIET):
+            self._timers.set(Timer.QUIET, now_ns + self._timing.ack_quiet_ns)
 
     def _send_held(self, now_ns: int, out: Outbox) -> None:
         view, me = self.view, self.me.id
