@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,3 +32,19 @@ def test_every_guarantee_is_examined_and_holds_when_the_sequencer_is_killed(
     assert RunInfo.read(folder).clock == "one-host"
     assert len(list((folder / "events").glob("node=*/part-*.parquet"))) == 5
     assert "killed" in shown.err
+
+
+def test_an_interrupted_demo_ends_with_130_and_leaves_no_member_behind(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "ordercast.cli.main", "demo", "--trace", str(tmp_path / "trace")]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as demo:
+        assert demo.stderr is not None
+        assert demo.stdout is not None
+        for line in demo.stderr:
+            if "all of them send" in line:
+                break
+        demo.send_signal(signal.SIGINT)
+        # The members have inherited standard error: it ends when the last of them has.
+        said = demo.stderr.read()
+        assert demo.stdout.read() == ""
+    assert demo.returncode == 130
+    assert said.splitlines()[-1] == "ordercast demo: interrupted"
