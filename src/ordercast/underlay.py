@@ -222,8 +222,9 @@ class Underlay:
             if self._is_dissolving:
                 self._dissolve(now_ns, out)
             else:
-                if self._phase is Phase.MEMBER:  # our leave is ordered, but what comes before it never got through
-                    out.upcalls.append(Gone(True, False, "left"))
+                if self._phase is Phase.MEMBER:  # our leave, or what comes before it, never got through
+                    self._drop_own(out)
+                    out.upcalls.append(Gone(True, False, "left while the group did not work"))
                 self._close()
 
     def deadline_ns(self) -> int:
@@ -500,6 +501,7 @@ class Underlay:
         self._mail.datagram = self.config.datagram
         self._counter = max(self._counter, view.counter)
         self._reform = None
+        self._linger_ns = NEVER
         self._welcomes.clear()
         self._orderer = Sequencer(self.me, self._mail, self.config, self._timing, view, self._next_block, self._counter)
         backlog, self._backlog = self._backlog, []
@@ -745,6 +747,9 @@ class Underlay:
             return
         orderer.freeze()
         self._frozen_ns = now_ns
+        if self._leave_header is not None:
+            # Nobody orders our leave any more. Recovery may bring that back; if it does not come soon we go without.
+            self._linger_ns = now_ns if self._is_manual else now_ns + self._timing.linger_ns
         self._welcomes.clear()
         self._beacon_ns = NEVER
         self._reform = Reform(

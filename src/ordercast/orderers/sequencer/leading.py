@@ -101,6 +101,8 @@ class Leading:
     # What waits
 
     def propose(self, change: Change) -> None:
+        if change.reason == Reason.LEAVE:
+            self._open_messages.discard(change.member.id)  # who asks to leave sends nothing more
         if len(self.changes) < MAX_CHANGES and not any(
             (each.reason, each.member.id) == (change.reason, change.member.id) for each in self.changes
         ):

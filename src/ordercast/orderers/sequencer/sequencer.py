@@ -213,7 +213,8 @@ class Sequencer(Keeper):
         elif kind == Kind.STATUS:
             lead = decode_lead(body)
             if self.lead is not None:
-                self._send_status(now_ns, out)  # a member without room asks for a round
+                if not self.is_retired:
+                    self._send_status(now_ns, out)  # a member without room asks for a round
             else:
                 self._on_lead(lead)
                 self._owed.append(lead.highest)
