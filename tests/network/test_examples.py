@@ -1,0 +1,71 @@
+"""The programs under examples/ run as they stand, and the same programs hold in virtual time under any seed."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from ordercast.sim.api import SimNode, simulate
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+PROGRAMS = sorted(EXAMPLES.glob("*.py"))
+MAX_LINES = 60
+SEEDS = range(3)
+
+
+def load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("mode", ["loopback", "simulator"])
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
+def test_example_runs_as_a_program(program: Path, mode: str) -> None:
+    # In a process of its own: an example ends its loop and its nodes, or it hangs here.
+    words = [sys.executable, str(program), *(["--sim"] if mode == "simulator" else [])]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "True" in done.stdout
+    assert "False" not in done.stdout
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
+def test_example_is_short(program: Path) -> None:
+    assert len(program.read_text(encoding="utf-8").splitlines()) < MAX_LINES
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_copies_of_the_dictionary_agree_and_every_key_has_one_owner(seed: int) -> None:
+    example = load("replicated_dict")
+    first, *others = simulate(example.main, seed=seed)
+    assert all(copy == first for copy in others)
+    assert sorted(first) == sorted(example.KEYS)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_subscribers_see_all_events_in_order_and_a_leaver_a_beginning_of_them(seed: int) -> None:
+    example = load("event_fanout")
+    everything = [b"tick %d" % number for number in range(example.EVENTS)]
+    ann, bob, cleo = simulate(example.main, seed=seed)
+    assert ann == everything
+    assert bob == everything
+    assert example.EVENTS // 2 <= len(cleo) <= example.EVENTS
+    assert cleo == everything[: len(cleo)]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_workers_do_every_task_although_one_crashes(seed: int) -> None:
+    example = load("workers")
+    ann, bob, cleo = simulate(lambda node: example.main(node, SimNode.crash), seed=seed)
+    assert bob == cleo
+    assert sorted(bob, key=int) == [str(number) for number in range(example.TASKS)]
+    assert all(bob[task] == worker for task, worker in ann.items())
