@@ -311,6 +311,8 @@ class Reform:
         upto = remainder.upto if bound is None else bound.view.seq - 1
         position, numbers, change = log.preview(max(remainder.upto, log.received))
         base = self._orderer.view if change is None else open_change(change)
+        for member in base.members:  # who joins in the remainder has a number by its join
+            numbers[member.id] = max(numbers.get(member.id, 0), base.numbers.get(member.id, 0))
         unknown = [member for member in base.members if member.id not in self._invitees]
         if unknown:
             self._invitees.update((member.id, member) for member in unknown)

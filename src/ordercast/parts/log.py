@@ -83,10 +83,16 @@ class Log:
         """What a block takes of a receive buffer."""
         return len(block) + DATAGRAM_OVERHEAD * (-(-len(block) // self._step))
 
-    def hold(self, origin: int, number: int, block: bytes) -> bool:
-        """Keep a block; False if it is old, known, of a stranger, or too far ahead to be true."""
+    def hold(self, origin: int, number: int, block: bytes, from_stranger: bool = False) -> bool:
+        """Keep a block; False if it is old, known, of a stranger, or too far ahead to be true.
+
+        `from_stranger`: in a recovery the join of its sender may be among what is being fetched.
+        """
         next_number = self.next_number.get(origin) if origin != GROUP_ORIGIN else self.received + 1
-        if next_number is None or not next_number <= number < next_number + self._ahead:
+        if next_number is None:
+            if not from_stranger or len(self.blocks) >= self._ahead:
+                return False
+        elif not next_number <= number < next_number + self._ahead:
             return False
         key = (origin, number)
         if key in self.blocks:

@@ -40,6 +40,7 @@ class Keeper:
         self._last_safe_place = 0  # of the last SAFE block that is received
         self._noted = 0  # places up to here were reported as placed before they were received (recovery)
         self._whole_upto: dict[int, int] = {}  # origin -> numbers below it are reported as held (fragments)
+        self._strangers: set[tuple[int, int]] = set()  # held in a recovery, before the join of their sender is known
         self._freed_bytes = 0
         # What we answer for, and what we lack
         self.next_block = next_block
@@ -61,9 +62,11 @@ class Keeper:
             raise WireError("a change that is not the group's")
         if origin == GROUP_ORIGIN:
             open_change(block)  # raises here what would break us later
-        if not self.log.hold(origin, number, block):
+        if not self.log.hold(origin, number, block, self.is_frozen):
             return None
-        if origin != GROUP_ORIGIN:
+        if origin not in self.log.next_number:
+            self._strangers.add((origin, number))
+        else:
             if not head.flags & FRAGMENTED:
                 out.notes.append(Note("hold", origin, block))
             self._report_whole(origin, out)
@@ -193,7 +196,11 @@ class Keeper:
         for seq in range(self.log.received + 1, upto + 1):
             origin, number = self.log.places[seq]
             block = self.log.blocks[origin, number]
-            if seq > self._noted and origin != GROUP_ORIGIN:
+            if origin == GROUP_ORIGIN:
+                out.notes.extend(Note("name", each.id, detail=str(each)) for each in open_change(block).members)
+            elif seq > self._noted:
+                if (origin, number) in self._strangers:
+                    out.notes.append(Note("hold", origin, block))
                 out.notes.append(Note("placed", origin, block, position))
             position += HEAD.unpack_from(block)[1]
         self._noted = max(self._noted, upto)

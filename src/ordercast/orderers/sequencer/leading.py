@@ -136,7 +136,7 @@ class Leading:
         _, _, rank, k, flags, _ = HEAD.unpack_from(block)
         if rank == RESILIENT_RANK and not self._is_resilient(view, me, origin, number, k):
             return None
-        if flags & FRAGMENTED and self._keeps_newcomers_waiting(block):
+        if flags & FRAGMENTED and origin not in self._open_messages and self._keeps_newcomers_waiting(block):
             return None
         if log.entries and (log.unstable_bytes + log.cost(block) > limit_bytes or len(log.entries) >= limit_blocks):
             self.is_blocked = True
