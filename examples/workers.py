@@ -16,7 +16,6 @@ from ordercast.sim.api import SimNode, simulate
 
 TASKS = 30
 TASK, DONE = 1, 2
-QUICK = ordercast.Timing(suspect_busy_ns=400_000_000, heartbeat_busy_ns=50_000_000)  # for impatient readers
 
 
 async def work(node: Any, group: ordercast.Group, crash: Callable[[Any], None] | None = None) -> dict[str, str]:
@@ -44,8 +43,8 @@ async def work(node: Any, group: ordercast.Group, crash: Callable[[Any], None] |
     return done
 
 
-async def main(node: Callable[..., Any], crash: Callable[[Any], None]) -> list[dict[str, str]]:
-    async with node("ann", timing=QUICK) as ann, node("bob", timing=QUICK) as bob, node("cleo", timing=QUICK) as cleo:
+async def main(node: Callable[[str], Any], crash: Callable[[Any], None]) -> list[dict[str, str]]:
+    async with node("ann") as ann, node("bob") as bob, node("cleo") as cleo:
         groups = [await each.join("tasks") for each in (ann, bob, cleo)]
         await groups[2].send_many([b"%d" % number for number in range(TASKS)], type=TASK)
         return list(await asyncio.gather(work(ann, groups[0], crash), work(bob, groups[1]), work(cleo, groups[2])))
