@@ -32,7 +32,7 @@ def load(name: str) -> ModuleType:
 @pytest.mark.parametrize("mode", ["loopback", "simulator"])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
 def test_example_runs_as_a_program(program: Path, mode: str) -> None:
-    # In a process of its own: an example ends its loop and its nodes, or it hangs here. Its group has a name of its own,
+    # In a process of its own: an example ends its loop and its nodes, or it hangs here. Its group has its own name,
     # since whoever else runs the example on this machine at this time would be in the group.
     source = re.sub(r'\.join\("(\w+)"', rf'.join("\1 {uuid4()}"', program.read_text(encoding="utf-8"))
     words = [sys.executable, "-c", source, *(["--sim"] if mode == "simulator" else [])]
