@@ -327,8 +327,9 @@ class Reform:
         known = any(cut.safe >= base.seq for cut in self._cuts.values()) or all(
             member.id in survivors for member in base.members
         )
+        departed = self._departed.union(*(cut.departed for cut in self._cuts.values()))
         self.found = len([member for member in base.members if member.id in survivors])
-        if not may_go_on(rules, base, survivors, self._departed, known):
+        if not may_go_on(rules, base, survivors, departed, known):
             if self._is_override:
                 self.is_refused = True
                 self.wait(now_ns)

@@ -81,6 +81,7 @@ class Cut(NamedTuple):
     places: tuple[Placed, ...]  # beyond `received`
     held: tuple[tuple[int, int, int], ...]  # (origin, first number, count) not below the origin's next number
     view: View  # as of `received`
+    departed: tuple[int, ...]  # members of the view before that left and are known to know it
     rule: MinMembers
     accepted: Proposal | None
 
@@ -267,7 +268,10 @@ def encode_cut(ballot: Ballot, cut: Cut) -> bytes:
     writer.u32(len(cut.held))
     for held in cut.held:
         writer.pack(HOLD, *held)
-    writer.raw(encode_view(cut.view)).u16(rule_code(cut.rule)).u8(cut.accepted is not None)
+    writer.raw(encode_view(cut.view)).u16(len(cut.departed))
+    for member in cut.departed:
+        writer.u64(member)
+    writer.u16(rule_code(cut.rule)).u8(cut.accepted is not None)
     if cut.accepted is not None:
         encode_proposal(writer, cut.accepted)
     return writer.bytes()
@@ -285,10 +289,12 @@ def decode_cut(body: bytes | memoryview) -> tuple[Ballot, Cut]:
         held.append((origin, first, count))
     if total + sum(place.count for place in places) > MAX_CUT:
         raise WireError("cut names too many blocks")
-    view, rule = decode_view(reader), rule_of(reader.u16())
+    view = decode_view(reader)
+    departed = tuple(reader.u64() for _ in range(min(reader.u16(), MAX_MEMBERS)))
+    rule = rule_of(reader.u16())
     accepted = decode_proposal(reader) if reader.u8() else None
     reader.end()
-    return ballot, Cut(received, safe, places, tuple(held), view, rule, accepted)
+    return ballot, Cut(received, safe, places, tuple(held), view, departed, rule, accepted)
 
 
 def encode_invite(ballot: Ballot, rule: MinMembers, is_override: bool, header: bytes) -> bytes:

@@ -175,7 +175,13 @@ class Keeper:
         log = self.log
         places = tuple(log.placed_runs(log.received + 1, log.highest + 1))
         safe = min(self.safe, log.received)
-        return Cut(log.received, safe, places, tuple(log.held_runs()), self.view, rule, accepted)
+        departed = tuple(self.departed)
+        return Cut(log.received, safe, places, tuple(log.held_runs()), self.view, departed, rule, accepted)
+
+    @property
+    def departed(self) -> list[int]:
+        """Hook: who left and is known to know it."""
+        return []
 
     def adopt(self, upto: int, places: Sequence[Placed]) -> list[int]:
         """Learn the places of the agreed remainder, forget contrary ones; what is missing here."""

@@ -36,6 +36,7 @@ class Leading:
         "_open_messages",
         "_table",
         "changes",
+        "departed",
         "is_blocked",
         "last_change",
         "ready",
@@ -49,6 +50,7 @@ class Leading:
         self._open_messages: set[int] = set()  # origins whose fragmented message is half ordered
         self.changes: deque[Change] = deque()
         self.last_change = last_change
+        self.departed: set[int] = set()
         self.ready: dict[int, None] = {}  # origins that may have something to order, in order of arrival
         self.requests: set[tuple[int, int]] = set()  # blocks that only we have: they go out with their place (PB)
         self.is_blocked = False  # the history is full
@@ -80,6 +82,7 @@ class Leading:
         row.consumed = max(row.consumed, consumed)
         if row.leaves_at and row.received >= row.leaves_at:
             del self._table[member]
+            self.departed = {member}  # one change at a time: only the last one can be in doubt
         return True
 
     def admit(self, member: int, seq: int) -> None:

@@ -258,7 +258,8 @@ class Sequencer(Keeper):
             self._led(now_ns, out)
         else:
             self._follow(now_ns, out)
-        out.notes.extend(self._repairs.look(now_ns, self.lead is not None))
+        if not self.has_left:
+            out.notes.extend(self._repairs.look(now_ns, self.lead is not None))
         self._detector.work(self.is_busy, now_ns)
         self._timers.set_earlier(Timer.BEAT, self._spoke_ns + self._detector.heartbeat_ns)
 
@@ -350,6 +351,11 @@ class Sequencer(Keeper):
 
     # Views
 
+    @property
+    def departed(self) -> list[int]:
+        """Who left and is known to know it."""
+        return sorted(self.lead.departed) if self.lead is not None else []
+
     def freeze(self) -> None:
         super().freeze()
         self._timers.clear_all()
@@ -363,6 +369,7 @@ class Sequencer(Keeper):
             out.sends.append(self._mail.control(old.leader.address, Kind.ACK, encode_acks(self._acks())))
         if self.has_left:
             self._watch(now_ns)
+            self.abandon(out)
             return
         self._apply_view(now_ns)
         if view.leader.id != old.leader.id:
@@ -411,6 +418,7 @@ class Sequencer(Keeper):
         if lead is None:
             return
         runs: list[tuple[int, int, int]] = []
+        is_alone = not lead.others(me)  # nobody listens but newcomers, for whom their join is the beginning
         lead.is_blocked = False
         if lead.is_held_up(self._last_safe_place):
             return
@@ -423,7 +431,9 @@ class Sequencer(Keeper):
                 if log.received != seq:
                     raise InvariantViolation("the sequencer lacks a block that it gave a place")
                 lead.ordered(origin, block, log.entries[seq].cost)
-                if (origin, number) in lead.requests:
+                if is_alone:
+                    lead.requests.discard((origin, number))
+                elif (origin, number) in lead.requests:
                     lead.requests.discard((origin, number))
                     prefix = encode_ordered(self._lead_info(), seq, origin)
                     out.sends.append(self._mail.ordered(To.ALL, number, prefix, block))
@@ -651,6 +661,8 @@ class Sequencer(Keeper):
         """Method 1 or method 2; to the sequencer itself there is nothing to send but what others must have."""
         if self.lead is not None:
             self.lead.ready[self.me.id] = None
+            if not self.lead.others(self.me.id):
+                return
             if not is_resilient(block) and self._fits_with_place(block):
                 self.lead.requests.add((self.me.id, number))
                 return
