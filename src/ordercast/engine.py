@@ -148,6 +148,10 @@ class Engine(Protocol):
     def consume(self, now_ns: int, seq: int, out: Outbox) -> None:
         """The application has taken everything up to and including log place `seq`: its buffers are free again."""
 
+    def waits_for_application(self) -> bool:
+        """Whether `consume` is urgent: others wait for buffers that the application holds. Otherwise it may be told
+        with the next pass, whatever brings that about."""
+
     def receive(self, now_ns: int, source: Address, data: memoryview, stride: int, out: Outbox) -> None:
         """A batch of `stride`-sized datagrams (0 or len(data): one). `data` is reused: what is kept is copied."""
 

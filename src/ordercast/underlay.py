@@ -160,6 +160,9 @@ class Underlay:
         if self._orderer is not None:
             self._orderer.consume(seq)
 
+    def waits_for_application(self) -> bool:
+        return self._orderer is not None and self._orderer.waits_for_application()
+
     def receive(self, now_ns: int, source: Address, data: memoryview, stride: int, out: Outbox) -> None:
         size = len(data)
         if not stride or size <= stride:
@@ -319,7 +322,10 @@ class Underlay:
         if last:
             self._guard(self._on_part, now_ns, source, kind, ring, origin, number, segment, last, body, out)
             return
-        self._guard(self._on_control, now_ns, source, kind, ring, origin, number, body, out)
+        try:  # spelled out, for it is the hot path of small messages; elsewhere `_guard` does the same
+            self._on_control(now_ns, source, kind, ring, origin, number, body, out)
+        except WireError:
+            self._count("malformed")
 
     def _guard(self, handler: Callable[..., None], *arguments: object) -> None:
         """Hostile bytes are counted and dropped, never raised."""

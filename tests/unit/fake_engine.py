@@ -130,6 +130,9 @@ class FakeEngine:
         self.exchange.order()
         return len(taken)
 
+    def waits_for_application(self) -> bool:
+        return True
+
     def consume(self, now_ns: int, seq: int, out: Outbox) -> None:
         self.consumed.append(seq)
 

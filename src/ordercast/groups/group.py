@@ -597,7 +597,7 @@ class Group:
         port = self._port
         while True:
             event = port.take()
-            if port.has_consumed:
+            if port.has_consumed and port.engine.waits_for_application():
                 self._touch()
             if event is not None:
                 return event

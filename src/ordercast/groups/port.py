@@ -368,7 +368,10 @@ class Port:
 
         How many upcalls that took; none where the pass does not begin a membership.
         """
-        if not any(isinstance(upcall, Joined) for upcall in upcalls):
+        for upcall in upcalls:
+            if type(upcall) is Joined:
+                break
+        else:
             return 0
         entered = next((at for at, upcall in enumerate(upcalls) if isinstance(upcall, View)), -1) + 1
         for upcall in upcalls[:entered]:

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ordercast.engine import Note
+from ordercast.engine import Buffer, Note
 from ordercast.errors import WireError
 from ordercast.service import AGREED_RANK, Service
 from ordercast.trace import recorder as trace
 from ordercast.trace.recorder import NULL, Recorder, Traffic
 from ordercast.trace.schema import KINDS
 from ordercast.view import GROUP_ORIGIN, View
-from ordercast.wire.block import CHANGE, head_of, payload_bytes
+from ordercast.wire.block import CHANGE, Head, head_of, payload_bytes
 from ordercast.wire.header import detail_of
 
 _CODES: Final = {kind: code for code, kind in enumerate(KINDS)}
@@ -58,6 +58,9 @@ class Meter:
                 detail = detail_of(kind)
                 totals[detail] = totals.get(detail, 0) + count
         return totals
+
+
+NO_HEAD: Final = Head(0, 0, 0, 0, 0, 0)
 
 
 class Rows:
@@ -136,6 +139,9 @@ class Rows:
         recorder = self._recorder
         if not recorder:
             return
+        parsed: Buffer | None = None  # a block is often held and placed in one pass
+        head = NO_HEAD
+        nbytes = 0
         for note in notes:
             code = _CODES.get(note.kind)
             if code is None:
@@ -152,16 +158,19 @@ class Rows:
                     note.first if note.first >= 0 else NULL, note.count, detail=detail,
                 )  # fmt: skip
                 continue
-            try:
-                head = head_of(note.block)
-            except WireError:
-                continue
+            if note.block is not parsed:
+                parsed = note.block
+                try:
+                    head = head_of(parsed)
+                except WireError:
+                    head = NO_HEAD
+                nbytes = payload_bytes(parsed, head) if head.count else 0
             if not head.count or head.flags & CHANGE:
                 continue
             position = note.position if note.position >= 0 and head.rank >= AGREED_RANK else NULL
             recorder.row(
                 code, now_ns, self._group, self._group, self._view, sender, head.first, head.count, head.rank, head.k,
-                position, NULL, payload_bytes(note.block, head), detail,
+                position, NULL, nbytes, detail,
             )  # fmt: skip
 
     def traffic(self, now_ns: int, sent: Meter, received: Meter, *, last: bool = False) -> None:

@@ -58,7 +58,9 @@ class Gaps(Generic[K]):
         return gone
 
     def deadline_ns(self) -> int:
-        return min((gap.due_ns for gap in self._gaps.values()), default=NEVER)
+        if not self._gaps:
+            return NEVER
+        return min([gap.due_ns for gap in self._gaps.values()])
 
     def __bool__(self) -> bool:
         return bool(self._gaps)

@@ -59,6 +59,9 @@ class ToyEngine:
                 out.sends.append(Send(self._first.address, [self._header(Kind.REQUEST, self._me.id, number), block], 0))
         return len(blocks)
 
+    def waits_for_application(self) -> bool:
+        return True
+
     def consume(self, now_ns: int, seq: int, out: Outbox) -> None:
         """Nothing is kept."""
 

@@ -33,20 +33,29 @@ class Row:
 
 class Leading:
     __slots__ = (
+        "_me",
         "_open_messages",
         "_table",
         "changes",
         "departed",
         "is_blocked",
         "last_change",
+        "others",
         "ready",
         "requests",
+        "safe",
         "since_blocks",
         "since_bytes",
+        "stable",
     )
 
-    def __init__(self, view: View, received: int, last_change: int) -> None:
+    def __init__(self, view: View, me: int, received: int, last_change: int) -> None:
         self._table = {member.id: Row(received, received) for member in view.members}
+        self._me = me
+        self.others: list[int] = []  # everybody in the table but us; a new list whenever that changes
+        self.stable = received  # lowest "consumed" of the table
+        self.safe = received  # lowest "received"
+        self._changed()
         self._open_messages: set[int] = set()  # origins whose fragmented message is half ordered
         self.changes: deque[Change] = deque()
         self.last_change = last_change
@@ -59,16 +68,14 @@ class Leading:
 
     # The table
 
-    @property
-    def stable(self) -> int:
-        return min((row.consumed for row in self._table.values()), default=0)
+    def _changed(self) -> None:
+        self.others = [member for member in self._table if member != self._me]
+        self._measure()
 
-    @property
-    def safe(self) -> int:
-        return min((row.received for row in self._table.values()), default=0)
-
-    def others(self, me: int) -> list[int]:
-        return [member for member in self._table if member != me]
+    def _measure(self) -> None:
+        rows = self._table.values()
+        self.stable = min([row.consumed for row in rows], default=0)
+        self.safe = min([row.received for row in rows], default=0)
 
     def row(self, member: int) -> Row | None:
         return self._table.get(member)
@@ -78,15 +85,21 @@ class Leading:
         row = self._table.get(member)
         if row is None or received > highest:
             return False
+        if received <= row.received and consumed <= row.consumed:
+            return True
         row.received = max(row.received, received)
         row.consumed = max(row.consumed, consumed)
         if row.leaves_at and row.received >= row.leaves_at:
             del self._table[member]
+            self._changed()
             self.departed = {member}  # one change at a time: only the last one can be in doubt
+        else:
+            self._measure()
         return True
 
     def admit(self, member: int, seq: int) -> None:
         self._table[member] = Row(seq, seq)
+        self._changed()
 
     def dismiss(self, member: int, seq: int) -> None:
         """The member's leave stands at `seq`; it counts until it has received it."""
@@ -96,6 +109,7 @@ class Leading:
 
     def forget(self, member: int) -> None:
         self._table.pop(member, None)
+        self._changed()
 
     def is_leaving(self, member: int) -> bool:
         row = self._table.get(member)

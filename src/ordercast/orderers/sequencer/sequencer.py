@@ -95,6 +95,7 @@ class Sequencer(Keeper):
         # Leading
         self._announced = Lead(view.seq, view.seq, view.seq, 0)
         self._sync_now = False
+        self._watched: list[int] = []
         # The rest
         self._detector = Detector(timing)
         self._timers: Timers[Timer] = Timers()
@@ -135,6 +136,10 @@ class Sequencer(Keeper):
         body = self._config.datagram - HEADER_BYTES
         room = left * body // (body + DATAGRAM_OVERHEAD)
         return room if used else max(room, self._largest), self._largest
+
+    def waits_for_application(self) -> bool:
+        """Others wait for us to consume: they asked, or the history that we hold up fills."""
+        return bool(self._owed) or self.log.unstable_bytes > self._ceiling // 4
 
     def submit(self, now_ns: int, blocks: Sequence[bytes], out: Outbox) -> int:
         for block in blocks:
@@ -261,7 +266,7 @@ class Sequencer(Keeper):
         if not self.has_left:
             out.notes.extend(self._repairs.look(now_ns, self.lead is not None))
         self._detector.work(self.is_busy, now_ns)
-        self._timers.set_earlier(Timer.BEAT, self._spoke_ns + self._detector.heartbeat_ns)
+        self._timers.set_earlier(Timer.BEAT, now_ns + self._detector.heartbeat_ns)
 
     def expire(self, now_ns: int, out: Outbox) -> None:
         if self.is_frozen:
@@ -270,7 +275,7 @@ class Sequencer(Keeper):
             if timer is Timer.QUIET:
                 self._ack_now = True
             elif timer is Timer.BEAT:
-                self._beat(now_ns, out)
+                self._beat(now_ns)
             elif timer is Timer.RETRANSMIT:
                 self._retransmit(now_ns, out)
             elif timer is Timer.TAIL:
@@ -284,7 +289,8 @@ class Sequencer(Keeper):
     def deadline_ns(self) -> int:
         if self.is_frozen:
             return NEVER
-        return min(self._timers.deadline_ns(), self._repairs.deadline_ns(), self._detector.deadline_ns())
+        # Silence is looked at with every heartbeat of our own, which is often enough to suspect.
+        return min(self._timers.deadline_ns(), self._repairs.deadline_ns())
 
     def suspects(self, now_ns: int) -> list[int]:
         """Who has been silent for too long, or did not answer ten tries."""
@@ -311,7 +317,7 @@ class Sequencer(Keeper):
     @property
     def is_settled(self) -> bool:
         """As the leader: everybody has the last change (a leaver may go, a ring may begin the next change)."""
-        return self.lead is None or not self.lead.others(self.me.id) or self.lead.safe >= self.lead.last_change
+        return self.lead is None or not self.lead.others or self.lead.safe >= self.lead.last_change
 
     # What comes in
 
@@ -396,7 +402,7 @@ class Sequencer(Keeper):
         if view.leader.id == me and self.lead is None:
             # After a reset all members have acknowledged the result; after the old sequencer's leave nothing is known.
             known = self.log.stable if view.reason == Reason.LEAVE else view.seq
-            self.lead = Leading(view, known, view.seq)
+            self.lead = Leading(view, me, known, view.seq)
             self.log.highest = self.log.received
             self.lead.ready.update(dict.fromkeys(self.log.next_number))
             self._sync_now = True
@@ -406,7 +412,8 @@ class Sequencer(Keeper):
         if self.has_left or self.is_retired:
             self._detector.watch([], now_ns)
         elif self.lead is not None:
-            self._detector.watch(self.lead.others(self.me.id), now_ns)
+            self._watched = self.lead.others
+            self._detector.watch(self._watched, now_ns)
         else:
             self._detector.watch([self.view.leader.id], now_ns)
 
@@ -418,7 +425,7 @@ class Sequencer(Keeper):
         if lead is None:
             return
         runs: list[tuple[int, int, int]] = []
-        is_alone = not lead.others(me)  # nobody listens but newcomers, for whom their join is the beginning
+        is_alone = not lead.others  # nobody listens but newcomers, for whom their join is the beginning
         lead.is_blocked = False
         if lead.is_held_up(self._last_safe_place):
             return
@@ -508,7 +515,8 @@ class Sequencer(Keeper):
                 self._timers.set(Timer.TAIL, now_ns + 2 * self._timing.ack_quiet_ns)
         else:
             self._timers.clear(Timer.TAIL)
-        self._watch(now_ns)
+        if lead.others is not self._watched:
+            self._watch(now_ns)
 
     def _has_news(self) -> bool:
         """Whether others wait for what only we know: safety that frees deliveries, stability that frees windows."""
@@ -523,13 +531,13 @@ class Sequencer(Keeper):
             return
         lead.since_bytes = lead.since_blocks = 0
         self._spoke_ns = now_ns
-        if lead.others(self.me.id):
+        if lead.others:
             out.sends.append(self._mail.control(To.ALL, Kind.STATUS, encode_lead(self._lead_info())))
 
     def _sync(self, now_ns: int, out: Outbox) -> None:
         self._sync_now = False
         self._spoke_ns = now_ns
-        if self.lead is not None and self.lead.others(self.me.id):
+        if self.lead is not None and self.lead.others:
             out.sends.append(self._mail.control(To.ALL, Kind.SYNC, encode_lead(self._lead_info())))
 
     def _lead_info(self) -> Lead:
@@ -623,7 +631,10 @@ class Sequencer(Keeper):
     def _acks(self) -> Acks:
         return Acks(self.log.received, self.consumed)
 
-    def _beat(self, now_ns: int, out: Outbox) -> None:
+    def _beat(self, now_ns: int) -> None:
+        """Say something if nothing was said for an interval."""
+        if now_ns - self._spoke_ns < self._detector.heartbeat_ns:
+            return
         if self.lead is not None:
             self._sync_now = True
         else:
@@ -661,7 +672,7 @@ class Sequencer(Keeper):
         """Method 1 or method 2; to the sequencer itself there is nothing to send but what others must have."""
         if self.lead is not None:
             self.lead.ready[self.me.id] = None
-            if not self.lead.others(self.me.id):
+            if not self.lead.others:
                 return
             if not is_resilient(block) and self._fits_with_place(block):
                 self.lead.requests.add((self.me.id, number))
