@@ -1,0 +1,148 @@
+"""Every decoder of `ordercast.wire`, with valid bytes to start from."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+from typing import Any, Final
+
+from tests.unit import wire_samples as sample
+
+from ordercast.errors import WireError
+from ordercast.service import AGREED, RESILIENT
+from ordercast.wire.block import (
+    head_of,
+    open_messages,
+    open_part,
+    pack_fragment,
+    pack_mixed,
+    pack_run,
+)
+from ordercast.wire.codec import Reader
+from ordercast.wire.fragments import Assembler
+from ordercast.wire.header import HEADER, HEADER_BYTES, MAGIC, Kind
+from ordercast.wire.ordering import (
+    decode_accept,
+    decode_acks,
+    decode_held,
+    decode_lead,
+    decode_nak,
+    decode_ordered,
+    decode_propose,
+    encode_accept,
+    encode_acks,
+    encode_held,
+    encode_lead,
+    encode_nak,
+    encode_ordered,
+    encode_propose,
+)
+from ordercast.wire.segments import Reassembly, strip_train, train
+from ordercast.wire.views import (
+    decode_asking,
+    decode_ballot,
+    decode_config,
+    decode_cut,
+    decode_invite,
+    decode_member,
+    decode_refusal,
+    decode_result,
+    decode_ring,
+    decode_view,
+    decode_welcome,
+    encode_asking,
+    encode_ballot,
+    encode_cut,
+    encode_invite,
+    encode_refusal,
+    encode_result,
+    encode_ring,
+    encode_view,
+    encode_welcome,
+    open_change,
+    pack_change,
+)
+
+Decode = Callable[[bytes], Any]
+
+
+def _assemble(block: bytes) -> Any:
+    return Assembler(1 << 20).add(1, block)
+
+
+def _reassemble(data: bytes) -> Any:
+    """Two bytes of segment and last, then the segment."""
+    return Reassembly(0).add((1, 2, 3), data[0], data[1], data[2:]) if len(data) >= 2 else None
+
+
+def _strip(data: bytes) -> Any:
+    """As the underlay calls it: at least one whole header in each but the last datagram."""
+    stride = HEADER_BYTES + 8
+    return strip_train(memoryview(data), stride, -(-len(data) // stride)) if len(data) > stride else None
+
+
+BLOCKS: Final = (
+    pack_run(7, AGREED, [b"abc", b"def"], 1, 2),
+    pack_run(7, RESILIENT(2), [b"a", b"", b"defg"], 1, -2),
+    pack_mixed(7, AGREED, [(1, 0, b"a"), (1, 0, b"bc"), (2, 5, b"d")]),
+    pack_mixed(7, AGREED, [(index % 3, 0, bytes(index)) for index in range(40)]),
+    pack_run(0, AGREED, [b""] * 5),
+)
+FRAGMENTS: Final = (
+    pack_fragment(7, AGREED, 1, 2, b"0123456789", 0, 4),
+    pack_fragment(7, AGREED, 1, 2, b"0123456789", 4, 10),
+    pack_fragment(7, AGREED, 1, 2, b"0123456789", 0, 10),
+)
+TRAIN: Final = b"".join(train(Kind.DATA, 1, 2, 3, 4, bytes(range(30)), HEADER_BYTES + 8)[0])
+
+DECODERS: Final[dict[str, tuple[Decode, tuple[bytes, ...]]]] = {
+    "head_of": (head_of, BLOCKS + FRAGMENTS),
+    "open_messages": (open_messages, BLOCKS),
+    "open_part": (open_part, FRAGMENTS),
+    "Assembler": (_assemble, FRAGMENTS),
+    "Reassembly": (_reassemble, (b"\0\1abc", b"\0\0abc", b"\3\2abc")),
+    "strip_train": (_strip, (TRAIN,)),
+    "open_change": (open_change, (pack_change(sample.VIEW),)),
+    "decode_lead": (decode_lead, (encode_lead(sample.LEAD),)),
+    "decode_accept": (decode_accept, (encode_accept(sample.LEAD, sample.PLACES),)),
+    "decode_ordered": (decode_ordered, (encode_ordered(sample.LEAD, 41, 5) + BLOCKS[0],)),
+    "decode_acks": (decode_acks, (encode_acks(sample.ACKS),)),
+    "decode_nak": (decode_nak, (encode_nak(sample.ACKS, sample.MISSING),)),
+    "decode_held": (decode_held, (encode_held(sample.ACKS, sample.HOLDING),)),
+    "decode_propose": (decode_propose, (encode_propose(sample.ACKS, 2, b"bye"),)),
+    "decode_view": (lambda body: decode_view(Reader(body)), (encode_view(sample.VIEW),)),
+    "decode_member": (lambda body: decode_member(Reader(body)), (encode_view(sample.VIEW)[60:],)),
+    "decode_config": (lambda body: decode_config(Reader(body)), (encode_ring(sample.RING)[-42:],)),
+    "decode_asking": (decode_asking, (encode_asking(sample.ASKING),)),
+    "decode_ring": (decode_ring, (encode_ring(sample.RING),)),
+    "decode_welcome": (decode_welcome, (encode_welcome("prices", 1, sample.CONFIG, sample.VIEW),)),
+    "decode_refusal": (decode_refusal, (encode_refusal("prices", "full"),)),
+    "decode_ballot": (decode_ballot, (encode_ballot(sample.BALLOT),)),
+    "decode_invite": (decode_invite, (encode_invite(sample.BALLOT, "all", True, b"go"),)),
+    "decode_cut": (decode_cut, (encode_cut(sample.BALLOT, sample.CUT),)),
+    "decode_result": (decode_result, (encode_result(sample.BALLOT, sample.PROPOSAL),)),
+}
+
+HEADERS: Final = tuple(
+    HEADER.pack(MAGIC, kind, segment, last, 1, 2, 3, 4) for kind in Kind for segment, last in ((0, 0), (1, 3))
+)
+
+
+def survives(decode: Decode, data: bytes) -> bool:
+    """Whether it parses; any other exception than WireError is for the test to fail with."""
+    try:
+        decode(data)
+    except WireError:
+        return False
+    return True
+
+
+def peak_bytes(decode: Decode, data: bytes) -> int:
+    """The most memory that decoding took at once."""
+    survives(decode, data)  # what is made once and kept (caches of structures) is not what is measured
+    tracemalloc.start()
+    try:
+        survives(decode, data)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()

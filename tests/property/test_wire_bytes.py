@@ -1,0 +1,251 @@
+"""Any bytes against every decoder: only WireError escapes, and nothing is allocated that bytes only claim."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.property.decoders import DECODERS, peak_bytes, survives
+
+from ordercast.config import MAX_BLOCK
+from ordercast.errors import WireError
+from ordercast.service import AGREED, FIFO, RELIABLE, RESILIENT, SAFE
+from ordercast.view import Member, Reason, View, node_id
+from ordercast.wire.block import (
+    ENTRY,
+    EQUAL,
+    FRAGMENT,
+    FRAGMENTED,
+    HEAD,
+    INDEXED,
+    MAX_COUNT,
+    fits,
+    open_messages,
+    pack_mixed,
+    pack_run,
+)
+from ordercast.wire.codec import Reader
+from ordercast.wire.fragments import Assembler, cut
+from ordercast.wire.header import HEADER_BYTES, Kind
+from ordercast.wire.ordering import ACKS, LEAD, MISSING, PLACE
+from ordercast.wire.segments import MAX_PARTIAL, MAX_PARTIAL_BYTES, Reassembly, pieces, strip_train, train
+from ordercast.wire.views import BALLOT, decode_view, encode_view
+
+NAMES = sorted(DECODERS)
+ALLOWANCE = 20_000  # a few objects and an exception with its traceback
+SERVICES = st.sampled_from([RELIABLE, FIFO, AGREED, RESILIENT(1), RESILIENT(255), SAFE])
+U64 = st.integers(0, (1 << 64) - 1)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_valid_bytes_parse(name: str) -> None:
+    decode, valid = DECODERS[name]
+    if name not in ("decode_member", "decode_config", "Assembler", "Reassembly"):
+        assert all(survives(decode, data) for data in valid)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(data=st.binary(max_size=300))
+@settings(max_examples=150, deadline=None)
+def test_any_bytes_are_refused_or_parse(name: str, data: bytes) -> None:
+    survives(DECODERS[name][0], data)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_truncation_is_refused_or_parses(name: str) -> None:
+    decode, valid = DECODERS[name]
+    for data in valid:
+        for size in range(len(data)):
+            survives(decode, data[:size])
+        survives(decode, data + b"\0")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_flipped_bit_is_refused_or_parses(name: str) -> None:
+    decode, valid = DECODERS[name]
+    for data in valid:
+        for bit in range(8 * len(data)):
+            flipped = bytearray(data)
+            flipped[bit // 8] ^= 1 << bit % 8
+            survives(decode, bytes(flipped))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_bytes_overwritten_at_random_are_refused_or_parse(name: str) -> None:
+    decode, valid = DECODERS[name]
+    rng = random.Random(f"hostile/{name}")
+    for _ in range(400):
+        data = bytearray(rng.choice(valid))
+        for _ in range(rng.randrange(1, 6)):
+            at = rng.randrange(len(data))
+            word = rng.choice((b"\xff" * 8, b"\0" * 8, b"\xff\xff\xff\x7f", rng.randbytes(4)))
+            data[at : at + len(word)] = word[: len(data) - at]
+        survives(decode, bytes(data))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_memory_follows_the_bytes_that_are_there(name: str) -> None:
+    """Lengths of all ones wherever a length may stand: nothing is allocated before the bytes are seen."""
+    decode, valid = DECODERS[name]
+    for data in valid:
+        for at in range(0, len(data), 2):
+            claim = data[:at] + b"\xff" * min(4, len(data) - at) + data[at + 4 :]
+            assert peak_bytes(decode, claim) <= 40 * len(claim) + ALLOWANCE
+
+
+CRAFTED = {
+    "a block that claims as many messages as there may be": HEAD.pack(0, MAX_COUNT, 4, 0, 0, 1)
+    + ENTRY.pack(0, 0, 0, MAX_COUNT),
+    "a block whose index is not there": HEAD.pack(0, MAX_COUNT, 4, 0, INDEXED, 2) + ENTRY.pack(0, 0, 0, 0) * 2,
+    "equal messages of 4 GB": HEAD.pack(0, 2, 4, 0, EQUAL, 1) + ENTRY.pack(0, 0, 0, 2) + b"\xff\xff\xff\xff",
+    "a fragment of a message of 4 GB": HEAD.pack(0, 0, 4, 0, FRAGMENTED, 1)
+    + ENTRY.pack(0, 0, 0, 0)
+    + FRAGMENT.pack(0xFFFFFFFF, 0)
+    + b"x",
+    "a run of 4 billion places": LEAD.pack(1, 0, 0, 0, 0) + PLACE.pack(1, 1, 1, 0xFFFFFFFF),
+    "a request for 4 billion repairs": ACKS.pack(1, 1) + MISSING.pack(0, 1, 0xFFFFFFFF, 0, 0),
+    "4 billion places of a result": BALLOT.pack(1, 1, 1, 1) * 2 + b"\1" + bytes(8) + b"\xff\xff\xff\xff",
+    "4 billion places of a cut": BALLOT.pack(1, 1, 1, 1) + bytes(16) + b"\xff\xff\xff\xff",
+}
+
+
+@pytest.mark.parametrize("name", CRAFTED)
+def test_crafted_lengths_allocate_nothing(name: str) -> None:
+    data = CRAFTED[name]
+    for decode, _ in DECODERS.values():
+        assert peak_bytes(decode, data) <= ALLOWANCE + 40 * len(data)
+
+
+def test_a_block_of_empty_messages_allocates_no_more_than_the_bound_on_messages() -> None:
+    """The one place where bytes are not what bounds: empty messages need none, so that MAX_COUNT does."""
+    data = HEAD.pack(0, MAX_COUNT, 4, 0, EQUAL, 1) + ENTRY.pack(0, 0, 0, MAX_COUNT) + bytes(4)
+    assert len(open_messages(data).payloads) == MAX_COUNT
+    assert peak_bytes(open_messages, data) <= 10 * MAX_COUNT + ALLOWANCE
+    with pytest.raises(WireError):
+        open_messages(HEAD.pack(0, MAX_COUNT + 1, 4, 0, EQUAL, 1) + ENTRY.pack(0, 0, 0, MAX_COUNT + 1) + bytes(4))
+
+
+# Round trips. ---------------------------------------------------------------------------------------------------------
+
+MESSAGES = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(-(1 << 15), (1 << 15) - 1), st.binary(max_size=40)),
+    min_size=1,
+    max_size=60,
+)
+
+
+@given(first=U64, service=SERVICES, messages=MESSAGES)
+@settings(deadline=None)
+def test_messages_come_out_of_a_block_as_they_went_in(first: int, service: Any, messages: Any) -> None:
+    opened = open_messages(pack_mixed(first, service, messages))
+    index = opened.index if opened.index is not None else [0] * len(messages)
+    found = [(*opened.kinds[place], payload) for place, payload in zip(index, opened.payloads, strict=True)]
+    assert (opened.first, opened.service, found) == (first, service, messages)
+
+
+@given(lengths=st.lists(st.integers(0, 5_000), min_size=1, max_size=60), limit=st.integers(512, MAX_BLOCK))
+@settings(deadline=None)
+def test_what_fits_a_block_fits_it(lengths: list[int], limit: int) -> None:
+    stop = fits(lengths, 0, limit)
+    if stop:
+        assert len(pack_run(0, AGREED, [bytes(length) for length in lengths[:stop]])) <= limit
+
+
+@given(payload=st.binary(min_size=1, max_size=3_000), limit=st.integers(60, 700))
+@settings(deadline=None)
+def test_a_large_message_is_put_together_again(payload: bytes, limit: int) -> None:
+    assembler = Assembler(4_096)
+    *before, last = [assembler.add(9, block) for block in cut(5, AGREED, 1, 2, payload, limit)]
+    assert before == [None] * len(before)
+    assert last is not None
+    assert (last.first, last.group, last.type, last.payload) == (5, 1, 2, payload)
+    assert assembler.is_empty
+
+
+@given(body=st.binary(min_size=1, max_size=2_000), datagram=st.integers(40, 600), seed=st.integers(0, 99))
+@settings(deadline=None)
+def test_segments_in_any_order_make_the_body(body: bytes, datagram: int, seed: int) -> None:
+    if len(body) > 200 * (datagram - HEADER_BYTES):
+        return
+    buffers, stride = train(Kind.DATA, 1, 2, 3, 4, body, datagram)
+    data = b"".join(buffers)
+    if stride:
+        count = -(-len(data) // stride)
+        assert strip_train(memoryview(data), stride, count) == body
+        datagrams = [data[at : at + stride] for at in range(0, len(data), stride)]
+        random.Random(seed).shuffle(datagrams)
+        parts = Reassembly(datagram)
+        made = [parts.add((3, 4, 0), each[2], each[3], each[HEADER_BYTES:]) for each in datagrams]
+        assert made[:-1] == [None] * (count - 1)
+        assert made[-1] == body
+        again, _ = pieces(Kind.REPAIR, 1, 2, 3, 4, body, datagram, 0, count)
+        assert b"".join(again)[HEADER_BYTES : HEADER_BYTES + 5] == body[:5]
+
+
+@given(
+    counter=U64,
+    seq=U64,
+    position=U64,
+    names=st.lists(st.text(min_size=1, max_size=20), min_size=1, max_size=8, unique=True),
+    life=st.integers(-(1 << 63), (1 << 63) - 1),
+    reason=st.sampled_from(Reason),
+    header=st.binary(max_size=1_024),
+    prior=st.lists(U64, max_size=8),
+)
+@settings(deadline=None)
+def test_a_view_is_read_as_it_was_written(
+    counter: int, seq: int, position: int, names: Any, life: int, reason: Reason, header: bytes, prior: list[int]
+) -> None:
+    members = tuple(Member(node_id(name, life), name, life, (name, 7_000), 1 << 20) for name in names)
+    numbers = {member.id: index for index, member in enumerate(members)}
+    view = View(
+        counter, "me/0", 5, 6, seq, position, members, numbers, reason, "subject", header, tuple(prior), came_with=()
+    )
+    reader = Reader(encode_view(view))
+    assert decode_view(reader) == view
+    reader.end()
+
+
+# Bounds. --------------------------------------------------------------------------------------------------------------
+
+
+def test_bodies_under_reassembly_are_bounded_in_number_and_bytes() -> None:
+    parts = Reassembly(0)
+    for number in range(2 * MAX_PARTIAL):
+        parts.add((1, number, 0), 0, 1, b"x")
+    assert len(parts) == MAX_PARTIAL
+    assert parts.evicted == MAX_PARTIAL
+    big = bytes(60_000)
+    parts = Reassembly(0)
+    for number in range(MAX_PARTIAL_BYTES // len(big) + 10):
+        parts.add((1, number, 0), 0, 1, big)
+    assert len(parts) * len(big) <= MAX_PARTIAL_BYTES
+
+
+def test_segments_that_contradict_each_other_are_refused_or_begin_anew() -> None:
+    parts = Reassembly(HEADER_BYTES + 10)
+    with pytest.raises(WireError):
+        parts.add((1, 1, 0), 3, 2, b"x")
+    with pytest.raises(WireError):
+        parts.add((1, 1, 0), 0, 2, b"too short")
+    with pytest.raises(WireError):
+        parts.add((1, 1, 0), 2, 2, b"")
+    assert parts.add((1, 1, 0), 0, 1, bytes(10)) is None
+    assert parts.add((1, 1, 0), 0, 2, bytes(10)) is None, "another length: another body"
+    assert parts.missing((1, 1, 0)) == [(1, 3)]
+
+
+def test_an_assembler_keeps_no_more_than_the_largest_message_of_each_sender() -> None:
+    assembler = Assembler(10_000)
+    with pytest.raises(WireError, match="max_message"):
+        assembler.add(1, next(cut(0, AGREED, 0, 0, bytes(10_001), 600)))
+    first, second, *_ = cut(0, AGREED, 0, 0, bytes(5_000), 600)
+    assert assembler.add(1, first) is None
+    with pytest.raises(WireError, match="does not continue"):
+        assembler.add(1, list(cut(0, AGREED, 0, 0, bytes(5_000), 600))[2])
+    with pytest.raises(WireError, match="does not continue"):
+        assembler.add(1, second)
+    assert assembler.is_empty

@@ -1,0 +1,263 @@
+"""Golden bytes: the format of every datagram, as hex, so that it cannot change unnoticed.
+
+A difference here means that nodes of two versions no longer understand each other: change `MAGIC` with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+from tests.unit import wire_samples as sample
+
+from ordercast.service import AGREED, RESILIENT, SAFE
+from ordercast.view import Reason, group_tag, node_id, ring_id
+from ordercast.wire.block import (
+    Head,
+    come_after,
+    head_of,
+    open_messages,
+    open_part,
+    pack_fragment,
+    pack_mixed,
+    pack_run,
+)
+from ordercast.wire.codec import Reader
+from ordercast.wire.header import HEADER, MAGIC, Kind
+from ordercast.wire.ordering import (
+    decode_accept,
+    decode_acks,
+    decode_held,
+    decode_lead,
+    decode_nak,
+    decode_ordered,
+    decode_propose,
+    encode_accept,
+    encode_acks,
+    encode_held,
+    encode_lead,
+    encode_nak,
+    encode_ordered,
+    encode_propose,
+)
+from ordercast.wire.views import (
+    decode_asking,
+    decode_ballot,
+    decode_cut,
+    decode_invite,
+    decode_refusal,
+    decode_result,
+    decode_ring,
+    decode_view,
+    decode_welcome,
+    encode_asking,
+    encode_ballot,
+    encode_cut,
+    encode_invite,
+    encode_refusal,
+    encode_result,
+    encode_ring,
+    encode_view,
+    encode_welcome,
+)
+
+GOLDEN: Final[dict[str, str]] = {
+    "header": ("c5010103ddccbbaa8877665544332211d03cc0c6a16ce1df0c00000000000000"),
+    "block_equal": ("07000000000000000200000004000201000000000000000001000000020000000200000003000000616263646566"),
+    "block_mixed_lengths": (
+        "07000000000000000300000005020001000000000000000001000000feff0000030000000100000004006164656667"
+    ),
+    "block_runs": (
+        "070000000000000003000000070000020000000000000000010000000000000002000000020000000500000001000000"
+        "01000200010061626364"
+    ),
+    "block_indexed": (
+        "070000000000000012000000040001020000000000000000000000000000000000000000010000000000000000000000"
+        "000100010001000100010001000100010001010001000100010001000100010001000100010001000100010001000100"
+        "010001000100303132333435363738393031323334353637"
+    ),
+    "fragment": ("0700000000000000000000000400040100000000000000000100000002000000000000000a0000000400000034353637"),
+    "last_fragment": ("07000000000000000100000004000c0100000000000000000100000002000000010000000a000000080000003839"),
+    "come_after": ("0000000000000000010000000400020102010000000000000000000000000000010000000100000078"),
+    "lead": ("29000000000000001e00000000000000230000000000000002000000"),
+    "accept": (
+        "29000000000000001e000000000000002300000000000000020000002900000000000000d03cc0c6a16ce1df0c000000"
+        "00000000030000002c00000000000000442ffd62d23cbe41050000000000000001000000"
+    ),
+    "ordered": ("29000000000000001e000000000000002300000000000000020000002900000000000000d03cc0c6a16ce1df"),
+    "acks": ("28000000000000002600000000000000"),
+    "nak": (
+        "28000000000000002600000000000000000000000000000027000000000000000200000000000000442ffd62d23cbe41"
+        "05000000000000000100000002000400"
+    ),
+    "held": ("28000000000000002600000000000000d03cc0c6a16ce1df0f00000000000000442ffd62d23cbe410600000000000000"),
+    "propose": ("28000000000000002600000000000000020300627965"),
+    "view": (
+        "07000000000000000700616c6963652f308877665544332211030000002900000000000000e803000000000000010500"
+        "626f622f320200686902000500616c6963650000000000000000080031302e302e302e31581b000040000300626f6202"
+        "00000000000000080031302e302e302e32591b004003000100d03cc0c6a16ce1df02000000442ffd62d23cbe41050000"
+        "0000000000d03cc0c6a16ce1df0c00000000000000"
+    ),
+    "asking": (
+        "06007072696365730300626f620200000000000000080031302e302e302e32591b004003000807060504030201010500"
+        "0000000000000800000000000000ffffffffffffffff000010000000000002006869"
+    ),
+    "ring": (
+        "0600707269636573887766554433221107000000000000000700616c6963652f300200010500616c6963650000000000"
+        "000000080031302e302e302e31581b00004000090073657175656e636572011000000001000000000080000000000010"
+        "000000000078050000"
+    ),
+    "welcome": (
+        "06007072696365730807060504030201090073657175656e636572011000000001000000000080000000000010000000"
+        "00007805000007000000000000000700616c6963652f308877665544332211030000002900000000000000e803000000"
+        "000000010500626f622f320200686902000500616c6963650000000000000000080031302e302e302e31581b00004000"
+        "0300626f620200000000000000080031302e302e302e32591b004003000100d03cc0c6a16ce1df02000000442ffd62d2"
+        "3cbe410500000000000000d03cc0c6a16ce1df0c00000000000000"
+    ),
+    "refusal": ("0600707269636573040066756c6c"),
+    "ballot": ("020000002800000000000000ffffd03cc0c6a16ce1df"),
+    "invite": ("020000002800000000000000ffffd03cc0c6a16ce1df0200010200676f"),
+    "cut": (
+        "020000002800000000000000ffffd03cc0c6a16ce1df28000000000000002300000000000000010000002a0000000000"
+        "0000442ffd62d23cbe4105000000000000000100000002000000d03cc0c6a16ce1df0c0000000000000002000000442f"
+        "fd62d23cbe4105000000000000000100000007000000000000000700616c6963652f3088776655443322110300000029"
+        "00000000000000e803000000000000010500626f622f320200686902000500616c696365000000000000000008003130"
+        "2e302e302e31581b000040000300626f620200000000000000080031302e302e302e32591b004003000100d03cc0c6a1"
+        "6ce1df02000000442ffd62d23cbe410500000000000000d03cc0c6a16ce1df0c000000000000000100442ffd62d23cbe"
+        "41ffff01020000002800000000000000ffffd03cc0c6a16ce1df01260000000000000001000000270000000000000044"
+        "2ffd62d23cbe4104000000000000000200000007000000000000000700616c6963652f30887766554433221103000000"
+        "2900000000000000e803000000000000010500626f622f320200686902000500616c6963650000000000000000080031"
+        "302e302e302e31581b000040000300626f620200000000000000080031302e302e302e32591b004003000100d03cc0c6"
+        "a16ce1df02000000442ffd62d23cbe410500000000000000d03cc0c6a16ce1df0c00000000000000"
+    ),
+    "result": (
+        "020000002800000000000000ffffd03cc0c6a16ce1df020000002800000000000000ffffd03cc0c6a16ce1df01260000"
+        "0000000000010000002700000000000000442ffd62d23cbe410400000000000000020000000700000000000000070061"
+        "6c6963652f308877665544332211030000002900000000000000e803000000000000010500626f622f32020068690200"
+        "0500616c6963650000000000000000080031302e302e302e31581b000040000300626f62020000000000000008003130"
+        "2e302e302e32591b004003000100d03cc0c6a16ce1df02000000442ffd62d23cbe410500000000000000d03cc0c6a16c"
+        "e1df0c00000000000000"
+    ),
+}
+
+MIXED: Final = [(index % 2, 0, b"%d" % (index % 10)) for index in range(18)]
+NONCE: Final = 0x0102030405060708
+VALUES: Final[dict[str, bytes]] = {
+    "header": HEADER.pack(MAGIC, Kind.DATA, 1, 3, 0xAABBCCDD, 0x1122334455667788, sample.ALICE.id, 12),
+    "block_equal": pack_run(7, AGREED, [b"abc", b"def"], 1, 2),
+    "block_mixed_lengths": pack_run(7, RESILIENT(2), [b"a", b"", b"defg"], 1, -2),
+    "block_runs": pack_mixed(7, SAFE, [(1, 0, b"a"), (1, 0, b"bc"), (2, 5, b"d")]),
+    "block_indexed": pack_mixed(7, AGREED, MIXED),
+    "fragment": pack_fragment(7, AGREED, 1, 2, b"0123456789", 4, 8),
+    "last_fragment": pack_fragment(7, AGREED, 1, 2, b"0123456789", 8, 10),
+    "come_after": come_after(pack_run(0, AGREED, [b"x"]), 0x0102),
+    "lead": encode_lead(sample.LEAD),
+    "accept": encode_accept(sample.LEAD, sample.PLACES),
+    "ordered": encode_ordered(sample.LEAD, 41, sample.ALICE.id),
+    "acks": encode_acks(sample.ACKS),
+    "nak": encode_nak(sample.ACKS, sample.MISSING),
+    "held": encode_held(sample.ACKS, sample.HOLDING),
+    "propose": encode_propose(sample.ACKS, Reason.LEAVE, b"bye"),
+    "view": encode_view(sample.VIEW),
+    "asking": encode_asking(sample.ASKING),
+    "ring": encode_ring(sample.RING),
+    "welcome": encode_welcome("prices", NONCE, sample.CONFIG, sample.VIEW),
+    "refusal": encode_refusal("prices", "full"),
+    "ballot": encode_ballot(sample.BALLOT),
+    "invite": encode_invite(sample.BALLOT, 2, True, b"go"),
+    "cut": encode_cut(sample.BALLOT, sample.CUT),
+    "result": encode_result(sample.BALLOT, sample.PROPOSAL),
+}
+OPENED: Final[dict[str, tuple[Callable[[bytes], Any], Any]]] = {
+    "lead": (decode_lead, sample.LEAD),
+    "accept": (decode_accept, (sample.LEAD, sample.PLACES)),
+    "acks": (decode_acks, sample.ACKS),
+    "nak": (decode_nak, (sample.ACKS, sample.MISSING)),
+    "held": (decode_held, (sample.ACKS, sample.HOLDING)),
+    "propose": (decode_propose, (sample.ACKS, Reason.LEAVE, b"bye")),
+    "view": (lambda body: decode_view(Reader(body)), sample.VIEW),
+    "asking": (decode_asking, sample.ASKING),
+    "ring": (decode_ring, sample.RING),
+    "welcome": (decode_welcome, ("prices", NONCE, sample.CONFIG, sample.VIEW)),
+    "refusal": (decode_refusal, ("prices", "full")),
+    "ballot": (decode_ballot, sample.BALLOT),
+    "invite": (decode_invite, (sample.BALLOT, 2, True, b"go")),
+    "cut": (decode_cut, (sample.BALLOT, sample.CUT)),
+    "result": (decode_result, (sample.BALLOT, sample.PROPOSAL)),
+}
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_the_bytes_are_what_they_always_were(name: str) -> None:
+    assert VALUES[name].hex() == GOLDEN[name]
+
+
+@pytest.mark.parametrize("name", OPENED)
+def test_golden_bytes_are_read_back(name: str) -> None:
+    decode, value = OPENED[name]
+    assert decode(bytes.fromhex(GOLDEN[name])) == value
+
+
+def test_golden_blocks_are_opened() -> None:
+    equal = open_messages(bytes.fromhex(GOLDEN["block_equal"]))
+    assert (equal.first, equal.service, list(equal.payloads), equal.kinds) == (7, AGREED, [b"abc", b"def"], [(1, 2)])
+    mixed = open_messages(bytes.fromhex(GOLDEN["block_mixed_lengths"]))
+    assert (mixed.service, list(mixed.payloads), mixed.kinds) == (RESILIENT(2), [b"a", b"", b"defg"], [(1, -2)])
+    runs = open_messages(bytes.fromhex(GOLDEN["block_runs"]))
+    assert (runs.kinds, runs.index, list(runs.payloads)) == ([(1, 0), (2, 5)], [0, 0, 1], [b"a", b"bc", b"d"])
+    indexed = open_messages(bytes.fromhex(GOLDEN["block_indexed"]))
+    assert indexed.index is not None
+    assert [(*indexed.kinds[place], each) for place, each in zip(indexed.index, indexed.payloads, strict=True)] == MIXED
+
+
+def test_golden_fragments_are_opened() -> None:
+    part = open_part(bytes.fromhex(GOLDEN["fragment"]))
+    assert (part.first, part.size, part.offset, part.payload, part.is_last) == (7, 10, 4, b"4567", False)
+    last = open_part(bytes.fromhex(GOLDEN["last_fragment"]))
+    assert (last.offset, last.payload, last.is_last) == (8, b"89", True)
+    assert head_of(bytes.fromhex(GOLDEN["last_fragment"])) == Head(7, 1, AGREED.rank, 0, 12, 1)
+
+
+def test_a_golden_ordered_block_is_opened() -> None:
+    block = VALUES["block_equal"]
+    lead, seq, origin, rest = decode_ordered(bytes.fromhex(GOLDEN["ordered"]) + block)
+    assert (lead, seq, origin, bytes(rest)) == (sample.LEAD, 41, sample.ALICE.id, block)
+
+
+def test_ids_are_derived_as_they_always_were() -> None:
+    assert node_id("alice", 0) == sample.ALICE.id == int("dfe16ca1c6c03cd0", 16)
+    assert group_tag("prices") == int("7b543e12", 16)
+    assert ring_id("prices", sample.ALICE.id, 7) == int("bedc09a6ec5ab113", 16)
+
+
+def test_kinds_keep_their_numbers() -> None:
+    """The value is on the wire: append, never renumber."""
+    assert {kind.name: kind.value for kind in Kind} == {
+        "DATA": 1,
+        "REQUEST": 2,
+        "ORDERED": 3,
+        "ACCEPT": 4,
+        "REPAIR": 5,
+        "NAK": 6,
+        "STATUS": 7,
+        "ACK": 8,
+        "SYNC": 9,
+        "HELD": 10,
+        "PROPOSE": 11,
+        "FIND": 20,
+        "HERE": 21,
+        "JOIN": 22,
+        "WELCOME": 23,
+        "REFUSE": 24,
+        "LEFT": 25,
+        "BEACON": 26,
+        "SUSPECT": 30,
+        "INVITE": 31,
+        "CUT": 32,
+        "DENY": 33,
+        "RESULT": 34,
+        "RESULT_ACK": 35,
+        "COMMIT": 36,
+        "CHECK": 37,
+    }

@@ -1,0 +1,37 @@
+"""Values of every wire format, fixed for ever: golden bytes are made of them."""
+
+from __future__ import annotations
+
+from ordercast.config import Demands, GroupConfig
+from ordercast.view import Member, Reason, View, node_id
+from ordercast.wire.ordering import Acks, Lead, Missing, Placed
+from ordercast.wire.views import Asking, Ballot, Cut, Proposal, Ring
+
+ALICE = Member(node_id("alice", 0), "alice", 0, ("10.0.0.1", 7_000), 4 << 20)
+BOB = Member(node_id("bob", 2), "bob", 2, ("10.0.0.2", 7_001), 212_992)
+CONFIG = GroupConfig("sequencer", 1, 16, 65_536, 128, 1 << 20, 1_400)
+VIEW = View(
+    counter=7,
+    creator="alice/0",
+    ring=0x1122334455667788,
+    incarnation=3,
+    seq=41,
+    position=1_000,
+    members=(ALICE, BOB),
+    numbers={ALICE.id: 12, BOB.id: 5},
+    reason=Reason.JOIN,
+    subject="bob/2",
+    header=b"hi",
+    prior=(ALICE.id,),
+)
+LEAD = Lead(highest=41, stable=30, safe=35, active=2)
+ACKS = Acks(received=40, consumed=38)
+PLACES = [Placed(41, ALICE.id, 12, 3), Placed(44, BOB.id, 5, 1)]
+MISSING = [Missing(0, 39, 2, 0, 0), Missing(BOB.id, 5, 1, 2, 4)]
+HOLDING = [(ALICE.id, 15), (BOB.id, 6)]
+BALLOT = Ballot(round=2, highest=40, seniority=65_535, node=ALICE.id)
+PROPOSAL = Proposal(BALLOT, True, 38, (Placed(39, BOB.id, 4, 2),), VIEW)
+HELD = ((ALICE.id, 12, 2), (BOB.id, 5, 1))
+CUT = Cut(40, 35, (Placed(42, BOB.id, 5, 1),), HELD, VIEW, (BOB.id,), "majority", PROPOSAL)
+ASKING = Asking("prices", BOB, 0x0102030405060708, 1, 5, Demands(8, None, 1 << 20), b"hi")
+RING = Ring("prices", 0x1122334455667788, 7, "alice/0", 2, True, ALICE, CONFIG)
