@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
+from ordercast.config import MinMembers
 from ordercast.view import Address, Member, Reason, View
 
 Buffer = bytes | bytearray | memoryview
@@ -115,7 +116,7 @@ class Note(NamedTuple):
     block: Buffer | None = None
     position: int = -1
     first: int = -1
-    count: int = 0
+    count: int = 0  # type: ignore[assignment]  # tuple.count is not missed
     detail: str = ""
 
 
@@ -167,7 +168,7 @@ class Engine(Protocol):
     def leave(self, now_ns: int, header: bytes, out: Outbox) -> None:
         """Leave in order; `Gone(wanted=True)` follows."""
 
-    def reset(self, now_ns: int, min_members: int | str, header: bytes, out: Outbox) -> None:
+    def reset(self, now_ns: int, min_members: MinMembers, header: bytes, out: Outbox) -> None:
         """Amoeba's ResetGroup: re-form the group out of who is alive; `Reset` follows."""
 
     def audience(self) -> list[Address]:

@@ -62,6 +62,10 @@ class NodeBase:
         """Have a pass run soon. Many calls before that pass ask for one."""
         raise NotImplementedError
 
+    def _pass(self) -> None:
+        """Have a pass run now, if the driver can; else soon."""
+        self._wake()
+
     def _prepare(self, group: str) -> None:
         """A group is about to be opened: listen to its address, or raise what stands against it."""
 
@@ -289,7 +293,12 @@ class Group:
                         watch = port.watch(number, number + 1, service)
             finally:
                 self._in_turn -= 1
-        self._touch()
+        if port.has_outstanding:
+            self._touch()
+        else:
+            # Nothing of ours is under way: this one leaves at once. What follows gathers until it is back.
+            self._node.host.touch(port)
+            self._node._pass()
         if watch is None:
             return None
         await self._outcome(watch)

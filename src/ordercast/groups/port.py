@@ -231,6 +231,11 @@ class Port:
             raise GroupFailed(f"{self.group!r} has failed ({self.failure}); call reset()")
 
     @property
+    def has_outstanding(self) -> bool:
+        """Whether own blocks are under way."""
+        return bool(self._outstanding)
+
+    @property
     def has_room(self) -> bool:
         return self.queue.has_room
 
@@ -342,8 +347,9 @@ class Port:
             if self.gone is None:
                 engine.consume(now_ns, self._done_seq, out)
         self.wants_pass = False
+        queue, ready = self.queue, self._ready
         for turn in range(PASS_ROUNDS):
-            if not self._submit(now_ns) and turn:
+            if not ((queue.count or ready) and self._submit(now_ns)) and turn:
                 break
             if self._leave_header is not None and self._may_leave(now_ns):
                 engine.leave(now_ns, self._leave_header, out)
@@ -351,11 +357,15 @@ class Port:
                 self.leave_due_ns = NEVER
             engine.after_batch(now_ns, out)
             # The lists are emptied before they are worked through: an error must not hand anything over twice.
-            upcalls, out.upcalls = out.upcalls, []
-            notes, out.notes = out.notes, []
-            entered = self._enter(now_ns, upcalls)
-            self._rows.notes(now_ns, notes, self._names)
-            for upcall in upcalls[entered:]:
+            if out.upcalls:
+                upcalls, out.upcalls = out.upcalls, []
+                upcalls = self._enter(now_ns, upcalls)
+            else:
+                upcalls = []
+            if out.notes:
+                notes, out.notes = out.notes, []
+                self._rows.notes(now_ns, notes, self._names)
+            for upcall in upcalls:
                 self._on_upcall(now_ns, upcall)
         else:
             self.wants_pass = True
@@ -363,20 +373,20 @@ class Port:
             self.wants_pass = True
         self._rows.traffic(now_ns, self.sent, self.received)
 
-    def _enter(self, now_ns: int, upcalls: list[Upcall]) -> int:
+    def _enter(self, now_ns: int, upcalls: list[Upcall]) -> list[Upcall]:
         """Come in before the notes of the same pass are written: they are about senders that the first view names.
 
-        How many upcalls that took; none where the pass does not begin a membership.
+        The upcalls that are left; all of them where the pass does not begin a membership.
         """
         for upcall in upcalls:
             if type(upcall) is Joined:
                 break
         else:
-            return 0
+            return upcalls
         entered = next((at for at, upcall in enumerate(upcalls) if isinstance(upcall, View)), -1) + 1
         for upcall in upcalls[:entered]:
             self._on_upcall(now_ns, upcall)
-        return entered
+        return upcalls[entered:]
 
     def stop(self, now_ns: int) -> None:
         """The node stops: the last traffic rows, and nobody waits any longer."""

@@ -68,7 +68,7 @@ def orphans(cuts: dict[int, Cut], numbers: dict[int, int], gone: list[int]) -> l
 def may_go_on(
     rules: list[MinMembers], base: View, survivors: set[int], departed: set[int], change_is_known: bool
 ) -> bool:
-    """Whether the survivors satisfy every rule in the base view and, while its change is uncertain, in the one before.
+    """Whether the survivors satisfy every rule in the base view and, if its change is uncertain, in the one before.
 
     There who has `departed` for certain counts as present: it cannot be part of another quorum.
     """

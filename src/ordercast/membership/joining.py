@@ -1,7 +1,7 @@
 """A newcomer's way into a group: find it, ask to join, or create it (docs/design/membership.md).
 
-Amoeba keeps CreateGroup and JoinGroup apart (section 3); `create` True, False and None say which of them is meant, None being
-"whichever it takes". Newcomers that start together hear each other: the lowest id creates, the others wait for it.
+Amoeba keeps CreateGroup and JoinGroup apart (section 3); `create` True, False and None say which of them is meant, None
+being "whichever it takes". Newcomers that start together hear each other: the lowest id creates, the others wait.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ class Reform:
         self._invite(now_ns, out)
         self._consider(now_ns, out)
 
-    def wait(self, now_ns: int) -> None:
+    def wait(self) -> None:
         """Frozen without a coordinator (manual recovery)."""
         self.role = Role.FAILED
         self._due_ns = NEVER
@@ -139,7 +139,7 @@ class Reform:
         elif kind == Kind.RESULT:
             self._on_result(now_ns, source, origin, *decode_result(body), out)
         elif kind == Kind.RESULT_ACK:
-            self._on_result_ack(now_ns, origin, decode_ballot(body), out)
+            self._on_result_ack(origin, decode_ballot(body))
         elif kind == Kind.CHECK:
             self._on_check(now_ns, source, origin, decode_ballot(body), out)
 
@@ -154,7 +154,7 @@ class Reform:
             if not self._missing():
                 self._propose(now_ns, out)
         elif self.role is Role.ACCEPTING:
-            self._try_accept(now_ns, out)
+            self._try_accept(out)
 
     def expire(self, now_ns: int, out: Outbox) -> None:
         if self._due_ns > now_ns:
@@ -332,7 +332,7 @@ class Reform:
         if not may_go_on(rules, base, survivors, departed, known):
             if self._is_override:
                 self.is_refused = True
-                self.wait(now_ns)
+                self.wait()
             else:
                 self._back_to_inviting(now_ns, out)
             return
@@ -355,7 +355,7 @@ class Reform:
         self.role = Role.PROPOSING
         self._steps = 0
         self._send_result(now_ns, out)
-        self._consider_commit(out)
+        self._consider_commit()
 
     def _lacks_orphans(self, now_ns: int, out: Outbox) -> bool:
         """Fetch blocks of senders that are gone. They are a courtesy: what does not come in a few tries is left."""
@@ -408,21 +408,17 @@ class Reform:
                 out.sends.append(self._mail.control(self._invitees[member].address, Kind.RESULT, body))
         self._due_ns = now_ns + self._timing.invite_ns
 
-    def _on_result_ack(self, now_ns: int, origin: int, ballot: Ballot, out: Outbox) -> None:
+    def _on_result_ack(self, origin: int, ballot: Ballot) -> None:
         if self.role is Role.PROPOSING and ballot == self.promised:
             self._acks.add(origin)
-            self._consider_commit(out)
+            self._consider_commit()
 
-    def _consider_commit(self, out: Outbox) -> None:
+    def _consider_commit(self) -> None:
         proposal = self._proposal
         if proposal is None:
             return
         members = {member.id for member in proposal.view.members}
-        if proposal.fresh:
-            done = members <= self._acks
-        else:
-            done = set(self._cuts) <= self._acks
-        if done:
+        if (members if proposal.fresh else set(self._cuts)) <= self._acks:
             self.committed = proposal
 
     def _again(self, now_ns: int, out: Outbox) -> None:
@@ -448,11 +444,11 @@ class Reform:
         self._due_ns = now_ns + self._check_ns()
         if proposal.view.member(self._me.id) is not None:
             self._orderer.adopt(proposal.view.seq - 1, proposal.places)
-        self._try_accept(now_ns, out)
+        self._try_accept(out)
         if self.role is Role.ACCEPTING:
             self._ask_coordinator(out)
 
-    def _try_accept(self, now_ns: int, out: Outbox) -> None:
+    def _try_accept(self, out: Outbox) -> None:
         proposal = self._pending
         if proposal is None or (
             proposal.view.member(self._me.id) is not None and self._orderer.lacking(proposal.view.seq - 1)

@@ -1,7 +1,7 @@
 """The log of an underlay as one member has it: which block stands at which place, and how far that is complete.
 
-Blocks come from their senders in any order, places from who orders. A place is *received* when it and all places before it are
-known and their blocks are held; what is received can be delivered, acknowledged, and given to others until it is
+Blocks come from their senders in any order, places from who orders. A place is *received* when it and all places before
+it are known and their blocks are held; what is received can be delivered, acknowledged, and given to others until it is
 stable. This is Amoeba's history buffer and receive window in one (section 4.1): both are indexed by the same numbers.
 """
 

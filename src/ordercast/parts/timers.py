@@ -47,4 +47,4 @@ class Timers(Generic[T]):
         return due
 
     def deadline_ns(self) -> int:
-        return min(self._deadlines.values(), default=NEVER)
+        return min(self._deadlines.values()) if self._deadlines else NEVER

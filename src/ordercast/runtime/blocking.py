@@ -1,7 +1,7 @@
 """The same verbs for programs without asyncio: a thread runs the loop, calls wait for it.
 
-Each call costs two switches between threads (about 100 us), so iteration fetches what is at hand at once. Calls may come
-from any thread. A timeout ends a call *inside* the loop: either it had its effect and returns, or it had none and
+Each call costs two switches between threads (about 100 us), so iteration fetches what is at hand at once. Calls may
+come from any thread. A timeout ends a call *inside* the loop: either it had its effect and returns, or it had none and
 raises TimeoutError.
 """
 

@@ -178,6 +178,10 @@ class Node(NodeBase):
             self._is_woken = True
             self._loop.call_soon(self._on_woken)
 
+    def _pass(self) -> None:
+        if not self._is_blocked and not self._is_closed:
+            self._finish()
+
     def _prepare(self, group: str) -> None:
         if self._is_closed:
             raise UsageError("this node has been closed")

@@ -1,7 +1,7 @@
 """Columnar blocks: many messages of one sender and one service, packed and opened without an object per message.
 
-Layout, little-endian: the head (24 bytes); `kinds` entries of (group, type, count); where the runs are many and short an
-index byte per message instead of the counts; one length if all messages are equally long, else a 16-bit length
+Layout, little-endian: the head (24 bytes); `kinds` entries of (group, type, count); where the runs are many and short
+an index byte per message instead of the counts; one length if all messages are equally long, else a 16-bit length
 each; the payloads. DESIGN section 6 has the reason: ordering costs a block, not a message.
 
 A fragment is a block that holds a part of one message larger than a block; only its last fragment counts it, so that
@@ -13,7 +13,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from struct import Struct
 from sys import byteorder
 from typing import Final, NamedTuple
@@ -52,7 +52,7 @@ class Head(NamedTuple):
     """The fixed head of a block."""
 
     first: int
-    count: int
+    count: int  # type: ignore[assignment]  # tuple.count is not missed
     rank: int
     k: int
     flags: int
@@ -66,7 +66,7 @@ class Messages(NamedTuple):
     service: Service
     payloads: list[bytes] | tuple[bytes, ...]
     kinds: list[tuple[int, int]]
-    index: Sequence[int] | None
+    index: Sequence[int] | None  # type: ignore[assignment]  # nor tuple.index
 
 
 class Part(NamedTuple):
@@ -176,7 +176,7 @@ def fits(lengths: Sequence[int], start: int, limit: int) -> int:
 
 
 def open_messages(block: bytes) -> Messages:
-    """All messages of a block that is no fragment. Hot: benches measure it as `open`; no Python-level loop per message."""
+    """All messages of a block that is no fragment. Hot: no Python-level loop per message."""
     head = head_of(block)
     count, flags, kinds = head.count, head.flags, head.kinds
     if flags & (FRAGMENTED | CHANGE):
@@ -273,4 +273,4 @@ def _payloads(block: bytes, at: int, count: int, flags: int) -> list[bytes] | tu
     bounds = list(accumulate(column, initial=start))
     if bounds[-1] != len(block):
         raise WireError("payloads do not fill the block")
-    return [block[first:stop] for first, stop in zip(bounds, bounds[1:], strict=False)]
+    return [block[first:stop] for first, stop in pairwise(bounds)]

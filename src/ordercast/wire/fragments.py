@@ -84,3 +84,7 @@ class Assembler:
     def _drop(self, origin: int) -> None:
         if self._parts.pop(origin, None) is not None:
             self.dropped += 1
+
+
+def _continues(last: Part, part: Part) -> bool:
+    return (last.first, last.size, last.offset + len(last.payload)) == (part.first, part.size, part.offset)

@@ -47,7 +47,7 @@ class Placed(NamedTuple):
     seq: int
     origin: int
     number: int
-    count: int
+    count: int  # type: ignore[assignment]  # tuple.count is not missed
 
 
 class Missing(NamedTuple):
@@ -55,7 +55,7 @@ class Missing(NamedTuple):
 
     origin: int
     number: int
-    count: int
+    count: int  # type: ignore[assignment]  # tuple.count is not missed
     first: int
     stop: int
 

@@ -25,12 +25,11 @@ _SEGMENT_OFFSET: Final = 2
 
 
 class Datagram(NamedTuple):
-    """A decoded header with where its body lies."""
+    """A decoded header of our group, with where its body lies."""
 
     kind: int
     segment: int
     last: int
-    tag: int
     ring: int
     origin: int
     number: int
@@ -77,10 +76,6 @@ def segments_of(size: int, datagram: int) -> int:
     return max(1, -(-size // (datagram - HEADER_BYTES)))
 
 
-def largest_body(datagram: int) -> int:
-    return (datagram - HEADER_BYTES) * MAX_SEGMENTS
-
-
 def strip_train(data: memoryview, stride: int, count: int) -> bytes | None:
     """The body, when `data` is one whole body in order; None when it is anything else.
 
@@ -95,11 +90,10 @@ def strip_train(data: memoryview, stride: int, count: int) -> bytes | None:
         tail = b""
     else:
         tail_at = whole * stride
-        if len(data) - tail_at <= HEADER_BYTES or bytes(data[tail_at : tail_at + HEADER_BYTES]) != _with_segment(
-            expected, whole
-        ):
+        head_end = tail_at + HEADER_BYTES
+        if len(data) <= head_end or bytes(data[tail_at:head_end]) != _with_segment(expected, whole):
             return None
-        tail = bytes(data[tail_at + HEADER_BYTES :])
+        tail = bytes(data[head_end:])
     if not np.array_equal(heads[:, _SEGMENT_OFFSET], np.arange(whole, dtype=np.uint8)):
         return None
     mask = heads == expected

@@ -25,7 +25,15 @@ from ordercast.wire.views import Cut, Proposal, open_change
 class Keeper:
     """State that survives joins and leaves and ends with the ring."""
 
-    def __init__(self, me: Member, config: GroupConfig, timing: Timing, view: View, next_block: int) -> None:
+    def __init__(
+        self,
+        me: Member,
+        config: GroupConfig,
+        timing: Timing,
+        view: View,
+        next_block: int,
+        counters: dict[str, int],
+    ) -> None:
         self.me = me
         self.view = view  # as of what is received
         self.changed: list[View] = []  # views that were applied since the underlay last took them
@@ -39,6 +47,7 @@ class Keeper:
         self.safe = view.seq
         self._last_safe_place = 0  # of the last SAFE block that is received
         self._noted = 0  # places up to here were reported as placed before they were received (recovery)
+        self._in_pieces: set[int] = set()  # origins that have sent fragments
         self._whole_upto: dict[int, int] = {}  # origin -> numbers below it are reported as held (fragments)
         self._strangers: set[tuple[int, int]] = set()  # held in a recovery, before the join of their sender is known
         self._freed_bytes = 0
@@ -46,7 +55,7 @@ class Keeper:
         self.next_block = next_block
         self._outgoing = Outgoing(me.id, timing)
         self._repairs = Repairs(self.log, timing, config.datagram)
-        self.counters: dict[str, int] = {}
+        self._counters = counters  # the underlay's: they outlive the ring
 
     def consume(self, seq: int) -> None:
         """The application has taken everything up to and including place `seq`."""
@@ -67,9 +76,12 @@ class Keeper:
         if origin not in self.log.next_number:
             self._strangers.add((origin, number))
         else:
-            if not head.flags & FRAGMENTED:
+            if head.flags & FRAGMENTED:
+                self._in_pieces.add(origin)
+            else:
                 out.notes.append(Note("hold", origin, block))
-            self._report_whole(origin, out)
+            if origin in self._in_pieces:
+                self._report_whole(origin, out)
         return head
 
     def _report_whole(self, origin: int, out: Outbox) -> None:
@@ -101,8 +113,7 @@ class Keeper:
         outgoing = self._outgoing
         for entry in self.log.advance():
             if entry.is_change:
-                self._apply_change(now_ns, entry, out)
-                if self.has_left:
+                if self._apply_change(now_ns, entry, out):
                     break  # what follows is not for us, and must never be acknowledged in our name
                 continue
             if entry.seq > self._noted:
@@ -112,8 +123,11 @@ class Keeper:
             if outgoing.unplaced:
                 outgoing.placed(now_ns, entry.origin, entry.number)
 
-    def _apply_change(self, now_ns: int, entry: Entry, out: Outbox) -> None:
-        """A view has its place and everything before it is here: roles change now, delivery follows in order."""
+    def _apply_change(self, now_ns: int, entry: Entry, out: Outbox) -> bool:
+        """A view has its place and everything before it is here: roles change now, delivery follows in order.
+
+        Whether it is the end of the log for us.
+        """
         view = open_change(entry.block)
         old, self.view = self.view, view
         self.changed.append(view)
@@ -129,6 +143,7 @@ class Keeper:
         self.has_left = view.member(self.me.id) is None or view.reason == Reason.DISSOLVE
         if not self.is_frozen:
             self._on_view(now_ns, old, out)
+        return self.has_left
 
     def _on_view(self, now_ns: int, old: View, out: Outbox) -> None:
         """Hook: what else follows from a new view."""
@@ -240,4 +255,4 @@ class Keeper:
         out.notes.extend(self._repairs.close())
 
     def _count(self, name: str) -> None:
-        self.counters[name] = self.counters.get(name, 0) + 1
+        self._counters[name] = self._counters.get(name, 0) + 1

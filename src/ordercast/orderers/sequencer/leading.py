@@ -13,7 +13,7 @@ from typing import Final
 from ordercast.engine import Change
 from ordercast.parts.log import Log
 from ordercast.service import RESILIENT_RANK
-from ordercast.view import Member, Reason, View
+from ordercast.view import Address, Member, Reason, View
 from ordercast.wire.block import ENTRY_BYTES, FRAGMENT, FRAGMENTED, HEAD, HEAD_BYTES, LAST
 
 MAX_CHANGES: Final = 1_024  # joins and leaves waiting; beyond it newcomers are not heard and ask again
@@ -40,6 +40,7 @@ class Leading:
         "departed",
         "is_blocked",
         "last_change",
+        "leavers",
         "others",
         "ready",
         "requests",
@@ -60,6 +61,7 @@ class Leading:
         self.changes: deque[Change] = deque()
         self.last_change = last_change
         self.departed: set[int] = set()
+        self.leavers: dict[int, Address] = {}  # who left and may still need what comes before its leave
         self.ready: dict[int, None] = {}  # origins that may have something to order, in order of arrival
         self.requests: set[tuple[int, int]] = set()  # blocks that only we have: they go out with their place (PB)
         self.is_blocked = False  # the history is full
@@ -90,8 +92,7 @@ class Leading:
         row.received = max(row.received, received)
         row.consumed = max(row.consumed, consumed)
         if row.leaves_at and row.received >= row.leaves_at:
-            del self._table[member]
-            self._changed()
+            self.forget(member)
             self.departed = {member}  # one change at a time: only the last one can be in doubt
         else:
             self._measure()
@@ -101,14 +102,16 @@ class Leading:
         self._table[member] = Row(seq, seq)
         self._changed()
 
-    def dismiss(self, member: int, seq: int) -> None:
+    def dismiss(self, member: Member, seq: int) -> None:
         """The member's leave stands at `seq`; it counts until it has received it."""
-        row = self._table.get(member)
+        row = self._table.get(member.id)
         if row is not None:
             row.leaves_at = seq
+            self.leavers[member.id] = member.address
 
     def forget(self, member: int) -> None:
         self._table.pop(member, None)
+        self.leavers.pop(member, None)
         self._changed()
 
     def is_leaving(self, member: int) -> bool:

@@ -80,6 +80,8 @@ class Repairs:
         return wanted
 
     def deadline_ns(self) -> int:
+        if not self._places and not self._blocks:
+            return NEVER
         return min(self._places.deadline_ns(), self._blocks.deadline_ns())
 
     def answer(

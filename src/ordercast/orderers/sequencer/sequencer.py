@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from enum import Enum, auto
+from enum import IntEnum, auto
 from typing import Final
 
 from ordercast.config import MAX_BLOCK, MS, GroupConfig, Timing
@@ -57,7 +57,7 @@ WANT_NS: Final = 2 * MS
 PROPOSE_NS: Final = 100 * MS
 
 
-class Timer(Enum):
+class Timer(IntEnum):  # its members are keys of a table on the hot path: an int hashes in C
     QUIET = auto()  # delta t: acknowledge although nothing was sent
     BEAT = auto()
     RETRANSMIT = auto()
@@ -70,10 +70,18 @@ class Sequencer(Keeper):
     """The orderer of one ring. A new ring (after a failure) takes a new object; joins and leaves do not."""
 
     def __init__(
-        self, me: Member, mail: Mail, config: GroupConfig, timing: Timing, view: View, next_block: int, counter: int
+        self,
+        me: Member,
+        mail: Mail,
+        config: GroupConfig,
+        timing: Timing,
+        view: View,
+        next_block: int,
+        counter: int,
+        counters: dict[str, int],
     ) -> None:
         """`counter` is the highest view counter that this node has used: none is used twice (RMP section 3.1)."""
-        super().__init__(me, config, timing, view, next_block)
+        super().__init__(me, config, timing, view, next_block, counters)
         self._mail = mail
         self._config = config
         self._timing = timing
@@ -479,7 +487,7 @@ class Sequencer(Keeper):
         if change.reason == Reason.JOIN:
             lead.admit(change.member.id, seq)
         elif change.reason == Reason.LEAVE and change.member.id != self.me.id:
-            lead.dismiss(change.member.id, seq)
+            lead.dismiss(change.member, seq)
         else:
             self.is_retired = True
         self._advance(now_ns, out)

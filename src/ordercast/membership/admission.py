@@ -1,0 +1,85 @@
+"""The leader's side of joining: who may come in, and welcoming them until they are heard in the ring.
+
+Amoeba's JoinGroup fails where the newcomer cannot meet the group's parameters (section 3).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ordercast.config import MS, GroupConfig
+from ordercast.engine import NEVER, Outbox
+from ordercast.view import Address, View
+from ordercast.wire.header import Kind
+from ordercast.wire.mail import Mail
+from ordercast.wire.views import Asking, encode_welcome
+
+WELCOME_NS: Final = 40 * MS
+MAX_NONCES: Final = 1_024  # newcomers that asked and are not in yet; at the bound all are forgotten, and ask again
+
+
+class _Welcome:
+    __slots__ = ("address", "body", "due_ns", "nonce")
+
+    def __init__(self, address: Address, body: bytes, nonce: int, due_ns: int) -> None:
+        self.address = address
+        self.body = body
+        self.nonce = nonce
+        self.due_ns = due_ns
+
+
+class Admission:
+    __slots__ = ("_group", "_mail", "_nonces", "_welcomes")
+
+    def __init__(self, group: str, mail: Mail) -> None:
+        self._group = group
+        self._mail = mail
+        self._nonces: dict[int, int] = {}  # newcomer -> the attempt that its welcome answers
+        self._welcomes: dict[int, _Welcome] = {}  # in the view, and not heard in the ring yet
+
+    def refusal(self, asking: Asking, config: GroupConfig, view: View) -> str:
+        """Why a newcomer cannot be admitted; empty if it can."""
+        if len(view.members) >= config.max_members:
+            return f"the group {self._group!r} is full: it was created with max_members={config.max_members}"
+        return asking.demands.refusal(config)
+
+    def expect(self, asking: Asking) -> None:
+        """Its join is to be ordered."""
+        if len(self._nonces) >= MAX_NONCES:
+            self._nonces.clear()
+        self._nonces[asking.member.id] = asking.nonce
+
+    def again(self, now_ns: int, asking: Asking) -> None:
+        """A member that is in asks: its welcome was lost, if it is the same attempt."""
+        welcome = self._welcomes.get(asking.member.id)
+        if welcome is not None and welcome.nonce == asking.nonce:
+            welcome.due_ns = now_ns
+
+    def welcome(self, now_ns: int, view: View, config: GroupConfig, out: Outbox) -> None:
+        """The last member of `view` is new: tell it, until it speaks."""
+        joiner = view.members[-1]
+        nonce = self._nonces.pop(joiner.id, 0)
+        body = encode_welcome(self._group, nonce, config, view)
+        self._welcomes[joiner.id] = _Welcome(joiner.address, body, nonce, now_ns + WELCOME_NS)
+        out.sends.append(self._mail.control(joiner.address, Kind.WELCOME, body))
+
+    def heard(self, member: int) -> None:
+        self._welcomes.pop(member, None)
+
+    def expire(self, now_ns: int, out: Outbox) -> None:
+        for welcome in self._welcomes.values():
+            if welcome.due_ns <= now_ns:
+                welcome.due_ns = now_ns + WELCOME_NS
+                out.sends.append(self._mail.control(welcome.address, Kind.WELCOME, welcome.body))
+
+    def deadline_ns(self) -> int:
+        return min([welcome.due_ns for welcome in self._welcomes.values()]) if self._welcomes else NEVER
+
+    def addresses(self) -> list[Address]:
+        return [welcome.address for welcome in self._welcomes.values()]
+
+    def clear(self) -> None:
+        self._welcomes.clear()
+
+    def __bool__(self) -> bool:
+        return bool(self._welcomes)
