@@ -14,7 +14,7 @@ COMPILE := CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --all-e
 	--resolver=backtracking --output-file=requirements.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format fuzz bench lock clean
+.PHONY: help setup demo test lint format fuzz bench chaos lock clean
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' Makefile
@@ -47,7 +47,10 @@ fuzz: setup ## simulate many seeds with faults and check every guarantee
 	$(BIN)/ordercast fuzz --orderer sequencer --runs 2000 --jobs 2
 
 bench: setup ## measure throughput and latency on this machine
-	$(BIN)/ordercast bench
+	$(BIN)/python benches/run.py
+
+chaos: setup ## as root on Linux: the demo in network namespaces, with 5 % loss on every link
+	$(BIN)/python benches/chaos.py
 
 lock: ## compile requirements.lock anew from pyproject.toml; UPGRADE=--upgrade takes the newest versions
 	test -x $(BIN)/pip-compile || { $(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install --quiet pip-tools; }

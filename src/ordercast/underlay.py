@@ -18,7 +18,7 @@ from ordercast.membership.admission import Admission
 from ordercast.membership.joining import Joining, better
 from ordercast.membership.past import PastRings
 from ordercast.membership.reform import Reform
-from ordercast.orderers.sequencer import RANKS, Sequencer
+from ordercast.orderers import ORDERERS, Orderer
 from ordercast.service import Service
 from ordercast.view import Address, Member, Reason, View, group_tag, next_counter, ring_id
 from ordercast.wire.block import come_after
@@ -67,8 +67,8 @@ class Underlay:
         if not 0 < len(group.encode()) <= MAX_GROUP_NAME:
             raise UsageError(f"a group name has 1 to {MAX_GROUP_NAME} bytes, got {len(group.encode())}")
         check_header(header)
-        if config.orderer != "sequencer":
-            raise UsageError(f"unknown orderer {config.orderer!r}; this version has 'sequencer'")
+        if config.orderer not in ORDERERS:
+            raise UsageError(f"unknown orderer {config.orderer!r}; this version has {', '.join(map(repr, ORDERERS))}")
         check_rule(min_members)
         if recovery not in ("automatic", "manual"):
             raise UsageError(f"recovery is 'automatic' or 'manual', got {recovery!r}")
@@ -88,7 +88,7 @@ class Underlay:
         self._phase = Phase.JOINING
         self._mail = Mail(group_tag(group), me.id, config.datagram)
         self._joining: Joining | None = None
-        self._orderer: Sequencer | None = None
+        self._orderer: Orderer | None = None
         self._reform: Reform | None = None
         self._intake = Intake(self._mail.tag, self.counters)
         # What outlives a ring
@@ -111,7 +111,7 @@ class Underlay:
         self._look(now_ns, False, out)
 
     def supports(self, service: Service) -> bool:
-        return service.rank in RANKS
+        return service.rank in ORDERERS[self.config.orderer].ranks
 
     def room(self, now_ns: int) -> tuple[int, int]:
         if self._phase is not Phase.MEMBER or self._orderer is None or self._reform is not None:
@@ -239,8 +239,7 @@ class Underlay:
         if orderer is None:
             return []
         members = [member.address for member in orderer.view.members if member.id != me]
-        leavers = list(orderer.lead.leavers.values()) if orderer.lead is not None else []
-        return list(dict.fromkeys([*members, *self._admission.addresses(), *leavers]))
+        return list(dict.fromkeys([*members, *self._admission.addresses(), *orderer.leavers()]))
 
     def is_at_rest(self) -> bool:
         if self._phase in (Phase.CLOSED, Phase.LINGERING):
@@ -385,7 +384,7 @@ class Underlay:
         self._reform = None
         self._linger_ns = NEVER
         self._admission.clear()
-        self._orderer = Sequencer(
+        self._orderer = ORDERERS[self.config.orderer](
             self.me, self._mail, self.config, self._timing, view, self._next_block, self._counter, self.counters
         )
         backlog, self._backlog = self._backlog, []
@@ -436,7 +435,7 @@ class Underlay:
         if self._joining is not None:
             self._joining.on_find(asking)
         elif self._phase is Phase.MEMBER and self._orderer is not None:
-            is_leader = self._orderer.lead is not None
+            is_leader = self._orderer.is_leader
             if self._reform is not None:
                 self._reform.on_departed(asking.member.id)
             if is_leader or asking.tries or self._reform is not None:
@@ -445,7 +444,7 @@ class Underlay:
     def _on_join(self, now_ns: int, source: Address, asking: Asking, out: Outbox) -> None:
         """The leader's side: check the parameters, then let the change be ordered."""
         orderer = self._orderer
-        if self._phase is not Phase.MEMBER or orderer is None or orderer.lead is None or self._reform is not None:
+        if self._phase is not Phase.MEMBER or orderer is None or not orderer.is_leader or self._reform is not None:
             return
         joiner = asking.member
         if orderer.view.member(joiner.id) is not None:
@@ -476,7 +475,7 @@ class Underlay:
                 return  # our own next ring: its commit is on its way, or will be asked for
             if now_ns - self._frozen_ns > 2 * self._timing.recovery_wait_ns:
                 self._exclude(now_ns, "another ring of this group works, and this one does not", out)
-        elif orderer.lead is None:
+        elif not orderer.is_leader:
             if kind == Kind.BEACON:  # with static peers the leader may not have heard it
                 out.sends.append(self._mail.control(orderer.view.leader.address, Kind.BEACON, encode_ring(seen)))
         elif better(self._ring(), seen):
@@ -502,7 +501,7 @@ class Underlay:
 
     def _beacon(self, now_ns: int, to: Address, out: Outbox) -> None:
         orderer = self._orderer
-        if orderer is None or orderer.lead is None or self._reform is not None or self._phase is not Phase.MEMBER:
+        if orderer is None or not orderer.is_leader or self._reform is not None or self._phase is not Phase.MEMBER:
             self._beacon_ns = NEVER
             return
         if to == To.ANYONE:
@@ -511,11 +510,11 @@ class Underlay:
 
     # Views
 
-    def _on_changed(self, now_ns: int, orderer: Sequencer, out: Outbox) -> None:
+    def _on_changed(self, now_ns: int, orderer: Orderer, out: Outbox) -> None:
         """Views that the orderer has applied; delivery follows in order with messages."""
         for view in orderer.changed:
             self._counter = max(self._counter, view.counter)
-            if orderer.lead is not None and view.reason == Reason.JOIN and view.creator == str(self.me):
+            if orderer.is_leader and view.reason == Reason.JOIN and view.creator == str(self.me):
                 self._admission.welcome(now_ns, view, self.config, out)
             if view.leader.id == self.me.id and self._beacon_ns == NEVER:
                 self._beacon(now_ns, To.ANYONE, out)
@@ -583,7 +582,7 @@ class Underlay:
     def _settle(self, now_ns: int, out: Outbox) -> None:
         """Who led and leaves may go when all have that as well."""
         orderer = self._orderer
-        if orderer is None or orderer.lead is None or not orderer.is_settled:
+        if orderer is None or not orderer.is_leader or not orderer.is_settled:
             return
         if self._is_dissolving:
             self._dissolve(now_ns, out)

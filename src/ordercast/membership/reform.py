@@ -13,7 +13,7 @@ from typing import Final
 from ordercast.config import MinMembers, Timing
 from ordercast.engine import NEVER, Outbox
 from ordercast.membership.cuts import Remainder, agree, binding, holders, may_go_on, orphans, places_as_runs
-from ordercast.orderers.sequencer import Sequencer
+from ordercast.orderers.orderer import Orderer
 from ordercast.view import Address, Member, Reason, View, next_counter, ring_id
 from ordercast.wire.block import after_of
 from ordercast.wire.header import Kind
@@ -59,7 +59,7 @@ class Reform:
         mail: Mail,
         timing: Timing,
         rng: random.Random,
-        orderer: Sequencer,
+        orderer: Orderer,
         rule: MinMembers,
         counter: int,
     ) -> None:

@@ -1,5 +1,5 @@
 """Amoeba's sequencer orderer (docs/design/sequencer.md)."""
 
-from ordercast.orderers.sequencer.sequencer import RANKS, Sequencer
+from ordercast.orderers.sequencer.sequencer import Sequencer
 
-__all__ = ["RANKS", "Sequencer"]
+__all__ = ["Sequencer"]

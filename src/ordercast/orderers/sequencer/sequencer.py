@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from enum import IntEnum, auto
-from typing import Final
+from typing import ClassVar, Final
 
 from ordercast.config import MAX_BLOCK, MS, GroupConfig, Timing
 from ordercast.engine import NEVER, Change, Note, Outbox, To
@@ -48,9 +48,7 @@ from ordercast.wire.ordering import (
 )
 from ordercast.wire.views import pack_change
 
-RANKS: Final = frozenset((RELIABLE_RANK, FIFO_RANK, AGREED_RANK, RESILIENT_RANK, SAFE_RANK))
-
-PB_LIMIT: Final = 4_096  # bytes of a block up to which method 1 is used; measured, see the design note
+PB_LIMIT: Final = 16_384  # bytes of a block up to which method 1 is used; measured, see the design note
 STATUSES_OWED: Final = 8
 MIN_BLOCK: Final = 512
 WANT_NS: Final = 2 * MS
@@ -68,6 +66,8 @@ class Timer(IntEnum):  # its members are keys of a table on the hot path: an int
 
 class Sequencer(Keeper):
     """The orderer of one ring. A new ring (after a failure) takes a new object; joins and leaves do not."""
+
+    ranks: ClassVar[frozenset[int]] = frozenset((RELIABLE_RANK, FIFO_RANK, AGREED_RANK, RESILIENT_RANK, SAFE_RANK))
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class Sequencer(Keeper):
     def submit(self, now_ns: int, blocks: Sequence[bytes], out: Outbox) -> int:
         for block in blocks:
             rank, k = HEAD.unpack_from(block)[2:4]
-            if rank not in RANKS:
+            if rank not in self.ranks:
                 raise UnsupportedService(unsupported(Service(rank, k)))
             number = self.next_block
             self.next_block = number + 1
@@ -364,6 +364,14 @@ class Sequencer(Keeper):
             self._purge(lead.stable)
 
     # Views
+
+    @property
+    def is_leader(self) -> bool:
+        return self.lead is not None
+
+    def leavers(self) -> list[Address]:
+        """Who left and may still need what comes before its leave."""
+        return list(self.lead.leavers.values()) if self.lead is not None else []
 
     @property
     def departed(self) -> list[int]:
