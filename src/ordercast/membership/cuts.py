@@ -90,14 +90,17 @@ def may_go_on(
 def binding(cuts: dict[int, Cut]) -> Proposal | None:
     """The proposal that somebody may have committed already, and that therefore has to be proposed again.
 
-    Paxos: the accepted one with the highest ballot. Less strict where that is safe: a fresh proposal is committed only
-    when all members of its view accepted it, so one of them here that did not (and now promised more) rules it out.
+    Paxos: the accepted one with the highest ballot. Less strict where that is safe. A fresh proposal is committed first
+    by who made it: if that one is here, still in the old ring, nobody has. And only when all members of its view have
+    accepted it: one of them here that did not, and now has promised more, rules it out.
     """
     accepted = [cut.accepted for cut in cuts.values() if cut.accepted is not None]
     if not accepted:
         return None
     last = max(accepted, key=lambda proposal: proposal.ballot)
     if last.fresh:
+        if last.ballot.node in cuts:
+            return None
         for member in last.view.members:
             cut = cuts.get(member.id)
             if cut is not None and (cut.accepted is None or cut.accepted.ballot != last.ballot):

@@ -2,7 +2,8 @@
 
 RMP section 3.1 hashes a group's name to 24 bits of a class D address and 15 bits of a port whose high bit is set. No
 authority is asked, so every member must compute the same answer from the name alone. Two groups may collide; that costs
-wasted reads and no correctness, because datagrams carry a tag of the group and the 64-bit id of its ring (RMP tells groups apart by view ids).
+wasted reads and no correctness, because datagrams carry a tag of the group and the 64-bit id of its ring (RMP tells
+groups apart by view ids).
 
 Deviations, with reasons:
 

@@ -156,15 +156,17 @@ class Leading:
         _, _, rank, k, flags, _ = HEAD.unpack_from(block)
         if rank == RESILIENT_RANK and not self._is_resilient(view, me, origin, number, k):
             return None
-        if flags & FRAGMENTED and origin not in self._open_messages and self._keeps_newcomers_waiting(block):
+        if flags & FRAGMENTED and self._keeps_newcomers_waiting(origin, block):
             return None
         if log.entries and (log.unstable_bytes + log.cost(block) > limit_bytes or len(log.entries) >= limit_blocks):
             self.is_blocked = True
             return None
         return block
 
-    def _keeps_newcomers_waiting(self, block: bytes) -> bool:
+    def _keeps_newcomers_waiting(self, origin: int, block: bytes) -> bool:
         """Whether the block begins a long message while somebody waits to join between messages."""
+        if origin in self._open_messages or origin not in self._table:
+            return False
         begins = FRAGMENT.unpack_from(block, HEAD_BYTES + ENTRY_BYTES)[1] == 0
         return begins and bool(self.changes) and self.changes[0].reason in (Reason.JOIN, Reason.DISSOLVE)
 
