@@ -27,7 +27,7 @@ class Unplaced:
 
 
 class Outgoing:
-    __slots__ = ("_costs", "_me", "_rtt", "_timing", "bytes", "is_exhausted", "unplaced")
+    __slots__ = ("_costs", "_me", "_progress_ns", "_rtt", "_timing", "bytes", "is_exhausted", "unplaced")
 
     def __init__(self, me: int, timing: Timing) -> None:
         self._me = me
@@ -37,6 +37,7 @@ class Outgoing:
         self._costs: dict[int, int] = {}  # own number -> cost, placed or not, until stable
         self.bytes = 0  # their sum: what our window is held against
         self.is_exhausted = False  # ten tries in vain
+        self._progress_ns = 0  # when one of them last got its place
 
     def keep(self, now_ns: int, origin: int, number: int, block: bytes, cost: int) -> None:
         self.unplaced[origin, number] = Unplaced(block, now_ns)
@@ -49,6 +50,7 @@ class Outgoing:
         if found is None:
             return
         self.is_exhausted = False
+        self._progress_ns = now_ns
         if not found.tries and now_ns:
             self._rtt.sample(now_ns - found.sent_ns)
 
@@ -89,7 +91,7 @@ class Outgoing:
         """Origin, number and block of what to send again now; counted as tried."""
         found = []
         for (origin, number), each in self.unplaced.items():
-            if each.sent_ns + self._rtt.timeout_ns(each.tries) > now_ns:
+            if self._due_ns(each) > now_ns:
                 continue
             each.sent_ns = now_ns
             each.tries += 1
@@ -101,6 +103,10 @@ class Outgoing:
 
     def deadline_ns(self, now_ns: int) -> int:
         """When the next one is due; never at once, since a timer that is always due is a loop."""
-        times = (each.sent_ns + self._rtt.timeout_ns(each.tries) for each in self.unplaced.values())
-        soonest = min(times, default=NEVER)
+        soonest = min(map(self._due_ns, self.unplaced.values()), default=NEVER)
         return max(soonest, now_ns + MS) if soonest < NEVER else NEVER
+
+    def _due_ns(self, each: Unplaced) -> int:
+        # Places are given in the sender's order: while they come, whoever waits behind waits for its turn. Counting
+        # from the last one keeps a long queue from being taken for a loss.
+        return max(each.sent_ns, self._progress_ns) + self._rtt.timeout_ns(each.tries)
