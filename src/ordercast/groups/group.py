@@ -11,7 +11,6 @@ accepted or not.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator
 from types import TracebackType
 from typing import Final, Literal, Self, overload
@@ -35,6 +34,9 @@ Payload = bytes | bytearray | memoryview
 
 JOIN_TIMEOUT_S: Final = 30.0
 """How long `join` tries by default."""
+
+MAX_BUFFERS: Final = 1 << 40
+"""Bytes of history that may be asked for; far above what any machine has."""
 
 CHUNK_MESSAGES: Final = 16_384
 """Messages that `send_many` offers at once, so that a very long list is not sliced over and over."""
@@ -132,9 +134,21 @@ class NodeBase:
         """
         if self._error is not None:
             raise self._error
+        if not isinstance(name, str):
+            raise UsageError(f"a group's name is a str, not {_class_of(name).__name__}")
+        if create is not None and not isinstance(create, bool):
+            raise UsageError(f"create is True, False or None, not {create!r}")
         if recovery not in ("automatic", "manual"):
             raise UsageError(f'recovery is "automatic" or "manual", not {recovery!r}')
         check_min_members(min_members)
+        limits = {"resilience": resilience, "max_members": max_members, "buffers": buffers, "max_message": max_message}
+        for word, limit in limits.items():
+            if limit is not None:
+                check_number(word, limit)
+        if buffers is not None and buffers > MAX_BUFFERS:
+            raise UsageError(f"buffers are at most {MAX_BUFFERS} bytes, not {buffers}")
+        header = as_header(header)
+        check_timeout(timeout)
         base = self._config
         config = GroupConfig(
             orderer=orderer,
@@ -154,7 +168,7 @@ class NodeBase:
             min_members=min_members,
             recovery=recovery,
             demands=Demands(max_members, buffers, max_message),
-            header=bytes(header),
+            header=header,
         )
         group = Group(self, port)
         self._groups[port] = group
@@ -162,13 +176,15 @@ class NodeBase:
         try:
             async with asyncio.timeout(timeout):
                 await group._joined
-        except TimeoutError:
-            raise TimeoutError(f"no way into {name!r} was found in {timeout} s") from None
-        finally:
-            if port.view is None and port.gone is None and self._error is None:
-                # Given up: what is under way is taken back, so that nobody counts on this node.
+        except BaseException as error:
+            if port.gone is None and self._error is None:
+                # Given up: what is under way is taken back, so that nobody counts on this node. The view may have come
+                # in the same turn of the loop as the cancellation: nobody has the handle, and nobody would receive.
                 self.host.leave(port)
                 self._wake()
+            if isinstance(error, TimeoutError):
+                raise TimeoutError(f"no way into {name!r} was found in {timeout} s") from None
+            raise
         return group
 
     async def __aenter__(self) -> Self:
@@ -192,7 +208,7 @@ class Group:
         # membership
         self._joined: asyncio.Future[None] = loop.create_future()
         self._leaves: list[asyncio.Future[None]] = []
-        self._resets: deque[asyncio.Future[int]] = deque()
+        self._resets: list[asyncio.Future[int]] = []
         # sending: one at a time, in the order of the calls
         self._turn = asyncio.Lock()
         self._in_turn = 0
@@ -439,9 +455,10 @@ class Group:
         The events up to this node's leave can still be received afterwards. Leaving twice is harmless. If the wait is
         cancelled, the leave goes on.
         """
+        header = as_header(header)
         if self._port.gone is not None or self._error is not None:
             return
-        self._node.host.leave(self._port, bytes(header))
+        self._node.host.leave(self._port, header)
         left: asyncio.Future[None] = self._loop.create_future()
         self._leaves.append(left)
         self._node._wake()
@@ -455,19 +472,24 @@ class Group:
         """Make the group anew out of the members that are alive; its size. Amoeba's ResetGroup.
 
         Raises NotEnoughMembers if fewer than `min_members` are found: the group stays failed, and reset may be
-        called again.
+        called again. Resets that overlap are one, with the parameters of the last, and end together.
         """
         check_min_members(min_members)
+        header = as_header(header)
         port = self._port
         if port.gone is not None or port.is_leaving:
             port.check_open()
         if self._error is not None:
             raise self._error
-        self._node.host.reset(self._node._now_ns(), port, min_members, bytes(header))
+        self._node.host.reset(self._node._now_ns(), port, min_members, header)
         done: asyncio.Future[int] = self._loop.create_future()
         self._resets.append(done)
         self._node._wake()
-        return await done
+        try:
+            return await done
+        finally:
+            if done in self._resets:
+                self._resets.remove(done)
 
     async def __aenter__(self) -> Self:
         return self
@@ -496,8 +518,9 @@ class Group:
                 _wake(watch.waiter)
             port.settled.clear()
         for reset in port.resets:
-            if self._resets:
-                done = self._resets.popleft()
+            # A reset that begins while another is under way takes it over: the outcome is that of all who wait.
+            waiting, self._resets = self._resets, []
+            for done in waiting:
                 if not done.done():
                     if reset.size:
                         done.set_result(reset.size)
@@ -628,6 +651,25 @@ def as_bytes(payload: object) -> bytes:
     if isinstance(payload, bytearray | memoryview):
         return bytes(payload)
     raise TypeError(f"a payload is bytes, bytearray or memoryview, not {type(payload).__name__}")
+
+
+def as_header(header: object) -> bytes:
+    """The small message that goes with a join, leave or reset, as bytes of its own."""
+    if isinstance(header, bytes | bytearray | memoryview):
+        return bytes(header)
+    raise TypeError(f"a header is bytes, bytearray or memoryview, not {type(header).__name__}")
+
+
+def check_number(word: str, value: object) -> None:
+    """Raise if it is no whole number: it goes into datagrams, and what cannot would stop the node."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise UsageError(f"{word} is a whole number, not {value!r}")
+
+
+def check_timeout(timeout: object) -> None:
+    """Raise if it is no number of seconds, nor None."""
+    if timeout is not None and (not isinstance(timeout, int | float) or timeout != timeout):  # noqa: PLR0124 - NaN
+        raise UsageError(f"timeout is a number of seconds or None, not {timeout!r}")
 
 
 def check_min_members(min_members: MinMembers) -> None:

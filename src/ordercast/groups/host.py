@@ -154,9 +154,9 @@ class Host:
             recorder=self._recorder,
         )
         self._order += 1
+        engine.start(now_ns, port.out)  # before the port is entered: where it raises, nothing has been opened
         self._ports[group] = port
         self._tags.setdefault(group_tag(group), []).append(port)
-        engine.start(now_ns, port.out)
         self.touch(port)
         return port
 

@@ -209,6 +209,10 @@ class Port:
     def check(self, size: int, service: Service, type_: int) -> None:
         """Raise what is wrong with a message before it is taken."""
         self.check_open()
+        if not isinstance(service, Service):
+            raise UsageError(f"a service is AGREED, SAFE, RESILIENT(k), ..., not {service!r}")
+        if not isinstance(type_, int):
+            raise UsageError(f"a type is a number from {TYPE_MIN} to {TYPE_MAX}, not {type_!r}")
         if service not in self._supported:
             if not self.engine.supports(service):
                 raise UnsupportedService(
@@ -253,7 +257,7 @@ class Port:
             and not self.is_leaving
             and (service is self._usual or service in self._supported)  # hashing costs 300 ns
             and len(payload) <= self._max_message
-            and TYPE_MIN <= type_ <= TYPE_MAX
+            and (type_.__class__ is int and TYPE_MIN <= type_ <= TYPE_MAX)
             and queue.queued_bytes < QUEUE_BYTES
             and queue.count < QUEUE_MESSAGES
         ):

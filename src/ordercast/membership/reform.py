@@ -12,6 +12,7 @@ from typing import Final
 
 from ordercast.config import MinMembers, Timing
 from ordercast.engine import NEVER, Outbox
+from ordercast.errors import WireError
 from ordercast.membership.cuts import Remainder, agree, binding, holders, may_go_on, orphans, places_as_runs
 from ordercast.orderers.orderer import Orderer
 from ordercast.view import Address, Member, Reason, View, next_counter, ring_id
@@ -247,6 +248,9 @@ class Reform:
     def _on_cut(self, now_ns: int, origin: int, ballot: Ballot, cut: Cut, out: Outbox) -> None:
         if self.role is not Role.INVITING or ballot != self.promised or cut.view.ring != self._orderer.view.ring:
             return
+        log = self._orderer.log
+        if abs(cut.received - log.received) > log.ahead or cut.view.seq > cut.received:
+            raise WireError("a cut of another log")
         is_new = origin not in self._cuts
         self._cuts[origin] = cut
         for member in cut.view.members:  # somebody may know of a join that we do not
@@ -439,14 +443,24 @@ class Reform:
         if ballot > self.promised or self._coordinator_id != origin:
             self._promise(now_ns, source, origin, ballot)
         self._heard_ns = now_ns
+        is_member = proposal.view.member(self._me.id) is not None
+        if is_member and not self._is_plausible(proposal):
+            raise WireError("a result that cannot follow what is here")
         self._pending = proposal._replace(ballot=ballot)
         self.role = Role.ACCEPTING
         self._due_ns = now_ns + self._check_ns()
-        if proposal.view.member(self._me.id) is not None:
+        if is_member:
             self._orderer.adopt(proposal.view.seq - 1, proposal.places)
         self._try_accept(out)
         if self.role is Role.ACCEPTING:
             self._ask_coordinator(out)
+
+    def _is_plausible(self, proposal: Proposal) -> bool:
+        """Whether the remainder begins where we are at the latest, and is no longer than a log can be."""
+        log, upto = self._orderer.log, proposal.view.seq - 1
+        return log.received <= upto <= log.received + log.ahead and (
+            sum(placed.count for placed in proposal.places) <= log.ahead + log.received - proposal.start
+        )
 
     def _try_accept(self, out: Outbox) -> None:
         proposal = self._pending

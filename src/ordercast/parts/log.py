@@ -51,9 +51,9 @@ class Entry:
 
 class Log:
     __slots__ = (
-        "_ahead",
         "_step",
         "active",
+        "ahead",
         "blocks",
         "entries",
         "highest",
@@ -76,7 +76,7 @@ class Log:
         self.next_number = dict(next_number)  # next block number of each origin, as of `received`
         self.active: dict[int, int] = {}  # origins with unstable entries, and how many
         self.unstable_bytes = 0
-        self._ahead = ahead  # how far beyond the window numbers may run before they are taken for hostile
+        self.ahead = ahead  # how far beyond the window numbers may run before they are taken for hostile
         self._step = datagram_body
 
     def cost(self, block: bytes) -> int:
@@ -90,9 +90,9 @@ class Log:
         """
         next_number = self.next_number.get(origin) if origin != GROUP_ORIGIN else self.received + 1
         if next_number is None:
-            if not from_stranger or len(self.blocks) >= self._ahead:
+            if not from_stranger or len(self.blocks) >= self.ahead:
                 return False
-        elif not next_number <= number < next_number + self._ahead:
+        elif not next_number <= number < next_number + self.ahead:
             return False
         key = (origin, number)
         if key in self.blocks:
@@ -105,7 +105,7 @@ class Log:
         received = self.received
         if seq + count <= received + 1:
             return True
-        if seq + count > received + self._ahead:
+        if seq + count > received + self.ahead:
             return False
         places = self.places
         for offset in range(max(0, received + 1 - seq), count):

@@ -27,16 +27,22 @@ from typing import Any, Final, TypeVar
 from ordercast.config import LAN_DATAGRAM, LOOPBACK_DATAGRAM, GroupConfig, Timing
 from ordercast.engine import NEVER, Buffer, Send, To
 from ordercast.errors import InvariantViolation, NotMember, OrdercastError, UsageError
-from ordercast.groups.group import NodeBase
+from ordercast.groups.group import NodeBase, check_number
 from ordercast.groups.host import EngineFactory, Host
 from ordercast.runtime.addresses import AddressError, group_address, is_loopback, parse_peer
 from ordercast.runtime.udp import Counters, MulticastReceiver, UnicastSocket
-from ordercast.trace.convert import raw_path
+from ordercast.trace.convert import MAX_LIFE, raw_path
 from ordercast.trace.recorder import Recorder, TraceWriteFailed
 from ordercast.view import Address
 
 LEAVE_TIMEOUT_S: Final = 5.0
 """How long `close` waits for the groups to see this node leave."""
+
+MAX_NAME_BYTES: Final = 255
+"""Of a node's name: it stands in every view."""
+
+MAX_OFFSET_NS: Final = 1 << 62
+"""Of the run clock against this machine's."""
 
 LINGER_STEP_S: Final = 0.01
 """How often `close` looks whether those who may need this node's history are served."""
@@ -86,9 +92,17 @@ class Node(NodeBase):
             )
         life = time_ns() if life is None else life
         name = _default_name() if name is None else name
-        if not name or "/" in name:
-            raise UsageError(f"a node's name has at least one character and no slash, got {name!r}")
-        self._peers = [parse_peer(peer) if isinstance(peer, str) else peer for peer in peers]
+        _check_name(name)
+        numbers = {"port": port, "life": life, "clock_offset_ns": clock_offset_ns, "datagram": datagram or 0}
+        for word, value in numbers.items():
+            check_number(word, value)
+        if not 0 <= life <= MAX_LIFE:
+            raise UsageError(f"a life is a number from 0 to {MAX_LIFE}, not {life}")
+        if abs(clock_offset_ns) > MAX_OFFSET_NS:
+            raise UsageError(f"clock_offset_ns lies within {MAX_OFFSET_NS} of 0, not {clock_offset_ns}")
+        if isinstance(peers, str):
+            raise UsageError(f"peers is a list of addresses: write peers=[{peers!r}]")
+        self._peers = [_peer(peer) for peer in peers]
         if datagram is None:
             datagram = LOOPBACK_DATAGRAM if is_loopback(host) else LAN_DATAGRAM
         config = GroupConfig(datagram=datagram)
@@ -105,7 +119,7 @@ class Node(NodeBase):
             address = self._socket.address
             self._peers = [peer for peer in self._peers if peer != address]
             if trace is not None:
-                self._recorder = Recorder(raw_path(Path(trace), name, life), name, life)
+                self._recorder = _recorder(trace, name, life)
             super().__init__(
                 Host(
                     name,
@@ -365,13 +379,41 @@ class Node(NodeBase):
             receiver.close()
         self._receivers.clear()
         self._unsent.clear()
+        self.fail(error)  # first: whoever waits learns the reason, not only that the host was closed
         try:
             self.host.close(self._now_ns())
             if self._recorder is not None:
                 self._recorder.close()
         except OSError as failed:
             _log.error("%s: %s", self.member, failed)
-        self.fail(error)
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or not name or "/" in name:
+        raise UsageError(f"a node's name has at least one character and no slash, got {name!r}")
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError as error:
+        raise UsageError(f"the node's name {name!r} has no UTF-8 form: {error.reason}") from None
+    if size > MAX_NAME_BYTES:
+        raise UsageError(f"a node's name has at most {MAX_NAME_BYTES} bytes, got {size}")
+
+
+def _peer(peer: object) -> Address:
+    if isinstance(peer, str):
+        return parse_peer(peer)
+    if isinstance(peer, tuple) and len(peer) == 2 and isinstance(peer[0], str) and isinstance(peer[1], int):
+        return parse_peer(f"{peer[0]}:{peer[1]}")
+    raise UsageError(f'a peer is "host:port" or a pair of both, not {peer!r}')
+
+
+def _recorder(trace: str | Path, name: str, life: int) -> Recorder:
+    try:
+        return Recorder(raw_path(Path(trace), name, life), name, life)
+    except OSError as error:
+        raise UsageError(f"{trace} cannot hold the trace of {name}: {error.strerror}") from error
+    except ValueError as error:
+        raise UsageError(str(error)) from error
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

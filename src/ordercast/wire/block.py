@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 from ordercast.config import MAX_BLOCK
 from ordercast.errors import UsageError, WireError
 from ordercast.service import RANK_NAMES, RESILIENT_RANK, Service
+from ordercast.wire.codec import MAX_NUMBER
 
 # first message number, count, service rank, k, flags, kinds; then room for the place that the block comes after
 HEAD: Final = Struct("<QIBBBB8x")
@@ -87,8 +88,10 @@ def head_of(block: bytes | bytearray | memoryview) -> Head:
     if len(block) < HEAD_BYTES + ENTRY_BYTES:
         raise WireError("block shorter than its head")
     head = Head(*HEAD.unpack_from(block))
-    if head.rank >= len(RANK_NAMES) or head.count > MAX_COUNT or not head.kinds:
+    if head.rank >= len(RANK_NAMES) or head.count > MAX_COUNT or not head.kinds or head.first > MAX_NUMBER:
         raise WireError("block head out of range")
+    if head.flags & FRAGMENTED and len(block) < FRAGMENT_OVERHEAD:
+        raise WireError("fragment shorter than its head")
     return head
 
 

@@ -16,6 +16,7 @@ U16: Final = Struct("<H")
 U32: Final = Struct("<I")
 U64: Final = Struct("<Q")
 I64: Final = Struct("<q")
+MAX_NUMBER: Final = 1 << 60  # a million blocks a second would take 36,000 years; sums stay inside 63 bits
 
 
 class Writer:
@@ -91,6 +92,13 @@ class Reader:
 
     def i64(self) -> int:
         return self._one(I64)
+
+    def number(self) -> int:
+        """A counter: places, positions, block and message numbers, which never come near the end of 64 bits."""
+        value = self._one(U64)
+        if value > MAX_NUMBER:
+            raise WireError("a number out of all reason")
+        return value
 
     def unpack(self, struct: Struct) -> tuple[int, ...]:
         at = self._at

@@ -7,7 +7,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from ordercast.errors import WireError
-from ordercast.wire.codec import Reader, Writer
+from ordercast.wire.codec import MAX_NUMBER, Reader, Writer
 
 Buffer = bytes | bytearray | memoryview
 
@@ -68,7 +68,7 @@ def decode_lead(body: Buffer) -> Lead:
     if len(body) < LEAD.size:
         raise WireError("lead too short")
     highest, stable, safe, active, _ = LEAD.unpack_from(body)
-    if stable > highest or safe > highest:
+    if stable > highest or safe > highest or highest > MAX_NUMBER:
         raise WireError("lead contradicts itself")
     return Lead(highest, stable, safe, active)
 
@@ -91,7 +91,7 @@ def decode_places(reader: Reader, count: int) -> list[Placed]:
     places = []
     for _ in range(count):
         placed = Placed(*reader.unpack(PLACE))
-        if not 0 < placed.count <= MAX_PLACES:
+        if not 0 < placed.count <= MAX_PLACES or max(placed.seq, placed.number) > MAX_NUMBER:
             raise WireError("run of places out of range")
         places.append(placed)
     return places
@@ -107,6 +107,8 @@ def decode_ordered(body: Buffer) -> tuple[Lead, int, int, memoryview]:
     if len(body) <= ORDERED_PREFIX:
         raise WireError("ordered block too short")
     seq, origin = SEQ_ORIGIN.unpack_from(body, LEAD.size)
+    if seq > MAX_NUMBER:
+        raise WireError("a place out of all reason")
     return decode_lead(body), seq, origin, memoryview(body)[ORDERED_PREFIX:]
 
 
@@ -137,7 +139,7 @@ def decode_nak(body: Buffer) -> tuple[Acks, list[Missing]]:
     found = []
     for at in range(ACKS.size, len(body), MISSING.size):
         missing = Missing(*MISSING.unpack_from(body, at))
-        if not 0 < missing.count <= MAX_MISSING or missing.first > missing.stop:
+        if not 0 < missing.count <= MAX_MISSING or missing.first > missing.stop or missing.number > MAX_NUMBER:
             raise WireError("request for repair out of range")
         found.append(missing)
     return acks, found

@@ -9,7 +9,7 @@ from ordercast.config import MAX_GROUP_NAME, MAX_HEADER, Demands, GroupConfig, M
 from ordercast.errors import UsageError, WireError
 from ordercast.view import Address, Member, Reason, View, node_id
 from ordercast.wire.block import CHANGE, ENTRY, ENTRY_BYTES, HEAD, HEAD_BYTES, head_of
-from ordercast.wire.codec import Reader, Writer
+from ordercast.wire.codec import MAX_NUMBER, Reader, Writer
 from ordercast.wire.ordering import PLACE, Placed, decode_places
 
 MAX_MEMBERS: Final = 1_000
@@ -21,6 +21,7 @@ BALLOT: Final = Struct("<IQHQ")  # round, highest place, 65535 - member number, 
 if (NUMBER.size, HOLD.size, BALLOT.size) != (16, 20, 22):
     raise AssertionError("membership structures have fixed sizes on the wire")
 
+MAX_ROUND: Final = 1 << 30  # of a recovery; there is at most one a second or so
 MAJORITY_CODE: Final = 0xFFFF
 ALL_CODE: Final = 0xFFFE
 NO_LIMIT: Final = 0xFFFF_FFFF_FFFF_FFFF
@@ -125,8 +126,8 @@ def encode_view(view: View) -> bytes:
 
 
 def decode_view(reader: Reader) -> View:
-    counter, creator, ring, incarnation = reader.u64(), reader.text(600), reader.u64(), reader.u32()
-    seq, position, reason = reader.u64(), reader.u64(), reader.u8()
+    counter, creator, ring, incarnation = reader.number(), reader.text(600), reader.u64(), reader.u32()
+    seq, position, reason = reader.number(), reader.number(), reader.u8()
     subject, header = reader.text(600), reader.blob(MAX_HEADER)
     if reason > max(Reason):
         raise WireError("unknown reason of a view")
@@ -143,8 +144,8 @@ def decode_view(reader: Reader) -> View:
         raise WireError("too many origins")
     numbers = {}
     for _ in range(count):
-        origin, number = reader.unpack(NUMBER)
-        numbers[origin] = number
+        origin = reader.u64()
+        numbers[origin] = reader.number()
     if len({member.id for member in members}) != len(members):
         raise WireError("a member twice in a view")
     return View(
@@ -178,7 +179,7 @@ def encode_asking(asking: Asking) -> bytes:
 def decode_asking(body: bytes | memoryview) -> Asking:
     reader = Reader(body)
     group, member = reader.text(MAX_GROUP_NAME), decode_member(reader)
-    nonce, tries, next_block = reader.u64(), reader.u8(), reader.u64()
+    nonce, tries, next_block = reader.u64(), reader.u8(), reader.number()
     limits = [None if limit == NO_LIMIT else limit for limit in (reader.u64(), reader.u64(), reader.u64())]
     asking = Asking(group, member, nonce, tries, next_block, Demands(*limits), reader.blob(MAX_HEADER))
     reader.end()
@@ -195,7 +196,7 @@ def encode_ring(ring: Ring) -> bytes:
 
 def decode_ring(body: bytes | memoryview) -> Ring:
     reader = Reader(body)
-    group, ring, counter = reader.text(MAX_GROUP_NAME), reader.u64(), reader.u64()
+    group, ring, counter = reader.text(MAX_GROUP_NAME), reader.u64(), reader.number()
     creator, size, is_working = reader.text(600), reader.u16(), bool(reader.u8())
     found = Ring(group, ring, counter, creator, size, is_working, decode_member(reader), decode_config(reader))
     reader.end()
@@ -230,8 +231,15 @@ def encode_ballot(ballot: Ballot) -> bytes:
 
 def decode_ballot(body: bytes | memoryview) -> Ballot:
     reader = Reader(body)
-    ballot = Ballot(*reader.unpack(BALLOT))
+    ballot = take_ballot(reader)
     reader.end()
+    return ballot
+
+
+def take_ballot(reader: Reader) -> Ballot:
+    ballot = Ballot(*reader.unpack(BALLOT))
+    if ballot.round > MAX_ROUND or ballot.highest > MAX_NUMBER:
+        raise WireError("a ballot out of all reason")
     return ballot
 
 
@@ -243,7 +251,7 @@ def encode_proposal(writer: Writer, proposal: Proposal) -> None:
 
 
 def decode_proposal(reader: Reader) -> Proposal:
-    ballot, fresh, start = Ballot(*reader.unpack(BALLOT)), bool(reader.u8()), reader.u64()
+    ballot, fresh, start = take_ballot(reader), bool(reader.u8()), reader.number()
     places = tuple(decode_places(reader, reader.count(PLACE.size)))
     return Proposal(ballot, fresh, start, places, decode_view(reader))
 
@@ -256,7 +264,7 @@ def encode_result(ballot: Ballot, proposal: Proposal) -> bytes:
 
 def decode_result(body: bytes | memoryview) -> tuple[Ballot, Proposal]:
     reader = Reader(body)
-    ballot, proposal = Ballot(*reader.unpack(BALLOT)), decode_proposal(reader)
+    ballot, proposal = take_ballot(reader), decode_proposal(reader)
     reader.end()
     return ballot, proposal
 
@@ -279,12 +287,14 @@ def encode_cut(ballot: Ballot, cut: Cut) -> bytes:
 
 def decode_cut(body: bytes | memoryview) -> tuple[Ballot, Cut]:
     reader = Reader(body)
-    ballot, received, safe = Ballot(*reader.unpack(BALLOT)), reader.u64(), reader.u64()
+    ballot, received, safe = take_ballot(reader), reader.number(), reader.number()
     places = tuple(decode_places(reader, reader.count(PLACE.size)))
     held = []
     total = 0
     for _ in range(reader.count(HOLD.size)):
         origin, first, count = reader.unpack(HOLD)
+        if first > MAX_NUMBER:
+            raise WireError("a number out of all reason")
         total += count
         held.append((origin, first, count))
     if total + sum(place.count for place in places) > MAX_CUT:
@@ -303,7 +313,7 @@ def encode_invite(ballot: Ballot, rule: MinMembers, is_override: bool, header: b
 
 def decode_invite(body: bytes | memoryview) -> tuple[Ballot, MinMembers, bool, bytes]:
     reader = Reader(body)
-    ballot, rule = Ballot(*reader.unpack(BALLOT)), rule_of(reader.u16())
+    ballot, rule = take_ballot(reader), rule_of(reader.u16())
     invite = ballot, rule, bool(reader.u8()), reader.blob(MAX_HEADER)
     reader.end()
     return invite

@@ -70,7 +70,9 @@ class Keeper:
         if bool(head.flags & CHANGE) != (origin == GROUP_ORIGIN):
             raise WireError("a change that is not the group's")
         if origin == GROUP_ORIGIN:
-            open_change(block)  # raises here what would break us later
+            view = open_change(block)  # raises here what would break us later
+            if view.ring != self.view.ring or view.seq != number:
+                raise WireError("a change that belongs elsewhere")
         if not self.log.hold(origin, number, block, self.is_frozen):
             return None
         if origin not in self.log.next_number:

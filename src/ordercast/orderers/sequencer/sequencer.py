@@ -356,8 +356,10 @@ class Sequencer(Keeper):
         log = self.log
         if self.lead is not None:
             return
-        if log.highest < lead.highest <= log.received + 8 * self._config.history_blocks:
-            log.highest = lead.highest
+        if lead.highest > log.received + log.ahead:
+            self._count("strange_leads")
+            return
+        log.highest = max(log.highest, lead.highest)
         self._active = lead.active
         self.safe = max(self.safe, lead.safe)
         if lead.stable > log.stable:
