@@ -147,8 +147,8 @@ BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "the tail is not noticed",
         SEQUENCER,
-        "            log.highest = lead.highest\n",
-        "            log.highest = log.received\n",
+        "        log.highest = max(log.highest, lead.highest)\n",
+        "        log.highest = max(log.highest, log.received)\n",
         "a lost broadcast that nothing follows is never asked for",
         8,
     ),
@@ -163,8 +163,8 @@ BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "old blocks are held again",
         LOG,
-        "not next_number <= number < next_number + self._ahead:",
-        "not number < next_number + self._ahead:",
+        "not next_number <= number < next_number",
+        "not number < next_number",
         "duplicates are kept, and never leave",
         64,
     ),
@@ -220,21 +220,19 @@ BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "commit before all have accepted",
         REFORM,
-        "            done = members <= self._acks\n",
-        "            done = bool(members)\n",
+        "        if (members if proposal.fresh else set(self._cuts)) <= self._acks:\n",
+        "        if members:\n",
         "the new view begins while a member lacks the remainder",
         32,
     ),
     Bug(
         "datagrams of an old ring are taken for new ones",
         UNDERLAY,
-        "        if orderer is None or ring != self._mail.ring:\n"
-        "            self._on_foreign(now_ns, source, kind, ring, out)\n            return\n"
-        "        if orderer.is_frozen and kind",
-        "        if orderer is None:\n"
-        "            self._on_foreign(now_ns, source, kind, ring, out)\n            return\n"
-        "        if orderer.is_frozen and kind",
-        "incarnation numbers",
+        "            if orderer is None or ring != self._mail.ring:\n"
+        "                self._on_foreign(now_ns, source, kind, ring, out)\n            elif not orderer.is_frozen",
+        "            if orderer is None:\n"
+        "                self._on_foreign(now_ns, source, kind, ring, out)\n            elif not orderer.is_frozen",
+        "an old incarnation is not told from the new one",
         32,
     ),
     Bug(
