@@ -257,7 +257,8 @@ def test_an_engine_takes_any_bytes_at_all(datas: list[bytes], stride: int, is_ou
         engine.after_batch(2 * SECOND, out)
     engine.expire(3 * SECOND, out)
     engine.after_batch(3 * SECOND, out)
-    assert engine.room(3 * SECOND)[0] > 0, "it works on"
+    if kind < Kind.SUSPECT:
+        assert engine.room(3 * SECOND)[0] > 0, "it works on"
 
 
 def test_an_engine_takes_real_datagrams_with_flipped_bits(traffic: list[Seen]) -> None:
