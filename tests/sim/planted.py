@@ -69,7 +69,7 @@ BUGS: Final[tuple[Bug, ...]] = (
         "        if places and self.lead is None:\n",
         "        if places and self.lead is not None:\n",
         "a broadcast that is lost is lost for ever",
-        4,
+        8,
     ),
     Bug(
         "SAFE is delivered as soon as it is received",
@@ -77,7 +77,7 @@ BUGS: Final[tuple[Bug, ...]] = (
         "if entry.rank == SAFE_RANK and seq > safe:",
         "if entry.rank == SAFE_RANK and seq > received:",
         "SAFE: delivered before everybody has the message",
-        16,
+        32,
     ),
     Bug(
         "a member acknowledges one place too many",
@@ -85,7 +85,7 @@ BUGS: Final[tuple[Bug, ...]] = (
         "        return Acks(self.log.received, self.consumed)\n",
         "        return Acks(min(self.log.received + 1, self.log.highest), self.consumed)\n",
         "SAFE and the history count what is not there",
-        16,
+        32,
     ),
     Bug(
         "SAFE does not wait for the slowest member",
@@ -93,7 +93,7 @@ BUGS: Final[tuple[Bug, ...]] = (
         "min([row.received for row in rows], default=0)",
         "max(sorted(row.received for row in rows)[:2], default=0)",
         "SAFE: delivered while one member lacks the message",
-        16,
+        32,
     ),
     Bug(
         "RESILIENT is accepted without HELD",
@@ -101,7 +101,7 @@ BUGS: Final[tuple[Bug, ...]] = (
         "            if row is None or row.held.get(origin, 0) <= number:\n",
         "            if row is None:\n",
         "RESILIENT(k): delivered before k others hold the message",
-        16,
+        32,
     ),
     Bug(
         "HELD is read one too far",
@@ -109,7 +109,7 @@ BUGS: Final[tuple[Bug, ...]] = (
         "row.held.get(origin, 0) <= number:",
         "row.held.get(origin, 0) < number:",
         "RESILIENT(k): a block counts as held when the one before it is",
-        16,
+        32,
     ),
     Bug(
         "HELD ignores holes",
@@ -199,7 +199,7 @@ BUGS: Final[tuple[Bug, ...]] = (
         "    top = max(sorted(cuts)",
         "    top = min(sorted(cuts)",
         "what a survivor has delivered is not part of what all agree on",
-        8,
+        32,
     ),
     Bug(
         "the new view counts only what its coordinator received",
@@ -207,7 +207,7 @@ BUGS: Final[tuple[Bug, ...]] = (
         "log.preview(max(remainder.upto, log.received))",
         "log.preview(log.received)",
         "a block of the remainder is awaited, or delivered, again",
-        8,
+        32,
     ),
     Bug(
         "a survivor accepts before it has fetched what it lacks",
@@ -215,7 +215,7 @@ BUGS: Final[tuple[Bug, ...]] = (
         "            proposal.view.member(self._me.id) is not None and self._orderer.lacking(proposal.view.seq - 1)\n",
         "            proposal.view.member(self._me.id) is None and self._orderer.lacking(proposal.view.seq - 1)\n",
         "recovery ends before all are at the same place",
-        16,
+        32,
     ),
     Bug(
         "commit before all have accepted",
@@ -257,7 +257,7 @@ BUGS: Final[tuple[Bug, ...]] = (
         "        return self._outgoing.own()\n",
         "        return self._outgoing.own()[:0]\n",
         "what had no place when the ring broke is never sent again",
-        8,
+        16,
     ),
     Bug(
         "came_with names newcomers",
@@ -289,7 +289,7 @@ BUGS: Final[tuple[Bug, ...]] = (
         "        found = self._detector.suspects(now_ns)\n",
         "        found = self._detector.suspects(0)\n",
         "the group waits for the dead",
-        8,
+        16,
     ),
 )
 

@@ -1,0 +1,143 @@
+"""The parts that keep time: timers, gaps, round trips, and the failure detector."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from itertools import pairwise
+
+from ordercast.config import MS, SECOND, Timing
+from ordercast.engine import NEVER
+from ordercast.parts.detector import Detector
+from ordercast.parts.gaps import MAX_BACKOFF_NS, Gaps
+from ordercast.parts.rtt import MIN_TIMEOUT_NS, RoundTrip
+from ordercast.parts.timers import Timers
+
+
+class Timer(Enum):
+    ONE = auto()
+    TWO = auto()
+    THREE = auto()
+
+
+def test_due_timers_come_earliest_first_and_cleared() -> None:
+    timers: Timers[Timer] = Timers()
+    timers.set(Timer.ONE, 30)
+    timers.set(Timer.TWO, 10)
+    timers.set(Timer.THREE, 40)
+    assert timers.deadline_ns() == 10
+    assert timers.due(9) == []
+    assert timers.due(30) == [Timer.TWO, Timer.ONE]
+    assert not timers.is_set(Timer.ONE)
+    assert timers.due(30) == []
+    assert timers.deadline_ns() == 40
+
+
+def test_a_timer_is_put_off_by_set_but_only_brought_forward_by_set_earlier() -> None:
+    timers: Timers[Timer] = Timers()
+    timers.set_earlier(Timer.ONE, 20)
+    timers.set_earlier(Timer.ONE, 50)
+    assert timers.deadline_ns() == 20
+    timers.set_earlier(Timer.ONE, 10)
+    assert timers.deadline_ns() == 10
+    timers.set(Timer.ONE, 50)
+    assert timers.deadline_ns() == 50
+
+
+def test_cleared_timers_never_come() -> None:
+    timers: Timers[Timer] = Timers()
+    timers.set(Timer.ONE, 1)
+    timers.set(Timer.TWO, 2)
+    timers.clear(Timer.ONE)
+    timers.clear(Timer.THREE)
+    assert timers.due(5) == [Timer.TWO]
+    timers.set(Timer.ONE, 1)
+    timers.clear_all()
+    assert timers.deadline_ns() == NEVER
+
+
+def test_a_gap_is_reported_once_and_asked_for_after_some_patience() -> None:
+    gaps: Gaps[int] = Gaps(delay_ns=2, retry_ns=10)
+    assert gaps.update([5, 6], 100) == ([5, 6], [])
+    assert gaps.update([5, 6], 101) == ([], [])
+    assert gaps.due(101) == []
+    assert gaps.deadline_ns() == 102
+    assert gaps.due(102) == [5, 6]
+
+
+def test_a_gap_that_closes_in_time_is_never_asked_for() -> None:
+    gaps: Gaps[int] = Gaps(delay_ns=2, retry_ns=10)
+    gaps.update([5, 6], 100)
+    assert gaps.update([6], 101) == ([], [5])
+    assert gaps.due(200) == [6]
+    assert gaps.clear() == [6]
+    assert not gaps
+    assert gaps.deadline_ns() == NEVER
+
+
+def test_a_gap_is_asked_for_again_with_longer_and_longer_waits() -> None:
+    gaps: Gaps[int] = Gaps(delay_ns=0, retry_ns=20 * MS)
+    gaps.update([1], 0)
+    asked, now_ns = [], 0
+    while len(asked) < 8:
+        if gaps.due(now_ns):
+            asked.append(now_ns)
+        now_ns = gaps.deadline_ns()
+    waits = [later - sooner for sooner, later in pairwise(asked)]
+    assert waits == [20 * MS, 40 * MS, 80 * MS, 160 * MS, 320 * MS, MAX_BACKOFF_NS, MAX_BACKOFF_NS]
+
+
+def test_before_the_first_round_trip_the_first_timeout_counts() -> None:
+    rtt = RoundTrip(60 * MS, 2 * SECOND)
+    assert [rtt.timeout_ns(tries) for tries in (0, 1, 2)] == [60 * MS, 120 * MS, 240 * MS]
+
+
+def test_timeouts_follow_mean_and_deviation_and_are_clamped() -> None:
+    rtt = RoundTrip(60 * MS, 2 * SECOND)
+    for _ in range(200):
+        rtt.sample(40 * MS)
+    assert 40 * MS <= rtt.timeout_ns(0) <= 50 * MS
+    for took in (10, 100, 10, 100, 10, 100):
+        rtt.sample(took * MS)
+    assert rtt.timeout_ns(0) > 100 * MS
+    assert rtt.timeout_ns(30) == 2 * SECOND
+    fast = RoundTrip(60 * MS, 2 * SECOND)
+    fast.sample(1_000)
+    assert fast.timeout_ns(0) == MIN_TIMEOUT_NS
+
+
+TIMING = Timing()
+
+
+def test_silence_is_suspicious_sooner_while_work_is_outstanding() -> None:
+    detector = Detector(TIMING)
+    detector.watch([1, 2], 0)
+    assert detector.heartbeat_ns == TIMING.heartbeat_rest_ns
+    assert detector.deadline_ns() == TIMING.suspect_rest_ns
+    detector.work(True, 0)
+    assert detector.heartbeat_ns == TIMING.heartbeat_busy_ns
+    detector.heard(1, SECOND)
+    assert detector.suspects(TIMING.suspect_busy_ns - 1) == []
+    assert detector.suspects(TIMING.suspect_busy_ns) == [2]
+    assert detector.suspects(SECOND + TIMING.suspect_busy_ns) == [1, 2]
+
+
+def test_nobody_is_blamed_for_having_been_idle() -> None:
+    detector = Detector(TIMING)
+    detector.watch([1], 0)
+    detector.work(True, 4 * SECOND)
+    assert detector.suspects(4 * SECOND) == []
+    assert detector.deadline_ns() == 5 * SECOND, "at rest it would have been then"
+    detector.heard(1, 4 * SECOND)
+    assert detector.deadline_ns() == 4 * SECOND + TIMING.suspect_busy_ns
+
+
+def test_only_who_is_watched_is_suspected_and_who_is_new_has_just_been_heard() -> None:
+    detector = Detector(TIMING)
+    detector.watch([1], 0)
+    detector.heard(9, 0)
+    detector.watch([1, 2], 3 * SECOND)
+    assert detector.suspects(5 * SECOND) == [1]
+    assert detector.suspects(8 * SECOND) == [1, 2]
+    detector.watch([], 8 * SECOND)
+    assert detector.suspects(NEVER) == []
+    assert detector.deadline_ns() == NEVER
