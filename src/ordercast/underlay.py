@@ -34,10 +34,12 @@ from ordercast.wire.views import (
     decode_refusal,
     decode_result,
     decode_ring,
+    decode_suspects,
     decode_welcome,
     encode_refusal,
     encode_result,
     encode_ring,
+    encode_suspects,
 )
 
 
@@ -605,7 +607,7 @@ class Underlay:
             return
         if self._is_manual:
             if not is_hearsay:
-                out.sends.append(self._mail.control(To.ALL, Kind.SUSPECT, b"\0" * 8))
+                out.sends.append(self._mail.control(To.ALL, Kind.SUSPECT, encode_suspects(suspects)))
             who = ", ".join(names) or "a member"
             out.upcalls.append(Failed(names, f"{who} does not answer; reset() re-forms the group"))
             self._reform.wait()
@@ -641,7 +643,7 @@ class Underlay:
             return
         if self._reform is None:
             if kind == Kind.SUSPECT:
-                self._fail(now_ns, [], True, out)
+                self._fail(now_ns, [each for each in decode_suspects(body) if each != self.me.id], True, out)
                 return
             if kind not in (Kind.INVITE, Kind.RESULT):
                 return

@@ -63,6 +63,9 @@ class FloodEngine:
             self.next_block += 1
         return len(blocks)
 
+    def waits_for_application(self) -> bool:
+        return True
+
     def consume(self, now_ns: int, seq: int, out: Outbox) -> None:
         pass
 

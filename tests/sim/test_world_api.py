@@ -93,6 +93,6 @@ def test_a_program_on_the_real_engines_survives_the_crash_of_the_sequencer() -> 
         return members, payloads, asyncio.get_running_loop().time()
 
     members, payloads, seconds = simulate(program, seed=3)
-    assert members == ["b/0", "c/0"]
+    assert sorted(members) == ["b/0", "c/0"]  # whoever noticed first coordinated, and leads
     assert payloads == [b"before", b"after"]
     assert 1 < seconds < 10

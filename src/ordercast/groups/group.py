@@ -668,7 +668,7 @@ def check_number(word: str, value: object) -> None:
 
 def check_timeout(timeout: object) -> None:
     """Raise if it is no number of seconds, nor None."""
-    if timeout is not None and (not isinstance(timeout, int | float) or timeout != timeout):  # noqa: PLR0124 - NaN
+    if timeout is not None and (not isinstance(timeout, int | float) or timeout != timeout):
         raise UsageError(f"timeout is a number of seconds or None, not {timeout!r}")
 
 

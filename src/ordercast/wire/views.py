@@ -243,6 +243,23 @@ def take_ballot(reader: Reader) -> Ballot:
     return ballot
 
 
+def encode_suspects(suspects: list[int]) -> bytes:
+    writer = Writer().u16(len(suspects))
+    for member in suspects:
+        writer.u64(member)
+    return writer.bytes()
+
+
+def decode_suspects(body: bytes | memoryview) -> list[int]:
+    reader = Reader(body)
+    count = reader.u16()
+    if count > MAX_MEMBERS:
+        raise WireError("number of members out of range")
+    suspects = [reader.u64() for _ in range(count)]
+    reader.end()
+    return suspects
+
+
 def encode_proposal(writer: Writer, proposal: Proposal) -> None:
     writer.pack(BALLOT, *proposal.ballot).u8(proposal.fresh).u64(proposal.start).u32(len(proposal.places))
     for place in proposal.places:
