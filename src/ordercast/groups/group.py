@@ -65,7 +65,7 @@ class NodeBase:
         raise NotImplementedError
 
     def _pass(self) -> None:
-        """Have a pass run now, if the driver can; else soon."""
+        """Have a pass run now, if the driver can and has not done so in this turn of the loop; else soon."""
         self._wake()
 
     def _prepare(self, group: str) -> None:
@@ -309,14 +309,12 @@ class Group:
                         watch = port.watch(number, number + 1, service)
             finally:
                 self._in_turn -= 1
-        if port.has_outstanding:
-            self._touch()
-        else:
-            # Nothing of ours is under way: this one leaves at once. What follows gathers until it is back.
-            self._node.host.touch(port)
-            self._node._pass()
         if watch is None:
+            self._touch()
             return None
+        # The caller waits, so that nothing gathers behind this message: it may leave at once.
+        self._node.host.touch(port)
+        self._node._pass()
         await self._outcome(watch)
         return watch.position
 

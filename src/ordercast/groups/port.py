@@ -235,11 +235,6 @@ class Port:
             raise GroupFailed(f"{self.group!r} has failed ({self.failure}); call reset()")
 
     @property
-    def has_outstanding(self) -> bool:
-        """Whether own blocks are under way."""
-        return bool(self._outstanding)
-
-    @property
     def has_room(self) -> bool:
         return self.queue.has_room
 

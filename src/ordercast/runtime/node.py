@@ -137,6 +137,7 @@ class Node(NodeBase):
             self._socket.close()
             raise
         # driving
+        self._is_warm = False  # a pass was run at once in this turn of the loop
         self._is_woken = False
         self._is_blocked = False
         self._is_closed = False
@@ -193,8 +194,16 @@ class Node(NodeBase):
             self._loop.call_soon(self._on_woken)
 
     def _pass(self) -> None:
-        if not self._is_blocked and not self._is_closed:
-            self._finish()
+        if self._is_warm or self._is_blocked or self._is_closed:
+            self._wake()
+            return
+        # Once in a turn: of many tasks that send and wait, the others' messages gather.
+        self._is_warm = True
+        self._loop.call_soon(self._cool)
+        self._finish()
+
+    def _cool(self) -> None:
+        self._is_warm = False
 
     def _prepare(self, group: str) -> None:
         if self._is_closed:
