@@ -31,6 +31,7 @@ from ordercast.wire.views import (
     Proposal,
     Ring,
     decode_asking,
+    decode_invite,
     decode_refusal,
     decode_result,
     decode_ring,
@@ -325,7 +326,6 @@ class Underlay:
         self._linger_ns = NEVER
         self._admission.clear()
         self._beacon_ns = NEVER
-        next_block = self._backlog[0][0] if self._backlog else self._next_block
         self._joining = Joining(
             self.group,
             self.me,
@@ -335,10 +335,15 @@ class Underlay:
             self._create,
             self._demands,
             self._header,
-            next_block,
+            self._first_number,
             is_return,
         )
         self._joining.start(now_ns, out)
+
+    @property
+    def _first_number(self) -> int:
+        """The number of the first block that we will submit in the ring to come."""
+        return self._backlog[0][0] if self._backlog else self._next_block
 
     def _after_joining(self, now_ns: int, out: Outbox) -> None:
         joining = self._joining
@@ -357,7 +362,7 @@ class Underlay:
                 0,
                 0,
                 (self.me,),
-                {self.me.id: self._backlog[0][0] if self._backlog else self._next_block},
+                {self.me.id: self._first_number},
                 Reason.CREATE,
                 str(self.me),
                 self._header,
@@ -420,6 +425,7 @@ class Underlay:
                 and self._joining is not None
                 and self._joining.nonce == nonce
                 and view.member(self.me.id) is not None
+                and view.numbers.get(self.me.id) == self._first_number
             ):
                 self.config = config
                 self._enter(now_ns, view, out)
@@ -645,7 +651,11 @@ class Underlay:
             if kind == Kind.SUSPECT:
                 self._fail(now_ns, [each for each in decode_suspects(body) if each != self.me.id], True, out)
                 return
-            if kind not in (Kind.INVITE, Kind.RESULT):
+            if kind == Kind.INVITE:
+                decode_invite(body)  # raises before anything is stopped for it
+            elif kind == Kind.RESULT:
+                decode_result(body)
+            else:
                 return
             self._freeze(now_ns)
             if self._is_manual:

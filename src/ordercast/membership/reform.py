@@ -248,6 +248,8 @@ class Reform:
     def _on_cut(self, now_ns: int, origin: int, ballot: Ballot, cut: Cut, out: Outbox) -> None:
         if self.role is not Role.INVITING or ballot != self.promised or cut.view.ring != self._orderer.view.ring:
             return
+        if origin not in self._invitees:
+            return
         log = self._orderer.log
         if abs(cut.received - log.received) > log.ahead or cut.view.seq > cut.received:
             raise WireError("a cut of another log")
@@ -464,12 +466,18 @@ class Reform:
 
     def _try_accept(self, out: Outbox) -> None:
         proposal = self._pending
-        if proposal is None or (
-            proposal.view.member(self._me.id) is not None and self._orderer.lacking(proposal.view.seq - 1)
-        ):
+        if proposal is None:
             return
-        if proposal.view.member(self._me.id) is not None:
-            self._orderer.note_remainder(proposal.view.seq - 1, out)
+        view = proposal.view
+        if view.member(self._me.id) is not None:
+            if self._orderer.lacking(view.seq - 1):
+                return
+            position, numbers, change = self._orderer.log.preview(view.seq - 1)
+            base = self._orderer.view if change is None else open_change(change)
+            mine = max(numbers.get(self._me.id, 0), base.numbers.get(self._me.id, 0))
+            if position != view.position or mine != view.numbers.get(self._me.id):
+                raise WireError("a result that does not continue what is here")
+            self._orderer.note_remainder(view.seq - 1, out)
         self.accepted = proposal
         self._pending = None
         self.role = Role.ACCEPTED

@@ -137,10 +137,11 @@ class Sequencer(Keeper):
         window = self._window()
         left = window - self._outgoing.bytes
         used = self._outgoing.count
-        if used and (left < min(self._largest, window // 4) or used >= self._config.history_blocks):
+        if used and (left < min(self._largest, window // 4) or used >= 2 * self._config.history_blocks):
             self._timers.set_earlier(Timer.WANT, now_ns + self._want_ns)
             return 0, self._largest
         self._want_ns = WANT_NS
+        self._timers.clear(Timer.WANT)
         body = self._config.datagram - HEADER_BYTES
         room = left * body // (body + DATAGRAM_OVERHEAD)
         return room if used else max(room, self._largest), self._largest
@@ -201,7 +202,9 @@ class Sequencer(Keeper):
         if origin == self.me.id:
             return
         self._detector.heard(origin, now_ns)
-        if kind == Kind.ACCEPT:
+        if self.lead is not None and not self.is_frozen and kind in (Kind.ACCEPT, Kind.ORDERED):
+            self._count("strange_leads")  # who gives places is not told them
+        elif kind == Kind.ACCEPT:
             lead, places = decode_accept(body)
             for placed in places:
                 self._place(*placed)
@@ -699,6 +702,7 @@ class Sequencer(Keeper):
             prefix = encode_acks(self._acks())
             out.sends.append(self._mail.prefixed(self.view.leader.address, Kind.REQUEST, number, prefix, block))
             self._acked = self._acks()
+            self._timers.clear(Timer.QUIET)  # the acknowledgement rides on the request
             return
         out.sends.append(self._mail.block(To.ALL, Kind.DATA, self.me.id, number, block))
 
