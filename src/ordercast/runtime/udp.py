@@ -120,6 +120,15 @@ class Counters:
     refused: int = 0  # ICMP errors that earlier datagrams came back with
 
 
+def _is_numeric(address: Address) -> bool:
+    """Whether it is an IPv4 address at all. A peer may have sent anything: that must not stop a node."""
+    try:
+        socket.inet_pton(socket.AF_INET, address[0])
+    except (OSError, ValueError, TypeError):
+        return False
+    return True
+
+
 class SendsDatagrams(Protocol):
     """The part of a socket that `Sender` needs."""
 
@@ -204,6 +213,11 @@ class Sender:
                 counters.send_calls += 1
                 if error.errno in _REFUSED:
                     counters.refused += 1
+            except (TypeError, ValueError):
+                if _is_numeric(address):
+                    raise
+                counters.undeliverable += 1
+                return True
             else:
                 counters.send_calls += 1
                 counters.bytes_out += sent
@@ -282,8 +296,14 @@ class Sender:
             counters.send_calls += 1
             try:
                 sent = self._sendmsg((piece,), header, 0, address)
+            except (TypeError, ValueError):
+                if _is_numeric(address):
+                    raise
+                break
             except OSError as error:
                 code = error.errno
+                if isinstance(error, socket.gaierror):
+                    break  # the text of an address that is none
                 if code in _FULL:
                     counters.would_block += 1
                     return _Outcome.FULL

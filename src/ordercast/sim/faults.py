@@ -161,6 +161,9 @@ class Faults:
                     pass
 
 
+AFTERSHOCK_SHARE: Final = 0.4
+
+
 def draw_faults(
     rng: random.Random,
     names: Sequence[str],
@@ -216,3 +219,29 @@ def draw_faults(
         if rng.random() < 0.7:
             faults.append(Fault(at_ns + how_long(), FaultKind.REJOIN, (name,)))
     return sorted(faults, key=lambda fault: fault.at_ns)
+
+
+def draw_aftershocks(rng: random.Random, names: Sequence[str], faults: Sequence[Fault]) -> list[Fault]:
+    """Second blows, aimed at the recovery from the first: its phases last milliseconds, and chance rarely hits them."""
+    found: list[Fault] = []
+    for fault in faults:
+        if fault.kind not in (FaultKind.CRASH, FaultKind.PARTITION) or rng.random() > AFTERSHOCK_SHARE:
+            continue
+        others = [name for name in names if name not in fault.nodes]
+        if not others:
+            continue
+        # Silence is noticed after 1.3 s of work, or 5 s of rest; invitations and results follow within half a second.
+        noticed_ns = rng.choice((1_300, 1_300, 1_300, 5_000)) * MS
+        at_ns = fault.at_ns + noticed_ns + rng.randrange(500 * MS)
+        victim = rng.choice(others)
+        kind = rng.choice((FaultKind.CRASH, FaultKind.CRASH, FaultKind.PAUSE, FaultKind.CUT))
+        if kind is FaultKind.CRASH:
+            found.append(Fault(at_ns, kind, (victim,)))
+            if rng.random() < 0.7:
+                found.append(Fault(at_ns + rng.randrange(MS, 2_000 * MS), FaultKind.RESTART, (victim,)))
+        elif kind is FaultKind.PAUSE:
+            found.append(Fault(at_ns, kind, (victim,), for_ns=rng.randrange(MS, 2_500 * MS)))
+        else:
+            targets = tuple(name for name in names if name != victim)
+            found.append(Fault(at_ns, kind, (victim,), targets, for_ns=rng.randrange(MS, 1_500 * MS)))
+    return found

@@ -16,7 +16,7 @@ from typing import Any, Final
 from ordercast.config import MS, SECOND, GroupConfig, MinMembers, Timing
 from ordercast.errors import UsageError
 from ordercast.service import AGREED, FIFO, RELIABLE, RESILIENT, SAFE, Service, parse_service
-from ordercast.sim.faults import Fault, FaultKind, draw_faults
+from ordercast.sim.faults import Fault, FaultKind, draw_aftershocks, draw_faults
 from ordercast.sim.network import NETWORKS, NetworkModel
 
 MAX_NODES: Final = 200
@@ -271,6 +271,7 @@ def random_scenario(seed: int, orderer: str = "sequencer") -> Scenario:
     faults: list[Fault] = list(joins)
     if not calm:
         faults += _draw_faults(rng, names, begin_ns, load_ns)
+        faults += draw_aftershocks(random.Random(f"{seed}/aftershocks"), names, faults)
     recovery = "manual" if rng.random() < 0.2 else "automatic"
     if recovery == "manual" and rng.random() < 0.3:
         at_ns = begin_ns + rng.randrange(load_ns)
