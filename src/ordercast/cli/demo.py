@@ -155,6 +155,8 @@ def plan_of(args: argparse.Namespace) -> Plan:
         if args.hosts is not None:
             raise UsageError("--peers says where the members are: leave out --hosts")
         addresses = [parse_peer(peer) for peer in args.peers]
+        if len(set(addresses)) < len(addresses):
+            raise UsageError("--peers names an address twice: each member needs its own")
         peers = [f"{host}:{port}" for host, port in addresses]
     elif args.hosts is not None:
         addresses = [parse_bind(host) for host in args.hosts.split(",")]

@@ -99,6 +99,8 @@ class Sequencer(Keeper):
         self._ack_now = False
         self._owed: deque[int] = deque(maxlen=STATUSES_OWED)
         self._held_due: dict[int, int] = {}  # origin -> k
+        # origin -> (k, what was acknowledged): behind that there is more, but for a hole or a place still to come
+        self._held_later: dict[int, tuple[int, int]] = {}
         self._spoke_ns = 0
         # Leading
         self._announced = Lead(view.seq, view.seq, view.seq, 0)
@@ -620,6 +622,10 @@ class Sequencer(Keeper):
             self._ack_now = True
         if self._last_safe_place > self._acked.received:
             self._ack_now = True  # others wait to deliver it
+        for origin, (k, reach) in list(self._held_later.items()):
+            if self.log.reach(origin) > reach:
+                del self._held_later[origin]
+                self._held_due[origin] = max(k, self._held_due.get(origin, 0))
         if self._held_due:
             self._send_held(now_ns, out)
         if self._ack_now:
@@ -628,12 +634,15 @@ class Sequencer(Keeper):
             self._timers.set(Timer.QUIET, now_ns + self._timing.ack_quiet_ns)
 
     def _send_held(self, now_ns: int, out: Outbox) -> None:
-        view, me = self.view, self.me.id
-        holding = [
-            (origin, self.log.reach(origin))
-            for origin, k in self._held_due.items()
-            if me in ackers(view, view.leader.id, origin, k)
-        ]
+        """Acknowledge what is held with all that it may depend on; the rest when that has come."""
+        view, log = self.view, self.log
+        holding = []
+        for origin, k in self._held_due.items():
+            if self.me.id in ackers(view, view.leader.id, origin, k):
+                reach = log.reach(origin)
+                holding.append((origin, reach))
+                if any(sender == origin and number >= reach for sender, number in log.blocks):
+                    self._held_later[origin] = (k, reach)
         self._held_due.clear()
         if holding:
             self._to_leader(now_ns, Kind.HELD, encode_held(self._acks(), holding), out)
