@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from ordercast import (
+    BlockingNode,
     Group,
     InvariantViolation,
     JoinRefused,
@@ -20,6 +21,7 @@ from ordercast import (
     NotEnoughMembers,
     Timing,
     UsageError,
+    View,
     run,
 )
 from ordercast.config import MS
@@ -190,3 +192,11 @@ def test_a_forged_address_costs_a_datagram_and_not_the_node() -> None:
         assert sock.send((host, 7), [b"x" * 1000], 100)
     assert counters.undeliverable > 0
     sock.close()
+
+
+def test_a_blocking_call_says_what_it_waited_for_and_a_late_leave_is_harmless() -> None:
+    with BlockingNode(timing=QUICK) as node, node.join(fresh()) as group:
+        assert isinstance(group.receive(timeout=5)[0], View)
+        with pytest.raises(TimeoutError, match=r"not done within 0\.01 s"):
+            group.receive(timeout=0.01)
+        node.close()

@@ -58,6 +58,7 @@ def test_no_command_is_answered_with_the_choice(capsys: pytest.CaptureFixture[st
         (["demo", "--host", "localhost:x"], "no port"),
         (["demo", "--hosts", "127.0.0.1,127.0.0.2"], "5 addresses are needed"),
         (["demo", "--peers", "127.0.0.1:7401"], "5 addresses are needed"),
+        (["demo", "--peers", *["127.0.0.1:7401"] * 5], "names an address twice"),
         (["demo", "--exec-prefix", "ip netns exec {name}"], "only {n} is replaced"),
         (["demo", "--exec-prefix", "'half a quote"], "cannot be read"),
         (["demo", "--pause", "-1"], "--pause lies between"),

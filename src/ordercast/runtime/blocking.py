@@ -155,8 +155,14 @@ class BlockingNode:
             raise UsageError("blocking calls cannot be made from the node's own thread")
 
         async def bounded() -> _T:
-            async with asyncio.timeout(timeout):
-                return await call
+            bound = asyncio.timeout(timeout)
+            try:
+                async with bound:
+                    return await call
+            except TimeoutError:
+                if not bound.expired():
+                    raise  # a join's own
+                raise TimeoutError(f"the call was not done within {timeout} s") from None
 
         future: Future[_T] = asyncio.run_coroutine_threadsafe(bounded(), self._loop)
         try:
@@ -254,8 +260,9 @@ class BlockingGroup:
     # Membership.
 
     def leave(self, header: bytes = b"", timeout: float | None = None) -> None:
-        """As `Group.leave`."""
-        self._node._call(self._group.leave(header), timeout)
+        """As `Group.leave`; harmless where the node has been closed, which left all groups."""
+        if self._node._thread.is_alive():
+            self._node._call(self._group.leave(header), timeout)
 
     def reset(self, min_members: MinMembers = "majority", header: bytes = b"", timeout: float | None = None) -> int:
         """As `Group.reset`."""
