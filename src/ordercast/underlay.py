@@ -374,13 +374,14 @@ class Underlay:
         self._joining = None
         self._phase = Phase.MEMBER
         out.upcalls.append(Joined())
-        self._install(now_ns, view, (), (str(self.me),), out)
+        self._install(now_ns, view, (), {}, (str(self.me),), out)
 
     def _install(
         self,
         now_ns: int,
         view: View,
         orphans: Sequence[tuple[int, int, bytes]],
+        awaited: dict[int, int],
         came_with: tuple[str, ...],
         out: Outbox,
     ) -> None:
@@ -397,7 +398,7 @@ class Underlay:
         backlog, self._backlog = self._backlog, []
         self.view = replace(view, came_with=came_with)
         out.upcalls.append(self.view)
-        self._orderer.install(now_ns, backlog, orphans, out)
+        self._orderer.install(now_ns, backlog, orphans, awaited, out)
         if view.leader.id == self.me.id:
             self._beacon(now_ns, To.ANYONE, out)
         else:
@@ -688,13 +689,13 @@ class Underlay:
                 for member, address in told.items():
                     if member != self.me.id:
                         out.sends.append(self._mail.control(address, Kind.COMMIT, body))
-            self._commit(now_ns, proposal, reform.orphans(), out)
+            self._commit(now_ns, proposal, reform.orphans(), reform.awaited(), out)
 
     def _on_commit(self, now_ns: int, proposal: Proposal, out: Outbox) -> None:
         reform = self._reform
         accepted = reform.accepted if reform is not None else None
         if accepted is not None and accepted.view.ring == proposal.view.ring and proposal.view.member(self.me.id):
-            self._commit(now_ns, accepted, [], out)
+            self._commit(now_ns, accepted, [], {}, out)
         elif self._leave_header is not None:
             self._drop_own(out)
             out.upcalls.append(Gone(True, False, "left while the group was being re-formed"))
@@ -702,7 +703,14 @@ class Underlay:
         else:
             self._exclude(now_ns, "the group was re-formed without this node", out)
 
-    def _commit(self, now_ns: int, proposal: Proposal, orphans: Sequence[tuple[int, int, bytes]], out: Outbox) -> None:
+    def _commit(
+        self,
+        now_ns: int,
+        proposal: Proposal,
+        orphans: Sequence[tuple[int, int, bytes]],
+        awaited: dict[int, int],
+        out: Outbox,
+    ) -> None:
         """Deliver what the survivors agreed on, then begin the new ring."""
         orderer = self._orderer
         if orderer is None:
@@ -723,7 +731,7 @@ class Underlay:
         self._backlog = orderer.leftovers()
         previous = self.view
         came_with = tuple(str(member) for member in view.members if previous and previous.member(member.id))
-        self._install(now_ns, view, orphans, came_with, out)
+        self._install(now_ns, view, orphans, awaited, came_with, out)
         if self._is_resetting:
             self._is_resetting = False
             out.upcalls.append(Reset(len(view.members), ""))

@@ -196,6 +196,10 @@ class Reform:
                 found.append((origin, number, block))
         return found
 
+    def awaited(self) -> dict[int, int]:
+        """As the coordinator: how far the survivors had sent when they were frozen."""
+        return {member: cut.next_block for member, cut in self._cuts.items()}
+
     # Phase 1: invitation
 
     def _invite(self, now_ns: int, out: Outbox) -> None:

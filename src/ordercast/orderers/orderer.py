@@ -49,6 +49,7 @@ class Orderer(Protocol):
         now_ns: int,
         backlog: Sequence[tuple[int, bytes]],
         orphans: Sequence[tuple[int, int, bytes]],
+        awaited: dict[int, int],
         out: Outbox,
     ) -> None: ...
 

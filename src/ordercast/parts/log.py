@@ -79,6 +79,15 @@ class Log:
         self.ahead = ahead  # how far beyond the window numbers may run before they are taken for hostile
         self._step = datagram_body
 
+    def begin_with(self, change: bytes) -> None:
+        """The place that the log starts at is a change that others may still lack: keep it for them."""
+        seq = self.received
+        entry = Entry(seq, GROUP_ORIGIN, seq, change, self.position, 0, 0, CHANGE, self.cost(change))
+        self.entries[seq] = entry
+        self.stable = seq - 1
+        self.active[GROUP_ORIGIN] = 1
+        self.unstable_bytes += entry.cost
+
     def cost(self, block: bytes) -> int:
         """What a block takes of a receive buffer."""
         return len(block) + DATAGRAM_OVERHEAD * (-(-len(block) // self._step))

@@ -83,6 +83,7 @@ class Cut(NamedTuple):
     held: tuple[tuple[int, int, int], ...]  # (origin, first number, count) not below the origin's next number
     view: View  # as of `received`
     departed: tuple[int, ...]  # members of the view before that left and are known to know it
+    next_block: int  # its own blocks below this are out: what has no place of them will come again
     rule: MinMembers
     accepted: Proposal | None
 
@@ -296,7 +297,7 @@ def encode_cut(ballot: Ballot, cut: Cut) -> bytes:
     writer.raw(encode_view(cut.view)).u16(len(cut.departed))
     for member in cut.departed:
         writer.u64(member)
-    writer.u16(rule_code(cut.rule)).u8(cut.accepted is not None)
+    writer.u64(cut.next_block).u16(rule_code(cut.rule)).u8(cut.accepted is not None)
     if cut.accepted is not None:
         encode_proposal(writer, cut.accepted)
     return writer.bytes()
@@ -318,10 +319,10 @@ def decode_cut(body: bytes | memoryview) -> tuple[Ballot, Cut]:
         raise WireError("cut names too many blocks")
     view = decode_view(reader)
     departed = tuple(reader.u64() for _ in range(min(reader.u16(), MAX_MEMBERS)))
-    rule = rule_of(reader.u16())
+    next_block, rule = reader.number(), rule_of(reader.u16())
     accepted = decode_proposal(reader) if reader.u8() else None
     reader.end()
-    return ballot, Cut(received, safe, places, tuple(held), view, departed, rule, accepted)
+    return ballot, Cut(received, safe, places, tuple(held), view, departed, next_block, rule, accepted)
 
 
 def encode_invite(ballot: Ballot, rule: MinMembers, is_override: bool, header: bytes) -> bytes:

@@ -19,7 +19,7 @@ from ordercast.view import GROUP_ORIGIN, Member, Reason, View
 from ordercast.wire.block import CHANGE, FRAGMENTED, HEAD, Head, head_of
 from ordercast.wire.header import HEADER_BYTES
 from ordercast.wire.ordering import Placed
-from ordercast.wire.views import Cut, Proposal, open_change
+from ordercast.wire.views import Cut, Proposal, open_change, pack_change
 
 
 class Keeper:
@@ -42,6 +42,9 @@ class Keeper:
         # The log
         ahead = 4 * config.history_blocks + 1_024
         self.log = Log(view.seq, view.position, view.numbers, ahead, config.datagram - HEADER_BYTES)
+        if view.reason == Reason.JOIN:
+            # We are the one who joins. The others may not have this view yet, and lose whom they would have it from.
+            self.log.begin_with(pack_change(view))
         self.delivered = view.seq
         self.consumed = view.seq
         self.safe = view.seq
@@ -192,8 +195,8 @@ class Keeper:
         log = self.log
         places = tuple(log.placed_runs(log.received + 1, log.highest + 1))
         safe = min(self.safe, log.received)
-        departed = tuple(self.departed)
-        return Cut(log.received, safe, places, tuple(log.held_runs()), self.view, departed, rule, accepted)
+        held, departed = tuple(log.held_runs()), tuple(self.departed)
+        return Cut(log.received, safe, places, held, self.view, departed, self.next_block, rule, accepted)
 
     @property
     def departed(self) -> list[int]:

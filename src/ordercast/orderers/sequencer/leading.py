@@ -36,6 +36,7 @@ class Leading:
         "_me",
         "_open_messages",
         "_table",
+        "awaited",
         "changes",
         "departed",
         "is_blocked",
@@ -60,6 +61,7 @@ class Leading:
         self._open_messages: set[int] = set()  # origins whose fragmented message is half ordered
         self.changes: deque[Change] = deque()
         self.last_change = last_change
+        self.awaited: dict[int, int] = {}  # member -> its blocks below this had no place in the ring before
         self.departed: set[int] = set()
         self.leavers: dict[int, Address] = {}  # who left and may still need what comes before its leave
         self.ready: dict[int, None] = {}  # origins that may have something to order, in order of arrival
@@ -135,10 +137,21 @@ class Leading:
         """
         return bool(self.changes) and self.safe < last_safe_place
 
-    def next_change(self) -> Change | None:
-        """The change to order now: when all have the last one, and no newcomer would see half a message."""
+    def next_change(self, log: Log) -> Change | None:
+        """The change to order now: when all have the last one, and no newcomer would see half a message.
+
+        Nor one that it may have delivered already: a member that a failure left behind and that comes back has perhaps
+        seen what the survivors could not place, and submit again. That gets its place before anybody joins.
+        """
         if not self.changes or self.safe < self.last_change:
             return None
+        if self.awaited:
+            numbers = log.next_number
+            self.awaited = {
+                member: number for member, number in self.awaited.items() if numbers.get(member, number) < number
+            }
+            if self.awaited:
+                return None
         if self._open_messages and self.changes[0].reason in (Reason.JOIN, Reason.DISSOLVE):
             return None
         return self.changes.popleft()
@@ -165,7 +178,7 @@ class Leading:
 
     def _keeps_newcomers_waiting(self, origin: int, block: bytes) -> bool:
         """Whether the block begins a long message while somebody waits to join between messages."""
-        if origin in self._open_messages or origin not in self._table:
+        if origin in self._open_messages or origin in self.awaited or origin not in self._table:
             return False
         begins = FRAGMENT.unpack_from(block, HEAD_BYTES + ENTRY_BYTES)[1] == 0
         return begins and bool(self.changes) and self.changes[0].reason in (Reason.JOIN, Reason.DISSOLVE)

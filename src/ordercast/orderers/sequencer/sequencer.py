@@ -117,13 +117,16 @@ class Sequencer(Keeper):
         now_ns: int,
         backlog: Sequence[tuple[int, bytes]],
         orphans: Sequence[tuple[int, int, bytes]],
+        awaited: dict[int, int],
         out: Outbox,
     ) -> None:
-        """Begin work in the view. `backlog`: own blocks without a place; `orphans`: blocks of senders that are gone."""
+        """Begin work in the view. `backlog`: own blocks without a place; `orphans`: blocks of senders that are gone;
+        `awaited`: up to which number members have blocks out that will come again."""
         self._apply_view(now_ns)
         for number, block in backlog:
             self._keep_own(now_ns, number, block)
         if self.lead is not None:
+            self.lead.awaited = dict(awaited)
             for origin, number, block in orphans:
                 if self.log.hold(origin, number, block):
                     self.lead.ready[origin] = None
@@ -478,7 +481,7 @@ class Sequencer(Keeper):
             self._accept(now_ns, runs, out)
         if self._outgoing.has_orphans or lead.is_held_up(self._last_safe_place):
             return
-        change = lead.next_change()
+        change = lead.next_change(log)
         if change is not None:
             self._order_change(now_ns, lead, change, out)
 
