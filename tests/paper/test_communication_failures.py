@@ -108,7 +108,13 @@ def test_a_broadcast_is_sent_twice_and_delivered_once() -> None:
 
 def test_a_quiet_member_acknowledges_after_delta_t() -> None:
     """Section 4.1: "nodes that have been quiet for a certain interval, Δt, send the sequencer a special packet"."""
-    timing = Timing(ack_quiet_ns=30 * MS, heartbeat_busy_ns=10 * SECOND, suspect_busy_ns=100 * SECOND)
+    timing = Timing(
+        ack_quiet_ns=30 * MS,
+        heartbeat_busy_ns=10 * SECOND,
+        suspect_busy_ns=100 * SECOND,
+        heartbeat_rest_ns=10 * SECOND,
+        suspect_rest_ns=100 * SECOND,
+    )
 
     async def program(lab: Lab) -> None:
         groups = await lab.form(3, timing=timing)

@@ -150,7 +150,7 @@ BUGS: Final[tuple[Bug, ...]] = (
         "        log.highest = max(log.highest, lead.highest)\n",
         "        log.highest = max(log.highest, log.received)\n",
         "a lost broadcast that nothing follows is never asked for",
-        8,
+        32,
     ),
     Bug(
         "nothing is retransmitted",
@@ -212,8 +212,8 @@ BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a survivor accepts before it has fetched what it lacks",
         REFORM,
-        "            proposal.view.member(self._me.id) is not None and self._orderer.lacking(proposal.view.seq - 1)\n",
-        "            proposal.view.member(self._me.id) is None and self._orderer.lacking(proposal.view.seq - 1)\n",
+        "            if self._orderer.lacking(view.seq - 1):\n",
+        "            if self._orderer.lacking(view.seq - 1) and view.member(self._me.id) is None:\n",
         "recovery ends before all are at the same place",
         32,
     ),

@@ -38,6 +38,7 @@ def cut(
         held=held,
         view=WHOLE,
         departed=(),
+        next_block=0,
         rule="majority",
         accepted=accepted,
     )

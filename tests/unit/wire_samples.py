@@ -32,6 +32,6 @@ HOLDING = [(ALICE.id, 15), (BOB.id, 6)]
 BALLOT = Ballot(round=2, highest=40, seniority=65_535, node=ALICE.id)
 PROPOSAL = Proposal(BALLOT, True, 38, (Placed(39, BOB.id, 4, 2),), VIEW)
 HELD = ((ALICE.id, 12, 2), (BOB.id, 5, 1))
-CUT = Cut(40, 35, (Placed(42, BOB.id, 5, 1),), HELD, VIEW, (BOB.id,), "majority", PROPOSAL)
+CUT = Cut(40, 35, (Placed(42, BOB.id, 5, 1),), HELD, VIEW, (BOB.id,), 17, "majority", PROPOSAL)
 ASKING = Asking("prices", BOB, 0x0102030405060708, 1, 5, Demands(8, None, 1 << 20), b"hi")
 RING = Ring("prices", 0x1122334455667788, 7, "alice/0", 2, True, ALICE, CONFIG)
