@@ -95,6 +95,14 @@ class Timing:
     beacon_ns: int = 1 * SECOND
     linger_ns: int = 3 * SECOND  # how long a leaver serves repairs at most
 
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            value = getattr(self, name)
+            least = 1 if name.endswith("tries") else 1_000  # shorter timers than a microsecond would only spin
+            if not isinstance(value, int) or value < least:
+                unit = "" if name.endswith("tries") else " nanoseconds"
+                raise UsageError(f"Timing({name}=…) is a whole number of at least {least}{unit}, got {value!r}")
+
 
 def required_members(rule: MinMembers, previous: int, survivors: int, has_first: bool) -> bool:
     """Whether `survivors` of a view of `previous` members may go on (DESIGN section 3, failure policy)."""

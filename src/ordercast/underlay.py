@@ -37,6 +37,7 @@ from ordercast.wire.views import (
     decode_ring,
     decode_suspects,
     decode_welcome,
+    encode_asking,
     encode_refusal,
     encode_result,
     encode_ring,
@@ -234,6 +235,7 @@ class Underlay:
         suspects = self._orderer.suspects(now_ns)
         self._freeze(now_ns)
         if self._reform is not None:
+            self._reform.asked = (min_members, header)
             self._reform.begin(now_ns, suspects, min_members, True, header, out)
             self._after_reform(now_ns, out)
 
@@ -459,6 +461,8 @@ class Underlay:
         if orderer.view.member(joiner.id) is not None:
             self._admission.again(now_ns, asking)
             return
+        if self._admission.is_over(asking):
+            return
         refusal = self._admission.refusal(asking, self.config, orderer.view)
         if refusal:
             out.sends.append(self._mail.control(source, Kind.REFUSE, encode_refusal(self.group, refusal)))
@@ -489,8 +493,12 @@ class Underlay:
                 out.sends.append(self._mail.control(orderer.view.leader.address, Kind.BEACON, encode_ring(seen)))
         elif better(self._ring(), seen):
             self._beacon(now_ns, source, out)
-        else:
+        elif kind == Kind.HERE and source == seen.leader.address:
             orderer.propose(now_ns, Change(Reason.DISSOLVE, self.me))
+        else:
+            # Anybody can say that there is a larger ring. Its leader itself has to answer before we end ours.
+            asking = Asking(self.group, self.me, 0, 0, self._next_block, self._demands, b"")
+            out.sends.append(self._mail.control(seen.leader.address, Kind.FIND, encode_asking(asking)))
 
     def _ring(self) -> Ring:
         orderer = self._orderer
@@ -586,7 +594,9 @@ class Underlay:
         # What it comes after was a place of the ring that ends here.
         self._backlog = [(number, come_after(block, 0)) for number, block in orderer.leftovers()]
         out.upcalls.append(Gone(False, True, "this ring of the group joins a larger one"))
-        self._look(now_ns, True, out)
+        # The larger ring may be gone when we get there: then the first of us makes the group anew.
+        self._create = None
+        self._look(now_ns, False, out)
 
     def _settle(self, now_ns: int, out: Outbox) -> None:
         """Who led and leaves may go when all have that as well."""

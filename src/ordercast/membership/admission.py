@@ -29,13 +29,18 @@ class _Welcome:
 
 
 class Admission:
-    __slots__ = ("_group", "_mail", "_nonces", "_welcomes")
+    __slots__ = ("_admitted", "_group", "_mail", "_nonces", "_welcomes")
 
     def __init__(self, group: str, mail: Mail) -> None:
         self._group = group
         self._mail = mail
         self._nonces: dict[int, int] = {}  # newcomer -> the attempt that its welcome answers
         self._welcomes: dict[int, _Welcome] = {}  # in the view, and not heard in the ring yet
+        self._admitted: dict[int, int] = {}  # newcomer -> the last attempt that led to a join
+
+    def is_over(self, asking: Asking) -> bool:
+        """Whether this attempt has led to a join before: what comes of it now is an echo, perhaps of a dead one."""
+        return self._admitted.get(asking.member.id) == asking.nonce
 
     def refusal(self, asking: Asking, config: GroupConfig, view: View) -> str:
         """Why a newcomer cannot be admitted; empty if it can."""
@@ -59,6 +64,9 @@ class Admission:
         """The last member of `view` is new: tell it, until it speaks."""
         joiner = view.members[-1]
         nonce = self._nonces.pop(joiner.id, 0)
+        if len(self._admitted) >= MAX_NONCES:
+            self._admitted.clear()
+        self._admitted[joiner.id] = nonce
         body = encode_welcome(self._group, nonce, config, view)
         self._welcomes[joiner.id] = _Welcome(joiner.address, body, nonce, now_ns + WELCOME_NS)
         out.sends.append(self._mail.control(joiner.address, Kind.WELCOME, body))

@@ -65,6 +65,7 @@ class Joining:
         if self._ring is not None and self._join_tries >= JOIN_TRIES:
             self._ring = None
             self._tries = 0
+            self.nonce = self._rng.getrandbits(63)  # a new attempt: the leader takes each only once
         if self._ring is not None:
             self._join(now_ns, out)
         elif self._tries < self._timing.find_tries or self._is_return:

@@ -80,6 +80,7 @@ class Reform:
         self._coordinator_id = me.id
         self._rule = rule
         self._is_override = False  # a reset() asked for: its rule alone counts, and too few members end it
+        self.asked: tuple[MinMembers, bytes] | None = None  # rule and header of our own application's reset()
         self.header = b""
         self._heard_ns = 0
         # Coordinating
@@ -508,6 +509,9 @@ class Reform:
         """They check periodically if the coordinator is still alive (section 4.2)."""
         patience_ns = self._timing.recovery_wait_ns
         if now_ns - self._heard_ns > patience_ns:
+            if self.asked is not None:
+                self._rule, self.header = self.asked
+                self._is_override = True
             self.begin(now_ns, [self._coordinator_id], self._rule, self._is_override, self.header, out)
             return
         out.sends.append(self._mail.control(self._coordinator, Kind.CHECK, encode_ballot(self.promised)))

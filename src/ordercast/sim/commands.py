@@ -100,7 +100,12 @@ def run_sim(args: argparse.Namespace) -> int:
         args.save.write_text(scenario.to_json() + "\n", encoding="utf-8")
     outcome = run_scenario(scenario)
     if args.trace is not None:
-        write_trace(args.trace, outcome)
+        try:
+            write_trace(args.trace, outcome)
+        except OSError as error:
+            reason = error.strerror or error
+            print(f"ordercast sim: the trace cannot be written to {args.trace}: {reason}", file=sys.stderr)
+            return BAD_INPUT
     if args.json:
         print(json.dumps(outcome.as_json(), indent=2))
     else:

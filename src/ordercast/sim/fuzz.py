@@ -26,6 +26,7 @@ from ordercast.sim.scenario import SERVICES, random_scenario
 HANG_S: Final = 120.0
 CHUNK: Final = 2  # seeds that a process takes at a time; more would leave one process working alone at the end
 FIRST_FAILURES: Final = 5
+MAX_JOBS: Final = 64
 
 Progress = Callable[[int, int, int], None]
 """Called with (runs done, runs in all, runs failed)."""
@@ -131,7 +132,7 @@ def fuzz(
         raise UsageError("runs and jobs begin at 1, first-seed at 0")
     report = FuzzReport(orderer, first_seed, runs)
     failed = 0
-    for result in _results(orderer, range(first_seed, first_seed + runs), jobs):
+    for result in _results(orderer, range(first_seed, first_seed + runs), min(jobs, runs, MAX_JOBS)):
         report.results.append(result)
         failed += not result.held
         if progress is not None:

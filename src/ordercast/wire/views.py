@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import AddressValueError, IPv4Address
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -95,6 +96,13 @@ def encode_member(writer: Writer, member: Member) -> None:
 def decode_member(reader: Reader) -> Member:
     name, life = reader.text(255), reader.i64()
     address: Address = (reader.text(255), reader.u16())
+    try:
+        # A name would have to be looked up where it is used, and whoever sent it would choose what is asked.
+        IPv4Address(address[0])
+    except AddressValueError as error:
+        raise WireError("a member's address is no IPv4 address") from error
+    if not address[1]:
+        raise WireError("a member has no port")
     return Member(node_id(name, life), name, life, address, reader.u32())
 
 
