@@ -60,6 +60,8 @@ class Repairs:
         wanted: list[Missing] = []
         for seq in self._places.due(now_ns):
             key = self._log.places.get(seq)
+            if key is not None and key in self._log.blocks:
+                continue  # it has come since the last look, in this very pass
             holes = self.partial.missing((*key, 0)) if key is not None else []
             if holes:
                 wanted.extend(Missing(GROUP_ORIGIN, seq, 1, first, stop) for first, stop in holes[:PIECES])
@@ -73,6 +75,8 @@ class Repairs:
         """What to ask each sender for."""
         wanted: dict[int, list[Missing]] = {}
         for origin, number in self._blocks.due(now_ns):
+            if self.is_old(origin, number):
+                continue
             holes = self.partial.missing((origin, number, 0)) or [(0, 0)]
             asked = wanted.setdefault(origin, [])
             asked.extend(Missing(origin, number, 1, *hole) for hole in holes[:PIECES])
