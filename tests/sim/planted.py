@@ -158,7 +158,7 @@ BUGS: Final[tuple[Bug, ...]] = (
         "        for origin, number, block in self._outgoing.due(now_ns):\n",
         "        for origin, number, block in self._outgoing.due(now_ns)[:0]:\n",
         "a request that is lost is lost for ever",
-        32,
+        64,
     ),
     Bug(
         "old blocks are held again",
@@ -207,7 +207,7 @@ BUGS: Final[tuple[Bug, ...]] = (
         "log.preview(max(remainder.upto, log.received))",
         "log.preview(log.received)",
         "a block of the remainder is awaited, or delivered, again",
-        32,
+        128,
     ),
     Bug(
         "a survivor accepts before it has fetched what it lacks",
