@@ -343,10 +343,3 @@ def test_the_receive_buffer_is_what_the_system_granted(node: Nodes) -> None:
     with socket.socket(fileno=socket.dup(unicast.fileno())) as same:
         assert unicast.receive_buffer_bytes == same.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
         assert unicast.send_buffer_bytes == same.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
-
-
-@linux_only
-def test_the_mtu_of_loopback_is_known() -> None:
-    assert (udp.path_mtu("127.0.0.1", GROUP[0]) or 0) > 60_000
-    assert (udp.path_mtu("127.0.0.1", "127.0.0.1") or 0) > 60_000
-    assert udp.path_mtu("203.0.113.77", GROUP[0]) is None

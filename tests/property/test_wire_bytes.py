@@ -18,17 +18,19 @@ from ordercast.wire.block import (
     ENTRY,
     EQUAL,
     FRAGMENT,
+    FRAGMENT_OVERHEAD,
     FRAGMENTED,
     HEAD,
     INDEXED,
     MAX_COUNT,
     fits,
     open_messages,
+    pack_fragment,
     pack_mixed,
     pack_run,
 )
 from ordercast.wire.codec import Reader
-from ordercast.wire.fragments import Assembler, cut
+from ordercast.wire.fragments import Assembler
 from ordercast.wire.header import HEADER_BYTES, Kind
 from ordercast.wire.ordering import ACKS, LEAD, MISSING, PLACE
 from ordercast.wire.segments import MAX_PARTIAL, MAX_PARTIAL_BYTES, Reassembly, pieces, strip_train, train
@@ -39,6 +41,15 @@ ALLOWANCE = 20_000  # a few objects and an exception with its traceback
 SERVICES = st.sampled_from([RELIABLE, FIFO, AGREED, RESILIENT(1), RESILIENT(255), SAFE])
 U64 = st.integers(0, (1 << 64) - 1)
 NUMBERS = st.integers(0, 1 << 60)  # what counters and places stay below
+
+
+def cut(payload: bytes, limit: int, first: int = 0, group: int = 0, type_: int = 0) -> list[bytes]:
+    """The blocks of one large message, each at most `limit` bytes."""
+    size, step = len(payload), limit - FRAGMENT_OVERHEAD
+    return [
+        pack_fragment(first, AGREED, group, type_, payload, offset, min(offset + step, size))
+        for offset in range(0, size, step)
+    ]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -159,7 +170,7 @@ def test_what_fits_a_block_fits_it(lengths: list[int], limit: int) -> None:
 @settings(deadline=None)
 def test_a_large_message_is_put_together_again(payload: bytes, limit: int) -> None:
     assembler = Assembler(4_096)
-    *before, last = [assembler.add(9, block) for block in cut(5, AGREED, 1, 2, payload, limit)]
+    *before, last = [assembler.add(9, block) for block in cut(payload, limit, 5, 1, 2)]
     assert before == [None] * len(before)
     assert last is not None
     assert (last.first, last.group, last.type, last.payload) == (5, 1, 2, payload)
@@ -200,7 +211,7 @@ def test_segments_in_any_order_make_the_body(body: bytes, datagram: int, seed: i
 def test_a_view_is_read_as_it_was_written(
     counter: int, seq: int, position: int, names: Any, life: int, reason: Reason, header: bytes, prior: list[int]
 ) -> None:
-    members = tuple(Member(node_id(name, life), name, life, (name, 7_000), 1 << 20) for name in names)
+    members = tuple(Member(node_id(name, life), name, life, ("10.1.2.3", 7_000), 1 << 20) for name in names)
     numbers = {member.id: index for index, member in enumerate(members)}
     view = View(
         counter, "me/0", 5, 6, seq, position, members, numbers, reason, "subject", header, tuple(prior), came_with=()
@@ -242,11 +253,11 @@ def test_segments_that_contradict_each_other_are_refused_or_begin_anew() -> None
 def test_an_assembler_keeps_no_more_than_the_largest_message_of_each_sender() -> None:
     assembler = Assembler(10_000)
     with pytest.raises(WireError, match="max_message"):
-        assembler.add(1, next(cut(0, AGREED, 0, 0, bytes(10_001), 600)))
-    first, second, *_ = cut(0, AGREED, 0, 0, bytes(5_000), 600)
+        assembler.add(1, cut(bytes(10_001), 600)[0])
+    first, second, *_ = cut(bytes(5_000), 600)
     assert assembler.add(1, first) is None
     with pytest.raises(WireError, match="does not continue"):
-        assembler.add(1, list(cut(0, AGREED, 0, 0, bytes(5_000), 600))[2])
+        assembler.add(1, cut(bytes(5_000), 600)[2])
     with pytest.raises(WireError, match="does not continue"):
         assembler.add(1, second)
     assert assembler.is_empty

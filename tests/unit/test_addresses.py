@@ -11,8 +11,6 @@ from ordercast.runtime.addresses import (
     FIRST_GROUP_PORT,
     AddressError,
     group_address,
-    group_id,
-    interface_towards,
     is_loopback,
     is_multicast,
     parse_bind,
@@ -23,15 +21,11 @@ NAMES = [f"group-{number}" for number in range(2000)]
 
 
 @pytest.mark.parametrize(
-    ("name", "identity", "address"),
-    [
-        ("chat", 0xC30D3BA1C2ABED95, ("239.194.96.249", 63458)),
-        ("müsli", 0x16311AE9991CC5C3, ("239.194.215.211", 64700)),
-    ],
+    ("name", "address"),
+    [("chat", ("239.194.96.249", 63458)), ("müsli", ("239.194.215.211", 64700))],
 )
-def test_ids_and_addresses_never_change_between_versions(name: str, identity: int, address: tuple[str, int]) -> None:
+def test_addresses_never_change_between_versions(name: str, address: tuple[str, int]) -> None:
     """Golden values: nodes of different versions must meet at the same address."""
-    assert group_id(name) == identity
     assert group_address(name) == address
 
 
@@ -43,13 +37,11 @@ def test_group_addresses_lie_in_the_organisation_local_scope_above_the_ephemeral
         assert 32_768 < FIRST_GROUP_PORT <= port <= 65_535
 
 
-def test_names_are_spread_over_addresses_ports_and_ids() -> None:
+def test_names_are_spread_over_addresses_and_ports() -> None:
     addresses = [group_address(name) for name in NAMES]
     assert len(set(addresses)) == len(NAMES)
     assert len({host for host, _ in addresses}) > 0.98 * len(NAMES)
     assert len({port for _, port in addresses}) > 0.75 * len(NAMES)
-    assert len({group_id(name) for name in NAMES}) == len(NAMES)
-    assert max(map(group_id, NAMES)) >> 63 == 1
 
 
 def test_another_range_of_addresses_can_be_given() -> None:
@@ -65,8 +57,6 @@ def test_a_range_that_is_no_multicast_network_is_refused(base: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "\ud800"])
 def test_a_name_without_bytes_is_refused(name: str) -> None:
-    with pytest.raises(AddressError, match="name"):
-        group_id(name)
     with pytest.raises(AddressError, match="name"):
         group_address(name)
 
@@ -131,7 +121,3 @@ def test_loopback_and_multicast_are_told_from_the_rest() -> None:
         False,
         False,
     ]
-
-
-def test_traffic_to_loopback_leaves_by_loopback() -> None:
-    assert interface_towards("127.0.0.1") == "127.0.0.1"

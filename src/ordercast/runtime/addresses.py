@@ -37,19 +37,13 @@ FIRST_GROUP_PORT = 61_000
 _GROUP_PORTS = 65_536 - FIRST_GROUP_PORT
 _MULTICAST = ipaddress.IPv4Network("224.0.0.0/4")
 
-# One personalisation per purpose: an id must say nothing about an address, or groups that share the one would tend to
-# share the other. Both are part of the wire format: a change splits groups between old and new nodes.
-_PERSON_ID = b"ordercast id"
+# A change splits groups between old and new nodes. Tags and ring ids are hashed with
+# other persons (`ordercast.view`), so that groups that share an address do not tend to share a tag.
 _PERSON_ADDRESS = b"ordercast addr"
 
 
 class AddressError(UsageError):
     """An address, or a text that should be one, cannot be used: the text says why and what to give instead."""
-
-
-def group_id(name: str) -> int:
-    """64 bits that stand for the group's name in datagrams."""
-    return int.from_bytes(_digest(name, _PERSON_ID), "big")
 
 
 def group_address(name: str, *, base: str = ORGANISATION_LOCAL) -> Address:
@@ -85,16 +79,6 @@ def is_multicast(host: str) -> bool:
     """Whether this is an IPv4 multicast (class D) address."""
     address = _literal(host)
     return address is not None and address.is_multicast
-
-
-def interface_towards(host: str) -> str:
-    """Address of the local interface that traffic to `host` leaves by. Asks the routing table; sends nothing."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect((host, 9))
-        except OSError as error:
-            raise AddressError(f"no route to {host}: {error.strerror}; name the interface address to use") from error
-        return str(probe.getsockname()[0])
 
 
 def _digest(name: str, person: bytes) -> bytes:

@@ -70,7 +70,6 @@ _STRIDES_KEPT: Final = 64  # control messages kept, one for each stride in use; 
 _UDP_SEGMENT: Final = 103
 _UDP_GRO: Final = 104
 _IP_MULTICAST_ALL: Final = 49
-_IP_MTU: Final = 14
 _SO_ATTACH_FILTER: Final = 26
 _SO_DETACH_FILTER: Final = 27
 _SO_MEMINFO: Final = 55
@@ -151,20 +150,6 @@ def supports_gso() -> bool:
         return False
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         return _try_option(probe, socket.IPPROTO_UDP, _UDP_SEGMENT, 0)
-
-
-def path_mtu(interface: str, destination: str) -> int | None:
-    """MTU from this interface towards a unicast or multicast address; None where the system does not tell."""
-    if not LINUX:
-        return None
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.bind((interface, 0))
-            probe.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(interface))
-            probe.connect((destination, 9))
-            return probe.getsockopt(socket.IPPROTO_IP, _IP_MTU)
-        except OSError:
-            return None
 
 
 class Sender:

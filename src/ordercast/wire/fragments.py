@@ -1,4 +1,4 @@
-"""Messages larger than a block: cut by the sender, put together in order at each receiver.
+"""Messages larger than a block: cut by the sender (`groups/queue.py`), put together in order at each receiver.
 
 Fragments are ordered like any block, so per origin they arrive in order and without holes; what can happen is that a
 sender disappears between two of them, or that a hostile one lies about sizes. Memory is bounded by `max_message` per
@@ -7,12 +7,12 @@ origin, and allocated as parts arrive, never from what a header claims.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import NamedTuple
 
 from ordercast.errors import WireError
 from ordercast.service import Service
-from ordercast.wire.block import FRAGMENT_OVERHEAD, Part, open_part, pack_fragment
+from ordercast.wire.block import Part, open_part
 
 
 class Whole(NamedTuple):
@@ -23,13 +23,6 @@ class Whole(NamedTuple):
     group: int
     type: int
     payload: bytes
-
-
-def cut(first: int, service: Service, group: int, type_: int, payload: bytes, limit: int) -> Iterator[bytes]:
-    """The blocks of one large message, each at most `limit` bytes; lazily, since back-pressure may hold them."""
-    step = limit - FRAGMENT_OVERHEAD
-    for offset in range(0, len(payload), step):
-        yield pack_fragment(first, service, group, type_, payload, offset, min(offset + step, len(payload)))
 
 
 class Assembler:
