@@ -101,6 +101,7 @@ class Underlay:
         self._counter = 0
         self._past = PastRings()
         self._leave_header: bytes | None = None
+        self._declined: int | None = None  # the attempt to join that we gave up
         self._is_resetting = False
         self._is_dissolving = False
         self._frozen_ns = 0
@@ -220,7 +221,13 @@ class Underlay:
             # There is no ring that could order our leave; to the others we are as good as crashed.
             self._drop_own(out)
             out.upcalls.append(Gone(True, False, "left while there was no working group"))
+            joining = self._joining
             self._close()
+            if joining is not None and joining.has_asked:
+                # We may be let in all the same. Then we decline, or the others would wait for us to speak.
+                self._declined = joining.nonce
+                self._phase = Phase.LINGERING
+                self._linger_ns = now_ns + self._timing.linger_ns
             return
         self._leave_header = header
         self._orderer.propose(now_ns, Change(Reason.LEAVE, self.me, header))
@@ -298,7 +305,7 @@ class Underlay:
                 self._admission.heard(origin)
                 orderer.on_control(now_ns, kind, source, origin, number, body, out)
         elif kind < Kind.SUSPECT:
-            self._on_membership(now_ns, source, kind, ring, bytes(body), out)
+            self._on_membership(now_ns, source, kind, ring, origin, bytes(body), out)
         elif kind <= Kind.CHECK:
             self._on_recovery(now_ns, source, kind, ring, origin, bytes(body), out)
         else:
@@ -408,7 +415,9 @@ class Underlay:
         if self._leave_header is not None:
             self._orderer.propose(now_ns, Change(Reason.LEAVE, self.me, self._leave_header))
 
-    def _on_membership(self, now_ns: int, source: Address, kind: int, ring: int, body: bytes, out: Outbox) -> None:
+    def _on_membership(
+        self, now_ns: int, source: Address, kind: int, ring: int, origin: int, body: bytes, out: Outbox
+    ) -> None:
         if kind == Kind.FIND:
             asking = decode_asking(body)
             if asking.group == self.group:
@@ -434,13 +443,18 @@ class Underlay:
                 self._enter(now_ns, view, out)
                 if self._orderer is not None:
                     self._orderer.greet()
+            elif group == self.group and self._declined == nonce:
+                out.sends.append(self._mail.control(source, Kind.LEFT, b"declined", view.ring))
         elif kind == Kind.REFUSE:
             group, text = decode_refusal(body)
             if group == self.group and self._joining is not None:
                 self._joining.on_refuse(text)
                 self._after_joining(now_ns, out)
-        elif kind == Kind.LEFT and self._phase is Phase.LINGERING and ring == self._mail.ring:
-            self._close()
+        elif kind == Kind.LEFT and ring == self._mail.ring:
+            if self._phase is Phase.LINGERING:
+                self._close()
+            elif self._admission.is_expected(origin) and self._reform is None and not self._is_manual:
+                self._fail(now_ns, [origin], False, out)  # it has declined: no need to wait until it is suspected
 
     def _on_find(self, source: Address, asking: Asking, out: Outbox) -> None:
         if self._joining is not None:

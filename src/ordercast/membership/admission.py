@@ -71,6 +71,10 @@ class Admission:
         self._welcomes[joiner.id] = _Welcome(joiner.address, body, nonce, now_ns + WELCOME_NS)
         out.sends.append(self._mail.control(joiner.address, Kind.WELCOME, body))
 
+    def is_expected(self, member: int) -> bool:
+        """Whether it is in the view and has not spoken in the ring yet."""
+        return member in self._welcomes
+
     def heard(self, member: int) -> None:
         self._welcomes.pop(member, None)
 

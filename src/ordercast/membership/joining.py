@@ -102,6 +102,11 @@ class Joining:
             self._deferred += 1
             self._tries = 0
 
+    @property
+    def has_asked(self) -> bool:
+        """Whether somebody may be about to let us in."""
+        return self._join_tries > 0
+
     def on_refuse(self, text: str) -> None:
         self._conclude(text)
 
