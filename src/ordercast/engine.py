@@ -118,6 +118,7 @@ class Note(NamedTuple):
     first: int = -1
     count: int = 0  # type: ignore[assignment]  # tuple.count is not missed
     detail: str = ""
+    head: tuple[int, int, int, int, int, int] | None = None  # of the block, where it has been read already
 
 
 @dataclass(slots=True)

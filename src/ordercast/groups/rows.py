@@ -160,10 +160,13 @@ class Rows:
                 continue
             if note.block is not parsed:
                 parsed = note.block
-                try:
-                    head = head_of(parsed)
-                except WireError:
-                    head = NO_HEAD
+                if note.head is not None:
+                    head = Head._make(note.head)
+                else:
+                    try:
+                        head = head_of(parsed)
+                    except WireError:
+                        head = NO_HEAD
                 nbytes = payload_bytes(parsed, head) if head.count else 0
             if not head.count or head.flags & CHANGE:
                 continue

@@ -18,9 +18,9 @@ DATAGRAM_OVERHEAD: Final = 1_024  # what a datagram costs a socket's buffer besi
 
 
 class Entry:
-    """A received place."""
+    """A received place. `head` is the block's, as `wire.block.HEAD` unpacks it."""
 
-    __slots__ = ("block", "cost", "count", "flags", "number", "origin", "position", "rank", "seq")
+    __slots__ = ("block", "cost", "flags", "head", "number", "origin", "position", "rank", "seq")
 
     def __init__(
         self,
@@ -29,9 +29,7 @@ class Entry:
         number: int,
         block: bytes,
         position: int,
-        count: int,
-        rank: int,
-        flags: int,
+        head: tuple[int, int, int, int, int, int],
         cost: int,
     ) -> None:
         self.seq = seq
@@ -39,9 +37,9 @@ class Entry:
         self.number = number
         self.block = block
         self.position = position
-        self.count = count
-        self.rank = rank
-        self.flags = flags
+        self.head = head
+        self.rank = head[2]
+        self.flags = head[4]
         self.cost = cost
 
     @property
@@ -82,7 +80,7 @@ class Log:
     def begin_with(self, change: bytes) -> None:
         """The place that the log starts at is a change that others may still lack: keep it for them."""
         seq = self.received
-        entry = Entry(seq, GROUP_ORIGIN, seq, change, self.position, 0, 0, CHANGE, self.cost(change))
+        entry = Entry(seq, GROUP_ORIGIN, seq, change, self.position, (0, 0, 0, 0, CHANGE, 1), self.cost(change))
         self.entries[seq] = entry
         self.stable = seq - 1
         self.active[GROUP_ORIGIN] = 1
@@ -137,8 +135,9 @@ class Log:
                 break
             origin, number = key
             del places[seq], blocks[key]
-            _, count, rank, _, flags, _ = unpack(block)
-            entry = Entry(seq, origin, number, block, self.position, count, rank, flags, self.cost(block))
+            head = unpack(block)
+            count = head[1]
+            entry = Entry(seq, origin, number, block, self.position, head, self.cost(block))
             self.entries[seq] = entry
             self.position += count
             self.unstable_bytes += entry.cost

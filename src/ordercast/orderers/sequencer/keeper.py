@@ -84,7 +84,7 @@ class Keeper:
             if head.flags & FRAGMENTED:
                 self._in_pieces.add(origin)
             else:
-                out.notes.append(Note("hold", origin, block))
+                out.notes.append(Note("hold", origin, block, head=head))
             if origin in self._in_pieces:
                 self._report_whole(origin, out)
         return head
@@ -122,7 +122,7 @@ class Keeper:
                     break  # what follows is not for us, and must never be acknowledged in our name
                 continue
             if entry.seq > self._noted:
-                out.notes.append(Note("placed", entry.origin, entry.block, entry.position))
+                out.notes.append(Note("placed", entry.origin, entry.block, entry.position, head=entry.head))
             if entry.rank == SAFE_RANK:
                 self._last_safe_place = entry.seq
             if outgoing.unplaced:
