@@ -29,9 +29,9 @@ from ordercast.runtime.udp import Counters, UnicastSocket
 
 QUICK = Timing(
     heartbeat_busy_ns=20 * MS,
-    suspect_busy_ns=150 * MS,
+    suspect_busy_ns=700 * MS,
     heartbeat_rest_ns=30 * MS,
-    suspect_rest_ns=200 * MS,
+    suspect_rest_ns=900 * MS,
     find_ns=20 * MS,
     invite_ns=20 * MS,
     recovery_wait_ns=200 * MS,
