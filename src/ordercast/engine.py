@@ -129,11 +129,6 @@ class Outbox:
     upcalls: list[Upcall] = field(default_factory=list)  # their relative order IS the guarantee
     notes: list[Note] = field(default_factory=list)  # for trace and log
 
-    def clear(self) -> None:
-        self.sends.clear()
-        self.upcalls.clear()
-        self.notes.clear()
-
 
 class Engine(Protocol):
     """What the driver and the simulator see of one underlay."""

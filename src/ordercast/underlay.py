@@ -278,10 +278,6 @@ class Underlay:
     def is_closed(self) -> bool:
         return self._phase is Phase.CLOSED
 
-    @property
-    def is_frozen(self) -> bool:
-        return self._reform is not None
-
     def describe(self) -> str:
         """One line for people: where this engine is."""
         view = self.view.id if self.view is not None else "no view"

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Callable, Coroutine
-from functools import wraps
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.network.quick import QUICK, fresh, within
 
 from ordercast import (
     BlockingNode,
@@ -19,37 +16,12 @@ from ordercast import (
     JoinRefused,
     Node,
     NotEnoughMembers,
-    Timing,
     UsageError,
     View,
-    run,
 )
-from ordercast.config import MS
 from ordercast.runtime.udp import Counters, UnicastSocket
 
-QUICK = Timing(
-    heartbeat_busy_ns=20 * MS,
-    suspect_busy_ns=700 * MS,
-    heartbeat_rest_ns=30 * MS,
-    suspect_rest_ns=900 * MS,
-    find_ns=20 * MS,
-    invite_ns=20 * MS,
-    recovery_wait_ns=200 * MS,
-    linger_ns=200 * MS,
-)
-_numbers = count()
-
-
-def on_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    @wraps(test)
-    def call(*arguments: Any, **named: Any) -> None:
-        run(asyncio.wait_for(test(*arguments, **named), 20))
-
-    return call
-
-
-def fresh() -> str:
-    return f"breaker-{os.getpid()}-{next(_numbers)}"
+on_loop = within(20)
 
 
 async def failed_pair() -> tuple[list[Node], Group]:

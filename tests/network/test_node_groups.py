@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
-from functools import wraps
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.network.quick import QUICK, fresh, within
 
 from ordercast import (
     AGREED,
@@ -29,44 +27,16 @@ from ordercast import (
     Node,
     NotEnoughMembers,
     NotMember,
-    Timing,
     Transitional,
     View,
-    run,
 )
-from ordercast.config import MS
 from ordercast.groups.events import PortEvent
 from ordercast.sim.checkers import check_all
 from ordercast.trace.convert import RAW_FOLDER
 from ordercast.trace.recorder import decode
 from ordercast.trace.schema import Row
 
-# A member counts as dead sooner here, so that crashes do not make the tests slow; but not so soon that a busy machine
-# does it.
-QUICK = Timing(
-    heartbeat_busy_ns=20 * MS,
-    suspect_busy_ns=700 * MS,
-    heartbeat_rest_ns=30 * MS,
-    suspect_rest_ns=900 * MS,
-    find_ns=20 * MS,
-    invite_ns=20 * MS,
-    recovery_wait_ns=200 * MS,
-    linger_ns=200 * MS,
-)
-_numbers = count()
-
-
-def on_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    @wraps(test)
-    def call(*arguments: Any, **named: Any) -> None:
-        run(asyncio.wait_for(test(*arguments, **named), 30))
-
-    return call
-
-
-def fresh() -> str:
-    """A group name that no other test, and no other run on this host, has."""
-    return f"test-{os.getpid()}-{next(_numbers)}"
+on_loop = within(30)
 
 
 class Reader:

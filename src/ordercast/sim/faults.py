@@ -31,12 +31,6 @@ class FaultKind(StrEnum):
     RESET = "reset"  # the application calls reset (it also does so by itself in manual recovery)
 
 
-NEEDS_OTHERS: Final = frozenset({FaultKind.CUT})
-IS_LASTING: Final = frozenset(
-    {FaultKind.PAUSE, FaultKind.SLOW, FaultKind.CUT, FaultKind.PARTITION, FaultKind.LOSSY, FaultKind.STALL}
-)
-
-
 @dataclass(frozen=True, slots=True)
 class Fault:
     """One thing that happens at `at_ns`."""

@@ -29,7 +29,6 @@ MAGIC: Final = b"OCTRACE\0"
 VERSION: Final = 1
 
 # The first byte of a cell. Zero is none of them: a file system that lost data leaves zeros.
-HEADER_TAG: Final = MAGIC[0]
 ROW_TAG: Final = 1
 TEXT_TAG: Final = 2
 LIST_TAG: Final = 3
