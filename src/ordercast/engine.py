@@ -23,9 +23,13 @@ NEVER: Final = 1 << 62  # a deadline that does not come
 
 
 class To:
-    """Symbolic destinations. `ALL`: the members of the group; `ANYONE`: the group's address and all static peers."""
+    """Symbolic destinations. `ALL`: the members of the group; `ANYONE`: the group's address and all static peers.
+
+    `MULTICAST`: the group's address alone, for what is forwarded (RMP section 3.4); nothing where there is none.
+    """
 
     ALL: Final[Address] = ("*all", 0)
+    MULTICAST: Final[Address] = ("*multicast", 0)
     ANYONE: Final[Address] = ("*anyone", 0)
 
 
@@ -40,7 +44,7 @@ class Send(NamedTuple):
 class Delivery(NamedTuple):
     """One ordered block on its way to the application. `block` is opened only by the receiving API."""
 
-    seq: int  # place in the log of the underlay; `Engine.consume` takes it back
+    seq: int  # rises with each delivery of the underlay, not by one; `Engine.consume` takes it back
     position: int  # position of its first message
     origin: int
     number: int  # block number of the origin
@@ -101,7 +105,21 @@ class Reset(NamedTuple):
     text: str
 
 
-Upcall = Run | View | Transitional | Joined | Failed | Refused | Gone | Unknown | Reset
+class Denied(NamedTuple):
+    """A lock that this node asked for is held by somebody else (RMP section 4.3: denied locks still answer)."""
+
+    lock: str
+
+
+class Again(NamedTuple):
+    """A call that was delivered here has come again: its answer was lost, or was never given (RMP section 4.5)."""
+
+    origin: int
+    number: int
+    block: bytes
+
+
+Upcall = Run | View | Transitional | Joined | Failed | Refused | Gone | Unknown | Reset | Denied | Again
 
 
 class Note(NamedTuple):
@@ -143,7 +161,7 @@ class Engine(Protocol):
         """Take blocks from the application, in order; how many were taken. Fewer is back-pressure."""
 
     def consume(self, now_ns: int, seq: int, out: Outbox) -> None:
-        """The application has taken everything up to and including log place `seq`: its buffers are free again."""
+        """The application has taken everything up to and including the delivery `seq`: its buffers are free again."""
 
     def waits_for_application(self) -> bool:
         """Whether `consume` is urgent: others wait for buffers that the application holds. Otherwise it may be told
@@ -167,6 +185,18 @@ class Engine(Protocol):
     def reset(self, now_ns: int, min_members: MinMembers, header: bytes, out: Outbox) -> None:
         """Amoeba's ResetGroup: re-form the group out of who is alive; `Reset` follows."""
 
+    def lock(self, now_ns: int, lock: str, out: Outbox) -> None:
+        """Ask for a lock. A View in which this node holds it follows, or `Denied`."""
+
+    def unlock(self, now_ns: int, lock: str, out: Outbox) -> None:
+        """Give a lock back; a View without it follows."""
+
+    def answers(self, origin: int, number: int) -> bool:
+        """Whether this node acknowledges the call: as the token site that placed it, or that hears it again."""
+
+    def reply(self, to: Address, number: int, body: bytes, out: Outbox) -> None:
+        """Send an answer or an acknowledgement (`wire.calls.encode_reply`) to a caller that is no member."""
+
     def audience(self) -> list[Address]:
         """Where `To.ALL` goes when there is no multicast: everybody of the group but this node."""
 
@@ -185,3 +215,5 @@ class Change(NamedTuple):
     member: Member
     header: bytes = b""
     next_block: int = 0
+    lock: str = ""
+    serial: int = 0  # of a join: the attempt; of a lock: the request, rising per member

@@ -83,7 +83,7 @@ class Underlay:
         if recovery not in ("automatic", "manual"):
             raise UsageError(f"recovery is 'automatic' or 'manual', got {recovery!r}")
         self.group = group
-        self.me = me
+        self.me = me = replace(me, min_members=min_members)
         self.config = config
         self.counters: dict[str, int] = {}
         self._timing = timing
@@ -103,6 +103,7 @@ class Underlay:
         self._intake = Intake(self._mail.tag, self.counters)
         # What outlives a ring
         self._next_block = next_block
+        self._serial = 0  # of our requests for locks
         self._backlog: list[tuple[int, bytes]] = []
         self._counter = 0
         self._past = PastRings()
@@ -123,6 +124,10 @@ class Underlay:
 
     def supports(self, service: Service) -> bool:
         return service.rank in ORDERERS[self.config.orderer].ranks
+
+    @property
+    def gives_locks(self) -> bool:
+        return ORDERERS[self.config.orderer].gives_locks
 
     def room(self, now_ns: int) -> tuple[int, int]:
         if self._phase is not Phase.MEMBER or self._orderer is None or self._reform is not None:
@@ -254,6 +259,24 @@ class Underlay:
             self._reform.asked = (min_members, header)
             self._reform.begin(now_ns, suspects, min_members, True, header, out)
             self._after_reform(now_ns, out)
+
+    def lock(self, now_ns: int, lock: str, out: Outbox) -> None:  # noqa: ARG002 - it goes out with the pass
+        self._propose_lock(now_ns, Reason.LOCK, lock)
+
+    def unlock(self, now_ns: int, lock: str, out: Outbox) -> None:  # noqa: ARG002
+        self._propose_lock(now_ns, Reason.UNLOCK, lock)
+
+    def _propose_lock(self, now_ns: int, reason: Reason, lock: str) -> None:
+        """Has effect in a working ring only: in the view after a recovery the application sees who holds what."""
+        if self._phase is Phase.MEMBER and self._orderer is not None and self._reform is None:
+            self._serial += 1
+            self._orderer.propose(now_ns, Change(reason, self.me, lock=lock, serial=self._serial))
+
+    def answers(self, origin: int, number: int) -> bool:
+        return self._orderer is not None and self._orderer.answers(origin, number)
+
+    def reply(self, to: Address, number: int, body: bytes, out: Outbox) -> None:
+        out.sends.append(self._mail.control(to, Kind.REPLY, body, number=number))
 
     def audience(self) -> list[Address]:
         orderer, me = self._orderer, self.me.id
@@ -474,7 +497,7 @@ class Underlay:
     def _on_join(self, now_ns: int, source: Address, asking: Asking, out: Outbox) -> None:
         """The leader's side: check the parameters, then let the change be ordered."""
         orderer = self._orderer
-        if self._phase is not Phase.MEMBER or orderer is None or not orderer.is_leader or self._reform is not None:
+        if self._phase is not Phase.MEMBER or orderer is None or not orderer.admits or self._reform is not None:
             return
         joiner = asking.member
         if orderer.view.member(joiner.id) is not None:
@@ -487,7 +510,7 @@ class Underlay:
             out.sends.append(self._mail.control(source, Kind.REFUSE, encode_refusal(self.group, refusal)))
             return
         self._admission.expect(asking)
-        orderer.propose(now_ns, Change(Reason.JOIN, joiner, asking.header, asking.next_block))
+        orderer.propose(now_ns, Change(Reason.JOIN, joiner, asking.header, asking.next_block, serial=asking.nonce))
 
     def _on_ring(self, now_ns: int, source: Address, kind: int, seen: Ring, out: Outbox) -> None:
         """A ring of our name has shown itself."""
@@ -531,7 +554,7 @@ class Underlay:
             view.creator,
             len(view.members),
             self._reform is None and not orderer.is_retired,
-            view.leader,
+            orderer.contact,
             self.config,
         )
 
@@ -550,7 +573,7 @@ class Underlay:
         """Views that the orderer has applied; delivery follows in order with messages."""
         for view in orderer.changed:
             self._counter = max(self._counter, view.counter)
-            if orderer.is_leader and view.reason == Reason.JOIN and view.creator == str(self.me):
+            if view.reason == Reason.JOIN and view.creator == str(self.me):
                 self._admission.welcome(now_ns, view, self.config, out)
             if view.leader.id == self.me.id and self._beacon_ns == NEVER:
                 self._beacon(now_ns, To.ANYONE, out)

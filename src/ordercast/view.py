@@ -7,10 +7,12 @@ so that datagrams of an old incarnation, or of a foreign group on the same addre
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from hashlib import blake2b
 from typing import Final
+
+from ordercast.config import MinMembers
 
 Address = tuple[str, int]
 
@@ -48,17 +50,27 @@ class Reason(IntEnum):
     LEAVE = 2
     RESET = 3
     DISSOLVE = 4
+    LOCK = 5  # granted, or, where the view is the one before, denied
+    UNLOCK = 6
+    FLUSH = 7  # callers that have long been silent are forgotten; the members stay
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One life of a node in a view. `buffer_bytes` is its socket's receive buffer, which bounds all senders."""
+    """One life of a node in a view. `buffer_bytes` is its socket's receive buffer, which bounds all senders.
+
+    `has_multicast`: it hears multicasts, else it gets copies (RMP section 3.4). `ttl` and `min_members` are what it
+    asked for when it came: of the whole view the largest holds (sections 3.1 and 4.4).
+    """
 
     id: int
     name: str
     life: int
     address: Address
     buffer_bytes: int = 0
+    has_multicast: bool = True
+    ttl: int = 1
+    min_members: MinMembers = "majority"
 
     def __str__(self) -> str:
         return f"{self.name}/{self.life}"
@@ -71,6 +83,8 @@ class View:
     `seq` is the view's own place in the log of its underlay, `position` the first message position after it.
     `numbers` holds the next block number of each origin, so that nothing comes twice (DESIGN section 7).
     `prior` lists the members (ids, in order) of the view before, while it is not certain that all know of this one.
+    `locks` says who holds which lock, by its name or number; `callers` holds the next number of each caller that is no
+    member (RMP section 4.5). `awaited`, after a reset: blocks below these numbers come again before anybody joins.
     `came_with` names the members that come with *this node* from its previous view; each node fills it in for itself.
     """
 
@@ -87,6 +101,11 @@ class View:
     header: bytes = b""
     prior: tuple[int, ...] = ()
     came_with: tuple[str, ...] = ()
+    locks: dict[str, int] = field(default_factory=dict)
+    callers: dict[int, int] = field(default_factory=dict)
+    awaited: dict[int, int] = field(default_factory=dict)
+    lock: str = ""  # that was asked for or given back
+    serial: int = 0  # of the request that this view answers
 
     @property
     def id(self) -> str:
@@ -100,6 +119,11 @@ class View:
     @property
     def leader(self) -> Member:
         return self.members[0]
+
+    @property
+    def ttl(self) -> int:
+        """How far multicasts to the group go: as far as any member asked for."""
+        return max(member.ttl for member in self.members)
 
     def member(self, origin: int) -> Member | None:
         for member in self.members:

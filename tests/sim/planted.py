@@ -28,7 +28,7 @@ MOST_SEEDS: Final = 256  # that a bug may take to be found when the table is wri
 TABLE: Final = Path(__file__).resolve().parents[2] / "docs" / "planted-bugs.md"
 
 LEADING: Final = "ordercast.orderers.sequencer.leading"
-KEEPER: Final = "ordercast.orderers.sequencer.keeper"
+KEEPER: Final = "ordercast.parts.keeper"
 SEQUENCER: Final = "ordercast.orderers.sequencer.sequencer"
 CUTS: Final = "ordercast.membership.cuts"
 REFORM: Final = "ordercast.membership.reform"

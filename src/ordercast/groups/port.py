@@ -77,6 +77,9 @@ class GroupEngine(Engine, Protocol):
     @property
     def counters(self) -> dict[str, int]: ...
 
+    @property
+    def gives_locks(self) -> bool: ...
+
     def supports(self, service: Service) -> bool: ...
 
 
@@ -545,7 +548,7 @@ class Port:
         self._max_message = config.max_message
         self.default_service = RESILIENT(config.resilience) if config.resilience else AGREED
         self._rows.view(now_ns, view)
-        self._add(view, view.seq)
+        self._add(view, -1)
 
     def _on_unknown(self, unknown: Unknown) -> None:
         lost = [number for number in self._outstanding if unknown.number <= number < unknown.stop]

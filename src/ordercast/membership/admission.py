@@ -61,8 +61,8 @@ class Admission:
             welcome.due_ns = now_ns
 
     def welcome(self, now_ns: int, view: View, config: GroupConfig, out: Outbox) -> None:
-        """The last member of `view` is new: tell it, until it speaks."""
-        joiner = view.members[-1]
+        """Somebody is new in `view`: tell it, until it speaks."""
+        joiner = next(member for member in view.members if str(member) == view.subject)
         nonce = self._nonces.pop(joiner.id, 0)
         if len(self._admitted) >= MAX_NONCES:
             self._admitted.clear()

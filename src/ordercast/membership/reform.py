@@ -335,6 +335,8 @@ class Reform:
             return
         survivors = set(self._cuts)
         rules = [self._rule] if self._is_override else [self._rule, *(cut.rule for cut in self._cuts.values())]
+        if not self._is_override:
+            rules += [member.min_members for member in base.members]  # of those who are gone as well (RMP 4.4)
         known = any(cut.safe >= base.seq for cut in self._cuts.values()) or all(
             member.id in survivors for member in base.members
         )

@@ -1,7 +1,7 @@
 """What an ordering discipline implements (DESIGN section 5), as the underlay and the membership use it.
 
 One object lives for one ring. Inputs are calls; outputs go to the Outbox. `is_leader` is true at the member that admits
-newcomers and orders changes: the sequencer here, the token site or a daemon elsewhere.
+newcomers and orders changes where one member does, and everywhere at who answers for the ring to other rings.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ class Orderer(Protocol):
     ) -> None: ...
 
     ranks: ClassVar[frozenset[int]]  # of the services that it gives
+    gives_locks: ClassVar[bool]  # locks, handlers, and calls from outside
 
     view: View  # as of what is received
     changed: list[View]  # applied since the underlay last took them; delivery follows in order
@@ -98,7 +99,18 @@ class Orderer(Protocol):
     def is_leader(self) -> bool: ...
 
     @property
+    def admits(self) -> bool: ...  # whether a newcomer's request may be handed to this member
+
+    @property
+    def contact(self) -> Member: ...  # whom newcomers are to ask
+
+    @property
     def is_settled(self) -> bool: ...
+
+    def answers(self, origin: int, number: int) -> bool: ...  # whether this member acknowledges a call
+
+    def on_call(self, now_ns: int, origin: int, number: int, is_first: bool, block: bytes, out: Outbox) -> bool:
+        """A call from outside, whole; False if it was placed before."""
 
     def leavers(self) -> list[Address]: ...
 

@@ -40,6 +40,7 @@ EQUAL: Final = 2
 FRAGMENTED: Final = 4
 LAST: Final = 8  # of a fragmented message
 CHANGE: Final = 16  # a membership change, not messages: the orderer's own
+CALLED: Final = 32  # one message, with a call's head before its payload (wire/calls.py)
 
 MAX_KINDS: Final = 255
 MAX_COUNT: Final = 60_000  # messages in a block; empty messages cost two bytes each

@@ -41,6 +41,10 @@ class Kind(IntEnum):
     SYNC = 9  # the sequencer's heartbeat: highest place, stable, safe
     HELD = 10  # blocks of an origin are held up to a number (resilience, or "do not send again")
     PROPOSE = 11  # a member asks for a change to be ordered
+    TOKEN = 12  # RMP's ACK: places for blocks, and the token to the next site
+    CONFIRM = 13  # the token is accepted, and nothing to order yet
+    LOOSE = 14  # a block that gets no place (UNRELIABLE)
+    LIST = 15  # RMP's New List: a TOKEN and the change that it orders, in one
 
     # Membership without failure.
     FIND = 20  # who is in this group?
@@ -61,6 +65,13 @@ class Kind(IntEnum):
     COMMIT = 36
     CHECK = 37  # are you still there, coordinator? and its answer
 
+    # Callers that are no members (RMP section 4.5).
+    CALL = 40
+    REPLY = 41
+
+
+FORWARD: Final = 0x80  # beside the kind: whoever gets this is to multicast it (RMP section 3.4)
+
 
 # What `tx` and `rx` rows of the trace call them.
 DETAIL: Final[dict[int, str]] = {
@@ -75,6 +86,12 @@ DETAIL: Final[dict[int, str]] = {
     Kind.SYNC: "sync",
     Kind.HELD: "held",
     Kind.PROPOSE: "propose",
+    Kind.TOKEN: "token",
+    Kind.CONFIRM: "confirm",
+    Kind.LOOSE: "data",
+    Kind.LIST: "list",
+    Kind.CALL: "call",
+    Kind.REPLY: "reply",
 }
 MEMBERSHIP_DETAIL: Final = "membership"
 UNKNOWN_DETAIL: Final = "unknown"
@@ -82,6 +99,7 @@ UNKNOWN_DETAIL: Final = "unknown"
 
 def detail_of(kind: int) -> str:
     """The word for a kind in traces and counters; everything about views is `membership`."""
-    if kind >= Kind.FIND:
-        return MEMBERSHIP_DETAIL if kind <= Kind.CHECK else UNKNOWN_DETAIL
+    kind &= ~FORWARD
+    if Kind.FIND <= kind <= Kind.CHECK:
+        return MEMBERSHIP_DETAIL
     return DETAIL.get(kind, UNKNOWN_DETAIL)

@@ -20,14 +20,15 @@ class Mail:
         self.ring = 0
         self._serial = 0
 
-    def control(self, to: Address, kind: int, body: Buffer, ring: int | None = None) -> Send:
-        """A control body, numbered so that the segments of a long one find each other."""
+    def control(self, to: Address, kind: int, body: Buffer, ring: int | None = None, number: int | None = None) -> Send:
+        """A control body, numbered (where the number says nothing: in turn) so that the segments of a long one meet."""
         self._serial += 1
+        number = self._serial if number is None else number
         ring = self.ring if ring is None else ring
         if len(body) + HEADER_BYTES <= self.datagram:
-            head = HEADER.pack(MAGIC, kind, 0, 0, self.tag, ring, self.origin, self._serial)
+            head = HEADER.pack(MAGIC, kind, 0, 0, self.tag, ring, self.origin, number)
             return Send(to, (head, body), 0)
-        return Send(to, *train(kind, self.tag, ring, self.origin, self._serial, body, self.datagram))
+        return Send(to, *train(kind, self.tag, ring, self.origin, number, body, self.datagram))
 
     def block(self, to: Address, kind: int, origin: int, number: int, block: Buffer) -> Send:
         """A whole block as a train of segments."""

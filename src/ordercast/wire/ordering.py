@@ -15,6 +15,7 @@ ACKS: Final = Struct("<QQ")  # received up to, consumed up to
 LEAD: Final = Struct("<QQQHH")  # highest place, stable, safe, active senders, flags
 PLACE: Final = Struct("<QQQI")  # place, origin, block number, count: a run of consecutive places and numbers
 MISSING: Final = Struct("<QQIHH")  # origin (0: places of the log), number, count, first segment, stop segment (0: all)
+TARGET: Final = Struct("<Q")
 SEQ_ORIGIN: Final = Struct("<QQ")
 HOLDING: Final = Struct("<QQ")  # origin, held up to (half-open)
 if (ACKS.size, LEAD.size, PLACE.size, MISSING.size, HOLDING.size) != (16, 28, 28, 24, 16):
@@ -125,24 +126,27 @@ def decode_acks(body: Buffer) -> Acks:
     return acks
 
 
-def encode_nak(acks: Acks, missing: Iterable[Missing]) -> bytes:
-    parts = [encode_acks(acks)]
+def encode_nak(acks: Acks, missing: Iterable[Missing], target: int = 0) -> bytes:
+    """`target` is the one member that is to answer; 0: whoever gets it."""
+    parts = [encode_acks(acks), TARGET.pack(target)]
     parts.extend(MISSING.pack(*each) for each in missing)
     return b"".join(parts)
 
 
-def decode_nak(body: Buffer) -> tuple[Acks, list[Missing]]:
+def decode_nak(body: Buffer) -> tuple[Acks, int, list[Missing]]:
     acks = decode_acks(body)
-    rest = len(body) - ACKS.size
-    if rest % MISSING.size or rest // MISSING.size > MAX_MISSING:
+    start = ACKS.size + TARGET.size
+    rest = len(body) - start
+    if rest < 0 or rest % MISSING.size or rest // MISSING.size > MAX_MISSING:
         raise WireError("request for repair of odd size")
+    target: int = TARGET.unpack_from(body, ACKS.size)[0]
     found = []
-    for at in range(ACKS.size, len(body), MISSING.size):
+    for at in range(start, len(body), MISSING.size):
         missing = Missing(*MISSING.unpack_from(body, at))
         if not 0 < missing.count <= MAX_MISSING or missing.first > missing.stop or missing.number > MAX_NUMBER:
             raise WireError("request for repair out of range")
         found.append(missing)
-    return acks, found
+    return acks, target, found
 
 
 def encode_held(acks: Acks, holding: Iterable[tuple[int, int]]) -> bytes:

@@ -15,6 +15,8 @@ from ordercast.wire.ordering import PLACE, Placed, decode_places
 
 MAX_MEMBERS: Final = 1_000
 MAX_ORIGINS: Final = 4_096
+MAX_LOCKS: Final = 1_024  # held at a time; beyond it all are denied
+MAX_LOCK_NAME: Final = 255
 MAX_CUT: Final = 262_144  # blocks that one cut may name
 NUMBER: Final = Struct("<QQ")
 HOLD: Final = Struct("<QQI")  # origin, first number, count
@@ -91,6 +93,7 @@ class Cut(NamedTuple):
 
 def encode_member(writer: Writer, member: Member) -> None:
     writer.text(member.name).i64(member.life).text(member.address[0]).u16(member.address[1]).u32(member.buffer_bytes)
+    writer.u8(member.has_multicast).u8(member.ttl).u16(rule_code(member.min_members))
 
 
 def decode_member(reader: Reader) -> Member:
@@ -103,7 +106,8 @@ def decode_member(reader: Reader) -> Member:
         raise WireError("a member's address is no IPv4 address") from error
     if not address[1]:
         raise WireError("a member has no port")
-    return Member(node_id(name, life), name, life, address, reader.u32())
+    buffer_bytes, has_multicast, ttl = reader.u32(), bool(reader.u8()), reader.u8()
+    return Member(node_id(name, life), name, life, address, buffer_bytes, has_multicast, ttl, rule_of(reader.u16()))
 
 
 def encode_config(writer: Writer, config: GroupConfig) -> None:
@@ -128,9 +132,13 @@ def encode_view(view: View) -> bytes:
     writer.u16(len(view.prior))
     for origin in view.prior:
         writer.u64(origin)
-    writer.u32(len(view.numbers))
-    for origin in sorted(view.numbers):
-        writer.pack(NUMBER, origin, view.numbers[origin])
+    for numbers in (view.numbers, view.callers, view.awaited):
+        writer.u32(len(numbers))
+        for origin in sorted(numbers):
+            writer.pack(NUMBER, origin, numbers[origin])
+    writer.text(view.lock).u64(view.serial).u16(len(view.locks))
+    for lock in sorted(view.locks):
+        writer.text(lock).u64(view.locks[lock])
     return writer.bytes()
 
 
@@ -148,6 +156,40 @@ def decode_view(reader: Reader) -> View:
     if count > MAX_MEMBERS:
         raise WireError("number of members out of range")
     prior = tuple(reader.u64() for _ in range(count))
+    numbers, callers, awaited = take_numbers(reader), take_numbers(reader), take_numbers(reader)
+    changed, serial = reader.text(MAX_LOCK_NAME), reader.u64()
+    count = reader.u16()
+    if count > MAX_LOCKS:
+        raise WireError("too many locks")
+    locks = {}
+    for _ in range(count):
+        lock = reader.text(MAX_LOCK_NAME)
+        locks[lock] = reader.u64()
+    if len({member.id for member in members}) != len(members):
+        raise WireError("a member twice in a view")
+    return View(
+        counter,
+        creator,
+        ring,
+        incarnation,
+        seq,
+        position,
+        members,
+        numbers,
+        Reason(reason),
+        subject,
+        header,
+        prior,
+        locks=locks,
+        callers=callers,
+        awaited=awaited,
+        lock=changed,
+        serial=serial,
+    )
+
+
+def take_numbers(reader: Reader) -> dict[int, int]:
+    """Block numbers by origin."""
     count = reader.count(NUMBER.size)
     if count > MAX_ORIGINS:
         raise WireError("too many origins")
@@ -155,11 +197,7 @@ def decode_view(reader: Reader) -> View:
     for _ in range(count):
         origin = reader.u64()
         numbers[origin] = reader.number()
-    if len({member.id for member in members}) != len(members):
-        raise WireError("a member twice in a view")
-    return View(
-        counter, creator, ring, incarnation, seq, position, members, numbers, Reason(reason), subject, header, prior
-    )
+    return numbers
 
 
 def pack_change(view: View) -> bytes:

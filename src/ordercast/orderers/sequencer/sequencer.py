@@ -15,9 +15,10 @@ from typing import ClassVar, Final
 from ordercast.config import MAX_BLOCK, MS, GroupConfig, Timing
 from ordercast.engine import NEVER, Change, Note, Outbox, To
 from ordercast.errors import InvariantViolation, UnsupportedService
-from ordercast.orderers.sequencer.keeper import Keeper
-from ordercast.orderers.sequencer.leading import Leading, ackers, next_view
+from ordercast.orderers.sequencer.leading import Leading, ackers
+from ordercast.parts.changes import next_view
 from ordercast.parts.detector import Detector
+from ordercast.parts.keeper import Keeper
 from ordercast.parts.log import DATAGRAM_OVERHEAD, runs_of
 from ordercast.parts.timers import Timers
 from ordercast.service import AGREED_RANK, FIFO_RANK, RELIABLE_RANK, RESILIENT_RANK, SAFE_RANK, Service
@@ -67,6 +68,7 @@ class Timer(IntEnum):  # its members are keys of a table on the hot path: an int
 class Sequencer(Keeper):
     """The orderer of one ring. A new ring (after a failure) takes a new object; joins and leaves do not."""
 
+    gives_locks: ClassVar[bool] = False
     ranks: ClassVar[frozenset[int]] = frozenset((RELIABLE_RANK, FIFO_RANK, AGREED_RANK, RESILIENT_RANK, SAFE_RANK))
 
     def __init__(
@@ -242,7 +244,7 @@ class Sequencer(Keeper):
         elif kind == Kind.ACK:
             self._on_ack(source, origin, decode_acks(body), out)
         elif kind == Kind.NAK:
-            acks, missing = decode_nak(body)
+            acks, _, missing = decode_nak(body)
             self._on_acks(origin, acks)
             self._repair(source, missing, out)
         elif kind == Kind.HELD:
@@ -379,6 +381,29 @@ class Sequencer(Keeper):
     def is_leader(self) -> bool:
         return self.lead is not None
 
+    @property
+    def admits(self) -> bool:
+        return self.lead is not None
+
+    @property
+    def contact(self) -> Member:
+        return self.view.leader
+
+    def answers(self, origin: int, number: int) -> bool:  # noqa: ARG002 - this orderer takes no calls from outside
+        return False
+
+    def on_call(
+        self,
+        now_ns: int,  # noqa: ARG002
+        origin: int,  # noqa: ARG002
+        number: int,  # noqa: ARG002
+        is_first: bool,  # noqa: ARG002
+        block: bytes,  # noqa: ARG002
+        out: Outbox,  # noqa: ARG002
+    ) -> bool:
+        self._count("strange_calls")
+        return True
+
     def leavers(self) -> list[Address]:
         """Who left and may still need what comes before its leave."""
         return list(self.lead.leavers.values()) if self.lead is not None else []
@@ -494,7 +519,7 @@ class Sequencer(Keeper):
         log, seq = self.log, self.log.received + 1
         counter = next_counter(self._counter, now_ns)
         view = next_view(
-            self.view, change, counter, self._config.max_members, seq, log.position, log.next_number, self.me
+            self.view, change, counter, self._config.max_members, seq, log.position, log.next_number, {}, self.me
         )
         if view is None:
             return

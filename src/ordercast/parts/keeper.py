@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ordercast.config import GroupConfig, MinMembers, Timing
-from ordercast.engine import Delivery, Note, Outbox, Run
+from ordercast.engine import Delivery, Denied, Note, Outbox, Run
 from ordercast.errors import InvariantViolation, WireError
-from ordercast.orderers.sequencer.outgoing import Outgoing
-from ordercast.orderers.sequencer.repairs import Repairs
 from ordercast.parts.log import Entry, Log
+from ordercast.parts.outgoing import Outgoing
+from ordercast.parts.repairs import Repairs
 from ordercast.service import SAFE_RANK
 from ordercast.view import GROUP_ORIGIN, Member, Reason, View
 from ordercast.wire.block import CHANGE, FRAGMENTED, HEAD, Head, head_of
@@ -52,6 +52,7 @@ class Keeper:
         self._noted = 0  # places up to here were reported as placed before they were received (recovery)
         self._in_pieces: set[int] = set()  # origins that have sent fragments
         self._whole_upto: dict[int, int] = {}  # origin -> numbers below it are reported as held (fragments)
+        self._shown = view.id  # of the view that was delivered last
         self._strangers: set[tuple[int, int]] = set()  # held in a recovery, before the join of their sender is known
         self._freed_bytes = 0
         # What we answer for, and what we lack
@@ -135,7 +136,8 @@ class Keeper:
         """
         view = open_change(entry.block)
         old, self.view = self.view, view
-        self.changed.append(view)
+        if view.id != old.id:
+            self.changed.append(view)
         numbers = self.log.next_number
         for member in view.members:
             numbers[member.id] = max(numbers.get(member.id, 0), view.numbers.get(member.id, 0))
@@ -169,7 +171,7 @@ class Keeper:
                 if run:
                     out.upcalls.append(Run(run))
                     run = []
-                out.upcalls.append(open_change(entry.block))
+                self._show(open_change(entry.block), out)
             else:
                 run.append(Delivery(seq, entry.position, entry.origin, entry.number, entry.block))
             seq += 1
@@ -177,6 +179,14 @@ class Keeper:
         if run:
             out.upcalls.append(Run(run))
         self._skip_changes()
+
+    def _show(self, view: View, out: Outbox) -> None:
+        """A change has its turn. Where it changed nothing, only who asked for it hears of it."""
+        if view.id != self._shown:
+            self._shown = view.id
+            out.upcalls.append(view)
+        elif view.reason == Reason.LOCK and view.subject == str(self.me):
+            out.upcalls.append(Denied(view.lock))
 
     def _skip_changes(self) -> None:
         """Nobody consumes a view."""
