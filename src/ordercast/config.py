@@ -22,6 +22,7 @@ LAN_DATAGRAM: Final = 1_400  # payload that crosses Ethernet, tunnels and bridge
 LOOPBACK_DATAGRAM: Final = 62_000  # loopback's MTU is 64 KB, so that a whole block is one datagram
 MAX_BLOCK: Final = 60_000  # bytes of a block, its header included
 MAX_GROUP_NAME: Final = 255
+MAX_FLOW_NAME: Final = 64
 MAX_HEADER: Final = 1_024  # the small message that goes with join, leave and reset
 
 
@@ -36,6 +37,7 @@ class GroupConfig:
     history_blocks: int = 4_096
     max_message: int = 64 << 20
     datagram: int = LOOPBACK_DATAGRAM
+    flow: str = "slow-start"  # flow and congestion control of the token orderer, by name (RMP section 4.6)
 
     def __post_init__(self) -> None:
         if not 1 <= self.max_members <= 1_000:
@@ -50,6 +52,9 @@ class GroupConfig:
             raise UsageError(f"history_blocks must lie between 2 and 65536, got {self.history_blocks}")
         if not 1 <= self.max_message <= 1 << 30:
             raise UsageError(f"max_message must lie between 1 byte and 1 GiB, got {self.max_message}")
+        # Which names there are, the underlay knows: the policies are parts, and this module stands below them.
+        if not isinstance(self.flow, str) or not 0 < len(self.flow.encode()) <= MAX_FLOW_NAME:
+            raise UsageError(f"flow is the name of a policy, such as 'slow-start' or 'open', got {self.flow!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +99,11 @@ class Timing:
     recovery_wait_ns: int = 1 * SECOND  # silence of a coordinator before the invited start again
     beacon_ns: int = 1 * SECOND
     linger_ns: int = 3 * SECOND  # how long a leaver serves repairs at most
+    token_quiet_ns: int = 30 * MS  # RMP: how long the token site waits for data before it passes on with a NULL ACK
+    confirm_ns: int = (
+        5 * MS
+    )  # how long a token site waits for something to order before it confirms the token by itself
+    caller_flush_ns: int = 60 * SECOND  # idle time after which a caller's numbers are forgotten (RMP section 4.5)
 
     def __post_init__(self) -> None:
         for name in self.__slots__:

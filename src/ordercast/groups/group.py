@@ -121,6 +121,7 @@ class NodeBase:
         max_members: int | None = None,
         buffers: int | None = None,
         max_message: int | None = None,
+        flow: str | None = None,
         header: bytes = b"",
         timeout: float | None = JOIN_TIMEOUT_S,
     ) -> Group:
@@ -129,6 +130,7 @@ class NodeBase:
         create: True makes a new group and fails if there is one, False joins and fails if there is none, None does
         whichever is right. resilience, max_members, buffers (bytes of history) and max_message are the group's from
         its creation on; given at a join, they say what this node can bear, and a group that asks for more refuses it.
+        flow ("slow-start", "open"): how senders of a token group pace themselves; it too is set by who creates it.
         header: a small message that the members get with the view. Raises JoinRefused, UsageError, or TimeoutError
         after `timeout` seconds (None: never).
         """
@@ -158,6 +160,7 @@ class NodeBase:
             history_blocks=base.history_blocks,
             max_message=base.max_message if max_message is None else max_message,
             datagram=base.datagram,
+            flow=base.flow if flow is None else flow,
         )
         self._prepare(name)
         port = self.host.open(

@@ -101,6 +101,7 @@ class BlockingNode:
         max_members: int | None = None,
         buffers: int | None = None,
         max_message: int | None = None,
+        flow: str | None = None,
         header: bytes = b"",
         timeout: float | None = JOIN_TIMEOUT_S,
     ) -> BlockingGroup:
@@ -116,6 +117,7 @@ class BlockingNode:
                 max_members=max_members,
                 buffers=buffers,
                 max_message=max_message,
+                flow=flow,
                 header=header,
                 timeout=timeout,
             )

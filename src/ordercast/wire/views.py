@@ -6,7 +6,7 @@ from ipaddress import AddressValueError, IPv4Address
 from struct import Struct
 from typing import Final, NamedTuple
 
-from ordercast.config import MAX_GROUP_NAME, MAX_HEADER, Demands, GroupConfig, MinMembers
+from ordercast.config import MAX_FLOW_NAME, MAX_GROUP_NAME, MAX_HEADER, Demands, GroupConfig, MinMembers
 from ordercast.errors import UsageError, WireError
 from ordercast.view import Address, Member, Reason, View, node_id
 from ordercast.wire.block import CHANGE, ENTRY, ENTRY_BYTES, HEAD, HEAD_BYTES, head_of
@@ -112,13 +112,15 @@ def decode_member(reader: Reader) -> Member:
 
 def encode_config(writer: Writer, config: GroupConfig) -> None:
     writer.text(config.orderer).u8(config.resilience).u16(config.max_members).u64(config.history_bytes)
-    writer.u32(config.history_blocks).u64(config.max_message).u32(config.datagram)
+    writer.u32(config.history_blocks).u64(config.max_message).u32(config.datagram).text(config.flow)
 
 
 def decode_config(reader: Reader) -> GroupConfig:
-    values = (reader.text(64), reader.u8(), reader.u16(), reader.u64(), reader.u32(), reader.u64(), reader.u32())
+    orderer, resilience, max_members, history_bytes = reader.text(64), reader.u8(), reader.u16(), reader.u64()
+    history_blocks, max_message, datagram = reader.u32(), reader.u64(), reader.u32()
+    flow = reader.text(MAX_FLOW_NAME)
     try:
-        return GroupConfig(*values)
+        return GroupConfig(orderer, resilience, max_members, history_bytes, history_blocks, max_message, datagram, flow)
     except UsageError as error:
         raise WireError("group parameters out of range") from error
 
