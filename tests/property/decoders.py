@@ -18,7 +18,16 @@ from ordercast.wire.block import (
     pack_mixed,
     pack_run,
 )
-from ordercast.wire.codec import Reader
+from ordercast.wire.calls import (
+    FIRST,
+    decode_call,
+    decode_reply,
+    encode_call,
+    encode_reply,
+    open_call,
+    pack_call,
+)
+from ordercast.wire.codec import Reader, Writer
 from ordercast.wire.fragments import Assembler
 from ordercast.wire.header import HEADER, HEADER_BYTES, MAGIC, Kind
 from ordercast.wire.ordering import (
@@ -52,8 +61,10 @@ from ordercast.wire.views import (
     decode_welcome,
     encode_asking,
     encode_ballot,
+    encode_config,
     encode_cut,
     encode_invite,
+    encode_member,
     encode_refusal,
     encode_result,
     encode_ring,
@@ -81,6 +92,12 @@ def _strip(data: bytes) -> Any:
     return strip_train(memoryview(data), stride, -(-len(data) // stride)) if len(data) > stride else None
 
 
+def _written(encode: Callable[[Writer, Any], None], value: Any) -> bytes:
+    writer = Writer()
+    encode(writer, value)
+    return writer.bytes()
+
+
 BLOCKS: Final = (
     pack_run(7, AGREED, [b"abc", b"def"], 1, 2),
     pack_run(7, RESILIENT(2), [b"a", b"", b"defg"], 1, -2),
@@ -93,6 +110,7 @@ FRAGMENTS: Final = (
     pack_fragment(7, AGREED, 1, 2, b"0123456789", 4, 10),
     pack_fragment(7, AGREED, 1, 2, b"0123456789", 0, 10),
 )
+CALLS: Final = (pack_call(7, AGREED, sample.CALL, b"6*7"), pack_call(0, RESILIENT(2), sample.ANSWER, b"", 5))
 TRAIN: Final = b"".join(train(Kind.DATA, 1, 2, 3, 4, bytes(range(30)), HEADER_BYTES + 8)[0])
 
 DECODERS: Final[dict[str, tuple[Decode, tuple[bytes, ...]]]] = {
@@ -103,16 +121,19 @@ DECODERS: Final[dict[str, tuple[Decode, tuple[bytes, ...]]]] = {
     "Reassembly": (_reassemble, (b"\0\1abc", b"\0\0abc", b"\3\2abc")),
     "strip_train": (_strip, (TRAIN,)),
     "open_change": (open_change, (pack_change(sample.VIEW),)),
+    "open_call": (open_call, CALLS),
+    "decode_call": (decode_call, (encode_call(FIRST, "prices", CALLS[0]), encode_call(0, "", CALLS[1]))),
+    "decode_reply": (decode_reply, (encode_reply(sample.REPLY),)),
     "decode_lead": (decode_lead, (encode_lead(sample.LEAD),)),
     "decode_accept": (decode_accept, (encode_accept(sample.LEAD, sample.PLACES),)),
     "decode_ordered": (decode_ordered, (encode_ordered(sample.LEAD, 41, 5) + BLOCKS[0],)),
     "decode_acks": (decode_acks, (encode_acks(sample.ACKS),)),
-    "decode_nak": (decode_nak, (encode_nak(sample.ACKS, sample.MISSING),)),
+    "decode_nak": (decode_nak, (encode_nak(sample.ACKS, sample.MISSING), encode_nak(sample.ACKS, sample.MISSING, 5))),
     "decode_held": (decode_held, (encode_held(sample.ACKS, sample.HOLDING),)),
     "decode_propose": (decode_propose, (encode_propose(sample.ACKS, 2, b"bye"),)),
     "decode_view": (lambda body: decode_view(Reader(body)), (encode_view(sample.VIEW),)),
-    "decode_member": (lambda body: decode_member(Reader(body)), (encode_view(sample.VIEW)[60:],)),
-    "decode_config": (lambda body: decode_config(Reader(body)), (encode_ring(sample.RING)[-42:],)),
+    "decode_member": (lambda body: decode_member(Reader(body)), (_written(encode_member, sample.BOB),)),
+    "decode_config": (lambda body: decode_config(Reader(body)), (_written(encode_config, sample.CONFIG),)),
     "decode_asking": (decode_asking, (encode_asking(sample.ASKING),)),
     "decode_ring": (decode_ring, (encode_ring(sample.RING),)),
     "decode_welcome": (decode_welcome, (encode_welcome("prices", 1, sample.CONFIG, sample.VIEW),)),

@@ -242,12 +242,15 @@ def test_blocks_are_consumed_when_the_application_asks_for_what_follows() -> Non
     assert isinstance(port.take(), Batch)
     host.touch(port)
     host.finish(0)
-    assert fake(port).consumed == [1]
+    assert fake(port).consumed == [], "a view is nothing to consume, and the block is still being read"
     assert isinstance(port.take(), Batch)
+    host.touch(port)
+    host.finish(0)
+    assert fake(port).consumed == [2]
     assert port.take() is None
     host.touch(port)
     host.finish(0)
-    assert fake(port).consumed == [1, 3]
+    assert fake(port).consumed == [2, 3]
 
 
 def test_confirmed_send_settles_with_the_position_of_its_first_message() -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from ordercast.config import Demands, GroupConfig
 from ordercast.view import Member, Reason, View, node_id
+from ordercast.wire.calls import IS_ANSWER, NO_HANDLER, WANTS_ACK, WANTS_AGAIN, CallHead, Reply
 from ordercast.wire.ordering import Acks, Lead, Missing, Placed
 from ordercast.wire.views import Asking, Ballot, Cut, Proposal, Ring
 
 ALICE = Member(node_id("alice", 0), "alice", 0, ("10.0.0.1", 7_000), 4 << 20)
-BOB = Member(node_id("bob", 2), "bob", 2, ("10.0.0.2", 7_001), 212_992)
-CONFIG = GroupConfig("sequencer", 1, 16, 65_536, 128, 1 << 20, 1_400)
+BOB = Member(node_id("bob", 2), "bob", 2, ("10.0.0.2", 7_001), 212_992, has_multicast=False, ttl=8, min_members=2)
+CAROL = node_id("carol", 1)  # a caller that is no member
+CONFIG = GroupConfig("sequencer", 1, 16, 65_536, 128, 1 << 20, 1_400, "open")
 VIEW = View(
     counter=7,
     creator="alice/0",
@@ -23,6 +25,11 @@ VIEW = View(
     subject="bob/2",
     header=b"hi",
     prior=(ALICE.id,),
+    locks={"ledger": BOB.id, "2": ALICE.id},
+    callers={CAROL: 4},
+    awaited={ALICE.id: 14},
+    lock="ledger",
+    serial=3,
 )
 LEAD = Lead(highest=41, stable=30, safe=35, active=2)
 ACKS = Acks(received=40, consumed=38)
@@ -34,4 +41,7 @@ PROPOSAL = Proposal(BALLOT, True, 38, (Placed(39, BOB.id, 4, 2),), VIEW)
 HELD = ((ALICE.id, 12, 2), (BOB.id, 5, 1))
 CUT = Cut(40, 35, (Placed(42, BOB.id, 5, 1),), HELD, VIEW, (BOB.id,), 17, "majority", PROPOSAL)
 ASKING = Asking("prices", BOB, 0x0102030405060708, 1, 5, Demands(8, None, 1 << 20), b"hi")
+CALL = CallHead(3, WANTS_ACK | WANTS_AGAIN, 2, "carol/1", ("10.0.0.3", 7_002))
+ANSWER = CallHead(0, IS_ANSWER, NO_HANDLER, "bob/2", ("", 0), ALICE.id, 4)
+REPLY = Reply(CAROL, 1, 1_000, b"42")
 RING = Ring("prices", 0x1122334455667788, 7, "alice/0", 2, True, ALICE, CONFIG)

@@ -71,11 +71,11 @@ def pack_call(first: int, service: Service, head: CallHead, payload: bytes, type
 
 def open_call(block: bytes) -> tuple[CallHead, bytes]:
     """The head and the payload of a call."""
-    if not head_of(block).flags & CALLED:
+    front = head_of(block)
+    # One layout and no other: `needs_of` knows where the head of the call lies.
+    if (front.flags, front.kinds, front.count) != (EQUAL | CALLED, 1, 1):
         raise WireError("not a call")
     messages = open_messages(block)
-    if len(messages.payloads) != 1:
-        raise WireError("a call is one message")
     reader = Reader(memoryview(messages.payloads[0]))
     needs, flags, handler, asker, asked = reader.unpack(CALL)
     if needs > MAX_NUMBER or asked > MAX_NUMBER or (handler >= HANDLERS and handler != NO_HANDLER):
@@ -86,6 +86,8 @@ def open_call(block: bytes) -> tuple[CallHead, bytes]:
             IPv4Address(host)
         except AddressValueError as error:
             raise WireError("a caller's address is no IPv4 address") from error
+    if bool(host) != bool(port):
+        raise WireError("a caller's address is half there")
     return CallHead(needs, flags, handler, caller, (host, port), asker, asked), reader.rest()
 
 
