@@ -200,6 +200,13 @@ class Engine(Protocol):
     def audience(self) -> list[Address]:
         """Where `To.ALL` goes when there is no multicast: everybody of the group but this node."""
 
+    def copies(self) -> list[Address]:
+        """Who hears no multicast, and so gets a copy of its own beside each (RMP section 3.4). Not to be changed."""
+
+    @property
+    def ttl(self) -> int:
+        """How far multicasts of the group go (RMP section 3.1)."""
+
     def is_at_rest(self) -> bool:
         """Nothing outstanding, nothing buffered: what a simulation must come to at its end."""
 

@@ -73,6 +73,7 @@ class Underlay:
         demands: Demands = Demands(),  # noqa: B008 - frozen
         header: bytes = b"",
         next_block: int = 0,
+        contact: Address | None = None,
     ) -> None:
         if not 0 < len(group.encode()) <= MAX_GROUP_NAME:
             raise UsageError(f"a group name has 1 to {MAX_GROUP_NAME} bytes, got {len(group.encode())}")
@@ -91,6 +92,7 @@ class Underlay:
         self._rule: MinMembers = min_members
         self._is_manual = recovery == "manual"
         self._create = create
+        self._contact = contact
         self._demands = demands
         self._header = header
         # Where we are
@@ -284,6 +286,13 @@ class Underlay:
             return []
         members = [member.address for member in orderer.view.members if member.id != me]
         return list(dict.fromkeys([*members, *self._admission.addresses(), *orderer.leavers()]))
+
+    def copies(self) -> list[Address]:
+        return []
+
+    @property
+    def ttl(self) -> int:
+        return self.me.ttl
 
     def is_at_rest(self) -> bool:
         if self._phase in (Phase.CLOSED, Phase.LINGERING):

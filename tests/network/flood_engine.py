@@ -22,10 +22,12 @@ from ordercast.wire.segments import train
 
 
 class FloodEngine:
-    """`breaks_at`: the payload that makes it violate an invariant. `audience_list`: whom To.ALL reaches by unicast."""
+    """`breaks_at`: the payload that makes it violate an invariant. `audience_list`: whom To.ALL reaches by unicast;
+    `copies_list`: whom it reaches so beside a multicast."""
 
     made: list[FloodEngine] = []  # noqa: RUF012 - the tests' way to reach the engines that a node makes
     audience_list: list[Address] = []  # noqa: RUF012
+    copies_list: list[Address] = []  # noqa: RUF012
 
     def __init__(
         self, group: str, me: Member, config: GroupConfig, timing: Timing, rng: Random, **options: Any
@@ -102,6 +104,13 @@ class FloodEngine:
 
     def audience(self) -> list[Address]:
         return list(self.audience_list)
+
+    def copies(self) -> list[Address]:
+        return list(self.copies_list)
+
+    @property
+    def ttl(self) -> int:
+        return self.me.ttl
 
     def is_at_rest(self) -> bool:
         return True

@@ -166,5 +166,12 @@ class FakeEngine:
     def audience(self) -> list[Address]:
         return [member.me.address for member in self.exchange.members if member is not self]
 
+    def copies(self) -> list[Address]:
+        return []
+
+    @property
+    def ttl(self) -> int:
+        return self.me.ttl
+
     def is_at_rest(self) -> bool:
         return not self.pending

@@ -28,7 +28,7 @@ from ordercast.groups.events import Batch, Event, Message, PortEvent
 from ordercast.groups.host import Host
 from ordercast.groups.port import Port, Watch
 from ordercast.service import Service
-from ordercast.view import Member, View
+from ordercast.view import Address, Member, View
 
 Payload = bytes | bytearray | memoryview
 
@@ -37,6 +37,9 @@ JOIN_TIMEOUT_S: Final = 30.0
 
 MAX_BUFFERS: Final = 1 << 40
 """Bytes of history that may be asked for; far above what any machine has."""
+
+MAX_TTL: Final = 255
+"""IP's time to live has one byte."""
 
 CHUNK_MESSAGES: Final = 16_384
 """Messages that `send_many` offers at once, so that a very long list is not sliced over and over."""
@@ -70,6 +73,10 @@ class NodeBase:
 
     def _prepare(self, group: str) -> None:
         """A group is about to be opened: listen to its address, or raise what stands against it."""
+
+    async def _locate(self, contact: str | Address) -> Address:
+        """The address of a node that `join` was given; may take a while, where a name is looked up."""
+        raise NotImplementedError
 
     async def close(self) -> None:
         """Leave all groups and stop."""
@@ -124,6 +131,8 @@ class NodeBase:
         flow: str | None = None,
         header: bytes = b"",
         timeout: float | None = JOIN_TIMEOUT_S,
+        ttl: int | None = None,
+        contact: str | Address | None = None,
     ) -> Group:
         """Become a member; returns with the first view. Amoeba's CreateGroup and JoinGroup (section 3).
 
@@ -131,8 +140,10 @@ class NodeBase:
         whichever is right. resilience, max_members, buffers (bytes of history) and max_message are the group's from
         its creation on; given at a join, they say what this node can bear, and a group that asks for more refuses it.
         flow ("slow-start", "open"): how senders of a token group pace themselves; it too is set by who creates it.
-        header: a small message that the members get with the view. Raises JoinRefused, UsageError, or TimeoutError
-        after `timeout` seconds (None: never).
+        header: a small message that the members get with the view. ttl: how many hops multicasts must go to reach this
+        node; the group's is the largest that any member asked for. contact: "host:port" of a member, through which the
+        group is joined instead of by its name (RMP section 3.3); it is then never created. Raises JoinRefused,
+        UsageError, or TimeoutError after `timeout` seconds (None: never).
         """
         if self._error is not None:
             raise self._error
@@ -151,6 +162,13 @@ class NodeBase:
             raise UsageError(f"buffers are at most {MAX_BUFFERS} bytes, not {buffers}")
         header = as_header(header)
         check_timeout(timeout)
+        if ttl is not None:
+            check_number("ttl", ttl)
+            if not 0 <= ttl <= MAX_TTL:
+                raise UsageError(f"a ttl lies between 0 and {MAX_TTL}, not {ttl}")
+        if contact is not None and create:
+            raise UsageError("a group that is joined through a contact exists: leave create out")
+        located = await self._locate(contact) if contact is not None else None
         base = self._config
         config = GroupConfig(
             orderer=orderer,
@@ -167,11 +185,13 @@ class NodeBase:
             self._now_ns(),
             name,
             config=config,
-            create=create,
+            create=create if located is None else False,
             min_members=min_members,
             recovery=recovery,
             demands=Demands(max_members, buffers, max_message),
             header=header,
+            ttl=ttl,
+            contact=located,
         )
         group = Group(self, port)
         self._groups[port] = group

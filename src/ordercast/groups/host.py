@@ -13,6 +13,7 @@ thousand groups pays for those that are busy, and a simulation gives the same tr
 
 from __future__ import annotations
 
+from dataclasses import replace
 from heapq import heappop, heappush
 from random import Random
 from typing import Final, Protocol
@@ -50,6 +51,7 @@ class EngineFactory(Protocol):
         demands: Demands,
         header: bytes,
         next_block: int,
+        contact: Address | None,
     ) -> GroupEngine: ...
 
 
@@ -85,8 +87,10 @@ class Host:
         timing: Timing | None = None,
         recorder: Recorder | None = None,
         engines: EngineFactory | None = None,
+        has_multicast: bool = True,
+        ttl: int = 1,
     ) -> None:
-        self.me = Member(node_id(name, life), name, life, address, buffer_bytes)
+        self.me = Member(node_id(name, life), name, life, address, buffer_bytes, has_multicast, ttl)
         self._rng = rng
         self._timing = timing if timing is not None else Timing()
         self._recorder = recorder
@@ -117,8 +121,14 @@ class Host:
         recovery: Recovery = "automatic",
         demands: Demands | None = None,
         header: bytes = b"",
+        ttl: int | None = None,
+        contact: Address | None = None,
     ) -> Port:
-        """Begin to find, join or create a group. What becomes of it is known by the port's `view` or `refusal`."""
+        """Begin to find, join or create a group. What becomes of it is known by the port's `view` or `refusal`.
+
+        ttl: how far this member's multicasts must go, if not as far as the node's do. contact: a member of the group
+        through which it is joined, instead of by its name (RMP section 3.3).
+        """
         if self._is_closed:
             raise UsageError("this node has been closed")
         if not group or len(group.encode()) > MAX_GROUP_NAME:
@@ -130,9 +140,10 @@ class Host:
         if len(self._resume) >= MAX_REMEMBERED and group not in self._resume:
             raise UsageError(f"this node has left {MAX_REMEMBERED} groups in its life; start a new one")
         next_number, next_block = self._resume.get(group, (0, 0))
+        me = self.me if ttl is None else replace(self.me, ttl=ttl)
         engine = self._engines(
             group,
-            self.me,
+            me,
             config,
             self._timing,
             # Each group has its own chance: what one draws must not change what the others do.
@@ -143,10 +154,11 @@ class Host:
             demands=demands if demands is not None else Demands(),
             header=header,
             next_block=next_block,
+            contact=contact,
         )
         port = Port(
             group,
-            self.me,
+            me,
             engine,
             self._order,
             next_number=next_number,
@@ -278,13 +290,18 @@ class Host:
 
     def audience(self, group: str) -> list[Address]:
         """Where `To.ALL` of a group goes when there is no multicast."""
-        port = self._ports.get(group)
-        if port is not None:
-            return port.engine.audience()
-        for port in self._tags.get(group_tag(group), ()):
-            if port.group == group:
-                return port.engine.audience()
-        return []
+        port = self._port(group)
+        return port.engine.audience() if port is not None else []
+
+    def copies(self, group: str) -> list[Address]:
+        """Who gets a copy beside each multicast of a group."""
+        port = self._port(group)
+        return port.engine.copies() if port is not None else []
+
+    def ttl(self, group: str) -> int:
+        """How far multicasts of a group go."""
+        port = self._port(group)
+        return port.engine.ttl if port is not None else self.me.ttl
 
     def knows(self, group: str) -> bool:
         """Whether datagrams of this group are of any use here: it is open, or was left and still answers."""
@@ -314,6 +331,13 @@ class Host:
             self._recorder.flush()
 
     # In detail.
+
+    def _port(self, group: str) -> Port | None:
+        """The group's port: open, or left and still answering."""
+        port = self._ports.get(group)
+        if port is not None:
+            return port
+        return next((port for port in self._tags.get(group_tag(group), ()) if port.group == group), None)
 
     def _is_mixed(self, data: memoryview, stride: int, tag: int) -> bool:
         """Whether a train holds datagrams of several groups: the kernel joins what came one after the other."""

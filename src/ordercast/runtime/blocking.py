@@ -104,6 +104,8 @@ class BlockingNode:
         flow: str | None = None,
         header: bytes = b"",
         timeout: float | None = JOIN_TIMEOUT_S,
+        ttl: int | None = None,
+        contact: str | Address | None = None,
     ) -> BlockingGroup:
         """Become a member, as `Node.join`."""
         group = self._call(
@@ -120,6 +122,8 @@ class BlockingNode:
                 flow=flow,
                 header=header,
                 timeout=timeout,
+                ttl=ttl,
+                contact=contact,
             )
         )
         return BlockingGroup(self, group)

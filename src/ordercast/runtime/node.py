@@ -130,6 +130,8 @@ class Node(NodeBase):
                     timing=self._timing,
                     recorder=self._recorder,
                     engines=engines,
+                    has_multicast=self._multicast,
+                    ttl=self._socket.ttl,
                 ),
                 config,
             )
@@ -217,6 +219,10 @@ class Node(NodeBase):
             if not self._is_blocked:
                 self._loop.add_reader(receiver.fileno(), self._on_readable, receiver)
         self._listening[group] = address
+
+    async def _locate(self, contact: str | Address) -> Address:
+        # In a thread: a name may have to be looked up.
+        return await self._loop.run_in_executor(None, _peer, contact)
 
     def _on_woken(self) -> None:
         # A pass for another reason may have done what this one was asked for.

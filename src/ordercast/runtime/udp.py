@@ -413,7 +413,7 @@ class _Receiver:
 class UnicastSocket(_Receiver):
     """The node's own socket: it sends everything, and receives what is meant for this node alone."""
 
-    __slots__ = ("address", "send", "send_many", "sender")
+    __slots__ = ("address", "send", "send_many", "sender", "ttl")
 
     def __init__(
         self,
@@ -447,6 +447,7 @@ class UnicastSocket(_Receiver):
             sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, int(loop))
             if ttl is None:
                 ttl = 0 if is_loopback(interface) else 1
+            self.ttl = ttl
             sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, ttl)
             host, bound_port = sock.getsockname()
         except BaseException:
@@ -458,6 +459,12 @@ class UnicastSocket(_Receiver):
         # Bound methods of the sender, not wrappers: a wrapper would cost a call per block.
         self.send = self.sender.send
         self.send_many = self.sender.send_many
+
+    def set_ttl(self, ttl: int) -> None:
+        """How many hops the multicasts go that are sent from now on."""
+        if ttl != self.ttl:
+            self._socket.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, ttl)
+            self.ttl = ttl
 
     @property
     def send_buffer_bytes(self) -> int:

@@ -25,6 +25,7 @@ from ordercast.sim.loop import DEFAULT_LIMIT_NS, run_in_world
 from ordercast.sim.network import LAN, NetworkModel
 from ordercast.sim.world import BUFFER_BYTES, Node, World
 from ordercast.trace.recorder import Recorder
+from ordercast.view import Address
 
 T = TypeVar("T")
 
@@ -83,6 +84,15 @@ class SimNode(NodeBase):
         for port in self.host.ports:
             self._world.listen(self._node, port.group)
         self._world.wake(self._node)
+
+    async def _locate(self, contact: str | Address) -> Address:
+        """By the name of a node of the world, or by its address."""
+        if not isinstance(contact, str):
+            return contact
+        node = self._world.nodes.get(contact)
+        if node is None:
+            raise UsageError(f"there is no node {contact!r} in this world")
+        return node.address
 
     @property
     def is_up(self) -> bool:

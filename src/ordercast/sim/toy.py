@@ -97,6 +97,13 @@ class ToyEngine:
         members = self.view.members if self.view is not None else ()
         return [member.address for member in members if member.id != self._me.id]
 
+    def copies(self) -> list[Address]:
+        return []
+
+    @property
+    def ttl(self) -> int:
+        return self._me.ttl
+
     def is_at_rest(self) -> bool:
         return not self._undelivered and not self._early
 
@@ -151,5 +158,6 @@ class ToyEngines:
         demands: Demands,  # noqa: ARG002
         header: bytes,  # noqa: ARG002
         next_block: int,  # noqa: ARG002
+        contact: Address | None,  # noqa: ARG002
     ) -> ToyEngine:
         return ToyEngine(group, me, self._members, config)
