@@ -138,6 +138,21 @@ def test_delivered_of_a_sender_that_does_not_exist() -> None:
     assert_only(world, "integrity")
 
 
+def test_delivered_again_but_never_submitted() -> None:
+    world = World(*"abc")
+    message = world.send("a", "abc")
+    world.deliver("b", replace(message, first=7), kind="redeliver")
+    assert_only(world, "integrity")
+
+
+def test_a_call_is_delivered_twice() -> None:
+    world = World(*"ab")
+    world.event("x", "start")
+    message = world.send("x", "ab", service="RELIABLE")
+    world.deliver("b", message)
+    assert_only(world, "integrity")
+
+
 def test_delivered_in_the_wrong_underlay() -> None:
     world = World(*"ab")
     world.view(1, "ba", underlay="v", came={"a": "a", "b": "b"})
@@ -424,6 +439,52 @@ def test_came_with_excuses_a_member_that_came_along() -> None:
     assert not verdict.properties["virtual_synchrony"].held
 
 
+def parted(left: str, right: str, members: str = "abcd") -> World:
+    """A partition after which both sides go on."""
+    world = World(*members)
+    world.send("a", members)
+    for side in (left, right):
+        for name in side:
+            world.event(name, "transitional")
+        world.view(2, side)
+        world.send(side[0], side)
+    return world
+
+
+@pytest.mark.parametrize(("left", "right"), [("ab", "cd"), ("abc", "d"), ("a", "bcd")])
+def test_two_parts_of_a_partition_go_on(left: str, right: str) -> None:
+    verdict = assert_only(parted(left, right), "virtual_synchrony")
+    assert "two parts of u went on from view 1@a/0" in verdict.violations[0].evidence
+
+
+def test_two_parts_go_on_of_which_one_knew_a_later_view() -> None:
+    world = World(*"abc")
+    world.event("d", "start", underlay="")
+    world.view(2, "abcd", at="cd", came={"d": "d", "c": "abc"})  # a and b were cut off before they heard of d
+    for part, counter in (("cd", 3), ("ab", 4)):
+        for name in part:
+            world.event(name, "transitional")
+        world.view(counter, part)
+    assert_only(world, "virtual_synchrony")
+
+
+def test_a_fork_is_reported_once_however_long_its_branches_are() -> None:
+    world = parted("ab", "cd")
+    for counter, (side, name) in enumerate((("ab", "a"), ("cd", "c")), start=3):
+        for member in side:
+            world.event(member, "transitional")
+        world.view(counter, side, at=side)
+        world.send(name, side)
+    assert_only(world, "virtual_synchrony")
+
+
+def test_one_member_that_asks_for_a_majority_is_enough() -> None:
+    """RMP section 4.4: the largest minimum that any member asked for."""
+    rules = {"a": 1, "b": 1, "c": "majority", "d": 1}
+    assert_only(parted("ab", "cd"), "virtual_synchrony", min_members=rules)
+    assert_only(parted("abc", "d"), "virtual_synchrony", min_members=3)
+
+
 def test_members_of_a_lightweight_group_lack_a_message_of_it() -> None:
     world = World(*"abc")
     world.view(10, "ab", group="g", came={"a": "a", "b": "b"})
@@ -450,6 +511,26 @@ def strong(service: str) -> tuple[World, Message]:
     world = World(*"abcde")
     message = world.send("a", "abcde", 500, service)
     return world, message
+
+
+@pytest.mark.parametrize(("members", "enough"), [("ab", "ab"), ("abc", "ab"), ("abcd", "abc"), ("abcde", "abc")])
+def test_a_majority_is_more_than_half_of_the_view(members: str, enough: str) -> None:
+    """DESIGN section 3: the deliverer included, held and placed."""
+
+    def world_with(holders: str) -> World:
+        world = World(*members)
+        message = world.submit("a", service="MAJORITY")
+        world.hold(holders, message)
+        world.placed(holders, message)
+        world.deliver("a", message)
+        late = members[len(holders) :]
+        world.hold(late, message)
+        world.placed(late, message)
+        world.deliver(members[1:], message)
+        return world
+
+    assert check_all(world_with(enough).rows()).held
+    assert_only(world_with(enough[:-1]), "resilience")
 
 
 @pytest.mark.parametrize("service", ["RESILIENT(4)", "RESILIENT(9)", "SAFE"])
@@ -508,6 +589,27 @@ def test_the_last_message_is_missing_at_one_member() -> None:
     world.drop(world.find("c", "deliver", messages[-1])[0])
     assert_only(world, "liveness")
     assert check_all(world.rows(), quiet=False).held
+
+
+@pytest.mark.parametrize("service", ["RELIABLE", "FIFO", "CAUSAL"])
+def test_a_message_of_a_weak_service_is_missing_at_one_member(service: str) -> None:
+    world = World(*"abc")
+    world.send("a", "abc", service=service)
+    message = world.send("b", "abc", service=service)
+    world.drop(*world.find("c", "deliver", message))
+    assert_only(world, "liveness")
+
+
+@pytest.mark.parametrize("service", ["RELIABLE", "FIFO", "AGREED", "SAFE"])
+def test_a_call_from_outside_reached_only_a_part_of_the_group(service: str) -> None:
+    """RMP section 4.5: calls are delivered with all the guarantees of a member's messages."""
+    world = World(*"abc")
+    world.event("x", "start")
+    world.send("x", "abc", service=service)
+    message = world.send("x", "abc", service=service)
+    world.drop(*world.find("c", "deliver", message))
+    verdict = assert_only(world, "liveness")
+    assert (verdict.violations[0].node, verdict.violations[0].sender) == ("c", "x/0")
 
 
 def test_a_message_is_never_delivered() -> None:
@@ -595,6 +697,35 @@ def test_a_call_has_two_answers() -> None:
     world.event("c", "reply", sender="a/0", first=0)
     verdict = assert_only(world, "promises")
     assert (verdict.violations[0].node, verdict.violations[0].other) == ("c", "b/0")
+
+
+def test_an_answer_to_a_call_that_was_not_delivered() -> None:
+    world = World(*"abc")
+    world.event("x", "start")
+    message = world.submit("x")
+    world.event("b", "reply", sender="x/0", first=0)
+    world.hold("abc", message)
+    world.deliver("abc", message)
+    assert_only(world, "promises")
+
+
+def test_a_call_is_answered_again_after_it_was_delivered_again() -> None:
+    """The answer to a call that is handed over again has no row: there is at most one for each call."""
+    world = World(*"ab")
+    world.event("x", "start")
+    message = world.send("x", "ab")
+    world.event("a", "reply", sender="x/0", first=0)
+    world.deliver("b", message, kind="redeliver")
+    world.event("b", "reply", sender="x/0", first=0)
+    assert_only(world, "promises")
+
+
+def test_a_call_is_confirmed_that_nobody_delivered() -> None:
+    world = World(*"ab")
+    world.event("x", "start")
+    message = world.submit("x", service="RELIABLE")
+    world.confirm("x", message)
+    assert_only(world, "promises")
 
 
 # The verdict

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.unit.trace_builder import Message, World
 
 from ordercast.sim.checkers import check_all
@@ -228,6 +229,50 @@ def test_components_of_a_partition_go_on_and_merge() -> None:
     assert_held(world)
 
 
+@pytest.mark.parametrize("rules", [1, 2, {"a": 1, "b": 2, "c": 1, "d": 2}])
+def test_two_parts_go_on_where_nobody_asked_for_a_majority(rules: object) -> None:
+    """DESIGN section 3: a smaller number may leave two rings, which never merge."""
+    world = World(*"abcd")
+    for side in ("ab", "cd"):
+        for name in side:
+            world.event(name, "transitional")
+        world.view(2, side)
+        world.send(side[0], side)
+    assert_held(world, "virtual_synchrony", min_members=rules)
+
+
+def test_a_member_left_behind_had_delivered_a_join_that_the_others_never_knew_of() -> None:
+    world = World(*"abc")
+    world.event("d", "start", underlay="")
+    world.view(2, "cabd", at="c", came={"d": "d"})
+    for name in "ab":
+        world.event(name, "transitional")
+    world.view(3, "ab")
+    world.leave("c")
+    world.view(4, "abc", came={"c": "c"})
+    world.send("c", "abc")
+    assert_held(world, "virtual_synchrony")
+
+
+def test_one_recovery_follows_another() -> None:
+    world = World(*"abcde")
+    for members, counter in (("abcd", 2), ("abc", 3), ("ab", 4)):
+        for name in members:
+            world.event(name, "transitional")
+        world.view(counter, members)
+        world.send("a", members)
+    assert_held(world, "virtual_synchrony")
+
+
+def test_locks_change_hands_by_views_with_the_same_members() -> None:
+    world = World(*"abc")
+    for counter, (name, kind) in enumerate((("a", "lock"), ("a", "unlock"), ("b", "lock"), ("b", "unlock")), start=2):
+        world.view(counter, "abc")
+        world.event(name, kind, detail="x")
+        world.send(name, "abc")
+    assert_held(world, "virtual_synchrony", "promises")
+
+
 def test_rows_of_the_same_messages_are_cut_differently() -> None:
     world = World(*"abc")
     for service in ("RESILIENT(2)", "SAFE"):
@@ -290,6 +335,42 @@ def test_a_sender_outside_the_group() -> None:
     world.deliver("ab", second)
     assert first.first == 0
     assert_held(world)
+
+
+@pytest.mark.parametrize("service", ["UNRELIABLE", "RELIABLE", "FIFO", "CAUSAL", "AGREED", "MAJORITY", "SAFE"])
+def test_calls_from_outside_with_every_service(service: str) -> None:
+    """RMP section 4.5: some are lost with their caller, the others go the way of members' messages."""
+    world = World(*"abc")
+    world.event("x", "start")
+    world.submit("x", service=service)  # the caller gave up
+    message = world.send("x", "abc", service=service)
+    world.event("b", "reply", sender="x/0", first=1)
+    world.confirm("x", message)
+    world.event("x", "crash")
+    world.event("y", "start")
+    world.submit("y", service=service)
+    assert_held(world, "promises")
+
+
+def test_a_joiner_owes_nothing_of_what_a_caller_sent_before() -> None:
+    world = World(*"ab")
+    world.event("x", "start")
+    world.event("c", "start", underlay="")
+    world.send("x", "ab", service="FIFO")
+    world.view(2, "abc", came={"c": "c"})
+    world.send("x", "abc", service="FIFO")
+    assert_held(world, "liveness")
+
+
+def test_a_later_handler_hears_of_a_call_for_the_first_time_when_it_comes_again() -> None:
+    world = World(*"ab")
+    world.event("x", "start")
+    world.event("c", "start", underlay="")
+    message = world.send("x", "ab")
+    world.view(2, "abc", came={"c": "c"})
+    world.deliver("c", message, kind="redeliver")
+    world.event("c", "reply", sender="x/0", first=0)
+    assert_held(world, "promises")
 
 
 def test_several_underlays_number_and_order_apart() -> None:

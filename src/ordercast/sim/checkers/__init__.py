@@ -29,6 +29,7 @@ from ordercast.sim.checkers import (
 )
 from ordercast.sim.checkers.index import Trace
 from ordercast.sim.checkers.verdict import MAX_VIOLATIONS, Explained, PropertyResult, Verdict, Violation
+from ordercast.sim.checkers.views import Rules
 from ordercast.trace.schema import Row
 
 __all__ = [
@@ -73,13 +74,14 @@ def check_all(
     clock: str = "virtual",
     quiet: bool = True,
     expect: Sequence[str] | None = None,
-    min_members: int | str = "majority",
+    min_members: Rules = "majority",
 ) -> Verdict:
     """Judge every property of a trace.
 
     `clock` is that of `run.json`. `quiet` says that the run came to rest with a whole network (see `liveness`).
     `expect` names properties that must have examined something: where one did not, the verdict does not hold.
-    `min_members` is the failure policy of the groups: who may legally be left blocked at the end.
+    `min_members` is the failure policy of the groups: who may legally be left blocked at the end, and whether two parts
+    of a partition may both go on. One rule for all, or one for each node by its name.
     """
     if clock not in CLOCKS:
         raise ValueError(f"unknown clock {clock!r}; choose one of {', '.join(CLOCKS)}")
@@ -94,7 +96,7 @@ def check_all(
         fifo.check(trace, explained),
         causal.check(trace, explained),
         total_order.check(trace, explained),
-        virtual_synchrony.check(trace, explained),
+        virtual_synchrony.check(trace, explained, min_members=min_members),
         resilience.check(trace, clock=clock),
         promises.check(trace, explained, clock=clock, quiet=quiet, min_members=min_members),
         liveness.check(trace, explained, clock=clock, quiet=quiet, min_members=min_members),

@@ -197,6 +197,7 @@ class Local:
         "locks",
         "member",
         "placed",
+        "redeliveries",
         "repaired",
         "replies",
         "segments",
@@ -232,8 +233,14 @@ class Local:
         self.locks: list[Row] = []
         self.unlocks: list[Row] = []
         self.replies: list[Row] = []
+        self.redeliveries: list[Row] = []
         self.gaps: list[Row] = []
         self.repaired: list[Row] = []
+
+    @property
+    def is_outside(self) -> bool:
+        """It sends, and never was in a view of the underlay or of a group: a caller (multi-RPC)."""
+        return bool(self.submits) and not self.segments and not self.group_segments
 
     @property
     def is_session(self) -> bool:
@@ -426,6 +433,8 @@ class Trace:
                 local.unlocks.append(row)
             elif kind == "reply":
                 local.replies.append(row)
+            elif kind == "redeliver":
+                local.redeliveries.append(row)
             elif kind == "gap":
                 local.gaps.append(row)
             elif kind == "repaired":

@@ -1,7 +1,8 @@
 """Property 1, integrity: nothing is delivered that was not submitted; nothing twice at one member life.
 
 Reading. A member life is `name/life`: coming back without a restart keeps the life, so also what was delivered before
-a `leave` must not come again after it. UNRELIABLE is included, `redeliver` is not. A message is named by underlay,
+a `leave` must not come again after it. UNRELIABLE is included; `redeliver` may repeat what was delivered (or be the
+first that a later handler hears of it), but not invent anything. A message is named by underlay,
 sender life and number. `Submitted` means by that sender, before: at the sender itself by `n`; elsewhere by the run
 clock, where the clocks of two nodes can be compared. A delivery whose service is weaker than the one submitted
 delivers something that was not asked for, and is reported here, once, while the other properties go on to judge what
@@ -10,8 +11,10 @@ was asked.
 
 from __future__ import annotations
 
-from ordercast.sim.checkers.index import Trace
+from ordercast.sim.checkers.index import Local, Trace, Underlay
+from ordercast.sim.checkers.ranges import merged, subtract
 from ordercast.sim.checkers.verdict import PropertyResult, span_text
+from ordercast.trace.schema import Row
 
 NAME = "integrity"
 
@@ -48,7 +51,30 @@ def check(trace: Trace, *, clock: str = "virtual") -> PropertyResult:
             view=delivery.view,
         )
     _check_time(trace, result, comparable=clock != "many")
+    for underlay in trace.underlays.values():
+        for local in underlay.locals.values():
+            for row in local.redeliveries:
+                _check_again(underlay, local, row, result)
     return result
+
+
+def _check_again(underlay: Underlay, local: Local, row: Row, result: PropertyResult) -> None:
+    """What is handed over again was submitted once."""
+    if row.sender is None or row.first is None or row.count is None:
+        return  # the well_formed checker names it
+    result.checked += 1
+    source = underlay.locals.get(row.sender)
+    span = row.first, row.first + row.count
+    known = merged((one.first, one.stop) for one in source.submits_in(*span)) if source is not None else []
+    for lost in subtract([span], known):
+        result.report(
+            f"{local.member} delivered {span_text(row.sender, lost)} again at n={row.n} in {underlay.name}, which was "
+            f"not submitted",
+            member=local.member,
+            sender=row.sender,
+            span=lost,
+            view=row.view,
+        )
 
 
 def _check_time(trace: Trace, result: PropertyResult, *, comparable: bool) -> None:

@@ -8,7 +8,7 @@ Reading.
   stranded if those who are still in its last view are too few to go on: the others crashed, left, or went on without
   it. Too few is `min_members` as in DESIGN section 3: not more than half of that view, nor half with its first
   member; or less than a number; with "all" (which also suits groups that recover by hand) anybody missing strands the
-  rest. A majority that hangs in a view with dead members is *not* excused.
+  rest. Of several rules every one counts. A majority that hangs in a view with dead members is *not* excused.
 - Nodes that are stopped when all is over stayed in: a `stop` in a view, after the last submit and delivery of the
   underlay by the run clock, ends the run and not the stay. Where clocks cannot be compared a `stop` is a departure.
 - *Since it last came in*: messages submitted after the first view of that stay.
@@ -16,6 +16,9 @@ Reading.
   that view to the end; the earliest of the sender's views in which anyone delivered the message is meant. Whoever
   joined later, or went through another component of a partition, owes nothing. Never delivered at all is a violation,
   if anyone should have.
+- *A caller* (it never was in a view: multi-RPC) may give up or die at any time, so nothing is owed because it was
+  submitted. But what one of those who stayed in delivered of it, everybody owes who was in that view and went on since:
+  the group makes no difference between its senders.
 - Lightweight groups: owed by members that came into the group before the submit, by the run clock (where clocks
   cannot be compared, before any view that they share with the sender), and are in it to the end. Unknown targets are
   owed by nobody.
@@ -30,6 +33,7 @@ from ordercast.service import RELIABLE_RANK
 from ordercast.sim.checkers.index import FOREVER, Local, Segment, Submit, Trace, Underlay
 from ordercast.sim.checkers.ranges import Range, merged, size_of, subtract
 from ordercast.sim.checkers.verdict import Explained, PropertyResult, span_text
+from ordercast.sim.checkers.views import Rules, may_go_on
 
 NAME = "liveness"
 
@@ -40,7 +44,7 @@ def check(
     *,
     clock: str = "virtual",
     quiet: bool = True,
-    min_members: int | str = "majority",
+    min_members: Rules = "majority",
 ) -> PropertyResult:
     """Judge what every member that stayed in had to deliver by the end."""
     result = PropertyResult(NAME, "messages owed to members")
@@ -54,11 +58,14 @@ def check(
         for local in settled.values():
             _check_sender(underlay, local, settled, result, explained, comparable=clock != "many")
             _check_gaps(underlay, local, result)
+        for local in underlay.locals.values():
+            if local.is_outside:
+                _check_caller(underlay, local, settled, result, explained)
     return result
 
 
 def settled_members(
-    underlay: Underlay, min_members: int | str = "majority", *, comparable: bool = True
+    underlay: Underlay, min_members: Rules = "majority", *, comparable: bool = True
 ) -> dict[str, Local]:
     """The members that stayed in: in a last view that still has enough of its members to go on."""
     busy_ns = _last_traffic_ns(underlay) if comparable else FOREVER
@@ -71,7 +78,7 @@ def settled_members(
             lists[segment.view] = segment.members
     settled: dict[str, Local] = {}
     for view, present in views.items():
-        if _can_go_on(lists[view], present, min_members):
+        if may_go_on(lists[view], present, min_members):
             settled.update((member, underlay.locals[member]) for member in present)
     return settled
 
@@ -95,14 +102,6 @@ def _last_traffic_ns(underlay: Underlay) -> int:
         ),
         default=-1,
     )
-
-
-def _can_go_on(members: tuple[str, ...], present: list[str], min_members: int | str) -> bool:
-    if min_members == "all":
-        return len(present) >= len(members)
-    if isinstance(min_members, int):
-        return len(present) >= min(min_members, len(members))
-    return 2 * len(present) > len(members) or (2 * len(present) == len(members) and members[0] in present)
 
 
 def stay_of(segment: Segment) -> list[Segment]:
@@ -162,6 +161,42 @@ def _check_sender(
             sender=source.member,
             span=span,
             view=last.view,
+        )
+
+
+def _check_caller(
+    underlay: Underlay, source: Local, settled: dict[str, Local], result: PropertyResult, explained: Explained
+) -> None:
+    """What one member delivered of a sender outside, all who were there owe."""
+    sender = source.member
+    views = {member: {segment.view for segment in stay_of(local.segments[-1])} for member, local in settled.items()}
+    by_view: dict[str, list[Range]] = {}
+    for member, local in settled.items():
+        for delivery in local.deliveries:
+            if delivery.sender != sender or delivery.tainted or delivery.rank < RELIABLE_RANK:
+                continue
+            if delivery.segment is not None and delivery.targets == () and delivery.segment.view in views[member]:
+                by_view.setdefault(delivery.segment.view, []).append(delivery.span)
+    lacks: dict[tuple[str, Range], list[str]] = {}
+    for view, spans in by_view.items():
+        due = merged(spans)
+        for member, local in settled.items():
+            if view not in views[member]:
+                continue
+            result.checked += size_of(due)
+            delivered = local.delivered.get(sender)
+            missing = subtract(due, delivered.ranges() if delivered is not None else [])
+            for span in explained.unexplained(member, underlay.name, sender, missing):
+                lacks.setdefault((view, span), []).append(member)
+    for (view, span), members in sorted(lacks.items()):
+        result.report(
+            f"{', '.join(members)} never delivered {span_text(sender, span)} of a caller, which others delivered in "
+            f"view {view}, though they were there and the run ended quietly",
+            member=members[0],
+            other=sender,
+            sender=sender,
+            span=span,
+            view=view,
         )
 
 

@@ -8,24 +8,26 @@ Reading.
   on from that view and stayed in to the end (as in property 7) must have delivered it, in that view or a later one,
   for what survivors hold but cannot place is submitted again (DESIGN section 7). *At most k failed at once*: no
   change of view on its way lost more than k members (for MAJORITY half of the view, for SAFE all but one); whoever
-  did not come along counts as failed. Judged where the run ended quietly, since until then it may still come.
+  did not come along counts as failed. Judged where the run ended quietly, since until then it may still come. And
+  whatever the service, RELIABLE or stronger: what is confirmed has been delivered by somebody.
 - **Locks**: per underlay, group and name (`detail`). A lock is held from `lock` to `unlock`, `leave`, `stop` or
   `crash`. Two holders are two members whose times overlap and whose views at that time contain each other: who is
   excluded and does not know yet may still believe to hold it. Where clocks cannot be compared only locks that both
   hold at the end are judged.
-- **Calls**: a call is named by the sender and number in its `reply` rows; two such rows anywhere are two answers.
+- **Calls**: a call is named by the sender and number in its `reply` rows; two such rows anywhere are two answers. Who
+  answers has delivered the call before, once or (`redeliver`) again.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 
-from ordercast.service import MAJORITY_RANK, RESILIENT_RANK, SAFE_RANK
+from ordercast.service import MAJORITY_RANK, RELIABLE_RANK, RESILIENT_RANK, SAFE_RANK
 from ordercast.sim.checkers.index import FOREVER, Local, Segment, Trace, Underlay
 from ordercast.sim.checkers.liveness import settled_members
-from ordercast.sim.checkers.ranges import Range, RangeSet, subtract
+from ordercast.sim.checkers.ranges import Range, RangeSet, merged, subtract
 from ordercast.sim.checkers.verdict import Explained, PropertyResult, span_text
-from ordercast.sim.checkers.views import sort_views
+from ordercast.sim.checkers.views import Rules, sort_views
 from ordercast.trace.schema import Row
 
 NAME = "promises"
@@ -39,7 +41,7 @@ def check(
     *,
     clock: str = "virtual",
     quiet: bool = True,
-    min_members: int | str = "majority",
+    min_members: Rules = "majority",
 ) -> PropertyResult:
     """Judge confirms, locks and replies."""
     result = PropertyResult(NAME, "confirms, locks and replies")
@@ -50,6 +52,9 @@ def check(
             for local in underlay.locals.values():
                 for row in local.confirms:
                     _check_confirm(underlay, local, row, settled, result, explained)
+        for local in underlay.locals.values():
+            for row in local.confirms:
+                _check_delivered(underlay, local, row, result)
         _check_locks(underlay, result, comparable=clock != "many")
         _check_replies(underlay, result)
     return result
@@ -91,6 +96,35 @@ def _check_confirm(
                     span=lost,
                     view=view,
                 )
+
+
+def _check_delivered(underlay: Underlay, local: Local, row: Row, result: PropertyResult) -> None:
+    """What was confirmed has been delivered, by the sender itself or, of a caller's, by anybody."""
+    sender = row.sender or local.member
+    source = underlay.locals.get(sender)
+    if source is None or row.first is None or row.count is None:
+        return
+    result.checked += 1
+    first, stop = row.first, row.first + row.count
+    lost = merged(
+        (max(submit.first, first), min(submit.stop, stop))
+        for submit in source.submits_in(first, stop)
+        if submit.rank >= RELIABLE_RANK
+    )
+    for other in (source, *underlay.locals.values()):
+        if not lost:
+            return
+        delivered = other.delivered.get(sender)
+        if delivered is not None:
+            lost = [gap for span in lost for gap in delivered.missing(*span)]
+    for span in lost:
+        result.report(
+            f"{span_text(sender, span)} was confirmed (n={row.n}), and nobody has delivered it",
+            member=local.member,
+            sender=sender,
+            span=span,
+            view=row.view,
+        )
 
 
 def _view_of(underlay: Underlay, source: Local, row: Row, span: Range) -> str | None:
@@ -174,11 +208,21 @@ def _check_replies(underlay: Underlay, result: PropertyResult) -> None:
     answered: dict[str, RangeSet] = {}
     by_whom: dict[str, list[tuple[int, int, str, int]]] = {}
     for local in underlay.locals.values():
+        heard = _heard(local) if local.replies else {}
         for row in local.replies:
             if row.sender is None or row.first is None:
                 continue
             result.checked += 1
             span = row.first, row.first + max(row.count or 1, 1)
+            if heard.get((row.sender, row.first), FOREVER) > row.n:
+                result.report(
+                    f"{local.member} answered the call {span_text(row.sender, span)} (n={row.n}), which it had not "
+                    f"delivered",
+                    member=local.member,
+                    sender=row.sender,
+                    span=span,
+                    view=row.view,
+                )
             twice = answered.setdefault(row.sender, RangeSet()).add(*span)
             before = by_whom.setdefault(row.sender, [])
             if twice is not None:
@@ -193,3 +237,17 @@ def _check_replies(underlay: Underlay, result: PropertyResult) -> None:
                     view=row.view,
                 )
             before.append((*span, local.member, row.n))
+
+
+def _heard(local: Local) -> dict[tuple[str, int], int]:
+    """When each call was handed over to one who answers: a call is one message, and a row of its own."""
+    askers = {row.sender for row in local.replies}
+    heard: dict[tuple[str, int], int] = {}
+    for delivery in local.deliveries:
+        if delivery.sender in askers:
+            for number in range(delivery.first, delivery.stop):
+                heard.setdefault((delivery.sender, number), delivery.n)
+    for row in local.redeliveries:
+        call = row.sender or "", row.first or 0
+        heard[call] = min(row.n, heard.get(call, FOREVER))
+    return heard

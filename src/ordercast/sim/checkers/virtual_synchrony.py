@@ -14,6 +14,8 @@ Reading.
 - A member delivers only in the view that it is in at that moment. Sessions know no views of the underlay and are
   exempt.
 - A view id has one list of members, in one order (ring order), at all members.
+- Where the members asked for a majority (or for so many that no two parts can have them), the history of views does
+  not fork: of two recoveries from failures with a common ancestor one is an ancestor of the other (`views.forks`).
 - Views of a lightweight group are judged in the same way, over the messages to that group that lie between them,
   where the rows carry `came_with`.
 
@@ -27,7 +29,7 @@ from collections.abc import Callable, Iterable
 from ordercast.sim.checkers.index import Delivery, Local, Segment, Trace, Underlay, is_ordered
 from ordercast.sim.checkers.ranges import Range, merged, subtract
 from ordercast.sim.checkers.verdict import Explained, PropertyResult, span_text
-from ordercast.sim.checkers.views import sort_views
+from ordercast.sim.checkers.views import Rules, forks, recoveries, sort_views
 
 NAME = "virtual_synchrony"
 
@@ -35,8 +37,8 @@ Sets = dict[str, list[Range]]  # sender -> numbers
 Line = tuple[Local, list[Segment]]
 
 
-def check(trace: Trace, explained: Explained | None = None) -> PropertyResult:
-    """Judge views, and what is delivered in them."""
+def check(trace: Trace, explained: Explained | None = None, *, min_members: Rules = "majority") -> PropertyResult:
+    """Judge views, and what is delivered in them. `min_members`: what the members asked for, one rule or one each."""
     result = PropertyResult(NAME, "views and pairs of views")
     explained = explained if explained is not None else Explained()
     for underlay in trace.underlays.values():
@@ -44,6 +46,7 @@ def check(trace: Trace, explained: Explained | None = None) -> PropertyResult:
             _check_place(local, underlay, result)
         lines: list[Line] = [(local, local.segments) for local in underlay.locals.values() if local.segments]
         _check_views(underlay, None, lines, result, explained)
+        _check_forks(underlay, lines, min_members, result)
         for group in sorted(underlay.lightweight):
             lines = [
                 (one, one.group_segments[group]) for one in underlay.locals.values() if group in one.group_segments
@@ -162,6 +165,20 @@ def _check_view_order(underlay: Underlay, group: str | None, lines: list[Line], 
                     return
                 place_of.setdefault((left_view, right_view), local.member)
     result.report(f"views {', '.join(sorted(stuck))} of {group or underlay.name} have no common order")
+
+
+def _check_forks(underlay: Underlay, lines: list[Line], rules: Rules, result: PropertyResult) -> None:
+    """No two parts of a group that only one may continue have gone on."""
+    segments = [line for _, line in lines]
+    result.checked += len(recoveries(segments))
+    for ancestor, left, right in forks(segments, rules):
+        result.report(
+            f"two parts of {underlay.name} went on from view {ancestor}: {_names(left.came_with)} to {left.view} and "
+            f"{_names(right.came_with)} to {right.view}, though only one may have enough members",
+            member=right.member,
+            other=left.member,
+            view=ancestor,
+        )
 
 
 def _check_same_set(
