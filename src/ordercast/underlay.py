@@ -13,20 +13,34 @@ from enum import Enum, auto
 from typing import Final
 
 from ordercast.config import MAX_GROUP_NAME, MAX_HEADER, Demands, GroupConfig, MinMembers, Recovery, Timing
-from ordercast.engine import NEVER, Change, Failed, Gone, Joined, Outbox, Refused, Reset, To, Transitional, Unknown
+from ordercast.engine import (
+    NEVER,
+    Change,
+    Failed,
+    Gone,
+    Joined,
+    Outbox,
+    Refused,
+    Reset,
+    Send,
+    To,
+    Transitional,
+    Unknown,
+)
 from ordercast.errors import UsageError, WireError
 from ordercast.membership.admission import Admission
 from ordercast.membership.joining import Joining, better
 from ordercast.membership.past import PastRings
+from ordercast.membership.reach import Reach
 from ordercast.membership.reform import Reform
 from ordercast.orderers import ORDERERS, Orderer
 from ordercast.service import Service
 from ordercast.view import Address, Member, Reason, View, group_tag, next_counter, ring_id
 from ordercast.wire.block import come_after
-from ordercast.wire.header import HEADER, HEADER_BYTES, MAGIC, Kind
+from ordercast.wire.header import FORWARD, HEADER, HEADER_BYTES, MAGIC, Kind
 from ordercast.wire.intake import Intake
 from ordercast.wire.mail import Mail
-from ordercast.wire.segments import Datagram
+from ordercast.wire.segments import Datagram, without_mark
 from ordercast.wire.views import (
     Asking,
     Proposal,
@@ -49,6 +63,8 @@ from ordercast.wire.views import (
 _DATA: Final = int(Kind.DATA)
 _REPAIR: Final = int(Kind.REPAIR)
 _FIND: Final = int(Kind.FIND)
+
+MAX_OLD_CONTACTS: Final = 8  # members of the last view that a node without multicast asks when it comes back
 
 
 class Phase(Enum):
@@ -102,6 +118,7 @@ class Underlay:
         self._joining: Joining | None = None
         self._orderer: Orderer | None = None
         self._reform: Reform | None = None
+        self._reach = Reach(me, self._mail, timing.linger_ns)
         self._intake = Intake(self._mail.tag, self.counters)
         # What outlives a ring
         self._next_block = next_block
@@ -175,6 +192,11 @@ class Underlay:
                 except WireError:
                     self._intake.reject()
                 return
+        if size > HEADER_BYTES and data[1] >= FORWARD:
+            plain = without_mark(data, stride if 0 < stride < size else size, FORWARD)
+            if plain is not None:
+                self._forward(now_ns, source, plain, stride, out)
+                return
         for datagram in self._intake.read(now_ns, data, stride):
             try:
                 self._on_datagram(now_ns, source, datagram, out)
@@ -207,6 +229,7 @@ class Underlay:
             if suspects and self._phase is Phase.MEMBER:
                 self._fail(now_ns, suspects, False, out)
         self._intake.expire(now_ns)
+        self._reach.expire(now_ns)
         if self._beacon_ns <= now_ns:
             self._beacon(now_ns, To.ANYONE, out)
         self._admission.expire(now_ns, out)
@@ -220,7 +243,7 @@ class Underlay:
                 self._close()
 
     def deadline_ns(self) -> int:
-        due = min(self._beacon_ns, self._linger_ns, self._intake.due_ns)
+        due = min(self._beacon_ns, self._linger_ns, self._intake.due_ns, self._reach.due_ns)
         if self._joining is not None:
             due = min(due, self._joining.deadline_ns())
         if self._reform is not None:
@@ -288,11 +311,11 @@ class Underlay:
         return list(dict.fromkeys([*members, *self._admission.addresses(), *orderer.leavers()]))
 
     def copies(self) -> list[Address]:
-        return []
+        return self._reach.copies
 
     @property
     def ttl(self) -> int:
-        return self.me.ttl
+        return self._reach.ttl
 
     def is_at_rest(self) -> bool:
         if self._phase in (Phase.CLOSED, Phase.LINGERING):
@@ -333,6 +356,9 @@ class Underlay:
                 orderer.on_segment(now_ns, origin, number, segment, last, body, is_repair, out)
             else:
                 orderer.on_data(now_ns, origin, number, bytes(body), is_repair, out)
+        elif kind >= FORWARD:
+            plain = HEADER.pack(MAGIC, kind & ~FORWARD, segment, last, self._mail.tag, ring, origin, number)
+            self._forward(now_ns, source, plain + bytes(body), 0, out)
         elif origin == self.me.id:
             pass
         elif kind < Kind.FIND:
@@ -360,12 +386,32 @@ class Underlay:
         if commit is not None:
             out.sends.append(self._mail.control(source, Kind.COMMIT, commit, ring))
 
+    def _forward(self, now_ns: int, source: Address, data: bytes | bytearray, stride: int, out: Outbox) -> None:
+        """Multicast what a member without multicast sent us for all, then take it as from that member. RMP section 3.4.
+
+        The mark has been cleared, so that nobody passes it on once more. Only members are served, and only for this
+        ring: otherwise we would multiply a stranger's datagrams. Our own multicast does not come back to us.
+        """
+        _, kind, _, _, _, ring, _, _ = HEADER.unpack_from(data)
+        if self._orderer is None or ring != self._mail.ring:
+            self._on_foreign(now_ns, source, kind, ring, out)
+        elif source not in self._reach.copies or not self.me.has_multicast:
+            self._count("strange_forwards")
+        else:
+            self._count("forwarded", -(-len(data) // stride) if stride else 1)
+            out.sends.append(Send(To.MULTICAST, (data,), stride))
+            for address in self._reach.copies:
+                if address != source:
+                    out.sends.append(Send(address, (data,), stride))
+            self.receive(now_ns, source, memoryview(data), stride, out)
+
     # Joining
 
     def _look(self, now_ns: int, is_return: bool, out: Outbox) -> None:
         """Begin to look for the group."""
         self._phase = Phase.JOINING
         self._mail.ring = 0
+        self._reach.clear()
         self._orderer = None
         self._reform = None
         self._is_dissolving = False
@@ -383,8 +429,18 @@ class Underlay:
             self._header,
             self._first_number,
             is_return,
+            self._whom_to_ask(),
         )
         self._joining.start(now_ns, out)
+
+    def _whom_to_ask(self) -> list[Address]:
+        """For the group: its contact alone at first; later anybody, and members of old where multicast is no help."""
+        contacts = [] if self._contact is None else [self._contact]
+        if self.view is None:
+            return contacts or [To.ANYONE]
+        if contacts or not self.me.has_multicast:
+            contacts += [member.address for member in self.view.members if member.id != self.me.id][:MAX_OLD_CONTACTS]
+        return list(dict.fromkeys([To.ANYONE, *contacts]))
 
     @property
     def _first_number(self) -> int:
@@ -434,6 +490,7 @@ class Underlay:
         """Begin a ring."""
         self._mail.ring = view.ring
         self._mail.datagram = self.config.datagram
+        self._reach.begin(now_ns, view)
         self._counter = max(self._counter, view.counter)
         self._reform = None
         self._linger_ns = NEVER
@@ -524,7 +581,7 @@ class Underlay:
     def _on_ring(self, now_ns: int, source: Address, kind: int, seen: Ring, out: Outbox) -> None:
         """A ring of our name has shown itself."""
         if self._joining is not None:
-            self._joining.on_ring(now_ns, seen, out)
+            self._joining.on_ring(now_ns, source, seen, out)
             self._after_joining(now_ns, out)
             return
         orderer = self._orderer
@@ -572,15 +629,19 @@ class Underlay:
         if orderer is None or not orderer.is_leader or self._reform is not None or self._phase is not Phase.MEMBER:
             self._beacon_ns = NEVER
             return
+        body = encode_ring(self._ring())
         if to == To.ANYONE:
             self._beacon_ns = now_ns + self._timing.beacon_ns
-        out.sends.append(self._mail.control(to, Kind.BEACON, encode_ring(self._ring())))
+            if self._contact is not None:
+                out.sends.append(self._mail.control(self._contact, Kind.BEACON, body))
+        out.sends.append(self._mail.control(to, Kind.BEACON, body))
 
     # Views
 
     def _on_changed(self, now_ns: int, orderer: Orderer, out: Outbox) -> None:
         """Views that the orderer has applied; delivery follows in order with messages."""
         for view in orderer.changed:
+            self._reach.apply(now_ns, view)
             self._counter = max(self._counter, view.counter)
             if view.reason == Reason.JOIN and view.creator == str(self.me):
                 self._admission.welcome(now_ns, view, self.config, out)
@@ -832,9 +893,10 @@ class Underlay:
         self._beacon_ns = self._linger_ns = NEVER
         self._orderer = None
         self._intake.clear()
+        self._reach.clear()
 
-    def _count(self, name: str) -> None:
-        self.counters[name] = self.counters.get(name, 0) + 1
+    def _count(self, name: str, count: int = 1) -> None:
+        self.counters[name] = self.counters.get(name, 0) + count
 
 
 def check_header(header: bytes) -> None:

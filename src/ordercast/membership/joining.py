@@ -2,11 +2,15 @@
 
 Amoeba keeps CreateGroup and JoinGroup apart (section 3); `create` True, False and None say which of them is meant, None
 being "whichever it takes". Newcomers that start together hear each other: the lowest id creates, the others wait.
+
+A group can also be joined through one of its members (RMP section 3.3, explicit naming): then only that one is asked,
+and only what it answers counts, although others may show rings of the same name.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Final
 
 from ordercast.config import Demands, Timing
@@ -35,7 +39,9 @@ class Joining:
         header: bytes,
         next_block: int,
         is_return: bool,
+        ask: Sequence[Address] = (To.ANYONE,),
     ) -> None:
+        """`ask`: who is asked for the group. Without `To.ANYONE` among them nobody else is listened to."""
         self._group = group
         self._me = me
         self._mail = mail
@@ -46,6 +52,8 @@ class Joining:
         self._header = header
         self._next_block = next_block
         self._is_return = is_return  # we were a member: the group exists, whoever answers
+        self._ask_whom = ask
+        self._is_explicit = To.ANYONE not in ask
         self.nonce = rng.getrandbits(63)
         self._tries = 0
         self._deferred = 0
@@ -70,6 +78,9 @@ class Joining:
             self._join(now_ns, out)
         elif self._tries < self._timing.find_tries or self._is_return:
             self._ask(now_ns, out)
+        elif self._is_explicit:
+            asked = " and ".join(f"{host}:{port}" for host, port in self._ask_whom)
+            self._conclude(f"{asked} does not answer as a member of {self._group!r}; without contact= it is looked for")
         elif self._create is False:
             self._conclude(f"there is no group {self._group!r} here; create=None or create=True would make it")
         else:
@@ -79,8 +90,10 @@ class Joining:
     def deadline_ns(self) -> int:
         return self._due_ns
 
-    def on_ring(self, now_ns: int, ring: Ring, out: Outbox) -> None:
+    def on_ring(self, now_ns: int, source: Address, ring: Ring, out: Outbox) -> None:
         """Somebody of the group has answered, or shown itself."""
+        if self._is_explicit and source not in self._ask_whom:
+            return
         if self._create is True and not self._is_return:
             self._conclude(f"a group {self._group!r} exists already; create=None or create=False would join it")
             return
@@ -111,7 +124,10 @@ class Joining:
         self._conclude(text)
 
     def _ask(self, now_ns: int, out: Outbox) -> None:
-        out.sends.append(self._mail.control(To.ANYONE, Kind.FIND, self._asking(self._tries)))
+        # Members other than the leader answer from the second question on, which a question to one of them is.
+        body = self._asking(self._tries + self._is_explicit)
+        for to in self._ask_whom:
+            out.sends.append(self._mail.control(to, Kind.FIND, body))
         self._tries += 1
         slow = 1 << min(max(0, self._tries - self._timing.find_tries) // 4, 4)
         self._due_ns = now_ns + self._timing.find_ns * slow + self._rng.randrange(self._timing.find_ns // 4)

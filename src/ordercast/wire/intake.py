@@ -2,7 +2,7 @@
 
 A train that is one whole block in order, the common case under load, is stripped of its headers in one step. Control
 bodies in several segments are put together here; segments of blocks are not, for which of them are missing is the
-orderer's business.
+orderer's business; nor is what is only to be passed on.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 from ordercast.config import SECOND
 from ordercast.engine import NEVER
 from ordercast.errors import WireError
-from ordercast.wire.header import HEADER, HEADER_BYTES, MAGIC, MAX_SEGMENTS, Kind
+from ordercast.wire.header import FORWARD, HEADER, HEADER_BYTES, MAGIC, MAX_SEGMENTS, Kind
 from ordercast.wire.segments import Datagram, Reassembly, strip_train
 
 MAX_DATAGRAMS: Final = 4_096  # of one batch; a train of tiny datagrams must not hold us up
@@ -81,7 +81,7 @@ class Intake:
             self.reject()
             return None
         body = data[HEADER_BYTES:]
-        if not last or kind in (Kind.DATA, Kind.REPAIR):
+        if not last or kind in (Kind.DATA, Kind.REPAIR) or kind >= FORWARD:
             return Datagram(kind, segment, last, ring, origin, number, body)
         self.due_ns = now_ns + STALE_PARTS_NS
         try:

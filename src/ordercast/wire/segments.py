@@ -22,6 +22,8 @@ MAX_PARTIAL_BYTES: Final = 32 << 20
 
 # All bytes of a header but the segment number: a train is one body when these are equal in all its datagrams.
 _SEGMENT_OFFSET: Final = 2
+_KIND_OFFSET: Final = 1
+_ALIKE: Final = [0, 1, *range(4, 24)]  # magic and kind; tag, ring and origin
 
 
 class Datagram(NamedTuple):
@@ -74,6 +76,20 @@ def pieces(
 def segments_of(size: int, datagram: int) -> int:
     """How many datagrams a body of `size` bytes takes."""
     return max(1, -(-size // (datagram - HEADER_BYTES)))
+
+
+def without_mark(data: memoryview, stride: int, mark: int) -> bytearray | None:
+    """A copy of a train whose datagrams are all of one kind, ring and origin, with a bit of the kind cleared; None
+    where they are not, as the kernel joins what came one after the other. `stride` is the size of a single one."""
+    plain = bytearray(data)
+    count = (len(data) - HEADER_BYTES) // stride + 1
+    if len(data) > count * stride:
+        return None  # the last is shorter than a header
+    heads = np.ndarray((count, HEADER_BYTES), np.uint8, plain, 0, (stride, 1))
+    if count > 1 and (heads[:, _ALIKE] != heads[0, _ALIKE]).any():
+        return None
+    heads[:, _KIND_OFFSET] &= ~mark & 0xFF
+    return plain
 
 
 def strip_train(data: memoryview, stride: int, count: int) -> bytes | None:

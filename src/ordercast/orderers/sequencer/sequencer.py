@@ -108,6 +108,7 @@ class Sequencer(Keeper):
         self._announced = Lead(view.seq, view.seq, view.seq, 0)
         self._sync_now = False
         self._watched: list[int] = []
+        self._former: Member | None = None  # who led before
         # The rest
         self._detector = Detector(timing)
         self._timers: Timers[Timer] = Timers()
@@ -229,8 +230,11 @@ class Sequencer(Keeper):
         elif kind == Kind.SYNC:
             self._on_lead(decode_lead(body))
             if origin != self.view.leader.id:
-                # It led until its own leave, and goes when it knows that all have it.
-                out.sends.append(self._mail.control(source, Kind.ACK, encode_acks(self._acks())))
+                # It led until its own leave, and goes when it knows that all have it. Another may have multicast this
+                # for it.
+                former = self._former
+                to = former.address if former is not None and former.id == origin else source
+                out.sends.append(self._mail.control(to, Kind.ACK, encode_acks(self._acks())))
             if self.has_left:
                 self._ack_now = True  # we have left, and the sequencer waits to hear that we know
         elif kind == Kind.STATUS:
@@ -297,6 +301,7 @@ class Sequencer(Keeper):
             elif timer is Timer.RETRANSMIT:
                 self._retransmit(now_ns, out)
             elif timer is Timer.TAIL:
+                self._mail.next_via()
                 self._sync_now = True
             elif timer is Timer.WANT:
                 self._want(now_ns, out)
@@ -423,6 +428,7 @@ class Sequencer(Keeper):
         self._ack_now = True
         if view.leader.id != old.leader.id and self.me.id != old.leader.id:
             # The leaver serves repairs until it knows that all have its leave.
+            self._former = old.leader
             out.sends.append(self._mail.control(old.leader.address, Kind.ACK, encode_acks(self._acks())))
         if self.has_left:
             self._watch(now_ns)
@@ -694,6 +700,8 @@ class Sequencer(Keeper):
         if now_ns - self._spoke_ns < self._detector.heartbeat_ns:
             return
         if self.lead is not None:
+            # Who multicasts for us may be gone. All others watch us: they must not take us for silent with it.
+            self._mail.next_via()
             self._sync_now = True
         else:
             self._ack_now = True
@@ -766,6 +774,7 @@ class Sequencer(Keeper):
             self._timers.set(Timer.RETRANSMIT, outgoing.deadline_ns(now_ns))
 
     def _retransmit(self, now_ns: int, out: Outbox) -> None:
+        self._mail.next_via()
         for origin, number, block in self._outgoing.due(now_ns):
             if self.lead is not None and not is_resilient(block):
                 continue  # it waits for room in the history, not for the network
