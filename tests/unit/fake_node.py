@@ -8,7 +8,7 @@ import random
 from tests.unit.fake_engine import Exchange
 
 from ordercast.config import GroupConfig
-from ordercast.groups.group import NodeBase
+from ordercast.groups.base import NodeBase
 from ordercast.groups.host import Host
 
 

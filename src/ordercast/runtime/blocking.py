@@ -18,8 +18,10 @@ from typing import Any, Final, Self, TypeVar
 
 from ordercast.config import GroupConfig, MinMembers, Recovery, Timing
 from ordercast.errors import NotMember, UsageError
+from ordercast.groups.base import JOIN_TIMEOUT_S
+from ordercast.groups.checks import Payload
 from ordercast.groups.events import Batch, Event, Left, Message, PortEvent
-from ordercast.groups.group import JOIN_TIMEOUT_S, Group, Payload
+from ordercast.groups.group import Group
 from ordercast.groups.host import EngineFactory
 from ordercast.runtime.node import Node, loop_factory
 from ordercast.service import Service

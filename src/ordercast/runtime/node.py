@@ -27,7 +27,8 @@ from typing import Any, Final, TypeVar
 from ordercast.config import LAN_DATAGRAM, LOOPBACK_DATAGRAM, GroupConfig, Timing
 from ordercast.engine import NEVER, Buffer, Send, To
 from ordercast.errors import InvariantViolation, NotMember, OrdercastError, UsageError
-from ordercast.groups.group import NodeBase, check_number
+from ordercast.groups.base import NodeBase
+from ordercast.groups.checks import check_number
 from ordercast.groups.host import EngineFactory, Host
 from ordercast.runtime.addresses import AddressError, group_address, is_loopback, parse_peer
 from ordercast.runtime.udp import Counters, MulticastReceiver, UnicastSocket

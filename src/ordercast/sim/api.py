@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from ordercast.config import LAN_DATAGRAM, GroupConfig, Timing
 from ordercast.errors import NotMember, UsageError
-from ordercast.groups.group import NodeBase
+from ordercast.groups.base import NodeBase
 from ordercast.groups.host import EngineFactory, Host
 from ordercast.sim.cluster import HostStack
 from ordercast.sim.loop import DEFAULT_LIMIT_NS, run_in_world

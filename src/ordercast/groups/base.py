@@ -1,0 +1,201 @@
+"""One node of the public API: what the driver on real sockets and the simulator's have in common (docs/api.md).
+
+Independent of sockets: `ordercast.runtime.node.Node` and the simulator's node are `NodeBase`s, and the same `Group`
+runs on a real loop and on virtual time. A driver runs passes of the `Host` and calls `after_pass` behind each; calls of
+the application ask for a pass by `_wake`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import Final, Self
+
+from ordercast.config import Demands, GroupConfig, MinMembers, Recovery
+from ordercast.errors import OrdercastError, UsageError
+from ordercast.groups.checks import as_header, check_min_members, check_number, check_timeout
+from ordercast.groups.group import Group
+from ordercast.groups.host import Host
+from ordercast.groups.port import Port
+from ordercast.view import Address, Member
+
+JOIN_TIMEOUT_S: Final = 30.0
+"""How long `join` tries by default."""
+
+MAX_BUFFERS: Final = 1 << 40
+"""Bytes of history that may be asked for; far above what any machine has."""
+
+MAX_TTL: Final = 255
+"""IP's time to live has one byte."""
+
+
+class NodeBase:
+    """One node: what a driver has in common with every other. A driver sets `host` before anything is joined."""
+
+    def __init__(self, host: Host, config: GroupConfig) -> None:
+        """`config`: what a group is created with where `join` says nothing else."""
+        self.host = host
+        self._config = config
+        self._groups: dict[Port, Group] = {}
+        self._error: OrdercastError | None = None
+
+    # What a driver provides.
+
+    def _now_ns(self) -> int:
+        """The clock of the host's passes."""
+        raise NotImplementedError
+
+    def _wake(self) -> None:
+        """Have a pass run soon. Many calls before that pass ask for one."""
+        raise NotImplementedError
+
+    def _pass(self) -> None:
+        """Have a pass run now, if the driver can and has not done so in this turn of the loop; else soon."""
+        self._wake()
+
+    def _prepare(self, group: str) -> None:
+        """A group is about to be opened: listen to its address, or raise what stands against it."""
+
+    async def _locate(self, contact: str | Address) -> Address:
+        """The address of a node that `join` was given; may take a while, where a name is looked up."""
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        """Leave all groups and stop."""
+        raise NotImplementedError
+
+    # What a driver calls.
+
+    def after_pass(self) -> None:
+        """Let everybody who waited for something that the pass brought go on."""
+        for port in self.host.take_news():
+            group = self._groups.get(port)
+            if group is not None:
+                group._settle()
+                if port.gone is not None:
+                    del self._groups[port]
+
+    def fail(self, error: OrdercastError) -> None:
+        """The node cannot go on: everybody who waits, and every later call, learns why."""
+        self._error = error
+        for group in list(self._groups.values()):
+            group._fail(error)
+        self._groups.clear()
+
+    # What the application calls.
+
+    @property
+    def member(self) -> Member:
+        """This node, as views name it."""
+        return self.host.me
+
+    @property
+    def name(self) -> str:
+        return self.host.me.name
+
+    @property
+    def groups(self) -> list[Group]:
+        """The groups that this node is in, in the order in which it joined."""
+        return list(self._groups.values())
+
+    async def join(
+        self,
+        name: str,
+        *,
+        orderer: str = "sequencer",
+        create: bool | None = None,
+        min_members: MinMembers = "majority",
+        recovery: Recovery = "automatic",
+        resilience: int | None = None,
+        max_members: int | None = None,
+        buffers: int | None = None,
+        max_message: int | None = None,
+        flow: str | None = None,
+        header: bytes = b"",
+        timeout: float | None = JOIN_TIMEOUT_S,
+        ttl: int | None = None,
+        contact: str | Address | None = None,
+    ) -> Group:
+        """Become a member; returns with the first view. Amoeba's CreateGroup and JoinGroup (section 3).
+
+        create: True makes a new group and fails if there is one, False joins and fails if there is none, None does
+        whichever is right. resilience, max_members, buffers (bytes of history) and max_message are the group's from
+        its creation on; given at a join, they say what this node can bear, and a group that asks for more refuses it.
+        flow ("slow-start", "open"): how senders of a token group pace themselves; it too is set by who creates it.
+        header: a small message that the members get with the view. ttl: how many hops multicasts must go to reach this
+        node; the group's is the largest that any member asked for. contact: "host:port" of a member, through which the
+        group is joined instead of by its name (RMP section 3.3); it is then never created. Raises JoinRefused,
+        UsageError, or TimeoutError after `timeout` seconds (None: never).
+        """
+        if self._error is not None:
+            raise self._error
+        if not isinstance(name, str):
+            raise UsageError(f"a group's name is a str, not {type(name).__name__}")
+        if create is not None and not isinstance(create, bool):
+            raise UsageError(f"create is True, False or None, not {create!r}")
+        if recovery not in ("automatic", "manual"):
+            raise UsageError(f'recovery is "automatic" or "manual", not {recovery!r}')
+        check_min_members(min_members)
+        limits = {"resilience": resilience, "max_members": max_members, "buffers": buffers, "max_message": max_message}
+        for word, limit in limits.items():
+            if limit is not None:
+                check_number(word, limit)
+        if buffers is not None and buffers > MAX_BUFFERS:
+            raise UsageError(f"buffers are at most {MAX_BUFFERS} bytes, not {buffers}")
+        header = as_header(header)
+        check_timeout(timeout)
+        if ttl is not None:
+            check_number("ttl", ttl)
+            if not 0 <= ttl <= MAX_TTL:
+                raise UsageError(f"a ttl lies between 0 and {MAX_TTL}, not {ttl}")
+        if contact is not None and create:
+            raise UsageError("a group that is joined through a contact exists: leave create out")
+        located = await self._locate(contact) if contact is not None else None
+        base = self._config
+        config = GroupConfig(
+            orderer=orderer,
+            resilience=base.resilience if resilience is None else resilience,
+            max_members=base.max_members if max_members is None else max_members,
+            history_bytes=base.history_bytes if buffers is None else buffers,
+            history_blocks=base.history_blocks,
+            max_message=base.max_message if max_message is None else max_message,
+            datagram=base.datagram,
+            flow=base.flow if flow is None else flow,
+        )
+        self._prepare(name)
+        port = self.host.open(
+            self._now_ns(),
+            name,
+            config=config,
+            create=create if located is None else False,
+            min_members=min_members,
+            recovery=recovery,
+            demands=Demands(max_members, buffers, max_message),
+            header=header,
+            ttl=ttl,
+            contact=located,
+        )
+        group = Group(self, port)
+        self._groups[port] = group
+        self._wake()
+        try:
+            async with asyncio.timeout(timeout):
+                await group._joined
+        except BaseException as error:
+            if port.gone is None and self._error is None:
+                # Given up: what is under way is taken back, so that nobody counts on this node. The view may have come
+                # in the same turn of the loop as the cancellation: nobody has the handle, and nobody would receive.
+                self.host.leave(port)
+                self._wake()
+            if isinstance(error, TimeoutError):
+                raise TimeoutError(f"no way into {name!r} was found in {timeout} s") from None
+            raise
+        return group
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
