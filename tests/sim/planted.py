@@ -28,6 +28,7 @@ MOST_SEEDS: Final = 256  # that a bug may take to be found when the table is wri
 TABLE: Final = Path(__file__).resolve().parents[2] / "docs" / "planted-bugs.md"
 
 LEADING: Final = "ordercast.orderers.sequencer.leading"
+CHANGES: Final = "ordercast.parts.changes"
 KEEPER: Final = "ordercast.parts.keeper"
 SEQUENCER: Final = "ordercast.orderers.sequencer.sequencer"
 CUTS: Final = "ordercast.membership.cuts"
@@ -180,14 +181,14 @@ BUGS: Final[tuple[Bug, ...]] = (
         "a view overtakes the messages before it",
         KEEPER,
         "                if run:\n                    out.upcalls.append(Run(run))\n                    run = []\n"
-        "                out.upcalls.append(open_change(entry.block))\n",
-        "                out.upcalls.append(open_change(entry.block))\n",
+        "                self._show(open_change(entry.block), out)\n",
+        "                self._show(open_change(entry.block), out)\n",
         "members deliver the same message in different views",
         8,
     ),
     Bug(
         "a view carries the numbers of the view before",
-        LEADING,
+        CHANGES,
         "    numbers = dict(next_number)\n",
         "    numbers = dict(view.numbers)\n",
         "a newcomer waits for blocks that were before its time",
