@@ -40,6 +40,9 @@ class Toy:
     def deadline_ns(self) -> int:
         return self.timer_ns
 
+    def copies(self, group: str) -> Sequence[Address]:  # noqa: ARG002
+        return []
+
     def audience(self, group: str) -> Sequence[Address]:  # noqa: ARG002
         return []
 

@@ -42,11 +42,12 @@ class SimNode(NodeBase):
         timing: Timing | None = None,
         buffer_bytes: int = BUFFER_BYTES,
         engines: EngineFactory | None = None,
+        has_multicast: bool = True,
     ) -> None:
         self._world = world
         node = world.nodes.get(name)
         if node is None:
-            node = world.add(name, self._boot, buffer_bytes=buffer_bytes)
+            node = world.add(name, self._boot, buffer_bytes=buffer_bytes, has_multicast=has_multicast)
         elif node.is_up:
             raise UsageError(f"there is a node {name!r}, and it is up")
         else:
@@ -69,6 +70,7 @@ class SimNode(NodeBase):
             timing=timing,
             recorder=recorder,
             engines=engines,
+            has_multicast=self._world.has_multicast(node),
         )
         self.host.start(self._world.clock(node))
         node.after_pass = self._after_pass
@@ -131,9 +133,18 @@ class Simulation:
         config: GroupConfig | None = None,
         timing: Timing | None = None,
         buffer_bytes: int = BUFFER_BYTES,
+        has_multicast: bool = True,
     ) -> SimNode:
         """A node that is up; the next life of one that was there before and is down."""
-        return SimNode(self.world, name, config=config, timing=timing, buffer_bytes=buffer_bytes, engines=self._engines)
+        return SimNode(
+            self.world,
+            name,
+            config=config,
+            timing=timing,
+            buffer_bytes=buffer_bytes,
+            engines=self._engines,
+            has_multicast=has_multicast,
+        )
 
 
 def simulate(

@@ -71,6 +71,9 @@ class HostStack:
     def audience(self, group: str) -> Sequence[Address]:
         return self.host.audience(group)
 
+    def copies(self, group: str) -> Sequence[Address]:
+        return self.host.copies(group)
+
     def unrest(self) -> list[str]:
         texts: list[str] = []
         for port in self.host.ports:
@@ -219,6 +222,7 @@ class Member:
             timing=cluster.terms.timing,
             recorder=recorder,
             engines=cluster.engines,
+            has_multicast=cluster.world.has_multicast(node),
         )
         self.host.start(cluster.world.clock(node))
         self.port = None
@@ -441,13 +445,15 @@ class Cluster:
         self.terms = terms if terms is not None else Terms()
         self.members: dict[str, Member] = {}
 
-    def add(self, name: str, *, buffer_bytes: int = BUFFER_BYTES, take_delay_ns: int = 0) -> Member:
+    def add(
+        self, name: str, *, buffer_bytes: int = BUFFER_BYTES, take_delay_ns: int = 0, has_multicast: bool = True
+    ) -> Member:
         """A member whose node is still down."""
 
         def boot(node: Node) -> HostStack:
             return self.members[node.name].boot(node)
 
-        node = self.world.add(name, boot, buffer_bytes=buffer_bytes)
+        node = self.world.add(name, boot, buffer_bytes=buffer_bytes, has_multicast=has_multicast)
         member = Member(self, node, take_delay_ns)
         self.members[name] = member
         return member

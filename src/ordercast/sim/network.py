@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from ordercast.config import SECOND
-from ordercast.wire.header import HEADER_BYTES, MAGIC, UNKNOWN_DETAIL, Kind
+from ordercast.wire.header import FORWARD, HEADER_BYTES, MAGIC, UNKNOWN_DETAIL, Kind
 
 SOCKET_OVERHEAD_BYTES: Final = 1_024  # what a datagram costs a receive buffer beside its bytes (DESIGN section 6)
 COALESCE_NS: Final = 200_000  # interrupt coalescing: one batch of arrivals spans no more of the medium's time
@@ -166,7 +166,7 @@ def kind_of(data: bytes) -> str:
     """The kind of a datagram as its header names it."""
     if len(data) < HEADER_BYTES or data[0] != MAGIC:
         return UNKNOWN_DETAIL
-    return _KIND_NAMES.get(data[KIND_OFFSET], UNKNOWN_DETAIL)
+    return _KIND_NAMES.get(data[KIND_OFFSET] & ~FORWARD, UNKNOWN_DETAIL)
 
 
 class Network:

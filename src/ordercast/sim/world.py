@@ -59,6 +59,9 @@ class Stack(Protocol):
     def audience(self, group: str) -> Sequence[Address]:
         """Where `To.ALL` goes where there is no multicast."""
 
+    def copies(self, group: str) -> Sequence[Address]:
+        """Where `To.ALL` goes beside a multicast."""
+
     def unrest(self) -> list[str]:
         """What is not at rest, in words; empty when everything is."""
 
@@ -73,6 +76,7 @@ class Node:
         "buffer_bytes",
         "busy_until_ns",
         "dropped",
+        "has_multicast",
         "has_work",
         "inbox",
         "inbox_bytes",
@@ -89,12 +93,15 @@ class Node:
         "wake_ns",
     )
 
-    def __init__(self, index: int, name: str, boot: Callable[[Node], Stack], buffer_bytes: int) -> None:
+    def __init__(
+        self, index: int, name: str, boot: Callable[[Node], Stack], buffer_bytes: int, has_multicast: bool
+    ) -> None:
         self.index = index
         self.name = name
         self.address: Address = (f"10.0.{index // 250}.{index % 250 + 1}", PORT)
         self.boot = boot
         self.buffer_bytes = buffer_bytes
+        self.has_multicast = has_multicast  # it can send and hear multicasts, where the network has them
         # the present life
         self.life = -1
         self.stack: Stack | None = None  # None: down
@@ -167,11 +174,18 @@ class World:
 
     # Nodes and what happens to them. ---------------------------------------------------------------------------------
 
-    def add(self, name: str, boot: Callable[[Node], Stack], *, buffer_bytes: int = BUFFER_BYTES) -> Node:
+    def add(
+        self,
+        name: str,
+        boot: Callable[[Node], Stack],
+        *,
+        buffer_bytes: int = BUFFER_BYTES,
+        has_multicast: bool = True,
+    ) -> Node:
         """A machine that is still down; `start` makes `boot` give it a stack, in every life a new one."""
         if name in self.nodes:
             raise ValueError(f"there is a node {name!r} already")
-        node = Node(len(self.nodes), name, boot, buffer_bytes)
+        node = Node(len(self.nodes), name, boot, buffer_bytes, has_multicast)
         self.nodes[name] = node
         self._by_address[node.address] = node
         return node
@@ -226,6 +240,10 @@ class World:
     def slow(self, name: str, factor: float = 1.0) -> None:
         """Processor costs of the node times `factor`; 1 is normal."""
         self.nodes[name].slowness = int(NORMAL_SPEED * factor)
+
+    def has_multicast(self, node: Node) -> bool:
+        """Whether the node and its network have it."""
+        return node.has_multicast and self.network.model.has_multicast
 
     def listen(self, node: Node, group: str) -> None:
         node.listening[group] = None
@@ -426,16 +444,24 @@ class World:
 
     def _targets(self, node: Node, stack: Stack, group: str, to: Address) -> list[list[str]]:
         """The transmissions that a destination takes, each with its receivers."""
-        if to not in (To.ALL, To.ANYONE):
+        if to not in (To.ALL, To.MULTICAST, To.ANYONE):
             target = self._by_address.get(to)
             return [[target.name]] if target is not None else []
-        if self.network.model.has_multicast:
-            return [[other.name for other in self.nodes.values() if group in other.listening and other is not node]]
-        if to == To.ANYONE:
-            # Every node has all others for static peers, members or not.
-            return [[other.name] for other in self.nodes.values() if other is not node]
-        known = (self._by_address.get(address) for address in stack.audience(group))
-        return [[other.name] for other in known if other is not None and other is not node]
+        multicasts: list[list[str]] = []
+        alone: Sequence[Address] = ()
+        if self.has_multicast(node):
+            nodes = self.nodes.values()
+            hear = [each.name for each in nodes if group in each.listening and each.has_multicast and each is not node]
+            multicasts.append(hear)
+            if to == To.ALL:
+                alone = stack.copies(group)
+        elif to == To.ANYONE:
+            # Every node without multicast has all others for static peers, members or not.
+            alone = list(self._by_address)
+        elif to == To.ALL:
+            alone = stack.audience(group)
+        known = (self._by_address.get(address) for address in alone)
+        return multicasts + [[other.name] for other in known if other is not None and other is not node]
 
     # Evidence. -------------------------------------------------------------------------------------------------------
 
