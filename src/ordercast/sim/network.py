@@ -7,7 +7,10 @@ The model, in the order in which it is applied to a train of datagrams:
 
 1. the medium: on a shared segment a transmission waits until the segment is free and occupies it once, however many
    receivers it has; on a switched network it occupies the sender's port once and each receiver's port once. Every
-   datagram of a train has its own frames, each with `frame_overhead` bytes;
+   datagram of a train has its own frames, each with `frame_overhead` bytes. Where nodes `take_turns` the segment is
+   given to one node after the other, one datagram each, as Ethernet does by and large: a short word of one node then
+   does not wait behind the long train of another. Such a medium decides when its time comes: `transmit` only queues,
+   and `serve` at `next_ns` gives the arrivals;
 2. each receiver on its own: cut, lost, delayed by latency and jitter, duplicated, reordered. A link is first in, first
    out under jitter: only a datagram that is drawn as reordered (or is a second copy) can be overtaken.
 
@@ -19,12 +22,13 @@ medium's time one batch may span, or a long train would arrive only when its las
 from __future__ import annotations
 
 import random
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from ordercast.config import SECOND
+from ordercast.engine import NEVER
 from ordercast.wire.header import FORWARD, HEADER_BYTES, MAGIC, UNKNOWN_DETAIL, Kind
 
 SOCKET_OVERHEAD_BYTES: Final = 1_024  # what a datagram costs a receive buffer beside its bytes (DESIGN section 6)
@@ -51,6 +55,8 @@ class NetworkModel:
     is_shared: bool = True
     frame_payload: int = 1_472  # bytes of a datagram that fit one frame
     frame_overhead: int = 66  # Ethernet preamble, header, checksum and gap; IP; UDP
+    frame_least: int = 0  # bytes of the shortest frame, with all that
+    takes_turns: bool = False  # a shared segment goes from node to node, datagram by datagram
     # the CPU of a node
     pass_ns: int = 0
     send_ns: int = 0  # per datagram
@@ -65,7 +71,7 @@ class NetworkModel:
         if not self.bits_per_s:
             return 0
         frames = -(-size // self.frame_payload) or 1
-        return (size + frames * self.frame_overhead) * 8 * SECOND // self.bits_per_s
+        return max(size + frames * self.frame_overhead, self.frame_least) * 8 * SECOND // self.bits_per_s
 
     def send_cost_ns(self, datagrams: int, size: int) -> int:
         return datagrams * self.send_ns + size * self.send_byte_ps // 1_000
@@ -117,7 +123,32 @@ ETHERNET_10: Final = NetworkModel(
 """The Amoeba paper's machines: one 10 Mb/s segment, about 0.5 ms of a 20 MHz processor for each packet at each end, so
 that a broadcast of two packets takes about the 2.5 ms that section 2 of the paper reports."""
 
-NETWORKS: Final[dict[str, NetworkModel]] = {model.name: model for model in (IDEAL, LOOPBACK, LAN, ETHERNET_10)}
+ETHERNET: Final = NetworkModel(
+    "ethernet",
+    latency_ns=10_000,
+    bits_per_s=10_000_000,
+    is_shared=True,
+    frame_least=84,
+    takes_turns=True,
+    pass_ns=50_000,
+    send_ns=300_000,
+    receive_ns=300_000,
+    send_byte_ps=100_000,
+    receive_byte_ps=100_000,
+)
+"""The RMP paper's machines (section 5): SparcStations 2 and 5 on one 10 Mb/s segment, half duplex.
+
+On the wire a datagram has the 46 bytes of Ethernet, IP and UDP and the 20 of preamble and gap, and no frame is shorter
+than 64 bytes and those 20. So a bare stream of 1400-byte packets takes 1.17 ms each and fills 95 % of the wire with
+payload (8000-byte ones, in six frames, as much), and a processor must be able to keep up with that, since theirs did.
+The costs are chosen from what such machines were measured at: a small UDP packet took one and a half milliseconds
+there and back between processes (here 2 * (0.3 + 0.07 + 0.01 + 0.05 + 0.3) = 1.5 ms), and a copy with its checksum
+went at 10 MB/s. 1400 bytes then cost 0.44 ms at either end. Collisions are left out: the paper says of its runs with
+4 and 8 senders that the starvation which they cause made them irreproducible."""
+
+NETWORKS: Final[dict[str, NetworkModel]] = {
+    model.name: model for model in (IDEAL, LOOPBACK, LAN, ETHERNET_10, ETHERNET)
+}
 
 
 class Batch(NamedTuple):
@@ -132,6 +163,14 @@ class Batch(NamedTuple):
 class Arrival(NamedTuple):
     at_ns: int
     target: str
+    batch: Batch
+
+
+class Waiting(NamedTuple):
+    """A datagram in the queue of a node's interface."""
+
+    ready_ns: int
+    targets: Sequence[str]
     batch: Batch
 
 
@@ -177,6 +216,7 @@ class Network:
         "_default",
         "_egress_free_ns",
         "_ingress_free_ns",
+        "_interfaces",
         "_last_ns",
         "_links",
         "_rng",
@@ -200,6 +240,7 @@ class Network:
         self._egress_free_ns: dict[str, int] = {}
         self._ingress_free_ns: dict[str, int] = {}
         self._last_ns: dict[tuple[str, str], int] = {}  # last arrival on a link: first in, first out
+        self._interfaces: dict[str, deque[Waiting]] = {}  # those with something to send; the first is next in turn
 
     # Conditions. -----------------------------------------------------------------------------------------------------
 
@@ -272,6 +313,9 @@ class Network:
         kind = kind_of(data)
         counters.sent_by_kind[kind] += datagrams
         counters.bytes_by_kind[kind] += size
+        if self.model.takes_turns:
+            self._queue(leave_ns, source, targets, data, stride, datagrams)
+            return []
         arrivals: list[Arrival] = []
         for end_ns, wire_ns, first, stop in self._occupy(leave_ns, source, size, stride, datagrams):
             whole = Batch(source, data, stride if datagrams > 1 else 0, datagrams)
@@ -283,6 +327,43 @@ class Network:
                     continue
                 self._deliver(end_ns, wire_ns, target, whole, arrivals)
         return arrivals
+
+    def next_ns(self) -> int:
+        """When `serve` is due; NEVER where nothing waits for the medium, or nobody waits for his turn on it."""
+        if not self._interfaces:
+            return NEVER
+        return max(self._segment_free_ns, min(queue[0].ready_ns for queue in self._interfaces.values()))
+
+    def serve(self, now_ns: int) -> list[Arrival]:
+        """Give the medium to the next node in turn that has a datagram ready, for that datagram."""
+        interfaces = self._interfaces
+        source = next((name for name, queue in interfaces.items() if queue[0].ready_ns <= now_ns), None)
+        if source is None or now_ns < self._segment_free_ns:
+            return []
+        queue = interfaces.pop(source)
+        _, targets, batch = queue.popleft()
+        if queue:
+            interfaces[source] = queue  # behind all others
+        wire_ns = self.model.wire_ns(len(batch.data))
+        self._segment_free_ns = end_ns = now_ns + wire_ns
+        arrivals: list[Arrival] = []
+        for target in targets:
+            if (self._cuts or self._sides) and not self.reaches(source, target):
+                self.counters.cut += 1
+            else:
+                self._deliver(end_ns, wire_ns, target, batch, arrivals)
+        return arrivals
+
+    def _queue(
+        self, leave_ns: int, source: str, targets: Sequence[str], data: bytes, stride: int, datagrams: int
+    ) -> None:
+        """Put a train into the sender's interface. The processor hands one datagram over after the other: by
+        `leave_ns` it is done with the last, and the first have been on their way before."""
+        queue = self._interfaces.setdefault(source, deque())
+        each_ns = self.model.send_cost_ns(1, stride)
+        for index in range(datagrams):
+            batch = Batch(source, data, 0, 1) if datagrams == 1 else _piece(source, data, stride, index, index + 1)
+            queue.append(Waiting(leave_ns - (datagrams - 1 - index) * each_ns, targets, batch))
 
     def _occupy(
         self, leave_ns: int, source: str, size: int, stride: int, datagrams: int

@@ -137,6 +137,7 @@ class World:
         "_event_limit",
         "_events",
         "_heap",
+        "_medium_ns",
         "_sequence",
         "network",
         "nodes",
@@ -155,6 +156,7 @@ class World:
         # The third and fourth of an event are never compared: no two events have the same sequence number.
         self._heap: list[tuple[int, int, Callable[[Any], None], Any]] = []
         self._sequence = 0
+        self._medium_ns = NEVER  # when the network is to be asked whose turn it is on its medium
         self._events = 0
         self._event_limit = event_limit
 
@@ -440,7 +442,25 @@ class World:
             for arrival in self.network.transmit(leave_ns, node.name, targets, data, stride):
                 self._sequence += 1
                 heappush(self._heap, (arrival.at_ns, self._sequence, self._arrive, arrival))
+        if self.network.model.takes_turns:
+            self._plan_turn()
         return leave_ns
+
+    def _plan_turn(self) -> None:
+        """On a medium that nodes take turns on, somebody has to ask whose turn it is when it is free."""
+        at_ns = max(self.network.next_ns(), self.now_ns)
+        if at_ns < self._medium_ns:
+            self._medium_ns = at_ns
+            self.at(at_ns, self._take_turn, at_ns)
+
+    def _take_turn(self, planned_ns: int) -> None:
+        if planned_ns != self._medium_ns:
+            return  # an earlier plan took its place
+        self._medium_ns = NEVER
+        for arrival in self.network.serve(self.now_ns):
+            self._sequence += 1
+            heappush(self._heap, (arrival.at_ns, self._sequence, self._arrive, arrival))
+        self._plan_turn()
 
     def _targets(self, node: Node, stack: Stack, group: str, to: Address) -> list[list[str]]:
         """The transmissions that a destination takes, each with its receivers."""
