@@ -48,6 +48,8 @@ MAX_OFFSET_NS: Final = 1 << 62
 LINGER_STEP_S: Final = 0.01
 """How often `close` looks whether those who may need this node's history are served."""
 
+_SYMBOLIC: Final = frozenset({To.ALL, To.MULTICAST, To.ANYONE})
+
 _log = logging.getLogger("ordercast.node")
 _nodes = itertools.count(1)
 _T = TypeVar("_T")
@@ -76,8 +78,8 @@ class Node(NodeBase):
         name: unique among the nodes that may meet; by default made of host name and process.
         host, port: the address of one interface, IPv4; port 0 takes a free one.
         peers: addresses of other nodes, "host:port" each, where multicast does not find them.
-        multicast: True, False (everything to each member by itself), or None: where there are no peers and the
-        interface has it. All members of a group must do the same.
+        multicast: True, False (another member multicasts for this one, or where none can, everything goes to each by
+        itself), or None: where there are no peers and the interface has it. Members of one group may differ.
         datagram: bytes of the largest UDP datagram for groups that this node creates.
         trace: folder to which the events are appended (`raw/`, TRACE.md); clock_offset_ns as in its run.json.
         insecure: needed for any interface but loopback, since nothing is encrypted or authenticated yet.
@@ -146,7 +148,8 @@ class Node(NodeBase):
         self._is_closed = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ns = NEVER
-        self._unsent: deque[tuple[Sequence[Address], Sequence[Buffer], int]] = deque()  # at most one pass
+        # what could not leave, with its TTL: at most one pass
+        self._unsent: deque[tuple[Sequence[Address], Sequence[Buffer], int, int]] = deque()
         self.host.start(self._now_ns())
         self._loop.add_reader(self._socket.fileno(), self._on_readable, self._socket)
 
@@ -296,25 +299,39 @@ class Node(NodeBase):
 
     def _transmit(self, sends: Sequence[tuple[str, Send]]) -> None:
         send = self._socket.send
+        last = ""  # the group that the three below are of: looked up once, however much it sends
+        multicast: Address = To.MULTICAST
+        copies: Sequence[Address] = ()
+        ttl = self._socket.ttl
         for group, (to, buffers, stride) in sends:
-            if to == To.ALL:
-                if self._multicast:
-                    to = self._listening[group]
-                else:
-                    self._send_to_each(self.host.audience(group), buffers, stride)
-                    continue
-            elif to == To.ANYONE:
-                addresses = [self._listening[group], *self._peers] if self._multicast else self._peers
-                self._send_to_each(addresses, buffers, stride)
+            if to not in _SYMBOLIC:
+                if self._unsent or not send(to, buffers, stride):
+                    self._unsent.append(((to,), buffers, stride, ttl))
                 continue
-            if self._unsent or not send(to, buffers, stride):
-                self._unsent.append(((to,), buffers, stride))
+            if group != last and self._multicast:
+                last = group
+                multicast = self._listening[group]
+                copies = self.host.copies(group)
+                ttl = self.host.ttl(group)
+                if not self._unsent:
+                    self._socket.set_ttl(ttl)
+            addresses: Sequence[Address]
+            if not self._multicast:
+                if to == To.MULTICAST:
+                    continue
+                addresses = self.host.audience(group) if to == To.ALL else self._peers
+            elif to == To.ANYONE:
+                addresses = [multicast, *self._peers]
+            elif to == To.ALL and copies:
+                addresses = [multicast, *copies]
+            else:
+                if self._unsent or not send(multicast, buffers, stride):
+                    self._unsent.append(((multicast,), buffers, stride, ttl))
+                continue
+            if self._unsent or not self._socket.send_many(addresses, buffers, stride):
+                self._unsent.append((addresses, buffers, stride, ttl))
         if self._unsent:
             self._block()
-
-    def _send_to_each(self, addresses: Sequence[Address], buffers: Sequence[Buffer], stride: int) -> None:
-        if self._unsent or not self._socket.send_many(addresses, buffers, stride):
-            self._unsent.append((addresses, buffers, stride))
 
     def _block(self) -> None:
         """The network takes no more: wait for it, and for nothing else."""
@@ -328,7 +345,8 @@ class Node(NodeBase):
         try:
             while unsent:
                 # A send that stopped half-way goes on there: the socket knows it by the identity of these objects.
-                addresses, buffers, stride = unsent[0]
+                addresses, buffers, stride, ttl = unsent[0]
+                self._socket.set_ttl(ttl)
                 if len(addresses) == 1:
                     has_left = self._socket.send(addresses[0], buffers, stride)
                 else:
