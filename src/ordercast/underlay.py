@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from enum import Enum, auto
 from typing import Final
@@ -45,6 +46,7 @@ from ordercast.wire.views import (
     Asking,
     Proposal,
     Ring,
+    decode_address,
     decode_asking,
     decode_invite,
     decode_refusal,
@@ -52,6 +54,7 @@ from ordercast.wire.views import (
     decode_ring,
     decode_suspects,
     decode_welcome,
+    encode_address,
     encode_asking,
     encode_refusal,
     encode_result,
@@ -126,6 +129,7 @@ class Underlay:
         self._backlog: list[tuple[int, bytes]] = []
         self._counter = 0
         self._past = PastRings()
+        self._onward: Address | None = None  # who leads the ring that ours has dissolved into
         self._leave_header: bytes | None = None
         self._declined: int | None = None  # the attempt to join that we gave up
         self._is_resetting = False
@@ -434,8 +438,8 @@ class Underlay:
         self._joining.start(now_ns, out)
 
     def _whom_to_ask(self) -> list[Address]:
-        """For the group: its contact alone at first; later anybody, and members of old where multicast is no help."""
-        contacts = [] if self._contact is None else [self._contact]
+        """For the group: its contact alone at first; later anybody, and whom we know where multicast may not help."""
+        contacts = [address for address in (self._onward, self._contact) if address is not None]
         if self.view is None:
             return contacts or [To.ANYONE]
         if contacts or not self.me.has_multicast:
@@ -602,7 +606,8 @@ class Underlay:
         elif better(self._ring(), seen):
             self._beacon(now_ns, source, out)
         elif kind == Kind.HERE and source == seen.leader.address:
-            orderer.propose(now_ns, Change(Reason.DISSOLVE, self.me))
+            # All members are told where to go: not all of them may hear that ring (RMP section 3.4).
+            orderer.propose(now_ns, Change(Reason.DISSOLVE, self.me, encode_address(source)))
         else:
             # Anybody can say that there is a larger ring. Its leader itself has to answer before we end ours.
             asking = Asking(self.group, self.me, 0, 0, self._next_block, self._demands, b"")
@@ -666,6 +671,8 @@ class Underlay:
                     out.upcalls.append(Transitional(self.view.id))
                 out.upcalls.append(upcall)
             elif upcall.reason == Reason.DISSOLVE:
+                with suppress(WireError):  # where the last member leaves, its own header
+                    self._onward = decode_address(upcall.header)
                 orderer = self._orderer
                 if orderer is not None and not orderer.is_frozen and not orderer.is_settled:
                     self._is_dissolving = True  # the leader goes last: the others may need repairs to get this far

@@ -92,22 +92,37 @@ class Cut(NamedTuple):
 
 
 def encode_member(writer: Writer, member: Member) -> None:
-    writer.text(member.name).i64(member.life).text(member.address[0]).u16(member.address[1]).u32(member.buffer_bytes)
+    writer.text(member.name).i64(member.life).raw(encode_address(member.address)).u32(member.buffer_bytes)
     writer.u8(member.has_multicast).u8(member.ttl).u16(rule_code(member.min_members))
 
 
 def decode_member(reader: Reader) -> Member:
-    name, life = reader.text(255), reader.i64()
+    name, life, address = reader.text(255), reader.i64(), take_address(reader)
+    buffer_bytes, has_multicast, ttl = reader.u32(), bool(reader.u8()), reader.u8()
+    return Member(node_id(name, life), name, life, address, buffer_bytes, has_multicast, ttl, rule_of(reader.u16()))
+
+
+def encode_address(address: Address) -> bytes:
+    return Writer().text(address[0]).u16(address[1]).bytes()
+
+
+def decode_address(body: bytes | memoryview) -> Address:
+    reader = Reader(body)
+    address = take_address(reader)
+    reader.end()
+    return address
+
+
+def take_address(reader: Reader) -> Address:
     address: Address = (reader.text(255), reader.u16())
     try:
         # A name would have to be looked up where it is used, and whoever sent it would choose what is asked.
         IPv4Address(address[0])
     except AddressValueError as error:
-        raise WireError("a member's address is no IPv4 address") from error
+        raise WireError("a node's address is no IPv4 address") from error
     if not address[1]:
-        raise WireError("a member has no port")
-    buffer_bytes, has_multicast, ttl = reader.u32(), bool(reader.u8()), reader.u8()
-    return Member(node_id(name, life), name, life, address, buffer_bytes, has_multicast, ttl, rule_of(reader.u16()))
+        raise WireError("a node has no port")
+    return address
 
 
 def encode_config(writer: Writer, config: GroupConfig) -> None:
