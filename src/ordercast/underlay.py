@@ -34,7 +34,7 @@ from ordercast.membership.joining import Joining, better
 from ordercast.membership.past import PastRings
 from ordercast.membership.reach import Reach
 from ordercast.membership.reform import Reform
-from ordercast.orderers import ORDERERS, Orderer
+from ordercast.orderers import ORDERERS, Orderer, unknown_words
 from ordercast.service import Service
 from ordercast.view import Address, Member, Reason, View, group_tag, next_counter, ring_id
 from ordercast.wire.block import come_after
@@ -97,8 +97,9 @@ class Underlay:
         if not 0 < len(group.encode()) <= MAX_GROUP_NAME:
             raise UsageError(f"a group name has 1 to {MAX_GROUP_NAME} bytes, got {len(group.encode())}")
         check_header(header)
-        if config.orderer not in ORDERERS:
-            raise UsageError(f"unknown orderer {config.orderer!r}; this version has {', '.join(map(repr, ORDERERS))}")
+        unknown = unknown_words(config)
+        if unknown:
+            raise UsageError(unknown)
         check_rule(min_members)
         if recovery not in ("automatic", "manual"):
             raise UsageError(f"recovery is 'automatic' or 'manual', got {recovery!r}")
@@ -530,6 +531,8 @@ class Underlay:
                 self._on_ring(now_ns, source, kind, seen, out)
         elif kind == Kind.WELCOME:
             group, nonce, config, view = decode_welcome(body)
+            if unknown_words(config):
+                raise WireError("a welcome to what this version does not have")
             if (
                 group == self.group
                 and self._joining is not None

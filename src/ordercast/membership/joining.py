@@ -15,6 +15,7 @@ from typing import Final
 
 from ordercast.config import Demands, Timing
 from ordercast.engine import NEVER, Outbox, To
+from ordercast.orderers import unknown_words
 from ordercast.view import Address, Member
 from ordercast.wire.header import Kind
 from ordercast.wire.mail import Mail
@@ -100,7 +101,7 @@ class Joining:
         if not ring.is_working:
             self._tries = 0  # it exists, and may work again: ask on
             return
-        refusal = self._demands.refusal(ring.config)
+        refusal = self._demands.refusal(ring.config) or unknown_words(ring.config)
         if refusal:
             self._conclude(refusal)
             return

@@ -2,9 +2,19 @@
 
 from typing import Final
 
+from ordercast.config import GroupConfig
 from ordercast.orderers.orderer import Orderer
 from ordercast.orderers.sequencer import Sequencer
+from ordercast.parts.window import POLICIES
 
 ORDERERS: Final[dict[str, type[Orderer]]] = {"sequencer": Sequencer}
 
-__all__ = ["ORDERERS", "Orderer"]
+__all__ = ["ORDERERS", "Orderer", "unknown_words"]
+
+
+def unknown_words(config: GroupConfig) -> str:
+    """Which discipline that a group's parameters name is none of this version's; empty where it has them all."""
+    for word, name, known in (("orderer", config.orderer, ORDERERS), ("flow control", config.flow, POLICIES)):
+        if name not in known:
+            return f"unknown {word} {name!r}; this version has {', '.join(map(repr, known))}"
+    return ""

@@ -192,13 +192,8 @@ class SlowStart(Open):
 POLICIES: Final[dict[str, type[FlowPolicy]]] = {"slow-start": SlowStart, "open": Open}
 
 
-def check_policy(name: str) -> None:
-    """Raise if there is no policy of that name."""
-    if name not in POLICIES:
-        raise UsageError(f"unknown flow control {name!r}; this version has {', '.join(map(repr, POLICIES))}")
-
-
 def make_policy(name: str, min_packet: int, max_packet: int) -> FlowPolicy:
     """A policy by its name, for packets between these sizes (bytes)."""
-    check_policy(name)
+    if name not in POLICIES:
+        raise UsageError(f"unknown flow control {name!r}; this version has {', '.join(map(repr, POLICIES))}")
     return POLICIES[name](min_packet, max_packet)
