@@ -592,7 +592,12 @@ class Underlay:
             self._after_joining(now_ns, out)
             return
         orderer = self._orderer
-        if self._phase is not Phase.MEMBER or orderer is None or seen.ring == self._mail.ring or not seen.is_working:
+        if self._phase is not Phase.MEMBER or orderer is None or seen.ring == self._mail.ring:
+            return
+        if not seen.is_working:
+            if kind == Kind.BEACON and self._reform is None:
+                # A member of a ring that is stuck and that hears no multicasts asks whether there is another.
+                out.sends.append(self._mail.control(source, Kind.HERE, encode_ring(self._ring())))
             return
         if seen.ring in self._past:
             return
@@ -607,7 +612,7 @@ class Underlay:
             if kind == Kind.BEACON:  # with static peers the leader may not have heard it
                 out.sends.append(self._mail.control(orderer.view.leader.address, Kind.BEACON, encode_ring(seen)))
         elif better(self._ring(), seen):
-            self._beacon(now_ns, source, out)
+            self._beacon(now_ns, seen.leader.address, out)
         elif kind == Kind.HERE and source == seen.leader.address:
             # All members are told where to go: not all of them may hear that ring (RMP section 3.4).
             orderer.propose(now_ns, Change(Reason.DISSOLVE, self.me, encode_address(source)))
@@ -634,7 +639,8 @@ class Underlay:
 
     def _beacon(self, now_ns: int, to: Address, out: Outbox) -> None:
         orderer = self._orderer
-        if orderer is None or not orderer.is_leader or self._reform is not None or self._phase is not Phase.MEMBER:
+        is_mine = orderer is not None and (orderer.is_leader if self._reform is None else not self.me.has_multicast)
+        if not is_mine or self._phase is not Phase.MEMBER:
             self._beacon_ns = NEVER
             return
         body = encode_ring(self._ring())
@@ -764,7 +770,8 @@ class Underlay:
             # Nobody orders our leave any more. Recovery may bring that back; if it does not come soon we go without.
             self._linger_ns = now_ns if self._is_manual else now_ns + self._timing.linger_ns
         self._admission.clear()
-        self._beacon_ns = NEVER
+        # Where this comes to nothing, others of the group may go on. We hear that by their beacons, or have to ask.
+        self._beacon_ns = NEVER if self.me.has_multicast else now_ns + self._timing.beacon_ns
         self._reform = Reform(
             self.group, self.me, self._mail, self._timing, self._rng, orderer, self._rule, self._counter
         )
