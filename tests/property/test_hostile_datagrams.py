@@ -13,16 +13,26 @@ from hypothesis import strategies as st
 from tests.property.wiretap import Lab, Seen, flipped
 
 from ordercast.config import MS, SECOND, GroupConfig, Timing
-from ordercast.engine import Outbox
+from ordercast.engine import Outbox, Refused
+from ordercast.errors import UsageError
 from ordercast.service import AGREED, RESILIENT
 from ordercast.sim.checkers import check_all
 from ordercast.underlay import Underlay
-from ordercast.view import Member, group_tag, node_id
+from ordercast.view import Member, Reason, View, group_tag, node_id
 from ordercast.wire.block import CALLED, ENTRY, EQUAL, FRAGMENT, FRAGMENTED, HEAD, INDEXED, LAST, come_after, pack_run
 from ordercast.wire.calls import CallHead, pack_call
 from ordercast.wire.header import FORWARD, HEADER, HEADER_BYTES, MAGIC, Kind
 from ordercast.wire.ordering import Acks, Lead, Missing, encode_lead, encode_nak
-from ordercast.wire.views import Ballot, Proposal, encode_invite, encode_result
+from ordercast.wire.views import (
+    Ballot,
+    Proposal,
+    Ring,
+    decode_asking,
+    encode_invite,
+    encode_result,
+    encode_ring,
+    encode_welcome,
+)
 
 STRANGER = ("192.0.2.1", 9)
 TAG = group_tag("sim")
@@ -266,6 +276,30 @@ def test_an_engine_takes_any_bytes_at_all(datas: list[bytes], stride: int, is_ou
     engine.after_batch(3 * SECOND, out)
     if not Kind.SUSPECT <= kind & ~FORWARD < Kind.CALL:
         assert engine.room(3 * SECOND)[0] > 0, "it works on"
+
+
+@pytest.mark.parametrize("words", [{"orderer": "later"}, {"flow": "later"}])
+def test_a_group_of_another_version_is_refused_and_stops_nobody(words: dict[str, str]) -> None:
+    """Its parameters name what this version has not: neither a ring nor a welcome may bring a newcomer down."""
+    engine, out = Underlay("g", ME, GroupConfig(), Timing(), random.Random(1), create=False), Outbox()
+    engine.start(0, out)
+    asked = decode_asking(b"".join(out.sends[0].buffers)[HEADER_BYTES:])
+    config = replace(GroupConfig(), **words)
+    leader = Member(node_id("b", 0), "b", 0, ("10.0.0.2", 7_000), 1 << 20)
+    view = View(1, "b/0", 5, 0, 1, 0, (leader, ME), {ME.id: 0, leader.id: 0}, Reason.JOIN)
+
+    def hear(kind: Kind, body: bytes) -> None:
+        data = HEADER.pack(MAGIC, kind, 0, 0, group_tag("g"), 5, leader.id, 0) + body
+        engine.receive(MS, leader.address, memoryview(data), 0, out)
+        engine.after_batch(MS, out)
+
+    hear(Kind.WELCOME, encode_welcome("g", asked.nonce, config, view))
+    assert engine.counters["malformed"] == 1
+    assert engine.view is None
+    hear(Kind.HERE, encode_ring(Ring("g", 5, 1, "b/0", 1, True, leader, config)))
+    assert [upcall for upcall in out.upcalls if isinstance(upcall, Refused) and "'later'" in upcall.text]
+    with pytest.raises(UsageError, match="'later'"):
+        Underlay("g", ME, config, Timing(), random.Random(1))
 
 
 def test_an_engine_takes_real_datagrams_with_flipped_bits(traffic: list[Seen]) -> None:
