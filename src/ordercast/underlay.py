@@ -16,6 +16,7 @@ from typing import Final
 from ordercast.config import MAX_GROUP_NAME, MAX_HEADER, Demands, GroupConfig, MinMembers, Recovery, Timing
 from ordercast.engine import (
     NEVER,
+    Again,
     Change,
     Failed,
     Gone,
@@ -35,9 +36,11 @@ from ordercast.membership.past import PastRings
 from ordercast.membership.reach import Reach
 from ordercast.membership.reform import Reform
 from ordercast.orderers import ORDERERS, Orderer, unknown_words
+from ordercast.orderers.orderer import Carried
 from ordercast.service import Service
 from ordercast.view import Address, Member, Reason, View, group_tag, next_counter, ring_id
 from ordercast.wire.block import come_after
+from ordercast.wire.calls import FIRST, RELAY, decode_call, encode_call, open_call
 from ordercast.wire.header import FORWARD, HEADER, HEADER_BYTES, MAGIC, Kind
 from ordercast.wire.intake import Intake
 from ordercast.wire.mail import Mail
@@ -127,6 +130,7 @@ class Underlay:
         # What outlives a ring
         self._next_block = next_block
         self._serial = 0  # of our requests for locks
+        self._carried: Carried = (0, {})
         self._backlog: list[tuple[int, bytes]] = []
         self._counter = 0
         self._past = PastRings()
@@ -376,8 +380,30 @@ class Underlay:
             self._on_membership(now_ns, source, kind, ring, origin, bytes(body), out)
         elif kind <= Kind.CHECK:
             self._on_recovery(now_ns, source, kind, ring, origin, bytes(body), out)
+        elif kind == Kind.CALL:
+            self._on_call(now_ns, ring, origin, number, bytes(body), out)
         else:
             raise WireError("unknown kind")
+
+    def _on_call(self, now_ns: int, ring: int, origin: int, number: int, body: bytes, out: Outbox) -> None:
+        """From a caller that is no member (RMP section 4.5): by the group's name, or by a ring that is or was ours."""
+        flags, group, block = decode_call(body)
+        orderer = self._orderer
+        if orderer is None or self._phase is not Phase.MEMBER or self._reform is not None:
+            return  # it will come again
+        if group != self.group if group else ring != self._mail.ring and ring not in self._past:
+            self._count("foreign")
+            return
+        if not ORDERERS[self.config.orderer].gives_locks:
+            self._count("strange_calls")
+            return
+        open_call(block)  # raises here what would break us later
+        is_new = orderer.on_call(now_ns, origin, number, bool(flags & FIRST), block, out)
+        if not is_new:
+            out.upcalls.append(Again(origin, number, block))
+        elif flags & RELAY and len(orderer.view.members) > 1:
+            again = encode_call(flags & ~RELAY, self.group, block)
+            out.sends.append(self._mail.call(To.ALL, origin, number, again))
 
     def _on_foreign(self, now_ns: int, source: Address, kind: int, ring: int, out: Outbox) -> None:
         """A datagram of another ring: of ours as it was, or of a stranger on the same address."""
@@ -417,6 +443,7 @@ class Underlay:
         self._phase = Phase.JOINING
         self._mail.ring = 0
         self._reach.clear()
+        self._carry()
         self._orderer = None
         self._reform = None
         self._is_dissolving = False
@@ -446,6 +473,11 @@ class Underlay:
         if contacts or not self.me.has_multicast:
             contacts += [member.address for member in self.view.members if member.id != self.me.id][:MAX_OLD_CONTACTS]
         return list(dict.fromkeys([To.ANYONE, *contacts]))
+
+    def _carry(self) -> None:
+        """The orderer of a ring goes: what it delivered ahead of the log must not come twice in the next."""
+        if self._orderer is not None:
+            self._carried = self._orderer.carry()
 
     @property
     def _first_number(self) -> int:
@@ -500,10 +532,12 @@ class Underlay:
         self._reform = None
         self._linger_ns = NEVER
         self._admission.clear()
+        self._carry()
         self._orderer = ORDERERS[self.config.orderer](
             self.me, self._mail, self.config, self._timing, view, self._next_block, self._counter, self.counters
         )
         backlog, self._backlog = self._backlog, []
+        self._orderer.inherit(self._carried)
         self.view = replace(view, came_with=came_with)
         out.upcalls.append(self.view)
         self._orderer.install(now_ns, backlog, orphans, awaited, out)
@@ -582,7 +616,6 @@ class Underlay:
         if refusal:
             out.sends.append(self._mail.control(source, Kind.REFUSE, encode_refusal(self.group, refusal)))
             return
-        self._admission.expect(asking)
         orderer.propose(now_ns, Change(Reason.JOIN, joiner, asking.header, asking.next_block, serial=asking.nonce))
 
     def _on_ring(self, now_ns: int, source: Address, kind: int, seen: Ring, out: Outbox) -> None:
@@ -657,8 +690,10 @@ class Underlay:
         for view in orderer.changed:
             self._reach.apply(now_ns, view)
             self._counter = max(self._counter, view.counter)
-            if view.reason == Reason.JOIN and view.creator == str(self.me):
-                self._admission.welcome(now_ns, view, self.config, out)
+            if view.reason == Reason.JOIN:
+                self._admission.admitted(view)
+                if view.creator == str(self.me):
+                    self._admission.welcome(now_ns, view, self.config, out)
             if view.leader.id == self.me.id and self._beacon_ns == NEVER:
                 self._beacon(now_ns, To.ANYONE, out)
         orderer.changed.clear()
@@ -729,11 +764,12 @@ class Underlay:
     def _settle(self, now_ns: int, out: Outbox) -> None:
         """Who led and leaves may go when all have that as well."""
         orderer = self._orderer
-        if orderer is None or not orderer.is_leader or not orderer.is_settled:
+        if orderer is None:
             return
         if self._is_dissolving:
-            self._dissolve(now_ns, out)
-        elif self._phase is Phase.LINGERING:
+            if orderer.is_settled:
+                self._dissolve(now_ns, out)
+        elif self._phase is Phase.LINGERING and orderer.may_go:
             self._close()
 
     # Failures

@@ -25,6 +25,11 @@ def node_id(name: str, life: int) -> int:
     return int.from_bytes(blake2b(f"{name}/{life}".encode(), digest_size=8).digest(), "big") or 1
 
 
+def caller_id(name: str, life: int) -> int:
+    """The origin of what a node sends to a group that it is not in: its numbers are others than a member's."""
+    return int.from_bytes(blake2b(f"{name}/{life}".encode(), digest_size=8, person=b"oc-call").digest(), "big") or 1
+
+
 def group_tag(name: str) -> int:
     """The 32 bits by which a node sorts datagrams to its groups; collisions are resolved by the ring id."""
     return int.from_bytes(blake2b(name.encode(), digest_size=4, person=b"oc-tag").digest(), "big")

@@ -15,7 +15,7 @@ from ordercast.wire.mail import Mail
 from ordercast.wire.views import Asking, encode_welcome
 
 WELCOME_NS: Final = 40 * MS
-MAX_NONCES: Final = 1_024  # newcomers that asked and are not in yet; at the bound all are forgotten, and ask again
+MAX_NONCES: Final = 1_024  # attempts remembered; at the bound all are forgotten
 
 
 class _Welcome:
@@ -29,12 +29,11 @@ class _Welcome:
 
 
 class Admission:
-    __slots__ = ("_admitted", "_group", "_mail", "_nonces", "_welcomes")
+    __slots__ = ("_admitted", "_group", "_mail", "_welcomes")
 
     def __init__(self, group: str, mail: Mail) -> None:
         self._group = group
         self._mail = mail
-        self._nonces: dict[int, int] = {}  # newcomer -> the attempt that its welcome answers
         self._welcomes: dict[int, _Welcome] = {}  # in the view, and not heard in the ring yet
         self._admitted: dict[int, int] = {}  # newcomer -> the last attempt that led to a join
 
@@ -48,25 +47,23 @@ class Admission:
             return f"the group {self._group!r} is full: it was created with max_members={config.max_members}"
         return asking.demands.refusal(config)
 
-    def expect(self, asking: Asking) -> None:
-        """Its join is to be ordered."""
-        if len(self._nonces) >= MAX_NONCES:
-            self._nonces.clear()
-        self._nonces[asking.member.id] = asking.nonce
-
     def again(self, now_ns: int, asking: Asking) -> None:
         """A member that is in asks: its welcome was lost, if it is the same attempt."""
         welcome = self._welcomes.get(asking.member.id)
         if welcome is not None and welcome.nonce == asking.nonce:
             welcome.due_ns = now_ns
 
+    def admitted(self, view: View) -> None:
+        """A join has been ordered, by whomever."""
+        joiner = next(member for member in view.members if str(member) == view.subject)
+        if len(self._admitted) >= MAX_NONCES:
+            self._admitted.clear()
+        self._admitted[joiner.id] = view.serial
+
     def welcome(self, now_ns: int, view: View, config: GroupConfig, out: Outbox) -> None:
         """Somebody is new in `view`: tell it, until it speaks."""
         joiner = next(member for member in view.members if str(member) == view.subject)
-        nonce = self._nonces.pop(joiner.id, 0)
-        if len(self._admitted) >= MAX_NONCES:
-            self._admitted.clear()
-        self._admitted[joiner.id] = nonce
+        nonce = view.serial
         body = encode_welcome(self._group, nonce, config, view)
         self._welcomes[joiner.id] = _Welcome(joiner.address, body, nonce, now_ns + WELCOME_NS)
         out.sends.append(self._mail.control(joiner.address, Kind.WELCOME, body))

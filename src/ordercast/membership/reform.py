@@ -397,7 +397,14 @@ class Reform:
         others = tuple(member for member in base.members if member.id in survivors and member.id != self._me.id)
         counter = next_counter(max(self._counter, base.counter), now_ns)
         self._counter = counter
-        kept = {member.id for member in (self._me, *others)}.union(origin for origin, _ in self._orphans)
+        present = {member.id for member in (self._me, *others)}
+        kept = present.union(origin for origin, _ in self._orphans)
+        # Who is no member and was none calls from outside (RMP section 4.5).
+        known = {*self._orderer.log.next_number, *base.callers} - {member.id for member in base.members}
+        callers = {origin: numbers[origin] for origin in known - kept - set(base.prior) if origin in numbers}
+        awaited = {member: cut.next_block for member, cut in self._cuts.items() if member in present}
+        for origin, number in self._orphans:
+            awaited[origin] = max(number + 1, awaited.get(origin, 0))
         return View(
             counter,
             str(self._me),
@@ -410,6 +417,9 @@ class Reform:
             Reason.RESET,
             str(self._me),
             self.header,
+            locks={lock: holder for lock, holder in base.locks.items() if holder in present},
+            callers=callers,
+            awaited=awaited,
         )
 
     def _send_result(self, now_ns: int, out: Outbox) -> None:

@@ -5,9 +5,10 @@ from typing import Final
 from ordercast.config import GroupConfig
 from ordercast.orderers.orderer import Orderer
 from ordercast.orderers.sequencer import Sequencer
+from ordercast.orderers.token import Token
 from ordercast.parts.window import POLICIES
 
-ORDERERS: Final[dict[str, type[Orderer]]] = {"sequencer": Sequencer}
+ORDERERS: Final[dict[str, type[Orderer]]] = {"sequencer": Sequencer, "token": Token}
 
 __all__ = ["ORDERERS", "Orderer", "unknown_words"]
 

@@ -17,6 +17,9 @@ from ordercast.wire.mail import Mail
 from ordercast.wire.ordering import Placed
 from ordercast.wire.views import Cut, Proposal
 
+# The last ticket of a delivery, and (origin, number) of what was delivered without a place, by ticket.
+Carried = tuple[int, dict[tuple[int, int], int]]
+
 
 class Orderer(Protocol):
     def __init__(
@@ -111,6 +114,13 @@ class Orderer(Protocol):
 
     def on_call(self, now_ns: int, origin: int, number: int, is_first: bool, block: bytes, out: Outbox) -> bool:
         """A call from outside, whole; False if it was placed before."""
+
+    @property
+    def may_go(self) -> bool: ...  # who has left is of no more use to anybody
+
+    def carry(self) -> Carried: ...  # what passes to the orderer of the next ring
+
+    def inherit(self, carried: Carried) -> None: ...
 
     def leavers(self) -> list[Address]: ...
 

@@ -13,11 +13,12 @@ MAX_BACKOFF_NS: Final = 400_000_000
 
 
 class _Gap:
-    __slots__ = ("due_ns", "wait_ns")
+    __slots__ = ("due_ns", "tries", "wait_ns")
 
     def __init__(self, due_ns: int, wait_ns: int) -> None:
         self.due_ns = due_ns
         self.wait_ns = wait_ns
+        self.tries = 0
 
 
 class Gaps(Generic[K]):
@@ -50,7 +51,12 @@ class Gaps(Generic[K]):
                 found.append(key)
                 gap.due_ns = now_ns + gap.wait_ns
                 gap.wait_ns = min(2 * gap.wait_ns, MAX_BACKOFF_NS)
+                gap.tries += 1
         return found
+
+    def tries(self, key: K) -> int:
+        """How often it was due."""
+        return self._gaps[key].tries
 
     def clear(self) -> list[K]:
         gone = list(self._gaps)

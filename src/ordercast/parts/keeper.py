@@ -7,6 +7,7 @@ member when the group is re-formed; SAFE after DESIGN section 3.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from ordercast.config import GroupConfig, MinMembers, Timing
 from ordercast.engine import Delivery, Denied, Note, Outbox, Run
@@ -16,7 +17,8 @@ from ordercast.parts.outgoing import Outgoing
 from ordercast.parts.repairs import Repairs
 from ordercast.service import SAFE_RANK
 from ordercast.view import GROUP_ORIGIN, Member, Reason, View
-from ordercast.wire.block import CHANGE, FRAGMENTED, HEAD, Head, head_of
+from ordercast.wire.block import CALLED, CHANGE, FRAGMENTED, HEAD, Head, head_of
+from ordercast.wire.calls import open_call
 from ordercast.wire.header import HEADER_BYTES
 from ordercast.wire.ordering import Placed
 from ordercast.wire.views import Cut, Proposal, open_change, pack_change
@@ -24,6 +26,8 @@ from ordercast.wire.views import Cut, Proposal, open_change, pack_change
 
 class Keeper:
     """State that survives joins and leaves and ends with the ring."""
+
+    strong_rank: ClassVar[int] = SAFE_RANK  # from this service on delivery waits for others, and so does a change
 
     def __init__(
         self,
@@ -41,14 +45,16 @@ class Keeper:
         self.has_left = False  # our log ends here, with our own leave or with the ring
         # The log
         ahead = 4 * config.history_blocks + 1_024
-        self.log = Log(view.seq, view.position, view.numbers, ahead, config.datagram - HEADER_BYTES)
+        numbers = {**view.callers, **view.numbers}
+        self.log = Log(view.seq, view.position, numbers, ahead, config.datagram - HEADER_BYTES)
+        self.callers = set(view.callers)  # origins that are no members (RMP section 4.5)
         if view.reason == Reason.JOIN:
             # We are the one who joins. The others may not have this view yet, and lose whom they would have it from.
             self.log.begin_with(pack_change(view))
         self.delivered = view.seq
         self.consumed = view.seq
         self.safe = view.seq
-        self._last_safe_place = 0  # of the last SAFE block that is received
+        self._last_safe_place = 0  # of the last block that is received and waits for others (SAFE)
         self._noted = 0  # places up to here were reported as placed before they were received (recovery)
         self._in_pieces: set[int] = set()  # origins that have sent fragments
         self._whole_upto: dict[int, int] = {}  # origin -> numbers below it are reported as held (fragments)
@@ -77,6 +83,8 @@ class Keeper:
             view = open_change(block)  # raises here what would break us later
             if view.ring != self.view.ring or view.seq != number:
                 raise WireError("a change that belongs elsewhere")
+        if head.flags & CALLED:
+            open_call(block)
         if not self.log.hold(origin, number, block, self.is_frozen):
             return None
         if origin not in self.log.next_number:
@@ -124,10 +132,12 @@ class Keeper:
                 continue
             if entry.seq > self._noted:
                 out.notes.append(Note("placed", entry.origin, entry.block, entry.position, head=entry.head))
-            if entry.rank == SAFE_RANK:
+            if entry.rank >= self.strong_rank:
                 self._last_safe_place = entry.seq
-            if outgoing.unplaced:
-                outgoing.placed(now_ns, entry.origin, entry.number)
+            if entry.flags & (FRAGMENTED | CALLED):
+                self._on_special(now_ns, entry)
+            if outgoing.unplaced and outgoing.placed(now_ns, entry.origin, entry.number):
+                self._on_own_placed(entry)
 
     def _apply_change(self, now_ns: int, entry: Entry, out: Outbox) -> bool:
         """A view has its place and everything before it is here: roles change now, delivery follows in order.
@@ -147,10 +157,21 @@ class Keeper:
             for origin in view.prior:
                 if view.member(origin) is None:
                     numbers.pop(origin, None)
+        for origin in self.callers - view.callers.keys():
+            numbers.pop(origin, None)
+        self.callers = set(view.callers)
         self.has_left = view.member(self.me.id) is None or view.reason == Reason.DISSOLVE
         if not self.is_frozen:
             self._on_view(now_ns, old, out)
         return self.has_left
+
+    def _on_own_placed(self, entry: Entry) -> None:
+        """Hook: something that we answer for has been received at its place."""
+
+    def _on_special(self, now_ns: int, entry: Entry) -> None:  # noqa: ARG002 - others want it
+        """Part of a long message, or a call, has been received."""
+        if entry.flags & CALLED and self.view.member(entry.origin) is None:
+            self.callers.add(entry.origin)
 
     def _on_view(self, now_ns: int, old: View, out: Outbox) -> None:
         """Hook: what else follows from a new view."""

@@ -49,6 +49,8 @@ class Entry:
 
 class Log:
     __slots__ = (
+        "_named",
+        "_seqs",
         "_step",
         "active",
         "ahead",
@@ -75,6 +77,8 @@ class Log:
         self.active: dict[int, int] = {}  # origins with unstable entries, and how many
         self.unstable_bytes = 0
         self.ahead = ahead  # how far beyond the window numbers may run before they are taken for hostile
+        self._named: set[tuple[int, int]] = set()  # blocks of callers that have a place and no number here yet
+        self._seqs: dict[tuple[int, int], int] = {}  # origin and number of an entry -> its place
         self._step = datagram_body
 
     def begin_with(self, change: bytes) -> None:
@@ -97,7 +101,7 @@ class Log:
         """
         next_number = self.next_number.get(origin) if origin != GROUP_ORIGIN else self.received + 1
         if next_number is None:
-            if not from_stranger or len(self.blocks) >= self.ahead:
+            if not (from_stranger or (origin, number) in self._named) or len(self.blocks) >= self.ahead:
                 return False
         elif not next_number <= number < next_number + self.ahead:
             return False
@@ -118,6 +122,8 @@ class Log:
         for offset in range(max(0, received + 1 - seq), count):
             if places.setdefault(seq + offset, (origin, number + offset)) != (origin, number + offset):
                 return False
+        if origin not in self.next_number and origin != GROUP_ORIGIN:
+            self._named.update((origin, number + offset) for offset in range(count))
         if seq + count - 1 > self.highest:
             self.highest = seq + count - 1
         return True
@@ -139,11 +145,14 @@ class Log:
             count = head[1]
             entry = Entry(seq, origin, number, block, self.position, head, self.cost(block))
             self.entries[seq] = entry
+            self._seqs[key] = seq
             self.position += count
             self.unstable_bytes += entry.cost
             self.active[origin] = self.active.get(origin, 0) + 1
             if origin != GROUP_ORIGIN:
                 self.next_number[origin] = number + 1
+                if self._named:
+                    self._named.discard(key)
             self.received = seq
             if seq > self.highest:
                 self.highest = seq
@@ -156,6 +165,7 @@ class Log:
         entries, active = self.entries, self.active
         for seq in range(self.stable + 1, min(stable, self.received) + 1):
             entry = entries.pop(seq)
+            self._seqs.pop((entry.origin, entry.number), None)
             self.unstable_bytes -= entry.cost
             left = active[entry.origin] - 1
             if left:
@@ -201,10 +211,8 @@ class Log:
         block = self.blocks.get((origin, number))
         if block is not None:
             return block
-        for entry in self.entries.values():
-            if entry.origin == origin and entry.number == number:
-                return entry.block
-        return None
+        seq = self._seqs.get((origin, number))
+        return self.entries[seq].block if seq is not None else None
 
     def preview(self, upto: int) -> tuple[int, dict[int, int], bytes | None]:
         """Position, next numbers and last change as they will be when `upto` is received; all of it must be here."""

@@ -45,14 +45,16 @@ class Outgoing:
             self._costs[number] = cost
             self.bytes += cost
 
-    def placed(self, now_ns: int, origin: int, number: int) -> None:
+    def placed(self, now_ns: int, origin: int, number: int) -> bool:
+        """It has its place; False if it is not one of ours."""
         found = self.unplaced.pop((origin, number), None)
         if found is None:
-            return
+            return False
         self.is_exhausted = False
         self._progress_ns = now_ns
         if not found.tries and now_ns:
             self._rtt.sample(now_ns - found.sent_ns)
+        return True
 
     def stable(self, number: int) -> None:
         """An own block left the history: its share of the window is free."""

@@ -18,13 +18,15 @@ from ordercast.wire.segments import Reassembly
 
 PER_NAK: Final = 64  # blocks sent for one request; what is missing still is asked for again
 PIECES: Final = 4  # holes of one block that are asked for separately
+PLACES_ALONE: Final = (0xFFFF, 0xFFFF)  # as the segments of a request: not the blocks, only where they stand
 
 
 class Repairs:
-    __slots__ = ("_blocks", "_log", "_places", "partial")
+    __slots__ = ("_blocks", "_log", "_places", "callers", "partial")
 
     def __init__(self, log: Log, timing: Timing, datagram: int) -> None:
         self._log = log
+        self.callers: set[int] = set()  # whose numbers may have holes, and who send again by themselves
         self.partial = Reassembly(datagram)
         self._places: Gaps[int] = Gaps(timing.nak_delay_ns, timing.nak_retry_ns)
         self._blocks: Gaps[tuple[int, int]] = Gaps(timing.nak_delay_ns, timing.nak_retry_ns)
@@ -71,6 +73,32 @@ class Repairs:
                 wanted.append(Missing(GROUP_ORIGIN, seq, 1, 0, 0))
         return wanted[:MAX_MISSING]
 
+    def due_by_tries(self, now_ns: int) -> dict[int, list[Missing]]:
+        """What to ask for, by how often it has been asked for with this time.
+
+        A block whose place is known is asked for by its own name, so that its sender learns of the loss (RMP section
+        4.6). Where only an ACK seems to be lost, since blocks without a place are here, the places alone are asked for.
+        """
+        log = self._log
+        wanted: dict[int, list[Missing]] = {}
+        for seq in self._places.due(now_ns):
+            tries = self._places.tries(seq)
+            key = log.places.get(seq)
+            if key is not None and key in log.blocks:
+                continue  # it has come since the last look, in this very pass
+            asked = wanted.setdefault(tries, [])
+            if key is not None and key[0] != GROUP_ORIGIN:
+                holes = self.partial.missing((*key, 0)) or [(0, 0)]
+                asked.extend(Missing(*key, 1, *hole) for hole in holes[:PIECES])
+                continue
+            segments = PLACES_ALONE if key is None and log.blocks and tries == 1 else (0, 0)
+            last = asked[-1] if asked else None
+            if last is not None and last[0] == GROUP_ORIGIN and last[1] + last[2] == seq and last[3:] == segments:
+                asked[-1] = last._replace(count=last.count + 1)
+            else:
+                asked.append(Missing(GROUP_ORIGIN, seq, 1, *segments))
+        return {tries: asked[:MAX_MISSING] for tries, asked in wanted.items()}
+
     def due_blocks(self, now_ns: int) -> dict[int, list[Missing]]:
         """What to ask each sender for."""
         wanted: dict[int, list[Missing]] = {}
@@ -102,7 +130,8 @@ class Repairs:
                     found = self._log.block_at(each)
                     if found is not None:
                         places.append((each, found[0], found[1]))
-                        blocks.append((*found, first, stop))
+                        if (first, stop) != PLACES_ALONE:
+                            blocks.append((*found, first, stop))
                 else:
                     block = self._log.find_block(origin, each)
                     if block is not None:
@@ -113,7 +142,7 @@ class Repairs:
         """What senders must have sent, for later blocks of theirs are here, or parts."""
         lowest: dict[int, int] = {}
         for origin, number in self._log.blocks:
-            if number < lowest.get(origin, NEVER):
+            if number < lowest.get(origin, NEVER) and origin not in self.callers:
                 lowest[origin] = number
         found = {(origin, number) for origin, number, _ in self.partial if origin != GROUP_ORIGIN}
         for origin, number in lowest.items():

@@ -58,6 +58,14 @@ class Mail:
             to, kind = self.via, kind | FORWARD
         return Send(to, *train(kind, self.tag, self.ring, origin, number, block, self.datagram))
 
+    def call(self, to: Address, origin: int, number: int, body: Buffer) -> Send:
+        """A CALL, in the name of the caller `origin`."""
+        if self.via is not None and to == To.ALL:
+            to, kind = self.via, Kind.CALL | FORWARD
+        else:
+            kind = int(Kind.CALL)
+        return Send(to, *train(kind, self.tag, self.ring, origin, number, body, self.datagram))
+
     def prefixed(self, to: Address, kind: int, number: int, prefix: bytes, block: Buffer) -> Send:
         """A block of ours behind a prefix: always one datagram, the caller has checked that it fits."""
         if self.via is not None and to == To.ALL:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from enum import IntEnum, auto
 from typing import ClassVar, Final
 
-from ordercast.config import MAX_BLOCK, MS, GroupConfig, Timing
+from ordercast.config import MS, GroupConfig, Timing
 from ordercast.engine import NEVER, Change, Note, Outbox, To
 from ordercast.errors import InvariantViolation, UnsupportedService
 from ordercast.orderers.sequencer.leading import Leading, ackers
@@ -20,6 +20,7 @@ from ordercast.parts.changes import next_view
 from ordercast.parts.detector import Detector
 from ordercast.parts.keeper import Keeper
 from ordercast.parts.log import DATAGRAM_OVERHEAD, runs_of
+from ordercast.parts.share import MIN_BLOCK, ceiling_of, largest_block
 from ordercast.parts.timers import Timers
 from ordercast.service import AGREED_RANK, FIFO_RANK, RELIABLE_RANK, RESILIENT_RANK, SAFE_RANK, Service
 from ordercast.view import GROUP_ORIGIN, Address, Member, Reason, View, next_counter
@@ -51,7 +52,6 @@ from ordercast.wire.views import pack_change
 
 PB_LIMIT: Final = 16_384  # bytes of a block up to which method 1 is used; measured, see the design note
 STATUSES_OWED: Final = 8
-MIN_BLOCK: Final = 512
 WANT_NS: Final = 2 * MS
 PROPOSE_NS: Final = 100 * MS
 
@@ -394,6 +394,16 @@ class Sequencer(Keeper):
     def contact(self) -> Member:
         return self.view.leader
 
+    @property
+    def may_go(self) -> bool:
+        return self.lead is not None and self.is_settled
+
+    def carry(self) -> tuple[int, dict[tuple[int, int], int]]:
+        return 0, {}
+
+    def inherit(self, carried: tuple[int, dict[tuple[int, int], int]]) -> None:
+        """Nothing is delivered here without a place."""
+
     def answers(self, origin: int, number: int) -> bool:  # noqa: ARG002 - this orderer takes no calls from outside
         return False
 
@@ -447,15 +457,8 @@ class Sequencer(Keeper):
     def _apply_view(self, now_ns: int) -> None:
         """Roles and bounds that follow from the current view."""
         view, me = self.view, self.me.id
-        smallest = min((member.buffer_bytes for member in view.members if member.buffer_bytes), default=0)
-        history = self._config.history_bytes
-        self._ceiling = min(history, smallest // 2) if smallest else history
-        # All members together may begin with one block each before anybody knows who is sending.
-        body = self._config.datagram - HEADER_BYTES
-        share = self._ceiling // max(4, len(view.members))
-        segments = share // (body + DATAGRAM_OVERHEAD)
-        largest = segments * body if segments else share - DATAGRAM_OVERHEAD
-        self._largest = max(MIN_BLOCK, min(MAX_BLOCK, largest))
+        self._ceiling = ceiling_of(view, self._config)
+        self._largest = largest_block(self._ceiling, len(view.members), self._config)
         if view.leader.id == me and self.lead is None:
             # After a reset all members have acknowledged the result; after the old sequencer's leave nothing is known.
             known = self.log.stable if view.reason == Reason.LEAVE else view.seq

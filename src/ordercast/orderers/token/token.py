@@ -1,0 +1,949 @@
+"""RMP's rotating token site. Paper sections 4.2, 4.3 and 4.6; docs/design/token.md has states, datagrams and timers.
+
+Every member runs this class, and each is token site in its turn: it gives places to what it holds and has none, tells
+everybody by one TOKEN (the paper's ACK), and with it passes the token on. When a message may be delivered is decided in
+`delivery.py`, who holds what is in `table.py`, changes wait in `lists.py`, calls from outside in `calls.py`.
+Deviations, with their reasons, stand in the design note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum, auto
+from typing import ClassVar, Final
+
+from ordercast.config import MS, GroupConfig, Timing
+from ordercast.engine import NEVER, Change, Note, Outbox, To
+from ordercast.errors import InvariantViolation, UnsupportedService, WireError
+from ordercast.orderers.token.calls import Calls
+from ordercast.orderers.token.delivery import Deliverer
+from ordercast.orderers.token.lists import Lists, key_of
+from ordercast.parts.changes import MEMBERSHIP, next_view
+from ordercast.parts.detector import Detector
+from ordercast.parts.log import DATAGRAM_OVERHEAD, Entry, runs_of
+from ordercast.parts.rtt import RoundTrip
+from ordercast.parts.share import ceiling_of, largest_block
+from ordercast.parts.timers import Timers
+from ordercast.parts.window import make_policy
+from ordercast.service import RANK_NAMES
+from ordercast.view import GROUP_ORIGIN, Address, Member, Reason, View, next_counter
+from ordercast.wire.block import CALLED, ENTRY_BYTES, FRAGMENT, FRAGMENTED, HEAD, HEAD_BYTES, come_after, head_of
+from ordercast.wire.header import HEADER_BYTES, Kind
+from ordercast.wire.mail import Mail
+from ordercast.wire.ordering import (
+    Acks,
+    Lead,
+    Missing,
+    Placed,
+    decode_accept,
+    decode_held,
+    decode_nak,
+    encode_accept,
+    encode_held,
+    encode_nak,
+)
+from ordercast.wire.token import (
+    HOLDS,
+    HURRY,
+    State,
+    decode_change,
+    decode_list,
+    decode_state,
+    decode_token,
+    encode_change,
+    encode_list,
+    encode_state,
+    encode_token,
+)
+from ordercast.wire.views import pack_change
+
+NAMED_TRIES: Final = 4  # NACKs that name one site before everybody is asked
+LOOSE_NS: Final = 5 * MS  # in this time a sender's UNRELIABLE blocks stay within its share of the receivers' buffers
+LEAVE_NS: Final = 10 * MS  # between two looks whether own blocks still hold up our leave
+
+
+class Timer(IntEnum):  # its members are keys of a table on the hot path: an int hashes in C
+    CONFIRM = auto()  # nothing to order yet: tell the site before that the token is here
+    NULL = auto()  # quiet for long enough: send the token round once
+    TOKEN = auto()  # no sign that the next site has it
+    RETRANSMIT = auto()
+    BEAT = auto()
+    LEAVE = auto()
+    LOOSE = auto()  # UNRELIABLE blocks may go on
+
+
+class Passed:
+    """Our last pass, until there is a sign that the next site has accepted the token."""
+
+    __slots__ = ("body", "kind", "sent_ns", "site", "tries", "turn")
+
+    def __init__(self, turn: int, site: int, kind: Kind, body: bytes, sent_ns: int) -> None:
+        self.turn = turn
+        self.site = site
+        self.kind = kind
+        self.body = body
+        self.sent_ns = sent_ns
+        self.tries = 0
+
+
+class Token(Deliverer):
+    """The orderer of one ring. A new ring (after a failure) takes a new object; changes without failure do not."""
+
+    gives_locks: ClassVar[bool] = True
+    ranks: ClassVar[frozenset[int]] = frozenset(range(len(RANK_NAMES)))
+
+    def __init__(
+        self,
+        me: Member,
+        mail: Mail,
+        config: GroupConfig,
+        timing: Timing,
+        view: View,
+        next_block: int,
+        counter: int,
+        counters: dict[str, int],
+    ) -> None:
+        """`counter` is the highest view counter that this node has used: none is used twice (section 3.1)."""
+        super().__init__(me, config, timing, view, next_block, counters)
+        self._mail = mail
+        self._config = config
+        self._timing = timing
+        self._counter = max(counter, view.counter)
+        # The token
+        self._turn = 0  # the last pass that we know of
+        self._site = view.leader.id if view.reason in (Reason.CREATE, Reason.RESET) else 0  # token site after it
+        self._before = 0  # who passed it to us
+        self.is_holding = False
+        self._named_at = -1  # we are named: the place up to which we have to hold everything; -1 if we are not
+        self._passed: Passed | None = None
+        self._pass_rtt = RoundTrip(timing.retransmit_ns, timing.retransmit_max_ns)
+        self._is_hurried = False  # the token goes round once, without waiting
+        # What waits for a place
+        self._ready: dict[int, None] = {}  # members that may have something, in order of arrival
+        self._calls = Calls()
+        self._lists = Lists()
+        self._last_change = view.seq if view.reason in (Reason.JOIN, Reason.LEAVE) else 0
+        self._awaited = dict(view.awaited)
+        # Sending
+        self._ceiling = ceiling_of(view, config)
+        self._largest = largest_block(self._ceiling, len(view.members), config)
+        packet = min(config.datagram - HEADER_BYTES, self._largest)
+        self._policy = make_policy(config.flow, packet, self._largest)
+        self._loose_number = 0
+        self._loose_bytes = 0
+        self._loose_ns = 0
+        self._leave_header: bytes | None = None
+        # Leaving
+        self.is_retired = False
+        self._leaver: Member | None = None
+        self._is_released = False  # somebody knows that we know of our leave
+        # The rest
+        self._held_due: dict[int, None] = {}  # senders to reassure
+        self._behind: dict[int, None] = {}  # members to tell where the token is
+        self._sync_now = False
+        self._spoke_ns = 0
+        self._gap_tries = 0
+        self._detector = Detector(timing)
+        self._timers: Timers[Timer] = Timers()
+
+    # Inputs
+
+    def install(
+        self,
+        now_ns: int,
+        backlog: Sequence[tuple[int, bytes]],
+        orphans: Sequence[tuple[int, int, bytes]],
+        awaited: dict[int, int],  # noqa: ARG002 - it is in the view, since any member may be the one to order a join
+        out: Outbox,
+    ) -> None:
+        """Begin work in the view. `backlog`: own blocks without a place; `orphans`: blocks of senders that are gone."""
+        self._apply_view(now_ns)
+        for number, block in backlog:
+            self._keep_own(now_ns, number, block)
+            self._send_own(number, block, out)
+        for origin, number, block in orphans:
+            if self.log.hold(origin, number, block):
+                self._ready[origin] = None
+                self._outgoing.keep(now_ns, origin, number, block, 0)
+                self._send_orphan(origin, number, block, out)
+        if self._outgoing.unplaced:
+            self._timers.set(Timer.RETRANSMIT, self._outgoing.deadline_ns(now_ns))
+        if self._site == self.me.id:
+            self.is_holding = True
+            self._is_hurried = True  # the new list's first ACK (section 4.4)
+            if len(self.view.members) > 1:
+                self._sync_now = True
+
+    def room(self, now_ns: int) -> tuple[int, int]:
+        """What the window (section 4.6) and our share of the receivers' buffers leave. Small remainders count as none:
+        they would make small blocks."""
+        if self.is_frozen or self.has_left or self._leave_header is not None:
+            return 0, self._largest
+        share = self._share()
+        self._policy.limit(share)
+        room, largest = self._policy.room()
+        largest = min(largest, self._largest)
+        if self._loose_bytes:
+            if now_ns - self._loose_ns >= LOOSE_NS:
+                self._loose_bytes = 0
+            elif self._loose_bytes >= share:
+                self._timers.set_earlier(Timer.LOOSE, self._loose_ns + LOOSE_NS)
+                return 0, largest
+        outgoing = self._outgoing
+        left = share - outgoing.bytes
+        if outgoing.count and (left < min(largest, share // 4) or outgoing.count >= 2 * self._config.history_blocks):
+            return 0, largest
+        body = self._config.datagram - HEADER_BYTES
+        left = left * body // (body + DATAGRAM_OVERHEAD)
+        return min(room, left if outgoing.count else max(left, largest)), largest
+
+    def waits_for_application(self) -> bool:
+        """The token is here, and goes on when the application has taken what it has."""
+        return self.is_holding and self._is_overrun()
+
+    def submit(self, now_ns: int, blocks: Sequence[bytes], out: Outbox) -> int:
+        me = self.me.id
+        for block in blocks:
+            rank = HEAD.unpack_from(block)[2]
+            if rank not in self.ranks:
+                raise UnsupportedService(f"there is no service of rank {rank}")
+            if self.is_loose(block):
+                self._send_loose(now_ns, block, out)
+                continue
+            number = self.next_block
+            self.next_block = number + 1
+            block = come_after(block, self.delivered)
+            self._keep_own(now_ns, number, block)
+            self._policy.sent(number, len(block))
+            out.notes.append(Note("hold", me, block))
+            self._send_own(number, block, out)
+        if self._outgoing.unplaced:
+            self._timers.set_earlier(Timer.RETRANSMIT, self._outgoing.deadline_ns(now_ns))
+        return len(blocks)
+
+    def on_data(self, now_ns: int, origin: int, number: int, block: bytes, is_repair: bool, out: Outbox) -> None:
+        """A whole block, from its sender or as a repair."""
+        if not is_repair:
+            self._detector.heard(origin, now_ns)
+        if origin != self.me.id and not self.has_left:
+            self._take(origin, number, block, out)
+
+    def on_segment(
+        self,
+        now_ns: int,
+        origin: int,
+        number: int,
+        segment: int,
+        last: int,
+        body: memoryview,
+        is_repair: bool,
+        out: Outbox,
+    ) -> None:
+        """One segment of a block that did not arrive whole in one batch."""
+        if not is_repair:
+            self._detector.heard(origin, now_ns)
+        if origin == self.me.id or self.has_left:
+            return
+        if self._repairs.is_old(origin, number):
+            self._on_old(origin, number)
+            return
+        block = self._repairs.partial.add((origin, number, 0), segment, last, body)
+        if block is not None:
+            self._take(origin, number, block, out)
+
+    def on_control(
+        self, now_ns: int, kind: int, source: Address, origin: int, number: int, body: memoryview, out: Outbox
+    ) -> None:
+        """Everything else of the ordering kinds. Raises WireError on nonsense; the underlay counts it."""
+        if origin == self.me.id:
+            return
+        self._detector.heard(origin, now_ns)
+        if kind == Kind.TOKEN:
+            state, places = decode_token(body)
+            self._on_token(now_ns, origin, state, places)
+        elif kind == Kind.LIST:
+            token, change = decode_list(body)
+            state, places = decode_token(token)
+            if not self.has_left:
+                self._hold(GROUP_ORIGIN, state.highest, change, out)
+            self._on_token(now_ns, origin, state, places)
+        elif kind in (Kind.SYNC, Kind.CONFIRM):
+            self._on_sync(now_ns, source, origin, decode_state(body)[0], out)
+        elif kind == Kind.NAK:
+            acks, target, missing = decode_nak(body)
+            self._on_nak(source, origin, acks, target, missing, out)
+        elif kind == Kind.ACCEPT:
+            lead, places = decode_accept(body)
+            if not self.has_left and lead.highest <= self.log.received + self.log.ahead:
+                for placed in places:
+                    self._place(*placed)
+                self.log.highest = max(self.log.highest, lead.highest)
+        elif kind == Kind.LOOSE:
+            self._on_loose(origin, number, bytes(body), out)
+        elif kind == Kind.HELD:
+            for sender, upto in decode_held(body)[1]:
+                if sender == self.me.id:
+                    self._outgoing.reassured(now_ns, upto)
+        elif kind == Kind.PROPOSE:
+            self._on_propose(now_ns, origin, decode_change(body))
+        else:
+            self._count("strange_kinds")
+
+    def on_call(self, now_ns: int, origin: int, number: int, is_first: bool, block: bytes, out: Outbox) -> bool:  # noqa: ARG002
+        """A call from outside; False if it has its place already. (Section 4.5.)"""
+        log, calls = self.log, self._calls
+        if self.is_frozen or self.has_left or self.view.member(origin) is not None:
+            return True
+        if number < log.next_number.get(origin, 0):
+            if self.is_holding:
+                calls.take_up(origin, number)
+            return False
+        if not head_of(block).rank:
+            return self._on_loose_call(origin, number, block, out)
+        if (origin, number) in log.blocks or not calls.may_hold(log, origin, number, is_first):
+            return True
+        if not log.hold(origin, number, block, from_stranger=True):
+            return True
+        calls.held(log, origin, number, is_first)
+        out.notes.append(Note("hold", origin, block))
+        return True
+
+    def greet(self) -> None:
+        """We are new: let who made the view hear us, so that it sends us the token again if we have missed it."""
+        creator = next((member.id for member in self.view.members if str(member) == self.view.creator), 0)
+        self._behind[creator] = None
+
+    def propose(self, now_ns: int, change: Change) -> None:
+        """Ask for a change, or sponsor a newcomer's. A member's own leave waits for its own blocks."""
+        if change.reason == Reason.LEAVE and change.member.id == self.me.id:
+            self._leave_header = change.header
+            self._timers.set(Timer.LEAVE, now_ns)
+        else:
+            self._lists.ask(now_ns, change)
+
+    def after_batch(self, now_ns: int, out: Outbox) -> None:
+        if self.is_frozen:
+            return
+        self._advance(now_ns, out)
+        if not self.has_left:
+            self._turn_to(now_ns, out)
+        self._deliver(out)
+        self._purge_safe()
+        if self.is_holding and not self.has_left and not self.log.entries and self._lists:
+            self._turn_to(now_ns, out)  # what has just become safe held up a change
+            self._deliver(out)
+        self._speak(now_ns, out)
+        if not self.has_left:
+            out.notes.extend(self._repairs.look(now_ns, self.is_holding))
+        self._detector.work(self.is_busy, now_ns)
+        self._timers.set_earlier(Timer.BEAT, now_ns + self._detector.heartbeat_ns)
+
+    def expire(self, now_ns: int, out: Outbox) -> None:
+        if self.is_frozen:
+            return
+        for timer in self._timers.due(now_ns):
+            if timer is Timer.CONFIRM:
+                self._confirm(out)
+            elif timer is Timer.NULL:
+                self._is_hurried = True
+            elif timer is Timer.TOKEN:
+                self._pass_again(now_ns, out)
+            elif timer is Timer.RETRANSMIT:
+                self._retransmit(now_ns, out)
+            elif timer is Timer.BEAT:
+                if now_ns - self._spoke_ns >= self._detector.heartbeat_ns:
+                    self._sync_now = True
+            elif timer is Timer.LEAVE:
+                self._ask_to_leave(now_ns)
+        self._complain(now_ns, out)
+
+    def deadline_ns(self) -> int:
+        if self.is_frozen:
+            return NEVER
+        # Silence is looked at with every heartbeat of our own, which is often enough to suspect.
+        return min(self._timers.deadline_ns(), self._repairs.deadline_ns(), self._lists.deadline_ns())
+
+    def suspects(self, now_ns: int) -> list[int]:
+        """Who has been silent for too long, or did not answer ten tries (section 4.4)."""
+        if self.is_frozen or self.has_left:
+            return []
+        found = self._detector.suspects(now_ns)
+        if self._outgoing.is_exhausted or self._gap_tries > self._timing.tries:
+            found.append(self._site)
+        if self._passed is not None and self._passed.tries > self._timing.tries:
+            found.append(self._passed.site)
+        return [member for member in dict.fromkeys(found) if member and member != self.me.id]
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether anything is outstanding: heartbeats are frequent while it is."""
+        log = self.log
+        return bool(
+            self._outgoing.unplaced
+            or log.entries
+            or log.blocks
+            or log.received < log.highest
+            or self._passed is not None
+            or self._named_at >= 0
+            or self._lists
+            or self._leave_header is not None
+            or self.has_left
+        )
+
+    # Roles
+
+    @property
+    def is_leader(self) -> bool:
+        """Nobody leads here; the first member answers for the ring to newcomers and to other rings."""
+        return self.view.leader.id == self.me.id
+
+    @property
+    def admits(self) -> bool:
+        return not self.has_left
+
+    @property
+    def contact(self) -> Member:
+        return self.me
+
+    @property
+    def is_settled(self) -> bool:
+        """Everybody has the last change (a ring that dissolves may end)."""
+        return self._table.safe >= self.view.seq
+
+    @property
+    def may_go(self) -> bool:
+        """As a leaver: nobody needs us any more (section 4.3)."""
+        return self.has_left and self._passed is None and self.is_settled and self._is_released
+
+    def leavers(self) -> list[Address]:
+        """Who left and may still need what comes before its leave."""
+        return [self._leaver.address] if self._table.leaver and self._leaver is not None else []
+
+    @property
+    def departed(self) -> list[int]:
+        """Who left and is known to know it."""
+        return [self._table.departed] if self._table.departed else []
+
+    def answers(self, origin: int, number: int) -> bool:
+        return self._calls.is_mine(origin, number)
+
+    def freeze(self) -> None:
+        super().freeze()
+        self._timers.clear_all()
+
+    # What comes in
+
+    def _take(self, origin: int, number: int, block: bytes, out: Outbox) -> None:
+        """A whole block has come."""
+        head = self._hold(origin, number, block, out)
+        if head is None:
+            self._on_old(origin, number)
+            return
+        if origin in self.callers or (head.flags & CALLED and self.view.member(origin) is None):
+            self._calls.held(self.log, origin, number, False)
+            return
+        self._ready[origin] = None
+        self._arrived(origin, number, block, head)
+
+    def _on_old(self, origin: int, number: int) -> None:
+        """Somebody sends again what we have: our word about it was lost, or its place has to wait."""
+        self._count("duplicates")
+        if self.is_holding and origin != GROUP_ORIGIN:
+            if (origin, number) in self.log.blocks:
+                self._held_due[origin] = None
+            else:
+                self._behind[origin] = None
+
+    def _on_loose(self, origin: int, number: int, block: bytes, out: Outbox) -> None:
+        head = head_of(block)
+        if head.rank or head.flags & FRAGMENTED:
+            raise WireError("a block without a place is UNRELIABLE and whole")
+        if self.view.member(origin) is not None and not self.has_left and self._arrived_loose(origin, number, block):
+            out.notes.append(Note("hold", origin, block, head=head))
+
+    def _on_loose_call(self, origin: int, number: int, block: bytes, out: Outbox) -> bool:
+        """An UNRELIABLE call is delivered where it arrives; the token site acknowledges it."""
+        is_new = self._arrived_loose(origin, number, block)
+        if is_new:
+            out.notes.append(Note("hold", origin, block))
+        if self.is_holding:
+            self._calls.take_up(origin, number)
+        return is_new
+
+    def _on_token(self, now_ns: int, origin: int, state: State, places: list[Placed]) -> None:
+        """The token site has placed blocks and passed the token on."""
+        if self.is_holding and state.turn > self._turn:
+            self._count("strange_tokens")  # the token is here, and nobody else can pass it
+            return
+        if self.has_left:
+            self._on_state(now_ns, origin, state)
+            return
+        if state.highest <= self.log.received + self.log.ahead:
+            for placed in places:
+                self._place(*placed)
+        self._on_state(now_ns, origin, state)
+
+    def _on_state(self, now_ns: int, origin: int, state: State) -> None:
+        """What anybody knows of the token and of who holds what."""
+        log = self.log
+        if state.highest > log.received + log.ahead or (self.is_holding and state.turn > self._turn):
+            self._count("strange_tokens")
+            return
+        self._table.merge(state.view, state.rows)
+        if self.has_left:
+            if state.view >= self.view.seq:
+                rows = state.rows[len(self.view.members) :]
+                self._is_released = self._is_released or not rows or rows[0] >= self.view.seq
+        else:
+            log.highest = max(log.highest, state.highest)
+        passed = self._passed
+        if passed is not None and (
+            state.turn > passed.turn or (state.turn == passed.turn and origin == passed.site and state.flags & HOLDS)
+        ):
+            if not passed.tries:
+                self._pass_rtt.sample(now_ns - passed.sent_ns)
+            self._passed = None
+            self._timers.clear(Timer.TOKEN)
+        if state.turn > self._turn:
+            self._turn, self._site = state.turn, state.site
+            if state.site == self.me.id and not self.has_left:
+                self._before = origin
+                self._named_at = state.highest
+                self._is_hurried = bool(state.flags & HURRY)
+            else:
+                self._named_at = -1
+
+    def _on_sync(self, now_ns: int, source: Address, origin: int, state: State, out: Outbox) -> None:
+        self._on_state(now_ns, origin, state)
+        passed = self._passed
+        if self.view.member(origin) is None and origin != self._table.leaver:
+            if not self.has_left:
+                out.sends.append(self._mail.control(source, Kind.LEFT, encode_state(self._state())))
+        elif state.turn < self._turn and (self.is_holding or (passed is not None and passed.site == origin)):
+            self._behind[origin] = None
+
+    def _on_propose(self, now_ns: int, origin: int, change: Change) -> None:
+        member = self.view.member(origin)
+        if member is None or self.has_left:
+            return
+        if change.reason in (Reason.LEAVE, Reason.LOCK, Reason.UNLOCK):
+            if change.member.id != origin:
+                raise WireError("a change in the name of another member")
+            change = change._replace(member=member)
+        self._lists.hear(now_ns, change)
+
+    # Views
+
+    def _on_view(self, now_ns: int, old: View, out: Outbox) -> None:
+        view = self.view
+        self._counter = max(self._counter, view.counter)
+        self._cleared = view.seq  # a change stands behind what is safe only
+        gone = next((member for member in old.members if view.member(member.id) is None), None)
+        self._leaver = gone or self._leaver
+        self._table.apply(view)
+        self._lists.answered(view)
+        self._repairs.callers = self.callers
+        if view.reason in MEMBERSHIP:
+            self._last_change = view.seq
+            self._awaited = {}
+        for member in view.members:
+            if old.member(member.id) is None:
+                self._upto[member.id] = self.log.next_number[member.id]
+                self._recent.pop(member.id, None)
+        if gone is not None:
+            self._upto.pop(gone.id, None)
+            self._ready.pop(gone.id, None)
+            self._open.discard(gone.id)
+        self._apply_view(now_ns)
+        if self.has_left:
+            self.is_holding = False
+            self._named_at = -1
+            self._sync_now = True
+            self.is_retired = True
+            self._leave_header = None
+            self.abandon(out)
+
+    def _apply_view(self, now_ns: int) -> None:
+        """Bounds that follow from the current view, and whom we watch."""
+        view = self.view
+        self._ceiling = ceiling_of(view, self._config)
+        self._largest = largest_block(self._ceiling, len(view.members), self._config)
+        self._detector.watch([] if self.has_left else self._table.others, now_ns)
+
+    # The token site
+
+    def _turn_to(self, now_ns: int, out: Outbox) -> None:
+        """Accept the token if it is ours and everything before it is here; then do what a token site does."""
+        log = self.log
+        self._table.learn(self.me.id, log.received)
+        if 0 <= self._named_at <= log.received:
+            self._named_at = -1
+            self.is_holding = True
+            self._timers.set(Timer.CONFIRM, now_ns + self._timing.confirm_ns)
+        if not self.is_holding or self._is_overrun():
+            return
+        if log.received < log.highest:
+            log.highest = log.received  # what was spoken of beyond the last pass is hearsay: only we place
+        changes = list(self._lists.waiting(now_ns)) if self._lists else []
+        places = self._order(now_ns, changes, out)
+        self._table.learn(self.me.id, log.received)
+        change = self._next_change(changes)
+        if change is not None and self._order_change(now_ns, change, places, out):
+            return
+        if places or self._must_hurry(changes):
+            self._pass(now_ns, places, out)
+        elif self._table.safe >= log.received:
+            self._is_hurried = False  # the round is complete: the token rests here
+            self._timers.clear(Timer.NULL)
+        elif not self._timers.is_set(Timer.NULL):
+            self._timers.set(Timer.NULL, now_ns + self._timing.token_quiet_ns)
+
+    def _is_overrun(self) -> bool:
+        """The application has fallen behind: keep the token until it has taken some of it (section 4.6)."""
+        return self._backlog > max(self._ceiling // 2, 2 * self._largest)
+
+    def _order(self, now_ns: int, changes: list[Change], out: Outbox) -> list[tuple[int, int, int]]:
+        """Give places to what is here and has none: (place, origin, number) each."""
+        log = self.log
+        placed: list[tuple[int, int, int]] = []
+        if changes and self._table.safe < self._last_safe_place:
+            return placed  # a change waits until what is strong is safe, and more of that would keep it waiting
+        room = 2 * self._config.history_blocks - len(log.entries)
+        if log.unstable_bytes > 2 * self._ceiling or not (self._ready or self._calls.is_waiting()):
+            return placed
+        keeps_out = any(change.reason in (Reason.JOIN, Reason.DISSOLVE) for change in changes)
+        if self._calls.is_waiting():
+            self._order_calls(now_ns, room, placed, out)
+        blocks, numbers, seq = log.blocks, log.next_number, log.received + 1
+        first = len(placed)
+        for origin in list(self._ready):
+            number = numbers.get(origin, -1)
+            while len(placed) < room:
+                block = blocks.get((origin, number))
+                if block is None:
+                    del self._ready[origin]
+                    break
+                if keeps_out and self._begins_long(origin, block):
+                    break
+                placed.append((seq, origin, number))
+                seq += 1
+                number += 1
+        for run in runs_of(placed[first:]):
+            log.place(*run)
+        if placed:
+            self._advance(now_ns, out)
+            if log.received != seq - 1:
+                raise InvariantViolation("the token site lacks a block that it gave a place")
+        return placed
+
+    def _order_calls(self, now_ns: int, room: int, placed: list[tuple[int, int, int]], out: Outbox) -> None:
+        log, calls = self.log, self._calls
+        for origin in calls.origins():
+            while len(placed) < room and (found := calls.next_of(log, origin)) is not None:
+                seq = log.received + 1
+                calls.take_up(origin, found[0])
+                log.place(seq, origin, found[0])
+                self._advance(now_ns, out)
+                placed.append((seq, origin, found[0]))
+
+    def _begins_long(self, origin: int, block: bytes) -> bool:
+        """Whether the block begins a long message while somebody waits to join between messages."""
+        if not HEAD.unpack_from(block)[4] & FRAGMENTED or origin in self._open or origin in self._awaited:
+            return False
+        return bool(FRAGMENT.unpack_from(block, HEAD_BYTES + ENTRY_BYTES)[1] == 0)
+
+    def _next_change(self, changes: list[Change]) -> Change | None:
+        """The change to order now. The last change of members is known to all, and what is strong is safe.
+
+        Nobody comes or goes before what survivors of a failure send again has its place: one that was left behind and
+        comes back may have delivered it. Nobody comes in the middle of a long message.
+        """
+        safe, numbers = self._table.safe, self.log.next_number
+        if not changes or safe < self._last_change or safe < self._last_safe_place:
+            return None
+        if self._awaited:
+            self._awaited = {
+                origin: number for origin, number in self._awaited.items() if numbers.get(origin, number) < number
+            }
+        for change in changes:
+            if change.reason in MEMBERSHIP and self._awaited:
+                continue
+            if change.reason in (Reason.JOIN, Reason.DISSOLVE) and self._open:
+                continue
+            return change
+        return None
+
+    def _order_change(self, now_ns: int, change: Change, places: list[tuple[int, int, int]], out: Outbox) -> bool:
+        """A New List: the changed view, in one datagram with its own ACK (section 4.3). A newcomer comes directly
+        after us, and is token site next."""
+        log, old, seq = self.log, self.view, self.log.received + 1
+        callers = self._calls.kept(now_ns, log, self.callers, self._timing.caller_flush_ns)
+        numbers = {origin: number for origin, number in log.next_number.items() if origin not in self.callers}
+        view = next_view(
+            old,
+            change,
+            next_counter(self._counter, now_ns),
+            self._config.max_members,
+            seq,
+            log.position,
+            numbers,
+            callers,
+            self.me,
+            self.me.id,
+        )
+        if view is None:
+            self._lists.drop(key_of(change))
+            return False
+        block = pack_change(view)
+        log.hold(GROUP_ORIGIN, seq, block)
+        log.place(seq, GROUP_ORIGIN, seq)
+        was_holding = self.is_holding
+        self._advance(now_ns, out)
+        self._table.learn(self.me.id, log.received)
+        self.is_holding = was_holding  # our own leave ends with a pass, too
+        self._pass(now_ns, [*places, (seq, GROUP_ORIGIN, seq)], out, block)
+        return True
+
+    def _must_hurry(self, changes: list[Change]) -> bool:
+        """Whether somebody waits for the token to go round."""
+        log, safe = self.log, self._table.safe
+        if safe >= log.received:
+            return False
+        return bool(
+            self._is_hurried
+            or safe < self._last_safe_place
+            or (changes and safe < self._last_change)
+            or log.unstable_bytes > self._ceiling // 8
+            or 2 * len(log.entries) >= self._config.history_blocks
+        )
+
+    def _pass(self, now_ns: int, places: list[tuple[int, int, int]], out: Outbox, change: bytes | None = None) -> None:
+        """Tell everybody the places, and who is token site next."""
+        site = self._successor()
+        if site == self.me.id:
+            return  # alone
+        self._turn += 1
+        self._site = site
+        self.is_holding = False
+        self._timers.clear(Timer.CONFIRM)
+        self._timers.clear(Timer.NULL)
+        state = self._state()
+        if self._is_hurried:
+            state = state._replace(flags=HURRY)
+        self._is_hurried = False
+        body = encode_token(state, runs_of(places))
+        kind = Kind.TOKEN
+        if change is not None:
+            body, kind = encode_list(body, change), Kind.LIST
+        out.sends.append(self._mail.control(To.ALL, kind, body))
+        self._passed = Passed(self._turn, site, kind, body, now_ns)
+        self._timers.set(Timer.TOKEN, now_ns + self._pass_rtt.timeout_ns(0))
+        self._sync_now = False
+        self._spoke_ns = now_ns
+
+    def _successor(self) -> int:
+        """The member after us in the ring; if we have left, the one that was after us."""
+        members, me = self.view.members, self.me.id
+        at = self.view.index(me)
+        if at < 0:
+            prior = self.view.prior
+            at = prior.index(me)
+            return next(member for member in (*prior[at + 1 :], *prior[:at]) if self.view.member(member) is not None)
+        return members[(at + 1) % len(members)].id
+
+    def _state(self) -> State:
+        log, table = self.log, self._table
+        rows = table.rows()
+        highest = max(log.highest, log.received, *rows)
+        return State(self._turn, self._site, highest, table.view.seq, HOLDS if self.is_holding else 0, rows)
+
+    def _pass_again(self, now_ns: int, out: Outbox) -> None:
+        passed = self._passed
+        if passed is None:
+            return
+        passed.tries += 1
+        self._count("token_retries")
+        self._timers.set(Timer.TOKEN, now_ns + self._pass_rtt.timeout_ns(passed.tries))
+        self._send_passed(passed, out)
+
+    def _send_passed(self, passed: Passed, out: Outbox) -> None:
+        member = self.view.member(passed.site)
+        if member is not None:
+            out.sends.append(self._mail.control(member.address, passed.kind, passed.body))
+
+    def _confirm(self, out: Outbox) -> None:
+        """No ACK of ours doubles as one: tell the site before that the token is here."""
+        member = self.view.member(self._before)
+        if not self.is_holding or member is None:
+            return
+        out.sends.append(self._mail.control(member.address, Kind.CONFIRM, encode_state(self._state())))
+
+    # What goes out
+
+    def _speak(self, now_ns: int, out: Outbox) -> None:
+        """After a batch: requests, words to those who lag behind, heartbeats."""
+        if self._lists:
+            for change in self._lists.repeated(now_ns):
+                out.sends.append(self._mail.control(To.ALL, Kind.PROPOSE, encode_change(change)))
+                self._spoke_ns = now_ns
+        if self._held_due:
+            self._reassure(out)
+        if self._sync_now:
+            self._sync_now = False
+            self._spoke_ns = now_ns
+            self._behind.clear()
+            if self._table.others:
+                out.sends.append(self._mail.control(To.ALL, Kind.SYNC, encode_state(self._state())))
+        elif self._behind:
+            for origin in self._behind:
+                self._tell(origin, out)
+            self._behind.clear()
+
+    def _tell(self, origin: int, out: Outbox) -> None:
+        member = self.view.member(origin)
+        if member is None:
+            return
+        if self._passed is not None and self._passed.site == origin:
+            self._send_passed(self._passed, out)
+        else:
+            out.sends.append(self._mail.control(member.address, Kind.SYNC, encode_state(self._state())))
+
+    def _reassure(self, out: Outbox) -> None:
+        """To senders that send again what waits here for its place: we have it."""
+        acks = Acks(self.log.received, 0)
+        for origin in self._held_due:
+            member = self.view.member(origin)
+            if member is not None:
+                upto = self.log.next_number.get(origin, 0)
+                while (origin, upto) in self.log.blocks:
+                    upto += 1
+                body = encode_held(acks, [(origin, upto)])
+                out.sends.append(self._mail.control(member.address, Kind.HELD, body))
+        self._held_due.clear()
+
+    def _share(self) -> int:
+        """What of the ceiling is ours: an equal share with all who are sending.
+
+        Who is not counted among them yet begins with so little that all could do the same at once.
+        """
+        active = self.log.active
+        if self.me.id in active:
+            return self._ceiling // max(1, len(active) - (GROUP_ORIGIN in active))
+        return max(self._ceiling // (2 * len(self.view.members)), self._largest)
+
+    def _keep_own(self, now_ns: int, number: int, block: bytes) -> None:
+        me = self.me.id
+        if not self.log.hold(me, number, block):
+            raise InvariantViolation(f"own block {number} is not the next of this ring")
+        self._outgoing.keep(now_ns, me, number, block, self.log.cost(block))
+        self._ready[me] = None
+        self._arrived(me, number, block, head_of(block))
+
+    def _send_own(self, number: int, block: bytes, out: Outbox) -> None:
+        if self._table.others:
+            out.sends.append(self._mail.block(To.ALL, Kind.DATA, self.me.id, number, block))
+
+    def _send_orphan(self, origin: int, number: int, block: bytes, out: Outbox) -> None:
+        if self._table.others:
+            out.sends.append(self._mail.block(To.ALL, Kind.REPAIR, origin, number, block))
+
+    def _send_loose(self, now_ns: int, block: bytes, out: Outbox) -> None:
+        number, me = self._loose_number, self.me.id
+        self._loose_number = number + 1
+        if not self._loose_bytes:
+            self._loose_ns = now_ns
+        self._loose_bytes += self.log.cost(block)
+        out.notes.append(Note("hold", me, block))
+        self._arrived_loose(me, number, block)
+        if self._table.others:
+            out.sends.append(self._mail.block(To.ALL, Kind.LOOSE, me, number, block))
+
+    def _on_own_placed(self, entry: Entry) -> None:
+        self._policy.acked(entry.number)
+
+    def _retransmit(self, now_ns: int, out: Outbox) -> None:
+        """Own blocks without an ACK go out again, to all (section 4.4: Data packets need positive acknowledgement)."""
+        for origin, number, block in self._outgoing.due(now_ns):
+            if self.is_holding:
+                continue  # it waits here, not for the network
+            self._count("retransmissions")
+            if origin == self.me.id:
+                self._policy.timed_out(number)
+                self._send_own(number, block, out)
+            else:
+                self._send_orphan(origin, number, block, out)
+        if self._outgoing.unplaced:
+            self._timers.set(Timer.RETRANSMIT, self._outgoing.deadline_ns(now_ns))
+        self._mail.next_via()
+
+    def _ask_to_leave(self, now_ns: int) -> None:
+        if self._leave_header is None or self.has_left:
+            return
+        if self._outgoing.unplaced:
+            self._timers.set(Timer.LEAVE, now_ns + LEAVE_NS)
+        else:
+            self._lists.ask(now_ns, Change(Reason.LEAVE, self.me, self._leave_header))
+
+    # Gaps and repairs
+
+    def _complain(self, now_ns: int, out: Outbox) -> None:
+        """NACKs go to all and name one site to answer: the last token site, then others, at the end everybody."""
+        acks = Acks(self.log.received, 0)
+        wanted = self._repairs.due_by_tries(now_ns)
+        self._gap_tries = max(wanted, default=self._gap_tries if self.log.received < self.log.highest else 0)
+        for tries, missing in wanted.items():
+            body = encode_nak(acks, missing, self._answerer(tries))
+            out.sends.append(self._mail.control(To.ALL, Kind.NAK, body))
+            self._spoke_ns = now_ns
+        for origin, blocks in self._repairs.due_blocks(now_ns).items():
+            member = self.view.member(origin)
+            if member is not None:
+                out.sends.append(self._mail.control(member.address, Kind.NAK, encode_nak(acks, blocks, origin)))
+
+    def _answerer(self, tries: int) -> int:
+        """Who is to answer the n-th NACK for something; 0: everybody."""
+        if tries > NAMED_TRIES:
+            return 0
+        members = [member.id for member in self.view.members if member.id != self.me.id]
+        if not members:
+            return 0
+        last = self._before if self._site == self.me.id else self._predecessor(self._site)
+        at = members.index(last) if last in members else 0
+        return members[(at + tries - 1) % len(members)]
+
+    def _predecessor(self, site: int) -> int:
+        """Who passed the token to `site`: the last that is known to have been token site."""
+        members = self.view.members
+        return members[self.view.index(site) - 1].id
+
+    def _on_nak(
+        self, source: Address, origin: int, acks: Acks, target: int, missing: list[Missing], out: Outbox
+    ) -> None:
+        if acks.received <= self.log.received:
+            self._table.learn(origin, acks.received)
+        for sender, number, count, _, _ in missing:
+            if sender == self.me.id and not self.is_frozen:
+                for each in range(number, number + count):
+                    self._policy.nacked(each)
+        if target in (0, self.me.id):
+            member = self.view.member(origin)
+            self._repair(member.address if member is not None else source, missing, out)
+
+    def _repair(self, to: Address, missing: list[Missing], out: Outbox) -> None:
+        """Send what somebody lacks: blocks, or places with or without them."""
+        blocks, places = self._repairs.answer(missing)
+        for origin, number, block, first, stop in blocks:
+            self._count("repairs")
+            out.sends.append(self._mail.repair(to, origin, number, block, first, stop))
+        if places:
+            log = self.log
+            lead = Lead(log.received, log.stable, min(self.safe, log.received), 0)
+            out.sends.append(self._mail.control(to, Kind.ACCEPT, encode_accept(lead, runs_of(places))))
+
+    # Calls
+
+    def _on_special(self, now_ns: int, entry: Entry) -> None:
+        super()._on_special(now_ns, entry)
+        if entry.origin in self.callers:
+            self._repairs.callers = self.callers
+            self._calls.received(now_ns, entry.origin, entry.number)

@@ -1,0 +1,116 @@
+"""Bodies of the token orderer's datagrams (docs/design/token.md has the table of kinds; RMP figure 4.1).
+
+A `State` says where the token is and who holds what. It is the body of SYNC and CONFIRM, and the first part of TOKEN
+(RMP's ACK), which goes on with places, and of LIST (New List), which goes on with the change that it orders.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from struct import Struct
+from sys import byteorder
+from typing import Final, NamedTuple
+
+from ordercast.config import MAX_HEADER
+from ordercast.engine import Change
+from ordercast.errors import WireError
+from ordercast.view import Reason
+from ordercast.wire.codec import MAX_NUMBER, Reader, Writer
+from ordercast.wire.ordering import PLACE, Placed, decode_places
+from ordercast.wire.views import MAX_LOCK_NAME, MAX_MEMBERS, decode_member, encode_member
+
+Buffer = bytes | bytearray | memoryview
+
+STATE: Final = Struct("<QQQQHH")  # pass, token site after it, highest place, place of the view, rows, flags
+LIST_SIZE: Final = Struct("<I")  # of the token before the change
+if STATE.size != 36:
+    raise AssertionError("the state of the token has a fixed size on the wire")
+
+HOLDS: Final = 1  # whoever says this has accepted the token of that pass
+HURRY: Final = 2  # a round is under way: pass it on at once
+
+_FAR: Final = 0xFFFF_FFFF  # a row so far behind that it says nothing
+_SWAP: Final = byteorder == "big"
+
+
+class State(NamedTuple):
+    """`rows`: the members of the view at place `view`, then its leaver if there is one: what each is known to hold."""
+
+    turn: int
+    site: int
+    highest: int
+    view: int
+    flags: int
+    rows: tuple[int, ...]
+
+
+def encode_state(state: State) -> bytes:
+    turn, site, highest, view, flags, rows = state
+    column = array("I", [min(highest - row, _FAR) for row in rows])
+    if _SWAP:
+        column.byteswap()
+    return STATE.pack(turn, site, highest, view, len(rows), flags) + column.tobytes()
+
+
+def decode_state(body: Buffer) -> tuple[State, int]:
+    """The state, and where what follows it begins."""
+    if len(body) < STATE.size:
+        raise WireError("state of the token too short")
+    turn, site, highest, view, count, flags = STATE.unpack_from(body)
+    stop = STATE.size + 4 * count
+    if count > MAX_MEMBERS + 1 or len(body) < stop or max(turn, highest, view) > MAX_NUMBER:
+        raise WireError("state of the token out of range")
+    column = array("I", bytes(body[STATE.size : stop]))
+    if _SWAP:
+        column.byteswap()
+    rows = tuple([highest - behind if behind <= highest else 0 for behind in column])
+    return State(turn, site, highest, view, flags, rows), stop
+
+
+def encode_token(state: State, places: Iterable[Placed]) -> bytes:
+    return b"".join((encode_state(state), *(PLACE.pack(*place) for place in places)))
+
+
+def decode_token(body: Buffer) -> tuple[State, list[Placed]]:
+    state, start = decode_state(body)
+    rest = len(body) - start
+    if rest % PLACE.size:
+        raise WireError("token of odd size")
+    places = decode_places(Reader(memoryview(body), start), rest // PLACE.size)
+    for placed in places:
+        if placed.seq + placed.count - 1 > state.highest:
+            raise WireError("a place above the highest")
+    return state, places
+
+
+def encode_list(token: bytes, change: bytes) -> bytes:
+    """A token, and the block of the change that its last place is for."""
+    return b"".join((LIST_SIZE.pack(len(token)), token, change))
+
+
+def decode_list(body: Buffer) -> tuple[memoryview, bytes]:
+    view = memoryview(body)
+    if len(view) < LIST_SIZE.size:
+        raise WireError("new list too short")
+    stop = LIST_SIZE.size + int(LIST_SIZE.unpack_from(view)[0])
+    if stop > len(view):
+        raise WireError("new list shorter than its token")
+    return view[LIST_SIZE.size : stop], bytes(view[stop:])
+
+
+def encode_change(change: Change) -> bytes:
+    writer = Writer().u8(change.reason).u64(change.serial).u64(change.next_block).text(change.lock).blob(change.header)
+    encode_member(writer, change.member)
+    return writer.bytes()
+
+
+def decode_change(body: Buffer) -> Change:
+    reader = Reader(memoryview(body))
+    reason, serial, next_block = reader.u8(), reader.u64(), reader.number()
+    lock, header = reader.text(MAX_LOCK_NAME), reader.blob(MAX_HEADER)
+    member = decode_member(reader)
+    reader.end()
+    if reason not in (Reason.JOIN, Reason.LEAVE, Reason.DISSOLVE, Reason.LOCK, Reason.UNLOCK):
+        raise WireError("no change that a member may ask for")
+    return Change(Reason(reason), member, header, next_block, lock, serial)
