@@ -39,6 +39,14 @@ class OutcomeUnknown(OrdercastError):
     """This member was excluded before it saw its message delivered: others may or may not deliver it."""
 
 
+class CallTimeout(OrdercastError, TimeoutError):
+    """Nobody answered a call in time. It may or may not have been carried out: the text says how far it got."""
+
+
+class Unhandled(OrdercastError):
+    """A member's call was delivered where nobody holds its handler: nobody will answer."""
+
+
 class NotMember(OrdercastError):
     """The call needs membership, and this handle has left, was excluded for good, or has been closed."""
 

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from ordercast.config import MinMembers
 from ordercast.errors import UsageError
+from ordercast.service import Service
+from ordercast.wire.calls import HANDLERS
+from ordercast.wire.views import MAX_LOCK_NAME
 
 Payload = bytes | bytearray | memoryview
+
+TYPE_MIN: Final = -(1 << 15)
+TYPE_MAX: Final = (1 << 15) - 1
 
 
 def as_bytes(payload: object) -> bytes:
@@ -42,3 +50,33 @@ def check_min_members(min_members: MinMembers) -> None:
         return
     if not isinstance(min_members, int) or isinstance(min_members, bool) or min_members < 1:
         raise UsageError(f'min_members is a number of at least 1, "majority" or "all", not {min_members!r}')
+
+
+def check_kind(service: object, type_: object) -> None:
+    """Raise if these are no service and no type."""
+    if not isinstance(service, Service):
+        raise UsageError(f"a service is AGREED, SAFE, RESILIENT(k), ..., not {service!r}")
+    if not isinstance(type_, int) or not TYPE_MIN <= type_ <= TYPE_MAX:
+        raise UsageError(f"a type is a number from {TYPE_MIN} to {TYPE_MAX}, not {type_!r}")
+
+
+def check_handler(handler: object) -> int:
+    """A handler: one of the first six locks (RMP section 3.3)."""
+    if not isinstance(handler, int) or isinstance(handler, bool) or not 0 <= handler < HANDLERS:
+        raise UsageError(f"a handler is a number from 0 to {HANDLERS - 1}, not {handler!r}")
+    return handler
+
+
+def as_lock(key: object) -> str:
+    """The name under which the group knows a lock: a number is its digits."""
+    if isinstance(key, int) and not isinstance(key, bool) and key >= 0:
+        key = str(key)
+    if not isinstance(key, str):
+        raise UsageError(f"a lock is named by a text or by a number from 0 on, not by {key!r}")
+    try:
+        size = len(key.encode())
+    except UnicodeEncodeError as error:
+        raise UsageError(f"the name {key!r} of a lock has no UTF-8 form: {error.reason}") from None
+    if not 0 < size <= MAX_LOCK_NAME:
+        raise UsageError(f"the name of a lock has 1 to {MAX_LOCK_NAME} bytes, got {size}")
+    return key

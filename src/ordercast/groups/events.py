@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from ordercast.engine import Failed, Transitional
-from ordercast.errors import WireError
+from ordercast.errors import UsageError, WireError
 from ordercast.service import Service
 from ordercast.view import View
 from ordercast.wire.block import open_messages
@@ -20,7 +21,11 @@ NO_POSITION = -1
 
 @dataclass(slots=True)
 class Message:
-    """One message. `number` counts the sender's messages, `position` is its place in the total order (-1: none)."""
+    """One message. `number` counts the sender's messages, `position` is its place in the total order (-1: none).
+
+    A message that asks for an answer is a `Request`, an answer to a member an `Answer`; what they have besides is
+    empty here, so that a program may look at any message.
+    """
 
     payload: bytes
     sender: str  # name/life, as in `str(member)`
@@ -30,6 +35,105 @@ class Message:
     type: int
     group: str
     view: str
+
+    @property
+    def handler(self) -> int | None:
+        """Of a call: whose holder is to answer; None where an acknowledgement is enough."""
+        return None
+
+    @property
+    def caller(self) -> str | None:
+        """Of a call: who called, as name/life."""
+        return None
+
+    @property
+    def must_answer(self) -> bool:
+        """Whether this member holds the handler at this place of the order, and so is the one who answers."""
+        return False
+
+    @property
+    def answers(self) -> tuple[str, int] | None:
+        """Of an answer: the call that it answers, as sender and number."""
+        return None
+
+    async def reply(self, payload: bytes) -> None:  # noqa: ARG002 - a call's
+        """Answer a call, once; see `Request`."""
+        raise UsageError(f"message {self.number} of {self.sender} is no call: there is nobody to answer")
+
+
+class Owed(Protocol):
+    """An answer that this member owes somebody."""
+
+    async def give(self, payload: bytes) -> None: ...
+
+
+class Request(Message):
+    """A call (RMP section 4.5), from a member or from outside, at its place in the order."""
+
+    __slots__ = ("_handler", "_owed")
+
+    def __init__(
+        self,
+        payload: bytes,
+        sender: str,
+        number: int,
+        position: int,
+        service: Service,
+        type: int,
+        group: str,
+        view: str,
+        handler: int | None,
+        owed: Owed | None,
+    ) -> None:
+        super().__init__(payload, sender, number, position, service, type, group, view)
+        self._handler = handler
+        self._owed = owed
+
+    @property
+    def handler(self) -> int | None:
+        return self._handler
+
+    @property
+    def caller(self) -> str | None:
+        return self.sender
+
+    @property
+    def must_answer(self) -> bool:
+        return self._owed is not None
+
+    async def reply(self, payload: bytes) -> None:
+        """Answer: to the caller alone if it is no member, else to the whole group. At most once.
+
+        Raises UsageError where this member is not the one to answer, or has answered; NotMember where it is out.
+        """
+        if self._owed is None:
+            raise UsageError(f"this member does not hold handler {self._handler} at this place: another one answers")
+        await self._owed.give(payload)
+
+
+class Answer(Message):
+    """A member's answer to the call of a member, which all members see."""
+
+    __slots__ = ("_answers",)
+
+    def __init__(
+        self,
+        payload: bytes,
+        sender: str,
+        number: int,
+        position: int,
+        service: Service,
+        type: int,
+        group: str,
+        view: str,
+        answers: tuple[str, int],
+    ) -> None:
+        super().__init__(payload, sender, number, position, service, type, group, view)
+        self._answers = answers
+
+    @property
+    def answers(self) -> tuple[str, int] | None:
+        return self._answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +264,30 @@ class Batch:
             else:
                 self._types = [opened.kinds[place][1] for place in opened.index]
         self._block = b""
+
+
+class CallBatch(Batch):
+    """The batch of a call, or of an answer: one message."""
+
+    __slots__ = ("message",)
+
+    def __init__(self, message: Message) -> None:
+        super().__init__(
+            b"",
+            message.group,
+            message.view,
+            message.sender,
+            message.number,
+            1,
+            message.position,
+            message.service,
+            [message.payload],
+            message.type,
+        )
+        self.message = message
+
+    def each(self) -> Iterator[Message]:
+        yield self.message
 
 
 Event = Message | View | Transitional | Failed | Left | Uncertain

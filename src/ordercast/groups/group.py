@@ -22,7 +22,8 @@ from ordercast.errors import (
 )
 from ordercast.groups.checks import Payload, as_bytes, as_header, check_min_members
 from ordercast.groups.events import Batch, Event, Message, PortEvent
-from ordercast.groups.port import Port, Watch
+from ordercast.groups.port import Port
+from ordercast.groups.watches import Watch
 from ordercast.service import Service
 from ordercast.view import Member, View
 

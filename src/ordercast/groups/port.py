@@ -7,16 +7,16 @@ of the group, and the history is bounded (Amoeba section 3: a member that never 
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
-from operator import attrgetter
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from ordercast.config import MAX_BLOCK, SECOND, GroupConfig
 from ordercast.engine import (
     NEVER,
+    Again,
     Delivery,
+    Denied,
     Engine,
     Failed,
     Gone,
@@ -31,7 +31,6 @@ from ordercast.engine import (
 )
 from ordercast.errors import (
     GroupFailed,
-    InvariantViolation,
     MessageTooLarge,
     NotMember,
     OrdercastError,
@@ -40,13 +39,18 @@ from ordercast.errors import (
     UsageError,
     WireError,
 )
-from ordercast.groups.events import NO_POSITION, Batch, Left, PortEvent, Uncertain
+from ordercast.groups.calls import Asked, Calls
+from ordercast.groups.checks import TYPE_MAX, TYPE_MIN, check_kind
+from ordercast.groups.events import NO_POSITION, Batch, CallBatch, Left, PortEvent, Uncertain
+from ordercast.groups.locks import Claim, Locks
 from ordercast.groups.queue import QUEUE_BYTES, QUEUE_MESSAGES, SMALL_SHARE, Packed, SendQueue
+from ordercast.groups.requests import Debt, Inbox, Incoming, read_call
 from ordercast.groups.rows import Meter, Rows
-from ordercast.service import AGREED, AGREED_RANK, RESILIENT, Service
+from ordercast.groups.watches import Watch, Watches
+from ordercast.service import AGREED, AGREED_RANK, RESILIENT, UNRELIABLE_RANK, Service
 from ordercast.trace.recorder import Recorder
 from ordercast.view import Member, View
-from ordercast.wire.block import CHANGE, FRAGMENTED, head_of, payload_bytes, service_of
+from ordercast.wire.block import CALLED, CHANGE, FRAGMENTED, head_of, payload_bytes, service_of
 from ordercast.wire.fragments import Assembler
 
 PASS_BLOCKS: Final = 256
@@ -60,9 +64,6 @@ MAX_NAMES: Final = 4_096
 
 LEAVE_PATIENCE_NS: Final = 3 * SECOND
 """How long a leave waits for what was sent before it; a group that does not work must not hold its members."""
-
-TYPE_MIN: Final = -(1 << 15)
-TYPE_MAX: Final = (1 << 15) - 1
 
 
 class GroupEngine(Engine, Protocol):
@@ -83,24 +84,6 @@ class GroupEngine(Engine, Protocol):
     def supports(self, service: Service) -> bool: ...
 
 
-class Watch:
-    """Somebody waits for own messages [first, stop): until they are delivered here, or their fate is known."""
-
-    __slots__ = ("error", "first", "position", "remaining", "service", "stop", "waiter")
-
-    def __init__(self, first: int, stop: int, service: Service | None) -> None:
-        self.first = first
-        self.stop = stop
-        self.service = service  # None: a flush
-        self.remaining = stop - first
-        self.position = NO_POSITION  # of message `first`
-        self.error: OrdercastError | None = None
-        self.waiter: Any = None  # the API's: a future
-
-
-_STOP: Final = attrgetter("stop")
-
-
 class Port:
     """One group at one node. Its `engine` is driven by the `Host` only."""
 
@@ -109,7 +92,6 @@ class Port:
         "_consumed_seq",
         "_done_seq",
         "_events",
-        "_flushes",
         "_is_large_open",
         "_leave_header",
         "_max_message",
@@ -124,6 +106,7 @@ class Port:
         "_usual",
         "_watches",
         "armed_ns",
+        "calls",
         "counters",
         "deadline_ns",
         "default_service",
@@ -134,6 +117,7 @@ class Port:
         "is_leaving",
         "is_member",
         "leave_due_ns",
+        "locks",
         "me",
         "next_block",
         "order",
@@ -182,9 +166,11 @@ class Port:
         self.next_block = next_block
         self._ready: deque[Packed] = deque()  # packed, and refused by the engine for now
         self._outstanding: dict[int, tuple[int, int]] = {}  # own block number -> (first, count), not yet delivered here
-        self._watches: list[Watch] = []  # disjoint, rising
-        self._flushes: list[Watch] = []  # rising
-        self.settled: list[Watch] = []
+        self._watches = Watches()
+        self.settled = self._watches.settled
+        # locks and calls
+        self.locks = Locks(me.id)
+        self.calls = Calls(group, me, engine, self.locks, self.out)
         # the group's, as of its last view
         self._supported: set[Service] = set()
         self._usual: Service | None = None  # one of them
@@ -212,10 +198,7 @@ class Port:
     def check(self, size: int, service: Service, type_: int) -> None:
         """Raise what is wrong with a message before it is taken."""
         self.check_open()
-        if not isinstance(service, Service):
-            raise UsageError(f"a service is AGREED, SAFE, RESILIENT(k), ..., not {service!r}")
-        if not isinstance(type_, int):
-            raise UsageError(f"a type is a number from {TYPE_MIN} to {TYPE_MAX}, not {type_!r}")
+        check_kind(service, type_)
         if service not in self._supported:
             if not self.engine.supports(service):
                 raise UnsupportedService(
@@ -227,8 +210,6 @@ class Port:
             raise MessageTooLarge(
                 f"{size} bytes exceed max_message={self.engine.config.max_message}, set when {self.group!r} was created"
             )
-        if not TYPE_MIN <= type_ <= TYPE_MAX:
-            raise UsageError(f"a type is a number from {TYPE_MIN} to {TYPE_MAX}, not {type_}")
 
     def check_open(self) -> None:
         """Raise if calls on this group fail at present."""
@@ -284,23 +265,50 @@ class Port:
 
     def watch(self, first: int, stop: int, service: Service) -> Watch:
         """Wait for own messages [first, stop), which have just been offered: it comes back in `settled`."""
-        watch = Watch(first, stop, service)
-        self._watches.append(watch)
-        return watch
+        return self._watches.confirm(first, stop, service)
 
     def flush(self) -> Watch | None:
         """Wait until everything offered so far is delivered here; None if it is."""
         if self._lowest_undelivered() >= self.queue.end_number:
             return None
-        watch = Watch(self.queue.end_number, self.queue.end_number, None)
-        self._flushes.append(watch)
-        return watch
+        return self._watches.flush(self.queue.end_number)
 
     def forget(self, watch: Watch) -> None:
         """Nobody waits for it any more."""
-        for watches in (self._watches, self._flushes):
-            if watch in watches:
-                watches.remove(watch)
+        self._watches.forget(watch)
+
+    # The application calls, and is called.
+
+    def check_locks(self) -> None:
+        """Raise if this group has no locks, handlers and calls."""
+        self.check_open()
+        if not self.engine.gives_locks:
+            name = self.engine.config.orderer
+            raise UsageError(f'{self.group!r} has the orderer {name!r}; locks, handlers, calls need orderer="token"')
+
+    def call(self, payload: bytes, service: Service, handler: int, type_: int = 0) -> Asked | None:
+        """Queue a call of this member; None: the queue is full, wait. The answer comes back in `calls.settled`."""
+        queue = self.queue
+        if not queue.has_room:
+            return None
+        asked, head = self.calls.ask(queue.end_number, handler)
+        queue.offer_call(payload, service, type_, head)
+        return asked
+
+    def answer(self, debt: Debt, payload: bytes) -> bool:
+        """Answer a call; False: the queue is full, wait."""
+        if not self.is_member or self.is_leaving:
+            raise NotMember(f"this node is no longer in {self.group!r}: it cannot answer")
+        if not debt.is_outside and not self.queue.has_room:
+            return False
+        head = self.calls.answer(debt, payload)
+        if head is not None:
+            self.queue.offer_call(payload, AGREED, 0, head)
+        return True
+
+    def serve(self, handler: int) -> Claim:
+        """Want a handler: when the claim holds it, requests come to its `inbox`, an `Inbox`."""
+        return self.locks.claim(str(handler), Inbox())
 
     # The application receives.
 
@@ -351,7 +359,11 @@ class Port:
         self.wants_pass = False
         queue, ready = self.queue, self._ready
         for turn in range(PASS_ROUNDS):
-            if not ((queue.count or ready) and self._submit(now_ns)) and turn:
+            has_moved = (queue.count or ready) and self._submit(now_ns)
+            if self.locks.todo or self.calls.has_answers:
+                self._say(now_ns)
+                has_moved = True
+            if not has_moved and turn:
                 break
             if self._leave_header is not None and self._may_leave(now_ns):
                 engine.leave(now_ns, self._leave_header, out)
@@ -397,11 +409,9 @@ class Port:
 
     def fail(self, error: OrdercastError) -> None:
         """All who wait learn `error`."""
-        for watch in (*self._watches, *self._flushes):
-            watch.error = error
-            self.settled.append(watch)
-        self._watches.clear()
-        self._flushes.clear()
+        self._watches.fail(error)
+        self.calls.fail(error)
+        self.locks.fail(error)
 
     @property
     def resume(self) -> tuple[int, int]:
@@ -453,11 +463,26 @@ class Port:
         taken = self.engine.submit(now_ns, [packed.block for packed in ready], self.out)
         for _ in range(taken):
             packed = ready.popleft()
-            self._outstanding[self.next_block] = (packed.first, packed.messages)
-            self.next_block += 1
+            if packed.service.rank != UNRELIABLE_RANK:  # those have no block number, and are delivered in this pass
+                self._outstanding[self.next_block] = (packed.first, packed.messages)
+                self.next_block += 1
             self.counters["messages_sent"] += packed.messages
             self._rows.submit(now_ns, packed.first, packed.shown, packed.service, packed.payload_bytes)
         return taken > 0
+
+    def _say(self, now_ns: int) -> None:
+        """Tell the engine what this member wants of locks, and let answers leave."""
+        steps, self.locks.todo = self.locks.todo, []
+        for key, is_release, is_again in steps:
+            if is_release:
+                if not is_again:
+                    self._rows.unlock(now_ns, key)
+                self.engine.unlock(now_ns, key, self.out)
+            else:
+                self.engine.lock(now_ns, key, self.out)
+        for debt in self.calls.send():
+            if not debt.is_again:
+                self._rows.reply(now_ns, debt.sender, debt.first)
 
     # What the engine says.
 
@@ -483,6 +508,10 @@ class Port:
             if upcall.size:
                 self.failure = None
             self.resets.append(upcall)
+        elif isinstance(upcall, Denied):
+            self.locks.on_denied(upcall.lock)
+        elif isinstance(upcall, Again):
+            self._on_again(now_ns, upcall)
         elif isinstance(upcall, Refused):
             self.refusal = upcall.text
             self._end(Left(wanted=False, returning=False, text=upcall.text))
@@ -500,7 +529,19 @@ class Port:
                 continue
             first, count, rank, k, flags, _ = head
             sender = names.get(origin) or f"{origin:016x}"
-            if flags & (FRAGMENTED | CHANGE):
+            is_own = origin == me
+            batch: Batch | None
+            if flags & CALLED:
+                call = self._open_call(origin, number, position, block)
+                if call is None:
+                    self._pass_over(seq)
+                    continue
+                sender, service, size = call.sender, call.service, len(call.payload)
+                is_own = is_own and not call.is_outside  # a call from before this node came in
+                if is_own:
+                    self._outstanding.pop(number, None)
+                batch = CallBatch(self.calls.deliver(call, names))
+            elif flags & (FRAGMENTED | CHANGE):
                 batch = self._assemble(origin, block, position, sender, view) if flags & FRAGMENTED else None
                 if origin == me:
                     self._outstanding.pop(number, None)
@@ -520,10 +561,28 @@ class Port:
             if rank >= AGREED_RANK:
                 self._previous = position + count - 1
             self.counters["messages_delivered"] += count
-            if origin == me:
+            if is_own:
                 self._settle(now_ns, first, count, position)
             self._events.append(batch)
             self._seqs.append(seq)
+
+    def _open_call(self, origin: int, number: int, position: int, block: bytes) -> Incoming | None:
+        try:
+            call = read_call(origin, number, position, block, self.view.id if self.view else "", self._names)
+        except WireError:
+            self.counters["unreadable_blocks"] += 1
+            return None
+        if origin not in self._names:
+            if len(self._names) >= MAX_NAMES:
+                self._names.clear()
+                self._names.update((member.id, str(member)) for member in (self.view.members if self.view else ()))
+            self._names[origin] = call.sender
+        return call
+
+    def _on_again(self, now_ns: int, again: Again) -> None:
+        call = self._open_call(again.origin, again.number, -1, again.block)
+        if call is not None and self.calls.again(call):
+            self._rows.redeliver(now_ns, call.sender, call.first, call.service, len(call.payload))
 
     def _on_view(self, now_ns: int, view: View) -> None:
         self.view = view
@@ -548,6 +607,8 @@ class Port:
         self._max_message = config.max_message
         self.default_service = RESILIENT(config.resilience) if config.resilience else AGREED
         self._rows.view(now_ns, view)
+        for key in self.locks.on_view(view):
+            self._rows.lock(now_ns, key)
         self._add(view, -1)
 
     def _on_unknown(self, unknown: Unknown) -> None:
@@ -566,15 +627,8 @@ class Port:
         error = OutcomeUnknown(
             f"this node was out of {self.group!r} before it saw its messages {first} to {stop - 1} delivered"
         )
-        self._fail_watches([watch for watch in self._watches if watch.first < stop and watch.stop > first], error)
-        self._fail_watches([watch for watch in self._flushes if watch.stop > first], error)
+        self._watches.lose(first, stop, error)
         self._add(Uncertain(first, stop - first), -1)
-
-    def _fail_watches(self, watches: Sequence[Watch], error: OrdercastError) -> None:
-        for watch in watches:
-            watch.error = error
-            self.forget(watch)
-            self.settled.append(watch)
 
     def _on_gone(self, now_ns: int, gone: Gone) -> None:
         self._rows.leave(now_ns, gone.text)
@@ -586,6 +640,11 @@ class Port:
         # What is queued belongs to a log that this node has left: taking it frees nothing any more.
         self._seqs = deque([-1] * len(self._seqs))
         self._assembler = Assembler(self.engine.config.max_message)
+        self.locks.on_gone()
+        self.calls.on_gone()
+        # An answer would come where this node no longer is. Calls that are still queued leave when it is back.
+        lost = OutcomeUnknown(f"this node was out of {self.group!r} before the answer to its call came")
+        self.calls.fail(lost, stop=self._ready[0].first if self._ready else self.queue.next_number)
         if self._is_large_open:
             # Its beginning was delivered where this node no longer is.
             self.queue.restart()
@@ -633,24 +692,7 @@ class Port:
 
     def _settle(self, now_ns: int, first: int, count: int, position: int) -> None:
         """Own messages [first, first + count) were delivered here: the promise of their service holds."""
-        stop = first + count
-        watches = self._watches
-        at = bisect_right(watches, first, key=_STOP)
-        while at < len(watches) and watches[at].first < stop:
-            watch = watches[at]
-            watch.remaining -= min(stop, watch.stop) - max(first, watch.first)
-            if watch.service is None:
-                raise InvariantViolation("a flush stands among the confirmed sends")
-            if first <= watch.first and watch.service.is_ordered:
-                watch.position = position + watch.first - first
-            if watch.remaining:
-                at += 1
-                continue
-            del watches[at]
-            self._rows.confirm(now_ns, watch.first, watch.stop - watch.first, watch.service, watch.position)
-            self.settled.append(watch)
-        flushes = self._flushes
-        if flushes:
-            lowest = self._lowest_undelivered()
-            while flushes and flushes[0].stop <= lowest:
-                self.settled.append(flushes.pop(0))
+        for watch, service in self._watches.delivered(first, count, position):
+            self._rows.confirm(now_ns, watch.first, watch.stop - watch.first, service, watch.position)
+        if self._watches.has_flushes:
+            self._watches.flushed(self._lowest_undelivered())

@@ -23,8 +23,9 @@ from sys import byteorder
 from typing import Final, NamedTuple
 
 from ordercast.config import MAX_BLOCK
-from ordercast.service import Service
+from ordercast.service import RELIABLE, UNRELIABLE_RANK, Service
 from ordercast.wire.block import ENTRY, EQUAL, FRAGMENT_OVERHEAD, HEAD, LENGTH, MAX_COUNT, OVERHEAD, pack_fragment
+from ordercast.wire.calls import CallHead, pack_call
 
 QUEUE_BYTES: Final = 1 << 20
 """Payload bytes that wait. At the bound nothing more is taken and the caller waits; one message may overshoot it."""
@@ -111,13 +112,25 @@ class _Large:
         self.is_out = False  # its last fragment was sent once: somebody may have it whole
 
 
+class _Call:
+    """One message that asks for an answer, or is one: a block of its own (`wire/calls.py`)."""
+
+    __slots__ = ("head", "payload", "service", "type")
+
+    def __init__(self, service: Service, type_: int, payload: bytes, head: CallHead) -> None:
+        self.service = service
+        self.type = type_
+        self.payload = payload
+        self.head = head
+
+
 class SendQueue:
     """Messages in the order in which they were offered; `next_number` is the number of the first of them."""
 
     __slots__ = ("_items", "count", "next_number", "queued_bytes")
 
     def __init__(self, next_number: int = 0) -> None:
-        self._items: deque[_Stretch | _Large] = deque()
+        self._items: deque[_Stretch | _Large | _Call] = deque()
         self.next_number = next_number
         self.count = 0
         self.queued_bytes = 0
@@ -161,7 +174,7 @@ class SendQueue:
         self.count += 1
         self.queued_bytes += size
         if size > LARGE_BYTES:
-            self._items.append(_Large(service, type_, payload))
+            self._items.append(_Large(_whole(service), type_, payload))
             return
         last = self._items[-1] if self._items else None
         if (
@@ -174,6 +187,12 @@ class SendQueue:
             last.payloads.append(payload)
             return
         self._items.append(_Stretch(service, type_, [payload]))
+
+    def offer_call(self, payload: bytes, service: Service, type_: int, head: CallHead) -> None:
+        """Take one call, or answer, which the caller has found to fit a block."""
+        self.count += 1
+        self.queued_bytes += len(payload)
+        self._items.append(_Call(service, type_, payload, head))
 
     def offer_many(
         self, payloads: Sequence[bytes], service: Service, type_: int, lengths: list[int] | None = None
@@ -218,6 +237,8 @@ class SendQueue:
         head = self._items[0]
         if isinstance(head, _Large):
             return self._pack_fragment(head, limit)
+        if isinstance(head, _Call):
+            return self._pack_call(head, limit, largest)
         return self._pack_messages(limit, largest)
 
     def restart(self) -> None:
@@ -275,6 +296,16 @@ class SendQueue:
         large.is_out = large.is_out or stop == size
         return Packed(block, first, int(stop == size), size if shown else 0, large.service, shown)
 
+    def _pack_call(self, call: _Call, limit: int, largest: int) -> Packed | None:
+        first = self.next_number
+        block = pack_call(first, call.service, call.head, call.payload, call.type)
+        # A call is one block also where the blocks of a group with small buffers are smaller: then it goes alone.
+        if limit < min(len(block), largest):
+            return None
+        self._items.popleft()
+        self._took(1, len(call.payload))
+        return Packed(block, first, 1, len(call.payload), call.service, 1)
+
     def _pack_messages(self, limit: int, largest: int) -> Packed | None:
         items = self._items
         head = items[0]
@@ -323,12 +354,17 @@ class SendQueue:
 
     def _make_large(self, head: _Stretch, limit: int) -> Packed | None:
         """The next message does not fit the largest block of this group: it becomes a large one."""
-        large = _Large(head.service, head.type, head.payloads[head.at])
+        large = _Large(_whole(head.service), head.type, head.payloads[head.at])
         head.at += 1
         if head.at == len(head.lengths):
             self._items.popleft()
         self._items.appendleft(large)
         return self._pack_fragment(large, limit)
+
+
+def _whole(service: Service) -> Service:
+    """The service of a large message's fragments: one that is lost would take the rest with it, so none may be."""
+    return RELIABLE if service.rank == UNRELIABLE_RANK else service
 
 
 def _column(lengths: list[int]) -> bytes:

@@ -109,6 +109,34 @@ class Rows:
                 service.k, position if service.is_ordered else NULL,
             )  # fmt: skip
 
+    def redeliver(self, now_ns: int, sender: str, first: int, service: Service, nbytes: int) -> None:
+        recorder = self._recorder
+        if recorder:
+            recorder.row(
+                trace.REDELIVER, now_ns, self._group, self._group, self._view, recorder.string(sender), first, 1,
+                service.rank, service.k, nbytes=nbytes,
+            )  # fmt: skip
+
+    def reply(self, now_ns: int, sender: str, first: int) -> None:
+        """An answer to the call `first` of `sender` leaves."""
+        recorder = self._recorder
+        if recorder:
+            recorder.row(
+                trace.REPLY, now_ns, self._group, self._group, self._view, recorder.string(sender), first, 1
+            )  # fmt: skip
+
+    def lock(self, now_ns: int, key: str) -> None:
+        if self._recorder:
+            self._recorder.row(
+                trace.LOCK, now_ns, self._group, self._group, self._view, detail=self._recorder.detail(key)
+            )  # fmt: skip
+
+    def unlock(self, now_ns: int, key: str) -> None:
+        if self._recorder:
+            self._recorder.row(
+                trace.UNLOCK, now_ns, self._group, self._group, self._view, detail=self._recorder.detail(key)
+            )  # fmt: skip
+
     def view(self, now_ns: int, view: View) -> None:
         recorder = self._recorder
         if recorder:

@@ -1,0 +1,223 @@
+"""A member's part in calls (RMP sections 3.3 and 4.5): who answers, what was answered, and what comes again.
+
+A call is delivered like any message. The member that holds its handler at that place of the order must answer; where no
+handler is named, the token site acknowledges. Callers outside send again until something comes back: an answer is kept
+to be sent again, an acknowledgement is repeated, and the call itself is handed over again only if the caller asked for
+that. A call with a handler is acknowledged only when it comes again and has no answer yet, which tells the caller to be
+patient; the answer itself is the usual acknowledgement, as in the paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from ordercast.engine import Engine, Outbox
+from ordercast.errors import OrdercastError, Unhandled, UsageError
+from ordercast.groups.events import Answer, Message, Request
+from ordercast.groups.locks import Locks
+from ordercast.groups.requests import NOWHERE, Debt, Inbox, Incoming
+from ordercast.service import Service
+from ordercast.view import Address, Member
+from ordercast.wire.calls import (
+    ACKNOWLEDGED,
+    ANSWERED,
+    IS_ANSWER,
+    NO_HANDLER,
+    WANTS_ACK,
+    WANTS_AGAIN,
+    CallHead,
+    Reply,
+    encode_reply,
+)
+
+MAX_KEPT: Final = 4_096
+MAX_KEPT_BYTES: Final = 8 << 20
+"""Answers kept for callers that did not hear them, with the calls that have none yet; the oldest go first."""
+
+
+class Asked:
+    """A member here waits for the answer to its own call `number`."""
+
+    __slots__ = ("answer", "error", "handler", "number", "waiter")
+
+    def __init__(self, number: int, handler: int) -> None:
+        self.number = number
+        self.handler = handler
+        self.answer: bytes | None = None
+        self.error: OrdercastError | None = None
+        self.waiter: Any = None  # the API's: a future
+
+
+class Calls:
+    """The calls of one port. Answers leave with the next pass (`send`); `settled` is for the API to take."""
+
+    __slots__ = (
+        "_asked",
+        "_engine",
+        "_group",
+        "_kept",
+        "_kept_bytes",
+        "_locks",
+        "_me",
+        "_out",
+        "_to_callers",
+        "_to_group",
+        "respond",
+        "settled",
+    )
+
+    def __init__(self, group: str, me: Member, engine: Engine, locks: Locks, out: Outbox) -> None:
+        self._group = group
+        self._me = me
+        self._engine = engine
+        self._locks = locks
+        self._out = out
+        self.respond: Callable[[Debt, bytes], Awaitable[None]] | None = None  # the API's
+        # what others ask
+        self._kept: dict[tuple[int, int], Debt] = {}  # (caller, number) -> what it is owed, oldest first
+        self._kept_bytes = 0
+        self._to_callers: list[Debt] = []  # answers that are to leave
+        self._to_group: list[Debt] = []  # answers that were queued as messages
+        # what this member asks
+        self._asked: dict[int, Asked] = {}
+        self.settled: list[Asked] = []
+
+    # This member asks.
+
+    def ask(self, number: int, handler: int) -> tuple[Asked, CallHead]:
+        """The call `number` of this member is about to be queued."""
+        asked = self._asked[number] = Asked(number, handler)
+        return asked, CallHead(0, 0, handler, str(self._me), NOWHERE)
+
+    def forget(self, asked: Asked) -> None:
+        """Nobody waits for the answer any more."""
+        self._asked.pop(asked.number, None)
+
+    def fail(self, error: OrdercastError, stop: int | None = None) -> None:
+        """Whoever waits for an answer (to a call below `stop`) learns `error`."""
+        for number in [number for number in self._asked if stop is None or number < stop]:
+            self._settle(number, None, error)
+
+    # This member is asked.
+
+    def deliver(self, call: Incoming, names: dict[int, str]) -> Message:
+        """A call, or an answer, at its place: what the application gets."""
+        head = call.head
+        if head.flags & IS_ANSWER:
+            if head.asker == self._me.id:
+                self._settle(head.asked, call.payload, None)
+            asker = names.get(head.asker) or f"{head.asker:016x}"
+            return Answer(*self._message(call), (asker, head.asked))
+        if head.handler == NO_HANDLER:
+            if call.is_outside and head.flags & WANTS_ACK and self._engine.answers(call.origin, call.number):
+                self._acknowledge(call)
+            return Request(*self._message(call), None, None)
+        holder = self._locks.held_by.get(str(head.handler))
+        if holder is None and call.origin == self._me.id and not call.is_outside:
+            text = f"nobody holds handler {head.handler} of {self._group!r}: the call was delivered and is not answered"
+            self._settle(call.first, None, Unhandled(text))
+        if holder != self._me.id:
+            return Request(*self._message(call), head.handler, None)
+        debt = Debt(call, self.respond)
+        if call.is_outside:
+            self._keep(debt)
+        return self._hand_over(call, debt, self._inbox(head.handler))
+
+    def again(self, call: Incoming) -> bool:
+        """A call that was delivered here comes again. Whether it is handed over once more."""
+        if not call.is_outside:
+            return False
+        head = call.head
+        debt = self._kept.get((call.origin, call.number))
+        if debt is not None and debt.answer is not None:
+            self._send(debt)
+            return False
+        is_again = False
+        inbox = self._inbox(head.handler)
+        if inbox is not None:
+            if debt is not None and debt.request is not None and debt.is_dropped:
+                inbox.put(debt, debt.request)  # not for the second time: there was no room for the first
+            elif head.flags & WANTS_AGAIN and not (debt is not None and debt.is_waiting):
+                if debt is None:
+                    debt = Debt(call, self.respond)
+                    self._keep(debt)
+                debt.is_again = is_again = True
+                self._hand_over(call, debt, inbox)
+        if head.flags & WANTS_ACK and self._engine.answers(call.origin, call.number):
+            self._acknowledge(call)
+        return is_again
+
+    def answer(self, debt: Debt, payload: bytes) -> CallHead | None:
+        """Take an answer: the head of the message that is to carry it to the group, None where it goes to a caller."""
+        if debt.answer is not None:
+            raise UsageError(f"call {debt.first} of {debt.sender} has been answered: there is at most one answer")
+        debt.answer = payload
+        if not debt.is_outside:
+            self._to_group.append(debt)
+            return CallHead(0, IS_ANSWER, NO_HANDLER, str(self._me), NOWHERE, debt.origin, debt.first)
+        if self._kept.get((debt.origin, debt.number)) is debt:
+            self._kept_bytes += len(payload)
+            self._limit()
+        self._to_callers.append(debt)
+        return None
+
+    @property
+    def has_answers(self) -> bool:
+        return bool(self._to_callers or self._to_group)
+
+    def send(self) -> list[Debt]:
+        """Let the answers of this pass leave; which they were, those to the group included."""
+        for debt in self._to_callers:
+            self._send(debt)
+        sent = self._to_callers + self._to_group
+        self._to_callers, self._to_group = [], []
+        return sent
+
+    def on_gone(self) -> None:
+        """This node is out: others answer now."""
+        self._kept.clear()
+        self._kept_bytes = 0
+        self._to_callers.clear()
+
+    # In detail.
+
+    def _inbox(self, handler: int) -> Inbox | None:
+        """Of who serves the handler here."""
+        claim = self._locks.holder(str(handler))
+        return claim.inbox if claim is not None else None
+
+    def _message(self, call: Incoming) -> tuple[bytes, str, int, int, Service, int, str, str]:
+        return (
+            call.payload, call.sender, call.first, call.position, call.service, call.type, self._group, call.view,
+        )  # fmt: skip
+
+    def _hand_over(self, call: Incoming, debt: Debt, inbox: Inbox | None) -> Request:
+        debt.request = request = Request(*self._message(call), call.head.handler, debt)
+        if inbox is not None:
+            inbox.put(debt, request)
+        return request
+
+    def _settle(self, number: int, answer: bytes | None, error: OrdercastError | None) -> None:
+        asked = self._asked.pop(number, None)
+        if asked is not None:
+            asked.answer, asked.error = answer, error
+            self.settled.append(asked)
+
+    def _keep(self, debt: Debt) -> None:
+        self._kept[debt.origin, debt.number] = debt
+        self._limit()
+
+    def _limit(self) -> None:
+        while len(self._kept) > MAX_KEPT or (self._kept_bytes > MAX_KEPT_BYTES and len(self._kept) > 1):
+            oldest = self._kept.pop(next(iter(self._kept)))
+            self._kept_bytes -= len(oldest.answer or b"")
+
+    def _acknowledge(self, call: Incoming) -> None:
+        self._reply(call.head.address, call.number, Reply(call.origin, ACKNOWLEDGED, call.position, b""))
+
+    def _send(self, debt: Debt) -> None:
+        self._reply(debt.address, debt.number, Reply(debt.origin, ANSWERED, debt.position, debt.answer or b""))
+
+    def _reply(self, to: Address, number: int, reply: Reply) -> None:
+        self._engine.reply(to, number, encode_reply(reply), self._out)

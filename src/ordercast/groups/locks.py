@@ -1,0 +1,196 @@
+"""Locks of a group, as one member wants and holds them (RMP sections 3.3 and 4.3).
+
+Views say who holds what. A member asks once; the answer is a view in which it holds the lock, or `Denied`. Who was
+denied asks again when a view shows the lock free, and so does a member whose request a recovery may have lost. Several
+claims at one member are served in turn. Deviation: between two of them the lock goes back to the group, so that one
+member cannot keep it from the others by handing it round among its own tasks.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum, auto
+from typing import Any, Final, NamedTuple
+
+from ordercast.errors import OrdercastError
+from ordercast.groups.requests import Inbox
+from ordercast.view import Reason, View
+
+EAGER_TRIES: Final = 3
+"""How often a request that was denied although the lock looks free is repeated at once; then the next view decides.
+A group in which all locks that there may be are held denies every one."""
+
+
+class Stage(Enum):
+    FREE = auto()  # nothing asked: wanted by nobody here, or held by somebody else
+    ASKED = auto()
+    HELD = auto()
+    RELEASED = auto()  # given back; the view that shows it is still to come
+
+
+class Claim:
+    """Somebody here wants a lock, or holds it. `inbox`: what a handler's holder takes requests from."""
+
+    __slots__ = ("error", "inbox", "is_held", "key", "waiter")
+
+    def __init__(self, key: str, inbox: Inbox | None = None) -> None:
+        self.key = key
+        self.inbox = inbox
+        self.is_held = False
+        self.error: OrdercastError | None = None
+        self.waiter: Any = None  # the API's: a future
+
+
+class Step(NamedTuple):
+    """What the engine is to be told. `is_again`: the trace knows of it already."""
+
+    key: str
+    is_release: bool
+    is_again: bool = False
+
+
+class _Lock:
+    __slots__ = ("claims", "stage", "vain")
+
+    def __init__(self) -> None:
+        self.claims: deque[Claim] = deque()  # in the order in which they were made; the first holds it, or is next
+        self.stage = Stage.FREE
+        self.vain = 0
+
+
+class Locks:
+    """What one port wants and holds. `todo` is told to the engine with the next pass, `settled` to the API after it."""
+
+    __slots__ = ("_is_in", "_locks", "_me", "held_by", "settled", "todo")
+
+    def __init__(self, me: int) -> None:
+        self._me = me
+        self._locks: dict[str, _Lock] = {}
+        self.held_by: dict[str, int] = {}  # as of the last view
+        self._is_in = False
+        self.todo: list[Step] = []
+        self.settled: list[Claim] = []
+
+    # The application.
+
+    def claim(self, key: str, inbox: Inbox | None = None) -> Claim:
+        """Want a lock; the claim comes back in `settled` when it is held, or cannot be."""
+        claim = Claim(key, inbox)
+        lock = self._locks.setdefault(key, _Lock())
+        lock.claims.append(claim)
+        self._ask(key, lock)
+        return claim
+
+    def give_up(self, claim: Claim) -> None:
+        """Release what is held; want it no longer where it is not. A lock that was lost before is left alone."""
+        lock = self._locks.get(claim.key)
+        if lock is None or claim not in lock.claims:
+            return
+        lock.claims.remove(claim)
+        if claim.is_held:
+            claim.is_held = False
+            lock.stage = Stage.RELEASED
+            self.todo.append(Step(claim.key, True))
+        elif not lock.claims:
+            asked = Step(claim.key, False)
+            if lock.stage is Stage.ASKED and asked in self.todo:
+                self.todo.remove(asked)
+                lock.stage = Stage.FREE
+            self._tidy(claim.key, lock)
+
+    def holder(self, key: str) -> Claim | None:
+        """The claim that holds the lock here."""
+        lock = self._locks.get(key)
+        return lock.claims[0] if lock is not None and lock.stage is Stage.HELD else None
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Nothing is asked, and nothing that could be asked is wanted."""
+        return not self.todo and all(lock.stage in (Stage.FREE, Stage.HELD) for lock in self._locks.values())
+
+    # The group.
+
+    def on_view(self, view: View) -> list[str]:
+        """The locks that the view gives to this member, wanted or not."""
+        self._is_in = True
+        self.held_by = view.locks
+        is_reset = view.reason == Reason.RESET
+        granted: list[str] = []
+        for key, lock in list(self._locks.items()):
+            is_mine = view.locks.get(key) == self._me
+            if is_mine and lock.stage in (Stage.FREE, Stage.ASKED):
+                granted.append(key)
+                self._grant(key, lock)
+            elif is_mine and lock.stage is Stage.RELEASED and is_reset:
+                self.todo.append(Step(key, True, is_again=True))  # recovery may have lost it
+            elif not is_mine:
+                if lock.stage is Stage.HELD:
+                    self._lose(lock)
+                elif lock.stage is Stage.RELEASED or (lock.stage is Stage.ASKED and is_reset):
+                    lock.stage = Stage.FREE
+                    lock.vain = 0
+                self._ask(key, lock)
+                self._tidy(key, lock)
+        for key, member in view.locks.items():
+            if member == self._me and key not in self._locks:  # whoever asked for it has given up meanwhile
+                granted.append(key)
+                self._locks[key] = lock = _Lock()
+                self._grant(key, lock)
+        return granted
+
+    def on_denied(self, key: str) -> None:
+        lock = self._locks.get(key)
+        if lock is None or lock.stage is not Stage.ASKED:
+            return
+        lock.stage = Stage.FREE
+        lock.vain += 1
+        if lock.vain < EAGER_TRIES:
+            self._ask(key, lock)
+        self._tidy(key, lock)
+
+    def on_gone(self) -> None:
+        """This node is out: what it held is lost. What it still wants it asks for when it is back."""
+        self._is_in = False
+        self.held_by = {}
+        self.todo.clear()
+        for key, lock in list(self._locks.items()):
+            if lock.stage is Stage.HELD:
+                self._lose(lock)
+            lock.stage = Stage.FREE
+            self._tidy(key, lock)
+
+    def fail(self, error: OrdercastError) -> None:
+        """Whoever waits learns `error`; who holds a lock goes on holding it."""
+        for key, lock in list(self._locks.items()):
+            for claim in [claim for claim in lock.claims if not claim.is_held]:
+                lock.claims.remove(claim)
+                claim.error = error
+                self.settled.append(claim)
+            self._tidy(key, lock)
+
+    # In detail.
+
+    def _ask(self, key: str, lock: _Lock) -> None:
+        if self._is_in and lock.claims and lock.stage is Stage.FREE and key not in self.held_by:
+            lock.stage = Stage.ASKED
+            self.todo.append(Step(key, False))
+
+    def _grant(self, key: str, lock: _Lock) -> None:
+        lock.vain = 0
+        if lock.claims:
+            lock.stage = Stage.HELD
+            lock.claims[0].is_held = True
+            self.settled.append(lock.claims[0])
+        else:
+            lock.stage = Stage.RELEASED
+            self.todo.append(Step(key, True))
+
+    def _lose(self, lock: _Lock) -> None:
+        lock.stage = Stage.FREE
+        claim = lock.claims.popleft()
+        claim.is_held = False
+        self.settled.append(claim)
+
+    def _tidy(self, key: str, lock: _Lock) -> None:
+        if lock.stage is Stage.FREE and not lock.claims:
+            del self._locks[key]

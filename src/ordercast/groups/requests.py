@@ -1,0 +1,137 @@
+"""Calls as they reach a member, and what waits for whoever serves a handler there (RMP section 3.3)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NamedTuple
+
+from ordercast.errors import UsageError
+from ordercast.groups.events import NO_POSITION, Request
+from ordercast.service import Service
+from ordercast.view import Address, node_id
+from ordercast.wire.block import ENTRY, HEAD_BYTES, head_of, service_of
+from ordercast.wire.calls import CallHead, open_call
+
+INBOX_REQUESTS: Final = 1_024
+"""Requests that wait for a handler's application. Beyond it newcomers are dropped and counted: callers try again."""
+
+NOWHERE: Final[Address] = ("", 0)  # of a member's call: it is answered to the group
+
+
+class Incoming(NamedTuple):
+    """A call as it comes from the engine, opened."""
+
+    origin: int
+    number: int  # of a caller outside: counts its calls
+    position: int  # -1: none
+    sender: str
+    first: int  # number of its message
+    service: Service
+    type: int
+    view: str
+    head: CallHead
+    payload: bytes
+
+    @property
+    def is_outside(self) -> bool:
+        return self.head.address != NOWHERE
+
+
+def read_call(origin: int, number: int, position: int, block: bytes, view: str, names: dict[int, str]) -> Incoming:
+    """Open the block of a call. A caller outside says who it is; its name counts where it gives its id."""
+    head, payload = open_call(block)
+    front = head_of(block)
+    sender = names.get(origin)
+    if sender is None:
+        name, _, life = head.caller.rpartition("/")
+        is_true = life.isdecimal() and len(life) < 20 and node_id(name, int(life)) == origin
+        sender = head.caller if is_true else f"{origin:016x}"
+    service = service_of(front.rank, front.k)
+    type_ = ENTRY.unpack_from(block, HEAD_BYTES)[1]
+    place = position if service.is_ordered else NO_POSITION
+    return Incoming(origin, number, place, sender, front.first, service, type_, view, head, payload)
+
+
+class Debt:
+    """An answer that this member owes: to the caller at `address`, or to the whole group."""
+
+    __slots__ = (
+        "_respond",
+        "address",
+        "answer",
+        "first",
+        "is_again",
+        "is_dropped",
+        "is_waiting",
+        "number",
+        "origin",
+        "position",
+        "request",
+        "sender",
+    )
+
+    def __init__(self, call: Incoming, respond: Callable[[Debt, bytes], Awaitable[None]] | None) -> None:
+        self._respond = respond
+        self.origin = call.origin
+        self.number = call.number
+        self.first = call.first
+        self.sender = call.sender
+        self.address = call.head.address
+        self.position = call.position
+        self.answer: bytes | None = None
+        self.request: Request | None = None
+        self.is_waiting = False  # in an inbox
+        self.is_dropped = False  # there was no room in it
+        self.is_again = False  # handed over more than once
+
+    @property
+    def is_outside(self) -> bool:
+        return self.address != NOWHERE
+
+    async def give(self, payload: bytes) -> None:
+        if self._respond is None:
+            raise UsageError("there is no event loop: answer by Port.answer")
+        await self._respond(self, payload)
+
+
+class Inbox:
+    """Requests for who serves one handler, in their order."""
+
+    __slots__ = ("_requests", "dropped", "is_closed", "waiter")
+
+    def __init__(self) -> None:
+        self._requests: deque[tuple[Debt, Request]] = deque()
+        self.dropped = 0
+        self.is_closed = False
+        self.waiter: Any = None  # the API's: a future
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+    def put(self, debt: Debt, request: Request) -> bool:
+        if len(self._requests) >= INBOX_REQUESTS:
+            # Those that were answered on their way through the group's events need no room.
+            self._requests = deque(item for item in self._requests if item[0].answer is None)
+        if self.is_closed or len(self._requests) >= INBOX_REQUESTS:
+            debt.is_dropped = True
+            self.dropped += 1
+            return False
+        debt.is_waiting, debt.is_dropped = True, False
+        self._requests.append((debt, request))
+        return True
+
+    def take(self) -> tuple[Debt, Request] | None:
+        """The next request that has no answer yet."""
+        while self._requests:
+            debt, request = self._requests.popleft()
+            debt.is_waiting = False
+            if debt.answer is None:
+                return debt, request
+        return None
+
+    def close(self) -> None:
+        self.is_closed = True
+        for debt, _ in self._requests:
+            debt.is_waiting = False
+        self._requests.clear()

@@ -1,0 +1,106 @@
+"""Who waits for own messages: confirmed sends, and flushes. They come back settled, and the API wakes their waiters."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from operator import attrgetter
+from typing import Any, Final
+
+from ordercast.errors import InvariantViolation, OrdercastError
+from ordercast.groups.events import NO_POSITION
+from ordercast.service import Service
+
+
+class Watch:
+    """Somebody waits for own messages [first, stop): until they are delivered here, or their fate is known."""
+
+    __slots__ = ("error", "first", "position", "remaining", "service", "stop", "waiter")
+
+    def __init__(self, first: int, stop: int, service: Service | None) -> None:
+        self.first = first
+        self.stop = stop
+        self.service = service  # None: a flush
+        self.remaining = stop - first
+        self.position = NO_POSITION  # of message `first`
+        self.error: OrdercastError | None = None
+        self.waiter: Any = None  # the API's: a future
+
+
+_STOP: Final = attrgetter("stop")
+
+
+class Watches:
+    """All that wait at one port. `settled` is for the API to take."""
+
+    __slots__ = ("_confirms", "_flushes", "settled")
+
+    def __init__(self) -> None:
+        self._confirms: list[Watch] = []  # disjoint, rising
+        self._flushes: list[Watch] = []  # rising
+        self.settled: list[Watch] = []
+
+    def confirm(self, first: int, stop: int, service: Service) -> Watch:
+        """Messages [first, stop) have just been offered."""
+        watch = Watch(first, stop, service)
+        self._confirms.append(watch)
+        return watch
+
+    def flush(self, stop: int) -> Watch:
+        """Until everything below `stop` is delivered."""
+        watch = Watch(stop, stop, None)
+        self._flushes.append(watch)
+        return watch
+
+    @property
+    def has_flushes(self) -> bool:
+        return bool(self._flushes)
+
+    def forget(self, watch: Watch) -> None:
+        """Nobody waits for it any more."""
+        for watches in (self._confirms, self._flushes):
+            if watch in watches:
+                watches.remove(watch)
+
+    def delivered(self, first: int, count: int, position: int) -> Iterator[tuple[Watch, Service]]:
+        """Own messages [first, first + count) were delivered here: the confirmed sends that this settles."""
+        stop = first + count
+        watches = self._confirms
+        at = bisect_right(watches, first, key=_STOP)
+        while at < len(watches) and watches[at].first < stop:
+            watch = watches[at]
+            watch.remaining -= min(stop, watch.stop) - max(first, watch.first)
+            if watch.service is None:
+                raise InvariantViolation("a flush stands among the confirmed sends")
+            if first <= watch.first and watch.service.is_ordered:
+                watch.position = position + watch.first - first
+            if watch.remaining:
+                at += 1
+                continue
+            del watches[at]
+            self.settled.append(watch)
+            yield watch, watch.service
+
+    def flushed(self, lowest: int) -> None:
+        """Everything below `lowest` is delivered."""
+        while self._flushes and self._flushes[0].stop <= lowest:
+            self.settled.append(self._flushes.pop(0))
+
+    def fail(self, error: OrdercastError) -> None:
+        """All who wait learn `error`."""
+        for watch in (*self._confirms, *self._flushes):
+            watch.error = error
+            self.settled.append(watch)
+        self._confirms.clear()
+        self._flushes.clear()
+
+    def lose(self, first: int, stop: int, error: OrdercastError) -> None:
+        """Messages [first, stop) are lost: who waits for one of them, or for all before something later, learns so."""
+        self._settle([watch for watch in self._confirms if watch.first < stop and watch.stop > first], error)
+        self._settle([watch for watch in self._flushes if watch.stop > first], error)
+
+    def _settle(self, watches: list[Watch], error: OrdercastError) -> None:
+        for watch in watches:
+            watch.error = error
+            self.forget(watch)
+            self.settled.append(watch)
