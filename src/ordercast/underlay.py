@@ -632,7 +632,7 @@ class Underlay:
                 # A member of a ring that is stuck and that hears no multicasts asks whether there is another.
                 out.sends.append(self._mail.control(source, Kind.HERE, encode_ring(self._ring())))
             return
-        if seen.ring in self._past:
+        if seen.ring in self._past or orderer.is_retired:
             return
         reform = self._reform
         if reform is not None:

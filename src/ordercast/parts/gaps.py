@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final, Generic, TypeVar
 
 from ordercast.engine import NEVER
@@ -67,6 +67,9 @@ class Gaps(Generic[K]):
         if not self._gaps:
             return NEVER
         return min([gap.due_ns for gap in self._gaps.values()])
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._gaps)
 
     def __bool__(self) -> bool:
         return bool(self._gaps)

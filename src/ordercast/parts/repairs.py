@@ -45,13 +45,18 @@ class Repairs:
             for origin, number, kind in list(self.partial):
                 if self.is_old(origin, number):
                     self.partial.forget((origin, number, kind))
+        notes: list[Note] = []
+        if log.received < log.highest or self._places:
+            missing = log.missing(MAX_MISSING) if log.received < log.highest else []
+            notes = place_notes(*self._places.update(missing, now_ns))
         if is_leader:
             if log.blocks or len(self.partial) or self._blocks:
-                return block_notes(*self._blocks.update(self._missing_blocks(), now_ns))
-        elif log.received < log.highest or self._places:
-            missing = log.missing(MAX_MISSING) if log.received < log.highest else []
-            return place_notes(*self._places.update(missing, now_ns))
-        return []
+                notes += block_notes(*self._blocks.update(self._missing_blocks(), now_ns))
+        elif self._blocks:
+            # Whoever led before asks on for what it lacked, and notices nothing new.
+            still = [key for key in self._blocks if not self.is_old(*key)]
+            notes += block_notes(*self._blocks.update(still, now_ns))
+        return notes
 
     def close(self) -> list[Note]:
         """The ring ends: what was open is no gap any more."""

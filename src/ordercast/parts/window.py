@@ -143,24 +143,30 @@ class Open:
 
 
 class SlowStart(Open):
-    """Van Jacobson's window as RMP has it: begins with one packet, grows with each ACK, is halved by each loss."""
+    """Van Jacobson's window as RMP has it: begins with one packet, grows with each ACK, is halved by each loss.
 
-    __slots__ = ("_lost",)
+    What the network bears and what the receivers allow are kept apart, and the window is the smaller: the ceiling falls
+    and rises with the number of senders, and what was found out about the network meanwhile stays true.
+    """
+
+    __slots__ = ("_borne", "_lost")
 
     def __init__(self, min_packet: int, max_packet: int) -> None:
         super().__init__(min_packet, max_packet)
+        self._borne = self.window  # by the network, as far as we know
         self._lost: deque[int] = deque(maxlen=LOST_KEPT)
 
     def limit(self, ceiling_bytes: int) -> None:
-        """As FlowPolicy. A window above it shrinks to it; one below grows on with the next ACKs."""
+        """As FlowPolicy. A window above it comes down to it at once; one below grows on with the next ACKs."""
         self._ceiling = max(ceiling_bytes, self._min_packet)
-        self.window = min(self.window, self._ceiling)
+        self.window = min(self._borne, self._ceiling)
 
     def acked(self, number: int) -> None:
-        """Slow start: one packet more with each first ACK."""
+        """Slow start: one packet more with each first ACK, as long as the receivers let us use it."""
         if number in self._outstanding:
             super().acked(number)
-            self.window = min(self.window + self._min_packet, self._ceiling)
+            if self._borne < self._ceiling:
+                self.window = self._borne = min(self._borne + self._min_packet, self._ceiling)
 
     def timed_out(self, number: int) -> None:
         """Each time that a timer expires: what was sent again and is not acknowledged was lost again."""
@@ -176,13 +182,14 @@ class SlowStart(Open):
 
     def restart(self) -> None:
         super().restart()
+        self._borne = self.window
         self._lost.clear()
 
     def _lose(self, number: int) -> bool:
         if number not in self._lost:
             self._lost.append(number)
         before = self.window
-        self.window = max(before // 2, self._min_packet)
+        self.window = self._borne = max(before // 2, self._min_packet)
         return self.window < before
 
     def _first_window(self) -> int:

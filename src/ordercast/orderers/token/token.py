@@ -782,7 +782,7 @@ class Token(Deliverer):
 
     def _speak(self, now_ns: int, out: Outbox) -> None:
         """After a batch: requests, words to those who lag behind, heartbeats."""
-        if self._lists:
+        if self._lists.deadline_ns() <= now_ns:
             for change in self._lists.repeated(now_ns):
                 out.sends.append(self._mail.control(To.ALL, Kind.PROPOSE, encode_change(change)))
                 self._spoke_ns = now_ns
