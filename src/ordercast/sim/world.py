@@ -143,6 +143,7 @@ class World:
         "nodes",
         "now_ns",
         "passes",
+        "peers",
         "seed",
     )
 
@@ -152,6 +153,7 @@ class World:
         self.network = Network(network, self.stream("network"))
         self.nodes: dict[str, Node] = {}
         self.passes = 0
+        self.peers: dict[str, list[str]] = {}  # static ones of a node without multicast; by default all others
         self._by_address: dict[Address, Node] = {}
         # The third and fourth of an event are never compared: no two events have the same sequence number.
         self._heap: list[tuple[int, int, Callable[[Any], None], Any]] = []
@@ -476,8 +478,8 @@ class World:
             if to == To.ALL:
                 alone = stack.copies(group)
         elif to == To.ANYONE:
-            # Every node without multicast has all others for static peers, members or not.
-            alone = list(self._by_address)
+            peers = self.peers.get(node.name)
+            alone = list(self._by_address) if peers is None else [self.nodes[name].address for name in peers]
         elif to == To.ALL:
             alone = stack.audience(group)
         known = (self._by_address.get(address) for address in alone)
