@@ -154,12 +154,26 @@ def test_the_window_grows_no_further_than_receivers_allow() -> None:
     flow, numbers = grown(40_000)
     round_trip(flow, numbers)
     assert flow.window == 40_000
+    flow.limit(1 << 20)
+    assert flow.window == 40_000, "it grows with ACKs, not with hopes"
+    round_trip(flow, numbers, MIN)
+    assert flow.window == 80_000
+
+
+def test_what_the_network_bears_is_not_forgotten_while_receivers_allow_less() -> None:
+    """The ceiling falls when others begin to send, and rises when they end."""
+    flow, numbers = grown(40_000)
     flow.limit(12_345)
     assert flow.window == 12_345
-    flow.limit(1 << 20)
-    assert flow.window == 12_345, "it grows with ACKs, not with hopes"
     round_trip(flow, numbers, MIN)
-    assert flow.window == 12_345 + 12 * MIN
+    assert flow.window == 12_345
+    flow.limit(1 << 20)
+    assert flow.window == 40_000
+    flow.limit(12_000)
+    assert flow.nacked(7_000)
+    assert flow.window == 6_000, "half of what was really under way"
+    flow.limit(1 << 20)
+    assert flow.window == 6_000
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -358,8 +372,16 @@ class Window(RuleBasedStateMachine):
         self.is_slow = name == "slow-start"
         self.smallest = smallest
         self.ceiling = smallest + more
+        self.borne = smallest if self.is_slow else 1 << 40
         self.under_way: dict[int, int] = {}
+        self.lost: list[int] = []
         self.numbers = count()
+
+    def lose(self, number: int) -> None:
+        if number not in self.lost:
+            self.lost = [*self.lost, number][-LOST_KEPT:]
+        if self.is_slow:
+            self.borne = max(min(self.borne, self.ceiling) // 2, self.smallest)
 
     @rule(ceiling=st.integers(0, 1 << 22))
     def limit(self, ceiling: int) -> None:
@@ -378,11 +400,9 @@ class Window(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, 40))
     def ack(self, number: int) -> None:
-        before = self.flow.window
-        grows = self.is_slow and number in self.under_way
         self.flow.acked(number)
-        self.under_way.pop(number, None)
-        assert self.flow.window == min(before + self.smallest * grows, self.ceiling)
+        if self.under_way.pop(number, 0) and self.borne < self.ceiling:
+            self.borne = min(self.borne + self.smallest, self.ceiling)
 
     @precondition(lambda self: self.under_way)
     @rule(data=st.data())
@@ -391,28 +411,30 @@ class Window(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, 40))
     def time_out(self, number: int) -> None:
-        before = self.flow.window
-        halves = self.is_slow and number in self.under_way
+        if number in self.under_way:
+            self.lose(number)
         self.flow.timed_out(number)
-        assert self.flow.window == (max(before // 2, self.smallest) if halves else before)
 
     @rule(number=st.integers(0, 40))
     def nack(self, number: int) -> None:
         before = self.flow.window
-        changed = self.flow.nacked(number)
-        assert changed == (self.flow.window < before)
+        if number not in self.lost:
+            self.lose(number)
+        assert self.flow.nacked(number) == (self.flow.window < before)
         assert not self.flow.nacked(number)
 
     @rule()
     def restart(self) -> None:
         self.flow.restart()
         self.under_way.clear()
-        assert self.flow.window == (self.smallest if self.is_slow else self.ceiling)
+        self.lost.clear()
+        if self.is_slow:
+            self.borne = self.smallest
 
     @invariant()
     def holds(self) -> None:
         flow = self.flow
-        assert self.smallest <= flow.window <= self.ceiling
+        assert flow.window == min(self.borne, self.ceiling) >= self.smallest
         assert flow.in_flight == sum(self.under_way.values()) >= 0
         room, largest = flow.room()
         assert (room == 0) == (largest == 0)
