@@ -7,8 +7,8 @@ timers, the paper's algorithms (1) and (4), are `parts/rtt.py`; (2) and (3), slo
 Deviations, with reasons:
 - The window has a ceiling, set by the owner: the sender's share of the smallest receive buffer in the view (DESIGN
   section 6). The paper's window grows until a receiver drops something.
-- The window is never halved below one smallest packet. The paper speaks of one packet; a smaller window would delay
-  every packet for good (figure 4.2).
+- The window is never halved below one smallest packet ("the window size quickly drops to a single minimum size
+  packet"; the paper gives no other bound). A smaller window would make packets that are mostly headers.
 - "One packet" is the smallest packet, at the start and with each ACK. Were it the packet that the ACK names, the ACKs
   of what was under way when the window was halved would undo that within a round trip. So a window doubles in a round
   trip while packets are small, and grows in O(W) while they grow with it, as the paper says it does.
