@@ -101,6 +101,11 @@ class Request(Message):
     def must_answer(self) -> bool:
         return self._owed is not None
 
+    @property
+    def owed(self) -> Owed | None:
+        """The answer that this member owes, for programs without an event loop (`Port.answer`)."""
+        return self._owed
+
     async def reply(self, payload: bytes) -> None:
         """Answer: to the caller alone if it is no member, else to the whole group. At most once.
 
