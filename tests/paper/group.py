@@ -54,9 +54,10 @@ class Lab:
         config: GroupConfig | None = None,
         timing: Timing | None = None,
         is_deaf: bool = False,
+        has_multicast: bool = True,
         **terms: Any,
     ) -> Group:
-        made = self.node(name, config=config, timing=timing)
+        made = self.node(name, config=config, timing=timing, has_multicast=has_multicast)
         group = await made.join("paper", **terms)
         self.nodes.append(made)
         self.groups.append(group)
