@@ -11,6 +11,8 @@ EXAMPLES = """examples:
       a hundred random disasters, seeds 0 to 99
   ordercast fuzz --runs 2000 --jobs 2
       the same on two processors: the result does not depend on --jobs
+  ordercast fuzz --orderer token --runs 100
+      the token orderer, with locks, calls from outside and members without multicast
   ordercast fuzz --first-seed 5000 --runs 1000 --json
       other seeds, and the failing ones as JSON, each with the command that replays it"""
 

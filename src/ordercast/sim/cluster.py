@@ -3,7 +3,7 @@
 `Member` is the application model: it joins, sends what it is given (held back by back-pressure, and by the group while
 that has failed), takes events at once, late or not at all, calls `reset` after failures where recovery is manual, and
 joins again after it was thrown out. It remembers what it saw, and checks the bytes of every message: the trace knows
-numbers only.
+numbers only. What it does with locks and handlers is in `holding.py`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from typing import Any, Final
 from ordercast.config import MS, SECOND, GroupConfig, MinMembers, Recovery, Timing
 from ordercast.engine import Failed, Send, Transitional
 from ordercast.errors import GroupFailed, NotMember
-from ordercast.groups.events import Batch, Left, Uncertain
+from ordercast.groups.calls import Asked
+from ordercast.groups.events import Batch, CallBatch, Left, Request, Uncertain
 from ordercast.groups.host import EngineFactory, Host
 from ordercast.groups.port import Port
 from ordercast.service import Service, parse_service
+from ordercast.sim.holding import Holding, answer_to
 from ordercast.sim.network import IDEAL, NetworkModel
 from ordercast.sim.world import BUFFER_BYTES, EVENT_LIMIT, REST_HOLD_NS, Node, World
 from ordercast.trace.recorder import Recorder
@@ -30,6 +32,7 @@ GROUP: Final = "sim"
 REOPEN_NS: Final = 250 * MS  # an application that was thrown out, or refused, waits this long before it joins again
 RESET_SPREAD_NS: Final = 400 * MS  # applications notice a failure within this time of one another
 RESET_AGAIN_NS: Final = 2 * SECOND
+CALL_PATIENCE_NS: Final = 8 * SECOND  # an application gives a call up after this
 OFFER_MESSAGES: Final = 512  # made at a time, as the queue may refuse them
 MAX_CORRUPT: Final = 10  # corrupt messages that are described; more are only counted
 PATTERN: Final = bytes(range(33, 127)) * 40
@@ -112,21 +115,23 @@ class Terms:
 
 
 class _Order:
-    """Messages that the application wants to send and has not been able to."""
+    """Messages that the application wants to send and has not been able to; with a handler, calls."""
 
-    __slots__ = ("count", "is_confirmed", "service", "size")
+    __slots__ = ("count", "handler", "is_confirmed", "service", "size")
 
-    def __init__(self, count: int, service: Service, size: int, is_confirmed: bool) -> None:
+    def __init__(self, count: int, service: Service, size: int, is_confirmed: bool, handler: int = -1) -> None:
         self.count = count
         self.service = service
         self.size = size
         self.is_confirmed = is_confirmed
+        self.handler = handler
 
 
 class Member:
     """The application on one node, through all its lives."""
 
     __slots__ = (
+        "_asked",
         "_cluster",
         "_created",
         "_has_reset_in_vain",
@@ -134,22 +139,27 @@ class Member:
         "_is_take_planned",
         "_orders",
         "_rng",
+        "answers",
         "confirmed",
         "corrupt",
         "corruptions",
         "delivered",
         "delivered_by",
         "failures",
+        "holding",
         "host",
         "is_stalled",
         "is_wanted",
         "log",
         "node",
         "on_event",
+        "peak_blocks",
+        "peak_bytes",
         "port",
         "refused",
         "resets",
         "resets_by_itself",
+        "rule",
         "sequence",
         "take_delay_ns",
         "uncertain",
@@ -157,14 +167,17 @@ class Member:
         "views",
     )
 
-    def __init__(self, cluster: Cluster, node: Node, take_delay_ns: int) -> None:
+    def __init__(self, cluster: Cluster, node: Node, take_delay_ns: int, rule: MinMembers | None) -> None:
         self._cluster = cluster
         self.node = node
+        self.rule: MinMembers = cluster.terms.min_members if rule is None else rule
         self._rng: random.Random = cluster.world.stream(f"application/{node.name}")
         # the present life
         self.host: Host | None = None
         self.port: Port | None = None
         self._orders: deque[_Order] = deque()
+        self._asked: dict[int, Asked] = {}  # own calls that have no answer yet, by their number
+        self.holding = Holding(self)
         self._created = 0  # messages made in this life
         self._is_take_planned = False
         self._is_reset_planned = False
@@ -187,6 +200,9 @@ class Member:
         self.failures = 0
         self.refused = 0
         self.resets: list[int] = []
+        self.answers = 0  # to own calls
+        self.peak_bytes = 0  # the most that an engine held and could not yet free, where it says so
+        self.peak_blocks = 0
         self.corrupt = 0
         self.corruptions: list[str] = []
 
@@ -205,6 +221,11 @@ class Member:
     def waiting(self) -> int:
         """Messages that the application still wants to hand over."""
         return sum(order.count for order in self._orders)
+
+    @property
+    def asked(self) -> int:
+        """Own calls that the application still waits for."""
+        return len(self._asked)
 
     # Life. -----------------------------------------------------------------------------------------------------------
 
@@ -229,6 +250,8 @@ class Member:
         self._orders.clear()
         self._created = 0
         self._is_take_planned = self._is_reset_planned = self._has_reset_in_vain = False
+        self._asked = {}
+        self.holding.begin()
         self.log = []
         self.sequence = []
         self.is_wanted = True
@@ -245,11 +268,27 @@ class Member:
             GROUP,
             config=terms.config,
             create=terms.create,
-            min_members=terms.min_members,
+            min_members=self.rule,
             recovery=terms.recovery,
         )
         world.listen(self.node, GROUP)
         world.wake(self.node)
+
+    def touch(self) -> None:
+        """The application did something with its port: have a pass run."""
+        if self.host is not None and self.port is not None and self.node.is_up:
+            self.host.touch(self.port)
+            self._cluster.world.wake(self.node)
+
+    def after(self, delay_ns: int, action: Callable[[Any], None], argument: Any) -> None:
+        """Call `action(argument)` in a while, if this life of the node is still there."""
+        life = self.node.life
+
+        def act(_: None) -> None:
+            if self.node.is_up and self.node.life == life:
+                action(argument)
+
+        self._cluster.world.after(delay_ns, act)
 
     # What it is told to do. ------------------------------------------------------------------------------------------
 
@@ -258,6 +297,13 @@ class Member:
         if self.node.is_up and count:
             asked = parse_service(service) if isinstance(service, str) else service
             self._orders.append(_Order(count, asked, size, is_confirmed))
+            self._cluster.world.wake(self.node)
+
+    def call(self, count: int, service: Service | str, size: int, handler: int) -> None:
+        """Ask the holder of a handler, as soon as the group takes it; nothing if the node is down."""
+        if self.node.is_up and count:
+            asked = parse_service(service) if isinstance(service, str) else service
+            self._orders.append(_Order(count, asked, size, False, handler))
             self._cluster.world.wake(self.node)
 
     def leave(self) -> None:
@@ -274,14 +320,12 @@ class Member:
             self._open()
 
     def reset(self, min_members: MinMembers | None = None) -> None:
-        host, port, terms = self.host, self.port, self._cluster.terms
+        host, port = self.host, self.port
         if not self.node.is_up or host is None or port is None or not port.is_member or port.gone is not None:
             return
         if port.is_leaving:
             return
-        host.reset(
-            self._cluster.world.clock(self.node), port, terms.min_members if min_members is None else min_members
-        )
+        host.reset(self._cluster.world.clock(self.node), port, self.rule if min_members is None else min_members)
         self._cluster.world.wake(self.node)
 
     def stall(self) -> None:
@@ -304,6 +348,11 @@ class Member:
             self._settle(port)
         if port.resets:
             self._on_resets(port)
+        if port.calls.settled:
+            self._on_answers(port)
+        self.holding.turn()
+        self.peak_bytes = max(self.peak_bytes, getattr(port.engine, "peak_bytes", 0))
+        self.peak_blocks = max(self.peak_blocks, getattr(port.engine, "peak_blocks", 0))
         if port.has_events and not self.is_stalled:
             if not self.take_delay_ns:
                 self._take(port)
@@ -349,10 +398,20 @@ class Member:
         self.delivered_by[batch.sender] += batch.count
         self.log.append((batch.sender, batch.first, batch.count))
         messages = batch.messages
+        if isinstance(batch, CallBatch):
+            if isinstance(batch.message, Request):
+                self.holding.on_request(batch.message)
+            elif batch.message.answers is not None:
+                if batch.message.payload != answer_to(*batch.message.answers):
+                    self._complain(f"{batch!r} is an answer to another call than {batch.message.answers}")
+                return
         if len(messages) != batch.count or not all(is_intact(data, batch.sender) for data in messages):
-            self.corrupt += 1
-            if len(self.corruptions) < MAX_CORRUPT:
-                self.corruptions.append(f"{self}: {batch!r} has {len(messages)} messages, or bytes that nobody sent")
+            self._complain(f"{batch!r} has {len(messages)} messages, or bytes that nobody sent")
+
+    def _complain(self, text: str) -> None:
+        self.corrupt += 1
+        if len(self.corruptions) < MAX_CORRUPT:
+            self.corruptions.append(f"{self}: {text}")
 
     def _on_left(self, left: Left) -> None:
         if left.returning:
@@ -390,6 +449,20 @@ class Member:
             self.reset()
             self._plan_reset(RESET_AGAIN_NS + self._rng.randrange(RESET_SPREAD_NS))
 
+    def _on_answers(self, port: Port) -> None:
+        for asked in port.calls.settled:
+            if self._asked.pop(asked.number, None) is None or asked.answer is None:
+                continue
+            self.answers += 1
+            if asked.answer != answer_to(str(self), asked.number):
+                self._complain(f"the answer to call {asked.number} is {asked.answer!r}")
+        port.calls.settled.clear()
+
+    def _give_up(self, asked: Asked) -> None:
+        """Nobody answered: the handler is free, its holder is gone, or is one that never answers."""
+        if self._asked.pop(asked.number, None) is not None and self.port is not None:
+            self.port.calls.forget(asked)
+
     def _settle(self, port: Port) -> None:
         for watch in port.settled:
             if watch.error is None:
@@ -411,9 +484,16 @@ class Member:
             except (GroupFailed, NotMember):
                 break
             first = port.end_number
-            count = min(order.count, OFFER_MESSAGES)
-            payloads = [payload(me, self._created + index, order.size) for index in range(count)]
-            taken = port.offer_many(payloads, order.service)
+            if order.handler >= 0:
+                asked = port.call(payload(me, self._created, order.size), order.service, order.handler)
+                taken = int(asked is not None)
+                if asked is not None:
+                    self._asked[asked.number] = asked
+                    self.after(CALL_PATIENCE_NS, self._give_up, asked)
+            else:
+                count = min(order.count, OFFER_MESSAGES)
+                payloads = [payload(me, self._created + index, order.size) for index in range(count)]
+                taken = port.offer_many(payloads, order.service)
             if not taken:
                 break
             has_offered = True
@@ -426,10 +506,45 @@ class Member:
         return has_offered
 
 
-class Cluster:
-    """A world of members of one group."""
+class Caller:
+    """The application on a node that never joins: it calls the group from outside (RMP section 4.5)."""
 
-    __slots__ = ("engines", "members", "terms", "world")
+    __slots__ = ("_cluster", "_created", "host", "node")
+
+    def __init__(self, cluster: Cluster, node: Node) -> None:
+        self._cluster = cluster
+        self.node = node
+        self.host: Host | None = None
+        self._created = 0
+
+    def __str__(self) -> str:
+        return str(self.node)
+
+    def boot(self, node: Node) -> HostStack:
+        """A new life begins; it is no member of anything."""
+        cluster = self._cluster
+        recorder = Recorder(None, node.name, node.life)
+        node.recorders.append(recorder)
+        self.host = Host(
+            node.name,
+            node.life,
+            node.address,
+            buffer_bytes=node.buffer_bytes,
+            rng=cluster.world.stream(f"engine/{node.name}/{node.life}"),
+            timing=cluster.terms.timing,
+            recorder=recorder,
+            engines=cluster.engines,
+            has_multicast=cluster.world.has_multicast(node),
+        )
+        self.host.start(cluster.world.clock(node))
+        self._created = 0
+        return HostStack(self.host)
+
+
+class Cluster:
+    """A world of members of one group, and of nodes beside it that call it."""
+
+    __slots__ = ("callers", "engines", "members", "terms", "world")
 
     def __init__(
         self,
@@ -444,19 +559,36 @@ class Cluster:
         self.world = World(seed, network, event_limit=event_limit)
         self.terms = terms if terms is not None else Terms()
         self.members: dict[str, Member] = {}
+        self.callers: dict[str, Caller] = {}
 
     def add(
-        self, name: str, *, buffer_bytes: int = BUFFER_BYTES, take_delay_ns: int = 0, has_multicast: bool = True
+        self,
+        name: str,
+        *,
+        buffer_bytes: int = BUFFER_BYTES,
+        take_delay_ns: int = 0,
+        has_multicast: bool = True,
+        rule: MinMembers | None = None,
     ) -> Member:
-        """A member whose node is still down."""
+        """A member whose node is still down. `rule`: the `min_members` that it asks for, if not that of all."""
 
         def boot(node: Node) -> HostStack:
             return self.members[node.name].boot(node)
 
         node = self.world.add(name, boot, buffer_bytes=buffer_bytes, has_multicast=has_multicast)
-        member = Member(self, node, take_delay_ns)
+        member = Member(self, node, take_delay_ns, rule)
         self.members[name] = member
         return member
+
+    def add_caller(self, name: str, *, buffer_bytes: int = BUFFER_BYTES, has_multicast: bool = True) -> Caller:
+        """A node that never joins; it is still down."""
+
+        def boot(node: Node) -> HostStack:
+            return self.callers[node.name].boot(node)
+
+        node = self.world.add(name, boot, buffer_bytes=buffer_bytes, has_multicast=has_multicast)
+        caller = self.callers[name] = Caller(self, node)
+        return caller
 
     # What faults may ask of applications, by name. --------------------------------------------------------------------
 
@@ -464,7 +596,8 @@ class Cluster:
         self.members[name].stall()
 
     def unstall(self, name: str) -> None:
-        self.members[name].unstall()
+        if name in self.members:
+            self.members[name].unstall()
 
     def leave(self, name: str) -> None:
         self.members[name].leave()
@@ -484,6 +617,11 @@ class Cluster:
             for member in self.members.values()
             if member.node.is_up and member.waiting
         ]
+        for member in self.members.values():
+            if member.node.is_up:
+                texts += [f"{member}: {text}" for text in member.holding.unrest()]
+                if member.asked:
+                    texts.append(f"{member}: {member.asked} calls have no answer")
         views = self.views()
         if len(views) > 1:
             listed = "; ".join(f"{view.id} of {', '.join(map(str, view.members))}" for view in views)

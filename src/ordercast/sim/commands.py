@@ -15,15 +15,20 @@ from typing import Any, Final
 
 from ordercast.config import MS, SECOND, MinMembers
 from ordercast.errors import UsageError
+from ordercast.sim.figures import MeasurementFailed, figures, ladder
 from ordercast.sim.fuzz import fuzz
 from ordercast.sim.network import NETWORKS
 from ordercast.sim.run import Outcome, run_scenario
 from ordercast.sim.scenario import SERVICES, Scenario, plain_scenario, random_scenario
+from ordercast.sim.tables import figures_lines, ladder_lines
 from ordercast.trace.run import RunInfo
 
 HELD: Final = 0
 VIOLATED: Final = 1
 BAD_INPUT: Final = 2
+
+DEFAULT_ORDERER: Final = "sequencer"
+PAPER_ORDERER: Final = "token"  # whose paper it is that --ladder and --figures repeat
 
 SIM_HELP: Final = "run one simulated disaster in virtual time and check every guarantee"
 SIM_DESCRIPTION: Final = (
@@ -42,7 +47,7 @@ _PLAIN: Final[tuple[tuple[str, Callable[[str], Any], str], ...]] = (
     ("nodes", int, "how many members (5)"),
     ("messages", int, "how many messages in all (2000)"),
     ("size", int, "bytes of each message (100)"),
-    ("service", str, "RELIABLE, FIFO, AGREED, RESILIENT(k) or SAFE (AGREED)"),
+    ("service", str, "UNRELIABLE, RELIABLE, FIFO, CAUSAL, AGREED, RESILIENT(k), MAJORITY or SAFE (AGREED)"),
     ("senders", int, "only the last so many members send (0: all)"),
     ("seconds", float, "virtual time over which messages are spread (0: 1 ms for each, at least 1 s)"),
     ("loss", float, "probability that a receiver does not get a datagram (0)"),
@@ -63,7 +68,12 @@ _PLAIN: Final[tuple[tuple[str, Callable[[str], Any], str], ...]] = (
 def configure_sim(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `ordercast sim`."""
     parser.description = SIM_DESCRIPTION
-    parser.add_argument("--orderer", default="sequencer", choices=list(SERVICES), help="the ordering discipline")
+    parser.add_argument(
+        "--orderer",
+        default=None,
+        choices=list(SERVICES),
+        help=f"the ordering discipline ({DEFAULT_ORDERER}; {PAPER_ORDERER} for --ladder and --figures)",
+    )
     parser.add_argument("--seed", type=int, default=0, help="what chance is drawn from (0)")
     for name, kind, text in _PLAIN:
         parser.add_argument(f"--{name}", type=kind, default=None, help=text)
@@ -75,13 +85,24 @@ def configure_sim(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--scenario", type=Path, default=None, help="run a scenario written by --save")
     parser.add_argument("--save", type=Path, default=None, help="write the scenario as JSON")
     parser.add_argument("--trace", type=Path, default=None, help="write the trace into this folder")
+    parser.add_argument(
+        "--ladder", action="store_true", help="latency and throughput of each service, one after the other (RMP 3.2)"
+    )
+    parser.add_argument(
+        "--figures", action="store_true", help="figures 5.1 to 5.3 of the RMP paper: the numbers that a plot needs"
+    )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
 def configure_fuzz(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `ordercast fuzz`."""
     parser.description = FUZZ_DESCRIPTION
-    parser.add_argument("--orderer", default="sequencer", choices=list(SERVICES), help="the ordering discipline")
+    parser.add_argument(
+        "--orderer",
+        default=DEFAULT_ORDERER,
+        choices=list(SERVICES),
+        help=f"the ordering discipline ({DEFAULT_ORDERER})",
+    )
     parser.add_argument("--runs", type=int, default=1_000, help="how many seeds (1000)")
     parser.add_argument("--first-seed", type=int, default=0, help="the first of them (0)")
     parser.add_argument("--jobs", type=int, default=1, help="processes side by side; the result is the same (1)")
@@ -89,6 +110,8 @@ def configure_fuzz(parser: argparse.ArgumentParser) -> None:
 
 
 def run_sim(args: argparse.Namespace) -> int:
+    if args.ladder or args.figures:
+        return _run_measurements(args)
     try:
         scenario = scenario_of(args)
         if args.trace is not None and args.trace.exists() and any(args.trace.iterdir()):
@@ -111,6 +134,57 @@ def run_sim(args: argparse.Namespace) -> int:
     else:
         print("\n".join(report(outcome)))
     return HELD if outcome.held else VIOLATED
+
+
+def _run_measurements(args: argparse.Namespace) -> int:
+    """`--ladder` and `--figures`: they take an orderer, a seed, a network and `--json`, and nothing else."""
+    is_shown = sys.stderr.isatty()
+
+    def progress(text: str) -> None:
+        print(f"\r\x1b[K{text}" if is_shown else text, end="" if is_shown else "\n", file=sys.stderr, flush=True)
+
+    try:
+        _check_measurements(args)
+        orderer = args.orderer or PAPER_ORDERER
+        if args.ladder:
+            network = NETWORKS[args.network or "lan"]
+            rungs = ladder(orderer, network=network, seed=args.seed, progress=progress)
+            held = not any(rung.violations for rung in rungs)
+            found = {
+                "held": held,
+                "orderer": orderer,
+                "network": network.name,
+                "ladder": [asdict(one) for one in rungs],
+            }
+            lines = ladder_lines(rungs)
+        else:
+            network = NETWORKS[args.network or "ethernet"]
+            drawn = figures(orderer, network=network, seed=args.seed, progress=progress)
+            held = drawn.held
+            found = {"orderer": orderer, "network": network.name, **drawn.as_json()}
+            lines = figures_lines(drawn)
+    except UsageError as error:
+        print(f"ordercast sim: {error}", file=sys.stderr)
+        return BAD_INPUT
+    except MeasurementFailed as error:
+        print(f"ordercast sim: {error}", file=sys.stderr)
+        return VIOLATED
+    if is_shown:
+        progress("")
+    print(json.dumps(found, indent=2) if args.json else "\n".join(lines))
+    return HELD if held else VIOLATED
+
+
+def _check_measurements(args: argparse.Namespace) -> None:
+    if args.ladder and args.figures:
+        raise UsageError("--ladder and --figures are two measurements: give one of them")
+    others = [name for name, _, _ in _PLAIN if getattr(args, name) is not None]
+    others += [name for name in ("scenario", "scenario_seed", "save", "trace") if getattr(args, name) is not None]
+    others += [name for name in ("recovery", "min_members") if getattr(args, name) is not None]
+    others += ["no_multicast"] if args.no_multicast else []
+    if others:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in others)
+        raise UsageError(f"--ladder and --figures measure what the paper measured, and take no {flags}")
 
 
 def run_fuzz(args: argparse.Namespace) -> int:
@@ -149,8 +223,8 @@ def scenario_of(args: argparse.Namespace) -> Scenario:
             raise UsageError("a scenario says everything: give --scenario or --scenario-seed without other parameters")
         if args.scenario is not None:
             return Scenario.from_json(args.scenario.read_text(encoding="utf-8"))
-        return random_scenario(args.scenario_seed, args.orderer)
-    return plain_scenario(seed=args.seed, orderer=args.orderer, **given)
+        return random_scenario(args.scenario_seed, args.orderer or DEFAULT_ORDERER)
+    return plain_scenario(seed=args.seed, orderer=args.orderer or DEFAULT_ORDERER, **given)
 
 
 def write_trace(folder: Path, outcome: Outcome) -> None:

@@ -28,7 +28,7 @@ from ordercast.service import AGREED
 from ordercast.sim.checkers import Verdict, check_all
 from ordercast.sim.cluster import Cluster, Member, Terms
 from ordercast.sim.faults import FaultKind, Faults
-from ordercast.sim.scenario import Load, Scenario
+from ordercast.sim.scenario import Calls, Load, Scenario
 from ordercast.sim.world import Livelock, World
 from ordercast.trace.schema import Row
 
@@ -155,12 +155,26 @@ class _Run:
         )
         for index, name in enumerate(scenario.nodes):
             delay_ns = scenario.take_delays_ns[index] if scenario.take_delays_ns else 0
-            cluster.add(name, buffer_bytes=scenario.buffer_bytes, take_delay_ns=delay_ns)
+            cluster.add(
+                name,
+                buffer_bytes=scenario.buffer_bytes,
+                take_delay_ns=delay_ns,
+                has_multicast=name not in scenario.deaf,
+                rule=scenario.rule_of[name],
+            )
             start_ns = scenario.starts_ns[index] if scenario.starts_ns else 0
             if start_ns >= 0:
                 cluster.world.at(start_ns, cluster.world.start, name)
+        for name in scenario.callers:
+            cluster.add_caller(name, buffer_bytes=scenario.buffer_bytes, has_multicast=name not in scenario.deaf)
+            cluster.world.at(0, cluster.world.start, name)
         for load in scenario.loads:
             _Sender(cluster, load)
+        for calls in scenario.calls:
+            if calls.node in cluster.members:
+                _Asker(cluster, calls)
+        for use in scenario.locks:
+            cluster.world.at(use.at_ns, cluster.members[use.node].holding.want, use)
         self._faults = Faults(cluster.world, cluster, scenario.faults)
         if watch is not None:
             watch(cluster)
@@ -215,11 +229,12 @@ class _Run:
         inside = [member for member in self._cluster.members.values() if member.is_in]
         if not inside:
             return False
-        rule = self._scenario.min_members
+        rules = self._scenario.rule_of
         for view in self._cluster.views():
             alive = {str(member) for member in inside if member.view is not None and member.view.id == view.id}
             survivors = [name for name in map(str, view.members) if name in alive]
-            if required_members(rule, len(view.members), len(survivors), str(view.leader) in alive):
+            counts = len(view.members), len(survivors), str(view.leader) in alive
+            if all(required_members(rules[member.name], *counts) for member in view.members):
                 return False
         return True
 
@@ -277,7 +292,7 @@ class _Run:
             clock="virtual",
             quiet=outcome.is_quiet,
             expect=PROBED if outcome.is_quiet else (),
-            min_members=self._scenario.min_members,
+            min_members=self._scenario.rule_of,
         )
         outcome.verdict = verdict
         outcome.failures += [f"vacuous: {name} examined nothing, though the probe was sent" for name in verdict.vacuous]
@@ -332,6 +347,28 @@ class _Sender:
             self._member.send(count, load.service, load.size, load.is_confirmed)
         if self._left:
             self._world.after(load.interval_ns, self._burst)
+
+
+class _Asker:
+    """Has calls made when they are due."""
+
+    __slots__ = ("_calls", "_left", "_member", "_world")
+
+    def __init__(self, cluster: Cluster, calls: Calls) -> None:
+        self._world: World = cluster.world
+        self._member: Member = cluster.members[calls.node]
+        self._calls = calls
+        self._left = calls.count
+        self._world.at(calls.start_ns, self._burst)
+
+    def _burst(self, _: None) -> None:
+        calls = self._calls
+        count = min(calls.burst, self._left)
+        self._left -= count
+        if self._member.is_wanted:
+            self._member.call(count, calls.service, calls.size, calls.handler)
+        if self._left:
+            self._world.after(calls.interval_ns, self._burst)
 
 
 def _count(outcome: Outcome, cluster: Cluster) -> None:

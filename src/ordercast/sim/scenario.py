@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from ordercast.config import MS, SECOND, GroupConfig, MinMembers, Timing
 from ordercast.errors import UsageError
-from ordercast.service import AGREED, FIFO, RELIABLE, RESILIENT, SAFE, Service, parse_service
+from ordercast.orderers import ORDERERS
+from ordercast.service import RESILIENT, Service, parse_service
 from ordercast.sim.faults import Fault, FaultKind, draw_aftershocks, draw_faults
 from ordercast.sim.network import NETWORKS, NetworkModel
 
@@ -27,6 +28,7 @@ NAMES: Final = "abcdefghijklmnopqrstuvwxyz"
 # What each orderer can be asked for (DESIGN section 3); RESILIENT stands for every k.
 SERVICES: Final[dict[str, tuple[str, ...]]] = {
     "sequencer": ("RELIABLE", "FIFO", "AGREED", "RESILIENT", "SAFE"),
+    "token": ("UNRELIABLE", "RELIABLE", "FIFO", "CAUSAL", "AGREED", "RESILIENT", "MAJORITY", "SAFE"),
 }
 
 
@@ -42,6 +44,38 @@ class Load:
     interval_ns: int = 10 * MS
     burst: int = 1
     is_confirmed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """Calls that one node makes, a caller beside the group or a member of it: `burst` at once, every `interval_ns`.
+
+    `handler`: the lock whose holder is to answer, -1: none. With `wants_again` a call that comes again and has no
+    answer is handed over again. A call without `wants_ack` is sent and forgotten.
+    """
+
+    node: str
+    count: int
+    service: str = "AGREED"
+    size: int = 100
+    start_ns: int = 0
+    interval_ns: int = 50 * MS
+    burst: int = 1
+    handler: int = -1
+    wants_ack: bool = True
+    wants_again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LockUse:
+    """A node wants a lock at `at_ns`, waits for it, keeps it for `hold_ns` and gives it back. The locks "0" to "5" are
+    the handler locks: who holds one answers the calls that name it, `answer_ns` after it got them; -1: never."""
+
+    node: str
+    lock: str
+    at_ns: int
+    hold_ns: int
+    answer_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +100,8 @@ class Scenario:
     history_blocks: int = 4_096
     resilience: int = 0
     min_members: MinMembers = "majority"
+    rules: tuple[MinMembers, ...] = ()  # what each node asks for instead; the largest of a view's members holds
+    deaf: tuple[str, ...] = ()  # nodes without multicast, where the others have it
     recovery: str = "automatic"
     # local timing, as factors of the defaults
     timing: tuple[tuple[str, float], ...] = ()
@@ -74,6 +110,9 @@ class Scenario:
     take_delays_ns: tuple[
         int, ...
     ] = ()  # how long each node's application leaves events in the queue; none: not at all
+    callers: tuple[str, ...] = ()  # nodes that never join
+    calls: tuple[Calls, ...] = ()
+    locks: tuple[LockUse, ...] = ()
     faults: tuple[Fault, ...] = ()
     # how it is run and replayed
     event_limit: int = EVENT_LIMIT
@@ -89,6 +128,15 @@ class Scenario:
                 raise UsageError(f"{name} is a probability from 0 up to, not including, 1; got {getattr(self, name)}")
         if self.recovery not in ("automatic", "manual"):
             raise UsageError(f"recovery is automatic or manual, not {self.recovery!r}")
+        if self.rules and len(self.rules) != len(self.nodes):
+            raise UsageError(f"rules are one for each of the {len(self.nodes)} nodes, or none; got {len(self.rules)}")
+        known = {*self.nodes, *self.callers}
+        if len(known) != len(self.nodes) + len(self.callers):
+            raise UsageError("no two nodes or callers have the same name")
+        plans: tuple[Load | Calls | LockUse, ...] = (*self.loads, *self.calls, *self.locks)
+        named = {*self.deaf, *(plan.node for plan in plans)}
+        if not named <= known:
+            raise UsageError(f"there is no node {', '.join(sorted(named - known))} in this scenario")
 
     @property
     def messages(self) -> int:
@@ -98,8 +146,15 @@ class Scenario:
     def last_ns(self) -> int:
         """When everything that comes from outside has happened."""
         ends = [load.start_ns + -(-load.count // load.burst) * load.interval_ns for load in self.loads]
+        ends += [call.start_ns + -(-call.count // call.burst) * call.interval_ns for call in self.calls]
+        ends += [use.at_ns + use.hold_ns for use in self.locks]
         ends += [fault.at_ns + fault.for_ns for fault in self.faults]
         return max([*ends, *self.starts_ns], default=0)
+
+    @property
+    def rule_of(self) -> dict[str, MinMembers]:
+        """What each member asks for, by its name."""
+        return dict(zip(self.nodes, self.rules or (self.min_members,) * len(self.nodes), strict=True))
 
     def network_model(self) -> NetworkModel:
         model = replace(
@@ -138,13 +193,17 @@ class Scenario:
             unknown = sorted(values.keys() - {field.name for field in fields(cls)})
             if unknown:
                 raise UsageError(f"a scenario has no {', '.join(unknown)}")
-            for name in ("nodes", "starts_ns", "take_delays_ns"):
+            for name in ("nodes", "starts_ns", "take_delays_ns", "rules", "deaf", "callers"):
                 if name in values:
                     values[name] = tuple(values[name])
             if "timing" in values:
                 values["timing"] = tuple((str(name), float(factor)) for name, factor in values["timing"])
             if "loads" in values:
                 values["loads"] = tuple(Load(**load) for load in values["loads"])
+            if "calls" in values:
+                values["calls"] = tuple(Calls(**call) for call in values["calls"])
+            if "locks" in values:
+                values["locks"] = tuple(LockUse(**use) for use in values["locks"])
             if "faults" in values:
                 values["faults"] = tuple(
                     Fault(**{**fault, "nodes": tuple(fault["nodes"]), "others": tuple(fault.get("others", ()))})
@@ -258,7 +317,7 @@ def _command(given: dict[str, Any]) -> str:
 
 def random_scenario(seed: int, orderer: str = "sequencer") -> Scenario:
     """Draw everything. Most runs are small and suffer several things at once: that is where protocols break."""
-    if orderer not in SERVICES:
+    if orderer not in SERVICES or orderer not in ORDERERS:
         raise UsageError(f"there is no orderer {orderer!r} yet; choose one of {', '.join(SERVICES)}")
     rng = random.Random(f"{orderer}/{seed}/scenario")
     names = node_names(rng.choice((2, 3, 3, 4, 4, 5, 5, 6, 7)))
@@ -277,7 +336,7 @@ def random_scenario(seed: int, orderer: str = "sequencer") -> Scenario:
         at_ns = begin_ns + rng.randrange(load_ns)
         faults.append(Fault(at_ns, FaultKind.RESET, tuple(rng.sample(names, rng.randrange(1, len(names))))))
     history_bytes = rng.choice((8_192, 20_000, 64_000, 1 << 20, 4 << 20))
-    return Scenario(
+    drawn = Scenario(
         seed=seed,
         orderer=orderer,
         nodes=names,
@@ -302,6 +361,114 @@ def random_scenario(seed: int, orderer: str = "sequencer") -> Scenario:
         event_limit=RANDOM_EVENT_LIMIT,
         command=f"ordercast sim --scenario-seed {seed} --orderer {orderer}",
     )
+    if not ORDERERS[orderer].gives_locks:
+        return drawn
+    # From a stream of its own, so that the seeds of other orderers stay what they are.
+    return _with_services(random.Random(f"{orderer}/{seed}/services"), drawn, begin_ns, load_ns)
+
+
+def _with_services(rng: random.Random, drawn: Scenario, begin_ns: int, load_ns: int) -> Scenario:
+    """Add what orderers with locks have besides: locks, handlers, callers and their calls, members without multicast,
+    and demands that differ. Each of them in a good part of the runs, and now and then all at once."""
+    names = drawn.nodes
+    is_calm = not drawn.loss and all(fault.kind == FaultKind.JOIN for fault in drawn.faults)
+    faults = list(drawn.faults)
+    deaf: tuple[str, ...] = ()
+    if drawn.has_multicast and rng.random() < 0.3:
+        deaf = tuple(sorted(rng.sample(names, rng.randrange(1, len(names) + 1))))
+    rules: tuple[MinMembers, ...] = ()
+    if drawn.recovery == "automatic" and rng.random() < 0.2:
+        # A reset by hand has a rule of its own, which overrides what members asked for.
+        rules = tuple(rng.choice(("majority", "majority", 1, 2, "all")) for _ in names)
+    locks = _draw_locks(rng, names, begin_ns, load_ns) if rng.random() < 0.6 else []
+    callers = tuple(f"caller{index}" for index in range(rng.choice((0, 0, 1, 1, 2, 3))))
+    calls: list[Calls] = []
+    for name in callers:
+        calls += [_draw_calls(rng, drawn.orderer, name, begin_ns, load_ns) for _ in range(rng.choice((1, 1, 2)))]
+        if not is_calm:
+            faults += _draw_caller_faults(rng, name, names, begin_ns, load_ns)
+        if rng.random() < 0.15:
+            deaf = (*deaf, name)
+    if rng.random() < 0.3:
+        calls += [
+            _draw_calls(rng, drawn.orderer, name, begin_ns, load_ns, is_member=True)
+            for name in rng.sample(names, rng.randrange(1, min(3, len(names)) + 1))
+        ]
+    asked = sorted({call.handler for call in calls if call.handler >= 0})
+    for handler in asked:
+        # Mostly somebody answers, and mostly another takes over.
+        for name in rng.sample(names, rng.choice((0, 1, 2, min(3, len(names))))):
+            at_ns = begin_ns + (0 if rng.random() < 0.5 else rng.randrange(load_ns))
+            answer_ns = rng.choice((0, 0, 0, 1, 30, 500)) * MS if rng.random() < 0.95 else -1
+            locks.append(LockUse(name, str(handler), at_ns, rng.randrange(1, load_ns + 2_000 * MS), answer_ns))
+    return replace(
+        drawn,
+        rules=rules,
+        deaf=deaf,
+        callers=callers,
+        calls=tuple(calls),
+        locks=tuple(sorted(locks, key=lambda use: use.at_ns)),
+        faults=tuple(sorted(faults, key=lambda fault: fault.at_ns)),
+    )
+
+
+def _draw_locks(rng: random.Random, names: Sequence[str], begin_ns: int, load_ns: int) -> list[LockUse]:
+    """Few locks and many who want them, most of them for a short time."""
+    keys = rng.sample(("x", "y", "2", "lock of a longer name", "7"), rng.choice((1, 1, 2, 3)))
+    longest_ns = rng.choice((5, 50, 500, 2_000)) * MS
+    return [
+        LockUse(
+            rng.choice(names),
+            rng.choice(keys),
+            begin_ns + rng.randrange(load_ns),
+            rng.randrange(longest_ns) if rng.random() < 0.9 else 0,
+        )
+        for _ in range(rng.choice((1, 3, 6, 12)))
+    ]
+
+
+def _draw_calls(
+    rng: random.Random, orderer: str, name: str, begin_ns: int, load_ns: int, *, is_member: bool = False
+) -> Calls:
+    """Of a caller any kind of call; a member's are always to a handler: without one they are messages like others."""
+    count = rng.choice((1, 3, 10, 30))
+    burst = rng.choice((1, 1, 3, count))
+    wants_ack = rng.random() < 0.85 or is_member
+    handlers = (0, 2, 5) if is_member else (-1, -1, 0, 2, 5)
+    return Calls(
+        name,
+        count,
+        str(_draw_service(rng, orderer)),
+        rng.choice((0, 10, 100, 100, 1_000, 3_000, 20_000)),
+        begin_ns + rng.randrange(load_ns // 2),
+        max(1, load_ns // 2 // -(-count // burst)),
+        burst,
+        rng.choice(handlers) if wants_ack else -1,
+        wants_ack,
+        rng.random() < 0.3,
+    )
+
+
+def _draw_caller_faults(
+    rng: random.Random, name: str, members: Sequence[str], begin_ns: int, load_ns: int
+) -> list[Fault]:
+    """Callers die, stand still and are cut off like everybody else."""
+    at_ns = begin_ns + rng.randrange(load_ns)
+    how_long_ns = rng.randrange(MS, rng.choice((200, 2_000, 6_000)) * MS)
+    dice = rng.random()
+    if dice < 0.15:
+        faults = [Fault(at_ns, FaultKind.CRASH, (name,))]
+        return [*faults, Fault(at_ns + how_long_ns, FaultKind.RESTART, (name,))] if rng.random() < 0.6 else faults
+    if dice < 0.25:
+        return [Fault(at_ns, FaultKind.PAUSE, (name,), for_ns=how_long_ns)]
+    if dice < 0.45:
+        # Replies are lost, or calls: the two are different.
+        ends = ((name,), tuple(members))
+        source, target = ends if rng.random() < 0.5 else ends[::-1]
+        return [Fault(at_ns, FaultKind.CUT, source, target, for_ns=how_long_ns)]
+    if dice < 0.55:
+        return [Fault(at_ns, FaultKind.LOSSY, (name,), value=rng.choice((0.2, 0.5, 0.9)), for_ns=how_long_ns)]
+    return []
 
 
 def _draw_network(rng: random.Random) -> tuple[str, int, int]:
@@ -368,9 +535,8 @@ def _draw_loads(rng: random.Random, orderer: str, names: Sequence[str], begin_ns
 
 
 def _draw_service(rng: random.Random, orderer: str) -> Service:
-    known: dict[str, Service] = {"RELIABLE": RELIABLE, "FIFO": FIFO, "AGREED": AGREED, "SAFE": SAFE}
     name = rng.choice(("AGREED", *SERVICES[orderer]))
-    return RESILIENT(rng.choice((1, 1, 2, 3))) if name == "RESILIENT" else known[name]
+    return RESILIENT(rng.choice((1, 1, 2, 3))) if name == "RESILIENT" else parse_service(name)
 
 
 def _draw_starts(

@@ -1,0 +1,480 @@
+"""The measurements of the RMP paper, again, in virtual time: the ladder of services and figures 5.1 to 5.3.
+
+`ladder` runs one service after the other on a loss-free network (section 3.2: latency grows with the service,
+throughput does not fall). `figures` is section 5 on a 10 Mb/s segment with machines such as theirs (`ETHERNET`).
+
+All numbers come from the trace or from the network's counters, never from what an engine says about itself, and every
+trace is judged by the checkers. How they are measured:
+
+- A *transfer* begins at its first submit and ends with its last delivery at the last member that counts. Before it, a
+  smaller one warms the group up and is discarded, as in the paper. Figures transfer `TRANSFER_BYTES`, where the paper
+  took 5 MB: in virtual time nothing varies from run to run, and what is left of the start is below one part in a
+  hundred.
+- *Aggregate throughput* (5.1) is what the applications get: bytes sent by all sources, times members, the sources
+  included. In 5.2 the source is a member whose own deliveries are not counted: destinations are members less one.
+- *Latency* is from submit to delivery. In 5.3 one small message goes back and forth between two members, the
+  others listen, and only its delivery at the other end counts.
+- *Datagrams per data packet*: all that were sent while the load ran, a multicast once, over those that carried data.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from ordercast.config import MS, SECOND, GroupConfig
+from ordercast.errors import OrdercastError, UsageError
+from ordercast.groups.events import Batch
+from ordercast.service import AGREED, Service, parse_service
+from ordercast.sim.checkers import check_all
+from ordercast.sim.cluster import Cluster, Member, Terms
+from ordercast.sim.network import ETHERNET, LAN, NetworkModel
+from ordercast.sim.scenario import SERVICES, node_names
+from ordercast.trace.schema import Row
+
+# the group
+DATAGRAM: Final = 1_400
+BUFFER_BYTES: Final = 1 << 20
+JOIN_NS: Final = 300 * MS  # between the starts of two members
+REST_NS: Final = 60 * SECOND
+LIMIT_NS: Final = 600 * SECOND
+EVENT_LIMIT: Final = 50_000_000
+
+# the ladder
+LADDER_MEMBERS: Final = 8
+LADDER_SERVICES: Final = (
+    "UNRELIABLE",
+    "RELIABLE",
+    "FIFO",
+    "CAUSAL",
+    "AGREED",
+    "RESILIENT(1)",
+    "RESILIENT(2)",
+    "RESILIENT(3)",
+    "MAJORITY",
+    "SAFE",
+)
+LADDER_MESSAGES: Final = 50  # of each member, for the latency
+LADDER_SIZE: Final = 100
+LADDER_INTERVAL_NS: Final = 8_100_000  # of each member: one message in the group every millisecond or so
+LADDER_BYTES: Final = 12_000_000  # of all members together, for the throughput
+BULK_SIZE: Final = 1_000
+
+# the figures
+MOST_MEMBERS: Final = 8
+SOURCES: Final = (1, 2, 4, 8)
+TRANSFER_BYTES: Final = 1_000_000
+WARM_BYTES: Final = 200_000
+FILE_PIECE: Final = 4_000  # the file is handed over in messages of this size
+PING_SIZE: Final = 100
+PINGS: Final = 100
+PACKET_SIZE: Final = 1_000  # of the messages whose datagrams are counted
+LOAD_SHARES: Final = (0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8)  # of the wire, as payload; then as much as it takes
+LOAD_NS: Final = 2 * SECOND
+
+Progress = Callable[[str], None]
+
+
+class MeasurementFailed(OrdercastError):
+    """A run that was to be measured did not do what was asked of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """One service of the ladder."""
+
+    service: str
+    mean_us: float  # submit to delivery, at all members
+    p50_us: float
+    p99_us: float
+    others_mean_us: float  # without the deliveries at the sender itself
+    deliveries: int
+    throughput_mb_s: float  # payload that each member gets, all members sending
+    violations: int
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """One point of figure 5.1 or 5.2."""
+
+    members: int
+    sources: int
+    destinations: int
+    aggregate_kb_s: float  # 1 KB is 1000 bytes, as in the paper: the wire has 1250 a second
+    single_kb_s: float  # for each destination
+    aggregate_of_wire: float
+    single_of_wire: float
+    violations: int
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """One point of figure 5.3."""
+
+    members: int
+    destinations: int
+    mean_ms: float
+    p99_ms: float
+    violations: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one data packet takes at one load."""
+
+    members: int
+    offered_of_wire: float  # 0: as much as the group takes
+    delivered_kb_s: float  # at each member
+    data: int
+    datagrams: int
+    per_data: float
+    by_kind: dict[str, int]
+    violations: int
+
+
+@dataclass(slots=True)
+class Figures:
+    """All of section 5."""
+
+    aggregate: list[Transfer]  # 5.1
+    single: list[Transfer]  # 5.2
+    latency: list[Latency]  # 5.3
+    costs: list[Cost]
+    wire_kb_s: float
+    transfer_bytes: int
+
+    @property
+    def held(self) -> bool:
+        points: Iterable[Transfer | Latency | Cost] = (*self.aggregate, *self.single, *self.latency, *self.costs)
+        return not any(point.violations for point in points)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "held": self.held,
+            "wire_kb_s": self.wire_kb_s,
+            "transfer_bytes": self.transfer_bytes,
+            "figure_5_1": [asdict(point) for point in self.aggregate],
+            "figure_5_2": [asdict(point) for point in self.single],
+            "figure_5_3": [asdict(point) for point in self.latency],
+            "datagrams_per_data_packet": [asdict(point) for point in self.costs],
+        }
+
+
+# The ladder. ----------------------------------------------------------------------------------------------------------
+
+
+def ladder(
+    orderer: str = "token",
+    *,
+    network: NetworkModel = LAN,
+    members: int = LADDER_MEMBERS,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> list[Rung]:
+    """Each service that the orderer gives, one after the other, in a group and a run of its own."""
+    rungs = []
+    for name in LADDER_SERVICES:
+        service = parse_service(name)
+        if name.partition("(")[0] not in SERVICES[orderer]:
+            continue
+        if progress is not None:
+            progress(name)
+        rungs.append(_rung(service, orderer, network, members, seed))
+    return rungs
+
+
+def _rung(service: Service, orderer: str, network: NetworkModel, members: int, seed: int) -> Rung:
+    quiet = _Lab(orderer, network, members, seed)
+    quiet.warm(service)
+    begin_ns = quiet.world.now_ns
+    for index, member in enumerate(quiet.members):
+        for number in range(LADDER_MESSAGES):
+            at_ns = begin_ns + index * LADDER_INTERVAL_NS // members + number * LADDER_INTERVAL_NS
+            quiet.world.at(at_ns, _send_one, (member, service, LADDER_SIZE))
+    quiet.world.run_until(begin_ns + LADDER_MESSAGES * LADDER_INTERVAL_NS)
+    quiet.rest()
+    rows = quiet.rows(begin_ns)
+    latencies = delivery_latencies(rows)
+    others = sorted(ns for ns, is_own in latencies if not is_own)
+    everyone = sorted(ns for ns, _ in latencies)
+    if not everyone:
+        raise MeasurementFailed(f"of {LADDER_MESSAGES * members} {service} messages none was delivered")
+
+    busy = _Lab(orderer, network, members, seed)
+    busy.warm(service)
+    begin_ns = busy.world.now_ns
+    busy.transfer(busy.members, LADDER_BYTES, BULK_SIZE, service)
+    return Rung(
+        str(service),
+        _mean(everyone) / 1_000,
+        _quantile(everyone, 0.5) / 1_000,
+        _quantile(everyone, 0.99) / 1_000,
+        _mean(others) / 1_000,
+        len(everyone),
+        steady_bytes_per_s(busy.rows(begin_ns)) / 1e6,
+        quiet.violations() + busy.violations(),
+    )
+
+
+# The figures. ---------------------------------------------------------------------------------------------------------
+
+
+def figures(
+    orderer: str = "token",
+    *,
+    network: NetworkModel = ETHERNET,
+    transfer_bytes: int = TRANSFER_BYTES,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Figures:
+    """Everything that section 5 of the paper shows."""
+    if network.bits_per_s <= 0:
+        raise UsageError(f"the network {network.name!r} has no bandwidth that throughput could be compared with")
+    wire = network.bits_per_s / 8
+    tell = progress if progress is not None else _say_nothing
+    found = Figures([], [], [], [], wire / 1_000, transfer_bytes)
+    for sources in SOURCES:
+        for members in range(max(2, sources), MOST_MEMBERS + 1):
+            tell(f"figure 5.1: {sources} of {members} members send")
+            found.aggregate.append(_transfer(orderer, network, members, sources, transfer_bytes, seed, is_apart=False))
+    for destinations in range(1, MOST_MEMBERS + 1):
+        tell(f"figure 5.2: one sender, {destinations} destinations")
+        found.single.append(_transfer(orderer, network, destinations + 1, 1, transfer_bytes, seed, is_apart=True))
+    for destinations in range(1, MOST_MEMBERS + 1):
+        tell(f"figure 5.3: latency to {destinations} destinations")
+        found.latency.append(_ping_pong(orderer, network, destinations + 1, seed))
+    for share in (*LOAD_SHARES, 0.0):
+        tell(
+            f"datagrams per data packet at {share:.0%} of the wire" if share else "datagrams per data packet, saturated"
+        )
+        found.costs.append(_cost(orderer, network, MOST_MEMBERS, share, seed))
+    return found
+
+
+def _transfer(
+    orderer: str, network: NetworkModel, members: int, sources: int, nbytes: int, seed: int, *, is_apart: bool
+) -> Transfer:
+    lab = _Lab(orderer, network, members, seed)
+    lab.warm(AGREED, WARM_BYTES)
+    begin_ns = lab.world.now_ns
+    speakers = lab.members[-sources:]  # not the first: for a sequencer that would be the best case
+    lab.transfer(speakers, nbytes, FILE_PIECE, AGREED)
+    rows = lab.rows(begin_ns)
+    destinations = members - 1 if is_apart else members
+    apart = {str(member) for member in speakers} if is_apart else set()
+    first_ns = min(row.at_ns for row in rows if row.kind == "submit")
+    last_ns = max(row.at_ns for row in rows if row.kind == "deliver" and _who(row) not in apart)
+    moved = sum(row.bytes or 0 for row in rows if row.kind == "deliver" and _who(row) not in apart)
+    aggregate = moved * SECOND / (last_ns - first_ns)
+    wire = network.bits_per_s / 8
+    return Transfer(
+        members,
+        sources,
+        destinations,
+        aggregate / 1_000,
+        aggregate / destinations / 1_000,
+        aggregate / wire,
+        aggregate / destinations / wire,
+        lab.violations(),
+    )
+
+
+def _ping_pong(orderer: str, network: NetworkModel, members: int, seed: int) -> Latency:
+    lab = _Lab(orderer, network, members, seed)
+    lab.warm(AGREED, WARM_BYTES)
+    ends = lab.members[-2:]
+    begin_ns = lab.world.now_ns
+    rally = _Rally(ends, PINGS, PING_SIZE)
+    if not lab.world.run_until(lambda: rally.is_over, begin_ns + LIMIT_NS):
+        raise MeasurementFailed(f"the message that goes back and forth among {members} members got lost")
+    rally.end()
+    lab.rest()
+    names = {str(member) for member in ends}
+    latencies = sorted(
+        ns for ns, is_own in delivery_latencies(row for row in lab.rows(begin_ns) if _who(row) in names) if not is_own
+    )
+    return Latency(members, members - 1, _mean(latencies) / MS, _quantile(latencies, 0.99) / MS, lab.violations())
+
+
+def _cost(orderer: str, network: NetworkModel, members: int, share: float, seed: int) -> Cost:
+    lab = _Lab(orderer, network, members, seed)
+    lab.warm(AGREED, WARM_BYTES)
+    begin_ns = lab.world.now_ns
+    before = dict(lab.world.network.counters.sent_by_kind)
+    if share:
+        interval_ns = int(members * PACKET_SIZE * SECOND / (share * network.bits_per_s / 8))
+        count = max(10, LOAD_NS // interval_ns)
+        for index, member in enumerate(lab.members):
+            for number in range(count):
+                at_ns = begin_ns + index * interval_ns // members + number * interval_ns
+                lab.world.at(at_ns, _send_one, (member, AGREED, PACKET_SIZE))
+        lab.world.run_until(begin_ns + count * interval_ns)
+    else:
+        lab.transfer(lab.members, TRANSFER_BYTES, PACKET_SIZE, AGREED, is_rested=False)
+    after = lab.world.network.counters.sent_by_kind
+    by_kind = {kind: after[kind] - before.get(kind, 0) for kind in sorted(after) if after[kind] > before.get(kind, 0)}
+    end_ns = lab.world.now_ns
+    lab.rest()
+    rows = lab.rows(begin_ns)
+    moved = sum(row.bytes or 0 for row in rows if row.kind == "deliver" and row.at_ns <= end_ns)
+    data = sum(by_kind.get(kind, 0) for kind in DATA_KINDS)
+    datagrams = sum(by_kind.values())
+    kb_s = moved / members * SECOND / (end_ns - begin_ns) / 1_000
+    return Cost(members, share, kb_s, data, datagrams, datagrams / max(data, 1), by_kind, lab.violations())
+
+
+DATA_KINDS: Final = ("data", "request", "loose")
+"""Datagrams that carry messages for the first time; what repeats them counts as overhead."""
+
+
+# The laboratory. ------------------------------------------------------------------------------------------------------
+
+
+class _Lab:
+    """A group of members on a network without loss, formed and at rest."""
+
+    def __init__(self, orderer: str, network: NetworkModel, members: int, seed: int) -> None:
+        config = GroupConfig(orderer=orderer, datagram=DATAGRAM)
+        self.cluster = cluster = Cluster(
+            f"{orderer}/{seed}/figures", network, Terms(config=config), event_limit=EVENT_LIMIT
+        )
+        self.world = cluster.world
+        self.members = [cluster.add(name, buffer_bytes=BUFFER_BYTES) for name in node_names(members)]
+        for index, member in enumerate(self.members):
+            self.world.at(index * JOIN_NS, self.world.start, member.node.name)
+        self.world.run_until(members * JOIN_NS)
+        self.rest()
+        self._rows: list[Row] | None = None
+
+    def rest(self) -> None:
+        unrest = self.cluster.run_to_rest(self.world.now_ns + REST_NS)
+        if unrest:
+            raise MeasurementFailed(f"the group does not come to rest: {'; '.join(unrest)}")
+
+    def warm(self, service: Service, nbytes: int = WARM_BYTES) -> None:
+        """A first transfer, for estimators of time and windows; nothing of it is counted."""
+        self.transfer(self.members, nbytes, BULK_SIZE, service)
+
+    def transfer(
+        self, sources: Sequence[Member], nbytes: int, size: int, service: Service, *, is_rested: bool = True
+    ) -> None:
+        """So many bytes, from all sources together, as fast as the group takes them."""
+        count = -(-nbytes // size // len(sources))
+        before = [member.delivered for member in self.members]
+        for member in sources:
+            member.send(count, service, size)
+        total = count * len(sources)
+
+        def is_over() -> bool:
+            return all(member.delivered - had >= total for member, had in zip(self.members, before, strict=True)) or (
+                service.rank == 0 and not any(member.waiting for member in sources)
+            )
+
+        if not self.world.run_until(is_over, self.world.now_ns + LIMIT_NS):
+            raise MeasurementFailed(f"{total} messages of {size} bytes were not delivered in {LIMIT_NS // SECOND} s")
+        if is_rested:
+            self.rest()
+
+    def rows(self, since_ns: int) -> list[Row]:
+        """The trace from a time on."""
+        if self._rows is None:
+            self._rows = self.world.rows()
+        return [row for row in self._rows if row.at_ns >= since_ns]
+
+    def violations(self) -> int:
+        """What the checkers find in the whole trace, and what sockets dropped: nothing was wrong with the network."""
+        verdict = check_all(self.world.rows(), clock="virtual", quiet=True)
+        found = sum(result.total for result in verdict.properties.values())
+        return found + len(self.cluster.corruptions()) + self.world.network.counters.socket_drops
+
+
+class _Rally:
+    """One message back and forth between two members."""
+
+    def __init__(self, ends: Sequence[Member], strokes: int, size: int) -> None:
+        self._ends = {str(member): member for member in ends}
+        self._left = strokes
+        self._size = size
+        for member in ends:
+            member.on_event = self._on_event
+        ends[0].send(1, AGREED, size)
+
+    @property
+    def is_over(self) -> bool:
+        return not self._left
+
+    def end(self) -> None:
+        for member in self._ends.values():
+            member.on_event = None
+
+    def _on_event(self, member: Member, event: object) -> None:
+        if isinstance(event, Batch) and event.sender in self._ends and event.sender != str(member) and self._left:
+            self._left -= 1
+            if self._left:
+                member.send(1, AGREED, self._size)
+
+
+def _send_one(what: tuple[Member, Service, int]) -> None:
+    member, service, size = what
+    member.send(1, service, size)
+
+
+def _say_nothing(_text: str) -> None:
+    """Nobody watches."""
+
+
+# What a trace says. ---------------------------------------------------------------------------------------------------
+
+
+def delivery_latencies(rows: Iterable[Row]) -> list[tuple[int, bool]]:
+    """For each message and member: nanoseconds from submit to delivery, and whether it was the sender's own."""
+    submits: dict[str, tuple[list[int], list[int]]] = {}
+    deliveries: list[Row] = []
+    for row in rows:
+        if row.kind == "submit" and row.count:
+            firsts, times = submits.setdefault(_who(row), ([], []))
+            firsts.append(row.first or 0)
+            times.append(row.at_ns)
+        elif row.kind == "deliver" and row.count and row.sender is not None:
+            deliveries.append(row)
+    found: list[tuple[int, bool]] = []
+    for row in deliveries:
+        firsts, times = submits.get(row.sender or "", ([], []))
+        at = bisect_right(firsts, row.first or 0) - 1
+        if at >= 0:
+            found += [(row.at_ns - times[at], row.sender == _who(row))] * (row.count or 0)
+    return found
+
+
+def steady_bytes_per_s(rows: Iterable[Row], skip: float = 0.1) -> float:
+    """Payload a second at each member, without the first and the last part of what it got."""
+    by_member: dict[str, list[tuple[int, int]]] = {}
+    for row in rows:
+        if row.kind == "deliver" and row.bytes:
+            by_member.setdefault(_who(row), []).append((row.at_ns, row.bytes))
+    rates: list[float] = []
+    for got in by_member.values():
+        total = sum(size for _, size in got)
+        so_far = 0
+        inside: list[tuple[int, int]] = []
+        for at_ns, size in got:
+            so_far += size
+            if skip * total <= so_far <= (1 - skip) * total:
+                inside.append((at_ns, size))
+        if len(inside) > 1 and inside[-1][0] > inside[0][0]:
+            rates.append(sum(size for _, size in inside[1:]) * SECOND / (inside[-1][0] - inside[0][0]))
+    return sum(rates) / len(rates) if rates else 0.0
+
+
+def _who(row: Row) -> str:
+    return f"{row.node}/{row.life}"
+
+
+def _mean(values: Sequence[int]) -> float:
+    return sum(values) / len(values) if values else 0.0
+
+
+def _quantile(ordered: Sequence[int], share: float) -> int:
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else 0
