@@ -14,14 +14,14 @@ import pytest
 from tests.paper.group import Lab, in_lab
 
 from ordercast.config import LAN_DATAGRAM, LOOPBACK_DATAGRAM, GroupConfig
-from ordercast.engine import To
 from ordercast.errors import JoinRefused, UsageError
+from ordercast.groups.events import Message
 from ordercast.groups.group import Group
 from ordercast.groups.host import Host
 from ordercast.service import AGREED, RESILIENT, SAFE
 from ordercast.sim.checkers import check_all
 from ordercast.sim.network import IDEAL, NetworkModel
-from ordercast.view import Address
+from ordercast.view import Address, group_tag
 from ordercast.wire.header import FORWARD, HEADER, Kind
 
 LARGE = 20_000  # bytes of a message whose block is multicast by its sender, whatever the orderer
@@ -415,5 +415,28 @@ def test_two_groups_on_one_address_do_not_disturb_each_other(orderer: str) -> No
     in_lab(program, network=IDEAL)
 
 
-def test_to_multicast_is_nothing_where_there_is_none() -> None:
-    assert len({To.ALL, To.MULTICAST, To.ANYONE}) == 3
+def test_two_groups_with_one_tag_do_not_disturb_each_other(orderer: str) -> None:
+    """Where even the 32 bits by which a node sorts datagrams collide, the ids of rings tell the groups apart."""
+    one, two = "group-911", "group-37326"
+    assert group_tag(one) == group_tag(two)
+
+    async def program(lab: Lab) -> None:
+        nodes = [lab.node(name, has_multicast=name.islower()) for name in "abC"]
+        groups = {name: [await node.join(name, orderer=orderer) for node in nodes] for name in (one, two)}
+        for name, members in groups.items():
+            await lab.until(lambda members=members: all(len(group.members) == 3 for group in members))  # type: ignore[misc]
+            for group in members:
+                await group.send(name.encode(), confirm=True)
+                await group.send(name.encode() * LARGE, SAFE, confirm=True)
+        await asyncio.sleep(1)
+        for name, members in groups.items():
+            for group in members:
+                payloads = []
+                is_more = True
+                while is_more:
+                    event, is_more = await group.receive()
+                    if isinstance(event, Message):
+                        payloads.append(event.payload)
+                assert payloads == [name.encode(), name.encode() * LARGE] * 3
+
+    in_lab(program)

@@ -16,6 +16,7 @@ from ordercast.runtime.addresses import (
     parse_bind,
     parse_peer,
 )
+from ordercast.view import group_tag
 
 NAMES = [f"group-{number}" for number in range(2000)]
 
@@ -42,6 +43,13 @@ def test_names_are_spread_over_addresses_and_ports() -> None:
     assert len(set(addresses)) == len(NAMES)
     assert len({host for host, _ in addresses}) > 0.98 * len(NAMES)
     assert len({port for _, port in addresses}) > 0.75 * len(NAMES)
+
+
+def test_groups_that_share_an_address_do_not_share_a_tag() -> None:
+    """Section 3.1: what collides here is told apart in each datagram, first by the tag and always by the ring's id."""
+    one, two = "group-10162", "group-37459"
+    assert group_address(one) == group_address(two)
+    assert group_tag(one) != group_tag(two)
 
 
 def test_another_range_of_addresses_can_be_given() -> None:
