@@ -401,7 +401,7 @@ class Underlay:
         is_new = orderer.on_call(now_ns, origin, number, bool(flags & FIRST), block, out)
         if not is_new:
             out.upcalls.append(Again(origin, number, block))
-        elif flags & RELAY and len(orderer.view.members) > 1:
+        if flags & RELAY and len(orderer.view.members) > 1:
             again = encode_call(flags & ~RELAY, self.group, block)
             out.sends.append(self._mail.call(To.ALL, origin, number, again))
 

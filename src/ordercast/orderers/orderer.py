@@ -113,7 +113,7 @@ class Orderer(Protocol):
     def answers(self, origin: int, number: int) -> bool: ...  # whether this member acknowledges a call
 
     def on_call(self, now_ns: int, origin: int, number: int, is_first: bool, block: bytes, out: Outbox) -> bool:
-        """A call from outside, whole; False if it was placed before."""
+        """A call from outside, whole; False if it was delivered here before."""
 
     @property
     def may_go(self) -> bool: ...  # who has left is of no more use to anybody

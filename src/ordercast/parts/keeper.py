@@ -74,7 +74,9 @@ class Keeper:
 
     # Holding and placing
 
-    def _hold(self, origin: int, number: int, block: bytes, out: Outbox) -> Head | None:
+    def _hold(
+        self, origin: int, number: int, block: bytes, out: Outbox, from_outside: bool = False
+    ) -> Head | None:
         """Keep a block that has come; its head, or None if it is here already or cannot be true."""
         head = head_of(block)
         if bool(head.flags & CHANGE) != (origin == GROUP_ORIGIN):
@@ -83,11 +85,13 @@ class Keeper:
             view = open_change(block)  # raises here what would break us later
             if view.ring != self.view.ring or view.seq != number:
                 raise WireError("a change that belongs elsewhere")
-        if head.flags & CALLED:
-            open_call(block)
-        if not self.log.hold(origin, number, block, self.is_frozen):
+        call = open_call(block)[0] if head.flags & CALLED else None
+        if not self.log.hold(origin, number, block, self.is_frozen or from_outside):
             return None
-        if origin not in self.log.next_number:
+        if call is not None and self.view.member(origin) is None:
+            out.notes.append(Note("name", origin, detail=call.caller))
+            out.notes.append(Note("hold", origin, block, head=head))
+        elif origin not in self.log.next_number:
             self._strangers.add((origin, number))
         else:
             if head.flags & FRAGMENTED:
@@ -130,6 +134,10 @@ class Keeper:
                 if self._apply_change(now_ns, entry, out):
                     break  # what follows is not for us, and must never be acknowledged in our name
                 continue
+            if self._strangers and (entry.origin, entry.number) in self._strangers:
+                self._strangers.discard((entry.origin, entry.number))
+                if entry.seq > self._noted:
+                    out.notes.append(Note("hold", entry.origin, entry.block, head=entry.head))
             if entry.seq > self._noted:
                 out.notes.append(Note("placed", entry.origin, entry.block, entry.position, head=entry.head))
             if entry.rank >= self.strong_rank:

@@ -206,6 +206,10 @@ class Log:
             return None
         return key[0], key[1], self.blocks[key]
 
+    def place_of(self, origin: int, number: int) -> int:
+        """The place of a block that is received and not stable, else 0."""
+        return self._seqs.get((origin, number), 0)
+
     def find_block(self, origin: int, number: int) -> bytes | None:
         """A block by its own number, wherever it is."""
         block = self.blocks.get((origin, number))

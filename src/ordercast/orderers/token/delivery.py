@@ -131,12 +131,12 @@ class Deliverer(Keeper):
     def _deliver_early(self, origin: int, number: int, block: bytes) -> None:
         self._early[origin, number] = self._hand_over(origin, number, block, UNPLACED, self._fresh)
 
-    def _arrived_loose(self, origin: int, number: int, block: bytes) -> bool:
-        """An UNRELIABLE block; False if it was here before."""
+    def _arrived_loose(self, origin: int, number: int, block: bytes, shown: int = UNPLACED) -> bool:
+        """An UNRELIABLE block, or call (which is shown with its number); False if it was here before."""
         recent = self._recent.setdefault(origin, Recent())
         if not recent.is_new(number):
             return False
-        self._hand_over(origin, UNPLACED, block, UNPLACED, self._fresh)
+        self._hand_over(origin, shown, block, UNPLACED, self._fresh)
         return True
 
     def _hand_over(self, origin: int, number: int, block: bytes, position: int, run: list[Delivery]) -> int:

@@ -36,10 +36,7 @@ class Lists:
     def ask(self, now_ns: int, change: Change) -> None:
         """A request of ours, or one that we sponsor: to be repeated until it is answered or taken back."""
         key = key_of(change)
-        if change.reason == Reason.JOIN:
-            for other in [other for other in self._own if other[:2] == key[:2] and other != key]:
-                self.drop(other)  # an earlier attempt of the same newcomer
-        if key not in self._own:
+        if self._own.get(key) != change:
             self._own[key] = change
             self._due_ns = now_ns
         self.hear(now_ns, change)
@@ -51,31 +48,34 @@ class Lists:
             return  # an echo of what was answered
         if key in self._changes or len(self._changes) < MAX_CHANGES:
             self._changes[key] = (change, now_ns)
+            self._due_ns = min(self._due_ns, now_ns + FORGET_NS)
 
     def drop(self, key: Key) -> None:
         self._own.pop(key, None)
         self._changes.pop(key, None)
 
     def waiting(self, now_ns: int) -> Iterator[Change]:
-        """What waits, oldest first; forgets what nobody repeats."""
-        for key, (change, heard_ns) in list(self._changes.items()):
-            if key not in self._own and now_ns - heard_ns > FORGET_NS:
-                del self._changes[key]
-            else:
-                yield change
+        """What waits, oldest first."""
+        self._forget(now_ns)
+        for change, _ in self._changes.values():
+            yield change
 
     def repeated(self, now_ns: int) -> list[Change]:
         """Our own requests that are due to be sent (again)."""
         if self._due_ns > now_ns:
             return []
-        self._due_ns = now_ns + REPEAT_NS if self._own else NEVER
-        for key, (change, heard_ns) in list(self._changes.items()):
-            # The newcomer asks us again and again while it wants to come.
-            if key in self._own and change.reason == Reason.JOIN and now_ns - heard_ns > FORGET_NS:
-                self.drop(key)
-        for key in [key for key in self._own if key not in self._changes]:
-            del self._own[key]
+        self._forget(now_ns)
+        if self._own:
+            self._due_ns = now_ns + REPEAT_NS
+        else:
+            self._due_ns = now_ns + FORGET_NS if self._changes else NEVER
         return list(self._own.values())
+
+    def _forget(self, now_ns: int) -> None:
+        """What nobody repeats; of what we repeat, newcomers that no longer ask us."""
+        for key, (change, heard_ns) in list(self._changes.items()):
+            if now_ns - heard_ns > FORGET_NS and (key not in self._own or change.reason == Reason.JOIN):
+                self.drop(key)
 
     def answered(self, view: View) -> None:
         """A New List has been received: what it answers waits no longer."""
@@ -106,4 +106,5 @@ class Lists:
 
 
 def key_of(change: Change) -> Key:
-    return (change.reason, change.member.id, change.lock, change.serial)
+    """Newcomers have one request each, of the latest attempt; locks may have several."""
+    return (change.reason, change.member.id, change.lock, change.serial if change.lock else 0)

@@ -94,6 +94,12 @@ class Table:
         return self._safe
 
     @property
+    def round(self) -> int:
+        """Every member holds everything up to this place: all that passing the token can bring about."""
+        mine = self._rows
+        return min([mine[member.id] for member in self.view.members])
+
+    @property
     def leaver(self) -> int:
         """Who left and is not known to know it; 0: nobody."""
         return self._leaver

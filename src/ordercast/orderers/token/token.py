@@ -28,6 +28,7 @@ from ordercast.parts.window import make_policy
 from ordercast.service import RANK_NAMES
 from ordercast.view import GROUP_ORIGIN, Address, Member, Reason, View, next_counter
 from ordercast.wire.block import CALLED, ENTRY_BYTES, FRAGMENT, FRAGMENTED, HEAD, HEAD_BYTES, come_after, head_of
+from ordercast.wire.calls import open_call
 from ordercast.wire.header import HEADER_BYTES, Kind
 from ordercast.wire.mail import Mail
 from ordercast.wire.ordering import (
@@ -57,6 +58,7 @@ from ordercast.wire.token import (
 )
 from ordercast.wire.views import pack_change
 
+MIN_PACKET: Final = 8_192  # what a sender may always have out (figure 4.2), in segments where datagrams are smaller
 NAMED_TRIES: Final = 4  # NACKs that name one site before everybody is asked
 LOOSE_NS: Final = 5 * MS  # in this time a sender's UNRELIABLE blocks stay within its share of the receivers' buffers
 LEAVE_NS: Final = 10 * MS  # between two looks whether own blocks still hold up our leave
@@ -127,7 +129,7 @@ class Token(Deliverer):
         # Sending
         self._ceiling = ceiling_of(view, config)
         self._largest = largest_block(self._ceiling, len(view.members), config)
-        packet = min(config.datagram - HEADER_BYTES, self._largest)
+        packet = min(max(config.datagram - HEADER_BYTES, MIN_PACKET), self._largest)
         self._policy = make_policy(config.flow, packet, self._largest)
         self._loose_number = 0
         self._loose_bytes = 0
@@ -290,11 +292,13 @@ class Token(Deliverer):
             self._count("strange_kinds")
 
     def on_call(self, now_ns: int, origin: int, number: int, is_first: bool, block: bytes, out: Outbox) -> bool:  # noqa: ARG002
-        """A call from outside; False if it has its place already. (Section 4.5.)"""
+        """A call from outside; False if it was delivered here before. (Section 4.5.)"""
         log, calls = self.log, self._calls
         if self.is_frozen or self.has_left or self.view.member(origin) is not None:
             return True
         if number < log.next_number.get(origin, 0):
+            if log.place_of(origin, number) > self.delivered:
+                return True  # its answer follows its delivery
             if self.is_holding:
                 calls.take_up(origin, number)
             return False
@@ -302,10 +306,8 @@ class Token(Deliverer):
             return self._on_loose_call(origin, number, block, out)
         if (origin, number) in log.blocks or not calls.may_hold(log, origin, number, is_first):
             return True
-        if not log.hold(origin, number, block, from_stranger=True):
-            return True
-        calls.held(log, origin, number, is_first)
-        out.notes.append(Note("hold", origin, block))
+        if self._hold(origin, number, block, out, from_outside=True) is not None:
+            calls.held(log, origin, number, is_first)
         return True
 
     def greet(self) -> None:
@@ -463,8 +465,9 @@ class Token(Deliverer):
 
     def _on_loose_call(self, origin: int, number: int, block: bytes, out: Outbox) -> bool:
         """An UNRELIABLE call is delivered where it arrives; the token site acknowledges it."""
-        is_new = self._arrived_loose(origin, number, block)
+        is_new = self._arrived_loose(origin, number, block, number)
         if is_new:
+            out.notes.append(Note("name", origin, detail=open_call(block)[0].caller))
             out.notes.append(Note("hold", origin, block))
         if self.is_holding:
             self._calls.take_up(origin, number)
@@ -530,6 +533,8 @@ class Token(Deliverer):
             if change.member.id != origin:
                 raise WireError("a change in the name of another member")
             change = change._replace(member=member)
+        elif change.reason == Reason.JOIN and self.view.member(change.member.id) is not None:
+            return  # an echo
         self._lists.hear(now_ns, change)
 
     # Views
@@ -592,7 +597,7 @@ class Token(Deliverer):
             return
         if places or self._must_hurry(changes):
             self._pass(now_ns, places, out)
-        elif self._table.safe >= log.received:
+        elif self._table.round >= log.received:
             self._is_hurried = False  # the round is complete: the token rests here
             self._timers.clear(Timer.NULL)
         elif not self._timers.is_set(Timer.NULL):
@@ -707,7 +712,7 @@ class Token(Deliverer):
     def _must_hurry(self, changes: list[Change]) -> bool:
         """Whether somebody waits for the token to go round."""
         log, safe = self.log, self._table.safe
-        if safe >= log.received:
+        if self._table.round >= log.received:
             return False
         return bool(
             self._is_hurried
@@ -720,24 +725,26 @@ class Token(Deliverer):
     def _pass(self, now_ns: int, places: list[tuple[int, int, int]], out: Outbox, change: bytes | None = None) -> None:
         """Tell everybody the places, and who is token site next."""
         site = self._successor()
-        if site == self.me.id:
-            return  # alone
+        is_alone = site == self.me.id
+        if is_alone and not self._table.others:
+            return
         self._turn += 1
         self._site = site
-        self.is_holding = False
+        self.is_holding = is_alone  # who has just left has to hear of it
         self._timers.clear(Timer.CONFIRM)
         self._timers.clear(Timer.NULL)
         state = self._state()
         if self._is_hurried:
-            state = state._replace(flags=HURRY)
+            state = state._replace(flags=state.flags | HURRY)
         self._is_hurried = False
         body = encode_token(state, runs_of(places))
         kind = Kind.TOKEN
         if change is not None:
             body, kind = encode_list(body, change), Kind.LIST
         out.sends.append(self._mail.control(To.ALL, kind, body))
-        self._passed = Passed(self._turn, site, kind, body, now_ns)
-        self._timers.set(Timer.TOKEN, now_ns + self._pass_rtt.timeout_ns(0))
+        if not is_alone:
+            self._passed = Passed(self._turn, site, kind, body, now_ns)
+            self._timers.set(Timer.TOKEN, now_ns + self._pass_rtt.timeout_ns(0))
         self._sync_now = False
         self._spoke_ns = now_ns
 
@@ -863,12 +870,15 @@ class Token(Deliverer):
 
     def _retransmit(self, now_ns: int, out: Outbox) -> None:
         """Own blocks without an ACK go out again, to all (section 4.4: Data packets need positive acknowledgement)."""
+        has_shrunk = False
         for origin, number, block in self._outgoing.due(now_ns):
             if self.is_holding:
                 continue  # it waits here, not for the network
             self._count("retransmissions")
             if origin == self.me.id:
-                self._policy.timed_out(number)
+                if not has_shrunk:
+                    self._policy.timed_out(number)
+                    has_shrunk = True
                 self._send_own(number, block, out)
             else:
                 self._send_orphan(origin, number, block, out)
@@ -921,10 +931,10 @@ class Token(Deliverer):
     ) -> None:
         if acks.received <= self.log.received:
             self._table.learn(origin, acks.received)
-        for sender, number, count, _, _ in missing:
-            if sender == self.me.id and not self.is_frozen:
-                for each in range(number, number + count):
-                    self._policy.nacked(each)
+        for sender, number, _, _, _ in missing:
+            # One NACK is one sign of congestion, however many blocks it names.
+            if sender == self.me.id and number < self.next_block and self._policy.nacked(number):
+                break
         if target in (0, self.me.id):
             member = self.view.member(origin)
             self._repair(member.address if member is not None else source, missing, out)
