@@ -8,13 +8,15 @@ the application ask for a pass by `_wake`.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Final, Self
 
 from ordercast.config import Demands, GroupConfig, MinMembers, Recovery
 from ordercast.errors import OrdercastError, UsageError
+from ordercast.groups.caller import Caller
 from ordercast.groups.checks import as_header, check_min_members, check_number, check_timeout
-from ordercast.groups.group import Group
+from ordercast.groups.group import Group, wake_all
 from ordercast.groups.host import Host
 from ordercast.groups.port import Port
 from ordercast.view import Address, Member
@@ -57,8 +59,12 @@ class NodeBase:
         """A group is about to be opened: listen to its address, or raise what stands against it."""
 
     async def _locate(self, contact: str | Address) -> Address:
-        """The address of a node that `join` was given; may take a while, where a name is looked up."""
+        """The address of a node that the application named; may take a while, where a name is looked up."""
         raise NotImplementedError
+
+    def _contacts(self) -> Sequence[Address]:
+        """Nodes through which a group may be reached where multicast does not find it."""
+        return ()
 
     async def close(self) -> None:
         """Leave all groups and stop."""
@@ -69,6 +75,9 @@ class NodeBase:
     def after_pass(self) -> None:
         """Let everybody who waited for something that the pass brought go on."""
         for port in self.host.take_news():
+            if isinstance(port, Caller):
+                wake_all(port.settled)
+                continue
             group = self._groups.get(port)
             if group is not None:
                 group._settle()
@@ -81,6 +90,9 @@ class NodeBase:
         for group in list(self._groups.values()):
             group._fail(error)
         self._groups.clear()
+        for caller in self.host.callers:
+            caller.fail(error)
+            wake_all(caller.settled)
 
     # What the application calls.
 

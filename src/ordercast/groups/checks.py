@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from ordercast.config import MinMembers
-from ordercast.errors import UsageError
+from ordercast.config import MAX_BLOCK, MinMembers
+from ordercast.errors import MessageTooLarge, UsageError
 from ordercast.service import Service
 from ordercast.wire.calls import HANDLERS
 from ordercast.wire.views import MAX_LOCK_NAME
@@ -14,6 +14,12 @@ Payload = bytes | bytearray | memoryview
 
 TYPE_MIN: Final = -(1 << 15)
 TYPE_MAX: Final = (1 << 15) - 1
+
+CALL_HEAD_BYTES: Final = 512
+"""Room for what the block of a call holds beside its payload: heads, a name of 255 bytes with its life, an address."""
+
+MAX_CALL: Final = MAX_BLOCK - CALL_HEAD_BYTES
+"""Bytes of a call, and of an answer: each is one block."""
 
 
 def as_bytes(payload: object) -> bytes:
@@ -65,6 +71,12 @@ def check_handler(handler: object) -> int:
     if not isinstance(handler, int) or isinstance(handler, bool) or not 0 <= handler < HANDLERS:
         raise UsageError(f"a handler is a number from 0 to {HANDLERS - 1}, not {handler!r}")
     return handler
+
+
+def check_call(size: int, what: str) -> None:
+    """Raise if a call, or an answer, does not fit a block."""
+    if size > MAX_CALL:
+        raise MessageTooLarge(f"{what} of {size} bytes exceeds {MAX_CALL}: it has to fit one block")
 
 
 def as_lock(key: object) -> str:

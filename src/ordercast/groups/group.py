@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Literal, Self, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, overload
 
 from ordercast.config import GroupConfig, MinMembers
 from ordercast.errors import (
@@ -351,10 +351,7 @@ class Group:
                 self._joined.set_result(None)
             if self._joined.done():
                 self._joined.exception()  # seen, whether or not anybody waits any more
-        if port.settled:
-            for watch in port.settled:
-                _wake(watch.waiter)
-            port.settled.clear()
+        wake_all(port.settled)
         for reset in port.resets:
             # A reset that begins while another is under way takes it over: the outcome is that of all who wait.
             waiting, self._resets = self._resets, []
@@ -379,9 +376,7 @@ class Group:
             self._joined.set_exception(error)
             self._joined.exception()
         self._port.fail(error)
-        for watch in self._port.settled:
-            _wake(watch.waiter)
-        self._port.settled.clear()
+        wake_all(self._port.settled)
         _wake(self._room)
         _wake(self._consumer)
         self._end(error)
@@ -485,6 +480,13 @@ class Group:
 def _wake(waiter: asyncio.Future[None] | None) -> None:
     if waiter is not None and not waiter.done():
         waiter.set_result(None)
+
+
+def wake_all(settled: list[Any]) -> None:
+    """Wake who waited for what has come, and forget it."""
+    for waited in settled:
+        _wake(waited.waiter)
+    settled.clear()
 
 
 _class_of = type  # `type` is an argument of the sends

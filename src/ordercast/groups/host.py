@@ -13,6 +13,7 @@ thousand groups pays for those that are busy, and a simulation gives the same tr
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
 from random import Random
@@ -22,16 +23,19 @@ import numpy as np
 
 from ordercast.config import MAX_GROUP_NAME, MAX_HEADER, Demands, GroupConfig, MinMembers, Recovery, Timing
 from ordercast.engine import NEVER, Send
-from ordercast.errors import UsageError
+from ordercast.errors import NotMember, OrdercastError, OutcomeUnknown, UsageError
+from ordercast.groups.caller import Caller
 from ordercast.groups.port import GroupEngine, Port
 from ordercast.trace import recorder as trace
 from ordercast.trace.recorder import Recorder
 from ordercast.view import Address, Member, group_tag, node_id
-from ordercast.wire.header import HEADER_BYTES, MAGIC, TAG, TAG_OFFSET
+from ordercast.wire.header import HEADER_BYTES, MAGIC, TAG, TAG_OFFSET, Kind
 
 MAX_REMEMBERED: Final = 1 << 20
 """Groups left in one life, whose numbers are remembered. Beyond it no new group is opened: forgetting a number would
 let a message be taken for an old one."""
+
+_REPLY: Final = int(Kind.REPLY)
 
 
 class EngineFactory(Protocol):
@@ -59,6 +63,8 @@ class Host:
     """The groups of one life of one node."""
 
     __slots__ = (
+        "_callers",
+        "_calling",
         "_dirty",
         "_ending",
         "_engines",
@@ -99,12 +105,15 @@ class Host:
         self._ports: dict[str, Port] = {}  # the open ones, by name
         self._tags: dict[int, list[Port]] = {}  # these and the leavers that still answer
         self._ending: dict[Port, None] = {}  # those leavers
+        self._callers: dict[str, Caller] = {}  # groups that this node calls, and is not in
+        self._calling: dict[int, list[Caller]] = {}  # the same, by tag
         self._order = 0
-        self._resume: dict[str, tuple[int, int]] = {}  # left groups: message and block number to go on with
+        self._resume: dict[str, tuple[int, int, int]] = {}  # next message, block and call number, where not in use
         # the pass
-        self._dirty: dict[Port, None] = {}  # in the order in which something happened to them
-        self._news: dict[Port, None] = {}
-        self._heap: list[tuple[int, int, Port]] = []  # deadlines; an entry that is not its port's `armed_ns` is stale
+        self._dirty: dict[Port | Caller, None] = {}  # in the order in which something happened to them
+        self._news: dict[Port | Caller, None] = {}
+        # Deadlines; an entry that is not its port's `armed_ns` is stale.
+        self._heap: list[tuple[int, int, Port | Caller]] = []
         self._is_closed = False
         self.counters = {"malformed": 0, "unknown_group": 0, "mixed_trains": 0}
 
@@ -129,17 +138,11 @@ class Host:
         ttl: how far this member's multicasts must go, if not as far as the node's do. contact: a member of the group
         through which it is joined, instead of by its name (RMP section 3.3).
         """
-        if self._is_closed:
-            raise UsageError("this node has been closed")
-        if not group or len(group.encode()) > MAX_GROUP_NAME:
-            raise UsageError(f"a group's name has 1 to {MAX_GROUP_NAME} bytes, got {len(group.encode())}")
-        if group in self._ports:
-            raise UsageError(f"this node is in {group!r} already; use that handle, or leave first")
+        self._check_group(group)
         if len(header) > MAX_HEADER:
             raise UsageError(f"a header has at most {MAX_HEADER} bytes, got {len(header)}")
-        if len(self._resume) >= MAX_REMEMBERED and group not in self._resume:
-            raise UsageError(f"this node has left {MAX_REMEMBERED} groups in its life; start a new one")
-        next_number, next_block = self._resume.get(group, (0, 0))
+        caller = self._callers.get(group)
+        next_number, next_block, _ = caller.resume if caller is not None else self._resume.get(group, (0, 0, 0))
         me = self.me if ttl is None else replace(self.me, ttl=ttl)
         engine = self._engines(
             group,
@@ -167,6 +170,10 @@ class Host:
         )
         self._order += 1
         engine.start(now_ns, port.out)  # before the port is entered: where it raises, nothing has been opened
+        if caller is not None:
+            # Its numbers are the port's from here on, and the group takes no calls of a member.
+            text = f"this node joined {group!r} while its call was under way: it may or may not have been carried out"
+            self._close_caller(now_ns, caller, OutcomeUnknown(text))
         self._ports[group] = port
         self._tags.setdefault(group_tag(group), []).append(port)
         self.touch(port)
@@ -177,7 +184,39 @@ class Host:
         """The open groups, in the order in which they were opened."""
         return list(self._ports.values())
 
-    def touch(self, port: Port) -> None:
+    @property
+    def callers(self) -> list[Caller]:
+        """The groups that this node calls without being in them."""
+        return list(self._callers.values())
+
+    def caller(self, group: str, *, datagram: int, contacts: Sequence[Address] = ()) -> Caller:
+        """What calls a group that this node is not in; opened by the first call, closed when it has long been idle.
+
+        contacts: nodes through which the group may be reached where multicast does not.
+        """
+        caller = self._callers.get(group)
+        if caller is None:
+            self._check_group(group)
+            caller = Caller(
+                group,
+                self.me,
+                self._timing,
+                self._order,
+                datagram=datagram,
+                contacts=list(contacts),
+                resume=self._resume.get(group, (0, 0, 0)),
+                recorder=self._recorder,
+            )
+            self._order += 1
+            self._callers[group] = caller
+            self._calling.setdefault(group_tag(group), []).append(caller)
+        return caller
+
+    def port(self, group: str) -> Port | None:
+        """The open port of a group: of a member, or of who is on its way in or out."""
+        return self._ports.get(group)
+
+    def touch(self, port: Port | Caller) -> None:
         """The application did something with the port: the next `finish` works on it."""
         self._dirty[port] = None
 
@@ -212,16 +251,20 @@ class Host:
             stride = size
         (tag,) = TAG.unpack_from(data, TAG_OFFSET)
         # One group needs no second look: its engine drops what is not of its ring.
-        if stride < size and len(self._tags) > 1 and self._is_mixed(data, stride, tag):
+        if stride < size and len(self._tags) + len(self._calling) > 1 and self._is_mixed(data, stride, tag):
             self.counters["mixed_trains"] += 1
             for start in range(0, size, stride):
                 self.receive(now_ns, source, data[start : start + stride], 0)
             return
+        kind = data[1]
+        if self._calling and tag in self._calling:
+            self._receive_reply(now_ns, source, data, stride, tag)
+            if kind == _REPLY and stride == size:
+                return
         ports = self._tags.get(tag)
         if ports is None:
-            self.counters["unknown_group"] += 1
+            self.counters["unknown_group"] += tag not in self._calling
             return
-        kind = data[1]
         for port in ports:
             port.received.add(kind, -(-size // stride), size)
             port.engine.receive(now_ns, source, data, stride, port.out)
@@ -256,14 +299,17 @@ class Host:
                 out.sends.clear()
             self._news[port] = None
             self._arm(now_ns, port)
-            if port.gone is not None:
+            if isinstance(port, Caller):
+                if port.is_closed:
+                    self._close_caller(now_ns, port, None)
+            elif port.gone is not None:
                 self._close_port(port)
         if self._recorder is not None:
             self._recorder.flush()
         return sends
 
-    def take_news(self) -> list[Port]:
-        """Ports that were worked on since the last call."""
+    def take_news(self) -> list[Port | Caller]:
+        """Ports and callers that were worked on since the last call."""
         if not self._news:
             return []
         news, self._news = self._news, {}
@@ -321,6 +367,8 @@ class Host:
             for port in ports:
                 port.stop(now_ns)
                 self._news[port] = None
+        for caller in self.callers:
+            self._close_caller(now_ns, caller, NotMember("this node has been closed"))
         self._ports.clear()
         self._tags.clear()
         self._ending.clear()
@@ -339,17 +387,36 @@ class Host:
             return port
         return next((port for port in self._tags.get(group_tag(group), ()) if port.group == group), None)
 
+    def _check_group(self, group: str) -> None:
+        """Raise what stands against joining or calling a group."""
+        if self._is_closed:
+            raise UsageError("this node has been closed")
+        if not group or len(group.encode()) > MAX_GROUP_NAME:
+            raise UsageError(f"a group's name has 1 to {MAX_GROUP_NAME} bytes, got {len(group.encode())}")
+        if group in self._ports:
+            raise UsageError(f"this node is in {group!r} already; use that handle, or leave first")
+        if len(self._resume) >= MAX_REMEMBERED and group not in self._resume:
+            raise UsageError(f"this node has used {MAX_REMEMBERED} groups in its life; start a new one")
+
+    def _receive_reply(self, now_ns: int, source: Address, data: memoryview, stride: int, tag: int) -> None:
+        """What callers take of a batch; replies may come in one train with what is meant for members."""
+        for caller in self._calling[tag]:
+            if data[1] == _REPLY:
+                caller.received.add(_REPLY, -(-len(data) // stride), len(data))
+            caller.engine.receive(now_ns, source, data, stride, caller.out)
+            self._dirty[caller] = None
+
     def _is_mixed(self, data: memoryview, stride: int, tag: int) -> bool:
         """Whether a train holds datagrams of several groups: the kernel joins what came one after the other."""
         count = (len(data) - TAG_OFFSET - 4) // stride + 1
         tags = np.ndarray((count,), "<u4", data, TAG_OFFSET, (stride,))
         return bool((tags != tag).any())
 
-    def _arm(self, now_ns: int, port: Port) -> None:
+    def _arm(self, now_ns: int, port: Port | Caller) -> None:
         port.deadline_ns = now_ns if port.wants_pass else min(port.engine.deadline_ns(), port.leave_due_ns)
         self._push(port)
 
-    def _push(self, port: Port) -> None:
+    def _push(self, port: Port | Caller) -> None:
         """Enter the port's deadline, unless an earlier entry will look at it anyway."""
         if port.deadline_ns < port.armed_ns:
             port.armed_ns = port.deadline_ns
@@ -359,8 +426,24 @@ class Host:
         """The application's part has ended. A leaver goes on answering repairs until its engine wants no more time."""
         if self._ports.get(port.group) is port:
             del self._ports[port.group]
-            self._resume[port.group] = port.resume
+            _, _, next_call = self._resume.get(port.group, (0, 0, 0))
+            self._resume[port.group] = (*port.resume, next_call)
         self._ending[port] = None
+
+    def _close_caller(self, now_ns: int, caller: Caller, error: OrdercastError | None) -> None:
+        """Its numbers are kept; whoever still waits learns `error`."""
+        del self._callers[caller.group]
+        self._resume[caller.group] = caller.resume
+        if error is not None:
+            caller.fail(error)
+            self._news[caller] = None
+        caller.stop(now_ns)
+        caller.deadline_ns = caller.armed_ns = NEVER
+        self._dirty.pop(caller, None)
+        tag = group_tag(caller.group)
+        callers = [other for other in self._calling.pop(tag) if other is not caller]
+        if callers:
+            self._calling[tag] = callers
 
     def _forget_ended(self, now_ns: int) -> None:
         """Forget leavers that have nothing more to do. One pass later, since their last words may still be resolved."""

@@ -106,7 +106,7 @@ class Rows:
         if self._recorder:
             self._recorder.row(
                 trace.CONFIRM, now_ns, self._group, self._group, self._view, self._me, first, count, service.rank,
-                service.k, position if service.is_ordered else NULL,
+                service.k, position if service.is_ordered and position >= 0 else NULL,
             )  # fmt: skip
 
     def redeliver(self, now_ns: int, sender: str, first: int, service: Service, nbytes: int) -> None:
