@@ -3,6 +3,7 @@
 from ordercast.config import GroupConfig, Timing
 from ordercast.engine import Failed, Transitional
 from ordercast.errors import (
+    CallTimeout,
     GroupFailed,
     InvariantViolation,
     JoinRefused,
@@ -11,11 +12,13 @@ from ordercast.errors import (
     NotMember,
     OrdercastError,
     OutcomeUnknown,
+    Unhandled,
     UnsupportedService,
     UsageError,
 )
-from ordercast.groups.events import Batch, Event, Left, Message, Uncertain
+from ordercast.groups.events import Answer, Batch, Event, Left, Message, Request, Uncertain
 from ordercast.groups.group import Group
+from ordercast.groups.locking import Handler, Lock
 from ordercast.runtime.blocking import BlockingGroup, BlockingNode
 from ordercast.runtime.node import Node, run
 from ordercast.service import (
@@ -41,17 +44,21 @@ __all__ = [
     "RESILIENT",
     "SAFE",
     "UNRELIABLE",
+    "Answer",
     "Batch",
     "BlockingGroup",
     "BlockingNode",
+    "CallTimeout",
     "Event",
     "Failed",
     "Group",
     "GroupConfig",
     "GroupFailed",
+    "Handler",
     "InvariantViolation",
     "JoinRefused",
     "Left",
+    "Lock",
     "Member",
     "Message",
     "MessageTooLarge",
@@ -61,10 +68,12 @@ __all__ = [
     "OrdercastError",
     "OutcomeUnknown",
     "Reason",
+    "Request",
     "Service",
     "Timing",
     "Transitional",
     "Uncertain",
+    "Unhandled",
     "UnsupportedService",
     "UsageError",
     "View",

@@ -13,16 +13,30 @@ from types import TracebackType
 from typing import Final, Self
 
 from ordercast.config import Demands, GroupConfig, MinMembers, Recovery
-from ordercast.errors import OrdercastError, UsageError
-from ordercast.groups.caller import Caller
-from ordercast.groups.checks import as_header, check_min_members, check_number, check_timeout
-from ordercast.groups.group import Group, wake_all
+from ordercast.errors import CallTimeout, OrdercastError, UsageError
+from ordercast.groups.caller import Call, Caller
+from ordercast.groups.checks import (
+    Payload,
+    as_bytes,
+    as_header,
+    check_call,
+    check_handler,
+    check_kind,
+    check_min_members,
+    check_number,
+    check_timeout,
+)
+from ordercast.groups.group import CALL_TIMEOUT_S, Group, wake_all
 from ordercast.groups.host import Host
 from ordercast.groups.port import Port
+from ordercast.service import AGREED, RELIABLE, UNRELIABLE, Service
 from ordercast.view import Address, Member
 
 JOIN_TIMEOUT_S: Final = 30.0
 """How long `join` tries by default."""
+
+CALLS_PATIENCE_S: Final = 3.0
+"""How long `join` waits for calls to the same group that are under way."""
 
 MAX_BUFFERS: Final = 1 << 40
 """Bytes of history that may be asked for; far above what any machine has."""
@@ -163,6 +177,7 @@ class NodeBase:
         if contact is not None and create:
             raise UsageError("a group that is joined through a contact exists: leave create out")
         located = await self._locate(contact) if contact is not None else None
+        await self._settle_calls(name, timeout)
         base = self._config
         config = GroupConfig(
             orderer=orderer,
@@ -204,6 +219,97 @@ class NodeBase:
             raise
         return group
 
+    async def call(
+        self,
+        group: str,
+        payload: Payload,
+        *,
+        service: Service = AGREED,
+        handler: int | None = None,
+        timeout: float | None = CALL_TIMEOUT_S,
+        to: str | Address | None = None,
+        ack: bool = True,
+        again: bool = False,
+        type: int = 0,
+    ) -> bytes | None:
+        """Send one message to a group that this node need not be in, and get an answer. RMP's multi-RPC (section 4.5).
+
+        handler: its holder answers, and the answer's bytes are returned. Without one the call returns None when the
+        message is delivered with its service at the token site, which acknowledges it; with ack=False at once, after
+        one try that may be lost. again: a try that comes again and finds no answer is handed to the handler's
+        application again. to: "host:port" of a member that passes the call on. Many calls may be under way at once, and
+        are carried out in the order in which they were made. A node that is in the group calls as a member.
+
+        Raises CallTimeout (a TimeoutError) after `timeout` seconds (None: never): the call may or may not have been
+        carried out. MessageTooLarge: a call, like an answer, fits one block.
+        """
+        if self._error is not None:
+            raise self._error
+        if not isinstance(group, str):
+            raise UsageError(f"a group's name is a str, not {group.__class__.__name__}")
+        check_kind(service, type)
+        check_timeout(timeout)
+        payload = as_bytes(payload)
+        check_call(len(payload), "a call")
+        if handler is not None:
+            check_handler(handler)
+            if not ack:
+                raise UsageError("a call with a handler is answered: leave out the handler, or ack=False")
+            if service == UNRELIABLE:
+                service = RELIABLE  # who must answer is a question of its place, and UNRELIABLE messages have none
+        elif again:
+            raise UsageError("again=True hands a call to the holder of a handler again: name the handler")
+        call: Call | None = None
+        try:
+            async with asyncio.timeout(timeout) as bound:
+                joined = await self._joined(group)
+                if joined is not None and handler is not None:
+                    return await joined.call(payload, handler=handler, service=service, timeout=None, type=type)
+                if joined is not None:
+                    await joined.send(payload, service, type, confirm=ack)
+                    return None
+                located = await self._locate(to) if to is not None else None
+                call = Call(payload, service, handler=handler, type_=type, to=located, wants_ack=ack, wants_again=again)
+                await self._outcome(group, call)
+        except TimeoutError:
+            if not bound.expired():
+                raise
+            raise CallTimeout(_how_far(group, call, timeout)) from None
+        return call.answer if handler is not None else None
+
+    async def _joined(self, name: str) -> Group | None:
+        """The group, if this node is in it; waits while it is on its way in or out."""
+        while (port := self.host.port(name)) is not None and (group := self._groups.get(port)) is not None:
+            if await group._is_in():
+                return group
+            if self._error is not None:
+                raise self._error
+        return None
+
+    async def _outcome(self, name: str, call: Call) -> None:
+        contacts = self._contacts()
+        if call.to is None and not contacts and not self.member.has_multicast:
+            raise UsageError(f"this node has neither multicast nor peers: name a member of {name!r} by to=...")
+        caller = self.host.caller(name, datagram=self._config.datagram, contacts=contacts)
+        call.waiter = asyncio.get_running_loop().create_future()
+        caller.offer(call)
+        self.host.touch(caller)
+        self._pass()
+        try:
+            await call.waiter
+        except BaseException:
+            caller.forget(call)
+            raise
+        if call.error is not None:
+            raise call.error
+
+    async def _settle_calls(self, name: str, timeout: float | None) -> None:
+        """Before this node becomes a member: give its calls to the group a while to end. Those that do not are lost."""
+        for caller in self.host.callers:
+            if caller.group == name and caller.waiting:
+                patience = CALLS_PATIENCE_S if timeout is None else min(timeout / 2, CALLS_PATIENCE_S)
+                await asyncio.wait([call.waiter for call in caller.waiting], timeout=patience)
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -211,3 +317,12 @@ class NodeBase:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+def _how_far(group: str, call: Call | None, timeout: float | None) -> str:
+    """What is known of a call that has not come to an end in time."""
+    if call is None or call.number < 0:
+        return f"the call to {group!r} has not left within {timeout} s: earlier ones are still under way"
+    if call.is_acknowledged:
+        return f"the call to {group!r} was delivered, and handler {call.handler} has not answered within {timeout} s"
+    return f"nobody in {group!r} has answered within {timeout} s: the call may or may not have been carried out"

@@ -7,12 +7,14 @@ accepted or not.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar, overload
 
 from ordercast.config import GroupConfig, MinMembers
 from ordercast.errors import (
+    CallTimeout,
+    InvariantViolation,
     JoinRefused,
     MessageTooLarge,
     NotEnoughMembers,
@@ -20,11 +22,23 @@ from ordercast.errors import (
     OrdercastError,
     UsageError,
 )
-from ordercast.groups.checks import Payload, as_bytes, as_header, check_min_members
+from ordercast.groups.calls import Asked
+from ordercast.groups.checks import (
+    Payload,
+    as_bytes,
+    as_header,
+    as_lock,
+    check_call,
+    check_handler,
+    check_min_members,
+    check_timeout,
+)
 from ordercast.groups.events import Batch, Event, Message, PortEvent
+from ordercast.groups.locking import Handler, Lock
 from ordercast.groups.port import Port
+from ordercast.groups.requests import Debt
 from ordercast.groups.watches import Watch
-from ordercast.service import Service
+from ordercast.service import RELIABLE, UNRELIABLE, Service
 from ordercast.view import Member, View
 
 if TYPE_CHECKING:
@@ -33,7 +47,12 @@ if TYPE_CHECKING:
 CHUNK_MESSAGES: Final = 16_384
 """Messages that `send_many` offers at once, so that a very long list is not sliced over and over."""
 
+CALL_TIMEOUT_S: Final = 30.0
+"""How long a call waits for its answer by default."""
+
 _BYTES_ONLY: Final = {bytes}
+
+_T = TypeVar("_T")
 
 
 class Group:
@@ -58,6 +77,9 @@ class Group:
         self._batch: Batch | None = None  # being handed out one by one
         self._messages: Iterator[Message] = iter(())
         self._handed = 0
+        # calls
+        self._handlers: set[Handler] = set()  # entered, or being waited for
+        port.calls.respond = self._respond
 
     # State.
 
@@ -89,6 +111,15 @@ class Group:
     def default_service(self) -> Service:
         """What a send that names no service gets: AGREED, or RESILIENT(resilience)."""
         return self._port.default_service
+
+    @property
+    def locks(self) -> dict[str, str]:
+        """Who holds what, by `view`: locks by name, each with its holder's name/life."""
+        view = self._port.view
+        if view is None:
+            return {}
+        names = {member.id: str(member) for member in view.members}
+        return {key: names.get(holder, f"{holder:016x}") for key, holder in view.locks.items()}
 
     @property
     def stats(self) -> dict[str, int]:
@@ -152,9 +183,7 @@ class Group:
         if watch is None:
             self._touch()
             return None
-        # The caller waits, so that nothing gathers behind this message: it may leave at once.
-        self._node.host.touch(port)
-        self._node._pass()
+        self._now()
         await self._outcome(watch)
         return watch.position
 
@@ -285,6 +314,69 @@ class Group:
                 return
             yield await self._next()
 
+    # Calls and locks.
+
+    async def call(
+        self,
+        payload: Payload,
+        *,
+        handler: int,
+        service: Service | None = None,
+        timeout: float | None = CALL_TIMEOUT_S,
+        type: int = 0,
+    ) -> bytes:
+        """Send one message to all members, and return the answer of who holds the handler. RMP section 3.3.
+
+        The answer goes to all members as well. Raises CallTimeout after `timeout` seconds (None: never), Unhandled
+        where nobody held the handler, and what a confirmed send raises. A call fits one block.
+        """
+        payload = as_bytes(payload)
+        check_handler(handler)
+        check_timeout(timeout)
+        check_call(len(payload), "a call")
+        if service is None:
+            service = self._port.default_service
+        if service == UNRELIABLE:
+            service = RELIABLE  # who must answer is a question of its place, and UNRELIABLE messages have none
+        self._check(len(payload), service, type)
+        self._check_locks()
+        port = self._port
+        asked: Asked | None = None
+        try:
+            async with asyncio.timeout(timeout) as bound:
+                asked = await self._offer(lambda: port.call(payload, service, handler, type))
+                asked.waiter = self._loop.create_future()
+                self._now()
+                await asked.waiter
+        except BaseException as error:
+            if asked is not None:
+                port.calls.forget(asked)
+            if isinstance(error, TimeoutError) and bound.expired():
+                text = f"the holder of handler {handler} of {self.name!r} has not answered within {timeout} s"
+                raise CallTimeout(f"{text}: the call may or may not have been carried out") from None
+            raise
+        if asked.error is not None:
+            raise asked.error
+        if asked.answer is None:
+            raise InvariantViolation("a call was settled without an answer and without an error")
+        return asked.answer
+
+    def lock(self, key: str | int, timeout: float | None = None) -> Lock:
+        """A lock of the group, by a name or a number: `async with group.lock("printer") as lock`. RMP section 3.3.
+
+        Entering waits until this member holds it, TimeoutError after `timeout` seconds. Locks are granted in the total
+        order. Numbers 0 to 5 are the handlers'.
+        """
+        check_timeout(timeout)
+        self._check_locks()
+        return Lock(self, as_lock(key), timeout)
+
+    def handler(self, handler: int, timeout: float | None = None) -> Handler:
+        """Answer calls: `async with group.handler(2) as h`, then `async for request in h`. RMP section 3.3."""
+        check_timeout(timeout)
+        self._check_locks()
+        return Handler(self, check_handler(handler), timeout)
+
     # Membership.
 
     async def leave(self, header: bytes = b"") -> None:
@@ -339,6 +431,14 @@ class Group:
 
     # What the node calls.
 
+    async def _is_in(self) -> bool:
+        """Whether this node is in, or on its way back; waits for the end of a join or a leave."""
+        if not self._joined.done():
+            await asyncio.wait([self._joined])
+        elif self._port.is_leaving and self._port.gone is None and self._error is None:
+            await self.leave()
+        return self._port.gone is None and self._error is None and not self._port.is_leaving
+
     def _settle(self) -> None:
         """A pass has worked on the port: whoever waited for what it brought goes on."""
         port = self._port
@@ -352,6 +452,10 @@ class Group:
             if self._joined.done():
                 self._joined.exception()  # seen, whether or not anybody waits any more
         wake_all(port.settled)
+        wake_all(port.calls.settled)
+        wake_all(port.locks.settled)
+        for handler in self._handlers:
+            handler._settle()
         for reset in port.resets:
             # A reset that begins while another is under way takes it over: the outcome is that of all who wait.
             waiting, self._resets = self._resets, []
@@ -377,6 +481,11 @@ class Group:
             self._joined.exception()
         self._port.fail(error)
         wake_all(self._port.settled)
+        wake_all(self._port.calls.settled)
+        self._port.locks.on_gone()
+        wake_all(self._port.locks.settled)
+        for handler in self._handlers:
+            handler._settle()
         _wake(self._room)
         _wake(self._consumer)
         self._end(error)
@@ -397,6 +506,12 @@ class Group:
         self._node.host.touch(self._port)
         self._node._wake()
 
+    def _now(self) -> None:
+        """Somebody waits for what has just been asked: it may leave at once."""
+        if self._error is None:
+            self._node.host.touch(self._port)
+            self._node._pass()
+
     def _check_open(self) -> None:
         if self._error is not None:
             raise self._error
@@ -406,6 +521,36 @@ class Group:
         if self._error is not None:
             raise self._error
         self._port.check(size, service, type_)
+
+    def _check_locks(self) -> None:
+        if self._error is not None:
+            raise self._error
+        self._port.check_locks()
+
+    async def _offer(self, offer: Callable[[], _T | None]) -> _T:
+        """Queue something that is no plain message, in turn with what others send."""
+        self._in_turn += 1
+        try:
+            async with self._turn:
+                while True:
+                    await self._wait_for_room()
+                    taken = offer()
+                    if taken is not None:
+                        return taken
+        finally:
+            self._in_turn -= 1
+
+    async def _respond(self, debt: Debt, payload: bytes) -> None:
+        """Answer a call: to a caller outside at once, to the group in turn with what is sent to it."""
+        payload = as_bytes(payload)
+        check_call(len(payload), "an answer")
+        if self._error is not None:
+            raise self._error
+        if debt.is_outside:
+            self._port.answer(debt, payload)
+        else:
+            await self._offer(lambda: self._port.answer(debt, payload) or None)
+        self._now()
 
     async def _wait_for_room(self) -> None:
         """In turn: until the queue has room. Whoever waits learns at once when the group fails."""

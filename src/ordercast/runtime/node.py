@@ -228,6 +228,9 @@ class Node(NodeBase):
         # In a thread: a name may have to be looked up.
         return await self._loop.run_in_executor(None, _peer, contact)
 
+    def _contacts(self) -> Sequence[Address]:
+        return self._peers
+
     def _on_woken(self) -> None:
         # A pass for another reason may have done what this one was asked for.
         if self._is_woken and not self._is_closed and not self._is_blocked:
@@ -310,7 +313,7 @@ class Node(NodeBase):
                 continue
             if group != last and self._multicast:
                 last = group
-                multicast = self._listening[group]
+                multicast = self._listening.get(group) or group_address(group)  # a caller does not listen
                 copies = self.host.copies(group)
                 ttl = self.host.ttl(group)
                 if not self._unsent:

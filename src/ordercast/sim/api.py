@@ -96,6 +96,11 @@ class SimNode(NodeBase):
             raise UsageError(f"there is no node {contact!r} in this world")
         return node.address
 
+    def _contacts(self) -> list[Address]:
+        if self._world.has_multicast(self._node):
+            return []
+        return [node.address for node in self._world.nodes.values() if node is not self._node]
+
     @property
     def is_up(self) -> bool:
         return self._node.stack is not None and self._node.life == self.host.me.life
