@@ -182,13 +182,14 @@ class Reform:
         return self._due_ns
 
     def orphans(self) -> list[tuple[int, int, bytes]]:
-        """As the coordinator: what to submit for senders that are gone.
+        """As the coordinator: what to submit for senders that are gone."""
+        return self._orphans_upto(self._proposal.view.seq if self._proposal is not None else 0)
 
-        A sender's blocks end where one is missing, or depends on what nobody could place: its cause would come later.
-        """
+    def _orphans_upto(self, upto: int) -> list[tuple[int, int, bytes]]:
+        """A sender's blocks end where one is missing, or depends on what nobody could place: its cause would come
+        later."""
         found = []
         ended = set()
-        upto = self._proposal.view.seq if self._proposal is not None else 0
         for origin, number in self._orphans:
             block = self._orderer.log.find_block(origin, number)
             if block is None or after_of(block) > upto:
@@ -400,11 +401,12 @@ class Reform:
         present = {member.id for member in (self._me, *others)}
         kept = present.union(origin for origin, _ in self._orphans)
         # Who is no member and was none calls from outside (RMP section 4.5).
-        known = {*self._orderer.log.next_number, *base.callers} - {member.id for member in base.members}
-        callers = {origin: numbers[origin] for origin in known - kept - set(base.prior) if origin in numbers}
+        known = self._orderer.callers | base.callers.keys() | self._orderer.log.callers_upto(upto)
+        members = {member.id for member in base.members} | set(base.prior)
+        callers = {origin: numbers[origin] for origin in known - members if origin in numbers}
         awaited = {member: cut.next_block for member, cut in self._cuts.items() if member in present}
-        for origin, number in self._orphans:
-            awaited[origin] = max(number + 1, awaited.get(origin, 0))
+        for origin, number, _ in self._orphans_upto(upto + 1):
+            awaited[origin] = number + 1
         return View(
             counter,
             str(self._me),

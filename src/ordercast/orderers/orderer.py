@@ -40,6 +40,7 @@ class Orderer(Protocol):
     view: View  # as of what is received
     changed: list[View]  # applied since the underlay last took them; delivery follows in order
     log: Log
+    callers: set[int]  # origins in the log's numbers that are no members
     next_block: int
     consumed: int
     is_frozen: bool

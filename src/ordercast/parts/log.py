@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from ordercast.view import GROUP_ORIGIN
-from ordercast.wire.block import CHANGE, HEAD, after_of
+from ordercast.wire.block import CALLED, CHANGE, HEAD, after_of
 from ordercast.wire.ordering import Placed
 
 DATAGRAM_OVERHEAD: Final = 1_024  # what a datagram costs a socket's buffer besides its bytes (DESIGN section 6)
@@ -231,6 +231,11 @@ class Log:
             else:
                 numbers[origin] = number + 1
         return position, numbers, change
+
+    def callers_upto(self, upto: int) -> set[int]:
+        """Who has calls between `received` and `upto`, members among them; all of it must be here."""
+        keys = [self.places[seq] for seq in range(self.received + 1, upto + 1)]
+        return {key[0] for key in keys if HEAD.unpack_from(self.blocks[key])[4] & CALLED}
 
     def placed_runs(self, first: int, stop: int) -> list[Placed]:
         """What is known of places [first, stop), as runs."""
