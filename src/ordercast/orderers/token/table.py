@@ -73,6 +73,8 @@ class Table:
             self._look_at_leaver()
 
     def _look_at_leaver(self) -> None:
+        if self._leaver == self._me:
+            return  # our own row goes on telling the others that we know
         if self._rows.get(self._leaver, self._leaves_at) >= self._leaves_at:
             self._rows.pop(self._leaver, None)
             self.departed, self._leaver = self._leaver, 0

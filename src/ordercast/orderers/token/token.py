@@ -329,6 +329,8 @@ class Token(Deliverer):
         self._advance(now_ns, out)
         if not self.has_left:
             self._turn_to(now_ns, out)
+        else:
+            self._table.learn(self.me.id, self.log.received)  # or nobody would hear that we know of our leave
         self._deliver(out)
         self._purge_safe()
         if self.is_holding and not self.has_left and not self.log.entries and self._lists:
