@@ -18,6 +18,7 @@ from ordercast.errors import JoinRefused, UsageError
 from ordercast.groups.events import Message
 from ordercast.groups.group import Group
 from ordercast.groups.host import Host
+from ordercast.orderers import ORDERERS
 from ordercast.service import AGREED, RESILIENT, SAFE
 from ordercast.sim.checkers import check_all
 from ordercast.sim.network import IDEAL, NetworkModel
@@ -62,7 +63,7 @@ def tap(monkeypatch: pytest.MonkeyPatch) -> Tap:
     return Tap(monkeypatch)
 
 
-@pytest.fixture(params=["sequencer"])
+@pytest.fixture(params=list(ORDERERS))
 def orderer(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name
