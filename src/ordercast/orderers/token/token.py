@@ -522,7 +522,8 @@ class Token(Deliverer):
         self._on_state(now_ns, origin, state)
         passed = self._passed
         if self.view.member(origin) is None and origin != self._table.leaver:
-            if not self.has_left:
+            # Where it came from a member, that one has forwarded it and answers (section 3.4).
+            if not self.has_left and all(member.address != source for member in self.view.members):
                 out.sends.append(self._mail.control(source, Kind.LEFT, encode_state(self._state())))
         elif state.turn < self._turn and (self.is_holding or (passed is not None and passed.site == origin)):
             self._behind[origin] = None
