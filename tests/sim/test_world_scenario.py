@@ -12,7 +12,8 @@ from dataclasses import replace
 import pytest
 
 from ordercast.errors import UsageError
-from ordercast.sim.cluster import Cluster, is_intact, payload
+from ordercast.sim.application import is_intact, payload
+from ordercast.sim.cluster import Cluster
 from ordercast.sim.faults import Fault
 from ordercast.sim.network import IDEAL
 from ordercast.sim.run import Outcome, run_scenario

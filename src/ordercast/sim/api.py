@@ -20,7 +20,7 @@ from ordercast.config import LAN_DATAGRAM, GroupConfig, Timing
 from ordercast.errors import NotMember, UsageError
 from ordercast.groups.base import NodeBase
 from ordercast.groups.host import EngineFactory, Host
-from ordercast.sim.cluster import HostStack
+from ordercast.sim.application import HostStack
 from ordercast.sim.loop import DEFAULT_LIMIT_NS, run_in_world
 from ordercast.sim.network import LAN, NetworkModel
 from ordercast.sim.world import BUFFER_BYTES, Node, World

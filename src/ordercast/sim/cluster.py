@@ -3,104 +3,37 @@
 `Member` is the application model: it joins, sends what it is given (held back by back-pressure, and by the group while
 that has failed), takes events at once, late or not at all, calls `reset` after failures where recovery is manual, and
 joins again after it was thrown out. It remembers what it saw, and checks the bytes of every message: the trace knows
-numbers only. What it does with locks and handlers is in `holding.py`.
+numbers only. What it does with locks and handlers is in `holding.py`; callers, which never join, in `calling.py`.
 """
 
 from __future__ import annotations
 
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ordercast.config import MS, SECOND, GroupConfig, MinMembers, Recovery, Timing
-from ordercast.engine import Failed, Send, Transitional
+from ordercast.engine import Failed, Transitional
 from ordercast.errors import GroupFailed, NotMember
 from ordercast.groups.calls import Asked
 from ordercast.groups.events import Batch, CallBatch, Left, Request, Uncertain
 from ordercast.groups.host import EngineFactory, Host
 from ordercast.groups.port import Port
 from ordercast.service import Service, parse_service
+from ordercast.sim.application import GROUP, HostStack, boot_host, is_intact, payload
+from ordercast.sim.calling import CALL_PATIENCE_NS, Caller
 from ordercast.sim.holding import Holding, answer_to
 from ordercast.sim.network import IDEAL, NetworkModel
 from ordercast.sim.world import BUFFER_BYTES, EVENT_LIMIT, REST_HOLD_NS, Node, World
-from ordercast.trace.recorder import Recorder
-from ordercast.view import Address, View
+from ordercast.view import View
 
-GROUP: Final = "sim"
 REOPEN_NS: Final = 250 * MS  # an application that was thrown out, or refused, waits this long before it joins again
 RESET_SPREAD_NS: Final = 400 * MS  # applications notice a failure within this time of one another
 RESET_AGAIN_NS: Final = 2 * SECOND
-CALL_PATIENCE_NS: Final = 8 * SECOND  # an application gives a call up after this
 OFFER_MESSAGES: Final = 512  # made at a time, as the queue may refuse them
 MAX_CORRUPT: Final = 10  # corrupt messages that are described; more are only counted
-PATTERN: Final = bytes(range(33, 127)) * 40
-FULL_NAME_BYTES: Final = 40  # from this size on a payload holds its whole name
-
-
-def payload(sender: str, number: int, size: int) -> bytes:
-    """`size` bytes that name who sent them and when, so that the receiver can tell whether they are whole."""
-    name = f"{sender}:{number}:{size}|".encode()
-    if size <= len(name):
-        return name[:size]
-    filling = size - len(name)
-    return name + (PATTERN * (filling // len(PATTERN) + 1))[:filling]
-
-
-def is_intact(data: bytes, sender: str) -> bool:
-    """Whether a payload is what `sender` made; shorter ones than their name are judged by what there is of it."""
-    if len(data) < FULL_NAME_BYTES:
-        return sender.encode().startswith(data[: len(sender)]) or data.startswith(sender.encode())
-    name, bar, _ = data[:FULL_NAME_BYTES].partition(b"|")
-    parts = name.decode(errors="replace").split(":")
-    if not bar or len(parts) != 3 or parts[0] != sender or not parts[1].isdigit():
-        return False
-    return data == payload(sender, int(parts[1]), len(data))
-
-
-class HostStack:
-    """A `Host` as the world sees it."""
-
-    __slots__ = ("deadline_ns", "expire", "finish", "host", "receive")
-
-    def __init__(self, host: Host) -> None:
-        self.host = host
-        self.receive: Callable[[int, Address, memoryview, int], None] = host.receive
-        self.expire: Callable[[int], None] = host.expire
-        self.finish: Callable[[int], Sequence[tuple[str, Send]]] = host.finish
-        self.deadline_ns: Callable[[], int] = host.deadline_ns
-
-    def audience(self, group: str) -> Sequence[Address]:
-        return self.host.audience(group)
-
-    def copies(self, group: str) -> Sequence[Address]:
-        return self.host.copies(group)
-
-    def unrest(self) -> list[str]:
-        texts: list[str] = []
-        for port in self.host.ports:
-            texts.extend(f"group {port.group!r}: {text}" for text in port_unrest(port))
-        return texts
-
-
-def port_unrest(port: Port) -> list[str]:
-    """What one group of a node still has to do."""
-    texts: list[str] = []
-    if port.gone is not None:
-        return texts
-    if not port.engine.is_at_rest():
-        describe = getattr(port.engine, "unrest", None)
-        texts.append(f"the engine is not at rest{': ' + str(describe()) if describe is not None else ''}")
-    if port.queue.count:
-        texts.append(f"{port.queue.count} messages wait to be sent")
-    if port.has_events:
-        texts.append("the application has not taken everything")
-    if not port.is_member:
-        texts.append("it is not a member")
-    if port.failure is not None:
-        texts.append(f"the group has failed ({port.failure})")
-    return texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,21 +164,7 @@ class Member:
 
     def boot(self, node: Node) -> HostStack:
         """A new life begins, and joins."""
-        cluster = self._cluster
-        recorder = Recorder(None, node.name, node.life)
-        node.recorders.append(recorder)
-        self.host = Host(
-            node.name,
-            node.life,
-            node.address,
-            buffer_bytes=node.buffer_bytes,
-            rng=cluster.world.stream(f"engine/{node.name}/{node.life}"),
-            timing=cluster.terms.timing,
-            recorder=recorder,
-            engines=cluster.engines,
-            has_multicast=cluster.world.has_multicast(node),
-        )
-        self.host.start(cluster.world.clock(node))
+        self.host = boot_host(self._cluster.world, node, self._cluster.terms.timing, self._cluster.engines)
         self.port = None
         self._orders.clear()
         self._created = 0
@@ -506,41 +425,6 @@ class Member:
         return has_offered
 
 
-class Caller:
-    """The application on a node that never joins: it calls the group from outside (RMP section 4.5)."""
-
-    __slots__ = ("_cluster", "_created", "host", "node")
-
-    def __init__(self, cluster: Cluster, node: Node) -> None:
-        self._cluster = cluster
-        self.node = node
-        self.host: Host | None = None
-        self._created = 0
-
-    def __str__(self) -> str:
-        return str(self.node)
-
-    def boot(self, node: Node) -> HostStack:
-        """A new life begins; it is no member of anything."""
-        cluster = self._cluster
-        recorder = Recorder(None, node.name, node.life)
-        node.recorders.append(recorder)
-        self.host = Host(
-            node.name,
-            node.life,
-            node.address,
-            buffer_bytes=node.buffer_bytes,
-            rng=cluster.world.stream(f"engine/{node.name}/{node.life}"),
-            timing=cluster.terms.timing,
-            recorder=recorder,
-            engines=cluster.engines,
-            has_multicast=cluster.world.has_multicast(node),
-        )
-        self.host.start(cluster.world.clock(node))
-        self._created = 0
-        return HostStack(self.host)
-
-
 class Cluster:
     """A world of members of one group, and of nodes beside it that call it."""
 
@@ -622,6 +506,9 @@ class Cluster:
                 texts += [f"{member}: {text}" for text in member.holding.unrest()]
                 if member.asked:
                     texts.append(f"{member}: {member.asked} calls have no answer")
+        for caller in self.callers.values():
+            if caller.node.is_up and caller.waiting:
+                texts.append(f"{caller}: {caller.waiting} calls are open")
         views = self.views()
         if len(views) > 1:
             listed = "; ".join(f"{view.id} of {', '.join(map(str, view.members))}" for view in views)
@@ -641,4 +528,5 @@ class Cluster:
         return self.world.run_to_rest(limit_ns, self.unrest, hold_ns)
 
     def corruptions(self) -> list[str]:
-        return [text for member in self.members.values() for text in member.corruptions]
+        applications: list[Member | Caller] = [*self.members.values(), *self.callers.values()]
+        return [text for each in applications for text in each.corruptions]

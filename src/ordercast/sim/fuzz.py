@@ -43,6 +43,9 @@ class SeedResult:
     submitted: int
     delivered: int
     views: int
+    locks: int
+    calls: int
+    answers: int
     events: int
     is_quiet: bool
     is_stuck_legally: bool
@@ -81,6 +84,9 @@ class FuzzReport:
             f"{ends['deserted']} had none",
             f"{sum(result.delivered for result in self.results)} deliveries, "
             f"{sum(result.views for result in self.results)} views, "
+            f"{sum(result.locks for result in self.results)} locks granted, "
+            f"{sum(result.calls for result in self.results)} calls from outside, "
+            f"{sum(result.answers for result in self.results)} answers, "
             f"{sum(result.events for result in self.results)} events, "
             f"{sum(result.virtual_ns for result in self.results) / 1e9:.0f} s of virtual time in "
             f"{sum(result.cpu_s for result in self.results):.1f} s of CPU",
@@ -104,6 +110,9 @@ class FuzzReport:
             "submitted": sum(result.submitted for result in self.results),
             "delivered": sum(result.delivered for result in self.results),
             "views": sum(result.views for result in self.results),
+            "locks": sum(result.locks for result in self.results),
+            "calls": sum(result.calls for result in self.results),
+            "answers": sum(result.answers for result in self.results),
             "events": sum(result.events for result in self.results),
             "virtual_s": sum(result.virtual_ns for result in self.results) / 1e9,
             "cpu_s": round(sum(result.cpu_s for result in self.results), 3),
@@ -176,6 +185,9 @@ def _result(seed: int, outcome: Outcome, cpu_s: float) -> SeedResult:
         outcome.submitted,
         outcome.delivered,
         outcome.views,
+        outcome.locks,
+        outcome.calls,
+        outcome.answers,
         outcome.events,
         outcome.is_quiet,
         outcome.is_stuck_legally,

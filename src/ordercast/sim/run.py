@@ -21,10 +21,11 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from ordercast.config import MS, SECOND, required_members
+from ordercast.config import MAX_BLOCK, MS, SECOND, required_members
 from ordercast.errors import OrdercastError
 from ordercast.groups.host import EngineFactory
 from ordercast.service import AGREED
+from ordercast.sim.calling import Caller
 from ordercast.sim.checkers import Verdict, check_all
 from ordercast.sim.cluster import Cluster, Member, Terms
 from ordercast.sim.faults import FaultKind, Faults
@@ -40,6 +41,10 @@ PROBE_BYTES: Final = 60
 PROBED: Final = ("well_formed", "integrity", "total_order", "virtual_synchrony", "liveness")
 """Properties that have something to examine once the probe has been delivered."""
 MAX_VIOLATIONS: Final = 10  # of the checkers, in `failures`
+PEAK_FACTOR: Final = 2
+PEAK_BLOCKS: Final = 16
+"""What an engine may hold that is not stable: twice the history (what has places, and as much that waits for one), and
+for each member a largest block, or so many small ones, that was on its way when the bound was reached."""
 
 Patch = Callable[[], AbstractContextManager[Any]]
 
@@ -60,6 +65,11 @@ class Outcome:
     delivered: int = 0
     confirmed: int = 0
     uncertain: int = 0
+    locks: int = 0  # granted
+    calls: int = 0  # made by callers
+    answers: int = 0  # that came back to callers and members, acknowledgements included
+    peak_bytes: int = 0  # the most that an engine held and could not yet free; 0 where engines do not say
+    peak_blocks: int = 0
     views: int = 0
     datagrams: dict[str, int] = field(default_factory=dict)  # sent, by kind; a multicast is one
     datagram_bytes: int = 0
@@ -98,6 +108,11 @@ class Outcome:
             "delivered": self.delivered,
             "confirmed": self.confirmed,
             "uncertain": self.uncertain,
+            "locks": self.locks,
+            "calls": self.calls,
+            "answers": self.answers,
+            "peak_bytes": self.peak_bytes,
+            "peak_blocks": self.peak_blocks,
             "views": self.views,
             "datagrams": dict(sorted(self.datagrams.items())),
             "datagram_bytes": self.datagram_bytes,
@@ -171,8 +186,7 @@ class _Run:
         for load in scenario.loads:
             _Sender(cluster, load)
         for calls in scenario.calls:
-            if calls.node in cluster.members:
-                _Asker(cluster, calls)
+            _Asker(cluster, calls)
         for use in scenario.locks:
             cluster.world.at(use.at_ns, cluster.members[use.node].holding.want, use)
         self._faults = Faults(cluster.world, cluster, scenario.faults)
@@ -250,7 +264,7 @@ class _Run:
         missing: list[str] = []
         for _ in range(PROBE_ROUNDS):
             members = self._live()
-            probe = _Probe(members)
+            probe = _Probe(members, [caller for caller in cluster.callers.values() if caller.node.is_up])
             world.run_until(lambda probe=probe: not probe.missing(), world.now_ns + PROBE_NS)  # type: ignore[misc]
             unrest = cluster.run_to_rest(world.now_ns + REST_NS, hold_ns)
             if self._is_over(unrest):
@@ -271,6 +285,11 @@ class _Run:
             if names != live:
                 text = f"at rest view {view.id} has {', '.join(names)}; alive are {', '.join(live)}"
                 self._outcome.failures.append(f"members: {text}")
+        for member in members:
+            # Whoever wanted a lock has had it and given it back by now.
+            if member.view is not None and member.view.locks:
+                locks = ", ".join(f"{key!r} of {holder:016x}" for key, holder in sorted(member.view.locks.items()))
+                self._outcome.failures.append(f"locks: at rest {member} still sees {locks} held")
 
     def _judge(self) -> None:
         cluster, world, outcome = self._cluster, self._cluster.world, self._outcome
@@ -287,6 +306,7 @@ class _Run:
             outcome.failures.append(
                 f"flow control: sockets dropped {outcome.socket_drops} datagrams, and nothing was wrong"
             )
+        self._check_peaks()
         verdict = check_all(
             outcome.rows,
             clock="virtual",
@@ -301,6 +321,19 @@ class _Run:
         if len(found) > MAX_VIOLATIONS:
             outcome.failures.append(f"and {len(found) - MAX_VIOLATIONS} violations more")
 
+    def _check_peaks(self) -> None:
+        """Buffers are bounded by the history that the group was created with, and by what recovery brings in."""
+        outcome, scenario = self._outcome, self._scenario
+        largest = max((load.size for load in scenario.loads), default=0)
+        most_bytes = PEAK_FACTOR * scenario.history_bytes + len(scenario.nodes) * max(MAX_BLOCK, largest)
+        most_blocks = PEAK_FACTOR * scenario.history_blocks + PEAK_BLOCKS * len(scenario.nodes)
+        if outcome.peak_bytes > most_bytes or outcome.peak_blocks > most_blocks:
+            outcome.failures.append(
+                f"buffers: an engine held {outcome.peak_bytes} bytes in {outcome.peak_blocks} blocks, where a history "
+                f"of {scenario.history_bytes} bytes and {scenario.history_blocks} blocks leaves room for {most_bytes} "
+                f"and {most_blocks}"
+            )
+
 
 def is_calm(scenario: Scenario) -> bool:
     """Nothing is lost, doubled or broken from outside: a drop by a socket is then a bug (DESIGN section 6)."""
@@ -308,23 +341,29 @@ def is_calm(scenario: Scenario) -> bool:
 
 
 class _Probe:
-    """One message from each member, and who has not got them."""
+    """One message from each member and one call from each caller, and who has not got them."""
 
-    __slots__ = ("_before", "_members")
+    __slots__ = ("_before", "_calls", "_members", "_senders")
 
-    def __init__(self, members: list[Member]) -> None:
+    def __init__(self, members: list[Member], callers: list[Caller]) -> None:
         self._members = members
         self._before = {str(member): dict(member.delivered_by) for member in members}
+        self._senders = [str(each) for each in (*members, *callers)]
         for member in members:
             member.send(1, AGREED, PROBE_BYTES)
+        self._calls = [(caller, caller.probe(PROBE_BYTES)) for caller in callers]
 
     def missing(self) -> list[str]:
-        return [
+        texts = [
             f"{member} has not got {sender}'s"
             for member in self._members
-            for sender in self._before
+            for sender in self._senders
             if member.delivered_by[sender] <= self._before[str(member)].get(sender, 0)
         ]
+        for caller, call in self._calls:
+            if call is not None and not call.is_over:
+                texts.append(f"{caller} has no acknowledgement")
+        return texts
 
 
 class _Sender:
@@ -352,11 +391,11 @@ class _Sender:
 class _Asker:
     """Has calls made when they are due."""
 
-    __slots__ = ("_calls", "_left", "_member", "_world")
+    __slots__ = ("_calls", "_cluster", "_left", "_world")
 
     def __init__(self, cluster: Cluster, calls: Calls) -> None:
         self._world: World = cluster.world
-        self._member: Member = cluster.members[calls.node]
+        self._cluster = cluster
         self._calls = calls
         self._left = calls.count
         self._world.at(calls.start_ns, self._burst)
@@ -365,8 +404,11 @@ class _Asker:
         calls = self._calls
         count = min(calls.burst, self._left)
         self._left -= count
-        if self._member.is_wanted:
-            self._member.call(count, calls.service, calls.size, calls.handler)
+        member = self._cluster.members.get(calls.node)
+        if member is None:
+            self._cluster.callers[calls.node].call(calls, count)
+        elif member.is_wanted:
+            member.call(count, calls.service, calls.size, calls.handler)
         if self._left:
             self._world.after(calls.interval_ns, self._burst)
 
@@ -386,8 +428,15 @@ def _count(outcome: Outcome, cluster: Cluster) -> None:
     for member in cluster.members.values():
         outcome.confirmed += member.confirmed
         outcome.uncertain += member.uncertain
+        outcome.locks += member.holding.granted
+        outcome.answers += member.answers
+        outcome.peak_bytes = max(outcome.peak_bytes, member.peak_bytes)
+        outcome.peak_blocks = max(outcome.peak_blocks, member.peak_blocks)
         if member.node.is_up and member.port is not None:
             totals.update(member.port.engine.counters)
+    for caller in cluster.callers.values():
+        outcome.calls += caller.calls
+        outcome.answers += caller.answers
     outcome.counters = dict(totals)
 
     submits: dict[str, tuple[list[int], list[int]]] = {}  # sender -> first numbers, times

@@ -51,7 +51,8 @@ class Calls:
     """Calls that one node makes, a caller beside the group or a member of it: `burst` at once, every `interval_ns`.
 
     `handler`: the lock whose holder is to answer, -1: none. With `wants_again` a call that comes again and has no
-    answer is handed over again. A call without `wants_ack` is sent and forgotten.
+    answer is handed over again. A call without `wants_ack` is sent and forgotten. `to`: the member that it is sent to,
+    which passes it on; otherwise the group's name is enough.
     """
 
     node: str
@@ -64,6 +65,7 @@ class Calls:
     handler: int = -1
     wants_ack: bool = True
     wants_again: bool = False
+    to: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +136,7 @@ class Scenario:
         if len(known) != len(self.nodes) + len(self.callers):
             raise UsageError("no two nodes or callers have the same name")
         plans: tuple[Load | Calls | LockUse, ...] = (*self.loads, *self.calls, *self.locks)
-        named = {*self.deaf, *(plan.node for plan in plans)}
+        named = {*self.deaf, *(plan.node for plan in plans), *(call.to for call in self.calls if call.to)}
         if not named <= known:
             raise UsageError(f"there is no node {', '.join(sorted(named - known))} in this scenario")
 
@@ -384,14 +386,14 @@ def _with_services(rng: random.Random, drawn: Scenario, begin_ns: int, load_ns: 
     callers = tuple(f"caller{index}" for index in range(rng.choice((0, 0, 1, 1, 2, 3))))
     calls: list[Calls] = []
     for name in callers:
-        calls += [_draw_calls(rng, drawn.orderer, name, begin_ns, load_ns) for _ in range(rng.choice((1, 1, 2)))]
+        calls += [_draw_calls(rng, drawn, name, begin_ns, load_ns) for _ in range(rng.choice((1, 1, 2)))]
         if not is_calm:
             faults += _draw_caller_faults(rng, name, names, begin_ns, load_ns)
         if rng.random() < 0.15:
             deaf = (*deaf, name)
     if rng.random() < 0.3:
         calls += [
-            _draw_calls(rng, drawn.orderer, name, begin_ns, load_ns, is_member=True)
+            _draw_calls(rng, drawn, name, begin_ns, load_ns, is_member=True)
             for name in rng.sample(names, rng.randrange(1, min(3, len(names)) + 1))
         ]
     asked = sorted({call.handler for call in calls if call.handler >= 0})
@@ -428,9 +430,12 @@ def _draw_locks(rng: random.Random, names: Sequence[str], begin_ns: int, load_ns
 
 
 def _draw_calls(
-    rng: random.Random, orderer: str, name: str, begin_ns: int, load_ns: int, *, is_member: bool = False
+    rng: random.Random, drawn: Scenario, name: str, begin_ns: int, load_ns: int, *, is_member: bool = False
 ) -> Calls:
     """Of a caller any kind of call; a member's are always to a handler: without one they are messages like others."""
+    # A call is one block, and never cut: no larger than buffers of that size can take from several at once.
+    is_roomy = drawn.buffer_bytes > 200_000 and drawn.history_bytes >= 64_000
+    size = rng.choice((0, 10, 100, 100, 1_000, 3_000, 20_000))
     count = rng.choice((1, 3, 10, 30))
     burst = rng.choice((1, 1, 3, count))
     wants_ack = rng.random() < 0.85 or is_member
@@ -438,14 +443,15 @@ def _draw_calls(
     return Calls(
         name,
         count,
-        str(_draw_service(rng, orderer)),
-        rng.choice((0, 10, 100, 100, 1_000, 3_000, 20_000)),
+        str(_draw_service(rng, drawn.orderer)),
+        size if is_roomy else min(size, 1_000),
         begin_ns + rng.randrange(load_ns // 2),
         max(1, load_ns // 2 // -(-count // burst)),
         burst,
         rng.choice(handlers) if wants_ack else -1,
         wants_ack,
         rng.random() < 0.3,
+        rng.choice(drawn.nodes) if rng.random() < 0.2 and not is_member else "",
     )
 
 
