@@ -381,11 +381,13 @@ class Underlay:
         elif kind <= Kind.CHECK:
             self._on_recovery(now_ns, source, kind, ring, origin, bytes(body), out)
         elif kind == Kind.CALL:
-            self._on_call(now_ns, ring, origin, number, bytes(body), out)
+            self._on_call(now_ns, source, ring, origin, number, bytes(body), out)
         else:
             raise WireError("unknown kind")
 
-    def _on_call(self, now_ns: int, ring: int, origin: int, number: int, body: bytes, out: Outbox) -> None:
+    def _on_call(
+        self, now_ns: int, source: Address, ring: int, origin: int, number: int, body: bytes, out: Outbox
+    ) -> None:
         """From a caller that is no member (RMP section 4.5): by the group's name, or by a ring that is or was ours."""
         flags, group, block = decode_call(body)
         orderer = self._orderer
@@ -404,6 +406,10 @@ class Underlay:
         if flags & RELAY and len(orderer.view.members) > 1:
             again = encode_call(flags & ~RELAY, self.group, block)
             out.sends.append(self._mail.call(To.ALL, origin, number, again))
+        elif self._reach.is_first and all(member.address != source for member in orderer.view.members):
+            # The caller itself has multicast it, and does not know whom that does not reach.
+            for address in self._reach.copies:
+                out.sends.append(self._mail.call(address, origin, number, body))
 
     def _on_foreign(self, now_ns: int, source: Address, kind: int, ring: int, out: Outbox) -> None:
         """A datagram of another ring: of ours as it was, or of a stranger on the same address."""

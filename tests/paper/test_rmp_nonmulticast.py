@@ -390,6 +390,25 @@ def test_who_was_excluded_comes_back_although_its_contact_is_gone(orderer: str) 
     in_lab(program)
 
 
+@pytest.mark.parametrize("caller", "xX")
+@pytest.mark.parametrize("names", ["aBC", "Abc", "abc"])
+def test_calls_reach_the_token_wherever_it_rests(names: str, caller: str) -> None:
+    """Section 4.5: a caller with multicast does not know which members have none; one of those who have copies it."""
+
+    async def program(lab: Lab) -> None:
+        await form(lab, names, "token")
+        outside = lab.node(caller, has_multicast=caller.islower())
+        time = asyncio.get_running_loop().time
+        for index in range(2 * len(names)):
+            start = time()
+            await outside.call("paper", b"%d" % index)
+            assert time() - start < 0.01
+            await asyncio.sleep(2)
+        await all_have(lab, 2 * len(names))
+
+    in_lab(program)
+
+
 def test_two_groups_on_one_address_do_not_disturb_each_other(orderer: str) -> None:
     """Section 3.1: hash collisions are handled by unique ids. Here all nodes hear both groups' multicasts."""
 

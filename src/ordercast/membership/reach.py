@@ -16,7 +16,7 @@ from ordercast.wire.mail import Mail
 class Reach:
     """As of the newest view that was applied. `copies` is replaced, never changed."""
 
-    __slots__ = ("_gone", "_linger_ns", "_mail", "_me", "_members", "copies", "due_ns", "ttl")
+    __slots__ = ("_gone", "_linger_ns", "_mail", "_me", "_members", "copies", "due_ns", "is_first", "ttl")
 
     def __init__(self, me: Member, mail: Mail, linger_ns: int) -> None:
         self._me = me
@@ -25,6 +25,7 @@ class Reach:
         self._members: list[Address] = []  # without multicast, in the view
         self._gone: dict[Address, int] = {}  # the same, lately: until when they get copies
         self.copies: list[Address] = []
+        self.is_first = False  # of those who have multicast: we pass on what callers outside have multicast
         self.ttl = me.ttl
         self.due_ns = NEVER
 
@@ -37,6 +38,7 @@ class Reach:
         """A view of the ring is applied."""
         me = self._me
         self.ttl = view.ttl
+        self.is_first = next((member.id for member in view.members if member.has_multicast), 0) == me.id
         members = [member.address for member in view.members if not member.has_multicast and member.id != me.id]
         if members or self._members:
             for address in self._members:
@@ -59,6 +61,7 @@ class Reach:
         """There is no ring."""
         self._members = []
         self._gone = {}
+        self.is_first = False
         self.ttl = self._me.ttl
         self._mail.set_relays([])
         self._count_up()
