@@ -339,6 +339,11 @@ class Underlay:
         )
 
     @property
+    def is_ordering(self) -> bool:
+        """Whether this member gives the next place now: it is the sequencer, or the token site."""
+        return self._reform is None and self._orderer is not None and self._orderer.is_ordering
+
+    @property
     def is_closed(self) -> bool:
         return self._phase is Phase.CLOSED
 

@@ -103,6 +103,9 @@ class Orderer(Protocol):
     def is_leader(self) -> bool: ...
 
     @property
+    def is_ordering(self) -> bool: ...  # whether the next place is this member's to give
+
+    @property
     def admits(self) -> bool: ...  # whether a newcomer's request may be handed to this member
 
     @property

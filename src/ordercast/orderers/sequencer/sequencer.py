@@ -387,6 +387,10 @@ class Sequencer(Keeper):
         return self.lead is not None
 
     @property
+    def is_ordering(self) -> bool:
+        return self.lead is not None
+
+    @property
     def admits(self) -> bool:
         return self.lead is not None
 

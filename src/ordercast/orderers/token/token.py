@@ -402,6 +402,11 @@ class Token(Deliverer):
         return self.view.leader.id == self.me.id
 
     @property
+    def is_ordering(self) -> bool:
+        """We are the token site: the token is here, or was passed to us."""
+        return self.is_holding or self._named_at >= 0
+
+    @property
     def admits(self) -> bool:
         return not self.has_left
 
