@@ -85,8 +85,10 @@ class Caller:
         self._created += 1
         self.calls += 1
         self._open[call] = None
-        # A node without multicast has all others for static peers; with it, it needs none.
-        contacts = [] if world.has_multicast(node) else [each.node.address for each in self._cluster.members.values()]
+        members = [member.node for member in self._cluster.members.values()]
+        # Where everybody has multicast there is no need for static peers.
+        is_simple = all(map(world.has_multicast, (node, *members)))
+        contacts = [] if is_simple else [member.address for member in members]
         port = host.caller(GROUP, datagram=self._cluster.terms.config.datagram, contacts=contacts)
         port.offer(call)
         host.touch(port)
