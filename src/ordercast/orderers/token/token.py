@@ -25,7 +25,7 @@ from ordercast.parts.rtt import RoundTrip
 from ordercast.parts.share import ceiling_of, largest_block
 from ordercast.parts.timers import Timers
 from ordercast.parts.window import make_policy
-from ordercast.service import RANK_NAMES
+from ordercast.service import FIFO_RANK, RANK_NAMES
 from ordercast.view import GROUP_ORIGIN, Address, Member, Reason, View, next_counter
 from ordercast.wire.block import CALLED, ENTRY_BYTES, FRAGMENT, FRAGMENTED, HEAD, HEAD_BYTES, come_after, head_of
 from ordercast.wire.calls import open_call
@@ -60,6 +60,8 @@ from ordercast.wire.views import pack_change
 
 MIN_PACKET: Final = 8_192  # what a sender may always have out (figure 4.2), in segments where datagrams are smaller
 NAMED_TRIES: Final = 4  # NACKs that name one site before everybody is asked
+CARRIED_ROOM: Final = 128  # what a token takes of a datagram besides its table: its state and a few places
+CARRIED_LIMIT: Final = 4_096  # bytes of a block up to which it may travel with its place, like Amoeba's method 1
 LOOSE_NS: Final = 5 * MS  # in this time a sender's UNRELIABLE blocks stay within its share of the receivers' buffers
 LEAVE_NS: Final = 10 * MS  # between two looks whether own blocks still hold up our leave
 
@@ -122,6 +124,7 @@ class Token(Deliverer):
         self._is_hurried = False  # the token goes round once, without waiting
         # What waits for a place
         self._ready: dict[int, None] = {}  # members that may have something, in order of arrival
+        self._only_here: dict[tuple[int, int], None] = {}  # blocks that nobody else has: they go out with their place
         self._calls = Calls()
         self._lists = Lists()
         self._last_change = view.seq if view.reason in (Reason.JOIN, Reason.LEAVE) else 0
@@ -143,7 +146,7 @@ class Token(Deliverer):
         self._held_due: dict[int, None] = {}  # senders to reassure
         self._behind: dict[int, None] = {}  # members to tell where the token is
         self._sync_now = False
-        self._spoke_ns = 0
+        self._spoke_ns = 0  # when we last told all where the token is and who holds what
         self._gap_tries = 0
         self._detector = Detector(timing)
         self._timers: Timers[Timer] = Timers()
@@ -218,7 +221,7 @@ class Token(Deliverer):
             self._keep_own(now_ns, number, block)
             self._policy.sent(number, len(block))
             out.notes.append(Note("hold", me, block))
-            self._send_own(number, block, out)
+            self._send_own(number, block, out, is_first=True)
         if self._outgoing.unplaced:
             self._timers.set_earlier(Timer.RETRANSMIT, self._outgoing.deadline_ns(now_ns))
         return len(blocks)
@@ -263,6 +266,17 @@ class Token(Deliverer):
         if kind == Kind.TOKEN:
             state, places = decode_token(body)
             self._on_token(now_ns, origin, state, places)
+        elif kind == Kind.ORDERED:
+            token, block = decode_list(body)
+            state, places = decode_token(token)
+            if not places:
+                raise WireError("a block without a place")
+            _, sender, first, count = places[-1]
+            if sender != self.me.id and not self.has_left and not self._repairs.is_old(sender, first + count - 1):
+                self._take(sender, first + count - 1, block, out)
+            self._on_token(now_ns, origin, state, places)
+        elif kind == Kind.REQUEST:
+            self._on_request(origin, number, bytes(body), out)
         elif kind == Kind.LIST:
             token, change = decode_list(body)
             state, places = decode_token(token)
@@ -463,6 +477,17 @@ class Token(Deliverer):
             else:
                 self._behind[origin] = None
 
+    def _on_request(self, origin: int, number: int, block: bytes, out: Outbox) -> None:
+        """A sender takes us for the token site, and has told nobody else."""
+        if self.has_left or self._repairs.is_old(origin, number):
+            self._on_old(origin, number)
+            return
+        self._take(origin, number, block, out)
+        if self.is_holding or self._named_at >= 0:
+            self._only_here[origin, number] = None
+        elif self.view.member(origin) is not None:
+            out.sends.append(self._mail.block(To.ALL, Kind.REPAIR, origin, number, block))
+
     def _on_loose(self, origin: int, number: int, block: bytes, out: Outbox) -> None:
         head = head_of(block)
         if head.rank or head.flags & FRAGMENTED:
@@ -603,6 +628,8 @@ class Token(Deliverer):
         change = self._next_change(changes)
         if change is not None and self._order_change(now_ns, change, places, out):
             return
+        if self._only_here and not places:
+            self._show_all(out)  # it has to wait
         if places or self._must_hurry(changes):
             self._pass(now_ns, places, out)
         elif self._table.round >= log.received:
@@ -749,12 +776,25 @@ class Token(Deliverer):
         kind = Kind.TOKEN
         if change is not None:
             body, kind = encode_list(body, change), Kind.LIST
+        elif self._only_here and places and self._only_here.pop(places[-1][1:], 0) is None:
+            body, kind = encode_list(body, self.log.entries[places[-1][0]].block), Kind.ORDERED
+        if self._only_here:
+            self._show_all(out)
         out.sends.append(self._mail.control(To.ALL, kind, body))
         if not is_alone:
             self._passed = Passed(self._turn, site, kind, body, now_ns)
             self._timers.set(Timer.TOKEN, now_ns + self._pass_rtt.timeout_ns(0))
         self._sync_now = False
         self._spoke_ns = now_ns
+
+    def _show_all(self, out: Outbox) -> None:
+        """Blocks that only we have go out by themselves after all."""
+        for origin, number in self._only_here:
+            block = self.log.find_block(origin, number)
+            if block is not None:
+                kind = Kind.DATA if origin == self.me.id else Kind.REPAIR
+                out.sends.append(self._mail.block(To.ALL, kind, origin, number, block))
+        self._only_here.clear()
 
     def _successor(self) -> int:
         """The member after us in the ring; if we have left, the one that was after us."""
@@ -800,7 +840,6 @@ class Token(Deliverer):
         if self._lists.deadline_ns() <= now_ns:
             for change in self._lists.repeated(now_ns):
                 out.sends.append(self._mail.control(To.ALL, Kind.PROPOSE, encode_change(change)))
-                self._spoke_ns = now_ns
         if self._held_due:
             self._reassure(out)
         if self._sync_now:
@@ -854,9 +893,30 @@ class Token(Deliverer):
         self._ready[me] = None
         self._arrived(me, number, block, head_of(block))
 
-    def _send_own(self, number: int, block: bytes, out: Outbox) -> None:
-        if self._table.others:
-            out.sends.append(self._mail.block(To.ALL, Kind.DATA, self.me.id, number, block))
+    def _send_own(self, number: int, block: bytes, out: Outbox, is_first: bool = False) -> None:
+        """To all; a small one that is sent for the first time, while nothing else is under way, to the token site.
+
+        Deviation: the paper multicasts every packet. Four datagrams' worth of interrupts become two, and the site that
+        everybody waits for does not compete for a processor with those who can only wait.
+        """
+        if not self._table.others:
+            return
+        if is_first and len(block) <= CARRIED_LIMIT and self._may_carry(block):
+            if self.is_holding:
+                self._only_here[self.me.id, number] = None
+                return
+            site, active = self.view.member(self._site), self.log.active
+            is_quiet = len(self._outgoing.unplaced) == 1 and len(active) == (self.me.id in active)
+            if site is not None and is_quiet and site.id != self.me.id:
+                out.sends.append(self._mail.block(site.address, Kind.REQUEST, self.me.id, number, block))
+                return
+        out.sends.append(self._mail.block(To.ALL, Kind.DATA, self.me.id, number, block))
+
+    def _may_carry(self, block: bytes) -> bool:
+        """Whether it waits for a place anyway, and fits one datagram with it."""
+        _, _, rank, _, flags, _ = HEAD.unpack_from(block)
+        room = self._config.datagram - HEADER_BYTES - CARRIED_ROOM - 4 * len(self.view.members)
+        return bool(rank > FIFO_RANK and not flags & FRAGMENTED and len(block) <= room)
 
     def _send_orphan(self, origin: int, number: int, block: bytes, out: Outbox) -> None:
         if self._table.others:
@@ -912,7 +972,6 @@ class Token(Deliverer):
         for tries, missing in wanted.items():
             body = encode_nak(acks, missing, self._answerer(tries))
             out.sends.append(self._mail.control(To.ALL, Kind.NAK, body))
-            self._spoke_ns = now_ns
         for origin, blocks in self._repairs.due_blocks(now_ns).items():
             member = self.view.member(origin)
             if member is not None:
