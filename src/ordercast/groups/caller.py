@@ -257,13 +257,11 @@ class CallEngine:
                 break
             del self._under_way[number]
             self._window.timed_out(number)
-            self._acknowledged(last)
+            self._leave_window(last)
             last.is_over = True
 
-    def _acknowledged(self, call: Call) -> None:
-        """It is out of the window."""
+    def _leave_window(self, call: Call) -> None:
         if not call.is_acknowledged:
-            call.is_acknowledged = True
             self._unacknowledged -= 1
             self._window.acked(call.number)
 
@@ -302,7 +300,8 @@ class CallEngine:
         number = call.number
         if not call.tries:
             self._rtt.sample(now_ns - call.sent_ns)
-        self._acknowledged(call)
+        self._leave_window(call)
+        call.is_acknowledged = True
         if call.service.rank != UNRELIABLE_RANK:
             self._last_needed = max(self._last_needed, number + 1)
         if reply.status == ACKNOWLEDGED and call.handler is not None:
@@ -324,7 +323,6 @@ class Caller:
 
     __slots__ = (
         "_idle_ns",
-        "_next_block",
         "_next_call",
         "_next_number",
         "_queue",
@@ -353,16 +351,17 @@ class Caller:
         *,
         datagram: int,
         contacts: list[Address],
-        resume: tuple[int, int, int],
+        resume: tuple[int, int],
         recorder: Recorder | None,
     ) -> None:
-        """`resume`: the next message, block and call number."""
+        """`resume`: the next message and block number. Calls are numbered on from the blocks of a membership before, and
+        the blocks of a later one from the calls: for the group they are one sequence of one sender."""
         self.group = group
         self.engine = CallEngine(group, me, timing, datagram, contacts)
         self.order = order
         self.out = Outbox()
         self._rows = Rows(recorder, group, str(me))
-        self._next_number, self._next_block, self._next_call = resume
+        self._next_number, self._next_call = resume
         # calls
         self._queue: deque[Call] = deque()
         self._waiting: dict[Call, None] = {}  # that the application waits for
@@ -378,8 +377,8 @@ class Caller:
         self.received = Meter()
 
     @property
-    def resume(self) -> tuple[int, int, int]:
-        return self._next_number, self._next_block, self._next_call
+    def resume(self) -> tuple[int, int]:
+        return self._next_number, self._next_call
 
     @property
     def waiting(self) -> list[Call]:

@@ -108,7 +108,7 @@ class Host:
         self._callers: dict[str, Caller] = {}  # groups that this node calls, and is not in
         self._calling: dict[int, list[Caller]] = {}  # the same, by tag
         self._order = 0
-        self._resume: dict[str, tuple[int, int, int]] = {}  # next message, block and call number, where not in use
+        self._resume: dict[str, tuple[int, int]] = {}  # left groups: message and block number to go on with
         # the pass
         self._dirty: dict[Port | Caller, None] = {}  # in the order in which something happened to them
         self._news: dict[Port | Caller, None] = {}
@@ -142,7 +142,7 @@ class Host:
         if len(header) > MAX_HEADER:
             raise UsageError(f"a header has at most {MAX_HEADER} bytes, got {len(header)}")
         caller = self._callers.get(group)
-        next_number, next_block, _ = caller.resume if caller is not None else self._resume.get(group, (0, 0, 0))
+        next_number, next_block = caller.resume if caller is not None else self._resume.get(group, (0, 0))
         me = self.me if ttl is None else replace(self.me, ttl=ttl)
         engine = self._engines(
             group,
@@ -204,7 +204,7 @@ class Host:
                 self._order,
                 datagram=datagram,
                 contacts=list(contacts),
-                resume=self._resume.get(group, (0, 0, 0)),
+                resume=self._resume.get(group, (0, 0)),
                 recorder=self._recorder,
             )
             self._order += 1
@@ -426,8 +426,7 @@ class Host:
         """The application's part has ended. A leaver goes on answering repairs until its engine wants no more time."""
         if self._ports.get(port.group) is port:
             del self._ports[port.group]
-            _, _, next_call = self._resume.get(port.group, (0, 0, 0))
-            self._resume[port.group] = (*port.resume, next_call)
+            self._resume[port.group] = port.resume
         self._ending[port] = None
 
     def _close_caller(self, now_ns: int, caller: Caller, error: OrdercastError | None) -> None:
