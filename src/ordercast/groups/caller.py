@@ -354,8 +354,8 @@ class Caller:
         resume: tuple[int, int],
         recorder: Recorder | None,
     ) -> None:
-        """`resume`: the next message and block number. Calls are numbered on from the blocks of a membership before, and
-        the blocks of a later one from the calls: for the group they are one sequence of one sender."""
+        """`resume`: the next message and block number. Calls are numbered on from the blocks of a membership before,
+        and the blocks of a later one from the calls: for the group they are one sequence of one sender."""
         self.group = group
         self.engine = CallEngine(group, me, timing, datagram, contacts)
         self.order = order
