@@ -18,6 +18,7 @@ from ordercast.errors import InvariantViolation, UnsupportedService, WireError
 from ordercast.orderers.token.calls import Calls
 from ordercast.orderers.token.delivery import Deliverer
 from ordercast.orderers.token.lists import Lists, key_of
+from ordercast.orderers.token.loose import Loose
 from ordercast.parts.changes import MEMBERSHIP, next_view
 from ordercast.parts.detector import Detector
 from ordercast.parts.log import DATAGRAM_OVERHEAD, Entry, runs_of
@@ -37,9 +38,11 @@ from ordercast.wire.ordering import (
     Missing,
     Placed,
     decode_accept,
+    decode_acks,
     decode_held,
     decode_nak,
     encode_accept,
+    encode_acks,
     encode_held,
     encode_nak,
 )
@@ -62,7 +65,6 @@ MIN_PACKET: Final = 8_192  # what a sender may always have out (figure 4.2), in 
 NAMED_TRIES: Final = 4  # NACKs that name one site before everybody is asked
 CARRIED_ROOM: Final = 128  # what a token takes of a datagram besides its table: its state and a few places
 CARRIED_LIMIT: Final = 4_096  # bytes of a block up to which it may travel with its place, like Amoeba's method 1
-LOOSE_NS: Final = 5 * MS  # in this time a sender's UNRELIABLE blocks stay within its share of the receivers' buffers
 LEAVE_NS: Final = 10 * MS  # between two looks whether own blocks still hold up our leave
 
 
@@ -134,9 +136,7 @@ class Token(Deliverer):
         self._largest = largest_block(self._ceiling, len(view.members), config)
         packet = min(max(config.datagram - HEADER_BYTES, MIN_PACKET), self._largest)
         self._policy = make_policy(config.flow, packet, self._largest)
-        self._loose_number = 0
-        self._loose_bytes = 0
-        self._loose_ns = 0
+        self._loose = Loose()
         self._leave_header: bytes | None = None
         # Leaving
         self.is_retired = False
@@ -146,6 +146,7 @@ class Token(Deliverer):
         self._held_due: dict[int, None] = {}  # senders to reassure
         self._behind: dict[int, None] = {}  # members to tell where the token is
         self._sync_now = False
+        self._announced = 0  # everybody has been told that all hold everything up to this place
         self._spoke_ns = 0  # when we last told all where the token is and who holds what
         self._gap_tries = 0
         self._detector = Detector(timing)
@@ -188,12 +189,9 @@ class Token(Deliverer):
         self._policy.limit(share)
         room, largest = self._policy.room()
         largest = min(largest, self._largest)
-        if self._loose_bytes:
-            if now_ns - self._loose_ns >= LOOSE_NS:
-                self._loose_bytes = 0
-            elif self._loose_bytes >= share:
-                self._timers.set_earlier(Timer.LOOSE, self._loose_ns + LOOSE_NS)
-                return 0, largest
+        if self._loose.bytes and self._loose.left(now_ns, share) <= 0:
+            self._timers.set_earlier(Timer.LOOSE, self._loose.due_ns)
+            return 0, largest
         outgoing = self._outgoing
         left = share - outgoing.bytes
         if outgoing.count and (left < min(largest, share // 4) or outgoing.count >= 2 * self._config.history_blocks):
@@ -296,6 +294,11 @@ class Token(Deliverer):
                 self.log.highest = max(self.log.highest, lead.highest)
         elif kind == Kind.LOOSE:
             self._on_loose(origin, number, bytes(body), out)
+        elif kind == Kind.STATUS:
+            # What came before it on the same way has been read: that is all its sender wants to know.
+            out.sends.append(self._mail.control(source, Kind.ACK, encode_acks(decode_acks(body))))
+        elif kind == Kind.ACK:
+            self._loose.acked(now_ns, origin, decode_acks(body).received, self._table.others)
         elif kind == Kind.HELD:
             for sender, upto in decode_held(body)[1]:
                 if sender == self.me.id:
@@ -525,6 +528,7 @@ class Token(Deliverer):
             self._count("strange_tokens")
             return
         self._table.merge(state.view, state.rows)
+        self._announced = max(self._announced, min(state.rows, default=0))
         if self.has_left:
             if state.view >= self.view.seq:
                 rows = state.rows[len(self.view.members) :]
@@ -635,6 +639,8 @@ class Token(Deliverer):
         elif self._table.round >= log.received:
             self._is_hurried = False  # the round is complete: the token rests here
             self._timers.clear(Timer.NULL)
+            if self._announced < log.received:
+                self._sync_now = True  # what is safe now is delivered, and frees windows, when all know it
         elif not self._timers.is_set(Timer.NULL):
             self._timers.set(Timer.NULL, now_ns + self._timing.token_quiet_ns)
 
@@ -809,6 +815,7 @@ class Token(Deliverer):
     def _state(self) -> State:
         log, table = self.log, self._table
         rows = table.rows()
+        self._announced = max(self._announced, min(rows))
         highest = max(log.highest, log.received, *rows)
         return State(self._turn, self._site, highest, table.view.seq, HOLDS if self.is_holding else 0, rows)
 
@@ -923,15 +930,14 @@ class Token(Deliverer):
             out.sends.append(self._mail.block(To.ALL, Kind.REPAIR, origin, number, block))
 
     def _send_loose(self, now_ns: int, block: bytes, out: Outbox) -> None:
-        number, me = self._loose_number, self.me.id
-        self._loose_number = number + 1
-        if not self._loose_bytes:
-            self._loose_ns = now_ns
-        self._loose_bytes += self.log.cost(block)
+        me = self.me.id
+        number = self._loose.sent(now_ns, self.log.cost(block))
         out.notes.append(Note("hold", me, block))
         self._arrived_loose(me, number, block)
         if self._table.others:
             out.sends.append(self._mail.block(To.ALL, Kind.LOOSE, me, number, block))
+            if self._loose.wants_word(self._share()):
+                out.sends.append(self._mail.control(To.ALL, Kind.STATUS, encode_acks(Acks(number + 1, 0))))
 
     def _on_own_placed(self, entry: Entry) -> None:
         self._policy.acked(entry.number)
