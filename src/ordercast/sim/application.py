@@ -70,7 +70,7 @@ def port_unrest(port: Port) -> list[str]:
     if port.gone is not None:
         return texts
     if not port.engine.is_at_rest():
-        describe = getattr(port.engine, "unrest", None)
+        describe = getattr(port.engine, "describe", None)
         texts.append(f"the engine is not at rest{': ' + str(describe()) if describe is not None else ''}")
     if port.queue.count:
         texts.append(f"{port.queue.count} messages wait to be sent")
