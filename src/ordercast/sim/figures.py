@@ -170,22 +170,24 @@ def ladder(
     *,
     network: NetworkModel = LAN,
     members: int = LADDER_MEMBERS,
+    services: Sequence[str] = LADDER_SERVICES,
+    transfer_bytes: int = LADDER_BYTES,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> list[Rung]:
     """Each service that the orderer gives, one after the other, in a group and a run of its own."""
     rungs = []
-    for name in LADDER_SERVICES:
+    for name in services:
         service = parse_service(name)
         if name.partition("(")[0] not in SERVICES[orderer]:
             continue
         if progress is not None:
             progress(name)
-        rungs.append(_rung(service, orderer, network, members, seed))
+        rungs.append(_rung(service, orderer, network, members, transfer_bytes, seed))
     return rungs
 
 
-def _rung(service: Service, orderer: str, network: NetworkModel, members: int, seed: int) -> Rung:
+def _rung(service: Service, orderer: str, network: NetworkModel, members: int, nbytes: int, seed: int) -> Rung:
     quiet = _Lab(orderer, network, members, seed)
     quiet.warm(service)
     begin_ns = quiet.world.now_ns
@@ -205,7 +207,7 @@ def _rung(service: Service, orderer: str, network: NetworkModel, members: int, s
     busy = _Lab(orderer, network, members, seed)
     busy.warm(service)
     begin_ns = busy.world.now_ns
-    busy.transfer(busy.members, LADDER_BYTES, BULK_SIZE, service)
+    busy.transfer(busy.members, nbytes, BULK_SIZE, service)
     return Rung(
         str(service),
         _mean(everyone) / 1_000,
@@ -226,30 +228,31 @@ def figures(
     *,
     network: NetworkModel = ETHERNET,
     transfer_bytes: int = TRANSFER_BYTES,
+    most: int = MOST_MEMBERS,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Figures:
-    """Everything that section 5 of the paper shows."""
+    """Everything that section 5 of the paper shows, for up to `most` members or destinations."""
     if network.bits_per_s <= 0:
         raise UsageError(f"the network {network.name!r} has no bandwidth that throughput could be compared with")
     wire = network.bits_per_s / 8
     tell = progress if progress is not None else _say_nothing
     found = Figures([], [], [], [], wire / 1_000, transfer_bytes)
     for sources in SOURCES:
-        for members in range(max(2, sources), MOST_MEMBERS + 1):
+        for members in range(max(2, sources), most + 1):
             tell(f"figure 5.1: {sources} of {members} members send")
             found.aggregate.append(_transfer(orderer, network, members, sources, transfer_bytes, seed, is_apart=False))
-    for destinations in range(1, MOST_MEMBERS + 1):
+    for destinations in range(1, most + 1):
         tell(f"figure 5.2: one sender, {destinations} destinations")
         found.single.append(_transfer(orderer, network, destinations + 1, 1, transfer_bytes, seed, is_apart=True))
-    for destinations in range(1, MOST_MEMBERS + 1):
+    for destinations in range(1, most + 1):
         tell(f"figure 5.3: latency to {destinations} destinations")
         found.latency.append(_ping_pong(orderer, network, destinations + 1, seed))
     for share in (*LOAD_SHARES, 0.0):
         tell(
             f"datagrams per data packet at {share:.0%} of the wire" if share else "datagrams per data packet, saturated"
         )
-        found.costs.append(_cost(orderer, network, MOST_MEMBERS, share, seed))
+        found.costs.append(_cost(orderer, network, max(2, most), share, seed))
     return found
 
 
