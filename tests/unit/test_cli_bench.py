@@ -33,11 +33,25 @@ def test_every_number_is_told(capfd: pytest.CaptureFixture[str]) -> None:
     assert result["memory_mb"]["end"] > 0
     parameters = result["parameters"]
     assert (parameters["members"], parameters["senders"], parameters["size"]) == (3, "1", 100)
-    assert (parameters["orderer"], parameters["service"], parameters["datagram"]) == ("sequencer", "AGREED", 62_000)
+    assert (parameters["orderer"], parameters["service"], parameters["datagram"]) == ("token", "AGREED", 62_000)
 
 
-def test_all_may_send_small_datagrams_with_a_strong_service(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("service", ["UNRELIABLE", "RELIABLE", "FIFO", "CAUSAL", "RESILIENT(1)", "MAJORITY"])
+def test_every_service_of_the_token_is_measured(service: str, capfd: pytest.CaptureFixture[str]) -> None:
+    result = bench(["--members", "3", "--senders", "all", "--service", service], capfd)
+    assert result["parameters"]["service"] == service
+    assert result["delivered_per_s"] > 0
+    assert result["per_message_face_per_s"] > 0
+    assert result["latency_us"]["single"]["p50"] > 0
+    assert result["misordered"] == 0
+
+
+@pytest.mark.parametrize("orderer", ["token", "sequencer"])
+def test_all_may_send_small_datagrams_with_a_strong_service(
+    orderer: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     options = ["--members", "2", "--senders", "all", "--size", "1000", "--datagram", "1400", "--service", "SAFE"]
+    options += ["--orderer", orderer]
     result = bench([*options, "--trace", str(tmp_path)], capfd)
     assert (result["lost"], result["misordered"]) == (0, 0)
     assert len(list((tmp_path / "raw").iterdir())) == 2

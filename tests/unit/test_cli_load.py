@@ -58,6 +58,20 @@ def test_a_gap_that_the_low_bytes_do_not_show_is_noticed_by_the_stamps() -> None
     assert sink.misordered == 1
 
 
+def test_without_order_messages_are_known_by_their_numbers() -> None:
+    source = Source(100)
+    earlier = 1_000  # messages of this sender in the phases before
+    sink = Sink(["ann"], source.chunk, {"ann": earlier})
+    first, second = source.next(), source.next()
+    sink.take("ann", second[7:], earlier + source.chunk + 7)
+    sink.take("ann", first, earlier)
+    assert (sink.delivered, sink.misordered, sink.next["ann"]) == (source.sent - 7, 0, source.sent - 7)
+    sink.take_one("ann", second[3], earlier + source.chunk + 3)
+    assert sink.misordered == 0
+    sink.take_one("ann", second[4], earlier + source.chunk + 5)
+    assert sink.misordered == 1
+
+
 def test_positions_must_rise() -> None:
     sink = Sink(["ann"], 1)
     sink.placed(10, 0, 5)

@@ -20,7 +20,7 @@ from pathlib import Path
 from time import monotonic_ns
 from typing import Any, Final
 
-from ordercast import Batch, Group, Message, Node, OrdercastError, parse_service, run
+from ordercast import AGREED, FIFO, Batch, Group, Message, Node, OrdercastError, parse_service, run
 from ordercast.cli.children import Command, Saying
 from ordercast.cli.floor import Floor
 from ordercast.cli.load import Sink, Source
@@ -30,6 +30,8 @@ REPORTED_SAMPLES: Final = 4_000
 
 SINGLE_BYTES: Final = 100
 LOOK_S: Final = 0.005
+SINGLE_PACE_S: Final = 0.002
+"""Between two messages sent one at a time, where their service confirms them before the others have them."""
 
 
 class BenchMember:
@@ -79,7 +81,9 @@ class BenchMember:
             self._source = Source(SINGLE_BYTES, 1)
         else:
             self._source = Source(self._size)
-        self._sink = Sink(order["senders"], self._source.chunk)
+        # Where not even each sender's order holds, messages are checked by their numbers. The floor keeps that order.
+        is_loose = self._floor is None and self._service < FIFO
+        self._sink = Sink(order["senders"], self._source.chunk, order["begins"] if is_loose else None)
         if self._floor is not None:
             addresses = {name: (host, port) for name, (host, port) in order["addresses"].items()}
             self._floor.prepare(addresses, order["senders"])
@@ -96,7 +100,7 @@ class BenchMember:
             take_one = sink.take_one
             async for event in group:
                 if event.__class__ is Message:
-                    take_one(event.sender, event.payload)
+                    take_one(event.sender, event.payload, event.number)
                     if not sink.open:
                         break
         else:
@@ -104,7 +108,7 @@ class BenchMember:
                 async for batch in batches:
                     if isinstance(batch, Batch):
                         sink.placed(batch.position, batch.first, batch.count)
-                        sink.take(batch.sender, batch.messages)
+                        sink.take(batch.sender, batch.messages, batch.first)
                         if not sink.open:
                             break
         self._tell_drained()
@@ -117,12 +121,14 @@ class BenchMember:
             if self._phase == "single":
                 while is_sending.is_set():
                     await group.send(source.next()[0], service, confirm=True)
+                    if not service.is_ordered:
+                        await asyncio.sleep(SINGLE_PACE_S)
             else:
                 while is_sending.is_set():
                     await group.send_many(source.next(), service)
-            # The end must be a block of its own, and stand behind everything.
+            # The end must be a block of its own, and come behind everything: in order, whatever the service was.
             await group.flush()
-            await group.send(source.end(), service)
+            await group.send(source.end(), service if service.is_ordered else AGREED)
         self._command.tell("sent", count=source.sent)
 
     async def _tell_flowing(self) -> None:

@@ -103,6 +103,16 @@ class Child:
         """Send a signal to the member itself, which may be behind a prefix."""
         os.kill(self.pid, number)
 
+    async def fall(self, timeout_s: float) -> None:
+        """Wait until it has died, of whatever it was told to die of."""
+        self._is_wanted = False
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._process.wait()
+        except TimeoutError:
+            raise ChildFailed(f"{self.name} was to die, and is still there after {timeout_s:g} s") from None
+        await self._reader
+
     async def kill(self) -> None:
         """End it without a warning."""
         self._is_wanted = False

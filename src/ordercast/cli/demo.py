@@ -6,39 +6,50 @@ import argparse
 import asyncio
 import contextlib
 import json
-import os
 import shlex
-import signal
 import sys
 import tempfile
-import uuid
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
-from time import monotonic, monotonic_ns, time_ns
+from time import monotonic
 from typing import Any, Final
 
 from ordercast.cli.children import Child, ChildFailed, Saying
+from ordercast.cli.choices import add_choices, service_of
+from ordercast.cli.member import HANDLER, PACE_S
 from ordercast.cli.progress import Progress, table
+from ordercast.cli.troupe import (
+    CHANGES,
+    NAMES,
+    START_TIMEOUT_S,
+    Drained,
+    Judged,
+    Pause,
+    Troupe,
+    Venue,
+)
 from ordercast.errors import UsageError
+from ordercast.orderers import ORDERERS
 from ordercast.runtime.addresses import is_loopback, parse_bind, parse_peer
-from ordercast.sim.checkers import PROPERTIES, Verdict, check_all
-from ordercast.trace.convert import convert, load_pyarrow
-from ordercast.trace.run import RunInfo, software_version
-from ordercast.trace.store import read_trace
+from ordercast.sim.checkers import PROPERTIES
+from ordercast.trace.convert import load_pyarrow
 
 HELP: Final = "show ordered delivery, a crash, the recovery, and the proof, on this machine"
 DESCRIPTION: Final = (
-    "Starts four member processes in one group. All send; the member that orders the messages is killed in full "
-    "flight; the survivors form the group anew and go on; a fifth joins and leaves. Then everything comes to rest, "
-    "and the trace that each process wrote is judged: every guarantee, with how much was examined."
+    "Starts four member processes in one group. All send; the member that orders the messages (the token site at that "
+    "moment, or the sequencer) is killed in full flight; the survivors form the group anew and go on; a fifth joins "
+    "and leaves. With the token, the fifth also calls the group from outside before it joins: the holder of a handler "
+    "lock answers, and after the crash the next holder. Then everything comes to rest, and the trace that each process "
+    "wrote is judged: every guarantee, with how much was examined."
 )
 EXAMPLES: Final = """examples:
   ordercast demo
       about 20 seconds on loopback; the trace goes to a new folder under the system's temporary one
-  ordercast demo --trace ./trace --seconds 30
-      keep the trace here, and send for longer
+  ordercast demo --orderer sequencer
+      the same with a sequencer, which is killed
+  ordercast demo --service FIFO --trace ./trace --seconds 30
+      most messages ordered by sender only; keep the trace here, and send for longer
   ordercast demo --json | jq .verdict.properties
       the verdict for a program; progress goes to standard error
   ordercast demo --peers 127.0.0.1:7401 127.0.0.1:7402 127.0.0.1:7403 127.0.0.1:7404 127.0.0.1:7405
@@ -46,36 +57,23 @@ EXAMPLES: Final = """examples:
   ordercast demo --insecure --exec-prefix 'ip netns exec oc{n}' --hosts 10.7.0.1,10.7.0.2,10.7.0.3,10.7.0.4,10.7.0.5
       each member in a network namespace of its own (benches/chaos.py makes them, with losses)"""
 
-MEMBER: Final = "ordercast.cli.member"
-NAMES: Final = ("ann", "bob", "cleo", "dan", "eve")
 FOUNDERS: Final = 4
 SECONDS: Final = 10.0
 MIN_SECONDS: Final = 1.0
 MAX_SECONDS: Final = 600.0
 SURGE_S: Final = 0.4
-"""How long everybody sends as fast as it can before the sequencer is killed."""
-
-START_TIMEOUT_S: Final = 30.0
-REFORM_TIMEOUT_S: Final = 30.0
-DRAIN_TIMEOUT_S: Final = 30.0
-POLL_S: Final = 0.05
-PACE_S: Final = 0.02
-"""Between two rounds of a member's sending, except in the surge."""
+"""How long everybody sends as fast as it can before the member that orders is killed."""
 
 SHOWN_VIOLATIONS: Final = 10
-SERVICES: Final = ("AGREED", "RESILIENT(1)", "SAFE")
+ROLES: Final = {"token": "the token site", "sequencer": "the sequencer"}
 
 
 @dataclass(slots=True)
 class Plan:
     """What was asked for, checked."""
 
-    trace: Path
+    venue: Venue
     seconds: float
-    addresses: list[tuple[str, int]]  # where each member is
-    peers: list[str]
-    prefix: str
-    insecure: bool
     pause_s: float
 
 
@@ -84,20 +82,19 @@ class Story:
     """What happened, for the report."""
 
     killed: str = ""
-    killed_life: int = 0
-    killed_at_ns: int = 0
     stood_ms: dict[str, float] = field(default_factory=dict)
+    calls: list[Saying] = field(default_factory=list)
     views: list[list[str]] = field(default_factory=list)
     paused: str = ""
-    paused_views: int = 0
-    delivered: dict[str, int] = field(default_factory=dict)
-    is_same: bool = False
+    pause: Pause | None = None
+    drained: Drained = field(default_factory=Drained)
     took_s: float = 0.0
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `ordercast demo`."""
     parser.description = DESCRIPTION
+    add_choices(parser, "what most messages ask for, beside some SAFE and RESILIENT(1)")
     parser.add_argument("--trace", type=Path, default=None, metavar="DIR", help="folder for the trace; new or empty")
     parser.add_argument(
         "--seconds", type=float, default=SECONDS, help=f"how long messages are sent, recovery not counted ({SECONDS:g})"
@@ -127,21 +124,19 @@ def run(args: argparse.Namespace) -> int:
     plan = plan_of(args)
     progress = Progress()
     began_s = monotonic()
+    trace = plan.venue.trace
     try:
-        story = asyncio.run(play(plan, progress))
-        progress.note("converting the traces and checking every guarantee ...")
-        verdict = judge(plan, story)
+        story, judged = asyncio.run(play(plan, progress))
     except ChildFailed as error:
         if args.json:
-            print(json.dumps({"held": False, "error": str(error), "trace": str(plan.trace)}, indent=2))
-        print(f"ordercast demo: {error}; what was traced lies in {plan.trace}", file=sys.stderr)
+            print(json.dumps({"held": False, "error": str(error), "trace": str(trace)}, indent=2))
+        print(f"ordercast demo: {error}; what was traced lies in {trace}", file=sys.stderr)
         return 1
     finally:
         progress.close()
     story.took_s = monotonic() - began_s
-    held = verdict.held and story.is_same
-    print(json.dumps(as_json(plan, story, verdict), indent=2) if args.json else "\n".join(report(plan, story, verdict)))
-    return 0 if held else 1
+    print(json.dumps(as_json(plan, story, judged), indent=2) if args.json else "\n".join(report(plan, story, judged)))
+    return 0 if holds(story, judged) else 1
 
 
 def plan_of(args: argparse.Namespace) -> Plan:
@@ -150,6 +145,7 @@ def plan_of(args: argparse.Namespace) -> Plan:
         raise UsageError(f"--seconds lies between {MIN_SECONDS:g} and {MAX_SECONDS:g}, not {args.seconds:g}")
     if not 0 <= args.pause <= MAX_SECONDS:
         raise UsageError(f"--pause lies between 0 and {MAX_SECONDS:g} seconds, not {args.pause:g}")
+    service = service_of(args)
     peers: list[str] = []
     if args.peers is not None:
         if args.hosts is not None:
@@ -179,15 +175,8 @@ def plan_of(args: argparse.Namespace) -> Plan:
         raise UsageError(
             f"--exec-prefix {args.exec_prefix!r} cannot be read ({error}); only {{n}} is replaced"
         ) from error
-    return Plan(
-        trace=trace_folder(args.trace),
-        seconds=args.seconds,
-        addresses=addresses,
-        peers=peers,
-        prefix=args.exec_prefix,
-        insecure=args.insecure,
-        pause_s=args.pause,
-    )
+    venue = Venue(trace_folder(args.trace), args.orderer, service, addresses, peers, args.exec_prefix, args.insecure)
+    return Plan(venue, args.seconds, args.pause)
 
 
 def trace_folder(wanted: Path | None) -> Path:
@@ -203,148 +192,108 @@ def trace_folder(wanted: Path | None) -> Path:
     return wanted.resolve()
 
 
-async def play(plan: Plan, progress: Progress) -> Story:
-    """Start, send, kill, recover, join, leave, drain, stop."""
+async def play(plan: Plan, progress: Progress) -> tuple[Story, Judged]:
+    """Start, send, kill, recover, join, leave, drain, stop; then judge."""
     stage = _Stage(plan, progress)
     try:
         await stage.play()
     finally:
-        # Not one after the other: an interrupted demo should be gone at once.
-        await asyncio.gather(*(child.kill() for child in stage.children.values()))
-    return stage.story
+        await stage.troupe.kill()
+    progress.note("converting the traces and checking every guarantee ...")
+    return stage.story, stage.troupe.judge(PROPERTIES)
 
 
 class _Stage:
-    """The member processes and what the audience sees of them."""
+    """The scenario, and what the audience sees of it."""
 
     def __init__(self, plan: Plan, progress: Progress) -> None:
-        self.children: dict[str, Child] = {}
+        self.troupe = Troupe(plan.venue)
         self.story = Story()
         self._plan = plan
         self._progress = progress
-        self._group = f"demo-{os.getpid()}"
-        self._offset_ns = time_ns() - monotonic_ns()
+        self._has_calls = ORDERERS[plan.venue.orderer].gives_locks
         self._rates: dict[str, tuple[int, int]] = {}  # name -> delivered, at_ns of the status before
-        self._lives: dict[str, int] = {}
         self._began_s = monotonic()
 
     async def play(self) -> None:
-        plan, story = self._plan, self.story
-        self._info().write(plan.trace)
+        plan, troupe = self._plan, self.troupe
+        parameters = {"command": "demo", "members": FOUNDERS, "seconds": plan.seconds, "pause": plan.pause_s}
+        troupe.write_info(parameters)
         for number in range(FOUNDERS):
-            await self._start(number)
-        members = list(self.children.values())
-        self._note(f"{len(members)} members in one group, all of them send: {', '.join(self.children)}")
-        for child in members:
-            child.tell("send")
-        await self._watch(0.3 * plan.seconds)
+            async with self._shown():
+                await troupe.start(number)
+        members = list(troupe.children.values())
+        self._note(f"{len(members)} members in one group, all of them send: {', '.join(troupe.children)}")
+        troupe.tell("send")
+        await self._watch(0.2 * plan.seconds)
+        guest = await troupe.start(FOUNDERS, joins=False)
+        if self._has_calls:
+            await self._offer_handler(guest)
+        await self._watch(0.1 * plan.seconds)
         if plan.pause_s:
             await self._pause(members[-1])
-        await self._kill_sequencer()
-        members = list(self.children.values())
+        await self._kill_ordering(members[0], guest)
         await self._watch(0.2 * plan.seconds)
 
-        guest = await self._start(FOUNDERS)
+        async with self._shown():
+            await troupe.join(guest)
         self._note(f"{guest.name} has joined while the others went on sending")
         guest.tell("send")
         await self._watch(0.2 * plan.seconds)
         async with self._shown():
-            await guest.ask("leave", "left", DRAIN_TIMEOUT_S)
+            await troupe.leave(guest)
         self._note(f"{guest.name} has left, in order, behind its last message")
-        await guest.end()
-        del self.children[guest.name]
         await self._watch(0.3 * plan.seconds)
 
         async with self._shown():
-            await self._drain(members)
-        for child in members:
-            await child.ask("stop", "stopped", DRAIN_TIMEOUT_S)
-        await asyncio.gather(*(child.end() for child in members))
-        story.views = self._views(members)
+            self.story.drained = await troupe.drain()
+        self._note("everything is delivered; the members stop")
+        await troupe.stop()
+        self.story.views = changed_views(next(iter(troupe.children.values())))
 
-    async def _start(self, number: int) -> Child:
-        plan, name = self._plan, NAMES[number]
-        host, port = plan.addresses[number]
-        settings = {
-            "name": name,
-            "host": host,
-            "port": port,
-            "peers": plan.peers,
-            "trace": str(plan.trace),
-            "clock_offset_ns": self._offset_ns,
-            "insecure": plan.insecure,
-            "group": self._group,
-            "create": number == 0,
-        }
-        prefix = shlex.split(plan.prefix.format(n=number + 1))
-        child = await Child.start(name, MEMBER, settings, prefix)
-        self.children[name] = child
+    async def _offer_handler(self, guest: Child) -> None:
+        """The first member takes the handler's lock, the others wait for it; the guest calls from outside."""
+        first, *others = self.troupe.children.values()
         async with self._shown():
-            joined = await child.expect("joined", START_TIMEOUT_S)
-        self._lives[name] = int(joined["member"].rpartition("/")[2])
-        return child
+            await first.ask("handle", "handles", START_TIMEOUT_S)
+            for child in others:
+                child.tell("handle")
+            await self._call(guest)
 
-    async def _kill_sequencer(self) -> None:
-        story = self.story
-        answer = await next(iter(self.children.values())).ask("ask", "answer", DRAIN_TIMEOUT_S)
-        victim = self.children[answer["members"][0]]
-        for child in self.children.values():
-            child.tell("pace", seconds=0.0)
+    async def _call(self, guest: Child) -> None:
+        called = await guest.ask("call", "called", START_TIMEOUT_S, text="who is there?")
+        by = called["answer"].partition(" ")[0]
+        self.story.calls.append({"answered_by": by, "took_ms": round(called["took_ms"], 1)})
+        self._note(f"{guest.name}, which is no member, called handler {HANDLER}: {called['answer']!r}")
+
+    async def _kill_ordering(self, victim: Child, guest: Child) -> None:
+        troupe, story = self.troupe, self.story
+        troupe.tell("pace", seconds=0.0)
         await self._watch(SURGE_S)
-        for child in self.children.values():
-            child.tell("watch")
-        await asyncio.gather(*(child.ask("ask", "answer", DRAIN_TIMEOUT_S) for child in self.children.values()))
-        for child in self.children.values():
-            child.forget("resumed")
-        victim.signal(signal.SIGKILL)
-        story.killed, story.killed_life = victim.name, self._lives[victim.name]
-        story.killed_at_ns = monotonic_ns() + self._offset_ns
-        self._note(f"killed {victim.name}, the sequencer, with SIGKILL in full flight")
-        await victim.kill()
-        del self.children[victim.name]
-        survivors = list(self.children.values())
+        await troupe.kill_ordering(victim)
+        story.killed = victim.name
+        self._note(f"killed {victim.name}, {ROLES[self._plan.venue.orderer]}, with SIGKILL in full flight")
         async with self._shown():
-            for child in survivors:
-                resumed = await child.expect("resumed", REFORM_TIMEOUT_S)
-                story.stood_ms[child.name] = round(resumed["stood_ms"], 1)
-                child.tell("pace", seconds=PACE_S)
+            story.stood_ms = await troupe.stand_still(victim)
+        troupe.tell("pace", seconds=PACE_S)
         self._note(
             f"{', '.join(story.stood_ms)} have formed the group anew and go on; it stood still for "
             f"{max(story.stood_ms.values()) / 1e3:.2f} s"
         )
+        if self._has_calls:
+            async with self._shown():
+                # The lock of the dead went with the view without it, and to the next that waited.
+                holder = await troupe.first_to("handles", START_TIMEOUT_S)
+                self._note(f"handler {HANDLER} has passed from {victim.name} to {holder}")
+                await self._call(guest)
 
     async def _pause(self, child: Child) -> None:
-        """A short pause is no failure: the others wait for it, and the view stays."""
         plan, story = self._plan, self.story
-        before = sum(len(each.heard("view")) for each in self.children.values())
-        self._note(f"stopped {child.name} for {plan.pause_s:g} s with SIGSTOP")
-        child.signal(signal.SIGSTOP)
-        try:
-            await self._watch(plan.pause_s)
-        finally:
-            child.signal(signal.SIGCONT)
+        self._note(f"{child.name} is stopped for {plan.pause_s:g} s with SIGSTOP")
         async with self._shown():
-            await asyncio.gather(*(each.ask("ask", "answer", DRAIN_TIMEOUT_S) for each in self.children.values()))
-        await self._watch(1.0)
+            story.pause = await self.troupe.pause(child, plan.pause_s)
         story.paused = child.name
-        story.paused_views = sum(len(each.heard("view")) for each in self.children.values()) - before
-        self._note(f"{child.name} goes on; views that changed because of the pause: {story.paused_views}")
-
-    async def _drain(self, members: list[Child]) -> None:
-        """Until nobody has anything to send, and everybody has delivered the same."""
-        story = self.story
-        await asyncio.gather(*(child.ask("quiet", "flushed", DRAIN_TIMEOUT_S) for child in members))
-        deadline_s = monotonic() + DRAIN_TIMEOUT_S
-        while True:
-            answers = [await child.ask("ask", "answer", DRAIN_TIMEOUT_S) for child in members]
-            if len({answer["position"] for answer in answers}) == 1:
-                break
-            if monotonic() > deadline_s:
-                raise ChildFailed(f"{', '.join(self.children)} have not delivered the same after {DRAIN_TIMEOUT_S:g} s")
-            await asyncio.sleep(POLL_S)
-        story.delivered = {child.name: answer["delivered"] for child, answer in zip(members, answers, strict=True)}
-        story.is_same = len({(answer["delivered"], answer["checksum"]) for answer in answers}) == 1
-        self._note("everything is delivered; the members stop")
+        self._note(f"{child.name} goes on; views that changed because of the pause: {story.pause.views}")
 
     async def _watch(self, seconds: float) -> None:
         async with self._shown():
@@ -360,12 +309,12 @@ class _Stage:
             shower.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await shower
-        for child in self.children.values():
+        for child in self.troupe.children.values():
             child.check()
 
     async def _show(self) -> None:
         while True:
-            self._progress.live([self._line(child) for child in self.children.values()], self._summary())
+            self._progress.live([self._line(child) for child in self.troupe.children.values()], self._summary())
             await asyncio.sleep(0.1)
 
     def _line(self, child: Child) -> str:
@@ -381,49 +330,29 @@ class _Stage:
 
     def _summary(self) -> str:
         """All members in one line, for logs."""
-        states = [child.status for child in self.children.values() if "delivered" in child.status]
-        delivered = " ".join(f"{child.name}:{child.status.get('delivered', 0)}" for child in self.children.values())
+        states = [child.status for child in self.troupe.children.values() if "delivered" in child.status]
+        delivered = " ".join(
+            f"{child.name}:{child.status.get('delivered', 0)}" for child in self.troupe.children.values()
+        )
         views = sorted({" ".join(state["members"]) for state in states})
         return f"{monotonic() - self._began_s:5.1f} s    delivered {delivered}  in view of {' / '.join(views)}"
 
     def _note(self, text: str) -> None:
         self._progress.note(f"{monotonic() - self._began_s:5.1f} s  {text}")
 
-    def _views(self, members: Iterable[Child]) -> list[list[str]]:
-        first = next(iter(members))
-        return [view["members"] for view in first.heard("view")]
 
-    def _info(self) -> RunInfo:
-        plan = self._plan
-        return RunInfo(
-            run_id=uuid.uuid4().hex[:16],
-            started=datetime.now(UTC).isoformat(timespec="milliseconds"),
-            source="network",
-            clock="one-host",
-            seed=None,
-            orderer="sequencer",
-            services=SERVICES,
-            parameters={
-                "command": "demo",
-                "members": FOUNDERS,
-                "seconds": plan.seconds,
-                "pause": plan.pause_s,
-                "multicast": not plan.peers,
-            },
-            software_version=software_version(),
-            clock_offset_ns=self._offset_ns,
-        )
+def changed_views(child: Child) -> list[list[str]]:
+    """The members of each view that a member saw, where they are others than before."""
+    return [view["members"] for view in child.heard("view") if view["reason"] in CHANGES]
 
 
-def judge(plan: Plan, story: Story) -> Verdict:
-    """Turn the traces into Parquet, and check every property over what was read back from it."""
-    convert(plan.trace, crashed={(story.killed, story.killed_life): story.killed_at_ns})
-    info, rows = read_trace(plan.trace)
-    return check_all(rows, clock=info.clock, quiet=True, expect=PROPERTIES)
+def holds(story: Story, judged: Judged) -> bool:
+    return judged.verdict.held and story.drained.is_same
 
 
-def report(plan: Plan, story: Story, verdict: Verdict) -> list[str]:
+def report(plan: Plan, story: Story, judged: Judged) -> list[str]:
     """The verdict for people."""
+    verdict, drained = judged.verdict, story.drained
     rows = [("property", "examined", "", "violations", "")]
     for name, result in verdict.properties.items():
         if not result.judged:
@@ -435,40 +364,57 @@ def report(plan: Plan, story: Story, verdict: Verdict) -> list[str]:
         rows.append((name, f"{result.checked:,}", result.unit, f"{result.total:,}", word))
     lines = ["", *table(rows, right=(1, 3)), ""]
     lines.extend(f"  {violation}" for violation in verdict.violations[:SHOWN_VIOLATIONS])
-    survivors = ", ".join(story.delivered)
-    if story.is_same:
-        count = next(iter(story.delivered.values()))
-        lines.append(f"{survivors} delivered the same {count:,} messages, byte for byte, in the same order")
+    survivors = ", ".join(drained.delivered)
+    if drained.is_same:
+        count = max(drained.delivered.values())
+        lines.append(f"{survivors} delivered {count:,} messages, the ordered ones byte for byte in the same order")
     else:
-        lines.append(f"VIOLATED: {survivors} did not compute the same checksum over their messages: {story.delivered}")
+        lines.append(
+            f"VIOLATED: {survivors} did not compute the same checksum over their messages: {drained.delivered}"
+        )
     lines.append(
-        f"the group stood still for {max(story.stood_ms.values()) / 1e3:.2f} s after {story.killed} was killed"
+        f"{story.killed} was killed as {ROLES[plan.venue.orderer]}; deliveries stood still for "
+        f"{max(story.stood_ms.values()) / 1e3:.2f} s"
     )
-    if story.paused:
-        lines.append(f"{story.paused} was stopped for {plan.pause_s:g} s; views because of it: {story.paused_views}")
-    held = verdict.held and story.is_same
+    lines.append(f"{judged.confirmed:,} sends were confirmed to their senders; promises broken: {judged.lost}")
+    if story.calls:
+        answerers = " and then ".join(call["answered_by"] for call in story.calls)
+        lines.append(f"calls from outside to handler {HANDLER} were answered by {answerers}")
+    if story.pause is not None:
+        lines.append(f"{story.paused} was stopped for {plan.pause_s:g} s; views because of it: {story.pause.views}")
     lines.append(
-        f"{'every guarantee held' if held else 'NOT every guarantee held'}: {verdict.rows:,} events examined, "
-        f"{story.took_s:.1f} s in all"
+        f"{'every guarantee held' if holds(story, judged) else 'NOT every guarantee held'}: {verdict.rows:,} events "
+        f"examined, {story.took_s:.1f} s in all"
     )
-    lines.append(f"trace: {plan.trace}")
+    lines.append(f"trace: {plan.venue.trace}")
     return lines
 
 
-def as_json(plan: Plan, story: Story, verdict: Verdict) -> dict[str, Any]:
+def as_json(plan: Plan, story: Story, judged: Judged) -> dict[str, Any]:
     """The verdict for programs."""
+    venue = plan.venue
     result: Saying = {
-        "held": verdict.held and story.is_same,
-        "trace": str(plan.trace),
+        "held": holds(story, judged),
+        "trace": str(venue.trace),
+        "orderer": venue.orderer,
+        "service": venue.service,
         "seconds": plan.seconds,
         "took_s": round(story.took_s, 1),
         "killed": story.killed,
         "stood_still_ms": story.stood_ms,
+        "confirmed": judged.confirmed,
+        "promises_broken": judged.lost,
+        "calls": story.calls,
         "views": story.views,
-        "delivered": story.delivered,
-        "same_messages": story.is_same,
-        "verdict": verdict.as_json(),
+        "delivered": story.drained.delivered,
+        "same_messages": story.drained.is_same,
+        "verdict": judged.verdict.as_json(),
     }
-    if story.paused:
-        result["pause"] = {"member": story.paused, "seconds": plan.pause_s, "views_changed": story.paused_views}
+    if story.pause is not None:
+        result["pause"] = {
+            "member": story.paused,
+            "seconds": plan.pause_s,
+            "views_changed": story.pause.views,
+            "longest_lag_ms": story.pause.lags_ms,
+        }
     return result

@@ -9,7 +9,7 @@ what is measured. The same code runs over the group and over the floor.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from struct import Struct
 from time import monotonic_ns
@@ -63,23 +63,28 @@ class Source:
 
 
 class Sink:
-    """What one receiver has seen of all senders in one phase."""
+    """What one receiver has seen of all senders in one phase.
 
-    def __init__(self, senders: Iterable[str], chunk: int) -> None:
+    Where not even each sender's order is promised, messages are checked by their own numbers: `begins` says with which
+    each sender began the phase. They may come in any order, and what does not come is lost.
+    """
+
+    def __init__(self, senders: Iterable[str], chunk: int, begins: Mapping[str, int] | None = None) -> None:
         self.delivered = 0
         self.misordered = 0
         self.latencies_ns = array("q")
-        self.next: dict[str, int] = dict.fromkeys(senders, 0)
+        self.next: dict[str, int] = dict.fromkeys(senders, 0)  # the number that follows; without order: how many came
         self.open = set(self.next)  # senders whose end has not come
         self.digest = 0  # over the order of blocks: equal at all members
         self._chunk = chunk
+        self._begins = begins
         self._position = -1
 
-    def take(self, sender: str, messages: Sequence[bytes]) -> None:
-        """Read the first and last byte of every message, and the stamps."""
+    def take(self, sender: str, messages: Sequence[bytes], first: int = 0) -> None:
+        """Read the first and last byte of every message, and the stamps. `first`: the sender's number of the first."""
         # Hot: this is the application's cost in every number of the bench, about 50 ns a message.
         count = len(messages)
-        number = self.next[sender]
+        number = self.next[sender] if self._begins is None else first - self._begins[sender]
         low = number & 255
         wanted = _WHEEL[low : low + count]
         if bytes(map(_FIRST, messages)) != wanted or bytes(map(_LAST, messages)) != wanted:
@@ -89,7 +94,7 @@ class Sink:
             self.misordered += sum(
                 message[0] != byte or message[-1] != byte for message, byte in zip(messages, wanted, strict=True)
             )
-        self.next[sender] = number + count
+        self.next[sender] += count
         self.delivered += count
         for at in range(-number % self._chunk, count, self._chunk):
             _, told, sent_ns = STAMP.unpack_from(messages[at])
@@ -98,16 +103,16 @@ class Sink:
             if len(self.latencies_ns) < SAMPLES:
                 self.latencies_ns.append(monotonic_ns() - sent_ns)
 
-    def take_one(self, sender: str, payload: bytes) -> None:
+    def take_one(self, sender: str, payload: bytes, first: int = 0) -> None:
         """The same for the per-message face."""
-        number = self.next[sender]
+        number = self.next[sender] if self._begins is None else first - self._begins[sender]
         low = number & 255
         if payload[0] != low or payload[-1] != low:
             if payload.startswith(END):
                 self.open.discard(sender)
                 return
             self.misordered += 1
-        self.next[sender] = number + 1
+        self.next[sender] += 1
         self.delivered += 1
 
     def placed(self, position: int, first: int, count: int) -> None:

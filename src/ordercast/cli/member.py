@@ -1,134 +1,259 @@
-"""One member process of `ordercast demo`: it sends, receives, counts, and does what the command says.
+"""One member process of `ordercast demo` and `benches/chaos.py`: it sends, receives, counts, and does what it is told.
 
     python -m ordercast.cli.member      (settings and orders on standard input, one JSON object a line)
 
-Traffic: mostly AGREED in batches, some SAFE and RESILIENT(1), some of each confirmed, now and then a message that is
-larger than a block. All of them are ordered, so members that go on together must compute the same checksum over all
+Traffic: mostly the service that was asked for, in batches; some SAFE and RESILIENT(1), some of each confirmed; now and
+then a message that is larger than a block. Members that go on together must compute the same checksum over all ordered
 payloads: the application's own proof, beside that of the trace.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 import zlib
+from contextlib import suppress
 from time import monotonic_ns
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-from ordercast import AGREED, RESILIENT, SAFE, Batch, Group, Left, Node, OrdercastError, View, run
-from ordercast.cli.children import Command
+from ordercast import (
+    AGREED,
+    RESILIENT,
+    SAFE,
+    Batch,
+    Group,
+    Left,
+    Node,
+    OrdercastError,
+    OutcomeUnknown,
+    Reason,
+    View,
+    parse_service,
+    run,
+)
+from ordercast.cli.children import Command, Saying
+from ordercast.engine import Outbox
+from ordercast.underlay import Underlay
 
-AGREED_MESSAGES: Final = 40
+BULK_MESSAGES: Final = 40
 OTHER_MESSAGES: Final = 5
 MESSAGE_BYTES: Final = 100
 LARGE_BYTES: Final = 300_000
 LARGE_EVERY: Final = 40
+PACE_S: Final = 0.02
+"""Between two rounds of sending, where the command says nothing else."""
+
 CONFIRM_PACE_S: Final = 0.02
 STATUS_PACE_S: Final = 0.1
+TICK_S: Final = 0.02
+HANDLER: Final = 2
+CALL_TIMEOUT_S: Final = 20.0
+
+
+class Mortal(Underlay):
+    """Once it is condemned, its process dies of SIGKILL in the first pass in which this member gives places.
+
+    For the token that is the pass in which it has come, before it is passed on: nothing of that pass leaves.
+    """
+
+    is_condemned: ClassVar[bool] = False
+
+    def after_batch(self, now_ns: int, out: Outbox) -> None:
+        if Mortal.is_condemned and self.is_ordering:
+            os.kill(os.getpid(), signal.SIGKILL)
+        super().after_batch(now_ns, out)
 
 
 class DemoMember:
     """The application: what it has seen and what it is doing."""
 
-    def __init__(self, node: Node, group: Group, command: Command) -> None:
+    def __init__(self, node: Node, command: Command) -> None:
         self._node = node
-        self._group = group
         self._command = command
+        self._service = parse_service(command.settings["service"])
+        self._group: Group | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         # received
-        self._view = group.view
+        self._view: View | None = None
         self._delivered = 0
+        self._ordered = 0
         self._position = -1
         self._checksum = 0
+        self._exclusions = 0
         self._last_ns = monotonic_ns()
         self._longest_ns = 0  # between two deliveries, since the command asked
+        self._lag_ns = 0  # the same of this process's own turns
         self._resumes_in: str | None = None  # the view whose first delivery ends a standstill
         # sending
         self._sent = 0
-        self._pace_s = 0.02
+        self._pace_s = PACE_S
         self._is_sending = False
         self._senders: list[asyncio.Task[None]] = []
 
+    @property
+    def group(self) -> Group:
+        if self._group is None:
+            raise RuntimeError("told to do something in a group before joining one")
+        return self._group
+
     async def follow(self) -> None:
         """Do what the command says until it says stop, or is gone."""
-        while (order := await self._command.next()) is not None:
-            match order["is"]:
-                case "send":
-                    self._is_sending = True
-                    self._senders = [asyncio.create_task(self._send()), asyncio.create_task(self._confirm())]
-                case "pace":
-                    self._pace_s = order["seconds"]
-                case "watch":
-                    self._longest_ns = 0
-                case "quiet":
-                    await self._become_quiet()
-                    self._command.tell("flushed")
-                case "leave":
-                    await self._become_quiet()
-                    await self._group.leave(b"goodbye")
-                    await self._node.close()
-                    self._command.tell("left")
-                case "ask":
-                    self._command.tell("answer", **self._state())
-                case "stop":
-                    # Not `close`: a member that leaves owes nothing any more, and the verdict would judge nobody.
-                    self._node.abort()
-                    self._command.tell("stopped")
+        command = self._command
+        self._spawn(self._tick())
+        try:
+            while (order := await command.next()) is not None:
+                if not await self._obey(order):
                     return
+        finally:
+            for task in self._tasks:
+                task.cancel()
 
-    async def report(self) -> None:
+    async def _obey(self, order: Saying) -> bool:
+        """Whether there is more to do."""
+        command = self._command
+        match order["is"]:
+            case "join":
+                settings = command.settings
+                self._group = group = await self._node.join(
+                    settings["group"], orderer=settings["orderer"], create=order["create"], header=b"hello"
+                )
+                self._view = group.view
+                self._spawn(self._receive())
+                self._spawn(self._report())
+                command.tell("joined", members=[each.name for each in group.members])
+            case "send":
+                self._is_sending = True
+                self._senders = [self._spawn(self._send()), self._spawn(self._confirm())]
+            case "pace":
+                self._pace_s = order["seconds"]
+            case "watch":
+                self._longest_ns = self._lag_ns = 0
+            case "handle":
+                self._spawn(self._handle())
+            case "call":
+                began_ns = monotonic_ns()
+                answer = await self._node.call(
+                    command.settings["group"], order["text"].encode(), handler=HANDLER, timeout=CALL_TIMEOUT_S
+                )
+                took_ms = (monotonic_ns() - began_ns) / 1e6
+                command.tell("called", answer=(answer or b"").decode(), took_ms=took_ms)
+            case "die":
+                Mortal.is_condemned = True
+            case "quiet":
+                await self._become_quiet()
+                command.tell("flushed")
+            case "leave":
+                await self._become_quiet()
+                await self.group.leave(b"goodbye")
+                await self._node.close()
+                command.tell("left")
+            case "ask":
+                command.tell("answer", **self._state())
+            case "stop":
+                self._node.abort()
+                command.tell("stopped")
+                return False
+        return True
+
+    def _spawn(self, work: Any) -> asyncio.Task[None]:
+        task = asyncio.create_task(self._guard(work))
+        self._tasks.append(task)
+        return task
+
+    async def _guard(self, work: Any) -> None:
+        """What fails behind the command's back is told to it."""
+        try:
+            await work
+        except Exception as error:
+            self._command.tell("failed", text=f"{type(error).__name__}: {error}")
+
+    async def _tick(self) -> None:
+        """How long this process gets no turn: it is stopped, or the machine is busy."""
+        last_ns = monotonic_ns()
+        while True:
+            await asyncio.sleep(TICK_S)
+            now_ns = monotonic_ns()
+            self._lag_ns = max(self._lag_ns, now_ns - last_ns)
+            last_ns = now_ns
+
+    async def _report(self) -> None:
         while True:
             self._command.tell("status", **self._state())
             await asyncio.sleep(STATUS_PACE_S)
 
-    async def receive(self) -> None:
-        async for event in self._group.batches():
+    async def _receive(self) -> None:
+        async for event in self.group.batches():
             if isinstance(event, Batch):
-                now_ns = monotonic_ns()
-                self._longest_ns = max(self._longest_ns, now_ns - self._last_ns)
-                self._last_ns = now_ns
-                self._delivered += len(event)
-                self._position = event.position + len(event) - 1
-                self._checksum = zlib.crc32(b"".join(event.messages), self._checksum)
-                if self._resumes_in == event.view:
-                    self._command.tell("resumed", view=event.view, stood_ms=self._longest_ns / 1e6)
-                    self._resumes_in = None
+                self._take(event)
             elif isinstance(event, View):
-                self._view = event
-                self._resumes_in = event.id
-                self._command.tell(
-                    "view",
-                    id=event.id,
-                    members=[member.name for member in event.members],
-                    reason=event.reason.name.lower(),
-                    subject=event.subject,
-                )
+                self._on_view(event)
             elif isinstance(event, Left) and not event.wanted:
+                self._exclusions += 1
                 self._command.tell("excluded", text=event.text)
 
-    def _state(self) -> dict[str, Any]:
+    def _take(self, batch: Batch) -> None:
+        now_ns = monotonic_ns()
+        self._longest_ns = max(self._longest_ns, now_ns - self._last_ns)
+        self._last_ns = now_ns
+        self._delivered += len(batch)
+        if batch.position >= 0:
+            self._ordered += len(batch)
+            self._position = batch.position + len(batch) - 1
+            self._checksum = zlib.crc32(b"".join(batch.messages), self._checksum)
+        if self._resumes_in == batch.view:
+            view = self._state()
+            self._command.tell("resumed", members=view["members"], stood_ms=self._longest_ns / 1e6)
+            self._resumes_in = None
+
+    def _on_view(self, view: View) -> None:
+        self._view = view
+        if view.reason == Reason.RESET:
+            self._resumes_in = view.id
+        elif self._resumes_in is not None:
+            self._resumes_in = view.id  # a lock was given away before anything was delivered
+        self._command.tell(
+            "view",
+            id=view.id,
+            members=[member.name for member in view.members],
+            reason=view.reason.name.lower(),
+            subject=view.subject,
+        )
+
+    def _state(self) -> Saying:
         view = self._view
         return {
             "view": view.id if view is not None else "",
             "members": [member.name for member in view.members] if view is not None else [],
             "delivered": self._delivered,
+            "ordered": self._ordered,
             "sent": self._sent,
             "position": self._position,
             "checksum": self._checksum,
+            "exclusions": self._exclusions,
+            "lag_ms": self._lag_ns / 1e6,
             "at_ns": monotonic_ns(),
         }
 
     async def _become_quiet(self) -> None:
+        """Send no more, and wait until everything is delivered.
+
+        Services without order are delivered here before anybody else has them. So something ordered comes last:
+        whoever has delivered it has everything before it.
+        """
         self._is_sending = False
         await asyncio.gather(*self._senders)
         self._senders = []
-        await self._group.flush()
+        await self.group.flush()
+        await self.group.send(self._payloads(1)[0], AGREED, confirm=True)
 
     async def _send(self) -> None:
-        group = self._group
+        group = self.group
         turn = 0
         while self._is_sending:
             turn += 1
-            await group.send_many(self._payloads(AGREED_MESSAGES), AGREED)
+            await group.send_many(self._payloads(BULK_MESSAGES), self._service)
             if turn % 4 == 0:
                 await group.send_many(self._payloads(OTHER_MESSAGES), SAFE)
             if turn % 4 == 2:
@@ -142,8 +267,17 @@ class DemoMember:
         turn = 0
         while self._is_sending:
             turn += 1
-            await self._group.send(self._payloads(1)[0], SAFE if turn % 2 else RESILIENT(1), confirm=True)
+            with suppress(OutcomeUnknown):  # this member was cut off; it is on its way back
+                await self.group.send(self._payloads(1)[0], SAFE if turn % 2 else RESILIENT(1), confirm=True)
             await asyncio.sleep(CONFIRM_PACE_S)
+
+    async def _handle(self) -> None:
+        """Answer calls while this member holds the handler; wait for it again where it is lost."""
+        while True:
+            async with self.group.handler(HANDLER) as handler:
+                self._command.tell("handles")
+                async for request in handler:
+                    await request.reply(f"{self._node.name} at position {request.position}".encode())
 
     def _payloads(self, count: int, size: int = MESSAGE_BYTES) -> list[bytes]:
         first = self._sent
@@ -164,27 +298,17 @@ async def live() -> None:
             trace=settings["trace"],
             clock_offset_ns=settings["clock_offset_ns"],
             insecure=settings["insecure"],
+            engines=Mortal,
         )
-        group = await node.join(settings["group"], create=settings["create"], header=b"hello")
-    except (OrdercastError, TimeoutError, OSError) as error:
+    except (OrdercastError, OSError) as error:
         command.tell("failed", text=str(error))
         return
-    member = DemoMember(node, group, command)
-    command.tell("joined", member=str(node.member), members=[each.name for each in group.members])
-    background = [asyncio.create_task(member.receive()), asyncio.create_task(member.report())]
-    following = asyncio.create_task(member.follow())
+    command.tell("ready", life=node.member.life)
     try:
-        done, _ = await asyncio.wait([*background, following], return_when=asyncio.FIRST_COMPLETED)
-        if background[0] in done and background[0].exception() is None:
-            await following  # the events have ended because this member left
-        for task in done:
-            task.result()
-    except (OrdercastError, OSError) as error:
+        await DemoMember(node, command).follow()
+    except (OrdercastError, TimeoutError, OSError) as error:
         command.tell("failed", text=f"{type(error).__name__}: {error}")
     finally:
-        for task in (*background, following):
-            task.cancel()
-        await asyncio.gather(*background, following, return_exceptions=True)
         node.abort()
 
 

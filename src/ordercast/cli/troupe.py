@@ -1,0 +1,268 @@
+"""Member processes in one group, and what is done to them: shared by `demo`, `benches/chaos.py` and tests of failures.
+
+Who is killed dies by SIGKILL while it gives places: as the sequencer, or, where the token goes round many times a
+second, in the pass in which the token has come and was not passed on yet. From outside that moment cannot be hit, so
+the member is told to do it (`member.Mortal`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import signal
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+from time import monotonic, monotonic_ns, time_ns
+from typing import Any, Final
+
+from ordercast.cli.children import Child, ChildFailed, Saying
+from ordercast.sim.checkers import Verdict, check_all
+from ordercast.trace.convert import convert
+from ordercast.trace.run import RunInfo, software_version
+from ordercast.trace.store import read_trace
+
+MEMBER: Final = "ordercast.cli.member"
+NAMES: Final = ("ann", "bob", "cleo", "dan", "eve")
+MIXED_IN: Final = ("AGREED", "RESILIENT(1)", "SAFE")
+"""What members send beside the service that they are told."""
+
+START_TIMEOUT_S: Final = 30.0
+REFORM_TIMEOUT_S: Final = 30.0
+DRAIN_TIMEOUT_S: Final = 30.0
+POLL_S: Final = 0.05
+SETTLE_S: Final = 1.0
+"""How long after a pause views are watched: whoever was suspected is out by then, or will not be."""
+
+CHANGES: Final = frozenset({"create", "join", "leave", "reset"})
+"""Reasons of views that change who is in: locks make views, too."""
+
+_groups = count()
+
+
+@dataclass(slots=True)
+class Venue:
+    """Where members run, and what."""
+
+    trace: Path
+    orderer: str = "token"
+    service: str = "AGREED"
+    addresses: Sequence[tuple[str, int]] = (("127.0.0.1", 0),) * len(NAMES)
+    peers: Sequence[str] = ()
+    prefix: str = ""  # put before each member's command; {n} is its number from 1 on
+    insecure: bool = False
+
+
+@dataclass(slots=True)
+class Pause:
+    """What a stopped member did to the others."""
+
+    views: int  # that changed because of it
+    lags_ms: dict[str, float]  # the longest time that each member's own loop stood still, the stopped one's included
+
+
+@dataclass(slots=True)
+class Judged:
+    """What the traces say."""
+
+    verdict: Verdict
+    confirmed: int  # sends that returned with their promise
+    lost: int  # of these, broken promises
+
+
+@dataclass(slots=True)
+class Drained:
+    """What members had when nothing moved any more."""
+
+    delivered: dict[str, int] = field(default_factory=dict)
+    is_same: bool = False  # those that were never excluded: the same ordered messages, byte for byte, in one order
+
+
+class Troupe:
+    """The member processes of one group."""
+
+    def __init__(self, venue: Venue) -> None:
+        self.venue = venue
+        self.children: dict[str, Child] = {}  # the members
+        self.outside: dict[str, Child] = {}  # who has not joined: it may call the group
+        self.crashed: dict[tuple[str, int], int] = {}  # (name, life) -> when, on the run clock
+        self.offset_ns = time_ns() - monotonic_ns()
+        self._group = f"troupe-{os.getpid()}-{next(_groups)}"
+        self._lives: dict[str, int] = {}
+        self._is_created = False
+
+    # Coming and going.
+
+    async def start(self, number: int, *, joins: bool = True) -> Child:
+        """Start a member; one that does not join yet may call the group from outside."""
+        venue, name = self.venue, NAMES[number]
+        host, port = venue.addresses[number]
+        settings = {
+            "name": name,
+            "host": host,
+            "port": port,
+            "peers": list(venue.peers),
+            "trace": str(venue.trace),
+            "clock_offset_ns": self.offset_ns,
+            "insecure": venue.insecure,
+            "group": self._group,
+            "orderer": venue.orderer,
+            "service": venue.service,
+        }
+        child = await Child.start(name, MEMBER, settings, shlex.split(venue.prefix.format(n=number + 1)))
+        self.outside[name] = child
+        self._lives[name] = (await child.expect("ready", START_TIMEOUT_S))["life"]
+        if joins:
+            await self.join(child)
+        return child
+
+    async def join(self, child: Child) -> None:
+        """Let a member join; the first creates the group."""
+        is_first, self._is_created = not self._is_created, True
+        await child.ask("join", "joined", START_TIMEOUT_S, create=is_first)
+        self.children[child.name] = self.outside.pop(child.name)
+
+    async def leave(self, child: Child) -> None:
+        """Let a member leave in order, and its process end."""
+        await child.ask("leave", "left", DRAIN_TIMEOUT_S)
+        del self.children[child.name]
+        await child.end()
+
+    async def stop(self) -> None:
+        """Stop all members where they are: who leaves owes nothing any more, and the verdict would judge nobody."""
+        children = list(self.children.values())
+        await asyncio.gather(*(child.ask("stop", "stopped", DRAIN_TIMEOUT_S) for child in children))
+        await asyncio.gather(*(child.end() for child in children))
+
+    async def kill(self) -> None:
+        """End every process without a warning, whatever happened before."""
+        # Not one after the other: what is interrupted should be gone at once.
+        await asyncio.gather(*(child.kill() for child in (*self.children.values(), *self.outside.values())))
+
+    # What is said to them.
+
+    def tell(self, word: str, **fields: Any) -> None:
+        for child in self.children.values():
+            child.tell(word, **fields)
+
+    async def ask(self) -> dict[str, Saying]:
+        """Where each member is; everything that was told before is done."""
+        children = list(self.children.values())
+        answers = await asyncio.gather(*(child.ask("ask", "answer", DRAIN_TIMEOUT_S) for child in children))
+        return {child.name: answer for child, answer in zip(children, answers, strict=True)}
+
+    async def first_to(self, word: str, timeout_s: float) -> str:
+        """Wait until one of them has said something of that name; who it is."""
+        deadline_s = monotonic() + timeout_s
+        while True:
+            for child in self.children.values():
+                if child.heard(word):
+                    return child.name
+                child.check()
+            if monotonic() > deadline_s:
+                raise ChildFailed(f"none of {', '.join(self.children)} came to {word!r} within {timeout_s:g} s")
+            await asyncio.sleep(POLL_S)
+
+    # What happens to them.
+
+    async def kill_ordering(self, victim: Child) -> None:
+        """Kill a member with SIGKILL while it gives places: the sequencer always does, the token comes round."""
+        self.tell("watch")
+        await self.ask()
+        for child in self.children.values():
+            child.forget("resumed")
+        victim.tell("die")
+        await victim.fall(DRAIN_TIMEOUT_S)
+        self.crashed[victim.name, self._lives[victim.name]] = monotonic_ns() + self.offset_ns
+        del self.children[victim.name]
+
+    async def stand_still(self, victim: Child) -> dict[str, float]:
+        """Wait until all go on without the one that was killed; how many ms deliveries had stood still at each."""
+        stood_ms = {}
+        for child in list(self.children.values()):
+            while True:
+                resumed = await child.expect("resumed", REFORM_TIMEOUT_S)
+                if victim.name not in resumed["members"]:
+                    break
+            stood_ms[child.name] = round(resumed["stood_ms"], 1)
+        return stood_ms
+
+    async def pause(self, child: Child, seconds: float) -> Pause:
+        """Stop a member for a while (SIGSTOP). A short pause is no failure: the others wait for it, the view stays."""
+        before = self.changes()
+        self.tell("watch")
+        await self.ask()
+        child.signal(signal.SIGSTOP)
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            child.signal(signal.SIGCONT)
+        await self.ask()
+        await asyncio.sleep(SETTLE_S)
+        answers = await self.ask()
+        return Pause(self.changes() - before, {name: round(answer["lag_ms"], 1) for name, answer in answers.items()})
+
+    def changes(self) -> int:
+        """Views of changed members that the running ones have seen so far, all together."""
+        return sum(view["reason"] in CHANGES for child in self.children.values() for view in child.heard("view"))
+
+    async def until_together(self, members: Collection[str], timeout_s: float) -> None:
+        """Wait until all running members are in one view of exactly these."""
+        deadline_s = monotonic() + timeout_s
+        while True:
+            answers = await self.ask()
+            views = {answer["view"] for answer in answers.values()}
+            if len(views) == 1 and all(set(answer["members"]) == set(members) for answer in answers.values()):
+                return
+            if monotonic() > deadline_s:
+                seen = {name: " ".join(answer["members"]) for name, answer in answers.items()}
+                raise ChildFailed(f"{', '.join(members)} are not in one view after {timeout_s:g} s: {seen}")
+            await asyncio.sleep(POLL_S)
+
+    async def drain(self) -> Drained:
+        """Until nobody has anything to send, and everybody has delivered the same."""
+        children = list(self.children.values())
+        await asyncio.gather(*(child.ask("quiet", "flushed", DRAIN_TIMEOUT_S) for child in children))
+        deadline_s = monotonic() + DRAIN_TIMEOUT_S
+        while True:
+            answers = await self.ask()
+            if len({answer["position"] for answer in answers.values()}) == 1:
+                break
+            if monotonic() > deadline_s:
+                raise ChildFailed(f"{', '.join(self.children)} have not delivered the same after {DRAIN_TIMEOUT_S:g} s")
+            await asyncio.sleep(POLL_S)
+        stayed = [answer for answer in answers.values() if not answer["exclusions"]]
+        return Drained(
+            {name: answer["delivered"] for name, answer in answers.items()},
+            len({(answer["ordered"], answer["checksum"]) for answer in stayed}) == 1,
+        )
+
+    # The proof.
+
+    def write_info(self, parameters: Mapping[str, Any]) -> None:
+        """`run.json` of the trace."""
+        venue = self.venue
+        RunInfo(
+            run_id=uuid.uuid4().hex[:16],
+            started=datetime.now(UTC).isoformat(timespec="milliseconds"),
+            source="network",
+            clock="one-host",
+            seed=None,
+            orderer=venue.orderer,
+            services=tuple(dict.fromkeys((venue.service, *MIXED_IN))),
+            parameters={**parameters, "multicast": not venue.peers},
+            software_version=software_version(),
+            clock_offset_ns=self.offset_ns,
+        ).write(venue.trace)
+
+    def judge(self, expect: Sequence[str]) -> Judged:
+        """Turn the traces into Parquet, and check every property over what was read back from it."""
+        convert(self.venue.trace, crashed=self.crashed)
+        info, rows = read_trace(self.venue.trace)
+        verdict = check_all(rows, clock=info.clock, quiet=True, expect=expect)
+        confirmed = sum(row.count or 0 for row in rows if row.kind == "confirm")
+        return Judged(verdict, confirmed, verdict.properties["promises"].total)
