@@ -10,7 +10,7 @@ One pass of a driver: drain (`receive` for each batch of datagrams, or `expire`,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
@@ -224,3 +224,4 @@ class Change(NamedTuple):
     next_block: int = 0
     lock: str = ""
     serial: int = 0  # of a join: the attempt; of a lock: the request, rising per member
+    callers: Mapping[int, int] = {}  # of a join: calls from outside below these numbers were delivered to the newcomer

@@ -36,7 +36,7 @@ from ordercast.membership.past import PastRings
 from ordercast.membership.reach import Reach
 from ordercast.membership.reform import Reform
 from ordercast.orderers import ORDERERS, Orderer, unknown_words
-from ordercast.orderers.orderer import Carried
+from ordercast.parts.keeper import Carried
 from ordercast.service import Service
 from ordercast.view import Address, Member, Reason, View, group_tag, next_counter, ring_id
 from ordercast.wire.block import come_after
@@ -130,7 +130,7 @@ class Underlay:
         # What outlives a ring
         self._next_block = next_block
         self._serial = 0  # of our requests for locks
-        self._carried: Carried = (0, {})
+        self._carried = Carried()
         self._backlog: list[tuple[int, bytes]] = []
         self._counter = 0
         self._past = PastRings()
@@ -473,6 +473,7 @@ class Underlay:
             self._first_number,
             is_return,
             self._whom_to_ask(),
+            self._carried.called,
         )
         self._joining.start(now_ns, out)
 
@@ -627,7 +628,9 @@ class Underlay:
         if refusal:
             out.sends.append(self._mail.control(source, Kind.REFUSE, encode_refusal(self.group, refusal)))
             return
-        orderer.propose(now_ns, Change(Reason.JOIN, joiner, asking.header, asking.next_block, serial=asking.nonce))
+        orderer.propose(
+            now_ns, Change(Reason.JOIN, joiner, asking.header, asking.next_block, "", asking.nonce, asking.callers)
+        )
 
     def _on_ring(self, now_ns: int, source: Address, kind: int, seen: Ring, out: Outbox) -> None:
         """A ring of our name has shown itself."""

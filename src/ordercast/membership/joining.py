@@ -10,7 +10,7 @@ and only what it answers counts, although others may show rings of the same name
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ordercast.config import Demands, Timing
@@ -41,8 +41,10 @@ class Joining:
         next_block: int,
         is_return: bool,
         ask: Sequence[Address] = (To.ANYONE,),
+        called: Mapping[int, int] | None = None,
     ) -> None:
-        """`ask`: who is asked for the group. Without `To.ANYONE` among them nobody else is listened to."""
+        """`ask`: who is asked for the group. Without `To.ANYONE` among them nobody else is listened to. `called`: calls
+        from outside that were delivered to us in another ring."""
         self._group = group
         self._me = me
         self._mail = mail
@@ -52,6 +54,7 @@ class Joining:
         self._demands = demands
         self._header = header
         self._next_block = next_block
+        self._called = dict(called or {})
         self._is_return = is_return  # we were a member: the group exists, whoever answers
         self._ask_whom = ask
         self._is_explicit = To.ANYONE not in ask
@@ -143,7 +146,16 @@ class Joining:
 
     def _asking(self, tries: int) -> bytes:
         return encode_asking(
-            Asking(self._group, self._me, self.nonce, tries, self._next_block, self._demands, self._header)
+            Asking(
+                self._group,
+                self._me,
+                self.nonce,
+                tries,
+                self._next_block,
+                self._demands,
+                self._header,
+                self._called,
+            )
         )
 
     def _conclude(self, text: str) -> None:

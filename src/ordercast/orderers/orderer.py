@@ -11,14 +11,12 @@ from typing import ClassVar, Protocol
 
 from ordercast.config import GroupConfig, MinMembers, Timing
 from ordercast.engine import Change, Outbox
+from ordercast.parts.keeper import Carried
 from ordercast.parts.log import Log
 from ordercast.view import Address, Member, View
 from ordercast.wire.mail import Mail
 from ordercast.wire.ordering import Placed
 from ordercast.wire.views import Cut, Proposal
-
-# The last ticket of a delivery, and (origin, number) of what was delivered without a place, by ticket.
-Carried = tuple[int, dict[tuple[int, int], int]]
 
 
 class Orderer(Protocol):

@@ -90,6 +90,10 @@ def _with_members(
         numbers[change.member.id] = max(change.next_block, next_number.get(change.member.id, 0))
     is_last = change.reason == Reason.LEAVE and len(view.members) == 1
     present_ids = {member.id for member in members}
+    known = dict(callers)
+    for origin, number in change.callers.items():
+        # It was delivered to the newcomer in another ring of the group: here it must not be placed again.
+        known[origin] = max(number, known.get(origin, 0))
     return View(
         counter,
         str(me),
@@ -104,6 +108,6 @@ def _with_members(
         change.header,
         tuple(member.id for member in view.members),
         locks={lock: holder for lock, holder in view.locks.items() if holder in present_ids},
-        callers=dict(callers),
+        callers={origin: number for origin, number in known.items() if origin not in present_ids},
         serial=change.serial,
     )

@@ -54,6 +54,13 @@ class Gaps(Generic[K]):
                 gap.tries += 1
         return found
 
+    def postpone(self, key: K, due_ns: int) -> None:
+        """It was not asked for after all."""
+        gap = self._gaps[key]
+        gap.due_ns = due_ns
+        gap.wait_ns = max(self._retry_ns, gap.wait_ns // 2)
+        gap.tries -= 1
+
     def tries(self, key: K) -> int:
         """How often it was due."""
         return self._gaps[key].tries

@@ -6,14 +6,15 @@ member when the group is re-formed; SAFE after DESIGN section 3.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, NamedTuple
 
 from ordercast.config import GroupConfig, MinMembers, Timing
 from ordercast.engine import Delivery, Denied, Note, Outbox, Run
 from ordercast.errors import InvariantViolation, WireError
 from ordercast.parts.log import Entry, Log
 from ordercast.parts.outgoing import Outgoing
+from ordercast.parts.recent import Recent
 from ordercast.parts.repairs import Repairs
 from ordercast.service import SAFE_RANK
 from ordercast.view import GROUP_ORIGIN, Member, Reason, View
@@ -22,6 +23,15 @@ from ordercast.wire.calls import open_call
 from ordercast.wire.header import HEADER_BYTES
 from ordercast.wire.ordering import Placed
 from ordercast.wire.views import Cut, Proposal, open_change, pack_change
+
+
+class Carried(NamedTuple):
+    """What passes from the orderer of one ring to that of the next, in one life of a node: nothing may come twice."""
+
+    ticket: int = 0  # of the last delivery
+    early: Mapping[tuple[int, int], int] = {}  # (origin, number) delivered without a place
+    called: Mapping[int, int] = {}  # caller -> one past the last call of its that was delivered
+    recent: Mapping[int, Recent] = {}  # caller -> its UNRELIABLE calls
 
 
 class Keeper:
@@ -74,9 +84,7 @@ class Keeper:
 
     # Holding and placing
 
-    def _hold(
-        self, origin: int, number: int, block: bytes, out: Outbox, from_outside: bool = False
-    ) -> Head | None:
+    def _hold(self, origin: int, number: int, block: bytes, out: Outbox, from_outside: bool = False) -> Head | None:
         """Keep a block that has come; its head, or None if it is here already or cannot be true."""
         head = head_of(block)
         if bool(head.flags & CHANGE) != (origin == GROUP_ORIGIN):
@@ -166,7 +174,10 @@ class Keeper:
                 if view.member(origin) is None:
                     numbers.pop(origin, None)
         for origin in self.callers - view.callers.keys():
-            numbers.pop(origin, None)
+            if view.member(origin) is None:
+                numbers.pop(origin, None)
+        for origin, number in view.callers.items():
+            numbers[origin] = max(numbers.get(origin, 0), number)
         self.callers = set(view.callers)
         self.has_left = view.member(self.me.id) is None or view.reason == Reason.DISSOLVE
         if not self.is_frozen:

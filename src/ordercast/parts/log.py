@@ -111,6 +111,10 @@ class Log:
         self.blocks[key] = block
         return True
 
+    def drop(self, origin: int, number: int) -> None:
+        """A block that will never get a place."""
+        self.blocks.pop((origin, number), None)
+
     def place(self, seq: int, origin: int, number: int, count: int = 1) -> bool:
         """Learn places; False if they contradict what is known or lie too far ahead."""
         received = self.received

@@ -12,6 +12,7 @@ from ordercast.config import MS, Timing
 from ordercast.engine import NEVER
 from ordercast.parts.rtt import RoundTrip
 
+MAX_SHIFT: Final = 6
 AT_ONCE: Final = 16  # blocks retransmitted in one go: more would add to the congestion that lost them
 
 
@@ -27,7 +28,7 @@ class Unplaced:
 
 
 class Outgoing:
-    __slots__ = ("_costs", "_me", "_progress_ns", "_rtt", "_timing", "bytes", "is_exhausted", "unplaced")
+    __slots__ = ("_costs", "_me", "_progress_ns", "_rtt", "_shift", "_timing", "bytes", "is_exhausted", "unplaced")
 
     def __init__(self, me: int, timing: Timing) -> None:
         self._me = me
@@ -37,6 +38,7 @@ class Outgoing:
         self._costs: dict[int, int] = {}  # own number -> cost, placed or not, until stable
         self.bytes = 0  # their sum: what our window is held against
         self.is_exhausted = False  # ten tries in vain
+        self._shift = 0  # doublings that outlast the block whose timer expired
         self._progress_ns = 0  # when one of them last got its place
 
     def keep(self, now_ns: int, origin: int, number: int, block: bytes, cost: int) -> None:
@@ -52,8 +54,9 @@ class Outgoing:
             return False
         self.is_exhausted = False
         self._progress_ns = now_ns
-        if not found.tries and now_ns:
+        if not found.tries and now_ns > found.sent_ns:  # what we placed ourselves has been nowhere
             self._rtt.sample(now_ns - found.sent_ns)
+            self._shift = 0
         return True
 
     def stable(self, number: int) -> None:
@@ -101,6 +104,8 @@ class Outgoing:
             found.append((origin, number, each.block))
             if len(found) >= AT_ONCE:
                 break
+        if found:
+            self._shift = min(self._shift + 1, MAX_SHIFT)
         return found
 
     def deadline_ns(self, now_ns: int) -> int:
@@ -111,4 +116,6 @@ class Outgoing:
     def _due_ns(self, each: Unplaced) -> int:
         # Places are given in the sender's order: while they come, whoever waits behind waits for its turn. Counting
         # from the last one keeps a long queue from being taken for a loss.
-        return max(each.sent_ns, self._progress_ns) + self._rtt.timeout_ns(each.tries)
+        # After a timeout others begin with the doubled time, until one that was sent once tells how long it takes now:
+        # where times have grown, only that ends the sending of everything twice (Karn's algorithm).
+        return max(each.sent_ns, self._progress_ns) + self._rtt.timeout_ns(max(each.tries, self._shift))

@@ -22,12 +22,15 @@ PLACES_ALONE: Final = (0xFFFF, 0xFFFF)  # as the segments of a request: not the 
 
 
 class Repairs:
-    __slots__ = ("_blocks", "_log", "_places", "callers", "partial")
+    __slots__ = ("_blocks", "_delay_ns", "_heard_ns", "_log", "_pace_ns", "_places", "callers", "partial")
 
     def __init__(self, log: Log, timing: Timing, datagram: int) -> None:
         self._log = log
         self.callers: set[int] = set()  # whose numbers may have holes, and who send again by themselves
         self.partial = Reassembly(datagram)
+        self._heard_ns: dict[tuple[int, int], int] = {}  # blocks in parts -> when the last part came
+        self._pace_ns = 0  # time from part to part, smoothed
+        self._delay_ns = timing.nak_delay_ns
         self._places: Gaps[int] = Gaps(timing.nak_delay_ns, timing.nak_retry_ns)
         self._blocks: Gaps[tuple[int, int]] = Gaps(timing.nak_delay_ns, timing.nak_retry_ns)
 
@@ -38,6 +41,28 @@ class Repairs:
             return number <= log.received
         return number < log.next_number.get(origin, 0) or (origin, number) in log.blocks
 
+    def add(self, now_ns: int, origin: int, number: int, segment: int, last: int, body: memoryview) -> bytes | None:
+        """A segment has come; the block, if that makes it whole."""
+        key = (origin, number)
+        block = self.partial.add((*key, 0), segment, last, body)
+        heard_ns = self._heard_ns.pop(key, None)
+        if heard_ns is not None:
+            self._pace_ns += (now_ns - heard_ns - self._pace_ns) // 8
+        if block is None:
+            self._heard_ns[key] = now_ns
+            if len(self._heard_ns) > len(self.partial) + PER_NAK:
+                kept = {(origin, number) for origin, number, _ in self.partial}
+                self._heard_ns = {key: at_ns for key, at_ns in self._heard_ns.items() if key in kept}
+        return block
+
+    def _is_coming(self, now_ns: int, key: tuple[int, int]) -> int:
+        """Until when a block of which parts are here is still on its way, at the pace at which parts come; else 0."""
+        heard_ns = self._heard_ns.get(key)
+        if heard_ns is None:
+            return 0
+        until_ns = heard_ns + max(self._delay_ns, 4 * self._pace_ns)
+        return until_ns if until_ns > now_ns else 0
+
     def look(self, now_ns: int, is_leader: bool) -> list[Note]:
         """Compare what is here with what must exist: gaps that opened and closed since the last look."""
         log = self._log
@@ -45,6 +70,7 @@ class Repairs:
             for origin, number, kind in list(self.partial):
                 if self.is_old(origin, number):
                     self.partial.forget((origin, number, kind))
+                    self._heard_ns.pop((origin, number), None)
         notes: list[Note] = []
         if log.received < log.highest or self._places:
             missing = log.missing(MAX_MISSING) if log.received < log.highest else []
@@ -69,6 +95,9 @@ class Repairs:
             key = self._log.places.get(seq)
             if key is not None and key in self._log.blocks:
                 continue  # it has come since the last look, in this very pass
+            if key is not None and (due_ns := self._is_coming(now_ns, key)):
+                self._places.postpone(seq, due_ns)
+                continue
             holes = self.partial.missing((*key, 0)) if key is not None else []
             if holes:
                 wanted.extend(Missing(GROUP_ORIGIN, seq, 1, first, stop) for first, stop in holes[:PIECES])
@@ -91,6 +120,9 @@ class Repairs:
             key = log.places.get(seq)
             if key is not None and key in log.blocks:
                 continue  # it has come since the last look, in this very pass
+            if key is not None and (due_ns := self._is_coming(now_ns, key)):
+                self._places.postpone(seq, due_ns)
+                continue
             asked = wanted.setdefault(tries, [])
             if key is not None and key[0] != GROUP_ORIGIN:
                 holes = self.partial.missing((*key, 0)) or [(0, 0)]
@@ -109,6 +141,9 @@ class Repairs:
         wanted: dict[int, list[Missing]] = {}
         for origin, number in self._blocks.due(now_ns):
             if self.is_old(origin, number):
+                continue
+            if due_ns := self._is_coming(now_ns, (origin, number)):
+                self._blocks.postpone((origin, number), due_ns)
                 continue
             holes = self.partial.missing((origin, number, 0)) or [(0, 0)]
             asked = wanted.setdefault(origin, [])

@@ -18,7 +18,14 @@ from ordercast.errors import WireError
 from ordercast.view import Reason
 from ordercast.wire.codec import MAX_NUMBER, Reader, Writer
 from ordercast.wire.ordering import PLACE, Placed, decode_places
-from ordercast.wire.views import MAX_LOCK_NAME, MAX_MEMBERS, decode_member, encode_member
+from ordercast.wire.views import (
+    MAX_LOCK_NAME,
+    MAX_MEMBERS,
+    decode_member,
+    encode_member,
+    put_numbers,
+    take_numbers,
+)
 
 Buffer = bytes | bytearray | memoryview
 
@@ -102,6 +109,7 @@ def decode_list(body: Buffer) -> tuple[memoryview, bytes]:
 def encode_change(change: Change) -> bytes:
     writer = Writer().u8(change.reason).u64(change.serial).u64(change.next_block).text(change.lock).blob(change.header)
     encode_member(writer, change.member)
+    put_numbers(writer, change.callers)
     return writer.bytes()
 
 
@@ -109,8 +117,8 @@ def decode_change(body: Buffer) -> Change:
     reader = Reader(memoryview(body))
     reason, serial, next_block = reader.u8(), reader.u64(), reader.number()
     lock, header = reader.text(MAX_LOCK_NAME), reader.blob(MAX_HEADER)
-    member = decode_member(reader)
+    member, callers = decode_member(reader), take_numbers(reader)
     reader.end()
     if reason not in (Reason.JOIN, Reason.LEAVE, Reason.DISSOLVE, Reason.LOCK, Reason.UNLOCK):
         raise WireError("no change that a member may ask for")
-    return Change(Reason(reason), member, header, next_block, lock, serial)
+    return Change(Reason(reason), member, header, next_block, lock, serial, callers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from ipaddress import AddressValueError, IPv4Address
 from struct import Struct
 from typing import Final, NamedTuple
@@ -65,6 +66,7 @@ class Asking(NamedTuple):
     next_block: int
     demands: Demands
     header: bytes
+    callers: Mapping[int, int] = {}  # calls from outside below these numbers were delivered to it in another ring
 
 
 class Proposal(NamedTuple):
@@ -150,9 +152,7 @@ def encode_view(view: View) -> bytes:
     for origin in view.prior:
         writer.u64(origin)
     for numbers in (view.numbers, view.callers, view.awaited):
-        writer.u32(len(numbers))
-        for origin in sorted(numbers):
-            writer.pack(NUMBER, origin, numbers[origin])
+        put_numbers(writer, numbers)
     writer.text(view.lock).u64(view.serial).u16(len(view.locks))
     for lock in sorted(view.locks):
         writer.text(lock).u64(view.locks[lock])
@@ -205,6 +205,12 @@ def decode_view(reader: Reader) -> View:
     )
 
 
+def put_numbers(writer: Writer, numbers: Mapping[int, int]) -> None:
+    writer.u32(len(numbers))
+    for origin in sorted(numbers):
+        writer.pack(NUMBER, origin, numbers[origin])
+
+
 def take_numbers(reader: Reader) -> dict[int, int]:
     """Block numbers by origin."""
     count = reader.count(NUMBER.size)
@@ -237,7 +243,9 @@ def encode_asking(asking: Asking) -> bytes:
     writer.u64(asking.nonce).u8(min(asking.tries, 255)).u64(asking.next_block)
     for limit in (asking.demands.max_members, asking.demands.history_bytes, asking.demands.max_message):
         writer.u64(NO_LIMIT if limit is None else limit)
-    return writer.blob(asking.header).bytes()
+    writer.blob(asking.header)
+    put_numbers(writer, asking.callers)
+    return writer.bytes()
 
 
 def decode_asking(body: bytes | memoryview) -> Asking:
@@ -245,7 +253,8 @@ def decode_asking(body: bytes | memoryview) -> Asking:
     group, member = reader.text(MAX_GROUP_NAME), decode_member(reader)
     nonce, tries, next_block = reader.u64(), reader.u8(), reader.number()
     limits = [None if limit == NO_LIMIT else limit for limit in (reader.u64(), reader.u64(), reader.u64())]
-    asking = Asking(group, member, nonce, tries, next_block, Demands(*limits), reader.blob(MAX_HEADER))
+    demands, header = Demands(*limits), reader.blob(MAX_HEADER)
+    asking = Asking(group, member, nonce, tries, next_block, demands, header, take_numbers(reader))
     reader.end()
     return asking
 

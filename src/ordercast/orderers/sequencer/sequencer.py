@@ -18,7 +18,7 @@ from ordercast.errors import InvariantViolation, UnsupportedService
 from ordercast.orderers.sequencer.leading import Leading, ackers
 from ordercast.parts.changes import next_view
 from ordercast.parts.detector import Detector
-from ordercast.parts.keeper import Keeper
+from ordercast.parts.keeper import Carried, Keeper
 from ordercast.parts.log import DATAGRAM_OVERHEAD, runs_of
 from ordercast.parts.share import MIN_BLOCK, ceiling_of, largest_block
 from ordercast.parts.timers import Timers
@@ -199,7 +199,7 @@ class Sequencer(Keeper):
         if self._repairs.is_old(origin, number):
             self._on_old(origin, number)
             return
-        block = self._repairs.partial.add((origin, number, 0), segment, last, body)
+        block = self._repairs.add(now_ns, origin, number, segment, last, body)
         if block is not None:
             self._take(origin, number, block, out)
 
@@ -402,10 +402,10 @@ class Sequencer(Keeper):
     def may_go(self) -> bool:
         return self.lead is not None and self.is_settled
 
-    def carry(self) -> tuple[int, dict[tuple[int, int], int]]:
-        return 0, {}
+    def carry(self) -> Carried:
+        return Carried()
 
-    def inherit(self, carried: tuple[int, dict[tuple[int, int], int]]) -> None:
+    def inherit(self, carried: Carried) -> None:
         """Nothing is delivered here without a place."""
 
     def answers(self, origin: int, number: int) -> bool:  # noqa: ARG002 - this orderer takes no calls from outside

@@ -50,21 +50,31 @@ class Calls:
             block = log.blocks.get((origin, number))
             if block is None or expected is None or number < expected:
                 waiting.discard(number)
+                log.drop(origin, number)
             elif needs_of(block) <= expected:
                 return number, block
             else:
-                return None
+                break
+        if not waiting:
+            del self._waiting[origin]
         return None
 
-    def received(self, now_ns: int, origin: int, number: int) -> None:
-        """A call has its place, and everything before it is here."""
+    def received(self, now_ns: int, log: Log, origin: int) -> None:
+        """A call has its place, and everything before it is here. What the caller sent before it and nobody placed in
+        time never gets a place."""
         self._first.pop(origin, None)
         self._placed_ns[origin] = now_ns
+        self.drop_old(log, origin)
+
+    def drop_old(self, log: Log, origin: int) -> None:
         waiting = self._waiting.get(origin)
-        if waiting is not None:
+        if waiting is None:
+            return
+        for number in [number for number in waiting if number < log.next_number.get(origin, 0)]:
             waiting.discard(number)
-            if not waiting:
-                del self._waiting[origin]
+            log.drop(origin, number)
+        if not waiting:
+            del self._waiting[origin]
 
     def origins(self) -> list[int]:
         return list(self._waiting)

@@ -15,39 +15,17 @@ from typing import ClassVar, Final
 from ordercast.config import GroupConfig, Timing
 from ordercast.engine import Delivery, Outbox, Run
 from ordercast.orderers.token.table import Table
-from ordercast.parts.keeper import Keeper
+from ordercast.parts.keeper import Carried, Keeper
 from ordercast.parts.log import Entry
+from ordercast.parts.recent import Recent
 from ordercast.service import AGREED_RANK, FIFO_RANK, RESILIENT_RANK, SAFE_RANK, UNRELIABLE_RANK
 from ordercast.view import Member, Reason, View
 from ordercast.wire.block import CALLED, CHANGE, FRAGMENTED, HEAD, LAST, Head
 from ordercast.wire.views import open_change
 
 UNPLACED: Final = -1  # position of what has none, block number of what is UNRELIABLE
-RECENT: Final = 1_024  # UNRELIABLE blocks of one sender among which duplicates are noticed; older ones are dropped
+MAX_CALLED: Final = 256  # callers whose last call is remembered beyond the ring, those that called lately
 MAX_CARRIED: Final = 65_536  # weak messages delivered and without a place, over all senders
-
-Early = dict[tuple[int, int], int]
-
-
-class Recent:
-    """Numbers seen lately, as a mask below the highest: at most once, in bounded memory."""
-
-    __slots__ = ("_highest", "_mask")
-
-    def __init__(self) -> None:
-        self._highest = -1
-        self._mask = 0
-
-    def is_new(self, number: int) -> bool:
-        ahead = number - self._highest
-        if ahead > 0:
-            self._mask = (self._mask << ahead | 1) & ((1 << RECENT) - 1) if ahead < RECENT else 1
-            self._highest = number
-            return True
-        if -ahead >= RECENT or self._mask >> -ahead & 1:
-            return False
-        self._mask |= 1 << -ahead
-        return True
 
 
 class Deliverer(Keeper):
@@ -69,10 +47,11 @@ class Deliverer(Keeper):
         self._table = Table(view, me.id, known)
         self._cleared = 0  # up to this place nothing waits: a change stands behind it, or recovery agreed on it
         # Ahead of the log
-        self._early: Early = {}  # delivered without a place -> ticket
+        self._early: dict[tuple[int, int], int] = {}  # delivered without a place -> ticket
         self._upto = dict(self.log.next_number)  # origin -> the first block that is not delivered
         self._fresh: list[Delivery] = []  # to go up with the next batch
         self._recent: dict[int, Recent] = {}
+        self._called: dict[int, int] = {}  # caller -> one past its last call that was delivered
         self._open: set[int] = set()  # members whose long message is half placed
         # The application
         self._ticket = view.seq
@@ -81,18 +60,21 @@ class Deliverer(Keeper):
 
     # What passes from ring to ring
 
-    def carry(self) -> tuple[int, Early]:
-        """The last ticket, and what was delivered here and may get a place in another ring."""
+    def carry(self) -> Carried:
         waiting = {(delivery.origin, delivery.number) for delivery in self._fresh}
-        return self._ticket, {key: ticket for key, ticket in self._early.items() if key not in waiting}
+        early = {key: ticket for key, ticket in self._early.items() if key not in waiting}
+        recent = {origin: recent for origin, recent in self._recent.items() if self.view.member(origin) is None}
+        return Carried(self._ticket, early, self._called, recent)
 
-    def inherit(self, carried: tuple[int, Early]) -> None:
-        self._ticket = max(self._ticket, carried[0])
+    def inherit(self, carried: Carried) -> None:
+        self._ticket = max(self._ticket, carried.ticket)
         numbers = self.log.next_number
-        kept = {key: 0 for key in carried[1] if key[1] >= numbers.get(key[0], 0)}
+        kept = {key: 0 for key in carried.early if key[1] >= numbers.get(key[0], 0)}
         for key in list(kept)[: max(0, len(kept) - MAX_CARRIED)]:
             del kept[key]
         self._early = kept
+        self._called = dict(carried.called)
+        self._recent = dict(carried.recent)
         for origin in numbers:
             self._follow_up(origin)
 
@@ -186,7 +168,9 @@ class Deliverer(Keeper):
                     pass
                 else:
                     self._hand_over(origin, number, entry.block, entry.position, run)
-                    if origin in self._upto:
+                    if entry.flags & CALLED and origin in self.callers:
+                        self._note_call(origin, number)
+                    elif origin in self._upto:
                         self._upto[origin] = number + 1
                         if (origin, number + 1) in self.log.blocks:
                             self._follow_up(origin)
@@ -196,6 +180,13 @@ class Deliverer(Keeper):
         if run:
             out.upcalls.append(Run(run))
         self.consumed = self.delivered
+
+    def _note_call(self, origin: int, number: int) -> None:
+        called = self._called
+        called.pop(origin, None)
+        called[origin] = number + 1
+        if len(called) > MAX_CALLED:
+            del called[next(iter(called))]
 
     def _may_deliver(self, entry: Entry) -> bool:
         seq, table = entry.seq, self._table

@@ -250,7 +250,7 @@ class Token(Deliverer):
         if self._repairs.is_old(origin, number):
             self._on_old(origin, number)
             return
-        block = self._repairs.partial.add((origin, number, 0), segment, last, body)
+        block = self._repairs.add(now_ns, origin, number, segment, last, body)
         if block is not None:
             self._take(origin, number, block, out)
 
@@ -585,6 +585,8 @@ class Token(Deliverer):
         self._table.apply(view)
         self._lists.answered(view)
         self._repairs.callers = self.callers
+        for origin in view.callers:
+            self._calls.drop_old(self.log, origin)  # a newcomer may have had them in another ring
         if view.reason in MEMBERSHIP:
             self._last_change = view.seq
             self._awaited = {}
@@ -825,6 +827,7 @@ class Token(Deliverer):
             return
         passed.tries += 1
         self._count("token_retries")
+        self._mail.next_via()
         self._timers.set(Timer.TOKEN, now_ns + self._pass_rtt.timeout_ns(passed.tries))
         self._send_passed(passed, out)
 
@@ -1029,4 +1032,4 @@ class Token(Deliverer):
         super()._on_special(now_ns, entry)
         if entry.origin in self.callers:
             self._repairs.callers = self.callers
-            self._calls.received(now_ns, entry.origin, entry.number)
+            self._calls.received(now_ns, self.log, entry.origin)
