@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -17,7 +19,7 @@ from ordercast.sim.cluster import Cluster
 from ordercast.sim.faults import Fault
 from ordercast.sim.network import IDEAL
 from ordercast.sim.run import Outcome, run_scenario
-from ordercast.sim.scenario import Load, Scenario, plain_scenario, random_scenario
+from ordercast.sim.scenario import SERVICES, Load, Scenario, plain_scenario, random_scenario
 from ordercast.sim.toy import ToyEngine, ToyEngines
 
 DIGEST_PROGRAM = """
@@ -27,6 +29,34 @@ from ordercast.sim.toy import ToyEngines
 scenario = plain_scenario(seed=11, messages=60, nodes=4, loss=0.1, duplicate=0.1, reorder=0.1, pause=1)
 print(run_scenario(scenario, engines=ToyEngines(scenario.nodes)).digest)
 """
+
+
+# What a scenario had before there were locks and calls
+OLD_FIELDS = [
+    "seed",
+    "orderer",
+    "nodes",
+    "starts_ns",
+    "network",
+    "jitter_ns",
+    "loss",
+    "duplicate",
+    "reorder",
+    "has_multicast",
+    "buffer_bytes",
+    "datagram",
+    "history_bytes",
+    "history_blocks",
+    "resilience",
+    "min_members",
+    "recovery",
+    "timing",
+    "loads",
+    "take_delays_ns",
+    "faults",
+    "event_limit",
+    "command",
+]
 
 
 def run(scenario: Scenario) -> Outcome:
@@ -153,6 +183,39 @@ def test_random_scenarios_differ_and_cover_what_can_happen() -> None:
     assert max(load.size for scenario in scenarios for load in scenario.loads) > 65_536
 
 
+def test_scenarios_of_the_token_have_locks_calls_and_members_without_multicast() -> None:
+    scenarios = [random_scenario(seed, "token") for seed in range(120)]
+    assert all(Scenario.from_json(scenario.to_json()) == scenario for scenario in scenarios)
+    services = {load.service.partition("(")[0] for scenario in scenarios for load in scenario.loads}
+    assert services == set(SERVICES["token"])
+    calls = [call for scenario in scenarios for call in scenario.calls]
+    assert {call.service.partition("(")[0] for call in calls} == set(SERVICES["token"])
+    assert {(call.handler >= 0, call.wants_ack) for call in calls} == {(True, True), (False, True), (False, False)}
+    assert any(call.wants_again for call in calls)
+    assert any(call.to for call in calls)
+    assert any(call.node in scenario.nodes for scenario in scenarios for call in scenario.calls)
+    locks = {use.lock for scenario in scenarios for use in scenario.locks}
+    assert {"x", "2"} <= locks
+    assert any(0 < len(scenario.deaf) < len(scenario.nodes) for scenario in scenarios)
+    assert any(len(set(scenario.rules)) > 1 for scenario in scenarios)
+    assert {scenario.flow for scenario in scenarios} == {"slow-start", "open"}
+
+
+def test_scenarios_of_other_orderers_have_none_of_that() -> None:
+    for seed in range(50):
+        scenario = random_scenario(seed, "sequencer")
+        assert (scenario.callers, scenario.calls, scenario.locks, scenario.deaf, scenario.rules) == ((),) * 5
+
+
+def test_the_seeds_of_the_sequencer_stay_what_they_are() -> None:
+    """What was fuzzed once can be replayed: new ingredients are drawn from streams of their own."""
+    told = hashlib.sha256()
+    for seed in range(20):
+        values = json.loads(random_scenario(seed, "sequencer").to_json())
+        told.update(json.dumps([values[name] for name in OLD_FIELDS], sort_keys=True).encode())
+    assert told.hexdigest()[:16] == "550ba495b0c22f60"
+
+
 def test_a_run_names_the_command_that_replays_it() -> None:
     assert random_scenario(17).command == "ordercast sim --scenario-seed 17 --orderer sequencer"
     command = plain_scenario(seed=7, loss=0.05, service="RESILIENT(2)", crash=1).command
@@ -167,6 +230,10 @@ def test_a_run_names_the_command_that_replays_it() -> None:
         ('{"colour": 1}', "a scenario has no colour"),
         ('{"loss": 2}', "loss is a probability"),
         ('{"network": "moon"}', "there is no network 'moon'"),
+        ('{"nodes": ["a", "b"], "rules": ["all"]}', "one for each of the 2 nodes"),
+        ('{"nodes": ["a"], "callers": ["a"]}', "no two nodes or callers"),
+        ('{"nodes": ["a"], "locks": [{"node": "z", "lock": "x", "at_ns": 0, "hold_ns": 0}]}', "there is no node z"),
+        ('{"calls": [{"node": "a", "colour": 1}]}', "this is no scenario"),
     ],
 )
 def test_what_is_no_scenario_is_refused_with_a_reason(text: str, error: str) -> None:

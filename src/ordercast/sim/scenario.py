@@ -101,6 +101,7 @@ class Scenario:
     history_bytes: int = 4 << 20
     history_blocks: int = 4_096
     resilience: int = 0
+    flow: str = "slow-start"
     min_members: MinMembers = "majority"
     rules: tuple[MinMembers, ...] = ()  # what each node asks for instead; the largest of a view's members holds
     deaf: tuple[str, ...] = ()  # nodes without multicast, where the others have it
@@ -176,6 +177,7 @@ class Scenario:
             history_bytes=self.history_bytes,
             history_blocks=self.history_blocks,
             datagram=self.datagram,
+            flow=self.flow,
         )
 
     def node_timing(self) -> Timing:
@@ -405,6 +407,7 @@ def _with_services(rng: random.Random, drawn: Scenario, begin_ns: int, load_ns: 
             locks.append(LockUse(name, str(handler), at_ns, rng.randrange(1, load_ns + 2_000 * MS), answer_ns))
     return replace(
         drawn,
+        flow="slow-start" if rng.random() < 0.8 else "open",
         rules=rules,
         deaf=deaf,
         callers=callers,
