@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,23 +16,51 @@ from ordercast.sim.checkers import PROPERTIES
 from ordercast.trace.run import RunInfo
 
 
-def test_every_guarantee_is_examined_and_holds_when_the_sequencer_is_killed(
+def test_every_guarantee_is_examined_and_holds_when_the_token_site_is_killed(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    result = demo(["--seconds", "2"], tmp_path / "trace", capfd)
+    assert result["orderer"] == "token"
+    assert len(result["calls"]) == 2
+    before, after = (call["answered_by"] for call in result["calls"])
+    assert before == result["killed"]
+    assert after in result["delivered"]
+
+
+def test_the_sequencer_is_killed_where_there_is_one(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    result = demo(["--seconds", "1", "--orderer", "sequencer"], tmp_path / "trace", capfd)
+    assert result["orderer"] == "sequencer"
+    assert result["calls"] == []
+
+
+def test_most_messages_may_ask_for_less(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "trace"
-    code = main(["demo", "--seconds", "2", "--trace", str(folder), "--json"])
+    result = demo(["--seconds", "1", "--service", "fifo"], folder, capfd)
+    assert result["service"] == "FIFO"
+    assert RunInfo.read(folder).services[0] == "FIFO"
+
+
+def demo(arguments: list[str], folder: Path, capfd: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """The result of a demo that went well, as demos do."""
+    code = main(["demo", "--trace", str(folder), "--json", *arguments])
     shown = capfd.readouterr()
-    result = json.loads(shown.out)
-    assert code == 0, shown.out
+    assert code == 0, shown.out + shown.err
+    result: dict[str, Any] = json.loads(shown.out)
     assert result["held"]
     assert result["same_messages"]
     assert set(result["verdict"]["properties"]) == set(PROPERTIES)
     assert all(found["checked"] for found in result["verdict"]["properties"].values())
     assert result["killed"] not in result["delivered"]
     assert len(result["stood_still_ms"]) == 3
+    assert max(result["stood_still_ms"].values()) < 20_000
+    assert result["confirmed"] > 0
+    assert result["promises_broken"] == 0
     assert RunInfo.read(folder).clock == "one-host"
     assert len(list((folder / "events").glob("node=*/part-*.parquet"))) == 5
-    assert "killed" in shown.err
+    assert (
+        f"killed {result['killed']}, the {'token site' if result['orderer'] == 'token' else 'sequencer'}" in shown.err
+    )
+    return result
 
 
 def test_an_interrupted_demo_ends_with_130_and_leaves_no_member_behind(tmp_path: Path) -> None:
