@@ -53,6 +53,9 @@ MAX_UNDER_WAY: Final = 128
 WINDOW_BYTES: Final = 128 << 10
 """The most that one caller has under way. It does not know the members' buffers, which all senders share."""
 
+NAMELESS_ROOM: Final = 64
+"""What header and flags of a CALL take of a datagram, and some to spare."""
+
 
 class Call:
     """One call, from the application's word to what came of it."""
@@ -274,7 +277,8 @@ class CallEngine:
     def _transmit(self, now_ns: int, call: Call, out: Outbox) -> None:
         self.used_ns = now_ns
         is_in_vain = call.tries >= TRIES_IN_VAIN and not call.is_acknowledged
-        by_name = self._is_first or is_in_vain
+        # Parts of two tries must fit each other: what takes several datagrams always has the name.
+        by_name = self._is_first or is_in_vain or len(call.block) + NAMELESS_ROOM > self._mail.datagram
         to, flags = self._route(call, is_in_vain)
         # Only the lowest may carry the flag: the group would take those before it for old ones.
         if self._is_first or (is_in_vain and call is next(iter(self._under_way.values()))):

@@ -8,19 +8,22 @@ from __future__ import annotations
 
 from typing import Final
 
+from ordercast.config import SECOND
 from ordercast.parts.log import Log
 from ordercast.wire.calls import needs_of
 
 MAX_CALLERS: Final = 1_024  # entries in the view; beyond it those that were silent longest are flushed
 MAX_WAITING: Final = 256  # calls of one caller that wait for a place
+WAIT_NS: Final = 6 * SECOND  # a call that waits and is not repeated for so long belongs to a caller that has given up
 MAX_NEW: Final = 256  # callers whose first call waits for a place
 
 
 class Calls:
-    __slots__ = ("_first", "_mine", "_placed_ns", "_waiting")
+    __slots__ = ("_first", "_heard_ns", "_mine", "_placed_ns", "_waiting")
 
     def __init__(self) -> None:
         self._waiting: dict[int, set[int]] = {}  # caller -> numbers held and not placed
+        self._heard_ns: dict[int, int] = {}  # caller with something waiting -> when it was heard last
         self._first: dict[int, int] = {}  # caller without an entry -> the number it begins with
         self._mine: dict[tuple[int, int], None] = {}  # calls that this site acknowledges when they are delivered
         self._placed_ns: dict[int, int] = {}  # caller -> when it last got a place here
@@ -35,10 +38,28 @@ class Calls:
             return number > self._first[origin] and len(waiting) < MAX_WAITING
         return is_first and len(self._first) < MAX_NEW
 
-    def held(self, log: Log, origin: int, number: int, is_first: bool) -> None:
+    def held(self, now_ns: int, log: Log, origin: int, number: int, is_first: bool) -> None:
         self._waiting.setdefault(origin, set()).add(number)
+        self._heard_ns[origin] = now_ns
         if origin not in log.next_number and is_first:
             self._first.setdefault(origin, number)
+
+    def heard(self, now_ns: int, origin: int) -> None:
+        """A call that waits here has come again."""
+        if origin in self._heard_ns:
+            self._heard_ns[origin] = now_ns
+
+    def expire(self, now_ns: int, log: Log) -> int:
+        """Forget what waits in vain; when to look again, 0: nothing waits."""
+        for origin, heard_ns in list(self._heard_ns.items()):
+            if origin not in self._waiting:
+                del self._heard_ns[origin]
+            elif now_ns - heard_ns >= WAIT_NS:
+                for number in self._waiting.pop(origin):
+                    log.drop(origin, number)
+                self._first.pop(origin, None)
+                del self._heard_ns[origin]
+        return min(self._heard_ns.values()) + WAIT_NS if self._heard_ns else 0
 
     def next_of(self, log: Log, origin: int) -> tuple[int, bytes] | None:
         """The next call of `origin` that may get a place."""

@@ -15,7 +15,7 @@ from typing import ClassVar, Final
 from ordercast.config import MS, GroupConfig, Timing
 from ordercast.engine import NEVER, Change, Note, Outbox, To
 from ordercast.errors import InvariantViolation, UnsupportedService, WireError
-from ordercast.orderers.token.calls import Calls
+from ordercast.orderers.token.calls import WAIT_NS, Calls
 from ordercast.orderers.token.delivery import Deliverer
 from ordercast.orderers.token.lists import Lists, key_of
 from ordercast.orderers.token.loose import Loose
@@ -76,6 +76,7 @@ class Timer(IntEnum):  # its members are keys of a table on the hot path: an int
     BEAT = auto()
     LEAVE = auto()
     LOOSE = auto()  # UNRELIABLE blocks may go on
+    CALLS = auto()  # calls that wait in vain are forgotten
 
 
 class Passed:
@@ -229,7 +230,7 @@ class Token(Deliverer):
         if not is_repair:
             self._detector.heard(origin, now_ns)
         if origin != self.me.id and not self.has_left:
-            self._take(origin, number, block, out)
+            self._take(now_ns, origin, number, block, out)
 
     def on_segment(
         self,
@@ -252,7 +253,7 @@ class Token(Deliverer):
             return
         block = self._repairs.add(now_ns, origin, number, segment, last, body)
         if block is not None:
-            self._take(origin, number, block, out)
+            self._take(now_ns, origin, number, block, out)
 
     def on_control(
         self, now_ns: int, kind: int, source: Address, origin: int, number: int, body: memoryview, out: Outbox
@@ -271,10 +272,10 @@ class Token(Deliverer):
                 raise WireError("a block without a place")
             _, sender, first, count = places[-1]
             if sender != self.me.id and not self.has_left and not self._repairs.is_old(sender, first + count - 1):
-                self._take(sender, first + count - 1, block, out)
+                self._take(now_ns, sender, first + count - 1, block, out)
             self._on_token(now_ns, origin, state, places)
         elif kind == Kind.REQUEST:
-            self._on_request(origin, number, bytes(body), out)
+            self._on_request(now_ns, origin, number, bytes(body), out)
         elif kind == Kind.LIST:
             token, change = decode_list(body)
             state, places = decode_token(token)
@@ -296,7 +297,9 @@ class Token(Deliverer):
             self._on_loose(origin, number, bytes(body), out)
         elif kind == Kind.STATUS:
             # What came before it on the same way has been read: that is all its sender wants to know.
-            out.sends.append(self._mail.control(source, Kind.ACK, encode_acks(decode_acks(body))))
+            member = self.view.member(origin)
+            if member is not None:
+                out.sends.append(self._mail.control(member.address, Kind.ACK, encode_acks(decode_acks(body))))
         elif kind == Kind.ACK:
             self._loose.acked(now_ns, origin, decode_acks(body).received, self._table.others)
         elif kind == Kind.HELD:
@@ -308,7 +311,7 @@ class Token(Deliverer):
         else:
             self._count("strange_kinds")
 
-    def on_call(self, now_ns: int, origin: int, number: int, is_first: bool, block: bytes, out: Outbox) -> bool:  # noqa: ARG002
+    def on_call(self, now_ns: int, origin: int, number: int, is_first: bool, block: bytes, out: Outbox) -> bool:
         """A call from outside; False if it was delivered here before. (Section 4.5.)"""
         log, calls = self.log, self._calls
         if self.is_frozen or self.has_left or self.view.member(origin) is not None:
@@ -321,10 +324,12 @@ class Token(Deliverer):
             return False
         if not head_of(block).rank:
             return self._on_loose_call(origin, number, block, out)
+        calls.heard(now_ns, origin)
         if (origin, number) in log.blocks or not calls.may_hold(log, origin, number, is_first):
             return True
         if self._hold(origin, number, block, out, from_outside=True) is not None:
-            calls.held(log, origin, number, is_first)
+            calls.held(now_ns, log, origin, number, is_first)
+            self._timers.set_earlier(Timer.CALLS, now_ns + WAIT_NS)
         return True
 
     def greet(self) -> None:
@@ -374,6 +379,10 @@ class Token(Deliverer):
             elif timer is Timer.BEAT:
                 if now_ns - self._spoke_ns >= self._detector.heartbeat_ns:
                     self._sync_now = True
+            elif timer is Timer.CALLS:
+                due_ns = self._calls.expire(now_ns, self.log)
+                if due_ns:
+                    self._timers.set(Timer.CALLS, due_ns)
             elif timer is Timer.LEAVE:
                 self._ask_to_leave(now_ns)
         self._complain(now_ns, out)
@@ -459,14 +468,15 @@ class Token(Deliverer):
 
     # What comes in
 
-    def _take(self, origin: int, number: int, block: bytes, out: Outbox) -> None:
+    def _take(self, now_ns: int, origin: int, number: int, block: bytes, out: Outbox) -> None:
         """A whole block has come."""
         head = self._hold(origin, number, block, out)
         if head is None:
             self._on_old(origin, number)
             return
         if origin in self.callers or (head.flags & CALLED and self.view.member(origin) is None):
-            self._calls.held(self.log, origin, number, False)
+            self._calls.held(now_ns, self.log, origin, number, False)
+            self._timers.set_earlier(Timer.CALLS, now_ns + WAIT_NS)
             return
         self._ready[origin] = None
         self._arrived(origin, number, block, head)
@@ -480,12 +490,12 @@ class Token(Deliverer):
             else:
                 self._behind[origin] = None
 
-    def _on_request(self, origin: int, number: int, block: bytes, out: Outbox) -> None:
+    def _on_request(self, now_ns: int, origin: int, number: int, block: bytes, out: Outbox) -> None:
         """A sender takes us for the token site, and has told nobody else."""
         if self.has_left or self._repairs.is_old(origin, number):
             self._on_old(origin, number)
             return
-        self._take(origin, number, block, out)
+        self._take(now_ns, origin, number, block, out)
         if self.is_holding or self._named_at >= 0:
             self._only_here[origin, number] = None
         elif self.view.member(origin) is not None:
