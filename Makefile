@@ -49,7 +49,7 @@ fuzz: setup ## simulate many seeds with faults and check every guarantee
 bench: setup ## measure throughput and latency on this machine
 	$(BIN)/python benches/run.py
 
-chaos: setup ## as root on Linux: the demo in network namespaces, with 5 % loss on every link
+chaos: setup ## as root on Linux: kills, losses, cuts and pauses between network namespaces
 	$(BIN)/python benches/chaos.py
 
 lock: ## compile requirements.lock anew from pyproject.toml; UPGRADE=--upgrade takes the newest versions

@@ -1,8 +1,15 @@
 #!/bin/sh
-# Network namespaces on a bridge, for chaos.py: `netns.sh up`, `netns.sh loss 0.05`, `netns.sh down`. Root, Linux.
+# Network namespaces on a bridge, for chaos.py. Root, Linux.
+#
+#   netns.sh up                 make them
+#   netns.sh loss 0.05          drop each datagram with this probability, at each member by itself; 0: none
+#   netns.sh cut "1 2" "3 4"    members 1 and 2 do not hear 3 and 4, nor the other way round
+#   netns.sh heal               end all cuts
+#   netns.sh down               remove everything
 #
 # Namespaces oc1 to oc5, each with one interface 10.77.0.N on the bridge br0 of a sixth namespace, ocbr: nothing is
-# added to the host's own network, and deleting the namespaces deletes everything.
+# added to the host's own network, and deleting the namespaces deletes everything. Datagrams are dropped where they
+# arrive: a rule for what goes out would tell the sender, which a real network does not.
 set -eu
 
 MEMBERS="1 2 3 4 5"
@@ -26,22 +33,42 @@ up() {
         ip -n "oc$n" link set lo up
         ip -n "oc$n" link set eth0 up
         ip -n "oc$n" route add 224.0.0.0/4 dev eth0
+        for chain in CUT LOSS; do
+            ip netns exec "oc$n" iptables -N "$chain"
+            ip netns exec "oc$n" iptables -A INPUT -i eth0 -j "$chain"
+        done
     done
 }
 
-# Each datagram that arrives at a member is dropped with this probability, at each member by itself.
 loss() {
     for n in $MEMBERS; do
-        ip netns exec "oc$n" iptables -F INPUT
+        ip netns exec "oc$n" iptables -F LOSS
         if [ "$1" != 0 ]; then
-            ip netns exec "oc$n" iptables -A INPUT -i eth0 -m statistic --mode random --probability "$1" -j DROP
+            ip netns exec "oc$n" iptables -A LOSS -m statistic --mode random --probability "$1" -j DROP
         fi
+    done
+}
+
+cut() {
+    for a in $1; do
+        for b in $2; do
+            ip netns exec "oc$a" iptables -A CUT -s "10.77.0.$b" -j DROP
+            ip netns exec "oc$b" iptables -A CUT -s "10.77.0.$a" -j DROP
+        done
+    done
+}
+
+heal() {
+    for n in $MEMBERS; do
+        ip netns exec "oc$n" iptables -F CUT
     done
 }
 
 case "${1:-}" in
     up) up ;;
     loss) loss "${2:?netns.sh loss PROBABILITY}" ;;
+    cut) cut "${2:?netns.sh cut MEMBERS MEMBERS}" "${3:?netns.sh cut MEMBERS MEMBERS}" ;;
+    heal) heal ;;
     down) down ;;
-    *) echo "usage: netns.sh up | loss PROBABILITY | down" >&2; exit 2 ;;
+    *) echo "usage: netns.sh up | loss PROBABILITY | cut MEMBERS MEMBERS | heal | down" >&2; exit 2 ;;
 esac

@@ -46,7 +46,7 @@ def test_sends_go_on_and_nothing_confirmed_is_lost_when_who_orders_is_killed(
         async with at_work(Venue(tmp_path, orderer), 4) as troupe:
             victim = troupe.children["ann"]
             await troupe.kill_ordering(victim)
-            stood_ms = await troupe.stand_still(victim)
+            stood_ms = await troupe.stand_still([victim.name])
             assert set(stood_ms) == {"bob", "cleo", "dan"}
             print(f"{orderer}: deliveries stood still for {stood_ms} ms")
             record_property("stood_still_ms", stood_ms)

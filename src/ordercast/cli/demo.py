@@ -274,7 +274,7 @@ class _Stage:
         story.killed = victim.name
         self._note(f"killed {victim.name}, {ROLES[self._plan.venue.orderer]}, with SIGKILL in full flight")
         async with self._shown():
-            story.stood_ms = await troupe.stand_still(victim)
+            story.stood_ms = await troupe.stand_still([victim.name])
         troupe.tell("pace", seconds=PACE_S)
         self._note(
             f"{', '.join(story.stood_ms)} have formed the group anew and go on; it stood still for "

@@ -171,22 +171,26 @@ class Troupe:
 
     async def kill_ordering(self, victim: Child) -> None:
         """Kill a member with SIGKILL while it gives places: the sequencer always does, the token comes round."""
-        self.tell("watch")
-        await self.ask()
-        for child in self.children.values():
-            child.forget("resumed")
+        await self.watch()
         victim.tell("die")
         await victim.fall(DRAIN_TIMEOUT_S)
         self.crashed[victim.name, self._lives[victim.name]] = monotonic_ns() + self.offset_ns
         del self.children[victim.name]
 
-    async def stand_still(self, victim: Child) -> dict[str, float]:
-        """Wait until all go on without the one that was killed; how many ms deliveries had stood still at each."""
+    async def watch(self) -> None:
+        """From now on members note how long deliveries, and they themselves, stand still."""
+        self.tell("watch")
+        await self.ask()
+        for child in self.children.values():
+            child.forget("resumed")
+
+    async def stand_still(self, gone: Collection[str]) -> dict[str, float]:
+        """Wait until the others go on without these; how many ms deliveries had stood still at each of them."""
         stood_ms = {}
-        for child in list(self.children.values()):
+        for child in [child for name, child in self.children.items() if name not in gone]:
             while True:
                 resumed = await child.expect("resumed", REFORM_TIMEOUT_S)
-                if victim.name not in resumed["members"]:
+                if not set(resumed["members"]) & set(gone):
                     break
             stood_ms[child.name] = round(resumed["stood_ms"], 1)
         return stood_ms
@@ -194,8 +198,7 @@ class Troupe:
     async def pause(self, child: Child, seconds: float) -> Pause:
         """Stop a member for a while (SIGSTOP). A short pause is no failure: the others wait for it, the view stays."""
         before = self.changes()
-        self.tell("watch")
-        await self.ask()
+        await self.watch()
         child.signal(signal.SIGSTOP)
         try:
             await asyncio.sleep(seconds)
