@@ -12,10 +12,26 @@ from random import Random
 from typing import Any
 
 from ordercast.config import GroupConfig, Timing
-from ordercast.engine import NEVER, Delivery, Failed, Gone, Joined, Note, Outbox, Refused, Reset, Run, Send, To, Upcall
+from ordercast.engine import (
+    NEVER,
+    Delivery,
+    Denied,
+    Failed,
+    Gone,
+    Joined,
+    Note,
+    Outbox,
+    Refused,
+    Reset,
+    Run,
+    Send,
+    To,
+    Upcall,
+)
 from ordercast.service import RELIABLE_RANK, Service
 from ordercast.view import Address, Member, Reason, View, group_tag
 from ordercast.wire.block import HEAD
+from ordercast.wire.calls import Reply, decode_reply
 from ordercast.wire.header import HEADER, MAGIC, Kind
 
 
@@ -28,12 +44,15 @@ class Exchange:
         self.room_bytes = 1 << 20
         self.largest = 60_000
         self.take_blocks = 1 << 20  # how many blocks a submit takes
+        self.has_unreliable = False
         self.is_open = True  # False: what is submitted waits
         self.refuse = ""
         self.waiting: list[tuple[FakeEngine, int, bytes]] = []
         self.seq = 0
         self.position = 0
         self.counter = 0
+        self.locks: dict[str, int] = {}
+        self.answering: FakeEngine | None = None  # who acknowledges calls
 
     def __call__(
         self, group: str, me: Member, config: GroupConfig, timing: Timing, rng: Random, **options: Any
@@ -64,6 +83,7 @@ class Exchange:
                     subject=subject,
                     header=header,
                     came_with=tuple(str(other.me) for other in came),
+                    locks=dict(self.locks),
                 )
             )
 
@@ -76,6 +96,14 @@ class Exchange:
             self.position += HEAD.unpack_from(block)[1]
             for member in self.members:
                 member.pending.append(Run([delivery]))
+
+    def call(self, origin: int, number: int, block: bytes) -> None:
+        """A call from outside, at its place."""
+        self.seq += 1
+        delivery = Delivery(self.seq, self.position, origin, number, block)
+        self.position += 1
+        for member in self.members:
+            member.pending.append(Run([delivery]))
 
     def fail(self, text: str) -> None:
         for engine in self.members:
@@ -99,13 +127,17 @@ class FakeEngine:
         self.batches: list[bytes] = []
         self.deadline = NEVER
         self.expired: list[int] = []
+        self.steps: list[tuple[str, str]] = []  # what was asked of locks
+        self.replies: list[tuple[Address, int, Reply]] = []
         # the contract
         self.config = config
         self.view: View | None = None
         self.counters: dict[str, int] = {}
 
+    gives_locks = True
+
     def supports(self, service: Service) -> bool:
-        return service.rank >= RELIABLE_RANK
+        return service.rank >= RELIABLE_RANK or self.exchange.has_unreliable
 
     def start(self, now_ns: int, out: Outbox) -> None:
         if self.exchange.refuse:
@@ -124,8 +156,13 @@ class FakeEngine:
             out.notes.append(Note("hold", self.me.id, block))
             header = HEADER.pack(MAGIC, Kind.DATA, 0, 0, group_tag(self.group), 1, self.me.id, self.next_block)
             out.sends.append(Send(To.ALL, (header, block), 0))
-            self.exchange.waiting.append((self, self.next_block, block))
             self.sent_blocks.append(block)
+            if not HEAD.unpack_from(block)[2]:
+                # UNRELIABLE: no number and no place, and delivered here at once.
+                self.exchange.seq += 1
+                self.pending.append(Run([Delivery(self.exchange.seq, -1, self.me.id, -1, block)]))
+                continue
+            self.exchange.waiting.append((self, self.next_block, block))
             self.next_block += 1
         self.exchange.order()
         return len(taken)
@@ -162,6 +199,25 @@ class FakeEngine:
             return
         self.exchange.install(Reason.RESET, str(self.me), header)
         self.pending.append(Reset(len(self.exchange.members), ""))
+
+    def lock(self, now_ns: int, lock: str, out: Outbox) -> None:
+        self.steps.append(("lock", lock))
+        if self.exchange.locks.setdefault(lock, self.me.id) == self.me.id:
+            self.exchange.install(Reason.LOCK, str(self.me), b"")
+        else:
+            self.pending.append(Denied(lock))
+
+    def unlock(self, now_ns: int, lock: str, out: Outbox) -> None:
+        self.steps.append(("unlock", lock))
+        if self.exchange.locks.get(lock) == self.me.id:
+            del self.exchange.locks[lock]
+        self.exchange.install(Reason.UNLOCK, str(self.me), b"")
+
+    def answers(self, origin: int, number: int) -> bool:
+        return self.exchange.answering is self
+
+    def reply(self, to: Address, number: int, body: bytes, out: Outbox) -> None:
+        self.replies.append((to, number, decode_reply(body)))
 
     def audience(self) -> list[Address]:
         return [member.me.address for member in self.exchange.members if member is not self]
