@@ -39,10 +39,18 @@ def test_results_do_not_depend_on_the_number_of_jobs() -> None:
     assert [result.failures for result in alone.results] == [result.failures for result in together.results]
 
 
-def test_the_first_seeds_hold() -> None:
+@pytest.mark.parametrize("orderer", ["sequencer", "token"])
+def test_the_first_seeds_hold(orderer: str) -> None:
     pytest.importorskip("ordercast.underlay")
-    report = fuzz("sequencer", 0, 20)
+    report = fuzz(orderer, 0, 20)
     assert report.held, "\n".join(report.summary())
+
+
+def test_seeds_of_the_token_use_locks_and_calls() -> None:
+    report = fuzz("token", 40, 8)
+    assert all(sum(getattr(result, name) for result in report.results) for name in ("locks", "calls", "answers"))
+    assert report.as_json()["orderer"] == "token"
+    assert "locks granted" in report.summary()[1]
 
 
 def test_a_planted_bug_is_caught_and_the_seeds_it_took_are_counted() -> None:
@@ -88,6 +96,7 @@ def test_a_plain_scenario_is_replayed_by_its_command() -> None:
         ("--scenario-seed 5 --loss 0.1", "a scenario says everything"),
         ("--loss 1.5", "loss is a probability"),
         ("--service LOUD", "unknown service"),
+        ("--service MAJORITY", "the sequencer gives RELIABLE, FIFO, AGREED, RESILIENT, SAFE, not MAJORITY"),
         ("--nodes 0", "between 1 and"),
         ("--crash 9", "at most 5 crash"),
         ("--min-members none", "min-members is a number"),
@@ -118,12 +127,21 @@ def test_sim_prints_json_and_writes_the_same_trace_twice(tmp_path: Path, capsys:
         assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
 
 
-def test_one_random_seed_gives_one_trace_under_any_hash_seed() -> None:
-    pytest.importorskip("ordercast.underlay")
+@pytest.mark.parametrize("service", ["UNRELIABLE", "RELIABLE", "CAUSAL", "RESILIENT(3)", "MAJORITY"])
+def test_sim_runs_the_token_with_every_service(service: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--orderer", "token", "--nodes", "4", "--messages", "40", "--network", "ethernet", "--service", service]
+    assert run_sim(sim_args(*words, "--json")) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["held"]
+    assert found["delivered"] == 4 * (40 + 4)  # the probe is one message of each
+
+
+@pytest.mark.parametrize("orderer", ["sequencer", "token"])
+def test_one_random_seed_gives_one_trace_under_any_hash_seed(orderer: str) -> None:
     program = (
-        "from ordercast.sim.fuzz import run_seed\nfor seed in range(6):\n    print(run_seed('sequencer', seed).digest)"
+        f"from ordercast.sim.fuzz import run_seed\nfor seed in range(6): print(run_seed('{orderer}', seed).digest)"
     )
-    here = [run_seed("sequencer", seed).digest for seed in range(6)]
+    here = [run_seed(orderer, seed).digest for seed in range(6)]
     for hash_seed in ("0", "4242"):
         run = subprocess.run(
             [sys.executable, "-c", program],

@@ -258,7 +258,9 @@ def plain_scenario(
         raise UsageError("messages and size cannot be negative")
     if crash > nodes or restart > crash:
         raise UsageError(f"of {nodes} nodes at most {nodes} crash, and no more restart than crash")
-    parse_service(service)
+    asked = str(parse_service(service)).partition("(")[0]
+    if asked not in SERVICES.get(orderer, ()):
+        raise UsageError(f"the {orderer} gives {', '.join(SERVICES.get(orderer, ()))}, not {asked}")
     if not 1 <= nodes <= MAX_NODES:
         raise UsageError(f"a run has between 1 and {MAX_NODES} nodes, got {nodes}")
     names = node_names(nodes)
