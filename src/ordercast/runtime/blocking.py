@@ -20,11 +20,12 @@ from ordercast.config import GroupConfig, MinMembers, Recovery, Timing
 from ordercast.errors import NotMember, UsageError
 from ordercast.groups.base import JOIN_TIMEOUT_S
 from ordercast.groups.checks import Payload
-from ordercast.groups.events import Batch, Event, Left, Message, PortEvent
-from ordercast.groups.group import Group
+from ordercast.groups.events import Batch, Event, Left, Message, PortEvent, Request
+from ordercast.groups.group import CALL_TIMEOUT_S, Group
 from ordercast.groups.host import EngineFactory
+from ordercast.groups.locking import Handler, Lock
 from ordercast.runtime.node import Node, loop_factory
-from ordercast.service import Service
+from ordercast.service import AGREED, Service
 from ordercast.view import Address, Member, View
 
 FETCH_EVENTS: Final = 64
@@ -130,6 +131,34 @@ class BlockingNode:
         )
         return BlockingGroup(self, group)
 
+    def call(
+        self,
+        group: str,
+        payload: Payload,
+        *,
+        service: Service = AGREED,
+        handler: int | None = None,
+        timeout: float | None = CALL_TIMEOUT_S,
+        to: str | Address | None = None,
+        ack: bool = True,
+        again: bool = False,
+        type: int = 0,
+    ) -> bytes | None:
+        """Send one message to a group that this node need not be in, and get an answer, as `Node.call`."""
+        return self._call(
+            self._node.call(
+                group,
+                payload,
+                service=service,
+                handler=handler,
+                timeout=timeout,
+                to=to,
+                ack=ack,
+                again=again,
+                type=type,
+            )
+        )
+
     def close(self) -> None:
         """Leave all groups, stop the node and its thread."""
         if self._thread.is_alive():
@@ -169,7 +198,7 @@ class BlockingNode:
                     return await call
             except TimeoutError:
                 if not bound.expired():
-                    raise  # a join's own
+                    raise  # the call's own
                 raise TimeoutError(f"the call was not done within {timeout} s") from None
 
         future: Future[_T] = asyncio.run_coroutine_threadsafe(bounded(), self._loop)
@@ -220,6 +249,10 @@ class BlockingGroup:
     def stats(self) -> dict[str, int]:
         return self._node._read(lambda: self._group.stats)
 
+    @property
+    def locks(self) -> dict[str, str]:
+        return self._node._read(lambda: self._group.locks)
+
     # Sending.
 
     def send(
@@ -265,6 +298,32 @@ class BlockingGroup:
         while not self._has_ended or self._fetched:
             yield self._next(timeout)
 
+    # Calls and locks.
+
+    def call(
+        self,
+        payload: Payload,
+        *,
+        handler: int,
+        service: Service | None = None,
+        timeout: float | None = CALL_TIMEOUT_S,
+        type: int = 0,
+    ) -> bytes:
+        """As `Group.call`."""
+        return self._node._call(self._group.call(payload, handler=handler, service=service, timeout=timeout, type=type))
+
+    def reply(self, request: Message, payload: bytes, timeout: float | None = None) -> None:
+        """Answer a call, as `Request.reply`."""
+        self._node._call(request.reply(payload), timeout)
+
+    def lock(self, key: str | int, timeout: float | None = None) -> BlockingLock:
+        """As `Group.lock`: `with group.lock("printer") as lock`. One thread at a time is inside."""
+        return BlockingLock(self._node, self._node._read(lambda: self._group.lock(key, timeout)))
+
+    def handler(self, handler: int, timeout: float | None = None) -> BlockingHandler:
+        """As `Group.handler`: `with group.handler(2) as h`, then `for request in h`."""
+        return BlockingHandler(self._node, self._node._read(lambda: self._group.handler(handler, timeout)))
+
     # Membership.
 
     def leave(self, header: bytes = b"", timeout: float | None = None) -> None:
@@ -300,3 +359,57 @@ class BlockingGroup:
         event = self._fetched.popleft()
         self._has_ended = isinstance(event, Left) and not event.returning
         return event
+
+
+class BlockingLock:
+    """A `Lock` whose entrance blocks."""
+
+    def __init__(self, node: BlockingNode, lock: Lock) -> None:
+        self._node = node
+        self._lock = lock
+
+    @property
+    def key(self) -> str:
+        return self._lock.key
+
+    @property
+    def is_held(self) -> bool:
+        return self._lock.is_held
+
+    def __enter__(self) -> Self:
+        self._node._call(self._lock.acquire())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._node._thread.is_alive():
+            self._node._read(self._lock.release)
+
+
+class BlockingHandler(BlockingLock):
+    """A `Handler` whose entrance and iteration block. `reply` answers what the iteration gave."""
+
+    def __init__(self, node: BlockingNode, handler: Handler) -> None:
+        super().__init__(node, handler)
+        self._handler = handler
+
+    @property
+    def dropped(self) -> int:
+        return self._handler.dropped
+
+    def take(self, timeout: float | None = None) -> Request | None:
+        """The next request; None where the handler is lost. TimeoutError where none comes in time."""
+
+        async def take() -> Request | None:
+            return await anext(self._handler, None)
+
+        return self._node._call(take(), timeout)
+
+    def __iter__(self) -> Iterator[Request]:
+        while (request := self.take()) is not None:
+            yield request
+
+    def reply(self, request: Message, payload: bytes, timeout: float | None = None) -> None:
+        """Answer a call, as `Request.reply`."""
+        self._node._call(request.reply(payload), timeout)
