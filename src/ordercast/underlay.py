@@ -40,7 +40,7 @@ from ordercast.parts.keeper import Carried
 from ordercast.service import Service
 from ordercast.view import Address, Member, Reason, View, group_tag, next_counter, ring_id
 from ordercast.wire.block import come_after
-from ordercast.wire.calls import FIRST, RELAY, decode_call, encode_call, open_call
+from ordercast.wire.calls import FIRST, RELAY, allow, decode_call, encode_call, open_call
 from ordercast.wire.header import FORWARD, HEADER, HEADER_BYTES, MAGIC, Kind
 from ordercast.wire.intake import Intake
 from ordercast.wire.mail import Mail
@@ -310,6 +310,8 @@ class Underlay:
         return self._orderer is not None and self._orderer.answers(origin, number)
 
     def reply(self, to: Address, number: int, body: bytes, out: Outbox) -> None:
+        if self._orderer is not None:
+            body = allow(body, self._orderer.allowance)
         out.sends.append(self._mail.control(to, Kind.REPLY, body, number=number))
 
     def audience(self) -> list[Address]:

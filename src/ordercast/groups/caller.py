@@ -22,6 +22,7 @@ from ordercast.engine import NEVER, Outbox, To
 from ordercast.errors import OrdercastError, WireError
 from ordercast.groups.checks import CALL_HEAD_BYTES
 from ordercast.groups.rows import Meter, Rows
+from ordercast.parts.log import DATAGRAM_OVERHEAD
 from ordercast.parts.rtt import RoundTrip
 from ordercast.parts.window import SlowStart
 from ordercast.service import UNRELIABLE_RANK, Service
@@ -40,7 +41,7 @@ from ordercast.wire.calls import (
     encode_call,
     pack_call,
 )
-from ordercast.wire.header import Kind
+from ordercast.wire.header import HEADER_BYTES, Kind
 from ordercast.wire.intake import Intake
 from ordercast.wire.mail import Mail
 
@@ -174,7 +175,7 @@ class CallEngine:
             return True
         if self._is_first or self._unacknowledged >= MAX_UNDER_WAY:
             return False
-        return len(call.payload) + CALL_HEAD_BYTES <= self._window.room()[0]
+        return self._cost(len(call.payload) + CALL_HEAD_BYTES) <= self._window.room()[0]
 
     def send(self, now_ns: int, call: Call, number: int, first: int, out: Outbox) -> None:
         """Number a call and let it leave. `first` is the number of its message."""
@@ -187,7 +188,7 @@ class CallEngine:
         if call.wants_ack:
             self._under_way[number] = call
             self._unacknowledged += 1
-            self._window.sent(number, len(call.block))
+            self._window.sent(number, self._cost(len(call.block)))
             self._wait(now_ns, call, self._rtt.timeout_ns(0))
         else:
             self._end(call)
@@ -263,6 +264,10 @@ class CallEngine:
             self._leave_window(last)
             last.is_over = True
 
+    def _cost(self, size: int) -> int:
+        """What a call takes of a member's socket buffer."""
+        return size + DATAGRAM_OVERHEAD * -(-size // (self._mail.datagram - HEADER_BYTES))
+
     def _leave_window(self, call: Call) -> None:
         if not call.is_acknowledged:
             self._unacknowledged -= 1
@@ -304,6 +309,8 @@ class CallEngine:
         number = call.number
         if not call.tries:
             self._rtt.sample(now_ns - call.sent_ns)
+        if reply.allowance:
+            self._window.limit(min(reply.allowance, WINDOW_BYTES))
         self._leave_window(call)
         call.is_acknowledged = True
         if call.service.rank != UNRELIABLE_RANK:

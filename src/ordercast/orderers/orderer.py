@@ -112,6 +112,9 @@ class Orderer(Protocol):
     @property
     def is_settled(self) -> bool: ...
 
+    @property
+    def allowance(self) -> int: ...  # bytes that a caller outside may have out
+
     def answers(self, origin: int, number: int) -> bool: ...  # whether this member acknowledges a call
 
     def on_call(self, now_ns: int, origin: int, number: int, is_first: bool, block: bytes, out: Outbox) -> bool:

@@ -35,6 +35,7 @@ RELAY: Final = 2  # it came to one member alone: that one passes it on
 ACKNOWLEDGED: Final = 0
 ANSWERED: Final = 1
 
+ALLOWANCE: Final = Struct("<I")
 CALL: Final = Struct("<QBBQQ")  # needs, flags, handler, asker, asked
 if CALL.size != 26:
     raise AssertionError("the head of a call has a fixed size on the wire")
@@ -58,6 +59,7 @@ class Reply(NamedTuple):
     status: int
     position: int
     payload: bytes
+    allowance: int = 0  # bytes that the caller may have out, as far as the members' sockets go; 0: not said
 
 
 def pack_call(first: int, service: Service, head: CallHead, payload: bytes, type_: int = 0) -> bytes:
@@ -108,12 +110,19 @@ def decode_call(body: Buffer) -> tuple[int, str, bytes]:
 
 
 def encode_reply(reply: Reply) -> bytes:
-    return Writer().u64(reply.caller).u8(reply.status).i64(reply.position).raw(reply.payload).bytes()
+    writer = Writer().u32(reply.allowance).u64(reply.caller).u8(reply.status).i64(reply.position)
+    return writer.raw(reply.payload).bytes()
+
+
+def allow(reply: bytes, allowance: int) -> bytes:
+    """An encoded reply with the allowance written in: who answers a call does not know it, the group's engine does."""
+    return ALLOWANCE.pack(min(allowance, 0xFFFF_FFFF)) + reply[ALLOWANCE.size :]
 
 
 def decode_reply(body: Buffer) -> Reply:
     reader = Reader(memoryview(body))
-    reply = Reply(reader.u64(), reader.u8(), reader.i64(), reader.rest())
+    allowance = reader.u32()
+    reply = Reply(reader.u64(), reader.u8(), reader.i64(), reader.rest(), allowance)
     if reply.status > ANSWERED:
         raise WireError("unknown status of a reply")
     return reply

@@ -85,7 +85,8 @@ class Intake:
             return Datagram(kind, segment, last, ring, origin, number, body)
         self.due_ns = now_ns + STALE_PARTS_NS
         try:
-            whole = self._parts.add((origin, number, kind), segment, last, body)
+            # Numbers may begin anew with a ring.
+            whole = self._parts.add((origin, number, ring << 8 | kind), segment, last, body)
         except WireError:
             self.reject()
             return None

@@ -408,6 +408,10 @@ class Sequencer(Keeper):
     def inherit(self, carried: Carried) -> None:
         """Nothing is delivered here without a place."""
 
+    @property
+    def allowance(self) -> int:
+        return 0
+
     def answers(self, origin: int, number: int) -> bool:  # noqa: ARG002 - this orderer takes no calls from outside
         return False
 

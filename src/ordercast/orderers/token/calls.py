@@ -44,6 +44,12 @@ class Calls:
         if origin not in log.next_number and is_first:
             self._first.setdefault(origin, number)
 
+    def become_member(self, origin: int) -> None:
+        """What it sent counts as a member's from here on."""
+        self._waiting.pop(origin, None)
+        self._first.pop(origin, None)
+        self._heard_ns.pop(origin, None)
+
     def heard(self, now_ns: int, origin: int) -> None:
         """A call that waits here has come again."""
         if origin in self._heard_ns:

@@ -459,6 +459,11 @@ class Token(Deliverer):
         """Who left and is known to know it."""
         return [self._table.departed] if self._table.departed else []
 
+    @property
+    def allowance(self) -> int:
+        """A share like that of a member that has just begun to send; what callers have out counts for all of them."""
+        return self._ceiling // (2 * (len(self.view.members) + len(self.callers)))
+
     def answers(self, origin: int, number: int) -> bool:
         return self._calls.is_mine(origin, number)
 
@@ -603,6 +608,8 @@ class Token(Deliverer):
         for member in view.members:
             if old.member(member.id) is None:
                 self._upto[member.id] = self.log.next_number[member.id]
+                self._calls.become_member(member.id)
+                self._ready[member.id] = None  # its first blocks may have come before its join
                 self._recent.pop(member.id, None)
         if gone is not None:
             self._upto.pop(gone.id, None)
