@@ -16,7 +16,7 @@ from ordercast.sim.api import SimNode, simulate
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PROGRAMS = sorted(EXAMPLES.glob("*.py"))
-MAX_LINES = 60
+MAX_LINES = 80
 SEEDS = range(3)
 
 
@@ -34,7 +34,7 @@ def load(name: str) -> ModuleType:
 def test_example_runs_as_a_program(program: Path, mode: str) -> None:
     # In a process of its own: an example ends its loop and its nodes, or it hangs here. Its group has its own name,
     # since whoever else runs the example on this machine at this time would be in the group.
-    source = re.sub(r'\.join\("(\w+)"', rf'.join("\1 {uuid4()}"', program.read_text(encoding="utf-8"))
+    source = re.sub(r'\.(join|call)\("(\w+)"', rf'.\1("\2 {uuid4()}"', program.read_text(encoding="utf-8"))
     words = [sys.executable, "-c", source, *(["--sim"] if mode == "simulator" else [])]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -73,3 +73,22 @@ def test_workers_do_every_task_although_one_crashes(seed: int) -> None:
     assert bob == cleo
     assert sorted(bob, key=int) == [str(number) for number in range(example.TASKS)]
     assert all(bob[task] == worker for task, worker in ann.items())
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_clients_of_the_lock_service_are_inside_one_at_a_time_although_a_server_crashes(seed: int) -> None:
+    example = load("lock_service")
+    journal = simulate(lambda node: example.main(node, SimNode.crash), seed=seed)
+    turns = [f"{who} {word}" for who in ("dan", "eve") for word in ("in", "out")]
+    assert sorted(journal) == sorted(turns * example.ROUNDS)
+    assert all(journal[at].split() == [journal[at + 1].split()[0], "in"] for at in range(0, len(journal), 2))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_copies_of_the_calculator_agree_with_what_callers_were_told(seed: int) -> None:
+    example = load("calculator")
+    (left, stayed, other), told = simulate(example.main, seed=seed)
+    assert stayed == other
+    assert left == stayed[: example.CALLS]
+    assert sorted(told) == sorted(stayed)
+    assert [word for word, _ in stayed if word.startswith("add")] == [f"add {n}" for n in range(example.CALLS)]

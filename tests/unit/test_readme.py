@@ -19,7 +19,7 @@ def python_blocks(path: Path) -> list[str]:
 def output_of(program: str) -> str:
     # In a process of its own: the program ends its loop and its nodes, or it hangs here. Its group has its own name,
     # since whoever else runs it on this machine at this time would be in the group.
-    program = re.sub(r'\.join\("(\w+)"', rf'.join("\1 {uuid4()}"', program)
+    program = re.sub(r'\.(join|call)\("(\w+)"', rf'.\1("\2 {uuid4()}"', program)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
