@@ -488,6 +488,15 @@ class Underlay:
             contacts += [member.address for member in self.view.members if member.id != self.me.id][:MAX_OLD_CONTACTS]
         return list(dict.fromkeys([To.ANYONE, *contacts]))
 
+    def carry(self) -> object:
+        self._carry()
+        carried = self._carried
+        return carried if carried.early or carried.called or carried.recent else None
+
+    def inherit(self, memory: object) -> None:
+        if isinstance(memory, Carried):
+            self._carried = memory
+
     def _carry(self) -> None:
         """The orderer of a ring goes: what it delivered ahead of the log must not come twice in the next."""
         if self._orderer is not None:
@@ -519,6 +528,7 @@ class Underlay:
                 Reason.CREATE,
                 str(self.me),
                 self._header,
+                callers=dict(self._carried.called),
             )
             self._enter(now_ns, view, out)
 
@@ -955,6 +965,7 @@ class Underlay:
         self._backlog = []
 
     def _close(self) -> None:
+        self._carry()
         self._phase = Phase.CLOSED
         self._joining = None
         self._reform = None

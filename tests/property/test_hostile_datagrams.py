@@ -42,7 +42,7 @@ STRIDES = (0, 1, 7, HEADER_BYTES - 1, HEADER_BYTES, HEADER_BYTES + 1, 100, 600, 
 @pytest.fixture(scope="module")
 def traffic() -> list[Seen]:
     """What crossed the wire of another group of the same name: joins, all services, losses, a leave, a recovery."""
-    lab = Lab("traffic", nodes="abcd")
+    lab = Lab("t0", nodes="abcd")  # a seed in which the survivors know of the leave, and so may go on
     lab.form(1_234 * MS)
     lab.tap.set_model(replace(lab.tap.model, loss=0.1))
     lab.chatter()

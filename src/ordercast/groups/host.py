@@ -22,7 +22,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from ordercast.config import MAX_GROUP_NAME, MAX_HEADER, Demands, GroupConfig, MinMembers, Recovery, Timing
-from ordercast.engine import NEVER, Send
+from ordercast.engine import NEVER, Remembering, Send
 from ordercast.errors import NotMember, OrdercastError, OutcomeUnknown, UsageError
 from ordercast.groups.caller import Caller
 from ordercast.groups.port import GroupEngine, Port
@@ -70,6 +70,7 @@ class Host:
         "_engines",
         "_heap",
         "_is_closed",
+        "_memories",
         "_news",
         "_order",
         "_ports",
@@ -108,6 +109,7 @@ class Host:
         self._callers: dict[str, Caller] = {}  # groups that this node calls, and is not in
         self._calling: dict[int, list[Caller]] = {}  # the same, by tag
         self._order = 0
+        self._memories: dict[str, object] = {}  # left groups: what their engines carry on
         self._resume: dict[str, tuple[int, int]] = {}  # left groups: message and block number to go on with
         # the pass
         self._dirty: dict[Port | Caller, None] = {}  # in the order in which something happened to them
@@ -159,6 +161,9 @@ class Host:
             next_block=next_block,
             contact=contact,
         )
+        memory = self._memories.pop(group, None)
+        if memory is not None and isinstance(engine, Remembering):
+            engine.inherit(memory)
         port = Port(
             group,
             me,
@@ -427,6 +432,9 @@ class Host:
         if self._ports.get(port.group) is port:
             del self._ports[port.group]
             self._resume[port.group] = port.resume
+            memory = port.engine.carry() if isinstance(port.engine, Remembering) else None
+            if memory is not None:
+                self._memories[port.group] = memory
         self._ending[port] = None
 
     def _close_caller(self, now_ns: int, caller: Caller, error: OrdercastError | None) -> None:
