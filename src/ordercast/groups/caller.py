@@ -160,7 +160,8 @@ class CallEngine:
         self._under_way: dict[int, Call] = {}  # by number, rising
         self._unacknowledged = 0  # of them
         self._last_needed = 0  # one past the last call that the group is known to have delivered
-        self._window = SlowStart(LAN_DATAGRAM, MAX_BLOCK)
+        # As members' sockets count: also a short call takes a whole buffer there.
+        self._window = SlowStart(self._cost(LAN_DATAGRAM), self._cost(MAX_BLOCK))
         self._window.limit(WINDOW_BYTES)
         self._rtt = RoundTrip(timing.retransmit_ns, timing.retransmit_max_ns)
         self._due_ns = NEVER  # no call is due before
@@ -265,7 +266,7 @@ class CallEngine:
             last.is_over = True
 
     def _cost(self, size: int) -> int:
-        """What a call takes of a member's socket buffer."""
+        """What a block takes of a member's socket buffer."""
         return size + DATAGRAM_OVERHEAD * -(-size // (self._mail.datagram - HEADER_BYTES))
 
     def _leave_window(self, call: Call) -> None:
