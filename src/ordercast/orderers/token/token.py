@@ -1,36 +1,33 @@
 """RMP's rotating token site. Paper sections 4.2, 4.3 and 4.6; docs/design/token.md has states, datagrams and timers.
 
 Every member runs this class, and each is token site in its turn: it gives places to what it holds and has none, tells
-everybody by one TOKEN (the paper's ACK), and with it passes the token on. When a message may be delivered is decided in
-`delivery.py`, who holds what is in `table.py`, changes wait in `lists.py`, calls from outside in `calls.py`.
+everybody by one TOKEN (the paper's ACK), and with it passes the token on. The layers below: `placing.py` (what may get a
+place), `sending.py` (what we send ourselves), `delivery.py` (when a message may be delivered), `parts/keeper.py` (the
+log). Beside them: `table.py` (who holds what), `lists.py` (changes that wait), `calls.py` (calls from outside).
 Deviations, with their reasons, stand in the design note.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import IntEnum, auto
 from typing import ClassVar, Final
 
 from ordercast.config import MS, GroupConfig, Timing
 from ordercast.engine import NEVER, Change, Note, Outbox, To
-from ordercast.errors import InvariantViolation, UnsupportedService, WireError
-from ordercast.orderers.token.calls import WAIT_NS, Calls
-from ordercast.orderers.token.delivery import Deliverer
-from ordercast.orderers.token.lists import Lists, key_of
-from ordercast.orderers.token.loose import Loose
+from ordercast.errors import WireError
+from ordercast.orderers.token.calls import WAIT_NS
+from ordercast.orderers.token.lists import key_of
+from ordercast.orderers.token.placing import Placer
+from ordercast.orderers.token.sending import Timer
 from ordercast.parts.changes import MEMBERSHIP, next_view
 from ordercast.parts.detector import Detector
-from ordercast.parts.log import DATAGRAM_OVERHEAD, Entry, runs_of
+from ordercast.parts.log import runs_of
 from ordercast.parts.rtt import RoundTrip
 from ordercast.parts.share import ceiling_of, largest_block
-from ordercast.parts.timers import Timers
-from ordercast.parts.window import make_policy
-from ordercast.service import FIFO_RANK, RANK_NAMES
 from ordercast.view import GROUP_ORIGIN, Address, Member, Reason, View, next_counter
-from ordercast.wire.block import CALLED, ENTRY_BYTES, FRAGMENT, FRAGMENTED, HEAD, HEAD_BYTES, come_after, head_of
+from ordercast.wire.block import CALLED, FRAGMENTED, head_of
 from ordercast.wire.calls import open_call
-from ordercast.wire.header import HEADER_BYTES, Kind
+from ordercast.wire.header import Kind
 from ordercast.wire.mail import Mail
 from ordercast.wire.ordering import (
     Acks,
@@ -61,22 +58,8 @@ from ordercast.wire.token import (
 )
 from ordercast.wire.views import pack_change
 
-MIN_PACKET: Final = 8_192  # what a sender may always have out (figure 4.2), in segments where datagrams are smaller
 NAMED_TRIES: Final = 4  # NACKs that name one site before everybody is asked
-CARRIED_ROOM: Final = 128  # what a token takes of a datagram besides its table: its state and a few places
-CARRIED_LIMIT: Final = 4_096  # bytes of a block up to which it may travel with its place, like Amoeba's method 1
 LEAVE_NS: Final = 10 * MS  # between two looks whether own blocks still hold up our leave
-
-
-class Timer(IntEnum):  # its members are keys of a table on the hot path: an int hashes in C
-    CONFIRM = auto()  # nothing to order yet: tell the site before that the token is here
-    NULL = auto()  # quiet for long enough: send the token round once
-    TOKEN = auto()  # no sign that the next site has it
-    RETRANSMIT = auto()
-    BEAT = auto()
-    LEAVE = auto()
-    LOOSE = auto()  # UNRELIABLE blocks may go on
-    CALLS = auto()  # calls that wait in vain are forgotten
 
 
 class Passed:
@@ -93,11 +76,10 @@ class Passed:
         self.tries = 0
 
 
-class Token(Deliverer):
+class Token(Placer):
     """The orderer of one ring. A new ring (after a failure) takes a new object; changes without failure do not."""
 
     gives_locks: ClassVar[bool] = True
-    ranks: ClassVar[frozenset[int]] = frozenset(range(len(RANK_NAMES)))
 
     def __init__(
         self,
@@ -111,34 +93,14 @@ class Token(Deliverer):
         counters: dict[str, int],
     ) -> None:
         """`counter` is the highest view counter that this node has used: none is used twice (section 3.1)."""
-        super().__init__(me, config, timing, view, next_block, counters)
-        self._mail = mail
-        self._config = config
-        self._timing = timing
+        super().__init__(me, mail, config, timing, view, next_block, counters)
         self._counter = max(counter, view.counter)
         # The token
         self._turn = 0  # the last pass that we know of
-        self._site = view.leader.id if view.reason in (Reason.CREATE, Reason.RESET) else 0  # token site after it
         self._before = 0  # who passed it to us
-        self.is_holding = False
         self._named_at = -1  # we are named: the place up to which we have to hold everything; -1 if we are not
         self._passed: Passed | None = None
         self._pass_rtt = RoundTrip(timing.retransmit_ns, timing.retransmit_max_ns)
-        self._is_hurried = False  # the token goes round once, without waiting
-        # What waits for a place
-        self._ready: dict[int, None] = {}  # members that may have something, in order of arrival
-        self._only_here: dict[tuple[int, int], None] = {}  # blocks that nobody else has: they go out with their place
-        self._calls = Calls()
-        self._lists = Lists()
-        self._last_change = view.seq if view.reason in (Reason.JOIN, Reason.LEAVE) else 0
-        self._awaited = dict(view.awaited)
-        # Sending
-        self._ceiling = ceiling_of(view, config)
-        self._largest = largest_block(self._ceiling, len(view.members), config)
-        packet = min(max(config.datagram - HEADER_BYTES, MIN_PACKET), self._largest)
-        self._policy = make_policy(config.flow, packet, self._largest)
-        self._loose = Loose()
-        self._leave_header: bytes | None = None
         # Leaving
         self.is_retired = False
         self._leaver: Member | None = None
@@ -151,7 +113,6 @@ class Token(Deliverer):
         self._spoke_ns = 0  # when we last told all where the token is and who holds what
         self._gap_tries = 0
         self._detector = Detector(timing)
-        self._timers: Timers[Timer] = Timers()
 
     # Inputs
 
@@ -181,49 +142,9 @@ class Token(Deliverer):
             if len(self.view.members) > 1:
                 self._sync_now = True
 
-    def room(self, now_ns: int) -> tuple[int, int]:
-        """What the window (section 4.6) and our share of the receivers' buffers leave. Small remainders count as none:
-        they would make small blocks."""
-        if self.is_frozen or self.has_left or self._leave_header is not None:
-            return 0, self._largest
-        share = self._share()
-        self._policy.limit(share)
-        room, largest = self._policy.room()
-        largest = min(largest, self._largest)
-        if self._loose.bytes and self._loose.left(now_ns, share) <= 0:
-            self._timers.set_earlier(Timer.LOOSE, self._loose.due_ns)
-            return 0, largest
-        outgoing = self._outgoing
-        left = share - outgoing.bytes
-        if outgoing.count and (left < min(largest, share // 4) or outgoing.count >= 2 * self._config.history_blocks):
-            return 0, largest
-        body = self._config.datagram - HEADER_BYTES
-        left = left * body // (body + DATAGRAM_OVERHEAD)
-        return min(room, left if outgoing.count else max(left, largest)), largest
-
     def waits_for_application(self) -> bool:
         """The token is here, and goes on when the application has taken what it has."""
         return self.is_holding and self._is_overrun()
-
-    def submit(self, now_ns: int, blocks: Sequence[bytes], out: Outbox) -> int:
-        me = self.me.id
-        for block in blocks:
-            rank = HEAD.unpack_from(block)[2]
-            if rank not in self.ranks:
-                raise UnsupportedService(f"there is no service of rank {rank}")
-            if self.is_loose(block):
-                self._send_loose(now_ns, block, out)
-                continue
-            number = self.next_block
-            self.next_block = number + 1
-            block = come_after(block, self.delivered)
-            self._keep_own(now_ns, number, block)
-            self._policy.sent(number, len(block))
-            out.notes.append(Note("hold", me, block))
-            self._send_own(number, block, out, is_first=True)
-        if self._outgoing.unplaced:
-            self._timers.set_earlier(Timer.RETRANSMIT, self._outgoing.deadline_ns(now_ns))
-        return len(blocks)
 
     def on_data(self, now_ns: int, origin: int, number: int, block: bytes, is_repair: bool, out: Outbox) -> None:
         """A whole block, from its sender or as a repair."""
@@ -663,81 +584,6 @@ class Token(Deliverer):
         elif not self._timers.is_set(Timer.NULL):
             self._timers.set(Timer.NULL, now_ns + self._timing.token_quiet_ns)
 
-    def _is_overrun(self) -> bool:
-        """The application has fallen behind: keep the token until it has taken some of it (section 4.6)."""
-        return self._backlog > max(self._ceiling // 2, 2 * self._largest)
-
-    def _order(self, now_ns: int, changes: list[Change], out: Outbox) -> list[tuple[int, int, int]]:
-        """Give places to what is here and has none: (place, origin, number) each."""
-        log = self.log
-        placed: list[tuple[int, int, int]] = []
-        if changes and self._table.safe < self._last_safe_place:
-            return placed  # a change waits until what is strong is safe, and more of that would keep it waiting
-        room = 2 * self._config.history_blocks - len(log.entries)
-        if log.unstable_bytes > 2 * self._ceiling or not (self._ready or self._calls.is_waiting()):
-            return placed
-        keeps_out = any(change.reason in (Reason.JOIN, Reason.DISSOLVE) for change in changes)
-        if self._calls.is_waiting():
-            self._order_calls(now_ns, room, placed, out)
-        blocks, numbers, seq = log.blocks, log.next_number, log.received + 1
-        first = len(placed)
-        for origin in list(self._ready):
-            number = numbers.get(origin, -1)
-            while len(placed) < room:
-                block = blocks.get((origin, number))
-                if block is None:
-                    del self._ready[origin]
-                    break
-                if keeps_out and self._begins_long(origin, block):
-                    break
-                placed.append((seq, origin, number))
-                seq += 1
-                number += 1
-        for run in runs_of(placed[first:]):
-            log.place(*run)
-        if placed:
-            self._advance(now_ns, out)
-            if log.received != seq - 1:
-                raise InvariantViolation("the token site lacks a block that it gave a place")
-        return placed
-
-    def _order_calls(self, now_ns: int, room: int, placed: list[tuple[int, int, int]], out: Outbox) -> None:
-        log, calls = self.log, self._calls
-        for origin in calls.origins():
-            while len(placed) < room and (found := calls.next_of(log, origin)) is not None:
-                seq = log.received + 1
-                calls.take_up(origin, found[0])
-                log.place(seq, origin, found[0])
-                self._advance(now_ns, out)
-                placed.append((seq, origin, found[0]))
-
-    def _begins_long(self, origin: int, block: bytes) -> bool:
-        """Whether the block begins a long message while somebody waits to join between messages."""
-        if not HEAD.unpack_from(block)[4] & FRAGMENTED or origin in self._open or origin in self._awaited:
-            return False
-        return bool(FRAGMENT.unpack_from(block, HEAD_BYTES + ENTRY_BYTES)[1] == 0)
-
-    def _next_change(self, changes: list[Change]) -> Change | None:
-        """The change to order now. The last change of members is known to all, and what is strong is safe.
-
-        Nobody comes or goes before what survivors of a failure send again has its place: one that was left behind and
-        comes back may have delivered it. Nobody comes in the middle of a long message.
-        """
-        safe, numbers = self._table.safe, self.log.next_number
-        if not changes or safe < self._last_change or safe < self._last_safe_place:
-            return None
-        if self._awaited:
-            self._awaited = {
-                origin: number for origin, number in self._awaited.items() if numbers.get(origin, number) < number
-            }
-        for change in changes:
-            if change.reason in MEMBERSHIP and self._awaited:
-                continue
-            if change.reason in (Reason.JOIN, Reason.DISSOLVE) and self._open:
-                continue
-            return change
-        return None
-
     def _order_change(self, now_ns: int, change: Change, places: list[tuple[int, int, int]], out: Outbox) -> bool:
         """A New List: the changed view, in one datagram with its own ACK (section 4.3). A newcomer comes directly
         after us, and is token site next."""
@@ -768,19 +614,6 @@ class Token(Deliverer):
         self.is_holding = was_holding  # our own leave ends with a pass, too
         self._pass(now_ns, [*places, (seq, GROUP_ORIGIN, seq)], out, block)
         return True
-
-    def _must_hurry(self, changes: list[Change]) -> bool:
-        """Whether somebody waits for the token to go round."""
-        log, safe = self.log, self._table.safe
-        if self._table.round >= log.received:
-            return False
-        return bool(
-            self._is_hurried
-            or safe < self._last_safe_place
-            or (changes and safe < self._last_change)
-            or log.unstable_bytes > self._ceiling // 8
-            or 2 * len(log.entries) >= self._config.history_blocks
-        )
 
     def _pass(self, now_ns: int, places: list[tuple[int, int, int]], out: Outbox, change: bytes | None = None) -> None:
         """Tell everybody the places, and who is token site next."""
@@ -902,84 +735,6 @@ class Token(Deliverer):
                 out.sends.append(self._mail.control(member.address, Kind.HELD, body))
         self._held_due.clear()
 
-    def _share(self) -> int:
-        """What of the ceiling is ours: an equal share with all who are sending.
-
-        Who is not counted among them yet begins with so little that all could do the same at once.
-        """
-        active = self.log.active
-        if self.me.id in active:
-            return self._ceiling // max(1, len(active) - (GROUP_ORIGIN in active))
-        return max(self._ceiling // (2 * len(self.view.members)), self._largest)
-
-    def _keep_own(self, now_ns: int, number: int, block: bytes) -> None:
-        me = self.me.id
-        if not self.log.hold(me, number, block):
-            raise InvariantViolation(f"own block {number} is not the next of this ring")
-        self._outgoing.keep(now_ns, me, number, block, self.log.cost(block))
-        self._ready[me] = None
-        self._arrived(me, number, block, head_of(block))
-
-    def _send_own(self, number: int, block: bytes, out: Outbox, is_first: bool = False) -> None:
-        """To all; a small one that is sent for the first time, while nothing else is under way, to the token site.
-
-        Deviation: the paper multicasts every packet. Four datagrams' worth of interrupts become two, and the site that
-        everybody waits for does not compete for a processor with those who can only wait.
-        """
-        if not self._table.others:
-            return
-        if is_first and len(block) <= CARRIED_LIMIT and self._may_carry(block):
-            if self.is_holding:
-                self._only_here[self.me.id, number] = None
-                return
-            site, active = self.view.member(self._site), self.log.active
-            is_quiet = len(self._outgoing.unplaced) == 1 and len(active) == (self.me.id in active)
-            if site is not None and is_quiet and site.id != self.me.id:
-                out.sends.append(self._mail.block(site.address, Kind.REQUEST, self.me.id, number, block))
-                return
-        out.sends.append(self._mail.block(To.ALL, Kind.DATA, self.me.id, number, block))
-
-    def _may_carry(self, block: bytes) -> bool:
-        """Whether it waits for a place anyway, and fits one datagram with it."""
-        _, _, rank, _, flags, _ = HEAD.unpack_from(block)
-        room = self._config.datagram - HEADER_BYTES - CARRIED_ROOM - 4 * len(self.view.members)
-        return bool(rank > FIFO_RANK and not flags & FRAGMENTED and len(block) <= room)
-
-    def _send_orphan(self, origin: int, number: int, block: bytes, out: Outbox) -> None:
-        if self._table.others:
-            out.sends.append(self._mail.block(To.ALL, Kind.REPAIR, origin, number, block))
-
-    def _send_loose(self, now_ns: int, block: bytes, out: Outbox) -> None:
-        me = self.me.id
-        number = self._loose.sent(now_ns, self.log.cost(block))
-        out.notes.append(Note("hold", me, block))
-        self._arrived_loose(me, number, block)
-        if self._table.others:
-            out.sends.append(self._mail.block(To.ALL, Kind.LOOSE, me, number, block))
-            if self._loose.wants_word(self._share()):
-                out.sends.append(self._mail.control(To.ALL, Kind.STATUS, encode_acks(Acks(number + 1, 0))))
-
-    def _on_own_placed(self, entry: Entry) -> None:
-        self._policy.acked(entry.number)
-
-    def _retransmit(self, now_ns: int, out: Outbox) -> None:
-        """Own blocks without an ACK go out again, to all (section 4.4: Data packets need positive acknowledgement)."""
-        has_shrunk = False
-        for origin, number, block in self._outgoing.due(now_ns):
-            if self.is_holding:
-                continue  # it waits here, not for the network
-            self._count("retransmissions")
-            if origin == self.me.id:
-                if not has_shrunk:
-                    self._policy.timed_out(number)
-                    has_shrunk = True
-                self._send_own(number, block, out)
-            else:
-                self._send_orphan(origin, number, block, out)
-        if self._outgoing.unplaced:
-            self._timers.set(Timer.RETRANSMIT, self._outgoing.deadline_ns(now_ns))
-        self._mail.next_via()
-
     def _ask_to_leave(self, now_ns: int) -> None:
         if self._leave_header is None or self.has_left:
             return
@@ -1042,11 +797,3 @@ class Token(Deliverer):
             log = self.log
             lead = Lead(log.received, log.stable, min(self.safe, log.received), 0)
             out.sends.append(self._mail.control(to, Kind.ACCEPT, encode_accept(lead, runs_of(places))))
-
-    # Calls
-
-    def _on_special(self, now_ns: int, entry: Entry) -> None:
-        super()._on_special(now_ns, entry)
-        if entry.origin in self.callers:
-            self._repairs.callers = self.callers
-            self._calls.received(now_ns, self.log, entry.origin)
