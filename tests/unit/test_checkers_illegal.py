@@ -699,6 +699,17 @@ def test_a_call_has_two_answers() -> None:
     assert (verdict.violations[0].node, verdict.violations[0].other) == ("c", "b/0")
 
 
+def test_a_call_is_answered_again_in_a_later_view() -> None:
+    world = World(*"abc")
+    world.event("x", "start")
+    message = world.send("x", "abc")
+    world.event("b", "reply", sender="x/0", first=0)
+    world.view(2, "abc")
+    world.deliver("c", message, kind="redeliver")
+    world.event("c", "reply", sender="x/0", first=0)
+    assert_only(world, "promises")
+
+
 def test_an_answer_to_a_call_that_was_not_delivered() -> None:
     world = World(*"abc")
     world.event("x", "start")

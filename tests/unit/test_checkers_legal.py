@@ -397,6 +397,22 @@ def test_a_later_handler_hears_of_a_call_for_the_first_time_when_it_comes_again(
     assert_held(world, "promises")
 
 
+def test_a_failure_comes_between_two_members_that_answer_one_call() -> None:
+    world = World(*"abc")
+    world.event("x", "start")
+    call = world.submit("x")
+    world.hold("abc", call)
+    world.deliver("c", call)  # it had the token and the handler, and was cut off
+    world.event("c", "reply", sender="x/0", first=0)
+    for name in "ab":
+        world.event(name, "transitional")
+    world.view(2, "ab")
+    world.deliver("ab", call, position=7)
+    world.event("a", "reply", sender="x/0", first=0)
+    world.leave("c")
+    assert_held(world, "promises")
+
+
 def test_several_underlays_number_and_order_apart() -> None:
     world = World(*"ab")
     world.view(1, "ba", underlay="v", came={"a": "a", "b": "b"})

@@ -324,8 +324,10 @@ class _Run:
     def _check_peaks(self) -> None:
         """Buffers are bounded by the history that the group was created with, and by what recovery brings in."""
         outcome, scenario = self._outcome, self._scenario
-        largest = max((load.size for load in scenario.loads), default=0)
-        most_bytes = PEAK_FACTOR * scenario.history_bytes + len(scenario.nodes) * max(MAX_BLOCK, largest)
+        # Blocks are no larger than the history; a call is never cut, and may be.
+        call = max((calls.size for calls in scenario.calls), default=0)
+        block = max(min(MAX_BLOCK, scenario.history_bytes), call)
+        most_bytes = PEAK_FACTOR * scenario.history_bytes + len(scenario.nodes) * block
         most_blocks = PEAK_FACTOR * scenario.history_blocks + PEAK_BLOCKS * len(scenario.nodes)
         if outcome.peak_bytes > most_bytes or outcome.peak_blocks > most_blocks:
             outcome.failures.append(
@@ -361,7 +363,7 @@ class _Probe:
             if member.delivered_by[sender] <= self._before[str(member)].get(sender, 0)
         ]
         for caller, call in self._calls:
-            if call is not None and not call.is_over:
+            if call is not None and call.answer is None:
                 texts.append(f"{caller} has no acknowledgement")
         return texts
 

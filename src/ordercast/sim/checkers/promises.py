@@ -14,8 +14,9 @@ Reading.
   `crash`. Two holders are two members whose times overlap and whose views at that time contain each other: who is
   excluded and does not know yet may still believe to hold it. Where clocks cannot be compared only locks that both
   hold at the end are judged.
-- **Calls**: a call is named by the sender and number in its `reply` rows; two such rows anywhere are two answers. Who
-  answers has delivered the call before, once or (`redeliver`) again.
+- **Calls**: a call is named by the sender and number in its `reply` rows; two such rows are two answers. They are
+  excused where a failure parted who gave them: delivered in different views, and neither went on from its own to the
+  other's (as with AGREED messages, property 4). Who answers has delivered the call before, once or (`redeliver`) again.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from bisect import bisect_right
 from ordercast.service import MAJORITY_RANK, RELIABLE_RANK, RESILIENT_RANK, SAFE_RANK
 from ordercast.sim.checkers.index import FOREVER, Local, Segment, Trace, Underlay
 from ordercast.sim.checkers.liveness import settled_members
-from ordercast.sim.checkers.ranges import Range, RangeSet, merged, subtract
+from ordercast.sim.checkers.ranges import Range, merged, subtract
 from ordercast.sim.checkers.verdict import Explained, PropertyResult, span_text
 from ordercast.sim.checkers.views import Rules, sort_views
 from ordercast.trace.schema import Row
@@ -205,16 +206,16 @@ def _sees(local: Local, other: Local, at_ns: int) -> bool:
 
 
 def _check_replies(underlay: Underlay, result: PropertyResult) -> None:
-    answered: dict[str, RangeSet] = {}
-    by_whom: dict[str, list[tuple[int, int, str, int]]] = {}
+    given: dict[tuple[str, int], list[tuple[Local, Row, Segment | None]]] = {}
     for local in underlay.locals.values():
         heard = _heard(local) if local.replies else {}
         for row in local.replies:
             if row.sender is None or row.first is None:
                 continue
             result.checked += 1
-            span = row.first, row.first + max(row.count or 1, 1)
-            if heard.get((row.sender, row.first), FOREVER) > row.n:
+            span = row.first, row.first + 1
+            heard_n = heard.get((row.sender, row.first), FOREVER)
+            if heard_n > row.n:
                 result.report(
                     f"{local.member} answered the call {span_text(row.sender, span)} (n={row.n}), which it had not "
                     f"delivered",
@@ -223,20 +224,35 @@ def _check_replies(underlay: Underlay, result: PropertyResult) -> None:
                     span=span,
                     view=row.view,
                 )
-            twice = answered.setdefault(row.sender, RangeSet()).add(*span)
-            before = by_whom.setdefault(row.sender, [])
-            if twice is not None:
-                other, n = next((who, at) for first, stop, who, at in before if first < twice[1] and twice[0] < stop)
+            here = local.segment_at(min(heard_n, row.n))
+            before = given.setdefault((row.sender, row.first), [])
+            other = next((one for one in before if not _were_parted(one[0], one[2], local, here)), None)
+            if other is not None:
                 result.report(
-                    f"the call {span_text(row.sender, twice)} was answered by {local.member} (n={row.n}) "
-                    f"and by {other} (n={n})",
+                    f"the call {span_text(row.sender, span)} was answered by {local.member} (n={row.n}) "
+                    f"and by {other[0].member} (n={other[1].n})",
                     member=local.member,
-                    other=other,
+                    other=other[0].member,
                     sender=row.sender,
-                    span=twice,
+                    span=span,
                     view=row.view,
                 )
-            before.append((*span, local.member, row.n))
+            before.append((local, row, here))
+
+
+def _were_parted(one: Local, its: Segment | None, other: Local, others: Segment | None) -> bool:
+    """Whether a failure came between two members that delivered the same call in different views."""
+    if one is other or its is None or others is None or its.view == others.view:
+        return False
+    return not _went_on(its, others.view) and not _went_on(others, its.view)
+
+
+def _went_on(segment: Segment, view: str) -> bool:
+    while segment.next is not None:
+        segment = segment.next
+        if segment.view == view:
+            return True
+    return False
 
 
 def _heard(local: Local) -> dict[tuple[str, int], int]:
