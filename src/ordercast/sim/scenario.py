@@ -408,7 +408,11 @@ def _with_services(rng: random.Random, drawn: Scenario, begin_ns: int, load_ns: 
             answer_ns = rng.choice((0, 0, 0, 1, 30, 500)) * MS if rng.random() < 0.95 else -1
             locks.append(LockUse(name, str(handler), at_ns, rng.randrange(1, load_ns + 2_000 * MS), answer_ns))
     flow = "slow-start" if rng.random() < 0.8 else "open"
-    if not is_calm and rng.random() < 0.25:
+    if rules and rng.random() < 0.5:
+        # One member's demand counts for all, also where that one is gone.
+        strict = rng.randrange(len(names))
+        rules = tuple("majority" if index == strict else 1 for index in range(len(names)))
+    if not is_calm and rng.random() < (0.7 if rules else 0.25):
         # Long enough to be noticed on both sides: only one of them may go on.
         side = tuple(rng.sample((*names, *callers), rng.randrange(1, len(names) + len(callers))))
         at_ns = begin_ns + rng.randrange(load_ns)
