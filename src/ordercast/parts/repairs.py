@@ -63,6 +63,17 @@ class Repairs:
         until_ns = heard_ns + max(self._delay_ns, 4 * self._pace_ns)
         return until_ns if until_ns > now_ns else 0
 
+    def is_wanted(self, is_leader: bool) -> bool:
+        """Whether `look` could find anything; cheap."""
+        log = self._log
+        return bool(
+            log.received < log.highest
+            or self._places
+            or self._blocks
+            or len(self.partial)
+            or (is_leader and log.blocks)
+        )
+
     def look(self, now_ns: int, is_leader: bool) -> list[Note]:
         """Compare what is here with what must exist: gaps that opened and closed since the last look."""
         log = self._log

@@ -17,7 +17,7 @@ from ordercast.engine import Change
 from ordercast.errors import WireError
 from ordercast.view import Reason
 from ordercast.wire.codec import MAX_NUMBER, Reader, Writer
-from ordercast.wire.ordering import PLACE, Placed, decode_places
+from ordercast.wire.ordering import MAX_PLACES, PLACE, Placed
 from ordercast.wire.views import (
     MAX_LOCK_NAME,
     MAX_MEMBERS,
@@ -84,10 +84,12 @@ def decode_token(body: Buffer) -> tuple[State, list[Placed]]:
     rest = len(body) - start
     if rest % PLACE.size:
         raise WireError("token of odd size")
-    places = decode_places(Reader(memoryview(body), start), rest // PLACE.size)
-    for placed in places:
-        if placed.seq + placed.count - 1 > state.highest:
-            raise WireError("a place above the highest")
+    highest = state.highest
+    places = []
+    for seq, origin, number, count in PLACE.iter_unpack(memoryview(body)[start:]):
+        if not 0 < count <= MAX_PLACES or number > MAX_NUMBER or seq + count - 1 > highest:
+            raise WireError("run of places out of range")
+        places.append(Placed(seq, origin, number, count))
     return state, places
 
 

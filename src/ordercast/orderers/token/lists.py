@@ -22,12 +22,12 @@ Key = tuple[int, int, str, int]
 
 
 class Lists:
-    __slots__ = ("_changes", "_done", "_due_ns", "_own")
+    __slots__ = ("_changes", "_done", "_own", "due_ns")
 
     def __init__(self) -> None:
         self._changes: dict[Key, tuple[Change, int]] = {}  # in order of arrival, with when it was heard last
         self._own: dict[Key, Change] = {}
-        self._due_ns = NEVER
+        self.due_ns = NEVER  # when `repeated` has something to do
         self._done: dict[tuple[int, str], int] = {}  # member and lock -> the last request that was answered
 
     def __bool__(self) -> bool:
@@ -38,7 +38,7 @@ class Lists:
         key = key_of(change)
         if self._own.get(key) != change:
             self._own[key] = change
-            self._due_ns = now_ns
+            self.due_ns = now_ns
         self.hear(now_ns, change)
 
     def hear(self, now_ns: int, change: Change) -> None:
@@ -48,7 +48,7 @@ class Lists:
             return  # an echo of what was answered
         if key in self._changes or len(self._changes) < MAX_CHANGES:
             self._changes[key] = (change, now_ns)
-            self._due_ns = min(self._due_ns, now_ns + FORGET_NS)
+            self.due_ns = min(self.due_ns, now_ns + FORGET_NS)
 
     def drop(self, key: Key) -> None:
         self._own.pop(key, None)
@@ -62,13 +62,13 @@ class Lists:
 
     def repeated(self, now_ns: int) -> list[Change]:
         """Our own requests that are due to be sent (again)."""
-        if self._due_ns > now_ns:
+        if self.due_ns > now_ns:
             return []
         self._forget(now_ns)
         if self._own:
-            self._due_ns = now_ns + REPEAT_NS
+            self.due_ns = now_ns + REPEAT_NS
         else:
-            self._due_ns = now_ns + FORGET_NS if self._changes else NEVER
+            self.due_ns = now_ns + FORGET_NS if self._changes else NEVER
         return list(self._own.values())
 
     def _forget(self, now_ns: int) -> None:
@@ -100,9 +100,6 @@ class Lists:
 
     def has_own(self, reason: Reason, member: int) -> bool:
         return any(key[:2] == (reason, member) for key in self._own)
-
-    def deadline_ns(self) -> int:
-        return self._due_ns
 
 
 def key_of(change: Change) -> Key:

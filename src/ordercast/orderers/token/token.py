@@ -1,7 +1,7 @@
 """RMP's rotating token site. Paper sections 4.2, 4.3 and 4.6; docs/design/token.md has states, datagrams and timers.
 
 Every member runs this class, and each is token site in its turn: it gives places to what it holds and has none, tells
-everybody by one TOKEN (the paper's ACK), and with it passes the token on. The layers below: `placing.py` (what may get a
+everybody by one TOKEN (the paper's ACK), and with it passes the token on. Layers below: `placing.py` (what may get a
 place), `sending.py` (what we send ourselves), `delivery.py` (when a message may be delivered), `parts/keeper.py` (the
 log). Beside them: `table.py` (who holds what), `lists.py` (changes that wait), `calls.py` (calls from outside).
 Deviations, with their reasons, stand in the design note.
@@ -267,20 +267,26 @@ class Token(Placer):
             self._lists.ask(now_ns, change)
 
     def after_batch(self, now_ns: int, out: Outbox) -> None:
+        # Hot: once per pass, and a pass is all that a single message gets; `bench` shows it as latency one at a time.
         if self.is_frozen:
             return
-        self._advance(now_ns, out)
+        log = self.log
+        if log.places:
+            self._advance(now_ns, out)
         if not self.has_left:
             self._turn_to(now_ns, out)
         else:
-            self._table.learn(self.me.id, self.log.received)  # or nobody would hear that we know of our leave
-        self._deliver(out)
-        self._purge_safe()
-        if self.is_holding and not self.has_left and not self.log.entries and self._lists:
-            self._turn_to(now_ns, out)  # what has just become safe held up a change
+            self._table.learn(self.me.id, log.received)  # or nobody would hear that we know of our leave
+        if self._fresh or self.delivered < log.received:
             self._deliver(out)
-        self._speak(now_ns, out)
-        if not self.has_left:
+        if log.entries:
+            self._purge_safe()
+            if self.is_holding and not log.entries and self._lists:
+                self._turn_to(now_ns, out)  # what has just become safe held up a change
+                self._deliver(out)
+        if self._sync_now or self._behind or self._held_due or self._lists.due_ns <= now_ns:
+            self._speak(now_ns, out)
+        if not self.has_left and self._repairs.is_wanted(self.is_holding):
             out.notes.extend(self._repairs.look(now_ns, self.is_holding))
         self._detector.work(self.is_busy, now_ns)
         self._timers.set_earlier(Timer.BEAT, now_ns + self._detector.heartbeat_ns)
@@ -312,7 +318,7 @@ class Token(Placer):
         if self.is_frozen:
             return NEVER
         # Silence is looked at with every heartbeat of our own, which is often enough to suspect.
-        return min(self._timers.deadline_ns(), self._repairs.deadline_ns(), self._lists.deadline_ns())
+        return min(self._timers.deadline_ns(), self._repairs.deadline_ns(), self._lists.due_ns)
 
     def suspects(self, now_ns: int) -> list[int]:
         """Who has been silent for too long, or did not answer ten tries (section 4.4)."""
@@ -568,10 +574,12 @@ class Token(Placer):
             log.highest = log.received  # what was spoken of beyond the last pass is hearsay: only we place
         changes = list(self._lists.waiting(now_ns)) if self._lists else []
         places = self._order(now_ns, changes, out)
-        self._table.learn(self.me.id, log.received)
-        change = self._next_change(changes)
-        if change is not None and self._order_change(now_ns, change, places, out):
-            return
+        if places:
+            self._table.learn(self.me.id, log.received)
+        if changes:
+            change = self._next_change(changes)
+            if change is not None and self._order_change(now_ns, change, places, out):
+                return
         if self._only_here and not places:
             self._show_all(out)  # it has to wait
         if places or self._must_hurry(changes):
@@ -697,7 +705,7 @@ class Token(Placer):
 
     def _speak(self, now_ns: int, out: Outbox) -> None:
         """After a batch: requests, words to those who lag behind, heartbeats."""
-        if self._lists.deadline_ns() <= now_ns:
+        if self._lists.due_ns <= now_ns:
             for change in self._lists.repeated(now_ns):
                 out.sends.append(self._mail.control(To.ALL, Kind.PROPOSE, encode_change(change)))
         if self._held_due:
