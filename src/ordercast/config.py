@@ -24,13 +24,14 @@ MAX_BLOCK: Final = 60_000  # bytes of a block, its header included
 MAX_GROUP_NAME: Final = 255
 MAX_FLOW_NAME: Final = 64
 MAX_HEADER: Final = 1_024  # the small message that goes with join, leave and reset
+DEFAULT_ORDERER: Final = "token"  # fully symmetric, with all services, locks and calls
 
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
     """Amoeba's CreateGroup parameters (section 3): they travel in the welcome and hold for the group's life."""
 
-    orderer: str = "sequencer"
+    orderer: str = DEFAULT_ORDERER
     resilience: int = 0  # RESILIENT(k) for sends that name no service; 0 means AGREED
     max_members: int = 64
     history_bytes: int = 4 << 20  # what may be ordered and not yet consumed by everybody

@@ -223,7 +223,7 @@ async def test_manual_recovery_waits_for_reset() -> None:
     nodes, groups, readers = await form("abc", fresh(), recovery="manual")
     nodes[0].abort()
     with pytest.raises(GroupFailed):
-        await groups[1].send(b"x", confirm=True)
+        await groups[1].send(b"x", SAFE, confirm=True)
     await readers[2].until(lambda: any(isinstance(event, Failed) for event in readers[2].events))
     with pytest.raises(GroupFailed):
         await groups[2].send(b"y")

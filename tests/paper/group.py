@@ -57,6 +57,7 @@ class Lab:
         has_multicast: bool = True,
         **terms: Any,
     ) -> Group:
+        terms.setdefault("orderer", "sequencer")  # Amoeba's; tests of other papers name theirs
         made = self.node(name, config=config, timing=timing, has_multicast=has_multicast)
         group = await made.join("paper", **terms)
         self.nodes.append(made)

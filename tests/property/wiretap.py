@@ -63,7 +63,7 @@ class Lab:
         recovery: Recovery = "automatic",
         loss: float = 0,
     ) -> None:
-        config = GroupConfig(datagram=datagram, history_blocks=64)
+        config = GroupConfig("sequencer", datagram=datagram, history_blocks=64)
         self.cluster = Cluster(seed, IDEAL, Terms(config=config, recovery=recovery), event_limit=400_000)
         self.world = self.cluster.world
         self.tap = Wiretap(IDEAL, self.world.stream("network"))

@@ -17,7 +17,7 @@ def test_a_join_that_was_cancelled_does_not_hold_up_the_group() -> None:
 
     async def program(node: Simulation) -> list[tuple[int, float]]:
         ann = node("ann", timing=PATIENT)
-        group = await ann.join("g")
+        group = await ann.join("g", orderer="sequencer")
         seen = []
         for patience_ms in range(1, 8):
             bob = node(f"bob{patience_ms}", timing=PATIENT)

@@ -166,7 +166,9 @@ class Group:
 
     def __init__(self, name: str = "a") -> None:
         self.me = member(name)
-        self.engine = Underlay("g", self.me, GroupConfig(datagram=600), Timing(), random.Random(1), create=True)
+        self.engine = Underlay(
+            "g", self.me, GroupConfig("sequencer", datagram=600), Timing(), random.Random(1), create=True
+        )
         self.out = Outbox()
         self.now_ns = 0
         self.engine.start(0, self.out)
@@ -174,7 +176,7 @@ class Group:
             self.now_ns = self.engine.deadline_ns()
             self.engine.expire(self.now_ns, self.out)
         for newcomer in "BC":
-            asking = Underlay("g", member(newcomer), GroupConfig(), Timing(), random.Random(2), create=False)
+            asking = Underlay("g", member(newcomer), GroupConfig("sequencer"), Timing(), random.Random(2), create=False)
             asked, joined = Outbox(), Outbox()
             asking.start(self.now_ns, asked)
             here = self.hear(newcomer, asked)

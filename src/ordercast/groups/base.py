@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Final, Self
 
-from ordercast.config import Demands, GroupConfig, MinMembers, Recovery
+from ordercast.config import DEFAULT_ORDERER, Demands, GroupConfig, MinMembers, Recovery
 from ordercast.errors import CallTimeout, OrdercastError, UsageError
 from ordercast.groups.caller import Call, Caller
 from ordercast.groups.checks import (
@@ -128,7 +128,7 @@ class NodeBase:
         self,
         name: str,
         *,
-        orderer: str = "sequencer",
+        orderer: str = DEFAULT_ORDERER,
         create: bool | None = None,
         min_members: MinMembers = "majority",
         recovery: Recovery = "automatic",
