@@ -99,6 +99,12 @@ def needs_of(block: bytes) -> int:
     return needs
 
 
+def asks_for_answer(block: bytes) -> bool:
+    """Whether the holder of a handler must answer it; cheap, of a block that `open_call` has seen."""
+    _, flags, handler, _, _ = CALL.unpack_from(block, HEAD_BYTES + ENTRY.size + LENGTH.size)
+    return bool(handler != NO_HANDLER and not flags & IS_ANSWER)
+
+
 def encode_call(flags: int, group: str, block: Buffer) -> bytes:
     """The body of a CALL. `group` is empty where the header's ring says which group is meant."""
     return Writer().u8(flags).text(group).raw(bytes(block)).bytes()

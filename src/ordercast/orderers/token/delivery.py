@@ -21,6 +21,7 @@ from ordercast.parts.recent import Recent
 from ordercast.service import AGREED_RANK, FIFO_RANK, RESILIENT_RANK, SAFE_RANK, UNRELIABLE_RANK
 from ordercast.view import Member, Reason, View
 from ordercast.wire.block import CALLED, CHANGE, FRAGMENTED, HEAD, LAST, Head
+from ordercast.wire.calls import asks_for_answer
 from ordercast.wire.views import open_change
 
 UNPLACED: Final = -1  # position of what has none, block number of what is UNRELIABLE
@@ -140,6 +141,11 @@ class Deliverer(Keeper):
 
     def _on_special(self, now_ns: int, entry: Entry) -> None:
         super()._on_special(now_ns, entry)
+        if entry.flags & CALLED and asks_for_answer(entry.block):
+            # At most one answer, whoever fails: nobody gets it before everybody has it and knows its place, and with
+            # that who holds its handler there. Otherwise one that is left behind could answer, and the others again.
+            entry.rank = SAFE_RANK
+            self._last_safe_place = entry.seq
         if entry.flags & FRAGMENTED:
             if entry.flags & LAST or self.view.member(entry.origin) is None:
                 self._open.discard(entry.origin)

@@ -26,7 +26,7 @@ from ordercast.parts.rtt import RoundTrip
 from ordercast.parts.share import ceiling_of, largest_block
 from ordercast.view import GROUP_ORIGIN, Address, Member, Reason, View, next_counter
 from ordercast.wire.block import CALLED, FRAGMENTED, head_of
-from ordercast.wire.calls import open_call
+from ordercast.wire.calls import asks_for_answer, open_call
 from ordercast.wire.header import Kind
 from ordercast.wire.mail import Mail
 from ordercast.wire.ordering import (
@@ -243,7 +243,7 @@ class Token(Placer):
             if self.is_holding:
                 calls.take_up(origin, number)
             return False
-        if not head_of(block).rank:
+        if not head_of(block).rank and not asks_for_answer(block):
             return self._on_loose_call(origin, number, block, out)
         calls.heard(now_ns, origin)
         if (origin, number) in log.blocks or not calls.may_hold(log, origin, number, is_first):
