@@ -57,7 +57,7 @@ async def ask(node: Any, words: list[str]) -> Seen:
 
 async def main(node: Callable[[str], Any]) -> tuple[list[Seen], Seen]:
     async with node("ann") as ann, node("bob") as bob, node("cleo") as cleo, node("dan") as dan, node("eve") as eve:
-        copies = [Calculator(await each.join("calculator", orderer="token")) for each in (ann, bob, cleo)]
+        copies = [Calculator(await each.join("calculator")) for each in (ann, bob, cleo)]
         ends = (CALLS, 2 * CALLS, 3 * CALLS)
         running = [asyncio.create_task(copy.run(end)) for copy, end in zip(copies, ends, strict=True)]
         sums, products = [f"add {n}" for n in range(CALLS)], [f"times {n + 2}" for n in range(CALLS)]

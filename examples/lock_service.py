@@ -60,7 +60,7 @@ async def use(node: Any, journal: list[str]) -> None:
 async def main(node: Callable[[str], Any], crash: Callable[[Any], None]) -> list[str]:
     journal: list[str] = []
     async with node("ann") as ann, node("bob") as bob, node("cleo") as cleo, node("dan") as dan, node("eve") as eve:
-        servers = [Server(await each.join("locks", orderer="token")) for each in (ann, bob, cleo)]
+        servers = [Server(await each.join("locks")) for each in (ann, bob, cleo)]
         tasks = [asyncio.create_task(work) for server in servers for work in (server.apply(), server.serve())]
         asyncio.get_running_loop().call_later(0.06, crash, ann)
         await asyncio.gather(use(dan, journal), use(eve, journal))
