@@ -73,11 +73,11 @@ class Caller:
                 wants_again=asked.wants_again,
             )
 
-    def probe(self, size: int) -> Call | None:
+    def probe(self, size: int, patience_ns: int) -> Call | None:
         """One call that must be acknowledged; None if the node is down."""
-        return self._make(AGREED, size)
+        return self._make(AGREED, size, patience_ns)
 
-    def _make(self, service: Service, size: int, **how: Any) -> Call | None:
+    def _make(self, service: Service, size: int, patience_ns: int = CALL_PATIENCE_NS, **how: Any) -> Call | None:
         host, world, node = self.host, self._cluster.world, self.node
         if not node.is_up or host is None:
             return None
@@ -94,7 +94,7 @@ class Caller:
         host.touch(port)
         world.wake(node)
         life = node.life
-        world.after(CALL_PATIENCE_NS, lambda _: self._give_up(call) if node.life == life else None)
+        world.after(patience_ns, lambda _: self._give_up(call) if node.life == life else None)
         return call
 
     def _give_up(self, call: Call) -> None:

@@ -353,7 +353,7 @@ class _Probe:
         self._senders = [str(each) for each in (*members, *callers)]
         for member in members:
             member.send(1, AGREED, PROBE_BYTES)
-        self._calls = [(caller, caller.probe(PROBE_BYTES)) for caller in callers]
+        self._calls = [(caller, caller.probe(PROBE_BYTES, PROBE_NS)) for caller in callers]
 
     def missing(self) -> list[str]:
         texts = [
