@@ -361,3 +361,17 @@ def test_two_groups_are_called_side_by_side() -> None:
     desk.reply(0)
     assert desk.run() == []
     assert not other.is_at_rest
+
+
+def test_a_call_that_was_delivered_does_not_keep_later_ones_from_a_group_that_was_made_anew() -> None:
+    desk = Desk()
+    desk.call(handler=1)
+    desk.run()
+    desk.reply(0)  # delivered; the answer is still to come
+    desk.call()
+    sent = desk.run()
+    while not any(one.is_first for one in sent):
+        sent += desk.until_due()
+    assert {one.number for one in sent if one.is_first} == {1}
+    while not any(one.number == 0 and one.group for one in sent):
+        sent += desk.until_due()

@@ -18,7 +18,7 @@ from ordercast.groups.port import Port
 from ordercast.groups.requests import Debt
 from ordercast.service import AGREED, FIFO, RELIABLE, SAFE, UNRELIABLE
 from ordercast.trace.recorder import Recorder
-from ordercast.view import node_id
+from ordercast.view import Reason, node_id
 from ordercast.wire.block import head_of
 from ordercast.wire.calls import ACKNOWLEDGED, ANSWERED, NO_HANDLER, WANTS_ACK, WANTS_AGAIN, CallHead, Reply, pack_call
 
@@ -250,6 +250,11 @@ def test_calls_end_with_the_membership() -> None:
     assert queued.error is None  # it has not left: it will when this node is back
     with pytest.raises(NotMember):
         bench.ports[1].answer(owed[0], b"too late")
+    bench.exchange.install(Reason.JOIN, "b/0", b"")
+    bench.run()
+    assert bench.ports[1].is_member
+    with pytest.raises(NotMember, match="was out of 'g' since call"):
+        bench.ports[1].answer(owed[0], b"still too late")
     bench.engine(0).pending.append(Gone(wanted=False, returning=False, text="for good"))
     bench.run()
     assert isinstance(queued.error, NotMember)

@@ -262,13 +262,13 @@ class NodeBase:
         call: Call | None = None
         try:
             async with asyncio.timeout(timeout) as bound:
+                located = await self._locate(to) if to is not None else None
                 joined = await self._joined(group)
                 if joined is not None and handler is not None:
                     return await joined.call(payload, handler=handler, service=service, timeout=None, type=type)
                 if joined is not None:
                     await joined.send(payload, service, type, confirm=ack)
                     return None
-                located = await self._locate(to) if to is not None else None
                 call = Call(payload, service, handler=handler, type_=type, to=located, wants_ack=ack, wants_again=again)
                 await self._outcome(group, call)
         except TimeoutError:

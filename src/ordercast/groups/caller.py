@@ -282,15 +282,19 @@ class CallEngine:
 
     def _transmit(self, now_ns: int, call: Call, out: Outbox) -> None:
         self.used_ns = now_ns
-        is_in_vain = call.tries >= TRIES_IN_VAIN and not call.is_acknowledged
+        is_in_vain = call.tries >= TRIES_IN_VAIN
         # Parts of two tries must fit each other: what takes several datagrams always has the name.
         by_name = self._is_first or is_in_vain or len(call.block) + NAMELESS_ROOM > self._mail.datagram
         to, flags = self._route(call, is_in_vain)
-        # Only the lowest may carry the flag: the group would take those before it for old ones.
-        if self._is_first or (is_in_vain and call is next(iter(self._under_way.values()))):
+        if self._is_first or (is_in_vain and call is self._lowest()):
             flags |= FIRST
         body = encode_call(flags, self._group if by_name else "", call.block)
         out.sends.append(self._mail.control(to, Kind.CALL, body, 0 if by_name else self._mail.ring, call.number))
+
+    def _lowest(self) -> Call | None:
+        """The one that may carry the flag: of a higher one the group would take those before it for old ones, and what
+        was delivered is not to be delivered by a group that was made anew."""
+        return next((call for call in self._under_way.values() if not call.is_acknowledged), None)
 
     def _route(self, call: Call, is_in_vain: bool) -> tuple[Address, int]:
         """Where a try goes, and whether who gets it has to pass it on."""

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from ordercast.engine import Engine, Outbox
-from ordercast.errors import OrdercastError, Unhandled, UsageError
+from ordercast.errors import NotMember, OrdercastError, Unhandled, UsageError
 from ordercast.groups.events import Answer, Message, Request
 from ordercast.groups.locks import Locks
 from ordercast.groups.requests import NOWHERE, Debt, Inbox, Incoming
@@ -61,6 +61,7 @@ class Calls:
         "_locks",
         "_me",
         "_out",
+        "_stay",
         "_to_callers",
         "_to_group",
         "respond",
@@ -75,6 +76,7 @@ class Calls:
         self._out = out
         self.respond: Callable[[Debt, bytes], Awaitable[None]] | None = None  # the API's
         # what others ask
+        self._stay = 0  # counts memberships
         self._kept: dict[tuple[int, int], Debt] = {}  # (caller, number) -> what it is owed, oldest first
         self._kept_bytes = 0
         self._to_callers: list[Debt] = []  # answers that are to leave
@@ -119,7 +121,7 @@ class Calls:
             self._settle(call.first, None, Unhandled(text))
         if holder != self._me.id:
             return Request(*self._message(call), head.handler, None)
-        debt = Debt(call, self.respond)
+        debt = Debt(call, self._stay, self.respond)
         if call.is_outside:
             self._keep(debt)
         return self._hand_over(call, debt, self._inbox(head.handler))
@@ -140,7 +142,7 @@ class Calls:
                 inbox.put(debt, debt.request)  # not for the second time: there was no room for the first
             elif head.flags & WANTS_AGAIN and not (debt is not None and debt.is_waiting):
                 if debt is None:
-                    debt = Debt(call, self.respond)
+                    debt = Debt(call, self._stay, self.respond)
                     self._keep(debt)
                 debt.is_again = is_again = True
                 self._hand_over(call, debt, inbox)
@@ -150,6 +152,8 @@ class Calls:
 
     def answer(self, debt: Debt, payload: bytes) -> CallHead | None:
         """Take an answer: the head of the message that is to carry it to the group, None where it goes to a caller."""
+        if debt.stay != self._stay:
+            raise NotMember(f"this node was out of {self._group!r} since call {debt.first} of {debt.sender} came to it")
         if debt.answer is not None:
             raise UsageError(f"call {debt.first} of {debt.sender} has been answered: there is at most one answer")
         debt.answer = payload
@@ -175,7 +179,8 @@ class Calls:
         return sent
 
     def on_gone(self) -> None:
-        """This node is out: others answer now."""
+        """This node is out: others answer now, and what was owed is void."""
+        self._stay += 1
         self._kept.clear()
         self._kept_bytes = 0
         self._to_callers.clear()

@@ -133,5 +133,8 @@ class Handler(Lock):
 
     def _settle(self) -> None:
         """A pass has worked on the port."""
-        if len(self._inbox) or (self._claim is not None and not self._claim.is_held):
+        if self._claim is not None and not self._claim.is_held and self._claim.waiter.done():
+            self._inbox.close()  # lost: what waits there is no longer this member's to answer
+            self._news.set()
+        elif len(self._inbox):
             self._news.set()

@@ -69,10 +69,12 @@ class Debt:
         "position",
         "request",
         "sender",
+        "stay",
     )
 
-    def __init__(self, call: Incoming, respond: Callable[[Debt, bytes], Awaitable[None]] | None) -> None:
+    def __init__(self, call: Incoming, stay: int, respond: Callable[[Debt, bytes], Awaitable[None]] | None) -> None:
         self._respond = respond
+        self.stay = stay  # the membership in which it was incurred: it ends with that
         self.origin = call.origin
         self.number = call.number
         self.first = call.first
