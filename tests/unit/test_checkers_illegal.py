@@ -710,6 +710,22 @@ def test_a_call_is_answered_again_in_a_later_view() -> None:
     assert_only(world, "promises")
 
 
+def test_a_member_left_behind_answered_a_call_that_the_majority_answers_again() -> None:
+    world = World(*"abc")
+    world.event("x", "start")
+    call = world.submit("x")
+    world.hold("abc", call)
+    world.deliver("c", call)
+    world.event("c", "reply", sender="x/0", first=0)
+    for name in "ab":
+        world.event(name, "transitional")
+    world.view(2, "ab")
+    world.deliver("ab", call, position=7)
+    world.event("a", "reply", sender="x/0", first=0)
+    world.leave("c")
+    assert_only(world, "promises")
+
+
 def test_an_answer_to_a_call_that_was_not_delivered() -> None:
     world = World(*"abc")
     world.event("x", "start")

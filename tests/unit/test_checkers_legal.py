@@ -397,7 +397,7 @@ def test_a_later_handler_hears_of_a_call_for_the_first_time_when_it_comes_again(
     assert_held(world, "promises")
 
 
-def test_a_failure_comes_between_two_members_that_answer_one_call() -> None:
+def test_a_failure_comes_between_two_members_that_answer_one_call_where_both_sides_may_go_on() -> None:
     world = World(*"abc")
     world.event("x", "start")
     call = world.submit("x")
@@ -410,6 +410,19 @@ def test_a_failure_comes_between_two_members_that_answer_one_call() -> None:
     world.deliver("ab", call, position=7)
     world.event("a", "reply", sender="x/0", first=0)
     world.leave("c")
+    assert_held(world, "promises", min_members=1)
+
+
+def test_two_rings_that_have_yet_to_find_each_other_answer_one_call() -> None:
+    world = World(*"ab", view=False)
+    world.view(1, "a", came={"a": "a"})
+    world.view(1, "b", came={"b": "b"})
+    world.event("x", "start")
+    call = world.submit("x")
+    for name in "ab":
+        world.hold(name, call)
+        world.deliver(name, call)
+        world.event(name, "reply", sender="x/0", first=0)
     assert_held(world, "promises")
 
 

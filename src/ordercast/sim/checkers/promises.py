@@ -15,8 +15,9 @@ Reading.
   excluded and does not know yet may still believe to hold it. Where clocks cannot be compared only locks that both
   hold at the end are judged.
 - **Calls**: a call is named by the sender and number in its `reply` rows; two such rows are two answers. They are
-  excused where a failure parted who gave them: delivered in different views, and neither went on from its own to the
-  other's (as with AGREED messages, property 4). Who answers has delivered the call before, once or (`redeliver`) again.
+  excused where two rings gave them, which the members' `min_members` did not forbid: delivered in different views that
+  have none in common behind them, or one that both sides of a failure may go on from; and neither answerer went on
+  from its own to the other's. Who answers has delivered the call before, once or (`redeliver`) again.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from ordercast.sim.checkers.index import FOREVER, Local, Segment, Trace, Underla
 from ordercast.sim.checkers.liveness import settled_members
 from ordercast.sim.checkers.ranges import Range, merged, subtract
 from ordercast.sim.checkers.verdict import Explained, PropertyResult, span_text
-from ordercast.sim.checkers.views import Rules, sort_views
+from ordercast.sim.checkers.views import Rules, may_part, sort_views
 from ordercast.trace.schema import Row
 
 NAME = "promises"
@@ -57,7 +58,7 @@ def check(
             for row in local.confirms:
                 _check_delivered(underlay, local, row, result)
         _check_locks(underlay, result, comparable=clock != "many")
-        _check_replies(underlay, result)
+        _check_replies(underlay, result, min_members)
     return result
 
 
@@ -205,7 +206,7 @@ def _sees(local: Local, other: Local, at_ns: int) -> bool:
     return index >= 0 and other.member in local.segments[index].members
 
 
-def _check_replies(underlay: Underlay, result: PropertyResult) -> None:
+def _check_replies(underlay: Underlay, result: PropertyResult, rules: Rules) -> None:
     given: dict[tuple[str, int], list[tuple[Local, Row, Segment | None]]] = {}
     for local in underlay.locals.values():
         heard = _heard(local) if local.replies else {}
@@ -226,7 +227,7 @@ def _check_replies(underlay: Underlay, result: PropertyResult) -> None:
                 )
             here = local.segment_at(min(heard_n, row.n))
             before = given.setdefault((row.sender, row.first), [])
-            other = next((one for one in before if not _were_parted(one[0], one[2], local, here)), None)
+            other = next((one for one in before if not _were_parted(underlay, rules, one[2], here)), None)
             if other is not None:
                 result.report(
                     f"the call {span_text(row.sender, span)} was answered by {local.member} (n={row.n}) "
@@ -240,11 +241,13 @@ def _check_replies(underlay: Underlay, result: PropertyResult) -> None:
             before.append((local, row, here))
 
 
-def _were_parted(one: Local, its: Segment | None, other: Local, others: Segment | None) -> bool:
-    """Whether a failure came between two members that delivered the same call in different views."""
-    if one is other or its is None or others is None or its.view == others.view:
+def _were_parted(underlay: Underlay, rules: Rules, one: Segment | None, other: Segment | None) -> bool:
+    """Whether two members that delivered the same call were in two rings that may both have been there."""
+    if one is None or other is None or one.member == other.member or one.view == other.view:
         return False
-    return not _went_on(its, others.view) and not _went_on(others, its.view)
+    if _went_on(one, other.view) or _went_on(other, one.view):
+        return False
+    return may_part([local.segments for local in underlay.locals.values()], rules, one.view, other.view)
 
 
 def _went_on(segment: Segment, view: str) -> bool:

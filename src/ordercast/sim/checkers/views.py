@@ -85,14 +85,13 @@ def recoveries(lines: Iterable[list[Segment]]) -> list[Segment]:
 
 def forks(lines: list[list[Segment]], rules: Rules) -> list[Fork]:
     """Pairs of recoveries that went on side by side where the rules leave room for one: the first of each branch."""
-    before: dict[str, set[str]] = {}
-    for segments in lines:
-        for segment in segments:
-            known = before.setdefault(segment.view, set())
-            if segment.prev is not None:
-                known.add(segment.prev.view)
+    before = _before(lines)
     rank = sort_views(lines)
-    ends = [(segment, _line(before, segment.view)) for segment in recoveries(lines) if _is_strict(segment, rules)]
+    ends = [
+        (segment, _line(before, segment.view))
+        for segment in recoveries(lines)
+        if segment.prev is not None and _is_strict(segment.prev.members, rules)
+    ]
     ends.sort(key=lambda end: (rank.get(end[0].view, -1), end[0].view))
     found: list[Fork] = []
     for at, (right, right_line) in enumerate(ends):
@@ -107,13 +106,36 @@ def forks(lines: list[list[Segment]], rules: Rules) -> list[Fork]:
     return found
 
 
-def _is_strict(segment: Segment, rules: Rules) -> bool:
-    """Whether of the view before it at most one part may go on: one member that asks for a majority is enough."""
-    members = segment.prev.members if segment.prev is not None else ()
+def may_part(lines: list[list[Segment]], rules: Rules, left: str, right: str) -> bool:
+    """Whether two views may have been installed side by side: they have no view in common behind them, or the rules of
+    the last one that they have leave room for two parts."""
+    before = _before(lines)
+    common = _line(before, left) & _line(before, right)
+    if not common:
+        return True
+    rank = sort_views(lines)
+    last = max(common, key=lambda view: (rank.get(view, -1), view))
+    members = next((segment.members for segments in lines for segment in segments if segment.view == last), ())
+    return not _is_strict(members, rules)
+
+
+def _is_strict(members: tuple[str, ...], rules: Rules) -> bool:
+    """Whether of these members at most one part may go on: one that asks for a majority is enough."""
     return any(
         rule in ("majority", "all") or (isinstance(rule, int) and 2 * rule > len(members))
         for rule in (rule_of(rules, member) for member in members)
     )
+
+
+def _before(lines: list[list[Segment]]) -> dict[str, set[str]]:
+    """Of each view those that it followed at somebody."""
+    before: dict[str, set[str]] = {}
+    for segments in lines:
+        for segment in segments:
+            known = before.setdefault(segment.view, set())
+            if segment.prev is not None:
+                known.add(segment.prev.view)
+    return before
 
 
 def _line(before: dict[str, set[str]], view: str) -> set[str]:
