@@ -110,6 +110,8 @@ class Underlay:
         self.me = me = replace(me, min_members=min_members)
         self.config = config
         self.counters: dict[str, int] = {}
+        self.peak_bytes = 0  # the most that was buffered here: the group's parameters bound it, and simulations look
+        self.peak_blocks = 0
         self._timing = timing
         self._rng = rng
         self._rule: MinMembers = min_members
@@ -225,6 +227,8 @@ class Underlay:
             if len(out.upcalls) > before:
                 self._translate(now_ns, before, False, out)
             self._settle(now_ns, out)
+            self.peak_bytes = max(self.peak_bytes, orderer.held_bytes)
+            self.peak_blocks = max(self.peak_blocks, len(orderer.log.entries))
 
     def expire(self, now_ns: int, out: Outbox) -> None:
         if self._joining is not None:

@@ -103,14 +103,13 @@ class Calls:
 
     # This member is asked.
 
-    def deliver(self, call: Incoming, names: dict[int, str]) -> Message:
+    def deliver(self, call: Incoming) -> Message:
         """A call, or an answer, at its place: what the application gets."""
         head = call.head
         if head.flags & IS_ANSWER:
             if head.asker == self._me.id:
                 self._settle(head.asked, call.payload, None)
-            asker = names.get(head.asker) or f"{head.asker:016x}"
-            return Answer(*self._message(call), (asker, head.asked))
+            return Answer(*self._message(call), (head.caller, head.asked))
         if head.handler == NO_HANDLER:
             if call.is_outside and head.flags & WANTS_ACK and self._engine.answers(call.origin, call.number):
                 self._acknowledge(call)
@@ -159,7 +158,7 @@ class Calls:
         debt.answer = payload
         if not debt.is_outside:
             self._to_group.append(debt)
-            return CallHead(0, IS_ANSWER, NO_HANDLER, str(self._me), NOWHERE, debt.origin, debt.first)
+            return CallHead(0, IS_ANSWER, NO_HANDLER, debt.sender, NOWHERE, debt.origin, debt.first)
         if self._kept.get((debt.origin, debt.number)) is debt:
             self._kept_bytes += len(payload)
             self._limit()

@@ -540,7 +540,7 @@ class Port:
                 is_own = is_own and not call.is_outside  # a call from before this node came in
                 if is_own:
                     self._outstanding.pop(number, None)
-                batch = CallBatch(self.calls.deliver(call, names))
+                batch = CallBatch(self.calls.deliver(call))
             elif flags & (FRAGMENTED | CHANGE):
                 batch = self._assemble(origin, block, position, sender, view) if flags & FRAGMENTED else None
                 if origin == me:

@@ -42,6 +42,10 @@ class Orderer(Protocol):
     next_block: int
     consumed: int
     is_frozen: bool
+
+    @property
+    def held_bytes(self) -> int: ...  # buffered here of the group's traffic
+
     is_retired: bool  # it led, and its own leave or the end of the ring is ordered
     has_left: bool  # the log ends here for this node
 

@@ -82,6 +82,11 @@ class Keeper:
         self.consumed = max(self.consumed, min(seq, self.delivered))
         self._skip_changes()
 
+    @property
+    def held_bytes(self) -> int:
+        """What is buffered here of the group's traffic."""
+        return self.log.unstable_bytes
+
     # Holding and placing
 
     def _hold(self, origin: int, number: int, block: bytes, out: Outbox, from_outside: bool = False) -> Head | None:

@@ -48,7 +48,7 @@ class CallHead(NamedTuple):
     needs: int
     flags: int
     handler: int
-    caller: str  # name/life
+    caller: str  # name/life of who called, in an answer too
     address: Address  # where the answer goes; ("", 0) for members
     asker: int = 0
     asked: int = 0

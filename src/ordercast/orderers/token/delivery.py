@@ -137,6 +137,10 @@ class Deliverer(Keeper):
         while unconsumed and unconsumed[0][0] <= seq:
             self._backlog -= unconsumed.popleft()[1]
 
+    @property
+    def held_bytes(self) -> int:
+        return self.log.unstable_bytes + self._backlog
+
     # The log
 
     def _on_special(self, now_ns: int, entry: Entry) -> None:
