@@ -352,30 +352,6 @@ def test_calls_from_outside_with_every_service(service: str) -> None:
     assert_held(world, "promises")
 
 
-@pytest.mark.parametrize("service", ["UNRELIABLE", "FIFO", "CAUSAL", "AGREED", "SAFE"])
-def test_a_call_comes_again_where_a_member_came_back_to_a_ring_that_had_not_delivered_it(service: str) -> None:
-    world = World(*"abc")
-    world.event("x", "start")
-    call = world.submit("x", 2, service)
-    world.hold("c", call)
-    if call.position is not None:
-        world.placed("c", call)
-    if service != "SAFE":
-        world.deliver("c", call)  # c was cut off with the token
-    for name in "ab":
-        world.event(name, "transitional")
-    world.view(2, "ab")
-    world.leave("c")
-    world.view(3, "abc", came={"c": "c"})
-    world.next_position["u"] = 30
-    world.hold("ab", call)
-    if call.position is not None:
-        world.placed("ab", call)
-    world.deliver("abc", call, position=None if call.position is None else 20)
-    world.send("c", "abc", service=service)
-    assert_held(world)
-
-
 def test_a_joiner_owes_nothing_of_what_a_caller_sent_before() -> None:
     world = World(*"ab")
     world.event("x", "start")

@@ -4,8 +4,7 @@ Reading. m1 causes m2 if the submitter of m2 had delivered or submitted m1, tran
 chain is CAUSAL or stronger: between services the weaker guarantee holds (DESIGN section 3), so a FIFO message carries
 no causality. Causality is that of one underlay. When a life goes out and comes back as new, the deliveries of its
 last view leave its causal past: a member left behind by a failure may have delivered what the others deliver
-differently (property 4), and the group cannot order by what it never heard of. All that it knew of callers outside
-leaves with them: those begin anew in another ring (see `integrity`).
+differently (property 4), and the group cannot order by what it never heard of.
 
 Algorithm. A vector clock for each submit row, not for each message: entry t is the highest number of sender t in its
 past. Lives are walked side by side; one that meets a delivery whose submit has no clock yet waits for that sender. At
@@ -117,10 +116,7 @@ def _run(
             walker.saved = (need, list(direct))
         elif type(event) is Cut:
             own = direct[index] if index >= 0 else -1
-            need, direct = list(walker.saved[0]), list(walker.saved[1])
-            for sender, entry in place.items():
-                if locals_here[sender].is_outside:
-                    need[entry] = direct[entry] = -1
+            need, direct = walker.saved[0], list(walker.saved[1])
             if index >= 0:
                 direct[index] = own
         at += 1

@@ -3,7 +3,7 @@
 Reading.
 
 - *Rise* is judged over a whole life and for every sender, members or not: a delivery whose number lies below one
-  delivered before. Of a caller outside over a stay (see `integrity`).
+  delivered before.
 - *Holes* are judged while both share views. At a delivery of number j in view W, walk back over the views that the
   member came through together with the sender (`came_with`). What lies between the sender's last delivery here in
   that stretch and j is owed. If there was none, what the sender submitted after *it* installed the first view of the
@@ -46,8 +46,6 @@ def _check_local(underlay: Underlay, local: Local, result: PropertyResult, expla
         result.checked += 1
         sender = delivery.sender
         last = last_of.get(sender)
-        if last is not None and underlay.locals[sender].is_outside and _stay(last) != _stay(delivery):
-            last = None
         if last is not None:
             if delivery.first == last.stop:
                 last_of[sender] = delivery
@@ -80,10 +78,6 @@ def _check_local(underlay: Underlay, local: Local, result: PropertyResult, expla
                 span=hole,
                 view=delivery.view,
             )
-
-
-def _stay(delivery: Delivery) -> int:
-    return delivery.segment.stay if delivery.segment is not None else 0
 
 
 def _holes(underlay: Underlay, local: Local, delivery: Delivery, last: Delivery | None) -> list[Range]:

@@ -16,8 +16,6 @@ Built once per trace. How the columns of TRACE.md are read:
 - What a message was asked to be is said by its `submit`. A delivery may claim more (CAUSAL delivered as AGREED),
   never less.
 - A delivery that property 1 rejects (spurious, twice) is *tainted* here and ignored by every later property.
-- What a caller outside sends may come again at a member that went out and came back as new (`is_again`): its old ring
-  had delivered it, the group that it is in now had not. See `integrity`.
 """
 
 from __future__ import annotations
@@ -116,7 +114,6 @@ class Delivery:
         "after_transitional",
         "at_ns",
         "first",
-        "is_again",
         "k",
         "member",
         "n",
@@ -161,7 +158,6 @@ class Delivery:
         self.targets = targets
         self.after_transitional = after_transitional
         self.submit = -1  # index of the submit that has `first`, in the sender's list
-        self.is_again = False  # a caller's, which this member had delivered before it went out and came back as new
         self.tainted = False
 
     @property
@@ -510,7 +506,6 @@ class Trace:
         }
         for local in underlay.locals.values():
             delivered = local.delivered
-            per_stay: dict[tuple[str, int], RangeSet] = {}
             self.delivery_rows += len(local.deliveries)
             for delivery in local.deliveries:
                 found = senders.get(delivery.sender)
@@ -522,11 +517,6 @@ class Trace:
                 if spans is None:
                     spans = delivered[delivery.sender] = RangeSet()
                 twice = spans.add(delivery.first, delivery.stop)
-                if twice is not None and found[0].is_outside:
-                    delivery.is_again = True
-                if found[0].is_outside:
-                    stay = delivery.sender, delivery.segment.stay if delivery.segment is not None else 0
-                    twice = per_stay.setdefault(stay, RangeSet()).add(delivery.first, delivery.stop)
                 if twice is not None:
                     delivery.tainted = True
                     self.duplicates.append((delivery, underlay, twice))

@@ -2,9 +2,7 @@
 
 Reading. A member life is `name/life`: coming back without a restart keeps the life, so also what was delivered before
 a `leave` must not come again after it. UNRELIABLE is included; `redeliver` may repeat what was delivered (or be the
-first that a later handler hears of it), but not invent anything. Of a caller outside nothing comes twice in one stay:
-if a member's old ring delivered a call and the ring that it came back to did not, it comes again there, as it must (the
-member's state is that ring's from the view on), and the caller cannot know. A message is named by underlay,
+first that a later handler hears of it), but not invent anything. A message is named by underlay,
 sender life and number. `Submitted` means by that sender, before: at the sender itself by `n`; elsewhere by the run
 clock, where the clocks of two nodes can be compared. A delivery whose service is weaker than the one submitted
 delivers something that was not asked for, and is reported here, once, while the other properties go on to judge what

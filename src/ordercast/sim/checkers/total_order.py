@@ -61,7 +61,7 @@ def _check_underlay(underlay: Underlay, result: PropertyResult, explained: Expla
             if bucket is None:
                 bucket = names[delivery.view] = set()
             bucket.add(named)
-            if delivery.rank >= strong_rank and not delivery.is_again:
+            if delivery.rank >= strong_rank:
                 strong.add(named)
                 if position < strong_top:
                     strong_certain = False
@@ -198,11 +198,7 @@ def _check_strong(underlay: Underlay, rank: int, result: PropertyResult, explain
     cuts: dict[str, set[int]] = {}
     lines: list[tuple[Local, list[Delivery]]] = []
     for local in underlay.locals.values():
-        line = [
-            d
-            for d in local.deliveries
-            if d.rank >= rank and is_ordered(d) and not d.is_again and id(d) not in explained.misplaced
-        ]
+        line = [d for d in local.deliveries if d.rank >= rank and is_ordered(d) and id(d) not in explained.misplaced]
         if line:
             lines.append((local, line))
         for delivery in line:
