@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from ordercast.config import MS, SECOND, MinMembers
+from ordercast.config import DEFAULT_ORDERER, MS, SECOND, MinMembers
 from ordercast.errors import UsageError
 from ordercast.sim.figures import MeasurementFailed, figures, ladder
 from ordercast.sim.fuzz import fuzz
@@ -27,7 +27,6 @@ HELD: Final = 0
 VIOLATED: Final = 1
 BAD_INPUT: Final = 2
 
-DEFAULT_ORDERER: Final = "sequencer"
 PAPER_ORDERER: Final = "token"  # whose paper it is that --ladder and --figures repeat
 
 SIM_HELP: Final = "run one simulated disaster in virtual time and check every guarantee"

@@ -30,15 +30,15 @@ class Kind(IntEnum):
     """What a datagram is. The value is on the wire: append, never renumber."""
 
     # Ordering: blocks and what places, acknowledges and repairs them.
-    DATA = 1  # a segment of a block, multicast by its sender (method 2, BB)
-    REQUEST = 2  # a whole block to the sequencer (method 1, PB)
-    ORDERED = 3  # a whole block with its place, multicast by the sequencer (PB)
+    DATA = 1  # a segment of a block, multicast by its sender (Amoeba's method 2, BB)
+    REQUEST = 2  # a whole block to who orders: the sequencer (method 1, PB), or the token site
+    ORDERED = 3  # a whole block with its place, multicast by who orders
     ACCEPT = 4  # places of blocks that were multicast (BB)
     REPAIR = 5  # a segment of a block sent again
     NAK = 6  # places or blocks that are missing
-    STATUS = 7  # the sequencer asks everybody for an ACK
+    STATUS = 7  # the sequencer, or the sender of UNRELIABLE blocks, asks everybody for an ACK
     ACK = 8  # received up to, consumed up to
-    SYNC = 9  # the sequencer's heartbeat: highest place, stable, safe
+    SYNC = 9  # heartbeat of the sequencer, or of any member of a token ring
     HELD = 10  # blocks of an origin are held up to a number (resilience, or "do not send again")
     PROPOSE = 11  # a member asks for a change to be ordered
     TOKEN = 12  # RMP's ACK: places for blocks, and the token to the next site
