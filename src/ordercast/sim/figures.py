@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from ordercast.config import MS, SECOND, GroupConfig
+from ordercast.config import MS, SECOND, GroupConfig, Timing
 from ordercast.errors import OrdercastError, UsageError
 from ordercast.groups.events import Batch
 from ordercast.service import AGREED, Service, parse_service
@@ -41,6 +41,7 @@ from ordercast.wire.header import HEADER_BYTES
 DATAGRAM: Final = 1_400
 BUFFER_BYTES: Final = 1 << 20
 JOIN_NS: Final = 300 * MS  # between the starts of two members
+PAPER_QUIET_NS: Final = SECOND  # "on the order of 1 second": when the paper's idle token site sends a NULL ACK
 REST_NS: Final = 60 * SECOND
 LIMIT_NS: Final = 600 * SECOND
 EVENT_LIMIT: Final = 50_000_000
@@ -306,7 +307,7 @@ def _ping_pong(orderer: str, network: NetworkModel, members: int, seed: int) -> 
 
 
 def _cost(orderer: str, network: NetworkModel, members: int, share: float, seed: int) -> Cost:
-    lab = _Lab(orderer, network, members, seed)
+    lab = _Lab(orderer, network, members, seed, Timing(token_quiet_ns=PAPER_QUIET_NS) if share else Timing())
     lab.warm(AGREED, WARM_BYTES)
     begin_ns = lab.world.now_ns
     before = dict(lab.world.network.counters.sent_by_kind)
@@ -344,10 +345,20 @@ def data_packets(nbytes: int) -> int:
 class _Lab:
     """A group of members on a network without loss, formed and at rest."""
 
-    def __init__(self, orderer: str, network: NetworkModel, members: int, seed: int) -> None:
+    def __init__(
+        self,
+        orderer: str,
+        network: NetworkModel,
+        members: int,
+        seed: int,
+        timing: Timing = Timing(),  # noqa: B008
+    ) -> None:
         config = GroupConfig(orderer=orderer, datagram=DATAGRAM)
         self.cluster = cluster = Cluster(
-            f"{orderer}/{seed}/figures", network, Terms(config=config), event_limit=EVENT_LIMIT
+            f"{orderer}/{seed}/figures",
+            network,
+            Terms(config=config, timing=timing),
+            event_limit=EVENT_LIMIT,
         )
         self.world = cluster.world
         self.members = [cluster.add(name, buffer_bytes=BUFFER_BYTES) for name in node_names(members)]
