@@ -96,7 +96,10 @@ def test_a_plain_scenario_is_replayed_by_its_command() -> None:
         ("--scenario-seed 5 --loss 0.1", "a scenario says everything"),
         ("--loss 1.5", "loss is a probability"),
         ("--service LOUD", "unknown service"),
-        ("--service MAJORITY", "the sequencer gives RELIABLE, FIFO, AGREED, RESILIENT, SAFE, not MAJORITY"),
+        (
+            "--orderer sequencer --service MAJORITY",
+            "the sequencer gives RELIABLE, FIFO, AGREED, RESILIENT, SAFE, not MAJORITY",
+        ),
         ("--nodes 0", "between 1 and"),
         ("--crash 9", "at most 5 crash"),
         ("--min-members none", "min-members is a number"),

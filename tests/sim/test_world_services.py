@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from ordercast.config import MS, SECOND
+from ordercast.engine import Outbox
 from ordercast.sim.faults import Fault
 from ordercast.sim.run import Outcome, run_scenario
 from ordercast.sim.scenario import SERVICES, Calls, Load, LockUse, Scenario
@@ -142,14 +143,17 @@ def test_a_part_that_goes_on_against_the_rule_is_found_out() -> None:
 def test_an_engine_that_holds_more_than_its_history_allows_is_found_out() -> None:
     @contextmanager
     def greedy() -> Iterator[None]:
-        original = Underlay.__dict__.get("peak_bytes")
-        Underlay.peak_bytes = 1 << 30  # type: ignore[attr-defined]
+        original = Underlay.after_batch
+
+        def after_batch(self: Underlay, now_ns: int, out: Outbox) -> None:
+            original(self, now_ns, out)
+            self.peak_bytes = 1 << 30
+
+        Underlay.after_batch = after_batch  # type: ignore[method-assign]
         try:
             yield
         finally:
-            del Underlay.peak_bytes  # type: ignore[attr-defined]
-            if original is not None:
-                Underlay.peak_bytes = original  # type: ignore[attr-defined]
+            Underlay.after_batch = original  # type: ignore[method-assign]
 
     outcome = run_scenario(BASE, greedy)
     assert [text for text in outcome.failures if text.startswith("buffers:")]

@@ -27,8 +27,6 @@ HELD: Final = 0
 VIOLATED: Final = 1
 BAD_INPUT: Final = 2
 
-PAPER_ORDERER: Final = "token"  # whose paper it is that --ladder and --figures repeat
-
 SIM_HELP: Final = "run one simulated disaster in virtual time and check every guarantee"
 SIM_DESCRIPTION: Final = (
     "Simulates a group in virtual time: the same protocol code as on a real network, with losses, crashes and "
@@ -69,9 +67,9 @@ def configure_sim(parser: argparse.ArgumentParser) -> None:
     parser.description = SIM_DESCRIPTION
     parser.add_argument(
         "--orderer",
-        default=None,
+        default=DEFAULT_ORDERER,
         choices=list(SERVICES),
-        help=f"the ordering discipline ({DEFAULT_ORDERER}; {PAPER_ORDERER} for --ladder and --figures)",
+        help=f"the ordering discipline ({DEFAULT_ORDERER})",
     )
     parser.add_argument("--seed", type=int, default=0, help="what chance is drawn from (0)")
     for name, kind, text in _PLAIN:
@@ -144,7 +142,7 @@ def _run_measurements(args: argparse.Namespace) -> int:
 
     try:
         _check_measurements(args)
-        orderer = args.orderer or PAPER_ORDERER
+        orderer = args.orderer
         if args.ladder:
             network = NETWORKS[args.network or "lan"]
             rungs = ladder(orderer, network=network, seed=args.seed, progress=progress)
@@ -222,8 +220,8 @@ def scenario_of(args: argparse.Namespace) -> Scenario:
             raise UsageError("a scenario says everything: give --scenario or --scenario-seed without other parameters")
         if args.scenario is not None:
             return Scenario.from_json(args.scenario.read_text(encoding="utf-8"))
-        return random_scenario(args.scenario_seed, args.orderer or DEFAULT_ORDERER)
-    return plain_scenario(seed=args.seed, orderer=args.orderer or DEFAULT_ORDERER, **given)
+        return random_scenario(args.scenario_seed, args.orderer)
+    return plain_scenario(seed=args.seed, orderer=args.orderer, **given)
 
 
 def write_trace(folder: Path, outcome: Outcome) -> None:
