@@ -19,11 +19,12 @@ MAX_NEW: Final = 256  # callers whose first call waits for a place
 
 
 class Calls:
-    __slots__ = ("_first", "_heard_ns", "_mine", "_placed_ns", "_waiting")
+    __slots__ = ("_begins", "_first", "_heard_ns", "_mine", "_placed_ns", "_waiting")
 
     def __init__(self) -> None:
         self._waiting: dict[int, set[int]] = {}  # caller -> numbers held and not placed
         self._heard_ns: dict[int, int] = {}  # caller with something waiting -> when it was heard last
+        self._begins: dict[int, int] = {}  # caller -> the first of its calls that is still to come
         self._first: dict[int, int] = {}  # caller without an entry -> the number it begins with
         self._mine: dict[tuple[int, int], None] = {}  # calls that this site acknowledges when they are delivered
         self._placed_ns: dict[int, int] = {}  # caller -> when it last got a place here
@@ -37,6 +38,14 @@ class Calls:
         if origin in self._first:
             return number > self._first[origin] and len(waiting) < MAX_WAITING
         return is_first and len(self._first) < MAX_NEW
+
+    def begin_with(self, origin: int, number: int) -> None:
+        """The caller's first that is still to come: nothing before it will be sent again, whatever it says it needs.
+
+        The paper ignores the flag where there is an entry. Ours may be from a time before a part of the group was lost
+        that had acknowledged more: then nothing of the caller would ever get a place again.
+        """
+        self._begins[origin] = number
 
     def held(self, now_ns: int, log: Log, origin: int, number: int, is_first: bool) -> None:
         self._waiting.setdefault(origin, set()).add(number)
@@ -64,6 +73,7 @@ class Calls:
                 for number in self._waiting.pop(origin):
                     log.drop(origin, number)
                 self._first.pop(origin, None)
+                self._begins.pop(origin, None)
                 del self._heard_ns[origin]
         return min(self._heard_ns.values()) + WAIT_NS if self._heard_ns else 0
 
@@ -75,10 +85,10 @@ class Calls:
         expected = log.next_number.get(origin, self._first.get(origin))
         for number in sorted(waiting):
             block = log.blocks.get((origin, number))
-            if block is None or expected is None or number < expected:
+            if block is None or expected is None or number < max(expected, self._begins.get(origin, 0)):
                 waiting.discard(number)
                 log.drop(origin, number)
-            elif needs_of(block) <= expected:
+            elif needs_of(block) <= expected or self._begins.get(origin) == number:
                 return number, block
             else:
                 break
@@ -90,6 +100,7 @@ class Calls:
         """A call has its place, and everything before it is here. What the caller sent before it and nobody placed in
         time never gets a place."""
         self._first.pop(origin, None)
+        self._begins.pop(origin, None)
         self._placed_ns[origin] = now_ns
         self.drop_old(log, origin)
 

@@ -246,6 +246,8 @@ class Token(Placer):
         if not head_of(block).rank and not asks_for_answer(block):
             return self._on_loose_call(origin, number, block, out)
         calls.heard(now_ns, origin)
+        if is_first and origin in log.next_number:
+            calls.begin_with(origin, number)
         if (origin, number) in log.blocks or not calls.may_hold(log, origin, number, is_first):
             return True
         if self._hold(origin, number, block, out, from_outside=True) is not None:
@@ -485,9 +487,10 @@ class Token(Placer):
                 self._pass_rtt.sample(now_ns - passed.sent_ns)
             self._passed = None
             self._timers.clear(Timer.TOKEN)
-        if state.turn > self._turn:
+        if state.turn > self._turn and not self.has_left:
+            # Who has left does not follow: it would tell of a pass without the places that came with it.
             self._turn, self._site = state.turn, state.site
-            if state.site == self.me.id and not self.has_left:
+            if state.site == self.me.id:
                 self._before = origin
                 self._named_at = state.highest
                 self._is_hurried = bool(state.flags & HURRY)
