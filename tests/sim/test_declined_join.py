@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
+import pytest
+
 from ordercast import SAFE
 from ordercast.config import SECOND, Timing
 from ordercast.sim.api import Simulation, simulate
@@ -12,12 +14,13 @@ from ordercast.sim.api import Simulation, simulate
 PATIENT = Timing(suspect_busy_ns=60 * SECOND, suspect_rest_ns=60 * SECOND)
 
 
-def test_a_join_that_was_cancelled_does_not_hold_up_the_group() -> None:
+@pytest.mark.parametrize("orderer", ["token", "sequencer"])
+def test_a_join_that_was_cancelled_does_not_hold_up_the_group(orderer: str) -> None:
     """The others learn that it declined, and do not wait until it is suspected: that would take a minute here."""
 
     async def program(node: Simulation) -> list[tuple[int, float]]:
         ann = node("ann", timing=PATIENT)
-        group = await ann.join("g", orderer="sequencer")
+        group = await ann.join("g", orderer=orderer)
         seen = []
         for patience_ms in range(1, 8):
             bob = node(f"bob{patience_ms}", timing=PATIENT)

@@ -15,7 +15,7 @@ REMEMBERED: Final = 8  # views whose lists are kept, to read tables of members t
 
 
 class Table:
-    __slots__ = ("_ids", "_leaver", "_leaves_at", "_me", "_rows", "_safe", "_sizes", "departed", "view")
+    __slots__ = ("_early", "_ids", "_leaver", "_leaves_at", "_me", "_rows", "_safe", "_sizes", "departed", "view")
 
     def __init__(self, view: View, me: int, known: int) -> None:
         """`known`: what all members of the first view are known to hold."""
@@ -27,6 +27,7 @@ class Table:
         self._ids: dict[int, list[int]] = {}  # place of a view -> whose rows, in order
         self._sizes: deque[tuple[int, int]] = deque()  # place and size of the views that may matter to MaxN
         self._safe = -1  # -1: to be computed
+        self._early: tuple[int, tuple[int, ...]] = (0, ())  # of a view that is not here yet
         self.departed: int = 0  # the last leaver, once it is known to know
         self.view = view
         self._remember(view)
@@ -45,6 +46,9 @@ class Table:
             self._look_at_leaver()
         self._remember(view)
         self._safe = -1
+        early, self._early = self._early, (0, ())
+        if early[0] == view.seq:
+            self.merge(*early)
 
     def _remember(self, view: View) -> None:
         self._ids[view.seq] = [member.id for member in view.members] + ([self._leaver] if self._leaver else [])
@@ -63,7 +67,9 @@ class Table:
         """A table that somebody sent, as of the view at place `view`."""
         ids = self._ids.get(view)
         if ids is None or len(rows) > len(ids):
-            return  # of a view that is not here yet, or forgotten: what it says will be said again
+            if view > self.view.seq:
+                self._early = (view, rows)  # a New List tells who holds what as of the view that it brings
+            return  # of a forgotten view: what it says will be said again
         mine = self._rows
         for member, place in zip(ids, rows, strict=False):
             if place > mine.get(member, place):
