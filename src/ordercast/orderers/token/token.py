@@ -113,6 +113,7 @@ class Token(Placer):
         self._spoke_ns = 0  # when we last told all where the token is and who holds what
         self._gap_tries = 0
         self._detector = Detector(timing)
+        self._watched_leaver = 0
 
     # Inputs
 
@@ -290,6 +291,8 @@ class Token(Placer):
             self._speak(now_ns, out)
         if not self.has_left and self._repairs.is_wanted(self.is_holding):
             out.notes.extend(self._repairs.look(now_ns, self.is_holding))
+        if self._watched_leaver != self._table.leaver:
+            self._apply_view(now_ns)  # it knows that it has left, and may be silent from now on
         self._detector.work(self.is_busy, now_ns)
         self._timers.set_earlier(Timer.BEAT, now_ns + self._detector.heartbeat_ns)
 
@@ -560,6 +563,7 @@ class Token(Placer):
         self._ceiling = ceiling_of(view, self._config)
         self._largest = largest_block(self._ceiling, len(view.members), self._config)
         self._detector.watch([] if self.has_left else self._table.others, now_ns)
+        self._watched_leaver = self._table.leaver
 
     # The token site
 
