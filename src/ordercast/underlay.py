@@ -598,7 +598,7 @@ class Underlay:
             if (
                 group == self.group
                 and self._joining is not None
-                and self._joining.nonce == nonce
+                and self._joining.is_answered_by(nonce)
                 and view.member(self.me.id) is not None
                 and view.numbers.get(self.me.id) == self._first_number
             ):

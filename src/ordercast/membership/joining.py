@@ -10,6 +10,7 @@ and only what it answers counts, although others may show rings of the same name
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -22,6 +23,7 @@ from ordercast.wire.mail import Mail
 from ordercast.wire.views import Asking, Ring, encode_asking
 
 JOIN_TRIES: Final = 8  # requests to one leader before looking around again
+MAX_ATTEMPTS: Final = 8  # of one search whose welcome is accepted
 MAX_DEFERENCE: Final = 20  # times that a newcomer starts over because another with a lower id is looking as well
 
 
@@ -59,6 +61,7 @@ class Joining:
         self._ask_whom = ask
         self._is_explicit = To.ANYONE not in ask
         self.nonce = rng.getrandbits(63)
+        self._nonces = deque([self.nonce], maxlen=MAX_ATTEMPTS)
         self._tries = 0
         self._deferred = 0
         self._ring: Ring | None = None
@@ -77,7 +80,8 @@ class Joining:
         if self._ring is not None and self._join_tries >= JOIN_TRIES:
             self._ring = None
             self._tries = 0
-            self.nonce = self._rng.getrandbits(63)  # a new attempt: the leader takes each only once
+            self.nonce = self._rng.getrandbits(63)  # a new attempt: the group takes each only once
+            self._nonces.append(self.nonce)
         if self._ring is not None:
             self._join(now_ns, out)
         elif self._tries < self._timing.find_tries or self._is_return:
@@ -118,6 +122,10 @@ class Joining:
         if self._ring is None and asking.member.id < self._me.id and self._deferred < MAX_DEFERENCE:
             self._deferred += 1
             self._tries = 0
+
+    def is_answered_by(self, nonce: int) -> bool:
+        """Whether a welcome is for one of our attempts: an earlier one may be what the group got round to."""
+        return nonce in self._nonces
 
     @property
     def has_asked(self) -> bool:

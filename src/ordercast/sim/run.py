@@ -23,15 +23,18 @@ from typing import Any, Final
 
 from ordercast.config import MAX_BLOCK, MS, SECOND, required_members
 from ordercast.errors import OrdercastError
+from ordercast.groups.caller import WINDOW_BYTES
 from ordercast.groups.host import EngineFactory
 from ordercast.service import AGREED
 from ordercast.sim.calling import Caller
 from ordercast.sim.checkers import Verdict, check_all
 from ordercast.sim.cluster import Cluster, Member, Terms
 from ordercast.sim.faults import FaultKind, Faults
+from ordercast.sim.network import SOCKET_OVERHEAD_BYTES
 from ordercast.sim.scenario import Calls, Load, Scenario
 from ordercast.sim.world import Livelock, World
 from ordercast.trace.schema import Row
+from ordercast.wire.header import HEADER_BYTES
 
 LOSSY_REST_NS: Final = 20 * SECOND  # how long the group may take to come to rest while links are still lossy
 REST_NS: Final = 90 * SECOND  # and then without loss
@@ -322,12 +325,20 @@ class _Run:
             outcome.failures.append(f"and {len(found) - MAX_VIOLATIONS} violations more")
 
     def _check_peaks(self) -> None:
-        """Buffers are bounded by the history that the group was created with, and by what recovery brings in."""
+        """Buffers are bounded by the history that the group was created with, and by what recovery brings in.
+
+        Callers come on top: their windows know the members' buffers, and not how far the history is filled.
+        """
         outcome, scenario = self._outcome, self._scenario
         # Blocks are no larger than the history; a call is never cut, and may be.
         call = max((calls.size for calls in scenario.calls), default=0)
-        block = max(min(MAX_BLOCK, scenario.history_bytes), call)
-        most_bytes = PEAK_FACTOR * scenario.history_bytes + len(scenario.nodes) * block
+        block = _buffered(scenario, max(min(MAX_BLOCK, scenario.history_bytes), call))
+        called = sum(
+            min(WINDOW_BYTES, calls.count * _buffered(scenario, calls.size))
+            for calls in scenario.calls
+            if calls.node in scenario.callers
+        )
+        most_bytes = PEAK_FACTOR * scenario.history_bytes + len(scenario.nodes) * block + called
         most_blocks = PEAK_FACTOR * scenario.history_blocks + PEAK_BLOCKS * len(scenario.nodes)
         if outcome.peak_bytes > most_bytes or outcome.peak_blocks > most_blocks:
             outcome.failures.append(
@@ -335,6 +346,12 @@ class _Run:
                 f"of {scenario.history_bytes} bytes and {scenario.history_blocks} blocks leaves room for {most_bytes} "
                 f"and {most_blocks}"
             )
+
+
+def _buffered(scenario: Scenario, nbytes: int) -> int:
+    """What so many bytes take of a buffer, as engines count: datagrams with their headers and the kernel's overhead."""
+    datagrams = nbytes // (scenario.datagram - HEADER_BYTES) + 1
+    return nbytes + datagrams * (HEADER_BYTES + SOCKET_OVERHEAD_BYTES)
 
 
 def is_calm(scenario: Scenario) -> bool:

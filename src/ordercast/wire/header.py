@@ -13,7 +13,7 @@ from enum import IntEnum
 from struct import Struct
 from typing import Final
 
-MAGIC: Final = 0xC5  # version 1 of the format; another version takes another byte
+MAGIC: Final = 0xC6  # version 2 of the format; another version takes another byte
 
 # magic, kind, segment, last segment, group tag, ring, origin, number
 HEADER: Final = Struct("<BBBBIQQQ")

@@ -76,6 +76,8 @@ class Table:
                 mine[member] = place
                 self._safe = -1
         if self._leaver:
+            if view == self.view.seq and len(rows) < len(ids):
+                mine[self._leaver] = self._leaves_at  # who sent this knows that the leaver knows
             self._look_at_leaver()
 
     def _look_at_leaver(self) -> None:
