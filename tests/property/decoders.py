@@ -47,7 +47,18 @@ from ordercast.wire.ordering import (
     encode_propose,
 )
 from ordercast.wire.segments import Reassembly, strip_train, train
+from ordercast.wire.token import (
+    decode_change,
+    decode_list,
+    decode_state,
+    decode_token,
+    encode_change,
+    encode_list,
+    encode_state,
+    encode_token,
+)
 from ordercast.wire.views import (
+    decode_address,
     decode_asking,
     decode_ballot,
     decode_config,
@@ -57,8 +68,10 @@ from ordercast.wire.views import (
     decode_refusal,
     decode_result,
     decode_ring,
+    decode_suspects,
     decode_view,
     decode_welcome,
+    encode_address,
     encode_asking,
     encode_ballot,
     encode_config,
@@ -68,6 +81,7 @@ from ordercast.wire.views import (
     encode_refusal,
     encode_result,
     encode_ring,
+    encode_suspects,
     encode_view,
     encode_welcome,
     open_change,
@@ -92,6 +106,12 @@ def _strip(data: bytes) -> Any:
     return strip_train(memoryview(data), stride, -(-len(data) // stride)) if len(data) > stride else None
 
 
+def _open_list(body: bytes) -> Any:
+    """As the orderer does."""
+    token, change = decode_list(body)
+    return decode_token(token), open_change(change)
+
+
 def _written(encode: Callable[[Writer, Any], None], value: Any) -> bytes:
     writer = Writer()
     encode(writer, value)
@@ -111,6 +131,7 @@ FRAGMENTS: Final = (
     pack_fragment(7, AGREED, 1, 2, b"0123456789", 0, 10),
 )
 CALLS: Final = (pack_call(7, AGREED, sample.CALL, b"6*7"), pack_call(0, RESILIENT(2), sample.ANSWER, b"", 5))
+TOKEN: Final = encode_token(sample.STATE, sample.PLACES)
 TRAIN: Final = b"".join(train(Kind.DATA, 1, 2, 3, 4, bytes(range(30)), HEADER_BYTES + 8)[0])
 
 DECODERS: Final[dict[str, tuple[Decode, tuple[bytes, ...]]]] = {
@@ -131,6 +152,12 @@ DECODERS: Final[dict[str, tuple[Decode, tuple[bytes, ...]]]] = {
     "decode_nak": (decode_nak, (encode_nak(sample.ACKS, sample.MISSING), encode_nak(sample.ACKS, sample.MISSING, 5))),
     "decode_held": (decode_held, (encode_held(sample.ACKS, sample.HOLDING),)),
     "decode_propose": (decode_propose, (encode_propose(sample.ACKS, 2, b"bye"),)),
+    "decode_state": (decode_state, (encode_state(sample.STATE),)),
+    "decode_token": (decode_token, (TOKEN, encode_token(sample.STATE, ()))),
+    "decode_list": (_open_list, (encode_list(TOKEN, pack_change(sample.VIEW)),)),
+    "decode_change": (decode_change, (encode_change(sample.JOIN), encode_change(sample.LOCK))),
+    "decode_address": (decode_address, (encode_address(sample.BOB.address),)),
+    "decode_suspects": (decode_suspects, (encode_suspects([1, 2, 3]),)),
     "decode_view": (lambda body: decode_view(Reader(body)), (encode_view(sample.VIEW),)),
     "decode_member": (lambda body: decode_member(Reader(body)), (_written(encode_member, sample.BOB),)),
     "decode_config": (lambda body: decode_config(Reader(body)), (_written(encode_config, sample.CONFIG),)),

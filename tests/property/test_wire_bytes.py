@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.property.decoders import DECODERS, peak_bytes, survives
+from tests.unit import wire_samples as sample
 
 from ordercast.config import MAX_BLOCK
+from ordercast.engine import Change
 from ordercast.errors import WireError
 from ordercast.service import AGREED, FIFO, RELIABLE, RESILIENT, SAFE
 from ordercast.view import Member, Reason, View, node_id
@@ -46,8 +48,19 @@ from ordercast.wire.calls import (
 from ordercast.wire.codec import Reader
 from ordercast.wire.fragments import Assembler
 from ordercast.wire.header import HEADER_BYTES, Kind
-from ordercast.wire.ordering import ACKS, LEAD, MISSING, PLACE, TARGET, Acks, Missing, decode_nak, encode_nak
+from ordercast.wire.ordering import ACKS, LEAD, MISSING, PLACE, TARGET, Acks, Missing, Placed, decode_nak, encode_nak
 from ordercast.wire.segments import MAX_PARTIAL, MAX_PARTIAL_BYTES, Reassembly, pieces, strip_train, train
+from ordercast.wire.token import (
+    LIST_SIZE,
+    STATE,
+    State,
+    decode_change,
+    decode_state,
+    decode_token,
+    encode_change,
+    encode_state,
+    encode_token,
+)
 from ordercast.wire.views import BALLOT, decode_view, encode_view
 
 NAMES = sorted(DECODERS)
@@ -135,6 +148,9 @@ CRAFTED = {
     "a request for 4 billion repairs": ACKS.pack(1, 1) + TARGET.pack(0) + MISSING.pack(0, 1, 0xFFFFFFFF, 0, 0),
     "4 billion places of a result": BALLOT.pack(1, 1, 1, 1) * 2 + b"\1" + bytes(8) + b"\xff\xff\xff\xff",
     "a call of 4 GB": HEAD.pack(0, 1, 4, 0, EQUAL | CALLED, 1) + ENTRY.pack(0, 0, 0, 1) + b"\xff\xff\xff\xff",
+    "a table of more members than there may be": STATE.pack(1, 1, 1, 1, 0xFFFF, 0) + bytes(8),
+    "a new list of 4 GB": LIST_SIZE.pack(0xFFFFFFFF) + bytes(64),
+    "a change with 4 billion callers": encode_change(sample.JOIN)[:-20] + b"\xff" * 4,
     "4 billion places of a cut": BALLOT.pack(1, 1, 1, 1) + bytes(16) + b"\xff\xff\xff\xff",
 }
 
@@ -331,7 +347,7 @@ def test_a_call_that_cannot_be_is_refused(name: str) -> None:
 @given(caller=U64, status=st.integers(0, 1), position=st.integers(-1, 1 << 60), payload=st.binary(max_size=200))
 @settings(deadline=None)
 def test_a_reply_is_read_as_it_was_written(caller: int, status: int, position: int, payload: bytes) -> None:
-    reply = Reply(caller, status, position, payload)
+    reply = Reply(caller, status, position, payload, position + 1 & 0xFFFF)
     assert decode_reply(encode_reply(reply)) == reply
     with pytest.raises(WireError):
         decode_reply(encode_reply(reply._replace(status=status + 2)))
@@ -346,6 +362,54 @@ def test_a_reply_is_read_as_it_was_written(caller: int, status: int, position: i
 def test_a_request_for_repair_is_read_as_it_was_written(received: int, target: int, missing: Any) -> None:
     acks, asked = Acks(received, received // 2), [Missing(*each) for each in missing]
     assert decode_nak(encode_nak(acks, asked, target)) == (acks, target, asked)
+
+
+@given(
+    turn=NUMBERS,
+    site=U64,
+    highest=NUMBERS,
+    view=NUMBERS,
+    flags=st.integers(0, 0xFFFF),
+    behind=st.lists(st.integers(0, 0xFFFF_FFFE), max_size=40),
+    runs=st.lists(st.tuples(st.integers(0, 1 << 32), U64, NUMBERS, st.integers(1, 100)), max_size=20),
+)
+@settings(deadline=None)
+def test_a_token_is_read_as_it_was_written(
+    turn: int, site: int, highest: int, view: int, flags: int, behind: list[int], runs: Any
+) -> None:
+    rows = tuple(max(0, highest - each) for each in behind)
+    state = State(turn, site, highest, view, flags, rows)
+    places = [Placed(*run) for run in runs if run[0] + run[3] - 1 <= highest]
+    body = encode_token(state, places)
+    assert decode_token(body) == (state, places)
+    assert decode_state(body) == (state, len(encode_state(state)))
+    with pytest.raises(WireError):
+        decode_token(encode_token(state, [Placed(highest, 1, 1, 2)]))
+
+
+def test_a_row_far_behind_says_nothing() -> None:
+    """What is known of a member is told as its distance from the highest place, in 32 bits."""
+    state = State(1, 2, 1 << 40, 3, 0, (1 << 40, 5))
+    assert decode_state(encode_state(state))[0].rows == (1 << 40, (1 << 40) - 0xFFFF_FFFF)
+
+
+@given(
+    reason=st.sampled_from([Reason.JOIN, Reason.LEAVE, Reason.DISSOLVE, Reason.LOCK, Reason.UNLOCK]),
+    header=st.binary(max_size=1_024),
+    next_block=NUMBERS,
+    lock=st.text(max_size=60),
+    serial=U64,
+    callers=st.dictionaries(U64, NUMBERS, max_size=8),
+)
+@settings(deadline=None)
+def test_a_change_is_read_as_it_was_written(
+    reason: Reason, header: bytes, next_block: int, lock: str, serial: int, callers: dict[int, int]
+) -> None:
+    change = Change(reason, sample.BOB, header, next_block, lock, serial, callers)
+    assert decode_change(encode_change(change)) == change
+    for other in (Reason.CREATE, Reason.RESET):
+        with pytest.raises(WireError):
+            decode_change(encode_change(change._replace(reason=other)))
 
 
 # Bounds. --------------------------------------------------------------------------------------------------------------

@@ -52,7 +52,18 @@ from ordercast.wire.ordering import (
     encode_ordered,
     encode_propose,
 )
+from ordercast.wire.token import (
+    decode_change,
+    decode_list,
+    decode_state,
+    decode_token,
+    encode_change,
+    encode_list,
+    encode_state,
+    encode_token,
+)
 from ordercast.wire.views import (
+    decode_address,
     decode_asking,
     decode_ballot,
     decode_cut,
@@ -60,8 +71,10 @@ from ordercast.wire.views import (
     decode_refusal,
     decode_result,
     decode_ring,
+    decode_suspects,
     decode_view,
     decode_welcome,
+    encode_address,
     encode_asking,
     encode_ballot,
     encode_cut,
@@ -69,12 +82,13 @@ from ordercast.wire.views import (
     encode_refusal,
     encode_result,
     encode_ring,
+    encode_suspects,
     encode_view,
     encode_welcome,
 )
 
 GOLDEN: Final[dict[str, str]] = {
-    "header": ("c5010103ddccbbaa8877665544332211d03cc0c6a16ce1df0c00000000000000"),
+    "header": ("c6010103ddccbbaa8877665544332211d03cc0c6a16ce1df0c00000000000000"),
     "block_equal": ("07000000000000000200000004000201000000000000000001000000020000000200000003000000616263646566"),
     "block_mixed_lengths": (
         "07000000000000000300000005020001000000000000000001000000feff0000030000000100000004006164656667"
@@ -117,7 +131,25 @@ GOLDEN: Final[dict[str, str]] = {
         "00030000000000000003020000000000000000000000000000000007006361726f6c2f31080031302e302e302e335a1b"
         "362a37"
     ),
-    "reply": ("5814418b389a33c001e8030000000000003432"),
+    "reply": ("000001005814418b389a33c001e8030000000000003432"),
+    "state": ("5a00000000000000442ffd62d23cbe412c0000000000000029000000000000000300030000000000040000002c000000"),
+    "token": (
+        "5a00000000000000442ffd62d23cbe412c0000000000000029000000000000000300030000000000040000002c000000"
+        "2900000000000000d03cc0c6a16ce1df0c00000000000000030000002c00000000000000442ffd62d23cbe4105000000"
+        "0000000001000000"
+    ),
+    "list": (
+        "300000005a00000000000000442ffd62d23cbe412c000000000000002900000000000000030003000000000004000000"
+        "2c00000061206368616e6765"
+    ),
+    "join": (
+        "01080706050403020105000000000000000000020068690300626f620200000000000000080031302e302e302e32591b"
+        "0040030000080200010000005814418b389a33c00400000000000000"
+    ),
+    "lock": (
+        "050300000000000000000000000000000006006c656467657200000500616c6963650000000000000000080031302e30"
+        "2e302e31581b000040000101ffff00000000"
+    ),
     "view": (
         "07000000000000000700616c6963652f308877665544332211030000002900000000000000e803000000000000010500"
         "626f622f320200686902000500616c6963650000000000000000080031302e302e302e31581b000040000101ffff0300"
@@ -126,9 +158,12 @@ GOLDEN: Final[dict[str, str]] = {
         "0001000000d03cc0c6a16ce1df0e0000000000000006006c656467657203000000000000000200010032d03cc0c6a16c"
         "e1df06006c6564676572442ffd62d23cbe41"
     ),
+    "address": ("080031302e302e302e32591b"),
+    "suspects": ("0200d03cc0c6a16ce1df442ffd62d23cbe41"),
     "asking": (
         "06007072696365730300626f620200000000000000080031302e302e302e32591b004003000008020008070605040302"
-        "010105000000000000000800000000000000ffffffffffffffff000010000000000002006869"
+        "010105000000000000000800000000000000ffffffffffffffff000010000000000002006869010000005814418b389a"
+        "33c00400000000000000"
     ),
     "ring": (
         "0600707269636573887766554433221107000000000000000700616c6963652f300200010500616c6963650000000000"
@@ -198,7 +233,14 @@ VALUES: Final[dict[str, bytes]] = {
     "answer_block": pack_call(7, AGREED, sample.ANSWER, b"42", 5),
     "call": encode_call(FIRST | RELAY, "prices", pack_call(0, SAFE, sample.CALL, b"6*7")),
     "reply": encode_reply(sample.REPLY),
+    "state": encode_state(sample.STATE),
+    "token": encode_token(sample.STATE, sample.PLACES),
+    "list": encode_list(encode_state(sample.STATE), b"a change"),
+    "join": encode_change(sample.JOIN),
+    "lock": encode_change(sample.LOCK),
     "view": encode_view(sample.VIEW),
+    "address": encode_address(sample.BOB.address),
+    "suspects": encode_suspects([sample.ALICE.id, sample.BOB.id]),
     "asking": encode_asking(sample.ASKING),
     "ring": encode_ring(sample.RING),
     "welcome": encode_welcome("prices", NONCE, sample.CONFIG, sample.VIEW),
@@ -219,7 +261,14 @@ OPENED: Final[dict[str, tuple[Callable[[bytes], Any], Any]]] = {
     "answer_block": (open_call, (sample.ANSWER, b"42")),
     "call": (decode_call, (FIRST | RELAY, "prices", pack_call(0, SAFE, sample.CALL, b"6*7"))),
     "reply": (decode_reply, sample.REPLY),
+    "state": (decode_state, (sample.STATE, 48)),
+    "token": (decode_token, (sample.STATE, sample.PLACES)),
+    "list": (decode_list, (encode_state(sample.STATE), b"a change")),
+    "join": (decode_change, sample.JOIN),
+    "lock": (decode_change, sample.LOCK),
     "view": (lambda body: decode_view(Reader(body)), sample.VIEW),
+    "address": (decode_address, sample.BOB.address),
+    "suspects": (decode_suspects, [sample.ALICE.id, sample.BOB.id]),
     "asking": (decode_asking, sample.ASKING),
     "ring": (decode_ring, sample.RING),
     "welcome": (decode_welcome, ("prices", NONCE, sample.CONFIG, sample.VIEW)),

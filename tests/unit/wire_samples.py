@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from ordercast.config import Demands, GroupConfig
+from ordercast.engine import Change
 from ordercast.view import Member, Reason, View, node_id
 from ordercast.wire.calls import IS_ANSWER, NO_HANDLER, WANTS_ACK, WANTS_AGAIN, CallHead, Reply
 from ordercast.wire.ordering import Acks, Lead, Missing, Placed
+from ordercast.wire.token import HOLDS, HURRY, State
 from ordercast.wire.views import Asking, Ballot, Cut, Proposal, Ring
 
 ALICE = Member(node_id("alice", 0), "alice", 0, ("10.0.0.1", 7_000), 4 << 20)
@@ -40,8 +42,11 @@ BALLOT = Ballot(round=2, highest=40, seniority=65_535, node=ALICE.id)
 PROPOSAL = Proposal(BALLOT, True, 38, (Placed(39, BOB.id, 4, 2),), VIEW)
 HELD = ((ALICE.id, 12, 2), (BOB.id, 5, 1))
 CUT = Cut(40, 35, (Placed(42, BOB.id, 5, 1),), HELD, VIEW, (BOB.id,), 17, "majority", PROPOSAL)
-ASKING = Asking("prices", BOB, 0x0102030405060708, 1, 5, Demands(8, None, 1 << 20), b"hi")
+ASKING = Asking("prices", BOB, 0x0102030405060708, 1, 5, Demands(8, None, 1 << 20), b"hi", {CAROL: 4})
 CALL = CallHead(3, WANTS_ACK | WANTS_AGAIN, 2, "carol/1", ("10.0.0.3", 7_002))
 ANSWER = CallHead(0, IS_ANSWER, NO_HANDLER, "bob/2", ("", 0), ALICE.id, 4)
-REPLY = Reply(CAROL, 1, 1_000, b"42")
+REPLY = Reply(CAROL, 1, 1_000, b"42", 65_536)
 RING = Ring("prices", 0x1122334455667788, 7, "alice/0", 2, True, ALICE, CONFIG)
+STATE = State(turn=90, site=BOB.id, highest=44, view=41, flags=HOLDS | HURRY, rows=(44, 40, 0))
+JOIN = Change(Reason.JOIN, BOB, b"hi", 5, "", 0x0102030405060708, {CAROL: 4})
+LOCK = Change(Reason.LOCK, ALICE, lock="ledger", serial=3)
