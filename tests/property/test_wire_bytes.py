@@ -34,6 +34,7 @@ from ordercast.wire.block import (
 )
 from ordercast.wire.calls import (
     HANDLERS,
+    IS_ANSWER,
     NO_HANDLER,
     CallHead,
     Reply,
@@ -293,6 +294,7 @@ CALL_HEADS = st.builds(
     address=st.sampled_from([("", 0), ("10.1.2.3", 7_000)]),
     asker=U64,
     asked=NUMBERS,
+    asked_by=st.text(max_size=100),
 )
 
 
@@ -310,7 +312,7 @@ def test_a_call_is_read_as_it_was_written(
 ) -> None:
     block = pack_call(first, service, head, payload, -3)
     assert decode_call(encode_call(flags, group, block)) == (flags, group, block)
-    assert open_call(block) == (head, payload)
+    assert open_call(block) == (head if head.flags & IS_ANSWER else head._replace(asked_by=""), payload)
     assert needs_of(block) == head.needs
     opened = open_messages(block)
     assert (opened.first, opened.service, opened.kinds) == (first, service, [(0, -3)])

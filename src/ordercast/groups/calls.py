@@ -109,7 +109,7 @@ class Calls:
         if head.flags & IS_ANSWER:
             if head.asker == self._me.id:
                 self._settle(head.asked, call.payload, None)
-            return Answer(*self._message(call), (head.caller, head.asked))
+            return Answer(*self._message(call), (head.asked_by, head.asked))
         if head.handler == NO_HANDLER:
             if call.is_outside and head.flags & WANTS_ACK and self._engine.answers(call.origin, call.number):
                 self._acknowledge(call)
@@ -158,7 +158,8 @@ class Calls:
         debt.answer = payload
         if not debt.is_outside:
             self._to_group.append(debt)
-            return CallHead(0, IS_ANSWER, NO_HANDLER, debt.sender, NOWHERE, debt.origin, debt.first)
+            me, asker = str(self._me), debt.sender
+            return CallHead(0, IS_ANSWER, NO_HANDLER, me, NOWHERE, debt.origin, debt.first, asker)
         if self._kept.get((debt.origin, debt.number)) is debt:
             self._kept_bytes += len(payload)
             self._limit()

@@ -48,10 +48,11 @@ class CallHead(NamedTuple):
     needs: int
     flags: int
     handler: int
-    caller: str  # name/life of who called, in an answer too
+    caller: str  # name/life of the sender
     address: Address  # where the answer goes; ("", 0) for members
     asker: int = 0
     asked: int = 0
+    asked_by: str = ""  # name/life of the asker: who reads the answer may never have been in a view with it
 
 
 class Reply(NamedTuple):
@@ -65,8 +66,10 @@ class Reply(NamedTuple):
 def pack_call(first: int, service: Service, head: CallHead, payload: bytes, type_: int = 0) -> bytes:
     """The block of one call; `first` is the sender's message number."""
     writer = Writer().pack(CALL, head.needs, head.flags, head.handler, head.asker, head.asked)
-    writer.text(head.caller).text(head.address[0]).u16(head.address[1]).raw(payload)
-    body = writer.bytes()
+    writer.text(head.caller).text(head.address[0]).u16(head.address[1])
+    if head.flags & IS_ANSWER:
+        writer.text(head.asked_by)
+    body = writer.raw(payload).bytes()
     front = HEAD.pack(first, 1, service.rank, service.k, EQUAL | CALLED, 1)
     return b"".join((front, ENTRY.pack(0, type_, 0, 1), LENGTH.pack(len(body)), body))
 
@@ -90,7 +93,8 @@ def open_call(block: bytes) -> tuple[CallHead, bytes]:
             raise WireError("a caller's address is no IPv4 address") from error
     if bool(host) != bool(port):
         raise WireError("a caller's address is half there")
-    return CallHead(needs, flags, handler, caller, (host, port), asker, asked), reader.rest()
+    asked_by = reader.text(600) if flags & IS_ANSWER else ""
+    return CallHead(needs, flags, handler, caller, (host, port), asker, asked, asked_by), reader.rest()
 
 
 def needs_of(block: bytes) -> int:
