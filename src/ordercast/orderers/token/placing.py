@@ -62,7 +62,8 @@ class Placer(Sender):
                 seq += 1
                 number += 1
         for run in runs_of(placed[first:]):
-            log.place(*run)
+            if not log.place(*run):
+                raise InvariantViolation("somebody else has given a place that is the token site's to give")
         if placed:
             self._advance(now_ns, out)
             if log.received != seq - 1:
