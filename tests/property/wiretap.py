@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ordercast.config import MS, SECOND, GroupConfig, Recovery
-from ordercast.service import AGREED, RESILIENT, SAFE
+from ordercast.service import AGREED, FIFO, MAJORITY, RELIABLE, RESILIENT, SAFE, UNRELIABLE
 from ordercast.sim.cluster import Cluster, Terms
 from ordercast.sim.network import IDEAL, Arrival, Network, NetworkModel
+from ordercast.sim.scenario import Calls
 from ordercast.view import Address
 
 SPOILED_BYTES = 200  # at the front of a datagram, where everything but payload stands
@@ -62,15 +63,18 @@ class Lab:
         datagram: int = 600,
         recovery: Recovery = "automatic",
         loss: float = 0,
+        orderer: str = "sequencer",
+        callers: str = "",
     ) -> None:
-        config = GroupConfig("sequencer", datagram=datagram, history_blocks=64)
+        config = GroupConfig(orderer, datagram=datagram, history_blocks=64)
         self.cluster = Cluster(seed, IDEAL, Terms(config=config, recovery=recovery), event_limit=400_000)
         self.world = self.cluster.world
         self.tap = Wiretap(IDEAL, self.world.stream("network"))
         self.world.network = self.tap
         self.members = [self.cluster.add(name) for name in nodes]
-        for member in self.members:
-            self.world.start(member.node.name)
+        self.callers = [self.cluster.add_caller(name) for name in callers]
+        for node in (*self.members, *self.callers):
+            self.world.start(node.node.name)
         self.loss = loss
 
     def form(self, start_ns: int = SECOND) -> None:
@@ -81,14 +85,24 @@ class Lab:
         self.world.run_until(self.world.now_ns + duration_ns)
 
     def chatter(self) -> None:
-        """Every kind of message from everybody."""
+        """Every kind of message from everybody, and a call of each kind from everybody outside."""
         for member in self.members:
+            for service in (UNRELIABLE, RELIABLE, FIFO, MAJORITY) if self.is_token else ():
+                member.send(2, service, 700)
             member.send(3, AGREED, 100)
             member.send(2, RESILIENT(1), 50)
             member.send(1, SAFE, 10)
             member.send(1, AGREED, 9_000)
             member.send(1, AGREED, 70_000)
+        for caller in self.callers:
+            for service in ("UNRELIABLE", "FIFO", "AGREED", "SAFE"):
+                caller.call(Calls(caller.node.name, 1, service), 1)
+            caller.call(Calls(caller.node.name, 1, size=2_000, handler=2, wants_again=True), 1)
         self.run(200 * MS)
+
+    @property
+    def is_token(self) -> bool:
+        return self.cluster.terms.config.orderer == "token"
 
     def inject(self, index: int, source: Address, data: bytes, stride: int) -> None:
         """One read of a member's socket brings these bytes."""
