@@ -16,6 +16,8 @@ from tests.property.wiretap import Lab, Seen, flipped
 from ordercast.config import MS, SECOND
 from ordercast.engine import Change
 from ordercast.orderers.token.calls import MAX_NEW, MAX_WAITING
+from ordercast.orderers.token.delivery import MAX_RECENT
+from ordercast.parts.keeper import Carried
 from ordercast.service import AGREED, FIFO, UNRELIABLE, Service
 from ordercast.sim.checkers import check_all
 from ordercast.sim.scenario import LockUse
@@ -224,6 +226,19 @@ def test_callers_that_never_were_cost_a_bounded_number_of_calls() -> None:
     lab.run(MS)
     held = lab.members[1].port.engine.peak_blocks  # type: ignore[union-attr]
     assert held <= MAX_NEW + MAX_WAITING + 16
+
+
+def test_callers_of_unreliable_calls_are_remembered_in_bounded_number() -> None:
+    """They are delivered on arrival and only once, whoever they are from: of the last so many callers."""
+    lab = formed("loose")
+    for origin in range(1, MAX_RECENT + 500):
+        for _ in range(2):
+            lab.inject(0, STRANGER, call(origin, 0, service=UNRELIABLE), 0)
+    lab.run(SECOND)
+    assert lab.members[0].delivered == MAX_RECENT + 499
+    memory = lab.members[0].port.engine.carry()  # type: ignore[union-attr]
+    assert isinstance(memory, Carried)
+    assert len(memory.recent) <= MAX_RECENT
 
 
 # From a member itself. RMP knows no malice, so the group may suffer; the node must not. -------------------------------

@@ -26,6 +26,7 @@ from ordercast.wire.views import open_change
 
 UNPLACED: Final = -1  # position of what has none, block number of what is UNRELIABLE
 MAX_CALLED: Final = 256  # callers whose last call is remembered beyond the ring, those that called lately
+MAX_RECENT: Final = 2_048  # senders whose UNRELIABLE numbers are remembered, those that were heard lately
 MAX_CARRIED: Final = 65_536  # weak messages delivered and without a place, over all senders
 
 
@@ -116,7 +117,12 @@ class Deliverer(Keeper):
 
     def _arrived_loose(self, origin: int, number: int, block: bytes, shown: int = UNPLACED) -> bool:
         """An UNRELIABLE block, or call (which is shown with its number); False if it was here before."""
-        recent = self._recent.setdefault(origin, Recent())
+        recent = self._recent.pop(origin, None)
+        if recent is None:
+            recent = Recent()
+        self._recent[origin] = recent  # who was heard last stands last
+        if len(self._recent) > MAX_RECENT:
+            del self._recent[next(iter(self._recent))]
         if not recent.is_new(number):
             return False
         self._hand_over(origin, shown, block, UNPLACED, self._fresh)
