@@ -63,7 +63,9 @@ class Keeper:
             self.log.begin_with(pack_change(view))
         self.delivered = view.seq
         self.consumed = view.seq
-        self.safe = view.seq
+        # Who joins knows nothing of the others. To claim that they have this view would let it and the one that let it
+        # in count as enough members without those who have not.
+        self.safe = view.seq if view.reason in (Reason.CREATE, Reason.RESET) else view.seq - 1
         self._last_safe_place = 0  # of the last block that is received and waits for others (SAFE)
         self._noted = 0  # places up to here were reported as placed before they were received (recovery)
         self._in_pieces: set[int] = set()  # origins that have sent fragments

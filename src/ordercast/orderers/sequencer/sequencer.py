@@ -132,6 +132,7 @@ class Sequencer(Keeper):
             self.lead.awaited = dict(awaited)
             for origin, number, block in orphans:
                 if self.log.hold(origin, number, block):
+                    out.notes.append(Note("hold", origin, block))  # in the old ring its sender may have been a stranger
                     self.lead.ready[origin] = None
                     self._outgoing.keep(now_ns, origin, number, block, 0)
             self._send_status(now_ns, out)

@@ -132,6 +132,7 @@ class Token(Placer):
             self._send_own(number, block, out)
         for origin, number, block in orphans:
             if self.log.hold(origin, number, block):
+                out.notes.append(Note("hold", origin, block))  # in the old ring its sender may have been a stranger
                 self._ready[origin] = None
                 self._outgoing.keep(now_ns, origin, number, block, 0)
                 self._send_orphan(origin, number, block, out)
