@@ -332,6 +332,12 @@ class Underlay:
     def ttl(self) -> int:
         return self._reach.ttl
 
+    @property
+    def is_sure(self) -> bool:
+        """Whether all members are known to have the last change. Until then a recovery also needs enough of the members
+        before it; a simulation asks, to tell a group that is stuck for good reason from one that is not."""
+        return self._orderer is not None and self._orderer.safe >= self._orderer.view.seq
+
     def is_at_rest(self) -> bool:
         if self._phase in (Phase.CLOSED, Phase.LINGERING):
             return True

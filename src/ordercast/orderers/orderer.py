@@ -41,6 +41,7 @@ class Orderer(Protocol):
     callers: set[int]  # origins in the log's numbers that are no members
     next_block: int
     consumed: int
+    safe: int  # all members are known to hold everything up to this place
     is_frozen: bool
 
     @property

@@ -71,6 +71,9 @@ class Keeper:
         self._in_pieces: set[int] = set()  # origins that have sent fragments
         self._whole_upto: dict[int, int] = {}  # origin -> numbers below it are reported as held (fragments)
         self._shown = view.id  # of the view that was delivered last
+        # Senders that were gone when we came: they have a number here, and we know no name for it.
+        present = {member.id for member in view.members}
+        self._unnamed = set(view.numbers) - present if view.reason == Reason.JOIN else set()
         self._strangers: set[tuple[int, int]] = set()  # held in a recovery, before the join of their sender is known
         self._freed_bytes = 0
         # What we answer for, and what we lack
@@ -106,7 +109,7 @@ class Keeper:
         if call is not None and self.view.member(origin) is None:
             out.notes.append(Note("name", origin, detail=call.caller))
             out.notes.append(Note("hold", origin, block, head=head))
-        elif origin not in self.log.next_number:
+        elif origin not in self.log.next_number or origin in self._unnamed:
             self._strangers.add((origin, number))
         else:
             if head.flags & FRAGMENTED:
@@ -176,6 +179,7 @@ class Keeper:
             numbers[member.id] = max(numbers.get(member.id, 0), view.numbers.get(member.id, 0))
             if old.member(member.id) is None:
                 out.notes.append(Note("name", member.id, detail=str(member)))
+                self._unnamed.discard(member.id)
         if view.reason == Reason.LEAVE:
             for origin in view.prior:
                 if view.member(origin) is None:

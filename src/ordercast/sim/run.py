@@ -34,6 +34,7 @@ from ordercast.sim.network import SOCKET_OVERHEAD_BYTES
 from ordercast.sim.scenario import Calls, Load, Scenario
 from ordercast.sim.world import Livelock, World
 from ordercast.trace.schema import Row
+from ordercast.view import node_id
 from ordercast.wire.header import HEADER_BYTES
 
 LOSSY_REST_NS: Final = 20 * SECOND  # how long the group may take to come to rest while links are still lossy
@@ -250,8 +251,13 @@ class _Run:
         for view in self._cluster.views():
             alive = {str(member) for member in inside if member.view is not None and member.view.id == view.id}
             survivors = [name for name in map(str, view.members) if name in alive]
-            counts = len(view.members), len(survivors), str(view.leader) in alive
-            if all(required_members(rules[member.name], *counts) for member in view.members):
+            counts = [(len(view.members), len(survivors), str(view.leader) in alive)]
+            here = [member for member in inside if str(member) in alive]
+            if view.prior and not any(getattr(member.port.engine, "is_sure", True) for member in here if member.port):
+                # Not all may know of the change that made it: those who do not could be enough of the view before.
+                ids = {node_id(*_life(name)) for name in alive}
+                counts.append((len(view.prior), len(ids.intersection(view.prior)), view.prior[0] in ids))
+            if all(required_members(rules[member.name], *count) for member in view.members for count in counts):
                 return False
         return True
 
@@ -493,3 +499,8 @@ def _count(outcome: Outcome, cluster: Cluster) -> None:
 
 def _quantile(ordered: Sequence[int], share: float) -> int:
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else 0
+
+
+def _life(member: str) -> tuple[str, int]:
+    name, _, life = member.rpartition("/")
+    return name, int(life)

@@ -467,6 +467,8 @@ class Token(Placer):
         if state.highest <= self.log.received + self.log.ahead:
             for placed in places:
                 self._place(*placed)
+        if state.site == self.me.id and state.turn <= self._turn and (self.is_holding or state.turn < self._turn):
+            self._behind[origin] = None  # it repeats its pass: our word that the token is here was lost
         self._on_state(now_ns, origin, state)
 
     def _on_state(self, now_ns: int, origin: int, state: State) -> None:
@@ -508,6 +510,8 @@ class Token(Placer):
             # Where it came from a member, that one has forwarded it and answers (section 3.4).
             if not self.has_left and all(member.address != source for member in self.view.members):
                 out.sends.append(self._mail.control(source, Kind.LEFT, encode_state(self._state())))
+        elif self.is_holding and state.view == self._table.view.seq and min(state.rows, default=0) < self._announced:
+            self._behind[origin] = None  # what is safe has been said, and not heard there
         elif state.turn < self._turn and (self.is_holding or (passed is not None and passed.site == origin)):
             self._behind[origin] = None
 
