@@ -132,6 +132,12 @@ class Ring(Lab):
         """Who holds the token, as far as it was said."""
         return self.name_of(self.tape.last.site)
 
+    @property
+    def view_id(self) -> str:
+        """Of the view that the first member is in."""
+        view = self.groups[0].view
+        return view.id if view is not None else ""
+
     def name_of(self, member: int) -> str:
         return next((name for name in "abcdefgh" if node_id(name, 0) == member), "")
 
