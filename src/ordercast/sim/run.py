@@ -34,7 +34,7 @@ from ordercast.sim.network import SOCKET_OVERHEAD_BYTES
 from ordercast.sim.scenario import Calls, Load, Scenario
 from ordercast.sim.world import Livelock, World
 from ordercast.trace.schema import Row
-from ordercast.view import node_id
+from ordercast.view import Reason, node_id
 from ordercast.wire.header import HEADER_BYTES
 
 LOSSY_REST_NS: Final = 20 * SECOND  # how long the group may take to come to rest while links are still lossy
@@ -49,6 +49,9 @@ PEAK_FACTOR: Final = 2
 PEAK_BLOCKS: Final = 16
 """What an engine may hold that is not stable: twice the history (what has places, and as much that waits for one), and
 for each member a largest block, or so many small ones, that was on its way when the bound was reached."""
+
+COMING_AND_GOING: Final = frozenset((FaultKind.JOIN, FaultKind.LEAVE, FaultKind.REJOIN))
+STEADY_LOSS: Final = 0.1
 
 Patch = Callable[[], AbstractContextManager[Any]]
 
@@ -329,6 +332,17 @@ class _Run:
         outcome.failures += found[:MAX_VIOLATIONS]
         if len(found) > MAX_VIOLATIONS:
             outcome.failures.append(f"and {len(found) - MAX_VIOLATIONS} violations more")
+        self._check_steadiness()
+
+    def _check_steadiness(self) -> None:
+        """Where nothing fails, nobody is taken for dead: retries make up for what is lost. Two rings that began side by
+        side may both have let somebody in, and one of them waits in vain."""
+        views = [row for row in self._outcome.rows if row.kind == "view"]
+        if not is_steady(self._scenario) or sum(row.detail == Reason.CREATE.name.lower() for row in views) != 1:
+            return
+        broken = sorted({row.view or "" for row in self._outcome.rows if row.kind == "transitional"})
+        if broken:
+            self._outcome.failures.append(f"steadiness: {', '.join(broken)} was re-formed, and nothing had failed")
 
     def _check_peaks(self) -> None:
         """Buffers are bounded by the history that the group was created with, and by what recovery brings in.
@@ -363,6 +377,13 @@ def _buffered(scenario: Scenario, nbytes: int) -> int:
 def is_calm(scenario: Scenario) -> bool:
     """Nothing is lost, doubled or broken from outside: a drop by a socket is then a bug (DESIGN section 6)."""
     return not (scenario.loss or scenario.duplicate or any(fault.kind != FaultKind.JOIN for fault in scenario.faults))
+
+
+def is_steady(scenario: Scenario) -> bool:
+    """Members come and go, and no more is lost than a few retries make up for."""
+    # Only the token so far: a sequencer at rest keeps its silence for longer than its first newcomer's patience lasts.
+    has_failures = any(fault.kind not in COMING_AND_GOING for fault in scenario.faults)
+    return scenario.orderer == "token" and scenario.loss <= STEADY_LOSS and not has_failures
 
 
 class _Probe:
