@@ -417,6 +417,12 @@ def _with_services(rng: random.Random, drawn: Scenario, begin_ns: int, load_ns: 
         side = tuple(rng.sample((*names, *callers), rng.randrange(1, len(names) + len(callers))))
         at_ns = begin_ns + rng.randrange(load_ns)
         faults.append(Fault(at_ns, FaultKind.PARTITION, side, for_ns=rng.randrange(1_500, 7_000) * MS))
+    aimed = random.Random(f"{drawn.orderer}/{drawn.seed}/aimed")
+    if not is_calm and aimed.random() < 0.15:
+        # Who holds a lock leaves: chance alone hits that too rarely.
+        name, at_ns = aimed.choice(names), begin_ns + aimed.randrange(load_ns)
+        locks.append(LockUse(name, "x", at_ns, 3_000 * MS))
+        faults.append(Fault(at_ns + aimed.randrange(20, 1_000) * MS, FaultKind.LEAVE, (name,)))
     return replace(
         drawn,
         flow=flow,
