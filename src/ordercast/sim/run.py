@@ -34,7 +34,7 @@ from ordercast.sim.network import SOCKET_OVERHEAD_BYTES
 from ordercast.sim.scenario import Calls, Load, Scenario
 from ordercast.sim.world import Livelock, World
 from ordercast.trace.schema import Row
-from ordercast.view import Reason, node_id
+from ordercast.view import Reason, View, node_id
 from ordercast.wire.header import HEADER_BYTES
 
 LOSSY_REST_NS: Final = 20 * SECOND  # how long the group may take to come to rest while links are still lossy
@@ -45,6 +45,7 @@ PROBE_BYTES: Final = 60
 PROBED: Final = ("well_formed", "integrity", "total_order", "virtual_synchrony", "liveness")
 """Properties that have something to examine once the probe has been delivered."""
 MAX_VIOLATIONS: Final = 10  # of the checkers, in `failures`
+PEACE_NS: Final = 4 * SECOND  # without faults, after which members know what the others have
 PEAK_FACTOR: Final = 2
 PEAK_BLOCKS: Final = 16
 """What an engine may hold that is not stable: twice the history (what has places, and as much that waits for one), and
@@ -256,13 +257,29 @@ class _Run:
             survivors = [name for name in map(str, view.members) if name in alive]
             counts = [(len(view.members), len(survivors), str(view.leader) in alive)]
             here = [member for member in inside if str(member) in alive]
-            if view.prior and not any(getattr(member.port.engine, "is_sure", True) for member in here if member.port):
+            is_sure = any(getattr(member.port.engine, "is_sure", True) for member in here if member.port)
+            if view.prior and not is_sure and not self._is_known(view):
                 # Not all may know of the change that made it: those who do not could be enough of the view before.
                 ids = {node_id(*_life(name)) for name in alive}
                 counts.append((len(view.prior), len(ids.intersection(view.prior)), view.prior[0] in ids))
             if all(required_members(rules[member.name], *count) for member in view.members for count in counts):
                 return False
         return True
+
+    def _is_known(self, view: View) -> bool:
+        """Whether everybody installed a view and had the time, in peace, to learn that of the others.
+
+        Told by the trace: an engine that never came to know it must not be excused for standing still.
+        """
+        installs = [row for row in self._cluster.world.rows() if row.kind == "view" and row.view == view.id]
+        if {f"{row.node}/{row.life}" for row in installs} != {str(member) for member in view.members}:
+            return False
+        begin_ns = min(row.at_ns for row in installs)
+        end_ns = max(row.at_ns for row in installs) + PEACE_NS
+        return not any(
+            fault.kind != FaultKind.JOIN and fault.at_ns < end_ns and fault.at_ns + max(fault.for_ns, 1) > begin_ns
+            for fault in self._scenario.faults
+        )
 
     def _probe(self) -> None:
         """All live members send, and all get everything; at the end they, and nobody else, are in one view.
