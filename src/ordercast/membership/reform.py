@@ -13,7 +13,16 @@ from typing import Final
 from ordercast.config import MinMembers, Timing
 from ordercast.engine import NEVER, Outbox
 from ordercast.errors import WireError
-from ordercast.membership.cuts import Remainder, agree, binding, holders, may_go_on, orphans, places_as_runs
+from ordercast.membership.cuts import (
+    Remainder,
+    agree,
+    binding,
+    creator_of,
+    holders,
+    may_go_on,
+    orphans,
+    places_as_runs,
+)
 from ordercast.orderers.orderer import Orderer
 from ordercast.view import Address, Member, Reason, View, next_counter, ring_id
 from ordercast.wire.block import after_of
@@ -341,7 +350,9 @@ class Reform:
         known = any(cut.safe >= base.seq for cut in self._cuts.values()) or all(
             member.id in survivors for member in base.members
         )
-        departed = self._departed.union(*(cut.departed for cut in self._cuts.values()))
+        # Who is known to know of the last change will never be part of a quorum of the view before it; who made it, too.
+        informed = [cut.departed for cut in self._cuts.values() if cut.view.seq == base.seq]
+        departed = self._departed.union(*informed, [creator_of(base)])
         self.found = len([member for member in base.members if member.id in survivors])
         if not may_go_on(rules, base, survivors, departed, known):
             if self._is_override:

@@ -261,7 +261,7 @@ class Keeper:
 
     @property
     def departed(self) -> list[int]:
-        """Hook: who left and is known to know it."""
+        """Hook: who is known to know of the last change, above all one that has left by it."""
         return []
 
     def adopt(self, upto: int, places: Sequence[Placed]) -> list[int]:

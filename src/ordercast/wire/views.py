@@ -87,7 +87,7 @@ class Cut(NamedTuple):
     places: tuple[Placed, ...]  # beyond `received`
     held: tuple[tuple[int, int, int], ...]  # (origin, first number, count) not below the origin's next number
     view: View  # as of `received`
-    departed: tuple[int, ...]  # members of the view before that left and are known to know it
+    departed: tuple[int, ...]  # known to know of the last change, whether they left by it or stay
     next_block: int  # its own blocks below this are out: what has no place of them will come again
     rule: MinMembers
     accepted: Proposal | None

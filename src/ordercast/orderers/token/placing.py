@@ -104,8 +104,15 @@ class Placer(Sender):
                 continue
             if change.reason in (Reason.JOIN, Reason.DISSOLVE) and self._open:
                 continue
+            if change.reason == Reason.JOIN and self._leaves_to_first():
+                continue
             return change
         return None
+
+    def _leaves_to_first(self) -> bool:
+        """Of two members the first lets newcomers in. It may go on alone, so if it died right after a join that the
+        other has ordered, nobody could tell whether it knew, and the others would have to wait for it for ever."""
+        return len(self.view.members) == 2 and self.view.leader.id != self.me.id
 
     def _must_hurry(self, changes: list[Change]) -> bool:
         """Whether somebody waits for the token to go round."""

@@ -25,7 +25,7 @@ from ordercast.parts.log import runs_of
 from ordercast.parts.rtt import RoundTrip
 from ordercast.parts.share import ceiling_of, largest_block
 from ordercast.view import GROUP_ORIGIN, Address, Member, Reason, View, next_counter
-from ordercast.wire.block import CALLED, FRAGMENTED, head_of
+from ordercast.wire.block import CALLED, FRAGMENTED, after_of, head_of
 from ordercast.wire.calls import asks_for_answer, open_call
 from ordercast.wire.header import Kind
 from ordercast.wire.mail import Mail
@@ -389,8 +389,9 @@ class Token(Placer):
 
     @property
     def departed(self) -> list[int]:
-        """Who left and is known to know it."""
-        return [self._table.departed] if self._table.departed else []
+        """Who is known to know of the last change, one that has left by it included."""
+        found = [member for member in self._table.others if self._table.row(member) >= self.view.seq]
+        return [*found, self._table.departed] if self._table.departed else found
 
     @property
     def allowance(self) -> int:
@@ -417,6 +418,9 @@ class Token(Placer):
             self._timers.set_earlier(Timer.CALLS, now_ns + WAIT_NS)
             return
         self._ready[origin] = None
+        after = after_of(block)
+        if self._table.row(origin) < after <= self.log.highest:
+            self._table.learn(origin, after)  # what its sender had delivered when it sent this, it holds
         self._arrived(origin, number, block, head)
 
     def _on_old(self, origin: int, number: int) -> None:
@@ -594,7 +598,8 @@ class Token(Placer):
                 return
         if self._only_here and not places:
             self._show_all(out)  # it has to wait
-        if places or self._must_hurry(changes):
+        is_deferred = self._leaves_to_first() and any(change.reason == Reason.JOIN for change in changes)
+        if places or self._must_hurry(changes) or is_deferred:
             self._pass(now_ns, places, out)
         elif self._table.round >= log.received:
             self._is_hurried = False  # the round is complete: the token rests here
