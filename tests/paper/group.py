@@ -63,7 +63,7 @@ class Lab:
         self.nodes.append(made)
         self.groups.append(group)
         self.seen.append(Seen())
-        self._readers.append(asyncio.create_task(self._read(len(self.seen) - 1)))
+        self._readers.append(asyncio.create_task(self._read(group, self.seen[-1])))
         if is_deaf:
             self.stop_receiving(len(self.seen) - 1)
         return group
@@ -82,7 +82,7 @@ class Lab:
         self._readers[index].cancel()
 
     def receive_again(self, index: int) -> None:
-        self._readers[index] = asyncio.create_task(self._read(index))
+        self._readers[index] = asyncio.create_task(self._read(self.groups[index], self.seen[index]))
 
     async def until(self, condition: Callable[[], bool], seconds: float = 60) -> None:
         for _ in range(int(seconds * 1_000)):
@@ -97,10 +97,10 @@ class Lab:
         await work
         return Counter(self.world.network.counters.sent_by_kind) - before
 
-    async def _read(self, index: int) -> None:
+    async def _read(self, group: Group, seen: Seen) -> None:
         with suppress(NotMember):  # its node has crashed
-            async for event in self.groups[index]:
-                self.seen[index].events.append(event)
+            async for event in group:
+                seen.events.append(event)
 
 
 def in_lab(

@@ -107,9 +107,14 @@ class Ring(Lab):
     async def open(self, count: int, *, timing: Timing | None = None, datagram: int = 0, **terms: Any) -> None:
         """The group, quiet, with the token at rest at the first member."""
         config = GroupConfig(datagram=datagram or LOOPBACK_DATAGRAM)
-        for name in "abcdefgh"[:count]:
+        # Of two members the first lets the third in, directly after itself: so that one is b.
+        for name in ["a", *(["c", "b"] if count > 2 else ["b"]), *"defgh"][:count]:
+            if name != "a":
+                await self.bring_token_to("a" if name in "bc" else chr(ord(name) - 1))  # a newcomer comes in after it
             await self.join(name, config=config, timing=timing, orderer="token", **terms)
-            await self.bring_token_to(name)  # the next one comes in after it
+        if count > 2:
+            for kept in (self.nodes, self.groups, self.seen, self._readers):
+                kept[1], kept[2] = kept[2], kept[1]  # type: ignore[index]
         await self.bring_token_to("a")
         assert all(self.names(index) == "abcdefgh"[:count] for index in range(count))
         self.forget()
