@@ -88,7 +88,7 @@ class Tape(Network):
     def transmit(self, leave_ns: int, source: str, targets: Sequence[str], data: bytes, stride: int) -> list[Arrival]:
         _, kind, _, _, _, ring, origin, number = HEADER.unpack_from(data)
         body = bytes(data[HEADER_BYTES : stride or len(data)])
-        word = Word(leave_ns, source, tuple(targets), Kind(kind & ~FORWARD), ring, origin, number, body)
+        word = Word(leave_ns, source, tuple(sorted(targets)), Kind(kind & ~FORWARD), ring, origin, number, body)
         self.words.append(word)
         if word.kind in TELLS_STATE and (ring != self._ring or word.state.turn >= self.last.turn):
             self._ring, self.last = ring, word.state

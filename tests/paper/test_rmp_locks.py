@@ -72,6 +72,7 @@ def test_locks_are_granted_by_views_that_come_to_all_in_the_same_place() -> None
         assert sent["list"] == 1
         assert lock.is_held
         await office.groups[0].send(b"between", confirm=True)
+        await asyncio.sleep(0.1)  # by then the others have it, too
         assert a.locks == b.locks == c.locks == {"printer": "b/0"}
         sent = await office.count(asyncio.sleep(1))
         lock.release()
@@ -179,6 +180,7 @@ def test_a_leavers_lock_is_released_by_the_view_that_removes_it() -> None:
         await asyncio.sleep(0.5)
         await b.leave()
         await waiting
+        await asyncio.sleep(0.1)
         assert a.locks == {"printer": "c/0"}
         assert not lock.is_held
         lock.release()  # silent
@@ -201,6 +203,7 @@ def test_a_lock_that_survives_a_recovery_is_still_held_and_given_back_after_it()
             assert lock.is_held
             assert not waiting.done()
         await waiting
+        await asyncio.sleep(0.1)
         assert groups[1].locks == {"printer": "c/0"}
 
     in_office(program)

@@ -302,7 +302,7 @@ def test_the_smallest_group_is_the_largest_that_any_member_asked_for(
             await re_formed(ring, rest)
             await ring.groups[0].send(b"on", confirm=True)
         else:
-            assert ring.names(0) == "abc", "it stays in the view that cannot go on"
+            assert sorted(ring.names(0)) == list("abc"), "it stays in the view that cannot go on"
             assert not resets(ring, "a")
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(ring.groups[0].send(b"on", confirm=True), 5)

@@ -251,7 +251,8 @@ FORGED = {"a pass at the end of time", "you are the site"}
 def hostile_states(lab: Lab) -> dict[str, State]:
     view = view_of(lab)
     ids = [member.id for member in view.members]
-    good = State(50, ids[0], view.seq, view.seq, 0, (view.seq,) * 3)
+    # Of a pass long ago: a later one would be a second token.
+    good = State(0, ids[0], view.seq, view.seq, 0, (view.seq,) * 3)
     return {
         "a pass at the end of time": good._replace(turn=FAR),
         "a site that is nobody": good._replace(site=12345),

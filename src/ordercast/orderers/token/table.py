@@ -63,13 +63,13 @@ class Table:
             if member == self._leaver:
                 self._look_at_leaver()
 
-    def merge(self, view: int, rows: tuple[int, ...]) -> None:
-        """A table that somebody sent, as of the view at place `view`."""
+    def merge(self, view: int, rows: tuple[int, ...]) -> bool:
+        """A table that somebody sent, as of the view at place `view`; whether it says anything to us."""
         ids = self._ids.get(view)
         if ids is None or len(rows) > len(ids):
             if view > self.view.seq:
                 self._early = (view, rows)  # a New List tells who holds what as of the view that it brings
-            return  # of a forgotten view: what it says will be said again
+            return False  # of a forgotten view, or of none: what is true of it will be said again
         mine = self._rows
         for member, place in zip(ids, rows, strict=False):
             if place > mine.get(member, place):
@@ -79,6 +79,7 @@ class Table:
             if view == self.view.seq and len(rows) < len(ids):
                 mine[self._leaver] = self._leaves_at  # who sent this knows that the leaver knows
             self._look_at_leaver()
+        return True
 
     def _look_at_leaver(self) -> None:
         if self._leaver == self._me:

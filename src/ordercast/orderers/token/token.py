@@ -25,7 +25,7 @@ from ordercast.parts.log import runs_of
 from ordercast.parts.rtt import RoundTrip
 from ordercast.parts.share import ceiling_of, largest_block
 from ordercast.view import GROUP_ORIGIN, Address, Member, Reason, View, next_counter
-from ordercast.wire.block import CALLED, FRAGMENTED, after_of, head_of
+from ordercast.wire.block import CALLED, FRAGMENTED, head_of
 from ordercast.wire.calls import asks_for_answer, open_call
 from ordercast.wire.header import Kind
 from ordercast.wire.mail import Mail
@@ -418,9 +418,6 @@ class Token(Placer):
             self._timers.set_earlier(Timer.CALLS, now_ns + WAIT_NS)
             return
         self._ready[origin] = None
-        after = after_of(block)
-        if self._table.row(origin) < after <= self.log.highest:
-            self._table.learn(origin, after)  # what its sender had delivered when it sent this, it holds
         self._arrived(origin, number, block, head)
 
     def _on_old(self, origin: int, number: int) -> None:
@@ -478,11 +475,14 @@ class Token(Placer):
     def _on_state(self, now_ns: int, origin: int, state: State) -> None:
         """What anybody knows of the token and of who holds what."""
         log = self.log
+        if self.view.member(origin) is None and origin not in (self._table.leaver, *self.view.prior):
+            self._count("strange_tokens")  # of nobody, or of a newcomer whose join is not here: others will say it too
+            return
         if state.highest > log.received + log.ahead or (self.is_holding and state.turn > self._turn):
             self._count("strange_tokens")
             return
-        self._table.merge(state.view, state.rows)
-        self._announced = max(self._announced, min(state.rows, default=0))
+        if self._table.merge(state.view, state.rows):
+            self._announced = max(self._announced, min(state.rows, default=0))
         if self.has_left:
             if state.view >= self.view.seq:
                 rows = state.rows[len(self.view.members) :]
