@@ -77,7 +77,7 @@ def test_a_program_on_the_real_engines_survives_the_crash_of_the_sequencer() -> 
 
     async def program(node: Simulation) -> tuple[list[str], list[bytes], float]:
         nodes = [node(name) for name in "abc"]
-        groups = [await each.join("g") for each in nodes]
+        groups = [await each.join("g", orderer="sequencer") for each in nodes]
         await groups[1].send(b"before", confirm=True)
         nodes[0].crash()
         await groups[2].send(b"after", confirm=True)
