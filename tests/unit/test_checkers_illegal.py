@@ -755,6 +755,16 @@ def test_a_call_is_confirmed_that_nobody_delivered() -> None:
     assert_only(world, "promises")
 
 
+def test_a_call_is_confirmed_before_anybody_has_delivered_it() -> None:
+    """RMP section 3.3: "acknowledged after being delivered to the group with the requested QoS"."""
+    world = World(*"ab")
+    world.event("x", "start")
+    message = world.submit("x", service="AGREED")
+    world.confirm("x", message)
+    world.deliver("ab", message)
+    assert_only(world, "promises")
+
+
 # The verdict
 
 

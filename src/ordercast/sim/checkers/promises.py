@@ -9,7 +9,8 @@ Reading.
   for what survivors hold but cannot place is submitted again (DESIGN section 7). *At most k failed at once*: no
   change of view on its way lost more than k members (for MAJORITY half of the view, for SAFE all but one); whoever
   did not come along counts as failed. Judged where the run ended quietly, since until then it may still come. And
-  whatever the service, RELIABLE or stronger: what is confirmed has been delivered by somebody.
+  whatever the service, RELIABLE or stronger: what is confirmed has been delivered by somebody, and of a caller's before
+  the confirmation arrives, where clocks can be compared.
 - **Locks**: per underlay, group and name (`detail`). A lock is held from `lock` to `unlock`, `leave`, `stop` or
   `crash`. Two holders are two members whose times overlap and whose views at that time contain each other: who is
   excluded and does not know yet may still believe to hold it. Where clocks cannot be compared only locks that both
@@ -54,9 +55,10 @@ def check(
             for local in underlay.locals.values():
                 for row in local.confirms:
                     _check_confirm(underlay, local, row, settled, result, explained)
+        first_ns = _first_deliveries(underlay) if clock != "many" else None
         for local in underlay.locals.values():
             for row in local.confirms:
-                _check_delivered(underlay, local, row, result)
+                _check_delivered(underlay, local, row, first_ns, result)
         _check_locks(underlay, result, comparable=clock != "many")
         _check_replies(underlay, result, min_members)
     return result
@@ -100,8 +102,24 @@ def _check_confirm(
                 )
 
 
-def _check_delivered(underlay: Underlay, local: Local, row: Row, result: PropertyResult) -> None:
-    """What was confirmed has been delivered, by the sender itself or, of a caller's, by anybody."""
+def _first_deliveries(underlay: Underlay) -> dict[tuple[str, int], int]:
+    """When each call of a caller outside was first delivered by anybody."""
+    found: dict[tuple[str, int], int] = {}
+    for local in underlay.locals.values():
+        for delivery in local.deliveries:
+            source = underlay.locals.get(delivery.sender)
+            if source is not None and source.is_outside:
+                for number in range(delivery.first, delivery.stop):
+                    call = delivery.sender, number
+                    found[call] = min(delivery.at_ns, found.get(call, FOREVER))
+    return found
+
+
+def _check_delivered(
+    underlay: Underlay, local: Local, row: Row, first_ns: dict[tuple[str, int], int] | None, result: PropertyResult
+) -> None:
+    """What was confirmed has been delivered, by the sender itself or, of a caller's, by anybody: before, as far as
+    clocks can tell."""
     sender = row.sender or local.member
     source = underlay.locals.get(sender)
     if source is None or row.first is None or row.count is None:
@@ -113,15 +131,18 @@ def _check_delivered(underlay: Underlay, local: Local, row: Row, result: Propert
         for submit in source.submits_in(first, stop)
         if submit.rank >= RELIABLE_RANK
     )
-    for other in (source, *underlay.locals.values()):
-        if not lost:
-            return
-        delivered = other.delivered.get(sender)
-        if delivered is not None:
-            lost = [gap for span in lost for gap in delivered.missing(*span)]
+    if first_ns is not None and source.is_outside:
+        numbers = [number for span in lost for number in range(*span)]
+        late = [number for number in numbers if first_ns.get((sender, number), FOREVER) > row.at_ns]
+        lost = merged((number, number + 1) for number in late)
+    else:
+        for other in (source, *underlay.locals.values()):
+            delivered = other.delivered.get(sender)
+            if lost and delivered is not None:
+                lost = [gap for span in lost for gap in delivered.missing(*span)]
     for span in lost:
         result.report(
-            f"{span_text(sender, span)} was confirmed (n={row.n}), and nobody has delivered it",
+            f"{span_text(sender, span)} was confirmed (n={row.n}), and nobody had delivered it",
             member=local.member,
             sender=sender,
             span=span,
