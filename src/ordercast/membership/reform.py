@@ -417,7 +417,8 @@ class Reform:
         callers = {origin: numbers[origin] for origin in known - members if origin in numbers}
         awaited = {member: cut.next_block for member, cut in self._cuts.items() if member in present}
         for origin, number, _ in self._orphans_upto(upto + 1):
-            awaited[origin] = number + 1
+            if origin not in callers:  # a caller sends again itself, or has given up
+                awaited[origin] = number + 1
         return View(
             counter,
             str(self._me),

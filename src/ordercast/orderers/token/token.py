@@ -133,9 +133,14 @@ class Token(Placer):
         for origin, number, block in orphans:
             if self.log.hold(origin, number, block):
                 out.notes.append(Note("hold", origin, block))  # in the old ring its sender may have been a stranger
-                self._ready[origin] = None
-                self._outgoing.keep(now_ns, origin, number, block, 0)
                 self._send_orphan(origin, number, block, out)
+                if origin in self.callers:
+                    # We do not answer for it: the caller sends again itself, or has gone on without it.
+                    self._calls.held(now_ns, self.log, origin, number, False)
+                    self._timers.set_earlier(Timer.CALLS, now_ns + WAIT_NS)
+                else:
+                    self._ready[origin] = None
+                    self._outgoing.keep(now_ns, origin, number, block, 0)
         if self._outgoing.unplaced:
             self._timers.set(Timer.RETRANSMIT, self._outgoing.deadline_ns(now_ns))
         if self._site == self.me.id:
