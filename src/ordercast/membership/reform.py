@@ -350,7 +350,7 @@ class Reform:
         known = any(cut.safe >= base.seq for cut in self._cuts.values()) or all(
             member.id in survivors for member in base.members
         )
-        # Who is known to know of the last change will never be part of a quorum of the view before it; who made it, too.
+        # Who is known to know of the last change will never be in a quorum of the view before it; nor will who made it.
         informed = [cut.departed for cut in self._cuts.values() if cut.view.seq == base.seq]
         departed = self._departed.union(*informed, [creator_of(base)])
         self.found = len([member for member in base.members if member.id in survivors])
