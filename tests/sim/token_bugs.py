@@ -283,7 +283,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         "            locks={lock: holder for lock, holder in base.locks.items() if holder in present},\n",
         "            locks=dict(base.locks),\n",
         "nobody gets them any more",
-        128,
+        256,
     ),
     _in_token(
         "requests for locks that a recovery lost are not made again",
@@ -309,7 +309,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         "                return True  # its answer follows its delivery\n",
         "",
         "an acknowledgement says that the service holds",
-        256,
+        128,
     ),
     _in_token(
         "calls do not wait for those that they need",
@@ -349,7 +349,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         "        known[origin] = max(number, known.get(origin, 0))\n",
         "        known[origin] = known.get(origin, 0)\n",
         "a call comes again to who delivered it in another ring",
-        64,
+        256,
     ),
     _in_token(
         "calls without a place are forgotten with the ring",
