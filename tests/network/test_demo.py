@@ -65,7 +65,13 @@ def demo(arguments: list[str], folder: Path, capfd: pytest.CaptureFixture[str]) 
 
 def test_an_interrupted_demo_ends_with_130_and_leaves_no_member_behind(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "ordercast.cli.main", "demo", "--trace", str(tmp_path / "trace")]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as demo:
+    # What a shell starts in the background ignores interrupts, and so does what that starts.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        demo = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    with demo:
         assert demo.stderr is not None
         assert demo.stdout is not None
         for line in demo.stderr:
