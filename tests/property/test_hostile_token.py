@@ -234,11 +234,25 @@ def test_callers_of_unreliable_calls_are_remembered_in_bounded_number() -> None:
     for origin in range(1, MAX_RECENT + 500):
         for _ in range(2):
             lab.inject(0, STRANGER, call(origin, 0, service=UNRELIABLE), 0)
+        if origin % 100 == 0:
+            lab.run(10 * MS)  # the application takes them
     lab.run(SECOND)
     assert lab.members[0].delivered == MAX_RECENT + 499
     memory = lab.members[0].port.engine.carry()  # type: ignore[union-attr]
     assert isinstance(memory, Carried)
     assert len(memory.recent) <= MAX_RECENT
+
+
+def test_unreliable_calls_that_the_application_does_not_take_are_dropped() -> None:
+    """Nothing holds up who sends them: without a bound a flood would fill the memory of a slow member."""
+    lab = formed("flood")
+    for number in range(20_000):
+        lab.inject(0, STRANGER, call(7, number, service=UNRELIABLE), 0)
+    engine = lab.members[0].port.engine  # type: ignore[union-attr]
+    lab.run(SECOND)
+    assert 0 < lab.members[0].delivered < 10_000
+    assert engine.counters["overrun_drops"] > 10_000
+    assert engine.peak_bytes < 8 << 20  # type: ignore[attr-defined]
 
 
 # From a member itself. RMP knows no malice, so the group may suffer; the node must not. -------------------------------

@@ -449,11 +449,17 @@ class Token(Placer):
         head = head_of(block)
         if head.rank or head.flags & FRAGMENTED:
             raise WireError("a block without a place is UNRELIABLE and whole")
+        if self._is_overrun():
+            self._count("overrun_drops")  # nothing holds up who sends these: what the application cannot take is lost
+            return
         if self.view.member(origin) is not None and not self.has_left and self._arrived_loose(origin, number, block):
             out.notes.append(Note("hold", origin, block, head=head))
 
     def _on_loose_call(self, origin: int, number: int, block: bytes, out: Outbox) -> bool:
         """An UNRELIABLE call is delivered where it arrives; the token site acknowledges it."""
+        if self._is_overrun():
+            self._count("overrun_drops")
+            return True
         is_new = self._arrived_loose(origin, number, block, number)
         if is_new:
             out.notes.append(Note("name", origin, detail=open_call(block)[0].caller))
