@@ -25,9 +25,10 @@ def node_id(name: str, life: int) -> int:
     return int.from_bytes(blake2b(f"{name}/{life}".encode(), digest_size=8).digest(), "big") or 1
 
 
-def caller_id(name: str, life: int) -> int:
-    """The origin of what a node sends to a group that it is not in: its numbers are others than a member's."""
-    return int.from_bytes(blake2b(f"{name}/{life}".encode(), digest_size=8, person=b"oc-call").digest(), "big") or 1
+def id_of(member: str) -> int:
+    """The origin of who is written as name/life; 0 where that is nobody's name."""
+    name, _, life = member.rpartition("/")
+    return node_id(name, int(life)) if life.isdecimal() and len(life) < 20 else 0
 
 
 def group_tag(name: str) -> int:
@@ -57,7 +58,6 @@ class Reason(IntEnum):
     DISSOLVE = 4
     LOCK = 5  # granted, or, where the view is the one before, denied
     UNLOCK = 6
-    FLUSH = 7  # callers that have long been silent are forgotten; the members stay
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from ordercast.errors import UsageError
 from ordercast.groups.events import NO_POSITION, Request
 from ordercast.service import Service
-from ordercast.view import Address, node_id
+from ordercast.view import Address, id_of
 from ordercast.wire.block import ENTRY, HEAD_BYTES, head_of, service_of
 from ordercast.wire.calls import CallHead, open_call
 
@@ -44,9 +44,7 @@ def read_call(origin: int, number: int, position: int, block: bytes, view: str, 
     front = head_of(block)
     sender = names.get(origin)
     if sender is None:
-        name, _, life = head.caller.rpartition("/")
-        is_true = life.isdecimal() and len(life) < 20 and node_id(name, int(life)) == origin
-        sender = head.caller if is_true else f"{origin:016x}"
+        sender = head.caller if id_of(head.caller) == origin else f"{origin:016x}"
     service = service_of(front.rank, front.k)
     type_ = ENTRY.unpack_from(block, HEAD_BYTES)[1]
     place = position if service.is_ordered else NO_POSITION

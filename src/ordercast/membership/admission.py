@@ -9,7 +9,7 @@ from typing import Final
 
 from ordercast.config import MS, GroupConfig
 from ordercast.engine import NEVER, Outbox
-from ordercast.view import Address, View
+from ordercast.view import Address, View, id_of
 from ordercast.wire.header import Kind
 from ordercast.wire.mail import Mail
 from ordercast.wire.views import Asking, encode_welcome
@@ -55,10 +55,9 @@ class Admission:
 
     def admitted(self, view: View) -> None:
         """A join has been ordered, by whomever."""
-        joiner = next(member for member in view.members if str(member) == view.subject)
         if len(self._admitted) >= MAX_NONCES:
             self._admitted.clear()
-        self._admitted[joiner.id] = view.serial
+        self._admitted[id_of(view.subject)] = view.serial
 
     def welcome(self, now_ns: int, view: View, config: GroupConfig, out: Outbox) -> None:
         """Somebody is new in `view`: tell it, until it speaks."""

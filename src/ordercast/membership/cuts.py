@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ordercast.config import MinMembers, required_members
-from ordercast.view import Reason, View, node_id
+from ordercast.view import Reason, View
 from ordercast.wire.ordering import Placed
 from ordercast.wire.views import Cut, Proposal
 
@@ -86,12 +86,6 @@ def may_go_on(
             if not required_members(rule, len(members), len(present), members[0] in counted):
                 return False
     return True
-
-
-def creator_of(view: View) -> int:
-    """The id of the member that made a view."""
-    name, _, life = view.creator.rpartition("/")
-    return node_id(name, int(life)) if life.isdecimal() else 0
 
 
 def binding(cuts: dict[int, Cut]) -> Proposal | None:

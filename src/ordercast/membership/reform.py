@@ -17,14 +17,13 @@ from ordercast.membership.cuts import (
     Remainder,
     agree,
     binding,
-    creator_of,
     holders,
     may_go_on,
     orphans,
     places_as_runs,
 )
 from ordercast.orderers.orderer import Orderer
-from ordercast.view import Address, Member, Reason, View, next_counter, ring_id
+from ordercast.view import Address, Member, Reason, View, id_of, next_counter, ring_id
 from ordercast.wire.block import after_of
 from ordercast.wire.header import Kind
 from ordercast.wire.mail import Mail
@@ -352,7 +351,7 @@ class Reform:
         )
         # Who is known to know of the last change will never be in a quorum of the view before it; nor will who made it.
         informed = [cut.departed for cut in self._cuts.values() if cut.view.seq == base.seq]
-        departed = self._departed.union(*informed, [creator_of(base)])
+        departed = self._departed.union(*informed, [id_of(base.creator)])
         self.found = len([member for member in base.members if member.id in survivors])
         if not may_go_on(rules, base, survivors, departed, known):
             if self._is_override:

@@ -12,6 +12,7 @@ from typing import ClassVar, NamedTuple
 from ordercast.config import GroupConfig, MinMembers, Timing
 from ordercast.engine import Delivery, Denied, Note, Outbox, Run
 from ordercast.errors import InvariantViolation, WireError
+from ordercast.parts.detector import Detector
 from ordercast.parts.log import Entry, Log
 from ordercast.parts.outgoing import Outgoing
 from ordercast.parts.recent import Recent
@@ -81,6 +82,44 @@ class Keeper:
         self._outgoing = Outgoing(me.id, timing)
         self._repairs = Repairs(self.log, timing, config.datagram)
         self._counters = counters  # the underlay's: they outlive the ring
+        self._detector = Detector(timing)
+
+    def on_data(self, now_ns: int, origin: int, number: int, block: bytes, is_repair: bool, out: Outbox) -> None:
+        """A whole block, from its sender or as a repair."""
+        if not is_repair:
+            self._detector.heard(origin, now_ns)
+        if origin != self.me.id and not self.has_left:
+            self._take(now_ns, origin, number, block, out)
+
+    def on_segment(
+        self,
+        now_ns: int,
+        origin: int,
+        number: int,
+        segment: int,
+        last: int,
+        body: memoryview,
+        is_repair: bool,
+        out: Outbox,
+    ) -> None:
+        """One segment of a block that did not arrive whole in one batch."""
+        if not is_repair:
+            self._detector.heard(origin, now_ns)
+        if origin == self.me.id or self.has_left:
+            return
+        if self._repairs.is_old(origin, number):
+            self._on_old(origin, number)
+            return
+        block = self._repairs.add(now_ns, origin, number, segment, last, body)
+        if block is not None:
+            self._take(now_ns, origin, number, block, out)
+
+    def _take(self, now_ns: int, origin: int, number: int, block: bytes, out: Outbox) -> bool:
+        """What the orderer does with a whole block that has come; whether it is new."""
+        raise NotImplementedError
+
+    def _on_old(self, origin: int, number: int) -> None:
+        """Hook: something has come that is here already."""
 
     def consume(self, seq: int) -> None:
         """The application has taken everything up to and including place `seq`."""

@@ -32,6 +32,7 @@ from ordercast.service import AGREED, Service, parse_service
 from ordercast.sim.checkers import check_all
 from ordercast.sim.cluster import Cluster, Member, Terms
 from ordercast.sim.network import ETHERNET, LAN, NetworkModel
+from ordercast.sim.run import quantile
 from ordercast.sim.scenario import SERVICES, node_names
 from ordercast.trace.schema import Row
 from ordercast.wire.block import OVERHEAD
@@ -216,8 +217,8 @@ def _rung(service: Service, orderer: str, network: NetworkModel, members: int, n
     return Rung(
         str(service),
         _mean(everyone) / 1_000,
-        _quantile(everyone, 0.5) / 1_000,
-        _quantile(everyone, 0.99) / 1_000,
+        quantile(everyone, 0.5) / 1_000,
+        quantile(everyone, 0.99) / 1_000,
         _mean(others) / 1_000,
         len(everyone),
         steady_bytes_per_s(busy.rows(begin_ns)) / 1e6,
@@ -303,7 +304,7 @@ def _ping_pong(orderer: str, network: NetworkModel, members: int, seed: int) -> 
     latencies = sorted(
         ns for ns, is_own in delivery_latencies(row for row in lab.rows(begin_ns) if _who(row) in names) if not is_own
     )
-    return Latency(members, members - 1, _mean(latencies) / MS, _quantile(latencies, 0.99) / MS, lab.violations())
+    return Latency(members, members - 1, _mean(latencies) / MS, quantile(latencies, 0.99) / MS, lab.violations())
 
 
 def _cost(orderer: str, network: NetworkModel, members: int, share: float, seed: int) -> Cost:
@@ -494,7 +495,3 @@ def _who(row: Row) -> str:
 
 def _mean(values: Sequence[int]) -> float:
     return sum(values) / len(values) if values else 0.0
-
-
-def _quantile(ordered: Sequence[int], share: float) -> int:
-    return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else 0

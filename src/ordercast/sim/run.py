@@ -34,7 +34,7 @@ from ordercast.sim.network import SOCKET_OVERHEAD_BYTES
 from ordercast.sim.scenario import Calls, Load, Scenario
 from ordercast.sim.world import Livelock, World
 from ordercast.trace.schema import Row
-from ordercast.view import Reason, View, node_id
+from ordercast.view import Reason, View, id_of
 from ordercast.wire.header import HEADER_BYTES
 
 LOSSY_REST_NS: Final = 20 * SECOND  # how long the group may take to come to rest while links are still lossy
@@ -260,7 +260,7 @@ class _Run:
             is_sure = any(getattr(member.port.engine, "is_sure", True) for member in here if member.port)
             if view.prior and not is_sure and not self._is_known(view):
                 # Not all may know of the change that made it: those who do not could be enough of the view before.
-                ids = {node_id(*_life(name)) for name in alive}
+                ids = {id_of(name) for name in alive}
                 counts.append((len(view.prior), len(ids.intersection(view.prior)), view.prior[0] in ids))
             if all(required_members(rules[member.name], *count) for member in view.members for count in counts):
                 return False
@@ -531,14 +531,10 @@ def _count(outcome: Outcome, cluster: Cluster) -> None:
     if outcome.load_ns and receivers:
         outcome.throughput_per_s = outcome.delivered / len(receivers) * SECOND / outcome.load_ns
     latencies.sort()
-    outcome.latency_p50_ns = _quantile(latencies, 0.5)
-    outcome.latency_p99_ns = _quantile(latencies, 0.99)
+    outcome.latency_p50_ns = quantile(latencies, 0.5)
+    outcome.latency_p99_ns = quantile(latencies, 0.99)
 
 
-def _quantile(ordered: Sequence[int], share: float) -> int:
+def quantile(ordered: Sequence[int], share: float) -> int:
+    """Of sorted values; 0 where there are none."""
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else 0
-
-
-def _life(member: str) -> tuple[str, int]:
-    name, _, life = member.rpartition("/")
-    return name, int(life)

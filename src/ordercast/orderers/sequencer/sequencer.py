@@ -17,7 +17,6 @@ from ordercast.engine import NEVER, Change, Note, Outbox, To
 from ordercast.errors import InvariantViolation, UnsupportedService
 from ordercast.orderers.sequencer.leading import Leading, ackers
 from ordercast.parts.changes import next_view
-from ordercast.parts.detector import Detector
 from ordercast.parts.keeper import Carried, Keeper
 from ordercast.parts.log import DATAGRAM_OVERHEAD, runs_of
 from ordercast.parts.share import MIN_BLOCK, ceiling_of, largest_block
@@ -110,7 +109,6 @@ class Sequencer(Keeper):
         self._watched: list[int] = []
         self._former: Member | None = None  # who led before
         # The rest
-        self._detector = Detector(timing)
         self._timers: Timers[Timer] = Timers()
 
     # Inputs
@@ -174,36 +172,6 @@ class Sequencer(Keeper):
             self._timers.set_earlier(Timer.RETRANSMIT, self._outgoing.deadline_ns(now_ns))
         return len(blocks)
 
-    def on_data(self, now_ns: int, origin: int, number: int, block: bytes, is_repair: bool, out: Outbox) -> None:
-        """A whole block, from its sender or as a repair."""
-        if not is_repair:
-            self._detector.heard(origin, now_ns)
-        if origin != self.me.id and not self.has_left:
-            self._take(origin, number, block, out)
-
-    def on_segment(
-        self,
-        now_ns: int,
-        origin: int,
-        number: int,
-        segment: int,
-        last: int,
-        body: memoryview,
-        is_repair: bool,
-        out: Outbox,
-    ) -> None:
-        """One segment of a block that did not arrive whole in one batch."""
-        if not is_repair:
-            self._detector.heard(origin, now_ns)
-        if origin == self.me.id or self.has_left:
-            return
-        if self._repairs.is_old(origin, number):
-            self._on_old(origin, number)
-            return
-        block = self._repairs.add(now_ns, origin, number, segment, last, body)
-        if block is not None:
-            self._take(origin, number, block, out)
-
     def on_control(
         self, now_ns: int, kind: int, source: Address, origin: int, number: int, body: memoryview, out: Outbox
     ) -> None:
@@ -221,12 +189,12 @@ class Sequencer(Keeper):
         elif kind == Kind.ORDERED:
             lead, seq, from_, block = decode_ordered(body)
             if from_ != self.me.id and not self._repairs.is_old(from_, number):
-                self._take(from_, number, bytes(block), out)
+                self._take(now_ns, from_, number, bytes(block), out)
             self._place(seq, from_, number, 1)
             self._on_lead(lead)
         elif kind == Kind.REQUEST:
             self._on_acks(origin, decode_acks(body))
-            if self._take(origin, number, bytes(body[ACKS.size :]), out) and self.lead is not None:
+            if self._take(now_ns, origin, number, bytes(body[ACKS.size :]), out) and self.lead is not None:
                 self.lead.requests.add((origin, number))
         elif kind == Kind.SYNC:
             self._on_lead(decode_lead(body))
@@ -345,7 +313,7 @@ class Sequencer(Keeper):
 
     # What comes in
 
-    def _take(self, origin: int, number: int, block: bytes, out: Outbox) -> bool:
+    def _take(self, now_ns: int, origin: int, number: int, block: bytes, out: Outbox) -> bool:  # noqa: ARG002
         """A whole block has come; whether it is new."""
         head = self._hold(origin, number, block, out)
         if head is None:

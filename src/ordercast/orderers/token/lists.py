@@ -11,7 +11,7 @@ from typing import Final
 
 from ordercast.config import MS
 from ordercast.engine import NEVER, Change
-from ordercast.view import Reason, View
+from ordercast.view import Reason, View, id_of
 
 MAX_CHANGES: Final = 1_024  # requests that wait; beyond it they are not heard, and are repeated
 REPEAT_NS: Final = 60 * MS
@@ -93,13 +93,10 @@ class Lists:
             self._done = {done: serial for done, serial in self._done.items() if view.member(done[0]) is not None}
 
     def _finish(self, view: View) -> None:
-        member = next((member.id for member in view.members if str(member) == view.subject), 0)
+        member = id_of(view.subject)
         if len(self._done) >= MAX_DONE:
             self._done = dict(list(self._done.items())[MAX_DONE // 2 :])
         self._done[member, view.lock] = max(view.serial, self._done.get((member, view.lock), 0))
-
-    def has_own(self, reason: Reason, member: int) -> bool:
-        return any(key[:2] == (reason, member) for key in self._own)
 
 
 def key_of(change: Change) -> Key:

@@ -20,11 +20,10 @@ from ordercast.orderers.token.lists import key_of
 from ordercast.orderers.token.placing import Placer
 from ordercast.orderers.token.sending import Timer
 from ordercast.parts.changes import MEMBERSHIP, next_view
-from ordercast.parts.detector import Detector
 from ordercast.parts.log import runs_of
 from ordercast.parts.rtt import RoundTrip
 from ordercast.parts.share import ceiling_of, largest_block
-from ordercast.view import GROUP_ORIGIN, Address, Member, Reason, View, next_counter
+from ordercast.view import GROUP_ORIGIN, Address, Member, Reason, View, id_of, next_counter
 from ordercast.wire.block import CALLED, FRAGMENTED, head_of
 from ordercast.wire.calls import asks_for_answer, open_call
 from ordercast.wire.header import Kind
@@ -112,7 +111,6 @@ class Token(Placer):
         self._announced = 0  # everybody has been told that all hold everything up to this place
         self._spoke_ns = 0  # when we last told all where the token is and who holds what
         self._gap_tries = 0
-        self._detector = Detector(timing)
         self._watched_leaver = 0
 
     # Inputs
@@ -152,36 +150,6 @@ class Token(Placer):
     def waits_for_application(self) -> bool:
         """The token is here, and goes on when the application has taken what it has."""
         return self.is_holding and self._is_overrun()
-
-    def on_data(self, now_ns: int, origin: int, number: int, block: bytes, is_repair: bool, out: Outbox) -> None:
-        """A whole block, from its sender or as a repair."""
-        if not is_repair:
-            self._detector.heard(origin, now_ns)
-        if origin != self.me.id and not self.has_left:
-            self._take(now_ns, origin, number, block, out)
-
-    def on_segment(
-        self,
-        now_ns: int,
-        origin: int,
-        number: int,
-        segment: int,
-        last: int,
-        body: memoryview,
-        is_repair: bool,
-        out: Outbox,
-    ) -> None:
-        """One segment of a block that did not arrive whole in one batch."""
-        if not is_repair:
-            self._detector.heard(origin, now_ns)
-        if origin == self.me.id or self.has_left:
-            return
-        if self._repairs.is_old(origin, number):
-            self._on_old(origin, number)
-            return
-        block = self._repairs.add(now_ns, origin, number, segment, last, body)
-        if block is not None:
-            self._take(now_ns, origin, number, block, out)
 
     def on_control(
         self, now_ns: int, kind: int, source: Address, origin: int, number: int, body: memoryview, out: Outbox
@@ -264,8 +232,7 @@ class Token(Placer):
 
     def greet(self) -> None:
         """We are new: let who made the view hear us, so that it sends us the token again if we have missed it."""
-        creator = next((member.id for member in self.view.members if str(member) == self.view.creator), 0)
-        self._behind[creator] = None
+        self._behind[id_of(self.view.creator)] = None
 
     def propose(self, now_ns: int, change: Change) -> None:
         """Ask for a change, or sponsor a newcomer's. A member's own leave waits for its own blocks."""
@@ -412,18 +379,19 @@ class Token(Placer):
 
     # What comes in
 
-    def _take(self, now_ns: int, origin: int, number: int, block: bytes, out: Outbox) -> None:
-        """A whole block has come."""
+    def _take(self, now_ns: int, origin: int, number: int, block: bytes, out: Outbox) -> bool:
+        """A whole block has come; whether it is new."""
         head = self._hold(origin, number, block, out)
         if head is None:
             self._on_old(origin, number)
-            return
+            return False
         if origin in self.callers or (head.flags & CALLED and self.view.member(origin) is None):
             self._calls.held(now_ns, self.log, origin, number, False)
             self._timers.set_earlier(Timer.CALLS, now_ns + WAIT_NS)
-            return
+            return True
         self._ready[origin] = None
         self._arrived(origin, number, block, head)
+        return True
 
     def _on_old(self, origin: int, number: int) -> None:
         """Somebody sends again what we have: our word about it was lost, or its place has to wait."""
