@@ -38,7 +38,8 @@ class GroupConfig:
     history_blocks: int = 4_096
     max_message: int = 64 << 20
     datagram: int = LOOPBACK_DATAGRAM
-    flow: str = "slow-start"  # flow and congestion control of the token orderer, by name (RMP section 4.6)
+    flow: str = "slow-start"  # flow and congestion control of token and timestamp, by name (RMP section 4.6)
+    anticipate: bool = True  # the timestamp orderer: TOMPA's anticipation, else plain ABCAST
 
     def __post_init__(self) -> None:
         if not 1 <= self.max_members <= 1_000:
@@ -56,6 +57,8 @@ class GroupConfig:
         # Which names there are, the underlay knows: the policies are parts, and this module stands below them.
         if not isinstance(self.flow, str) or not 0 < len(self.flow.encode()) <= MAX_FLOW_NAME:
             raise UsageError(f"flow is the name of a policy, such as 'slow-start' or 'open', got {self.flow!r}")
+        if not isinstance(self.anticipate, bool):
+            raise UsageError(f"anticipate is True (TOMPA) or False (ABCAST), got {self.anticipate!r}")
 
 
 @dataclass(frozen=True, slots=True)

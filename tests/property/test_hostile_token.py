@@ -16,7 +16,7 @@ from tests.property.wiretap import Lab, Seen, flipped
 from ordercast.config import MS, SECOND
 from ordercast.engine import Change
 from ordercast.orderers.token.calls import MAX_NEW, MAX_WAITING
-from ordercast.orderers.token.delivery import MAX_RECENT
+from ordercast.parts.delivery import MAX_RECENT
 from ordercast.parts.keeper import Carried
 from ordercast.service import AGREED, FIFO, UNRELIABLE, Service
 from ordercast.sim.checkers import check_all

@@ -137,6 +137,7 @@ class NodeBase:
         buffers: int | None = None,
         max_message: int | None = None,
         flow: str | None = None,
+        anticipate: bool | None = None,
         header: bytes = b"",
         timeout: float | None = JOIN_TIMEOUT_S,
         ttl: int | None = None,
@@ -147,7 +148,8 @@ class NodeBase:
         create: True makes a new group and fails if there is one, False joins and fails if there is none, None does
         whichever is right. resilience, max_members, buffers (bytes of history) and max_message are the group's from
         its creation on; given at a join, they say what this node can bear, and a group that asks for more refuses it.
-        flow ("slow-start", "open"): how senders of a token group pace themselves; it too is set by who creates it.
+        flow ("slow-start", "open"): how senders of a token or timestamp group pace themselves; it too is set by who
+        creates it, and so is anticipate: whether a timestamp group is TOMPA (True) or ABCAST (False).
         header: a small message that the members get with the view. ttl: how many hops multicasts must go to reach this
         node; the group's is the largest that any member asked for. contact: "host:port" of a member, through which the
         group is joined instead of by its name (RMP section 3.3); it is then never created. Raises JoinRefused,
@@ -188,6 +190,7 @@ class NodeBase:
             max_message=base.max_message if max_message is None else max_message,
             datagram=base.datagram,
             flow=base.flow if flow is None else flow,
+            anticipate=base.anticipate if anticipate is None else anticipate,
         )
         self._prepare(name)
         port = self.host.open(

@@ -29,6 +29,7 @@ NAMES: Final = "abcdefghijklmnopqrstuvwxyz"
 SERVICES: Final[dict[str, tuple[str, ...]]] = {
     "sequencer": ("RELIABLE", "FIFO", "AGREED", "RESILIENT", "SAFE"),
     "token": ("UNRELIABLE", "RELIABLE", "FIFO", "CAUSAL", "AGREED", "RESILIENT", "MAJORITY", "SAFE"),
+    "timestamp": ("RELIABLE", "FIFO", "AGREED", "RESILIENT", "MAJORITY", "SAFE"),
 }
 
 
@@ -102,6 +103,7 @@ class Scenario:
     history_blocks: int = 4_096
     resilience: int = 0
     flow: str = "slow-start"
+    anticipate: bool = True
     min_members: MinMembers = "majority"
     rules: tuple[MinMembers, ...] = ()  # what each node asks for instead; the largest of a view's members holds
     deaf: tuple[str, ...] = ()  # nodes without multicast, where the others have it
@@ -178,6 +180,7 @@ class Scenario:
             history_blocks=self.history_blocks,
             datagram=self.datagram,
             flow=self.flow,
+            anticipate=self.anticipate,
         )
 
     def node_timing(self) -> Timing:

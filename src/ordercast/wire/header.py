@@ -44,7 +44,9 @@ class Kind(IntEnum):
     TOKEN = 12  # RMP's ACK: places for blocks, and the token to the next site
     CONFIRM = 13  # the token is accepted, and nothing to order yet
     LOOSE = 14  # a block that gets no place (UNRELIABLE)
-    LIST = 15  # RMP's New List: a TOKEN and the change that it orders, in one
+    LIST = 15  # RMP's New List: a TOKEN (or SYNC) and the change that it orders, in one
+    STAMPS = 16  # ABCAST: acknowledgements with proposed timestamps
+    DECISION = 17  # ABCAST: final timestamps
 
     # Membership without failure.
     FIND = 20  # who is in this group?
@@ -90,6 +92,8 @@ DETAIL: Final[dict[int, str]] = {
     Kind.CONFIRM: "confirm",
     Kind.LOOSE: "data",
     Kind.LIST: "list",
+    Kind.STAMPS: "ack",
+    Kind.DECISION: "decision",
     Kind.CALL: "call",
     Kind.REPLY: "reply",
 }

@@ -7,7 +7,7 @@ from ordercast.engine import Change, Outbox
 from ordercast.errors import InvariantViolation
 from ordercast.orderers.token.calls import Calls
 from ordercast.orderers.token.lists import Lists
-from ordercast.orderers.token.sending import Sender
+from ordercast.orderers.token.sending import TokenSender
 from ordercast.parts.changes import MEMBERSHIP
 from ordercast.parts.log import Entry, runs_of
 from ordercast.view import Member, Reason, View
@@ -15,7 +15,7 @@ from ordercast.wire.block import ENTRY_BYTES, FRAGMENT, FRAGMENTED, HEAD, HEAD_B
 from ordercast.wire.mail import Mail
 
 
-class Placer(Sender):
+class Placer(TokenSender):
     """What waits for a place, and when it may get one."""
 
     def __init__(

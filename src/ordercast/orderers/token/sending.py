@@ -1,31 +1,22 @@
-"""The blocks that a member of a token ring sends itself: windows, carrying, retransmission (RMP sections 4.2 and 4.6).
-
-How much may be out is a policy's business (`parts/window.py`); what the receivers' sockets can hold is its ceiling.
-"""
+"""The blocks that a member of a token ring sends itself: carrying, UNRELIABLE ones, sending again (RMP section 4.2)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from enum import IntEnum, auto
 from typing import ClassVar, Final
 
 from ordercast.config import GroupConfig, Timing
 from ordercast.engine import Note, Outbox, To
-from ordercast.errors import InvariantViolation, UnsupportedService
-from ordercast.orderers.token.delivery import Deliverer
 from ordercast.orderers.token.loose import Loose
-from ordercast.parts.log import DATAGRAM_OVERHEAD, Entry
-from ordercast.parts.share import ceiling_of, largest_block
+from ordercast.parts.sending import Sender
 from ordercast.parts.timers import Timers
-from ordercast.parts.window import make_policy
 from ordercast.service import FIFO_RANK, RANK_NAMES
-from ordercast.view import GROUP_ORIGIN, Member, Reason, View
-from ordercast.wire.block import FRAGMENTED, HEAD, come_after, head_of
+from ordercast.view import Member, Reason, View
+from ordercast.wire.block import FRAGMENTED, HEAD, head_of
 from ordercast.wire.header import HEADER_BYTES, Kind
 from ordercast.wire.mail import Mail
 from ordercast.wire.ordering import Acks, encode_acks
 
-MIN_PACKET: Final = 8_192  # what a sender may always have out (figure 4.2), in segments where datagrams are smaller
 CARRIED_ROOM: Final = 128  # what a token takes of a datagram besides its table: its state and a few places
 CARRIED_LIMIT: Final = 4_096  # bytes of a block up to which it may travel with its place, like Amoeba's method 1
 
@@ -41,10 +32,11 @@ class Timer(IntEnum):  # its members are keys of a table on the hot path: an int
     CALLS = auto()  # calls that wait in vain are forgotten
 
 
-class Sender(Deliverer):
-    """What a member has out, and how it goes out."""
+class TokenSender(Sender):
+    """What a member of a token ring has out, and how it goes out."""
 
     ranks: ClassVar[frozenset[int]] = frozenset(range(len(RANK_NAMES)))
+    gives: ClassVar[str] = "the token orderer gives all services"
 
     def __init__(
         self,
@@ -56,10 +48,7 @@ class Sender(Deliverer):
         next_block: int,
         counters: dict[str, int],
     ) -> None:
-        super().__init__(me, config, timing, view, next_block, counters)
-        self._mail = mail
-        self._config = config
-        self._timing = timing
+        super().__init__(me, mail, config, timing, view, next_block, counters)
         self._timers: Timers[Timer] = Timers()
         # Where the token is
         self._site = view.leader.id if view.reason in (Reason.CREATE, Reason.RESET) else 0
@@ -67,71 +56,29 @@ class Sender(Deliverer):
         # What waits for a place
         self._ready: dict[int, None] = {}  # members that may have something, in order of arrival
         self._only_here: dict[tuple[int, int], None] = {}  # blocks that nobody else has: they go out with their place
-        # Sending
-        self._ceiling = ceiling_of(view, config)
-        self._largest = largest_block(self._ceiling, len(view.members), config)
-        packet = min(max(config.datagram - HEADER_BYTES, MIN_PACKET), self._largest)
-        self._policy = make_policy(config.flow, packet, self._largest)
+        # What gets none
         self._loose = Loose()
-        self._leave_header: bytes | None = None
 
-    def room(self, now_ns: int) -> tuple[int, int]:
-        """What the window (section 4.6) and our share of the receivers' buffers leave. Small remainders count as none:
-        they would make small blocks."""
-        if self.is_frozen or self.has_left or self._leave_header is not None:
-            return 0, self._largest
-        share = self._share()
-        self._policy.limit(share)
-        room, largest = self._policy.room()
-        largest = min(largest, self._largest)
+    def _must_pause(self, now_ns: int, share: int) -> bool:
         if self._loose.bytes and self._loose.left(now_ns, share) <= 0:
             self._timers.set_earlier(Timer.LOOSE, self._loose.due_ns)
-            return 0, largest
-        outgoing = self._outgoing
-        left = share - outgoing.bytes
-        if outgoing.count and (left < min(largest, share // 4) or outgoing.count >= 2 * self._config.history_blocks):
-            return 0, largest
-        body = self._config.datagram - HEADER_BYTES
-        left = left * body // (body + DATAGRAM_OVERHEAD)
-        return min(room, left if outgoing.count else max(left, largest)), largest
+            return True
+        return False
 
-    def submit(self, now_ns: int, blocks: Sequence[bytes], out: Outbox) -> int:
-        me = self.me.id
-        for block in blocks:
-            rank = HEAD.unpack_from(block)[2]
-            if rank not in self.ranks:
-                raise UnsupportedService(f"there is no service of rank {rank}")
-            if self.is_loose(block):
-                self._send_loose(now_ns, block, out)
-                continue
-            number = self.next_block
-            self.next_block = number + 1
-            block = come_after(block, self.delivered)
-            self._keep_own(now_ns, number, block)
-            self._policy.sent(number, len(block))
-            out.notes.append(Note("hold", me, block))
-            self._send_own(number, block, out, is_first=True)
+    def _submit_one(self, now_ns: int, block: bytes, out: Outbox) -> None:
+        if self.is_loose(block):
+            self._send_loose(now_ns, block, out)
+        else:
+            super()._submit_one(now_ns, block, out)
+
+    def _submitted(self, now_ns: int) -> None:
         if self._outgoing.unplaced:
             self._timers.set_earlier(Timer.RETRANSMIT, self._outgoing.deadline_ns(now_ns))
-        return len(blocks)
 
-    def _share(self) -> int:
-        """What of the ceiling is ours: an equal share with all who are sending.
-
-        Who is not counted among them yet begins with so little that all could do the same at once.
-        """
-        active = self.log.active
-        if self.me.id in active:
-            return self._ceiling // max(1, len(active) - (GROUP_ORIGIN in active))
-        return max(self._ceiling // (2 * len(self.view.members)), self._largest)
-
-    def _keep_own(self, now_ns: int, number: int, block: bytes) -> None:
-        me = self.me.id
-        if not self.log.hold(me, number, block):
-            raise InvariantViolation(f"own block {number} is not the next of this ring")
-        self._outgoing.keep(now_ns, me, number, block, self.log.cost(block))
-        self._ready[me] = None
-        self._arrived(me, number, block, head_of(block))
+    def _keep_own(self, now_ns: int, number: int, block: bytes, out: Outbox) -> None:
+        super()._keep_own(now_ns, number, block, out)
+        self._ready[self.me.id] = None
+        self._arrived(self.me.id, number, block, head_of(block))
 
     def _send_own(self, number: int, block: bytes, out: Outbox, is_first: bool = False) -> None:
         """To all; a small one that is sent for the first time, while nothing else is under way, to the token site.
@@ -171,9 +118,6 @@ class Sender(Deliverer):
             out.sends.append(self._mail.block(To.ALL, Kind.LOOSE, me, number, block))
             if self._loose.wants_word(self._share()):
                 out.sends.append(self._mail.control(To.ALL, Kind.STATUS, encode_acks(Acks(number + 1, 0))))
-
-    def _on_own_placed(self, entry: Entry) -> None:
-        self._policy.acked(entry.number)
 
     def _retransmit(self, now_ns: int, out: Outbox) -> None:
         """Own blocks without an ACK go out again, to all (section 4.4: Data packets need positive acknowledgement)."""

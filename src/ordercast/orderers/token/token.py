@@ -2,8 +2,9 @@
 
 Every member runs this class, and each is token site in its turn: it gives places to what it holds and has none, tells
 everybody by one TOKEN (the paper's ACK), and with it passes the token on. Layers below: `placing.py` (what may get a
-place), `sending.py` (what we send ourselves), `delivery.py` (when a message may be delivered), `parts/keeper.py` (the
-log). Beside them: `table.py` (who holds what), `lists.py` (changes that wait), `calls.py` (calls from outside).
+place), `sending.py` and `parts/sending.py` (what we send ourselves), `parts/delivery.py` (when a message may be
+delivered), `parts/keeper.py` (the log). Beside them: `parts/table.py` (who holds what), `lists.py` (changes that
+wait), `calls.py` (calls from outside).
 Deviations, with their reasons, stand in the design note.
 """
 
@@ -22,7 +23,6 @@ from ordercast.orderers.token.sending import Timer
 from ordercast.parts.changes import MEMBERSHIP, next_view
 from ordercast.parts.log import runs_of
 from ordercast.parts.rtt import RoundTrip
-from ordercast.parts.share import ceiling_of, largest_block
 from ordercast.view import GROUP_ORIGIN, Address, Member, Reason, View, id_of, next_counter
 from ordercast.wire.block import CALLED, FRAGMENTED, head_of
 from ordercast.wire.calls import asks_for_answer, open_call
@@ -126,7 +126,7 @@ class Token(Placer):
         """Begin work in the view. `backlog`: own blocks without a place; `orphans`: blocks of senders that are gone."""
         self._apply_view(now_ns)
         for number, block in backlog:
-            self._keep_own(now_ns, number, block)
+            self._keep_own(now_ns, number, block, out)
             self._send_own(number, block, out)
         for origin, number, block in orphans:
             if self.log.hold(origin, number, block):
@@ -547,9 +547,7 @@ class Token(Placer):
 
     def _apply_view(self, now_ns: int) -> None:
         """Bounds that follow from the current view, and whom we watch."""
-        view = self.view
-        self._ceiling = ceiling_of(view, self._config)
-        self._largest = largest_block(self._ceiling, len(view.members), self._config)
+        self._fit_to(self.view)
         self._detector.watch([] if self.has_left else self._table.others, now_ns)
         self._watched_leaver = self._table.leaver
 

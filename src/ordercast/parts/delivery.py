@@ -14,10 +14,10 @@ from typing import ClassVar, Final
 
 from ordercast.config import GroupConfig, Timing
 from ordercast.engine import Delivery, Outbox, Run
-from ordercast.orderers.token.table import Table
 from ordercast.parts.keeper import Carried, Keeper
 from ordercast.parts.log import Entry
 from ordercast.parts.recent import Recent
+from ordercast.parts.table import Table
 from ordercast.service import AGREED_RANK, FIFO_RANK, RESILIENT_RANK, SAFE_RANK, UNRELIABLE_RANK
 from ordercast.view import Member, Reason, View
 from ordercast.wire.block import CALLED, CHANGE, FRAGMENTED, HEAD, LAST, Head
