@@ -46,6 +46,8 @@ format: setup ## put the code into shape
 fuzz: setup ## simulate many seeds with faults and check every guarantee
 	$(BIN)/ordercast fuzz --orderer token --runs 3000 --jobs 2
 	$(BIN)/ordercast fuzz --orderer sequencer --runs 2000 --jobs 2
+	$(BIN)/ordercast fuzz --orderer timestamp --runs 2000 --jobs 2
+	$(BIN)/ordercast fuzz --orderer timestamp --no-anticipate --runs 2000 --jobs 2
 
 bench: setup ## measure throughput and latency on this machine
 	$(BIN)/python benches/run.py

@@ -39,7 +39,7 @@ def test_results_do_not_depend_on_the_number_of_jobs() -> None:
     assert [result.failures for result in alone.results] == [result.failures for result in together.results]
 
 
-@pytest.mark.parametrize("orderer", ["sequencer", "token"])
+@pytest.mark.parametrize("orderer", ["sequencer", "token", "timestamp"])
 def test_the_first_seeds_hold(orderer: str) -> None:
     pytest.importorskip("ordercast.underlay")
     report = fuzz(orderer, 0, 20)
@@ -90,6 +90,17 @@ def test_a_plain_scenario_is_replayed_by_its_command() -> None:
     assert not scenario.has_multicast
 
 
+def test_a_run_without_anticipation_is_replayed_by_its_command() -> None:
+    drawn = random_scenario(5, "timestamp", anticipate=False)
+    assert drawn.command == "ordercast sim --scenario-seed 5 --orderer timestamp --no-anticipate"
+    assert scenario_of(sim_args(*drawn.command.split()[2:])) == drawn
+    plain = scenario_of(sim_args(*["--orderer", "timestamp", "--no-anticipate", "--nodes", "3"]))
+    assert not plain.anticipate
+    assert plain.command == "ordercast sim --seed 0 --orderer timestamp --nodes 3 --no-anticipate"
+    assert scenario_of(sim_args(*plain.command.split()[2:])) == plain
+    assert scenario_of(sim_args(*["--orderer", "timestamp", "--anticipate"])).anticipate
+
+
 @pytest.mark.parametrize(
     ("words", "error"),
     [
@@ -103,6 +114,11 @@ def test_a_plain_scenario_is_replayed_by_its_command() -> None:
         ("--nodes 0", "between 1 and"),
         ("--crash 9", "at most 5 crash"),
         ("--min-members none", "min-members is a number"),
+        ("--orderer token --no-anticipate", "a choice of timestamp only, not of token"),
+        ("--orderer sequencer --anticipate", "a choice of timestamp only, not of sequencer"),
+        ("--orderer token --no-anticipate --ladder", "a choice of timestamp only, not of token"),
+        ("--orderer token --no-anticipate --scenario-seed 3", "a choice of timestamp only, not of token"),
+        ("--scenario seven.json --orderer timestamp --no-anticipate", "a scenario says whether to anticipate"),
     ],
 )
 def test_bad_input_is_named_and_exits_with_2(words: str, error: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -113,8 +129,17 @@ def test_bad_input_is_named_and_exits_with_2(words: str, error: str, capsys: pyt
 def test_fuzz_refuses_what_it_cannot_do(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_fuzz(fuzz_args("--runs", "0")) == 2
     assert "runs and jobs begin at 1" in capsys.readouterr().err
+    assert run_fuzz(fuzz_args("--orderer", "token", "--no-anticipate", "--runs", "1")) == 2
+    assert "a choice of timestamp only" in capsys.readouterr().err
     with pytest.raises(UsageError, match="no orderer 'moon'"):
         fuzz("moon")
+
+
+@pytest.mark.parametrize("flag", ["--anticipate", "--no-anticipate"])
+def test_fuzz_runs_both_variants_of_the_timestamp_orderer(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_fuzz(fuzz_args("--orderer", "timestamp", flag, "--runs", "3", "--json")) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["orderer"], found["anticipate"]) == ("timestamp", flag == "--anticipate")
 
 
 def test_sim_prints_json_and_writes_the_same_trace_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -139,7 +164,7 @@ def test_sim_runs_the_token_with_every_service(service: str, capsys: pytest.Capt
     assert found["delivered"] == 4 * (40 + 4)  # the probe is one message of each
 
 
-@pytest.mark.parametrize("orderer", ["sequencer", "token"])
+@pytest.mark.parametrize("orderer", ["sequencer", "token", "timestamp"])
 def test_one_random_seed_gives_one_trace_under_any_hash_seed(orderer: str) -> None:
     program = (
         f"from ordercast.sim.fuzz import run_seed\nfor seed in range(6): print(run_seed('{orderer}', seed).digest)"

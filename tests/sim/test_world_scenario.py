@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import pytest
 
+from ordercast.config import MS
 from ordercast.errors import UsageError
 from ordercast.sim.application import is_intact, payload
 from ordercast.sim.cluster import Cluster
@@ -207,6 +208,26 @@ def test_scenarios_of_other_orderers_have_none_of_that() -> None:
         assert (scenario.callers, scenario.calls, scenario.locks, scenario.deaf, scenario.rules) == ((),) * 5
 
 
+def test_scenarios_of_timestamps_are_the_same_with_and_without_anticipation() -> None:
+    for seed in range(40):
+        tompa, abcast = (random_scenario(seed, "timestamp", anticipate) for anticipate in (True, False))
+        assert (tompa.anticipate, abcast.anticipate) == (True, False)
+        assert replace(abcast, anticipate=True, command=tompa.command) == tompa
+        assert Scenario.from_json(abcast.to_json()) == abcast
+
+
+def test_scenarios_of_timestamps_have_all_but_locks_and_calls() -> None:
+    scenarios = [random_scenario(seed, "timestamp") for seed in range(120)]
+    services = {load.service.partition("(")[0] for scenario in scenarios for load in scenario.loads}
+    assert services == set(SERVICES["timestamp"])
+    assert not any(scenario.callers or scenario.calls or scenario.locks for scenario in scenarios)
+    assert any(0 < len(scenario.deaf) < len(scenario.nodes) for scenario in scenarios)
+    assert any(len(set(scenario.rules)) > 1 for scenario in scenarios)
+    assert {scenario.flow for scenario in scenarios} == {"slow-start", "open"}
+    partitions = [fault for scenario in scenarios for fault in scenario.faults if fault.kind == "partition"]
+    assert max(fault.for_ns for fault in partitions) > 6_000 * MS
+
+
 def test_the_seeds_of_the_sequencer_stay_what_they_are() -> None:
     """What was fuzzed once can be replayed: new ingredients are drawn from streams of their own."""
     told = hashlib.sha256()
@@ -214,6 +235,15 @@ def test_the_seeds_of_the_sequencer_stay_what_they_are() -> None:
         values = json.loads(random_scenario(seed, "sequencer").to_json())
         told.update(json.dumps([values[name] for name in OLD_FIELDS], sort_keys=True).encode())
     assert told.hexdigest()[:16] == "550ba495b0c22f60"
+
+
+def test_the_seeds_of_the_token_stay_what_they_are() -> None:
+    told = hashlib.sha256()
+    for seed in range(20):
+        values = json.loads(random_scenario(seed, "token").to_json())
+        del values["anticipate"]
+        told.update(json.dumps(values, sort_keys=True).encode())
+    assert told.hexdigest()[:16] == "7e469e44b1060395"
 
 
 def test_a_run_names_the_command_that_replays_it() -> None:

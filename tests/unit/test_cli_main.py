@@ -76,6 +76,9 @@ def test_no_command_is_answered_with_the_choice(capsys: pytest.CaptureFixture[st
         (["demo", "--orderer", "sequencer", "--service", "MAJORITY"], "sequencer gives"),
         (["sim", "--orderer", "dice"], "sequencer"),
         (["fuzz", "--runs", "many"], "--help"),
+        (["demo", "--orderer", "token", "--no-anticipate"], "a choice of timestamp only"),
+        (["bench", "--anticipate"], "a choice of timestamp only"),
+        (["sim", "--orderer", "sequencer", "--no-anticipate"], "a choice of timestamp only"),
     ],
 )
 def test_bad_input_is_answered_with_what_to_do(

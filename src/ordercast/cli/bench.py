@@ -21,6 +21,7 @@ from ordercast.cli.load import MAX_SIZE, MIN_SIZE
 from ordercast.cli.progress import Progress, table
 from ordercast.config import LOOPBACK_DATAGRAM, MAX_DATAGRAM, MIN_DATAGRAM
 from ordercast.errors import UsageError
+from ordercast.sim.scenario import check_anticipate
 from ordercast.trace.run import software_version
 
 HELP: Final = "measure throughput, CPU and latency between real processes on this machine"
@@ -40,6 +41,8 @@ EXAMPLES: Final = """examples:
       all of eight send messages of 1 KB
   ordercast bench --orderer sequencer
       the same with a sequencer, which is not the one that sends
+  ordercast bench --orderer timestamp --no-anticipate --senders all
+      all send, and the timestamp orderer is plain ABCAST
   ordercast bench --datagram 1400 --service SAFE --seconds 10
       datagrams as on Ethernet, delivered when every member holds the message
   ordercast bench --json | jq '{delivered_per_s, cpu_us_per_delivery, ratio_to_floor}'
@@ -64,6 +67,7 @@ class Parameters:
     service: str
     seconds: float
     datagram: int
+    anticipate: bool
 
 
 @dataclass(slots=True)
@@ -139,7 +143,14 @@ def parameters_of(args: argparse.Namespace) -> Parameters:
         if not low <= value <= high:
             raise UsageError(f"--{name} lies between {low:g} and {high:g}, not {value:g}")
     return Parameters(
-        args.orderer, args.members, args.senders, args.size, service_of(args), float(args.seconds), args.datagram
+        args.orderer,
+        args.members,
+        args.senders,
+        args.size,
+        service_of(args),
+        float(args.seconds),
+        args.datagram,
+        check_anticipate(args.orderer, args.anticipate),
     )
 
 
@@ -183,6 +194,7 @@ class _Bench:
                 "trace": str(trace),
                 "profile": profile,
                 "orderer": parameters.orderer,
+                "anticipate": parameters.anticipate,
                 "size": parameters.size,
                 "service": parameters.service,
                 "datagram": parameters.datagram,
@@ -338,8 +350,9 @@ def report(result: dict[str, Any]) -> list[str]:
         ),
         ("datagrams of the batch face", ", ".join(f"{kind} {n:,}" for kind, n in sorted(result["datagrams"].items()))),
     ]
+    variant = "" if parameters["anticipate"] else " without anticipation"
     return [
-        f"{parameters['orderer']}: {parameters['members']} members, {parameters['senders']} sending, "
+        f"{parameters['orderer']}{variant}: {parameters['members']} members, {parameters['senders']} sending, "
         f"{parameters['size']} bytes, {parameters['service']}, datagrams up to {parameters['datagram']} bytes, "
         f"{parameters['seconds']:g} s",
         *(f"  {line}" for line in table(rows)),

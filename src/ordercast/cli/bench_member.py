@@ -188,7 +188,12 @@ async def live() -> None:
     settings = command.settings
     try:
         node = Node(settings["name"], datagram=settings["datagram"], trace=settings["trace"])
-        group = await node.join(settings["group"], orderer=settings["orderer"], create=settings["create"])
+        group = await node.join(
+            settings["group"],
+            orderer=settings["orderer"],
+            anticipate=settings["anticipate"],
+            create=settings["create"],
+        )
     except (OrdercastError, TimeoutError, OSError) as error:
         command.tell("failed", text=str(error))
         return

@@ -1,4 +1,4 @@
-"""The flags `--orderer` and `--service`, which `demo` and `bench` share."""
+"""The flags `--orderer`, `--anticipate` and `--service`, which `demo` and `bench` share."""
 
 from __future__ import annotations
 
@@ -7,25 +7,20 @@ from typing import Final
 
 from ordercast.errors import UsageError
 from ordercast.service import parse_service
+from ordercast.sim.commands import add_orderer
 from ordercast.sim.scenario import SERVICES
 
-DEFAULT_ORDERER: Final = "token"
 DEFAULT_SERVICE: Final = "AGREED"
 
 
 def add_choices(parser: argparse.ArgumentParser, service_help: str) -> None:
-    """Add both flags."""
-    parser.add_argument(
-        "--orderer",
-        default=DEFAULT_ORDERER,
-        choices=list(SERVICES),
-        help=f"the ordering discipline ({DEFAULT_ORDERER})",
-    )
+    """Add these flags."""
+    add_orderer(parser)
     parser.add_argument(
         "--service",
         default=DEFAULT_SERVICE,
         help=f"{service_help}: UNRELIABLE, RELIABLE, FIFO, CAUSAL, AGREED, RESILIENT(k), MAJORITY or SAFE "
-        f"({DEFAULT_SERVICE}); the sequencer gives RELIABLE, FIFO, AGREED, RESILIENT(k), SAFE",
+        f"({DEFAULT_SERVICE}); the sequencer gives RELIABLE, FIFO, AGREED, RESILIENT(k), SAFE, timestamp also MAJORITY",
     )
 
 

@@ -33,21 +33,24 @@ from ordercast.errors import UsageError
 from ordercast.orderers import ORDERERS
 from ordercast.runtime.addresses import is_loopback, parse_bind, parse_peer
 from ordercast.sim.checkers import PROPERTIES
+from ordercast.sim.scenario import check_anticipate
 from ordercast.trace.convert import load_pyarrow
 
 HELP: Final = "show ordered delivery, a crash, the recovery, and the proof, on this machine"
 DESCRIPTION: Final = (
     "Starts four member processes in one group. All send; the member that orders the messages (the token site at that "
-    "moment, or the sequencer) is killed in full flight; the survivors form the group anew and go on; a fifth joins "
-    "and leaves. With the token, the fifth also calls the group from outside before it joins: the holder of a handler "
-    "lock answers, and after the crash the next holder. Then everything comes to rest, and the trace that each process "
-    "wrote is judged: every guarantee, with how much was examined."
+    "moment, or the sequencer; with timestamps, where all do, the first) is killed in full flight; the survivors form "
+    "the group anew and go on; a fifth joins and leaves. With the token, the fifth also calls the group from outside "
+    "before it joins: the holder of a handler lock answers, and after the crash the next holder. Then everything comes "
+    "to rest, and the trace that each process wrote is judged: every guarantee, with how much was examined."
 )
 EXAMPLES: Final = """examples:
   ordercast demo
       about 20 seconds on loopback; the trace goes to a new folder under the system's temporary one
   ordercast demo --orderer sequencer
       the same with a sequencer, which is killed
+  ordercast demo --orderer timestamp --no-anticipate
+      the same with timestamps that all members agree on, as plain ABCAST
   ordercast demo --service FIFO --trace ./trace --seconds 30
       most messages ordered by sender only; keep the trace here, and send for longer
   ordercast demo --json | jq .verdict.properties
@@ -65,7 +68,8 @@ SURGE_S: Final = 0.4
 """How long everybody sends as fast as it can before the member that orders is killed."""
 
 SHOWN_VIOLATIONS: Final = 10
-ROLES: Final = {"token": "the token site", "sequencer": "the sequencer"}
+ROLES: Final = {"token": "the token site", "sequencer": "the sequencer", "timestamp": "the first member"}
+"""Who is killed. With timestamps all members order alike; the first also orders joins and leaves."""
 
 
 @dataclass(slots=True)
@@ -146,6 +150,7 @@ def plan_of(args: argparse.Namespace) -> Plan:
     if not 0 <= args.pause <= MAX_SECONDS:
         raise UsageError(f"--pause lies between 0 and {MAX_SECONDS:g} seconds, not {args.pause:g}")
     service = service_of(args)
+    anticipate = check_anticipate(args.orderer, args.anticipate)
     peers: list[str] = []
     if args.peers is not None:
         if args.hosts is not None:
@@ -175,7 +180,8 @@ def plan_of(args: argparse.Namespace) -> Plan:
         raise UsageError(
             f"--exec-prefix {args.exec_prefix!r} cannot be read ({error}); only {{n}} is replaced"
         ) from error
-    venue = Venue(trace_folder(args.trace), args.orderer, service, addresses, peers, args.exec_prefix, args.insecure)
+    trace = trace_folder(args.trace)
+    venue = Venue(trace, args.orderer, service, addresses, peers, args.exec_prefix, args.insecure, anticipate)
     return Plan(venue, args.seconds, args.pause)
 
 
@@ -397,6 +403,7 @@ def as_json(plan: Plan, story: Story, judged: Judged) -> dict[str, Any]:
         "held": holds(story, judged),
         "trace": str(venue.trace),
         "orderer": venue.orderer,
+        "anticipate": venue.anticipate,
         "service": venue.service,
         "seconds": plan.seconds,
         "took_s": round(story.took_s, 1),

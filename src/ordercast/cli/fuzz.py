@@ -13,6 +13,8 @@ EXAMPLES = """examples:
       the same on two processors: the result does not depend on --jobs
   ordercast fuzz --orderer token --runs 100
       the token orderer, with locks, calls from outside and members without multicast
+  ordercast fuzz --orderer timestamp --no-anticipate --runs 100
+      the timestamp orderer as plain ABCAST; the same seeds have the same disasters with anticipation
   ordercast fuzz --first-seed 5000 --runs 1000 --json
       other seeds, and the failing ones as JSON, each with the command that replays it"""
 

@@ -117,7 +117,11 @@ class DemoMember:
             case "join":
                 settings = command.settings
                 self._group = group = await self._node.join(
-                    settings["group"], orderer=settings["orderer"], create=order["create"], header=b"hello"
+                    settings["group"],
+                    orderer=settings["orderer"],
+                    anticipate=settings["anticipate"],
+                    create=order["create"],
+                    header=b"hello",
                 )
                 self._view = group.view
                 self._spawn(self._receive())

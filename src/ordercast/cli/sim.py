@@ -15,6 +15,8 @@ EXAMPLES = """examples:
       keep the trace, and print the result for a program
   ordercast sim --scenario-seed 42
       what `ordercast fuzz` did with seed 42
+  ordercast sim --orderer timestamp --no-anticipate --senders 3
+      the timestamp orderer as plain ABCAST
   ordercast sim --ladder
       what each service costs: latency and throughput of eight members
   ordercast sim --figures --json

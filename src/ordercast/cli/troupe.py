@@ -55,6 +55,7 @@ class Venue:
     peers: Sequence[str] = ()
     prefix: str = ""  # put before each member's command; {n} is its number from 1 on
     insecure: bool = False
+    anticipate: bool = True  # where the orderer leaves the choice
 
 
 @dataclass(slots=True)
@@ -111,6 +112,7 @@ class Troupe:
             "insecure": venue.insecure,
             "group": self._group,
             "orderer": venue.orderer,
+            "anticipate": venue.anticipate,
             "service": venue.service,
         }
         child = await Child.start(name, MEMBER, settings, shlex.split(venue.prefix.format(n=number + 1)))
@@ -257,7 +259,7 @@ class Troupe:
             seed=None,
             orderer=venue.orderer,
             services=tuple(dict.fromkeys((venue.service, *MIXED_IN))),
-            parameters={**parameters, "multicast": not venue.peers},
+            parameters={**parameters, "multicast": not venue.peers, "anticipate": venue.anticipate},
             software_version=software_version(),
             clock_offset_ns=self.offset_ns,
         ).write(venue.trace)

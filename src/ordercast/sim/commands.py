@@ -15,11 +15,12 @@ from typing import Any, Final
 
 from ordercast.config import DEFAULT_ORDERER, MS, SECOND, MinMembers
 from ordercast.errors import UsageError
-from ordercast.sim.figures import MeasurementFailed, figures, ladder
+from ordercast.sim.figures import figures, ladder
 from ordercast.sim.fuzz import fuzz
+from ordercast.sim.lab import MeasurementFailed
 from ordercast.sim.network import NETWORKS
 from ordercast.sim.run import Outcome, run_scenario
-from ordercast.sim.scenario import SERVICES, Scenario, plain_scenario, random_scenario
+from ordercast.sim.scenario import SERVICES, Scenario, check_anticipate, plain_scenario, random_scenario
 from ordercast.sim.tables import figures_lines, ladder_lines
 from ordercast.trace.run import RunInfo
 
@@ -62,15 +63,26 @@ _PLAIN: Final[tuple[tuple[str, Callable[[str], Any], str], ...]] = (
 )
 
 
-def configure_sim(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of `ordercast sim`."""
-    parser.description = SIM_DESCRIPTION
+def add_orderer(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that say how a group orders; `check_anticipate` judges the second."""
     parser.add_argument(
         "--orderer",
         default=DEFAULT_ORDERER,
         choices=list(SERVICES),
         help=f"the ordering discipline ({DEFAULT_ORDERER})",
     )
+    parser.add_argument(
+        "--anticipate",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="with the timestamp orderer: TOMPA, the default, or plain ABCAST",
+    )
+
+
+def configure_sim(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of `ordercast sim`."""
+    parser.description = SIM_DESCRIPTION
+    add_orderer(parser)
     parser.add_argument("--seed", type=int, default=0, help="what chance is drawn from (0)")
     for name, kind, text in _PLAIN:
         parser.add_argument(f"--{name}", type=kind, default=None, help=text)
@@ -94,12 +106,7 @@ def configure_sim(parser: argparse.ArgumentParser) -> None:
 def configure_fuzz(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `ordercast fuzz`."""
     parser.description = FUZZ_DESCRIPTION
-    parser.add_argument(
-        "--orderer",
-        default=DEFAULT_ORDERER,
-        choices=list(SERVICES),
-        help=f"the ordering discipline ({DEFAULT_ORDERER})",
-    )
+    add_orderer(parser)
     parser.add_argument("--runs", type=int, default=1_000, help="how many seeds (1000)")
     parser.add_argument("--first-seed", type=int, default=0, help="the first of them (0)")
     parser.add_argument("--jobs", type=int, default=1, help="processes side by side; the result is the same (1)")
@@ -134,7 +141,7 @@ def run_sim(args: argparse.Namespace) -> int:
 
 
 def _run_measurements(args: argparse.Namespace) -> int:
-    """`--ladder` and `--figures`: they take an orderer, a seed, a network and `--json`, and nothing else."""
+    """`--ladder` and `--figures`: they take an orderer, its variant, a seed, a network and `--json` only."""
     is_shown = sys.stderr.isatty()
 
     def progress(text: str) -> None:
@@ -143,9 +150,10 @@ def _run_measurements(args: argparse.Namespace) -> int:
     try:
         _check_measurements(args)
         orderer = args.orderer
+        anticipate = check_anticipate(orderer, args.anticipate)
         if args.ladder:
             network = NETWORKS[args.network or "lan"]
-            rungs = ladder(orderer, network=network, seed=args.seed, progress=progress)
+            rungs = ladder(orderer, anticipate=anticipate, network=network, seed=args.seed, progress=progress)
             held = not any(rung.violations for rung in rungs)
             found = {
                 "held": held,
@@ -156,7 +164,7 @@ def _run_measurements(args: argparse.Namespace) -> int:
             lines = ladder_lines(rungs)
         else:
             network = NETWORKS[args.network or "ethernet"]
-            drawn = figures(orderer, network=network, seed=args.seed, progress=progress)
+            drawn = figures(orderer, anticipate=anticipate, network=network, seed=args.seed, progress=progress)
             held = drawn.held
             found = {"orderer": orderer, "network": network.name, **drawn.as_json()}
             lines = figures_lines(drawn)
@@ -194,7 +202,7 @@ def run_fuzz(args: argparse.Namespace) -> int:
             print(f"{done}/{runs} runs, {failed} failed", file=sys.stderr, flush=True)
 
     try:
-        found = fuzz(args.orderer, args.first_seed, args.runs, args.jobs, progress)
+        found = fuzz(args.orderer, args.first_seed, args.runs, args.jobs, progress, anticipate=args.anticipate)
     except UsageError as error:
         print(f"ordercast fuzz: {error}", file=sys.stderr)
         return BAD_INPUT
@@ -219,9 +227,11 @@ def scenario_of(args: argparse.Namespace) -> Scenario:
         if given or (args.scenario is not None and args.scenario_seed is not None):
             raise UsageError("a scenario says everything: give --scenario or --scenario-seed without other parameters")
         if args.scenario is not None:
+            if args.anticipate is not None:
+                raise UsageError("a scenario says whether to anticipate: leave that out")
             return Scenario.from_json(args.scenario.read_text(encoding="utf-8"))
-        return random_scenario(args.scenario_seed, args.orderer)
-    return plain_scenario(seed=args.seed, orderer=args.orderer, **given)
+        return random_scenario(args.scenario_seed, args.orderer, args.anticipate)
+    return plain_scenario(seed=args.seed, orderer=args.orderer, anticipate=args.anticipate, **given)
 
 
 def write_trace(folder: Path, outcome: Outcome) -> None:

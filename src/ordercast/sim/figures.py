@@ -26,26 +26,19 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from ordercast.config import MS, SECOND, GroupConfig, Timing
-from ordercast.errors import OrdercastError, UsageError
+from ordercast.errors import UsageError
 from ordercast.groups.events import Batch
 from ordercast.service import AGREED, Service, parse_service
-from ordercast.sim.checkers import check_all
-from ordercast.sim.cluster import Cluster, Member, Terms
+from ordercast.sim.cluster import Member
+from ordercast.sim.lab import BULK_SIZE, DATAGRAM, LIMIT_NS, WARM_BYTES, Lab, MeasurementFailed
 from ordercast.sim.network import ETHERNET, LAN, NetworkModel
 from ordercast.sim.run import quantile
-from ordercast.sim.scenario import SERVICES, node_names
+from ordercast.sim.scenario import SERVICES
 from ordercast.trace.schema import Row
 from ordercast.wire.block import OVERHEAD
 from ordercast.wire.header import HEADER_BYTES
 
-# the group
-DATAGRAM: Final = 1_400
-BUFFER_BYTES: Final = 1 << 20
-JOIN_NS: Final = 300 * MS  # between the starts of two members
 PAPER_QUIET_NS: Final = SECOND  # "on the order of 1 second": when the paper's idle token site sends a NULL ACK
-REST_NS: Final = 60 * SECOND
-LIMIT_NS: Final = 600 * SECOND
-EVENT_LIMIT: Final = 50_000_000
 
 # the ladder
 LADDER_MEMBERS: Final = 8
@@ -65,13 +58,11 @@ LADDER_MESSAGES: Final = 50  # of each member, for the latency
 LADDER_SIZE: Final = 100
 LADDER_INTERVAL_NS: Final = 8_100_000  # of each member: one message in the group every millisecond or so
 LADDER_BYTES: Final = 12_000_000  # of all members together, for the throughput
-BULK_SIZE: Final = 1_000
 
 # the figures
 MOST_MEMBERS: Final = 8
 SOURCES: Final = (1, 2, 4, 8)
 TRANSFER_BYTES: Final = 3_000_000
-WARM_BYTES: Final = 200_000
 FILE_PIECE: Final = 4_000  # the file is handed over in messages of this size
 PING_SIZE: Final = 100
 PINGS: Final = 100
@@ -81,10 +72,6 @@ LOAD_NS: Final = 2 * SECOND
 SATURATING_BYTES: Final = 1_000_000
 
 Progress = Callable[[str], None]
-
-
-class MeasurementFailed(OrdercastError):
-    """A run that was to be measured did not do what was asked of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +161,7 @@ class Figures:
 def ladder(
     orderer: str = "token",
     *,
+    anticipate: bool = True,
     network: NetworkModel = LAN,
     members: int = LADDER_MEMBERS,
     services: Sequence[str] = LADDER_SERVICES,
@@ -182,6 +170,8 @@ def ladder(
     progress: Progress | None = None,
 ) -> list[Rung]:
     """Each service that the orderer gives, one after the other, in a group and a run of its own."""
+    config = GroupConfig(orderer=orderer, datagram=DATAGRAM, anticipate=anticipate)
+    stream = f"{orderer}/{seed}/figures"
     rungs = []
     for name in services:
         service = parse_service(name)
@@ -189,12 +179,12 @@ def ladder(
             continue
         if progress is not None:
             progress(name)
-        rungs.append(_rung(service, orderer, network, members, transfer_bytes, seed))
+        rungs.append(_rung(service, config, network, members, transfer_bytes, stream))
     return rungs
 
 
-def _rung(service: Service, orderer: str, network: NetworkModel, members: int, nbytes: int, seed: int) -> Rung:
-    quiet = _Lab(orderer, network, members, seed)
+def _rung(service: Service, config: GroupConfig, network: NetworkModel, members: int, nbytes: int, seed: str) -> Rung:
+    quiet = Lab(config, network, members, seed)
     quiet.warm(service)
     begin_ns = quiet.world.now_ns
     for index, member in enumerate(quiet.members):
@@ -210,7 +200,7 @@ def _rung(service: Service, orderer: str, network: NetworkModel, members: int, n
     if not everyone:
         raise MeasurementFailed(f"of {LADDER_MESSAGES * members} {service} messages none was delivered")
 
-    busy = _Lab(orderer, network, members, seed)
+    busy = Lab(config, network, members, seed)
     busy.warm(service)
     begin_ns = busy.world.now_ns
     busy.transfer(busy.members, nbytes, BULK_SIZE, service)
@@ -232,6 +222,7 @@ def _rung(service: Service, orderer: str, network: NetworkModel, members: int, n
 def figures(
     orderer: str = "token",
     *,
+    anticipate: bool = True,
     network: NetworkModel = ETHERNET,
     transfer_bytes: int = TRANSFER_BYTES,
     most: int = MOST_MEMBERS,
@@ -241,31 +232,33 @@ def figures(
     """Everything that section 5 of the paper shows, for up to `most` members or destinations."""
     if network.bits_per_s <= 0:
         raise UsageError(f"the network {network.name!r} has no bandwidth that throughput could be compared with")
+    config = GroupConfig(orderer=orderer, datagram=DATAGRAM, anticipate=anticipate)
+    stream = f"{orderer}/{seed}/figures"
     wire = network.bits_per_s / 8
     tell = progress if progress is not None else _say_nothing
     found = Figures([], [], [], [], wire / 1_000, transfer_bytes)
     for sources in SOURCES:
         for members in range(max(2, sources), most + 1):
             tell(f"figure 5.1: {sources} of {members} members send")
-            found.aggregate.append(_transfer(orderer, network, members, sources, transfer_bytes, seed, is_apart=False))
+            found.aggregate.append(_transfer(config, network, members, sources, transfer_bytes, stream, is_apart=False))
     for destinations in range(1, most + 1):
         tell(f"figure 5.2: one sender, {destinations} destinations")
-        found.single.append(_transfer(orderer, network, destinations + 1, 1, transfer_bytes, seed, is_apart=True))
+        found.single.append(_transfer(config, network, destinations + 1, 1, transfer_bytes, stream, is_apart=True))
     for destinations in range(1, most + 1):
         tell(f"figure 5.3: latency to {destinations} destinations")
-        found.latency.append(_ping_pong(orderer, network, destinations + 1, seed))
+        found.latency.append(_ping_pong(config, network, destinations + 1, stream))
     for share in (*LOAD_SHARES, 0.0):
         tell(
             f"datagrams per data packet at {share:.0%} of the wire" if share else "datagrams per data packet, saturated"
         )
-        found.costs.append(_cost(orderer, network, max(2, most), share, seed))
+        found.costs.append(_cost(config, network, max(2, most), share, stream))
     return found
 
 
 def _transfer(
-    orderer: str, network: NetworkModel, members: int, sources: int, nbytes: int, seed: int, *, is_apart: bool
+    config: GroupConfig, network: NetworkModel, members: int, sources: int, nbytes: int, seed: str, *, is_apart: bool
 ) -> Transfer:
-    lab = _Lab(orderer, network, members, seed)
+    lab = Lab(config, network, members, seed)
     lab.warm(AGREED, WARM_BYTES)
     begin_ns = lab.world.now_ns
     speakers = lab.members[-sources:]  # not the first: for a sequencer that would be the best case
@@ -290,8 +283,8 @@ def _transfer(
     )
 
 
-def _ping_pong(orderer: str, network: NetworkModel, members: int, seed: int) -> Latency:
-    lab = _Lab(orderer, network, members, seed)
+def _ping_pong(config: GroupConfig, network: NetworkModel, members: int, seed: str) -> Latency:
+    lab = Lab(config, network, members, seed)
     lab.warm(AGREED, WARM_BYTES)
     ends = lab.members[-2:]
     begin_ns = lab.world.now_ns
@@ -307,8 +300,8 @@ def _ping_pong(orderer: str, network: NetworkModel, members: int, seed: int) -> 
     return Latency(members, members - 1, _mean(latencies) / MS, quantile(latencies, 0.99) / MS, lab.violations())
 
 
-def _cost(orderer: str, network: NetworkModel, members: int, share: float, seed: int) -> Cost:
-    lab = _Lab(orderer, network, members, seed, Timing(token_quiet_ns=PAPER_QUIET_NS) if share else Timing())
+def _cost(config: GroupConfig, network: NetworkModel, members: int, share: float, seed: str) -> Cost:
+    lab = Lab(config, network, members, seed, Timing(token_quiet_ns=PAPER_QUIET_NS) if share else Timing())
     lab.warm(AGREED, WARM_BYTES)
     begin_ns = lab.world.now_ns
     before = dict(lab.world.network.counters.sent_by_kind)
@@ -340,75 +333,7 @@ def data_packets(nbytes: int) -> int:
     return -(-(nbytes + OVERHEAD) // (DATAGRAM - HEADER_BYTES))
 
 
-# The laboratory. ------------------------------------------------------------------------------------------------------
-
-
-class _Lab:
-    """A group of members on a network without loss, formed and at rest."""
-
-    def __init__(
-        self,
-        orderer: str,
-        network: NetworkModel,
-        members: int,
-        seed: int,
-        timing: Timing = Timing(),  # noqa: B008
-    ) -> None:
-        config = GroupConfig(orderer=orderer, datagram=DATAGRAM)
-        self.cluster = cluster = Cluster(
-            f"{orderer}/{seed}/figures",
-            network,
-            Terms(config=config, timing=timing),
-            event_limit=EVENT_LIMIT,
-        )
-        self.world = cluster.world
-        self.members = [cluster.add(name, buffer_bytes=BUFFER_BYTES) for name in node_names(members)]
-        for index, member in enumerate(self.members):
-            self.world.at(index * JOIN_NS, self.world.start, member.node.name)
-        self.world.run_until(members * JOIN_NS)
-        self.rest()
-        self._rows: list[Row] | None = None
-
-    def rest(self) -> None:
-        unrest = self.cluster.run_to_rest(self.world.now_ns + REST_NS)
-        if unrest:
-            raise MeasurementFailed(f"the group does not come to rest: {'; '.join(unrest)}")
-
-    def warm(self, service: Service, nbytes: int = WARM_BYTES) -> None:
-        """A first transfer, for estimators of time and windows; nothing of it is counted."""
-        self.transfer(self.members, nbytes, BULK_SIZE, service)
-
-    def transfer(
-        self, sources: Sequence[Member], nbytes: int, size: int, service: Service, *, is_rested: bool = True
-    ) -> None:
-        """So many bytes, from all sources together, as fast as the group takes them."""
-        count = -(-nbytes // size // len(sources))
-        before = [member.delivered for member in self.members]
-        for member in sources:
-            member.send(count, service, size)
-        total = count * len(sources)
-
-        def is_over() -> bool:
-            return all(member.delivered - had >= total for member, had in zip(self.members, before, strict=True)) or (
-                service.rank == 0 and not any(member.waiting for member in sources)
-            )
-
-        if not self.world.run_until(is_over, self.world.now_ns + LIMIT_NS):
-            raise MeasurementFailed(f"{total} messages of {size} bytes were not delivered in {LIMIT_NS // SECOND} s")
-        if is_rested:
-            self.rest()
-
-    def rows(self, since_ns: int) -> list[Row]:
-        """The trace from a time on."""
-        if self._rows is None:
-            self._rows = self.world.rows()
-        return [row for row in self._rows if row.at_ns >= since_ns]
-
-    def violations(self) -> int:
-        """What the checkers find in the whole trace, and what sockets dropped: nothing was wrong with the network."""
-        verdict = check_all(self.world.rows(), clock="virtual", quiet=True)
-        found = sum(result.total for result in verdict.properties.values())
-        return found + len(self.cluster.corruptions()) + self.world.network.counters.socket_drops
+# What is done in it. --------------------------------------------------------------------------------------------------
 
 
 class _Rally:

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from ordercast.errors import UsageError
 from ordercast.sim.run import Outcome, Patch, run_scenario
-from ordercast.sim.scenario import SERVICES, random_scenario
+from ordercast.sim.scenario import SERVICES, check_anticipate, random_scenario
 
 HANG_S: Final = 120.0
 CHUNK: Final = 2  # seeds that a process takes at a time; more would leave one process working alone at the end
@@ -65,6 +65,7 @@ class FuzzReport:
     orderer: str
     first_seed: int
     runs: int
+    anticipate: bool | None = None  # as asked for
     results: list[SeedResult] = field(default_factory=list)
 
     @property
@@ -99,6 +100,7 @@ class FuzzReport:
     def as_json(self) -> dict[str, Any]:
         return {
             "orderer": self.orderer,
+            "anticipate": check_anticipate(self.orderer, self.anticipate),
             "first_seed": self.first_seed,
             "runs": len(self.results),
             "held": self.held,
@@ -133,15 +135,18 @@ def fuzz(
     runs: int = 1_000,
     jobs: int = 1,
     progress: Progress | None = None,
+    *,
+    anticipate: bool | None = None,
 ) -> FuzzReport:
     """Run `runs` random scenarios from `first_seed` on, `jobs` at a time."""
     if orderer not in SERVICES:
         raise UsageError(f"there is no orderer {orderer!r} yet; choose one of {', '.join(SERVICES)}")
     if runs < 1 or jobs < 1 or first_seed < 0:
         raise UsageError("runs and jobs begin at 1, first-seed at 0")
-    report = FuzzReport(orderer, first_seed, runs)
+    check_anticipate(orderer, anticipate)
+    report = FuzzReport(orderer, first_seed, runs, anticipate)
     failed = 0
-    for result in _results(orderer, range(first_seed, first_seed + runs), min(jobs, runs, MAX_JOBS)):
+    for result in _results(orderer, anticipate, range(first_seed, first_seed + runs), min(jobs, runs, MAX_JOBS)):
         report.results.append(result)
         failed += not result.held
         if progress is not None:
@@ -149,11 +154,11 @@ def fuzz(
     return report
 
 
-def run_seed(orderer: str, seed: int, patch: Patch | None = None) -> SeedResult:
+def run_seed(orderer: str, seed: int, patch: Patch | None = None, *, anticipate: bool | None = None) -> SeedResult:
     """One seed, with what is worth keeping of it."""
     begin = time.process_time()
     with _hang_guard(HANG_S):
-        outcome = run_scenario(random_scenario(seed, orderer), patch)
+        outcome = run_scenario(random_scenario(seed, orderer, anticipate), patch)
     return _result(seed, outcome, time.process_time() - begin)
 
 
@@ -165,9 +170,9 @@ def seeds_until_caught(patch: Patch, orderer: str = "sequencer", limit: int = 10
     return None
 
 
-def _results(orderer: str, seeds: Iterable[int], jobs: int) -> Iterator[SeedResult]:
+def _results(orderer: str, anticipate: bool | None, seeds: Iterable[int], jobs: int) -> Iterator[SeedResult]:
     """In the order of the seeds, whoever is done first."""
-    work = partial(run_seed, orderer)
+    work = partial(run_seed, orderer, anticipate=anticipate)
     if jobs == 1:
         yield from map(work, seeds)
         return

@@ -398,9 +398,9 @@ def is_calm(scenario: Scenario) -> bool:
 
 def is_steady(scenario: Scenario) -> bool:
     """Members come and go, and no more is lost than a few retries make up for."""
-    # Only the token so far: a sequencer at rest keeps its silence for longer than its first newcomer's patience lasts.
+    # Not with a sequencer: one at rest keeps its silence for longer than its first newcomer's patience lasts.
     has_failures = any(fault.kind not in COMING_AND_GOING for fault in scenario.faults)
-    return scenario.orderer == "token" and scenario.loss <= STEADY_LOSS and not has_failures
+    return scenario.orderer != "sequencer" and scenario.loss <= STEADY_LOSS and not has_failures
 
 
 class _Probe:

@@ -31,6 +31,10 @@ SERVICES: Final[dict[str, tuple[str, ...]]] = {
     "token": ("UNRELIABLE", "RELIABLE", "FIFO", "CAUSAL", "AGREED", "RESILIENT", "MAJORITY", "SAFE"),
     "timestamp": ("RELIABLE", "FIFO", "AGREED", "RESILIENT", "MAJORITY", "SAFE"),
 }
+ANTICIPATING: Final = ("timestamp",)
+"""Orderers of which there are two variants: with anticipation (TOMPA) and without (ABCAST)."""
+PLAIN_SEEDS: Final = ("sequencer",)
+"""Orderers whose random scenarios have only what all have: they were fuzzed before there was more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +225,13 @@ class Scenario:
             raise UsageError(f"this is no scenario: {error}") from error
 
 
+def check_anticipate(orderer: str, anticipate: bool | None) -> bool:
+    """Whether a group anticipates: what was asked for, or the default; `UsageError` where there is no choice."""
+    if anticipate is not None and orderer not in ANTICIPATING:
+        raise UsageError(f"whether to anticipate is a choice of {' and '.join(ANTICIPATING)} only, not of {orderer}")
+    return anticipate is not False
+
+
 def node_names(count: int) -> tuple[str, ...]:
     """a, b, c, … z, a1, b1, …"""
     return tuple(NAMES[index % 26] + (str(index // 26) if index >= 26 else "") for index in range(count))
@@ -252,6 +263,7 @@ def plain_scenario(
     min_members: MinMembers = "majority",
     recovery: str = "automatic",
     has_multicast: bool = True,
+    anticipate: bool | None = None,
 ) -> Scenario:
     """The scenario of the command's flags: `messages` spread evenly over all nodes (or the last `senders` of them, so
     that a single sender is not the first member) and over `seconds` of virtual time (0: a millisecond for each
@@ -266,6 +278,7 @@ def plain_scenario(
         raise UsageError(f"the {orderer} gives {', '.join(SERVICES.get(orderer, ()))}, not {asked}")
     if not 1 <= nodes <= MAX_NODES:
         raise UsageError(f"a run has between 1 and {MAX_NODES} nodes, got {nodes}")
+    anticipates = check_anticipate(orderer, anticipate)
     names = node_names(nodes)
     load_ns = int(seconds * SECOND) or max(SECOND, messages * MS)
     speakers = names[-senders:] if senders else names
@@ -300,6 +313,7 @@ def plain_scenario(
         reorder=reorder,
         has_multicast=has_multicast,
         datagram=datagram,
+        anticipate=anticipates,
         min_members=min_members,
         recovery=recovery,
         loads=loads,
@@ -316,18 +330,29 @@ def _command(given: dict[str, Any]) -> str:
         flag = name.replace("_", "-")
         if name == "has_multicast":
             words += [] if value else ["--no-multicast"]
+        elif name == "anticipate":
+            words += _anticipate_words(value)
         elif value != defaults[name] or name in ("seed", "orderer"):
             words += [f"--{flag}", str(value)]
     return shlex.join(words)
 
 
+def _anticipate_words(anticipate: bool | None) -> list[str]:
+    """The flag that a command needs besides the orderer."""
+    return ["--no-anticipate"] if anticipate is False else []
+
+
 # Chance. ----------------------------------------------------------------------------------------------------------
 
 
-def random_scenario(seed: int, orderer: str = "sequencer") -> Scenario:
-    """Draw everything. Most runs are small and suffer several things at once: that is where protocols break."""
+def random_scenario(seed: int, orderer: str = "sequencer", anticipate: bool | None = None) -> Scenario:
+    """Draw everything. Most runs are small and suffer several things at once: that is where protocols break.
+
+    With and without anticipation a seed gives the same scenario but for that.
+    """
     if orderer not in SERVICES or orderer not in ORDERERS:
         raise UsageError(f"there is no orderer {orderer!r} yet; choose one of {', '.join(SERVICES)}")
+    anticipates = check_anticipate(orderer, anticipate)
     rng = random.Random(f"{orderer}/{seed}/scenario")
     names = node_names(rng.choice((2, 3, 3, 4, 4, 5, 5, 6, 7)))
     network, datagram, buffer_bytes = _draw_network(rng)
@@ -361,34 +386,43 @@ def random_scenario(seed: int, orderer: str = "sequencer") -> Scenario:
         history_bytes=history_bytes,
         history_blocks=rng.choice((2, 4, 16, 128, 4_096)),
         resilience=rng.choice((0, 0, 0, 1, 2)),
+        anticipate=anticipates,
         min_members=_draw_min_members(rng, len(names)),
         recovery=recovery,
         timing=_draw_timing(rng),
         loads=tuple(loads),
         take_delays_ns=tuple(rng.choice((0, 0, 0, 1, 20, 200)) * MS for _ in names),
-        faults=tuple(sorted(faults, key=lambda fault: fault.at_ns)),
+        faults=_in_order(faults),
         event_limit=RANDOM_EVENT_LIMIT,
-        command=f"ordercast sim --scenario-seed {seed} --orderer {orderer}",
+        command=" ".join(
+            ["ordercast sim --scenario-seed", str(seed), "--orderer", orderer, *_anticipate_words(anticipate)]
+        ),
     )
-    if not ORDERERS[orderer].gives_locks:
+    # More from streams of their own, so that the seeds of other orderers stay what they are.
+    if ORDERERS[orderer].gives_locks:
+        return _with_services(random.Random(f"{orderer}/{seed}/services"), drawn, begin_ns, load_ns)
+    if orderer in PLAIN_SEEDS:
         return drawn
-    # From a stream of its own, so that the seeds of other orderers stay what they are.
-    return _with_services(random.Random(f"{orderer}/{seed}/services"), drawn, begin_ns, load_ns)
+    return _with_conditions(random.Random(f"{orderer}/{seed}/conditions"), drawn, begin_ns, load_ns)
+
+
+def _with_conditions(rng: random.Random, drawn: Scenario, begin_ns: int, load_ns: int) -> Scenario:
+    """Add members without multicast, demands that differ, the other flow control and partitions that last."""
+    deaf = _draw_deaf(rng, drawn)
+    flow = _draw_flow(rng)
+    rules = _draw_strict(rng, _draw_rules(rng, drawn))
+    parted = _draw_long_partition(rng, drawn, rules, drawn.nodes, begin_ns, load_ns)
+    return replace(drawn, flow=flow, rules=rules, deaf=deaf, faults=_in_order([*drawn.faults, *parted]))
 
 
 def _with_services(rng: random.Random, drawn: Scenario, begin_ns: int, load_ns: int) -> Scenario:
     """Add what orderers with locks have besides: locks, handlers, callers and their calls, members without multicast,
     and demands that differ. Each of them in a good part of the runs, and now and then all at once."""
     names = drawn.nodes
-    is_calm = not drawn.loss and all(fault.kind == FaultKind.JOIN for fault in drawn.faults)
+    is_calm = _is_calm(drawn)
     faults = list(drawn.faults)
-    deaf: tuple[str, ...] = ()
-    if drawn.has_multicast and rng.random() < 0.3:
-        deaf = tuple(sorted(rng.sample(names, rng.randrange(1, len(names) + 1))))
-    rules: tuple[MinMembers, ...] = ()
-    if drawn.recovery == "automatic" and rng.random() < 0.2:
-        # A reset by hand has a rule of its own, which overrides what members asked for.
-        rules = tuple(rng.choice(("majority", "majority", 1, 2, "all")) for _ in names)
+    deaf = _draw_deaf(rng, drawn)
+    rules = _draw_rules(rng, drawn)
     locks = _draw_locks(rng, names, begin_ns, load_ns) if rng.random() < 0.6 else []
     callers = tuple(f"caller{index}" for index in range(rng.choice((0, 0, 1, 1, 2, 3))))
     calls: list[Calls] = []
@@ -410,16 +444,9 @@ def _with_services(rng: random.Random, drawn: Scenario, begin_ns: int, load_ns: 
             at_ns = begin_ns + (0 if rng.random() < 0.5 else rng.randrange(load_ns))
             answer_ns = rng.choice((0, 0, 0, 1, 30, 500)) * MS if rng.random() < 0.95 else -1
             locks.append(LockUse(name, str(handler), at_ns, rng.randrange(1, load_ns + 2_000 * MS), answer_ns))
-    flow = "slow-start" if rng.random() < 0.8 else "open"
-    if rules and rng.random() < 0.5:
-        # One member's demand counts for all, also where that one is gone.
-        strict = rng.randrange(len(names))
-        rules = tuple("majority" if index == strict else 1 for index in range(len(names)))
-    if not is_calm and rng.random() < (0.7 if rules else 0.25):
-        # Long enough to be noticed on both sides: only one of them may go on.
-        side = tuple(rng.sample((*names, *callers), rng.randrange(1, len(names) + len(callers))))
-        at_ns = begin_ns + rng.randrange(load_ns)
-        faults.append(Fault(at_ns, FaultKind.PARTITION, side, for_ns=rng.randrange(1_500, 7_000) * MS))
+    flow = _draw_flow(rng)
+    rules = _draw_strict(rng, rules)
+    faults += _draw_long_partition(rng, drawn, rules, (*names, *callers), begin_ns, load_ns)
     aimed = random.Random(f"{drawn.orderer}/{drawn.seed}/aimed")
     if not is_calm and aimed.random() < 0.15:
         # Who holds a lock leaves: chance alone hits that too rarely.
@@ -434,8 +461,57 @@ def _with_services(rng: random.Random, drawn: Scenario, begin_ns: int, load_ns: 
         callers=callers,
         calls=tuple(calls),
         locks=tuple(sorted(locks, key=lambda use: use.at_ns)),
-        faults=tuple(sorted(faults, key=lambda fault: fault.at_ns)),
+        faults=_in_order(faults),
     )
+
+
+def _in_order(faults: Sequence[Fault]) -> tuple[Fault, ...]:
+    return tuple(sorted(faults, key=lambda fault: fault.at_ns))
+
+
+def _is_calm(drawn: Scenario) -> bool:
+    return not drawn.loss and all(fault.kind == FaultKind.JOIN for fault in drawn.faults)
+
+
+def _draw_deaf(rng: random.Random, drawn: Scenario) -> tuple[str, ...]:
+    if drawn.has_multicast and rng.random() < 0.3:
+        return tuple(sorted(rng.sample(drawn.nodes, rng.randrange(1, len(drawn.nodes) + 1))))
+    return ()
+
+
+def _draw_rules(rng: random.Random, drawn: Scenario) -> tuple[MinMembers, ...]:
+    # A reset by hand has a rule of its own, which overrides what members asked for.
+    if drawn.recovery == "automatic" and rng.random() < 0.2:
+        return tuple(rng.choice(("majority", "majority", 1, 2, "all")) for _ in drawn.nodes)
+    return ()
+
+
+def _draw_strict(rng: random.Random, rules: tuple[MinMembers, ...]) -> tuple[MinMembers, ...]:
+    """One member's demand counts for all, also where that one is gone."""
+    if rules and rng.random() < 0.5:
+        strict = rng.randrange(len(rules))
+        return tuple("majority" if index == strict else 1 for index in range(len(rules)))
+    return rules
+
+
+def _draw_flow(rng: random.Random) -> str:
+    return "slow-start" if rng.random() < 0.8 else "open"
+
+
+def _draw_long_partition(
+    rng: random.Random,
+    drawn: Scenario,
+    rules: tuple[MinMembers, ...],
+    names: Sequence[str],
+    begin_ns: int,
+    load_ns: int,
+) -> list[Fault]:
+    """Long enough to be noticed on both sides: only one of them may go on."""
+    if _is_calm(drawn) or rng.random() >= (0.7 if rules else 0.25):
+        return []
+    side = tuple(rng.sample(names, rng.randrange(1, len(names))))
+    at_ns = begin_ns + rng.randrange(load_ns)
+    return [Fault(at_ns, FaultKind.PARTITION, side, for_ns=rng.randrange(1_500, 7_000) * MS)]
 
 
 def _draw_locks(rng: random.Random, names: Sequence[str], begin_ns: int, load_ns: int) -> list[LockUse]:
