@@ -196,7 +196,7 @@ class Keeper:
                 if entry.seq > self._noted:
                     out.notes.append(Note("hold", entry.origin, entry.block, head=entry.head))
             if entry.seq > self._noted:
-                out.notes.append(Note("placed", entry.origin, entry.block, entry.position, head=entry.head))
+                self._note_placed(entry, out)
             if entry.rank >= self.strong_rank:
                 self._last_safe_place = entry.seq
             if entry.flags & (FRAGMENTED | CALLED):
@@ -233,6 +233,9 @@ class Keeper:
         if not self.is_frozen:
             self._on_view(now_ns, old, out)
         return self.has_left
+
+    def _note_placed(self, entry: Entry, out: Outbox) -> None:
+        out.notes.append(Note("placed", entry.origin, entry.block, entry.position, head=entry.head))
 
     def _on_own_placed(self, entry: Entry) -> None:
         """Hook: something that we answer for has been received at its place."""

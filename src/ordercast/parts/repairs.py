@@ -74,8 +74,11 @@ class Repairs:
             or (is_leader and log.blocks)
         )
 
-    def look(self, now_ns: int, is_leader: bool) -> list[Note]:
-        """Compare what is here with what must exist: gaps that opened and closed since the last look."""
+    def look(self, now_ns: int, is_leader: bool, blocks: list[tuple[int, int]] | None = None) -> list[Note]:
+        """Compare what is here with what must exist: gaps that opened and closed since the last look.
+
+        `blocks`: what senders must have sent and is missing, from an orderer that knows better than its log.
+        """
         log = self._log
         if len(self.partial):
             for origin, number, kind in list(self.partial):
@@ -87,8 +90,9 @@ class Repairs:
             missing = log.missing(MAX_MISSING) if log.received < log.highest else []
             notes = place_notes(*self._places.update(missing, now_ns))
         if is_leader:
-            if log.blocks or len(self.partial) or self._blocks:
-                notes += block_notes(*self._blocks.update(self._missing_blocks(), now_ns))
+            if log.blocks or len(self.partial) or self._blocks or blocks:
+                missing_blocks = self._missing_blocks() if blocks is None else blocks
+                notes += block_notes(*self._blocks.update(missing_blocks, now_ns))
         elif self._blocks:
             # Whoever led before asks on for what it lacked, and notices nothing new.
             still = [key for key in self._blocks if not self.is_old(*key)]

@@ -13,14 +13,15 @@ from ordercast.config import GroupConfig, Timing
 from ordercast.engine import Note, Outbox
 from ordercast.errors import InvariantViolation, UnsupportedService
 from ordercast.parts.delivery import Deliverer
-from ordercast.parts.log import DATAGRAM_OVERHEAD, Entry
+from ordercast.parts.log import DATAGRAM_OVERHEAD, Entry, runs_of
 from ordercast.parts.share import ceiling_of, largest_block
 from ordercast.parts.window import make_policy
 from ordercast.service import Service
-from ordercast.view import GROUP_ORIGIN, Member, View
+from ordercast.view import GROUP_ORIGIN, Address, Member, View
 from ordercast.wire.block import HEAD, come_after
-from ordercast.wire.header import HEADER_BYTES
+from ordercast.wire.header import HEADER_BYTES, Kind
 from ordercast.wire.mail import Mail
+from ordercast.wire.ordering import Lead, Missing, decode_accept, encode_accept
 
 MIN_PACKET: Final = 8_192  # what a sender may always have out (figure 4.2), in segments where datagrams are smaller
 
@@ -116,7 +117,38 @@ class Sender(Deliverer):
             return self._ceiling // max(1, len(active) - (GROUP_ORIGIN in active))
         return max(self._ceiling // (2 * len(self.view.members)), self._largest)
 
+    def _is_overrun(self) -> bool:
+        """The application has fallen behind: more must not come until it has taken some of it (section 4.6)."""
+        return self._backlog > max(self._ceiling // 2, 2 * self._largest)
+
     def _fit_to(self, view: View) -> None:
         """Bounds that follow from a view."""
         self._ceiling = ceiling_of(view, self._config)
         self._largest = largest_block(self._ceiling, len(view.members), self._config)
+
+    # Repairs
+
+    def _note_losses(self, missing: list[Missing]) -> None:
+        """One request for repair is one sign of congestion, however many blocks it names."""
+        for sender, number, _, _, _ in missing:
+            if sender == self.me.id and number < self.next_block and self._policy.nacked(number):
+                break
+
+    def _repair(self, to: Address, missing: list[Missing], out: Outbox) -> None:
+        """Send what somebody lacks: blocks, or places with or without them."""
+        blocks, places = self._repairs.answer(missing)
+        for origin, number, block, first, stop in blocks:
+            self._count("repairs")
+            out.sends.append(self._mail.repair(to, origin, number, block, first, stop))
+        if places:
+            log = self.log
+            lead = Lead(log.received, log.stable, min(self.safe, log.received), 0)
+            out.sends.append(self._mail.control(to, Kind.ACCEPT, encode_accept(lead, runs_of(places))))
+
+    def _on_accept(self, body: memoryview) -> None:
+        """Somebody tells us places."""
+        lead, places = decode_accept(body)
+        if not self.has_left and lead.highest <= self.log.received + self.log.ahead:
+            for placed in places:
+                self._place(*placed)
+            self.log.highest = max(self.log.highest, lead.highest)

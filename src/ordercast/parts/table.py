@@ -119,6 +119,11 @@ class Table:
     def others(self) -> list[int]:
         return [member for member in self._rows if member != self._me]
 
+    def informed(self, place: int) -> list[int]:
+        """Which others are known to have received `place`, the last leaver included."""
+        found = [member for member in self.others if self._rows[member] >= place]
+        return [*found, self.departed] if self.departed else found
+
     def row(self, member: int) -> int:
         return self._rows.get(member, 0)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable
 from struct import Struct
+from sys import byteorder
 from typing import Final, NamedTuple
 
 from ordercast.errors import WireError
@@ -24,6 +26,9 @@ if (ACKS.size, LEAD.size, PLACE.size, MISSING.size, HOLDING.size) != (16, 28, 28
 ORDERED_PREFIX: Final = LEAD.size + 16
 MAX_PLACES: Final = 65_536  # positions a run of places may cover; a larger claim is hostile
 MAX_MISSING: Final = 256  # entries of a NAK; the rest is asked for when these have come
+
+_FAR: Final = 0xFFFF_FFFF  # so far behind that it says nothing
+_SWAP: Final = byteorder == "big"
 
 
 class Acks(NamedTuple):
@@ -59,6 +64,22 @@ class Missing(NamedTuple):
     count: int  # type: ignore[assignment]  # tuple.count is not missed
     first: int
     stop: int
+
+
+def pack_behind(highest: int, numbers: Iterable[int]) -> bytes:
+    """Numbers near and below `highest`, four bytes each."""
+    column = array("I", [min(highest - number, _FAR) for number in numbers])
+    if _SWAP:
+        column.byteswap()
+    return column.tobytes()
+
+
+def open_behind(highest: int, body: Buffer) -> tuple[int, ...]:
+    """What `pack_behind` wrote; 0 where a number was too far behind."""
+    column = array("I", bytes(body))
+    if _SWAP:
+        column.byteswap()
+    return tuple([highest - behind if behind <= highest else 0 for behind in column])
 
 
 def encode_lead(lead: Lead) -> bytes:

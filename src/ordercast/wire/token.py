@@ -6,10 +6,8 @@ A `State` says where the token is and who holds what. It is the body of SYNC and
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable
 from struct import Struct
-from sys import byteorder
 from typing import Final, NamedTuple
 
 from ordercast.config import MAX_HEADER
@@ -17,7 +15,7 @@ from ordercast.engine import Change
 from ordercast.errors import WireError
 from ordercast.view import Reason
 from ordercast.wire.codec import MAX_NUMBER, Reader, Writer
-from ordercast.wire.ordering import MAX_PLACES, PLACE, Placed
+from ordercast.wire.ordering import MAX_PLACES, PLACE, Placed, open_behind, pack_behind
 from ordercast.wire.views import (
     MAX_LOCK_NAME,
     MAX_MEMBERS,
@@ -37,9 +35,6 @@ if STATE.size != 36:
 HOLDS: Final = 1  # whoever says this has accepted the token of that pass
 HURRY: Final = 2  # a round is under way: pass it on at once
 
-_FAR: Final = 0xFFFF_FFFF  # a row so far behind that it says nothing
-_SWAP: Final = byteorder == "big"
-
 
 class State(NamedTuple):
     """`rows`: the members of the view at place `view`, then its leaver if there is one: what each is known to hold."""
@@ -54,10 +49,7 @@ class State(NamedTuple):
 
 def encode_state(state: State) -> bytes:
     turn, site, highest, view, flags, rows = state
-    column = array("I", [min(highest - row, _FAR) for row in rows])
-    if _SWAP:
-        column.byteswap()
-    return STATE.pack(turn, site, highest, view, len(rows), flags) + column.tobytes()
+    return STATE.pack(turn, site, highest, view, len(rows), flags) + pack_behind(highest, rows)
 
 
 def decode_state(body: Buffer) -> tuple[State, int]:
@@ -68,11 +60,7 @@ def decode_state(body: Buffer) -> tuple[State, int]:
     stop = STATE.size + 4 * count
     if count > MAX_MEMBERS + 1 or len(body) < stop or max(turn, highest, view) > MAX_NUMBER:
         raise WireError("state of the token out of range")
-    column = array("I", bytes(body[STATE.size : stop]))
-    if _SWAP:
-        column.byteswap()
-    rows = tuple([highest - behind if behind <= highest else 0 for behind in column])
-    return State(turn, site, highest, view, flags, rows), stop
+    return State(turn, site, highest, view, flags, open_behind(highest, body[STATE.size : stop])), stop
 
 
 def encode_token(state: State, places: Iterable[Placed]) -> bytes:

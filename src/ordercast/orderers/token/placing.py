@@ -127,10 +127,6 @@ class Placer(TokenSender):
             or 2 * len(log.entries) >= self._config.history_blocks
         )
 
-    def _is_overrun(self) -> bool:
-        """The application has fallen behind: keep the token until it has taken some of it (section 4.6)."""
-        return self._backlog > max(self._ceiling // 2, 2 * self._largest)
-
     def _on_special(self, now_ns: int, entry: Entry) -> None:
         super()._on_special(now_ns, entry)
         if entry.origin in self.callers:

@@ -30,14 +30,11 @@ from ordercast.wire.header import Kind
 from ordercast.wire.mail import Mail
 from ordercast.wire.ordering import (
     Acks,
-    Lead,
     Missing,
     Placed,
-    decode_accept,
     decode_acks,
     decode_held,
     decode_nak,
-    encode_accept,
     encode_acks,
     encode_held,
     encode_nak,
@@ -184,11 +181,7 @@ class Token(Placer):
             acks, target, missing = decode_nak(body)
             self._on_nak(source, origin, acks, target, missing, out)
         elif kind == Kind.ACCEPT:
-            lead, places = decode_accept(body)
-            if not self.has_left and lead.highest <= self.log.received + self.log.ahead:
-                for placed in places:
-                    self._place(*placed)
-                self.log.highest = max(self.log.highest, lead.highest)
+            self._on_accept(body)
         elif kind == Kind.LOOSE:
             self._on_loose(origin, number, bytes(body), out)
         elif kind == Kind.STATUS:
@@ -362,8 +355,7 @@ class Token(Placer):
     @property
     def departed(self) -> list[int]:
         """Who is known to know of the last change, one that has left by it included."""
-        found = [member for member in self._table.others if self._table.row(member) >= self.view.seq]
-        return [*found, self._table.departed] if self._table.departed else found
+        return self._table.informed(self.view.seq)
 
     @property
     def allowance(self) -> int:
@@ -781,21 +773,7 @@ class Token(Placer):
     ) -> None:
         if acks.received <= self.log.received:
             self._table.learn(origin, acks.received)
-        for sender, number, _, _, _ in missing:
-            # One NACK is one sign of congestion, however many blocks it names.
-            if sender == self.me.id and number < self.next_block and self._policy.nacked(number):
-                break
+        self._note_losses(missing)
         if target in (0, self.me.id):
             member = self.view.member(origin)
             self._repair(member.address if member is not None else source, missing, out)
-
-    def _repair(self, to: Address, missing: list[Missing], out: Outbox) -> None:
-        """Send what somebody lacks: blocks, or places with or without them."""
-        blocks, places = self._repairs.answer(missing)
-        for origin, number, block, first, stop in blocks:
-            self._count("repairs")
-            out.sends.append(self._mail.repair(to, origin, number, block, first, stop))
-        if places:
-            log = self.log
-            lead = Lead(log.received, log.stable, min(self.safe, log.received), 0)
-            out.sends.append(self._mail.control(to, Kind.ACCEPT, encode_accept(lead, runs_of(places))))
