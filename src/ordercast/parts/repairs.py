@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ordercast.config import Timing
+from ordercast.config import MS, Timing
 from ordercast.engine import NEVER, Note
 from ordercast.parts.gaps import Gaps
 from ordercast.parts.log import Log
@@ -17,6 +17,7 @@ from ordercast.wire.ordering import MAX_MISSING, Missing
 from ordercast.wire.segments import Reassembly
 
 PER_NAK: Final = 64  # blocks sent for one request; what is missing still is asked for again
+COMING_NS: Final = 50 * MS  # what is repaired comes in its own time, and says nothing about the pace of the network
 PIECES: Final = 4  # holes of one block that are asked for separately
 PLACES_ALONE: Final = (0xFFFF, 0xFFFF)  # as the segments of a request: not the blocks, only where they stand
 
@@ -60,7 +61,7 @@ class Repairs:
         heard_ns = self._heard_ns.get(key)
         if heard_ns is None:
             return 0
-        until_ns = heard_ns + max(self._delay_ns, 4 * self._pace_ns)
+        until_ns = heard_ns + max(self._delay_ns, min(4 * self._pace_ns, COMING_NS))
         return until_ns if until_ns > now_ns else 0
 
     def is_wanted(self, is_leader: bool) -> bool:

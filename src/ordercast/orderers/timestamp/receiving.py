@@ -108,7 +108,9 @@ class Receiver(Sender):
                 self._held_back[origin] = None
                 break
             if flags & FRAGMENTED:
-                (self._long.discard if flags & LAST else self._long.add)(origin)
+                # What a gone sender began will not be completed.
+                is_open = not flags & LAST and origin in self._members
+                (self._long.add if is_open else self._long.discard)(origin)
             proposed = queue.propose(origin, number)
             self._expected[origin] = number + 1
             votes = self._votes.get((origin, number))

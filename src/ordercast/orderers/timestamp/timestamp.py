@@ -247,6 +247,7 @@ class Timestamp(Receiver):
             or self._leave_header is not None
             or (self._changes and self.is_leader)
             or self.has_left
+            or self._repairs.is_wanted(False)
         )
 
     # Roles
