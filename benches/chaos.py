@@ -5,7 +5,8 @@
 Needs root, Linux, `ip` (iproute2) and `iptables`. The namespaces are made by `netns.sh` and always removed. Rows:
 
 demo     the whole of `ordercast demo`, every link dropping 5 %: a pause, a kill, calls from outside, a guest
-kill     SIGKILL of the token site while it has the token (or of the sequencer) in full flight, three times
+kill     SIGKILL of the token site while it has the token (or of the sequencer, or of the first of members that all
+         order alike) in full flight, three times
 losses   the same, every link dropping 5 %
 pause    SIGSTOP of one member for a second: no failure yet, so no view may change
 cut      one member cut off for half a second: no failure yet, either
@@ -41,6 +42,7 @@ from ordercast.cli.troupe import NAMES, Troupe, Venue
 from ordercast.sim.checkers import PROPERTIES
 
 SCRIPT = Path(__file__).with_name("netns.sh")
+ORDERERS = ("token", "sequencer", "timestamp")
 NUMBERS = range(1, len(NAMES) + 1)
 HOSTS = [f"10.77.0.{number}" for number in NUMBERS]
 PREFIX = "ip netns exec oc{n}"
@@ -302,7 +304,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description="Failures between network namespaces, and a table of what came of them."
     )
-    parser.add_argument("--orderer", default="all", choices=["all", "token", "sequencer"], help="one, or both (all)")
+    parser.add_argument("--orderer", default="all", choices=["all", *ORDERERS], help="one, or all of them (all)")
     parser.add_argument("--only", default=",".join(SCENARIOS), metavar="A,B,…", help=f"of {', '.join(SCENARIOS)} (all)")
     parser.add_argument("--loss", type=float, default=0.05, help="probability that a datagram is dropped (0.05)")
     parser.add_argument("--seconds", type=float, default=5.0, help="of sending, in each scenario (5)")
@@ -328,7 +330,7 @@ def main() -> int:
             traces.mkdir(parents=True, exist_ok=True)
             netns("up")
             options = Options(args.loss, args.seconds, traces)
-            for orderer in ("token", "sequencer") if args.orderer == "all" else (args.orderer,):
+            for orderer in ORDERERS if args.orderer == "all" else (args.orderer,):
                 for name in names:
                     print(f"--- {orderer}: {name}", file=sys.stderr, flush=True)
                     outcomes.append(asyncio.run(play(orderer, name, options)))
