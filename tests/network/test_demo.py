@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from ordercast.cli.demo import ROLES
 from ordercast.cli.main import main
 from ordercast.sim.checkers import PROPERTIES
 from ordercast.trace.run import RunInfo
@@ -31,6 +32,13 @@ def test_the_sequencer_is_killed_where_there_is_one(tmp_path: Path, capfd: pytes
     result = demo(["--seconds", "1", "--orderer", "sequencer"], tmp_path / "trace", capfd)
     assert result["orderer"] == "sequencer"
     assert result["calls"] == []
+
+
+def test_the_first_member_is_killed_where_all_order(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    result = demo(["--seconds", "1", "--orderer", "timestamp"], tmp_path / "trace", capfd)
+    assert (result["orderer"], result["anticipate"]) == ("timestamp", True)
+    assert result["calls"] == []
+    assert RunInfo.read(tmp_path / "trace").parameters["anticipate"] is True
 
 
 def test_most_messages_may_ask_for_less(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -57,9 +65,7 @@ def demo(arguments: list[str], folder: Path, capfd: pytest.CaptureFixture[str]) 
     assert result["promises_broken"] == 0
     assert RunInfo.read(folder).clock == "one-host"
     assert len(list((folder / "events").glob("node=*/part-*.parquet"))) == 5
-    assert (
-        f"killed {result['killed']}, the {'token site' if result['orderer'] == 'token' else 'sequencer'}" in shown.err
-    )
+    assert f"killed {result['killed']}, {ROLES[result['orderer']]}" in shown.err
     return result
 
 

@@ -1,11 +1,13 @@
-"""Failures between real processes, under load: who orders is killed, a member is stopped. DESIGN section 7, RMP 4.4."""
+"""Failures between real processes, under load: somebody is killed, or stopped. DESIGN section 7, RMP 4.4."""
 
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from time import monotonic_ns
 
 import pytest
 
@@ -13,7 +15,7 @@ from ordercast.cli.troupe import Pause, Troupe, Venue
 from ordercast.config import Timing
 from ordercast.sim.checkers import PROPERTIES
 
-ORDERERS = ["token", "sequencer"]
+ORDERERS = ["token", "sequencer", "timestamp"]
 PAUSE_S = 1.0
 SLACK_MS = 100.0  # a heartbeat's time, which is silence as well
 TRIES = 3
@@ -40,7 +42,7 @@ async def at_work(venue: Venue, members: int) -> AsyncIterator[Troupe]:
 def test_sends_go_on_and_nothing_confirmed_is_lost_when_who_orders_is_killed(
     orderer: str, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    """SIGKILL of the sequencer, or of the token site while it has the token."""
+    """SIGKILL of the sequencer, of the token site while it has the token, of the first of members that all order."""
 
     async def story() -> Troupe:
         async with at_work(Venue(tmp_path, orderer), 4) as troupe:
@@ -55,6 +57,35 @@ def test_sends_go_on_and_nothing_confirmed_is_lost_when_who_orders_is_killed(
             drained = await troupe.drain()
             await troupe.stop()
         assert drained.is_same
+        return troupe
+
+    judged = asyncio.run(story()).judge(PROPERTIES)
+    assert judged.verdict.held, judged.verdict.summary()
+    assert judged.confirmed > 0
+    assert judged.lost == 0
+
+
+def test_a_sender_that_was_killed_between_the_phases_comes_back_under_its_name(tmp_path: Path) -> None:
+    """With timestamps, who sends without a pause always has blocks that are acknowledged and not decided (SIGKILL)."""
+
+    async def story() -> Troupe:
+        async with at_work(Venue(tmp_path, "timestamp"), 4) as troupe:
+            victim = troupe.children["cleo"]
+            joins = [view["subject"] for view in troupe.children["ann"].heard("view") if view["reason"] == "join"]
+            (life,) = (int(subject.partition("/")[2]) for subject in joins if subject.startswith("cleo/"))
+            victim.signal(signal.SIGKILL)
+            await victim.fall(GENEROUS_MS / 1e3)
+            troupe.crashed["cleo", life] = monotonic_ns() + troupe.offset_ns
+            del troupe.children["cleo"]
+            await troupe.stand_still(["cleo"])
+            troupe.tell("pace", seconds=0.02)  # the verdict takes its time over what is sent
+            back = await troupe.start(2)
+            await troupe.until_together(["ann", "bob", "dan", "cleo"], GENEROUS_MS / 1e3)
+            back.tell("send")
+            await asyncio.sleep(0.3)
+            drained = await troupe.drain()
+            assert drained.delivered["cleo"] > 0
+            await troupe.stop()
         return troupe
 
     judged = asyncio.run(story()).judge(PROPERTIES)

@@ -1,4 +1,4 @@
-"""Whole groups between real nodes on loopback: the public API over sockets, membership and the sequencer."""
+"""Whole groups between real nodes on loopback: the public API over sockets, membership and orderers."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ from ordercast.trace.recorder import decode
 from ordercast.trace.schema import Row
 
 on_loop = within(30)
+ORDERERS = ["token", "timestamp"]
 
 
 class Reader:
@@ -107,11 +108,12 @@ async def close(nodes: list[Node]) -> None:
 
 
 @on_loop
+@pytest.mark.parametrize("orderer", ORDERERS)
 @pytest.mark.parametrize("datagram", [None, 1_400])
-async def test_all_senders_are_seen_in_one_order(datagram: int | None) -> None:
+async def test_all_senders_are_seen_in_one_order(datagram: int | None, orderer: str) -> None:
     name = fresh()
     nodes = [Node(each, timing=QUICK, datagram=datagram) for each in "abcd"]
-    groups = [await node.join(name) for node in nodes]
+    groups = [await node.join(name, orderer=orderer) for node in nodes]
     readers = [Reader(group) for group in groups]
     await asyncio.gather(
         *(
@@ -158,8 +160,9 @@ async def test_headers_travel_with_joins_and_leaves() -> None:
 
 
 @on_loop
-async def test_large_messages_pass_and_small_ones_wait_their_turn() -> None:
-    nodes, groups, readers = await form("abc", fresh())
+@pytest.mark.parametrize("orderer", ORDERERS)
+async def test_large_messages_pass_and_small_ones_wait_their_turn(orderer: str) -> None:
+    nodes, groups, readers = await form("abc", fresh(), orderer=orderer)
     large = random.Random(1).randbytes(16 << 20)
     await groups[1].send(b"before")
     await groups[1].send(large)
@@ -170,9 +173,10 @@ async def test_large_messages_pass_and_small_ones_wait_their_turn() -> None:
 
 
 @on_loop
-async def test_member_that_joins_while_a_large_message_is_under_way_gets_it_whole_or_not_at_all() -> None:
+@pytest.mark.parametrize("orderer", ORDERERS)
+async def test_member_that_joins_while_a_large_message_is_under_way_gets_it_whole_or_not_at_all(orderer: str) -> None:
     name = fresh()
-    nodes, groups, readers = await form("ab", name)
+    nodes, groups, readers = await form("ab", name, orderer=orderer)
     large = random.Random(2).randbytes(16 << 20)
     await groups[1].send(large)
     for index, each in enumerate("cde"):
@@ -191,9 +195,10 @@ async def test_member_that_joins_while_a_large_message_is_under_way_gets_it_whol
 
 
 @on_loop
+@pytest.mark.parametrize("orderer", ORDERERS)
 @pytest.mark.parametrize("victim", [0, 2])
-async def test_survivors_of_a_crash_go_on_together(victim: int, tmp_path: Path) -> None:
-    nodes, groups, readers = await form("abcd", fresh(), tmp_path)
+async def test_survivors_of_a_crash_go_on_together(victim: int, orderer: str, tmp_path: Path) -> None:
+    nodes, groups, readers = await form("abcd", fresh(), tmp_path, orderer=orderer)
     services = [AGREED, SAFE, AGREED, RESILIENT(1)]
     sending = [
         asyncio.create_task(group.send_many([b"x" * 100] * 20_000, service))
@@ -218,9 +223,10 @@ async def test_survivors_of_a_crash_go_on_together(victim: int, tmp_path: Path) 
 
 
 @on_loop
-async def test_manual_recovery_waits_for_reset() -> None:
+@pytest.mark.parametrize("orderer", ORDERERS)
+async def test_manual_recovery_waits_for_reset(orderer: str) -> None:
     """Amoeba section 3: calls fail until ResetGroup; it returns the size and its header reaches all."""
-    nodes, groups, readers = await form("abc", fresh(), recovery="manual")
+    nodes, groups, readers = await form("abc", fresh(), recovery="manual", orderer=orderer)
     nodes[0].abort()
     with pytest.raises(GroupFailed):
         await groups[1].send(b"x", SAFE, confirm=True)
@@ -276,9 +282,10 @@ async def test_group_without_multicast_meets_through_peers() -> None:
 
 
 @on_loop
-async def test_leaving_and_coming_back_keeps_the_sender_s_numbers() -> None:
+@pytest.mark.parametrize("orderer", ORDERERS)
+async def test_leaving_and_coming_back_keeps_the_sender_s_numbers(orderer: str) -> None:
     name = fresh()
-    nodes, groups, readers = await form("ab", name)
+    nodes, groups, readers = await form("ab", name, orderer=orderer)
     for turn in range(3):
         await groups[1].send(b"%d" % turn, confirm=True)
         await groups[1].leave()
@@ -303,11 +310,12 @@ async def test_one_node_in_many_groups_keeps_them_apart() -> None:
 
 
 @on_loop
-async def test_member_that_does_not_receive_holds_the_senders_and_nothing_is_lost() -> None:
+@pytest.mark.parametrize("orderer", ORDERERS)
+async def test_member_that_does_not_receive_holds_the_senders_and_nothing_is_lost(orderer: str) -> None:
     """Amoeba section 3: if a member never calls ReceiveFromGroup, the group may block; nothing is thrown away."""
     name = fresh()
     async with Node("a", timing=QUICK) as a, Node("b", timing=QUICK) as b:
-        one, two = await a.join(name, buffers=200_000), await b.join(name)
+        one, two = await a.join(name, buffers=200_000, orderer=orderer), await b.join(name)
         reader = Reader(one)
         sending = asyncio.create_task(one.send_many([b"%06d" % index + bytes(1_000) for index in range(5_000)]))
         done, _ = await asyncio.wait([sending], timeout=0.5)

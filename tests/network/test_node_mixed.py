@@ -15,7 +15,7 @@ from tests.network.quick import QUICK, fresh, within
 from ordercast import SAFE, Group, JoinRefused, Message, Node, UsageError
 from ordercast.runtime.addresses import group_address
 
-ORDERERS = ["sequencer", "token"]
+ORDERERS = ["sequencer", "token", "timestamp"]
 LARGE = 40_000
 IP_RECVTTL = 12  # linux/in.h
 SIZES = [None, 1_400]  # of datagrams: a block in one, or in a train
