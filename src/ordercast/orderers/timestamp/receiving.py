@@ -55,6 +55,7 @@ class Receiver(Sender):
         self._later: list[Decided] = []  # by members of a view that we do not have yet
         # Answering
         self._votes: dict[Key, Votes] = {}
+        self._since = dict.fromkeys(self._members, view.seq)  # member -> place of the view that it came in with
         self._decisions: dict[Key, tuple[Stamp, int]] = {}  # and the view's place; until all have received the block
         self._next_decision: dict[int, int] = {}  # origin that we answer for -> its first undecided block
         self._has_votes = False
@@ -163,8 +164,8 @@ class Receiver(Sender):
     def _on_acked(self, member: int, acked: Acked, stamps: Stamps) -> None:
         """An acknowledgement (section 3.2.2.3). One of what is decided asks for the decision."""
         origin, first, numbers = acked
-        if self._answerer(origin) != self.me.id:
-            return
+        if self._answerer(origin) != self.me.id or stamps.view < self._since.get(member, 0):
+            return  # not ours to decide, or of an earlier stay of that member
         for offset, proposed in enumerate(numbers):
             key = (origin, first + offset)
             votes = self._votes.get(key)

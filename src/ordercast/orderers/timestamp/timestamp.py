@@ -419,6 +419,9 @@ class Timestamp(Receiver):
         for member in newcomers:
             number = self.log.next_number[member.id]
             self._upto[member.id] = self._expected[member.id] = number
+            self._since[member.id] = view.seq
+            for votes in self._votes.values():
+                votes.forget(member.id, view.seq)
             self._known.pop(member.id, None)
             self._decided_by.pop(member.id, None)
             self._recent.pop(member.id, None)
@@ -439,6 +442,7 @@ class Timestamp(Receiver):
         self._has_votes = True
         self._news.add(view.leader.id)
         for member in newcomers:
+            self._propose_from(member.id)  # its first blocks may have come before its join
             for (origin, number), each in self._outgoing.unplaced.items():
                 self._send_to([member.id], origin, number, each.block, out)
         later, self._later = self._later, []

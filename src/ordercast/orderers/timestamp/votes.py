@@ -33,6 +33,13 @@ class Votes:
         if member in self._votes or len(self._votes) < members + STRANGERS:
             self._votes[member] = vote
 
+    def forget(self, member: int, before: int) -> None:
+        """What it acknowledged before it came in with the view at place `before`, or came in again: its queue is empty
+        since."""
+        vote = self._votes.get(member)
+        if vote is not None and vote.view < before:
+            del self._votes[member]
+
     def lacking(self, members: Iterable[int]) -> list[int]:
         """Who has not acknowledged yet."""
         votes = self._votes
