@@ -47,6 +47,7 @@ from ordercast.wire.ordering import (
     encode_propose,
 )
 from ordercast.wire.segments import Reassembly, strip_train, train
+from ordercast.wire.stamps import decode_stamps, encode_stamps
 from ordercast.wire.token import (
     decode_change,
     decode_list,
@@ -155,6 +156,7 @@ DECODERS: Final[dict[str, tuple[Decode, tuple[bytes, ...]]]] = {
     "decode_state": (decode_state, (encode_state(sample.STATE),)),
     "decode_token": (decode_token, (TOKEN, encode_token(sample.STATE, ()))),
     "decode_list": (_open_list, (encode_list(TOKEN, pack_change(sample.VIEW)),)),
+    "decode_stamps": (decode_stamps, (encode_stamps(sample.STAMPS), encode_stamps(sample.SILENT))),
     "decode_change": (decode_change, (encode_change(sample.JOIN), encode_change(sample.LOCK))),
     "decode_address": (decode_address, (encode_address(sample.BOB.address),)),
     "decode_suspects": (decode_suspects, (encode_suspects([1, 2, 3]),)),

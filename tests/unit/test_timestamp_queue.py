@@ -205,7 +205,6 @@ def test_a_block_that_comes_again_in_a_later_life_of_its_number_is_another() -> 
     queue.decide(A, 0, (5, A))
     queue.remove((A, 0))
     queue.propose(A, 0)
-    queue.anticipate(A, 0, (5, A))
     assert queue.take() is None
     assert queue.decide(A, 0, (7, A))
     assert taken(queue) == [(A, 0)]

@@ -52,6 +52,7 @@ from ordercast.wire.ordering import (
     encode_ordered,
     encode_propose,
 )
+from ordercast.wire.stamps import decode_stamps, encode_stamps
 from ordercast.wire.token import (
     decode_change,
     decode_list,
@@ -141,6 +142,16 @@ GOLDEN: Final[dict[str, str]] = {
     "list": (
         "300000005a00000000000000442ffd62d23cbe412c000000000000002900000000000000030003000000000004000000"
         "2c00000061206368616e6765"
+    ),
+    "stamps": (
+        "2900000000000000ef030000000000002c000000000000000f000000000000000d000000000000000200020002000200"
+        "00000000040000000f000000000000000600000000000000d03cc0c6a16ce1df0d000000000000000200030000000000"
+        "0000442ffd62d23cbe410500000000000000010007000000d03cc0c6a16ce1df0c00000000000000eb03000000000000"
+        "442ffd62d23cbe41290000000000000002000d00000000000000ec0300000000000001000500000000000000ea030000"
+        "000000000000d03cc0c6a16ce1df0b00000000000000e903000000000000d03cc0c6a16ce1df1e000000000000000000"
+    ),
+    "silent_stamps": (
+        "290000000000000000000000000000002900000000000000000000000000000000000000000000000000000000000000"
     ),
     "join": (
         "01080706050403020105000000000000000000020068690300626f620200000000000000080031302e302e302e32591b"
@@ -236,6 +247,8 @@ VALUES: Final[dict[str, bytes]] = {
     "state": encode_state(sample.STATE),
     "token": encode_token(sample.STATE, sample.PLACES),
     "list": encode_list(encode_state(sample.STATE), b"a change"),
+    "stamps": encode_stamps(sample.STAMPS),
+    "silent_stamps": encode_stamps(sample.SILENT),
     "join": encode_change(sample.JOIN),
     "lock": encode_change(sample.LOCK),
     "view": encode_view(sample.VIEW),
@@ -264,6 +277,8 @@ OPENED: Final[dict[str, tuple[Callable[[bytes], Any], Any]]] = {
     "state": (decode_state, (sample.STATE, 48)),
     "token": (decode_token, (sample.STATE, sample.PLACES)),
     "list": (decode_list, (encode_state(sample.STATE), b"a change")),
+    "stamps": (decode_stamps, sample.STAMPS),
+    "silent_stamps": (decode_stamps, sample.SILENT._replace(acks=[], decisions=[])),
     "join": (decode_change, sample.JOIN),
     "lock": (decode_change, sample.LOCK),
     "view": (lambda body: decode_view(Reader(body)), sample.VIEW),

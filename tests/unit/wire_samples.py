@@ -7,6 +7,7 @@ from ordercast.engine import Change
 from ordercast.view import Member, Reason, View, node_id
 from ordercast.wire.calls import IS_ANSWER, NO_HANDLER, WANTS_ACK, WANTS_AGAIN, CallHead, Reply
 from ordercast.wire.ordering import Acks, Lead, Missing, Placed
+from ordercast.wire.stamps import Acked, Bound, Decided, Stamps
 from ordercast.wire.token import HOLDS, HURRY, State
 from ordercast.wire.views import Asking, Ballot, Cut, Proposal, Ring
 
@@ -50,3 +51,18 @@ RING = Ring("prices", 0x1122334455667788, 7, "alice/0", 2, True, ALICE, CONFIG)
 STATE = State(turn=90, site=BOB.id, highest=44, view=41, flags=HOLDS | HURRY, rows=(44, 40, 0))
 JOIN = Change(Reason.JOIN, BOB, b"hi", 5, "", 0x0102030405060708, {CAROL: 4})
 LOCK = Change(Reason.LOCK, ALICE, lock="ledger", serial=3)
+STAMPS = Stamps(
+    view=41,
+    clock=1_007,
+    highest=44,
+    sent=15,
+    decided=13,
+    rows=(44, 40),
+    nexts=(15, 6),
+    acks=[Acked(ALICE.id, 13, (1_004, 1_007)), Acked(BOB.id, 5, (1_000,))],
+    decisions=[
+        Decided(ALICE.id, 12, (1_003, BOB.id), 41, (Bound(13, 1_004, 1), Bound(5, 1_002, 0))),
+        Decided(ALICE.id, 11, (1_001, ALICE.id), 30),
+    ],
+)
+SILENT = Stamps(view=41, clock=0, highest=41, sent=0, decided=0, rows=())

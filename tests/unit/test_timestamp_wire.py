@@ -1,0 +1,153 @@
+"""The body of STAMPS, DECISION and SYNC (docs/design/timestamp.md, Datagrams): what it says, and what it may not."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.property.decoders import peak_bytes
+from tests.unit import wire_samples as sample
+
+from ordercast.errors import WireError
+from ordercast.wire.codec import MAX_NUMBER
+from ordercast.wire.stamps import (
+    ACKED,
+    BOUND,
+    DECIDED,
+    MAX_ACKED,
+    NEXT,
+    STAMPS,
+    Acked,
+    Bound,
+    Decided,
+    Stamps,
+    decode_stamps,
+    encode_stamps,
+)
+from ordercast.wire.views import MAX_MEMBERS
+
+U64 = st.integers(0, (1 << 64) - 1)
+NUMBERS = st.integers(0, MAX_NUMBER)
+NEAR = st.integers(0, 0xFFFF_FFFE)  # what is told as a distance
+FAR = 0xFFFF_FFFF
+GOOD = encode_stamps(sample.STAMPS)
+BOUNDS = st.builds(Bound, NUMBERS, NUMBERS, st.integers(0, 0xFFFF))
+ACKS = st.tuples(U64, NUMBERS, st.lists(NEAR, min_size=1, max_size=8))
+DECISIONS = st.builds(Decided, U64, NUMBERS, st.tuples(NUMBERS, U64), NUMBERS, st.lists(BOUNDS, max_size=6).map(tuple))
+
+
+@given(
+    numbers=st.tuples(NUMBERS, NUMBERS, NUMBERS),
+    sent=st.tuples(NUMBERS, NUMBERS),
+    behind=st.lists(NEAR, max_size=10),
+    nexts=st.lists(NUMBERS, max_size=10),
+    acks=st.lists(ACKS, max_size=6),
+    decisions=st.lists(DECISIONS, max_size=6),
+)
+@settings(deadline=None)
+def test_it_is_read_as_it_was_written(
+    numbers: tuple[int, int, int],
+    sent: tuple[int, int],
+    behind: list[int],
+    nexts: list[int],
+    acks: list[tuple[int, int, list[int]]],
+    decisions: list[Decided],
+) -> None:
+    view, clock, highest = numbers
+    rows = tuple(max(0, highest - each) for each in behind)
+    runs = [Acked(origin, first, tuple(max(0, clock - each) for each in ago)) for origin, first, ago in acks]
+    stamps = Stamps(view, clock, highest, max(sent), min(sent), rows, tuple(nexts), runs, decisions)
+    assert decode_stamps(encode_stamps(stamps)) == stamps
+
+
+def test_a_row_far_behind_is_told_as_far_as_32_bits_reach() -> None:
+    """It then says less than is known, and nothing that is not true of a row. Proposals are never that far behind: the
+    windows of the senders are smaller."""
+    stamps = sample.SILENT._replace(highest=1 << 40, rows=(1 << 40, 5))
+    rows = decode_stamps(encode_stamps(stamps)).rows
+    assert rows == (1 << 40, (1 << 40) - FAR)
+
+
+@pytest.mark.parametrize("body", [GOOD, encode_stamps(sample.SILENT)])
+def test_every_truncation_is_refused_and_so_is_every_byte_more(body: bytes) -> None:
+    for size in range(len(body)):
+        with pytest.raises(WireError):
+            decode_stamps(body[:size])
+    for more in (b"\0", bytes(ACKED.size), bytes(DECIDED.size)):
+        with pytest.raises(WireError):
+            decode_stamps(body + more)
+
+
+def head(
+    *,
+    view: int = 1,
+    clock: int = 9,
+    highest: int = 1,
+    sent: int = 2,
+    decided: int = 1,
+    rows: int = 0,
+    nexts: int = 0,
+    acks: int = 0,
+    decisions: int = 0,
+) -> bytes:
+    return STAMPS.pack(view, clock, highest, sent, decided, rows, nexts, acks, decisions)
+
+
+def decision(number: int = 0, stamp: int = 0, place: int = 0, bounds: int = 0) -> bytes:
+    return DECIDED.pack(1, number, stamp, 1, place, bounds)
+
+
+OVER = MAX_NUMBER + 1
+HOSTILE = {
+    "rows that are not there": head(rows=3) + bytes(8),
+    "more rows than members and a leaver": head(rows=MAX_MEMBERS + 2) + bytes(4 * (MAX_MEMBERS + 2)),
+    "vectors that are not there": head(nexts=2) + bytes(NEXT.size),
+    "more vectors than members": head(nexts=MAX_MEMBERS + 1) + bytes(NEXT.size * (MAX_MEMBERS + 1)),
+    "acknowledgements that are not there": head(acks=0xFFFF),
+    "an acknowledgement of nothing": head(acks=1) + ACKED.pack(1, 1, 0),
+    "an acknowledgement of more than follows": head(acks=1) + ACKED.pack(1, 1, 3) + bytes(8),
+    "an acknowledgement of more than there may be": head(acks=1)
+    + ACKED.pack(1, 1, MAX_ACKED + 1)
+    + bytes(4 * (MAX_ACKED + 1)),
+    "an acknowledgement at the end of time": head(acks=1) + ACKED.pack(1, OVER, 1) + bytes(4),
+    "decisions that are not there": head(decisions=0xFFFF),
+    "a decision cut off": head(decisions=1) + decision()[:-1],
+    "a block at the end of time": head(decisions=1) + decision(number=OVER),
+    "a timestamp at the end of time": head(decisions=1) + decision(stamp=OVER),
+    "a view at the end of time": head(decisions=1) + decision(place=OVER),
+    "bounds that are not there": head(decisions=1) + decision(bounds=2) + bytes(BOUND.size),
+    "more bounds than members": head(decisions=1)
+    + decision(bounds=MAX_MEMBERS + 1)
+    + bytes(BOUND.size * (MAX_MEMBERS + 1)),
+    "a bound at the end of time": head(decisions=1) + decision(bounds=1) + BOUND.pack(0, OVER, 0),
+    "a bound from a block at the end of time": head(decisions=1) + decision(bounds=1) + BOUND.pack(OVER, 0, 0),
+    "the clock at the end of time": head(clock=OVER),
+    "the place of the view at the end of time": head(view=OVER),
+    "a place at the end of time": head(highest=OVER),
+    "blocks at the end of time": head(sent=OVER),
+    "more decided than sent": head(sent=1, decided=2),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_cannot_be_is_refused(name: str) -> None:
+    with pytest.raises(WireError):
+        decode_stamps(HOSTILE[name])
+
+
+def test_the_bounds_of_what_is_refused_are_exact() -> None:
+    """What is just within them is read: the tests above refuse for the reason that they name."""
+    assert decode_stamps(head()).sent == 2
+    assert len(decode_stamps(head(rows=MAX_MEMBERS + 1) + bytes(4 * (MAX_MEMBERS + 1))).rows) == MAX_MEMBERS + 1
+    assert len(decode_stamps(head(nexts=MAX_MEMBERS) + bytes(NEXT.size * MAX_MEMBERS)).nexts) == MAX_MEMBERS
+    acked = decode_stamps(head(acks=1) + ACKED.pack(1, MAX_NUMBER, MAX_ACKED) + bytes(4 * MAX_ACKED)).acks[0]
+    assert acked == Acked(1, MAX_NUMBER, (9,) * MAX_ACKED)
+    body = head(decisions=1) + decision(MAX_NUMBER, MAX_NUMBER, MAX_NUMBER, 1) + BOUND.pack(MAX_NUMBER, MAX_NUMBER, 0)
+    assert decode_stamps(body).decisions[0].stamp == (MAX_NUMBER, 1)
+    end = dict.fromkeys(("view", "clock", "highest", "sent", "decided"), MAX_NUMBER)
+    assert decode_stamps(head(**end)).decided == MAX_NUMBER
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_nothing_is_allocated_that_the_body_does_not_hold(name: str) -> None:
+    assert peak_bytes(decode_stamps, HOSTILE[name]) <= 40 * len(HOSTILE[name]) + 20_000
