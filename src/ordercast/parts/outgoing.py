@@ -88,7 +88,8 @@ class Outgoing:
                 each.sent_ns, each.tries = now_ns, 0
 
     def restart(self, now_ns: int) -> None:
-        """Everything is sent anew, to a new sequencer."""
+        """Everything is sent anew, to a new sequencer or member."""
+        self.is_exhausted = False
         for each in self.unplaced.values():
             each.sent_ns, each.tries = now_ns, 0
 

@@ -34,6 +34,9 @@ class Table:
 
     def apply(self, view: View) -> None:
         """A change has been received here."""
+        if self._leaver and self._leaver != self._me and view.member(self._leaver) is None:
+            self._leaves_at = 0  # nothing is ordered after a leave before the leaver knows of it
+            self._look_at_leaver()
         joiners = [member.id for member in view.members if self.view.member(member.id) is None]
         leavers = [member.id for member in self.view.members if view.member(member.id) is None]
         self.view = view

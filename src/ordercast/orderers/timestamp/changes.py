@@ -23,9 +23,14 @@ class Changes:
         return bool(self._waiting)
 
     def propose(self, change: Change) -> None:
-        if len(self._waiting) < MAX_CHANGES and not any(
+        """Leaves go first: a newcomer may wait for the end of a long message that its sender ends by leaving."""
+        if len(self._waiting) >= MAX_CHANGES or any(
             (each.reason, each.member.id) == (change.reason, change.member.id) for each in self._waiting
         ):
+            return
+        if change.reason == Reason.LEAVE:
+            self._waiting.appendleft(change)
+        else:
             self._waiting.append(change)
 
     def applied(self, view: View) -> None:
@@ -43,6 +48,11 @@ class Changes:
                 origin: number for origin, number in self._awaited.items() if numbers.get(origin, number) < number
             }
         return not self._awaited
+
+    @property
+    def waits_for_long(self) -> bool:
+        """Whether no long message may be half received at the next one: nobody comes in the middle, or goes on."""
+        return self._waiting[0].reason != Reason.LEAVE
 
     def take(self) -> Change:
         return self._waiting.popleft()

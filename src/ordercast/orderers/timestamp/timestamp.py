@@ -363,7 +363,8 @@ class Timestamp(Receiver):
             self._is_closing = self._is_draining = False
         else:
             self._is_closing = True
-            self._is_draining = self._is_draining or not self._long
+            if not self._long or not self._changes.waits_for_long:
+                self._is_draining = True
             if (
                 self._is_draining
                 and not self._queue
@@ -441,6 +442,8 @@ class Timestamp(Receiver):
         self._queue.forget_bounds()
         self._has_votes = True
         self._news.add(view.leader.id)
+        if newcomers:
+            self._outgoing.restart(now_ns)
         for member in newcomers:
             self._propose_from(member.id)  # its first blocks may have come before its join
             for (origin, number), each in self._outgoing.unplaced.items():
@@ -608,6 +611,7 @@ class Timestamp(Receiver):
         for origin, number, block in self._outgoing.due(now_ns):
             lacking = self._lacking((origin, number))
             if not lacking:
+                self._outgoing.unplaced[origin, number].tries = 0
                 continue  # it waits in a queue, or for our own word
             self._count("retransmissions")
             if origin == self.me.id and not has_shrunk:

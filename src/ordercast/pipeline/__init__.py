@@ -1,0 +1,1 @@
+"""The data pipeline on Spark: it verifies, measures and reports over traces, and reads and writes groups as streams."""

@@ -1,0 +1,136 @@
+"""The one place where a Spark session is made: workers' Python, loopback, UTC, quiet logs, a quick start.
+
+A session belongs to the process; `stop` ends it and its Java. Jobs take `--master`; without one they run on all cores
+of this machine, or under `spark-submit` on what that was told.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from ordercast.errors import UsageError
+from ordercast.pipeline.java import Java, find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DEFAULT_MASTER: Final = "local[*]"
+DEFAULT_HEAP: Final = "2g"
+DUMP_TIMEOUT_S: Final = 120  # for writing the class archive when Java ends
+LOG_SETTINGS: Final = "log4j2.properties"
+
+SETTINGS: Final[Mapping[str, str]] = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.catalogImplementation": "in-memory",
+    "spark.sql.shuffle.partitions": "8",  # measured on two cores; adaptive execution joins them where rows are few
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.streaming.checkpointLocation.deleteTempCheckpointOnExit": "true",
+}
+
+_archives: dict[str, tuple[Path, Path]] = {}  # application -> where its Java writes a class archive, and its name then
+
+
+def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """Where what can be made again is kept: class archives, the Java shim."""
+    base = environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "ordercast"
+
+
+def make_session(
+    name: str,
+    master: str | None = None,
+    *,
+    heap: str = DEFAULT_HEAP,
+    settings: Mapping[str, str] | None = None,
+    is_short: bool = False,
+) -> SparkSession:
+    """A session for a job. `is_short`: a small one, for which Java's quick compiler alone is the better choice."""
+    try:
+        from pyspark import SparkConf
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise UsageError("this needs Spark; install the extra: pip install 'ordercast[spark]'") from None
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    given = SparkConf()  # what spark-submit was told
+    chosen = dict(SETTINGS)
+    chosen["spark.app.name"] = name
+    if not given.contains("spark.master") or master is not None:
+        chosen["spark.master"] = master or DEFAULT_MASTER
+    is_local = chosen.get("spark.master", given.get("spark.master") or "").startswith("local")
+    if is_local or "127.0.0.1" in chosen.get("spark.master", ""):
+        chosen.update({"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"})
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if "SPARK_ENV_LOADED" not in os.environ:  # else Java runs already, with what spark-submit gave it
+        cache = cache_folder()
+        java = find_java(cache)
+        os.environ["JAVA_HOME"] = str(java.home)
+        chosen["spark.driver.memory"] = heap
+        chosen["spark.driver.extraJavaOptions"] = " ".join(_java_options(name, java, cache, is_short))
+    chosen.update(settings or {})
+    builder = SparkSession.builder
+    for key, value in chosen.items():
+        builder = builder.config(key, value)
+    session: SparkSession = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def stop(session: SparkSession) -> None:
+    """End the session and its Java. A class archive that Java was to write is put in its place."""
+    name = session.sparkContext.appName or ""
+    gateway: Any = session.sparkContext._gateway
+    session.stop()
+    waiting = _archives.pop(name, None)
+    if waiting is None or gateway is None:
+        return
+    with suppress(OSError, subprocess.TimeoutExpired):
+        from pyspark import SparkContext
+
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait(DUMP_TIMEOUT_S)
+        SparkContext._gateway = SparkContext._jvm = None
+        written, final = waiting
+        written.replace(final)
+
+
+@contextmanager
+def session(name: str, master: str | None = None, **how: Any) -> Iterator[SparkSession]:
+    """A session for as long as a job lasts."""
+    made = make_session(name, master, **how)
+    try:
+        yield made
+    finally:
+        stop(made)
+
+
+def _java_options(name: str, java: Java, cache: Path, is_short: bool) -> list[str]:
+    options = [f"-Dlog4j2.configurationFile={Path(__file__).with_name(LOG_SETTINGS).as_uri()}", "-Xlog:disable"]
+    if is_short:
+        options += ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+    archive = _archive_of(java, cache, is_short)
+    if archive.is_file():
+        options.append(f"-XX:SharedArchiveFile={archive}")
+    else:
+        with suppress(OSError):
+            archive.parent.mkdir(parents=True, exist_ok=True)
+            written = archive.with_name(f"{archive.name}.{os.getpid()}")
+            _archives[name] = (written, archive)
+            options.append(f"-XX:ArchiveClassesAtExit={written}")
+    return options
+
+
+def _archive_of(java: Java, cache: Path, is_short: bool) -> Path:
+    """One for each Java and Spark: an archive that does not fit is ignored by Java, and would never be made anew."""
+    key = f"{java.home}/{java.version}/{metadata.version('pyspark')}/{is_short}"
+    return cache / f"classes-{hashlib.sha256(key.encode()).hexdigest()[:16]}.jsa"
