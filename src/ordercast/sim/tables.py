@@ -1,9 +1,10 @@
-"""What `ordercast sim --ladder` and `--figures` print for people."""
+"""What `ordercast sim --ladder` and `--figures` and `ordercast compare` print for people."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ordercast.sim.compare import Comparison, load_name
 from ordercast.sim.figures import Figures, Rung
 
 
@@ -52,6 +53,59 @@ def figures_lines(found: Figures) -> list[str]:
         )
     lines += _table(rows)
     return lines if found.held else [*lines, "FAILED: the checkers found violations, or sockets dropped datagrams"]
+
+
+def comparison_lines(found: Comparison) -> list[str]:
+    """The comparison as a table, and what anticipation saves where that was measured."""
+    plan = found.plan
+    model = plan.network_model()
+    troubles = [f"{name} {value:g}" for name, value in (("loss", plan.loss), ("reorder", plan.reorder)) if value]
+    lines = [
+        f"{plan.service}, {plan.size} bytes, {plan.senders or 'all'} sending; {', '.join([plan.network, *troubles])}, "
+        f"{model.latency_ns / 1_000:g} us a hop and up to {model.jitter_ns / 1_000:g} us more",
+        "reception to delivery at each receiver: t1 until the final place is known, t2 from then on; microseconds.",
+        "From submit: mean until the delivery at receivers. A message that comes with its place waits before it comes.",
+        "",
+    ]
+    parts = [f"{part}{word}" for part in ("", "t1 ", "t2 ") for word in ("mean", "p50", "p95")]
+    rows: list[tuple[str, ...]] = [
+        ("nodes", "load", "orderer", *parts, "from submit", "delivered/s", "datagrams", "each message takes")
+    ]
+    for point in found.points:
+        parts = [
+            f"{us:.1f}"
+            for times in (point.latency, point.t1, point.t2)
+            for us in (times.mean_us, times.p50_us, times.p95_us)
+        ]
+        load = load_name(point.load_per_s)
+        counts = (
+            f"{point.from_submit.mean_us:.1f}",
+            f"{point.delivered_per_s:.0f}",
+            f"{point.datagrams_per_message:.2f}",
+        )
+        kinds = ", ".join(f"{kind} {count:.2f}" for kind, count in point.datagrams_by_kind.items() if count >= 0.005)
+        rows.append((str(point.nodes), load, point.orderer, *parts, *counts, kinds))
+    lines += _table(rows)
+    reductions = found.reductions()
+    if reductions:
+        lines += ["", "what anticipation saves; t2's share of the latency without it is all that it could"]
+        rows = [("nodes", "load", "latency", "t2", "t2's share")]
+        rows += [
+            (
+                str(one.nodes),
+                load_name(one.load_per_s),
+                f"{one.latency:.1f} %",
+                f"{one.t2:.1f} %",
+                f"{one.t2_share:.1f} %",
+            )
+            for one in reductions
+        ]
+        lines += _table(rows)
+    runs = len(found.points) * plan.seeds
+    verdict = (
+        "every guarantee held" if found.held else "FAILED: the checkers found violations, or sockets dropped something"
+    )
+    return [*lines, "", f"{verdict}: {runs} runs, {found.events:,} events examined"]
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:
