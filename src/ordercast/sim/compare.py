@@ -62,12 +62,12 @@ LOADS: Final[dict[str, tuple[float, float, float]]] = {
     "ideal": (200.0, 5_000.0, 30_000.0),
     "loopback": (200.0, 5_000.0, 30_000.0),
     "lan": (200.0, 5_000.0, 30_000.0),
-    "ethernet-10": (20.0, 80.0, 200.0),
-    "ethernet": (20.0, 120.0, 300.0),
+    "ethernet-10": (20.0, 80.0, 300.0),
+    "ethernet": (20.0, 120.0, 500.0),
 }
 """What light, medium and heavy are on each network, in messages a second, as measured there. Light: a message mostly
-meets no other. Medium: some meet. Heavy: where twenty members of the timestamp orderer, which take most datagrams, begin
-to wait for their processors (on the lan), or five of them for the segment (on the ethernets)."""
+meets no other. Medium: some meet. Heavy: where members of the timestamp orderer, which takes most
+datagrams, begin to wait for processors and wires: twenty of them on the lan, five on the ethernets."""
 
 PLAIN: Final = "no-anticipate"
 PACKED: Final = "anticipate"
