@@ -38,7 +38,7 @@ from ordercast.membership.reform import Reform
 from ordercast.orderers import ORDERERS, Orderer, unknown_words
 from ordercast.parts.keeper import Carried
 from ordercast.service import Service
-from ordercast.view import Address, Member, Reason, View, group_tag, next_counter, ring_id
+from ordercast.view import Address, Member, Reason, View, group_tag, id_of, next_counter, ring_id
 from ordercast.wire.block import come_after
 from ordercast.wire.calls import FIRST, RELAY, allow, decode_call, encode_call, open_call
 from ordercast.wire.header import FORWARD, HEADER, HEADER_BYTES, MAGIC, Kind
@@ -906,13 +906,27 @@ class Underlay:
         reform = self._reform
         accepted = reform.accepted if reform is not None else None
         if accepted is not None and accepted.view.ring == proposal.view.ring and proposal.view.member(self.me.id):
-            self._commit(now_ns, accepted, [], {}, out)
+            # Another found our own proposal binding: what it promised for those who are gone is still ours to send.
+            is_ours = id_of(accepted.view.creator) == self.me.id
+            self._commit(now_ns, accepted, self._promised_orphans(accepted.view) if is_ours else [], {}, out)
         elif self._leave_header is not None:
             self._drop_own(out)
             out.upcalls.append(Gone(True, False, "left while the group was being re-formed"))
             self._close()
         else:
             self._exclude(now_ns, "the group was re-formed without this node", out)
+
+    def _promised_orphans(self, view: View) -> list[tuple[int, int, bytes]]:
+        """Blocks of senders that are gone, which the members of a view that we proposed wait for."""
+        orderer = self._orderer
+        found: list[tuple[int, int, bytes]] = []
+        for origin, upto in view.awaited.items():
+            if orderer is not None and view.member(origin) is None:
+                for number in range(view.numbers.get(origin, upto), upto):
+                    block = orderer.log.find_block(origin, number)
+                    if block is not None:
+                        found.append((origin, number, block))
+        return found
 
     def _commit(
         self,

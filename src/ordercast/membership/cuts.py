@@ -88,6 +88,11 @@ def may_go_on(
     return True
 
 
+def keeps_others_out(rules: list[MinMembers], members: int) -> bool:
+    """Whether two parts of a view of so many members can never both go on: some rule asks for more than half."""
+    return any(not required_members(rule, members, members // 2, False) for rule in rules)
+
+
 def binding(cuts: dict[int, Cut]) -> Proposal | None:
     """The proposal that somebody may have committed already, and that therefore has to be proposed again.
 

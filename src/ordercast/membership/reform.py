@@ -18,13 +18,15 @@ from ordercast.membership.cuts import (
     agree,
     binding,
     holders,
+    keeps_others_out,
     may_go_on,
     orphans,
     places_as_runs,
 )
 from ordercast.orderers.orderer import Orderer
+from ordercast.service import MAJORITY_RANK
 from ordercast.view import Address, Member, Reason, View, id_of, next_counter, ring_id
-from ordercast.wire.block import after_of
+from ordercast.wire.block import after_of, head_of
 from ordercast.wire.header import Kind
 from ordercast.wire.mail import Mail
 from ordercast.wire.ordering import MAX_MISSING, Acks, Missing, encode_nak
@@ -99,6 +101,7 @@ class Reform:
         self._steps = 0  # requests or results since the last decision
         self._remainder: Remainder | None = None
         self._orphans: list[tuple[int, int]] = []
+        self._is_only_part = True  # the rules let no other part of the old view go on
         self._proposal: Proposal | None = None
         self._acks: set[int] = set()
         self._departed: set[int] = set()
@@ -195,12 +198,14 @@ class Reform:
 
     def _orphans_upto(self, upto: int) -> list[tuple[int, int, bytes]]:
         """A sender's blocks end where one is missing, or depends on what nobody could place: its cause would come
-        later."""
+        later. And at what must have one order everywhere, where another part of the group may go on: that part has
+        placed it already, perhaps."""
         found = []
         ended = set()
         for origin, number in self._orphans:
             block = self._orderer.log.find_block(origin, number)
-            if block is None or after_of(block) > upto:
+            is_doubtful = block is not None and head_of(block).rank >= MAJORITY_RANK and not self._is_only_part
+            if block is None or after_of(block) > upto or is_doubtful:
                 ended.add(origin)
             elif origin not in ended:
                 found.append((origin, number, block))
@@ -363,6 +368,7 @@ class Reform:
         if bound is None:
             gone = [origin for origin in numbers if origin not in survivors]
             self._orphans = orphans(self._cuts, numbers, gone)
+            self._is_only_part = keeps_others_out(rules, len(base.members))
             if self._lacks_orphans(now_ns, out):
                 return
             view = self._new_view(now_ns, base, survivors, upto, position, numbers)

@@ -94,6 +94,9 @@ class Log:
         """What a block takes of a receive buffer."""
         return len(block) + DATAGRAM_OVERHEAD * (-(-len(block) // self._step))
 
+    def has_segment(self, block: bytes, segment: int) -> bool:
+        return segment * self._step < len(block)
+
     def hold(self, origin: int, number: int, block: bytes, from_stranger: bool = False) -> bool:
         """Keep a block; False if it is old, known, of a stranger, or too far ahead to be true.
 

@@ -81,10 +81,11 @@ class Outgoing:
         """Own blocks without a place, in order."""
         return [(number, each.block) for (origin, number), each in self.unplaced.items() if origin == self._me]
 
-    def reassured(self, now_ns: int, upto: int) -> None:
-        """The sequencer has our blocks below `upto`, and they wait there: no reason to send them again."""
+    def reassured(self, now_ns: int, upto: int, sender: int = 0) -> None:
+        """Blocks of `sender` (0: ours) below `upto` are held and wait: no reason to send them again."""
+        sender = sender or self._me
         for (origin, number), each in self.unplaced.items():
-            if origin == self._me and number < upto:
+            if origin == sender and number < upto:
                 each.sent_ns, each.tries = now_ns, 0
 
     def restart(self, now_ns: int) -> None:

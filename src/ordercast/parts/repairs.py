@@ -186,11 +186,11 @@ class Repairs:
                     found = self._log.block_at(each)
                     if found is not None:
                         places.append((each, found[0], found[1]))
-                        if (first, stop) != PLACES_ALONE:
+                        if self._log.has_segment(found[2], first):  # not PLACES_ALONE, and not somebody's nonsense
                             blocks.append((*found, first, stop))
                 else:
                     block = self._log.find_block(origin, each)
-                    if block is not None:
+                    if block is not None and self._log.has_segment(block, first):
                         blocks.append((origin, each, block, first, stop))
         return blocks, places
 

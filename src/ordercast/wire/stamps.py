@@ -17,14 +17,16 @@ from ordercast.wire.views import MAX_MEMBERS
 
 Buffer = bytes | bytearray | memoryview
 
-# place of the view, clock, highest place, own blocks sent, own blocks decided; rows, nexts, runs, decisions
-STAMPS: Final = Struct("<QQQQQHHHH")
+# place of the view, clock, highest place, own blocks sent, own blocks decided; rows, nexts, runs, decisions, flags
+STAMPS: Final = Struct("<QQQQQHHHHH")
 NEXT: Final = Struct("<Q")
 ACKED: Final = Struct("<QQH")  # origin, first block, blocks; the proposed numbers follow, as far behind the clock
 DECIDED: Final = Struct("<QQQQQH")  # origin, block, number and member of the timestamp, place of the view, bounds
 BOUND: Final = Struct("<QQH")  # next block, number of the timestamp, its member by its place in the view
-if (STAMPS.size, ACKED.size, DECIDED.size, BOUND.size) != (48, 18, 42, 18):
+if (STAMPS.size, ACKED.size, DECIDED.size, BOUND.size) != (50, 18, 42, 18):
     raise AssertionError("timestamps have fixed sizes on the wire")
+
+ASKS: Final = 1  # the decisions on what is acknowledged have not come
 
 MAX_ACKED: Final = 4_096  # blocks of one run; more are acknowledged in several
 
@@ -69,12 +71,13 @@ class Stamps(NamedTuple):
     nexts: tuple[int, ...] = ()
     acks: Sequence[Acked] = ()
     decisions: Sequence[Decided] = ()
+    flags: int = 0
 
 
 def encode_stamps(stamps: Stamps) -> bytes:
-    view, clock, highest, sent, decided, rows, nexts, acks, decisions = stamps
+    view, clock, highest, sent, decided, rows, nexts, acks, decisions, flags = stamps
     parts = [
-        STAMPS.pack(view, clock, highest, sent, decided, len(rows), len(nexts), len(acks), len(decisions)),
+        STAMPS.pack(view, clock, highest, sent, decided, len(rows), len(nexts), len(acks), len(decisions), flags),
         pack_behind(highest, rows),
     ]
     parts.extend([NEXT.pack(each) for each in nexts])
@@ -93,7 +96,7 @@ def decode_stamps(body: Buffer) -> Stamps:
     size = len(data)
     if size < STAMPS.size:
         raise WireError("timestamps too short")
-    view, clock, highest, sent, decided, rows_n, nexts_n, acks_n, decisions_n = STAMPS.unpack_from(data)
+    view, clock, highest, sent, decided, rows_n, nexts_n, acks_n, decisions_n, flags = STAMPS.unpack_from(data)
     at = STAMPS.size
     rows_end = at + 4 * rows_n
     nexts_end = rows_end + NEXT.size * nexts_n
@@ -130,4 +133,4 @@ def decode_stamps(body: Buffer) -> Stamps:
         at = end
     if at != size:
         raise WireError("timestamps of odd size")
-    return Stamps(view, clock, highest, sent, decided, rows, nexts, acks, decisions)
+    return Stamps(view, clock, highest, sent, decided, rows, nexts, acks, decisions, flags)

@@ -22,7 +22,7 @@ from ordercast.service import MAJORITY_RANK, RESILIENT_RANK
 from ordercast.view import GROUP_ORIGIN, Member, View, id_of
 from ordercast.wire.block import ENTRY_BYTES, FRAGMENT, FRAGMENTED, HEAD, HEAD_BYTES, LAST
 from ordercast.wire.mail import Mail
-from ordercast.wire.stamps import Acked, Bound, Decided, Stamps
+from ordercast.wire.stamps import ASKS, Acked, Bound, Decided, Stamps
 
 MAX_LATER: Final = 4_096  # decisions of a later view that are kept; the others are asked for again
 
@@ -61,6 +61,7 @@ class Receiver(Sender):
         self._has_votes = False
         # What is to be said
         self._owed: dict[int, list[Key]] = {}  # who answers -> what is to be acknowledged
+        self._asks = False  # some of it again: the decision does not come
         self._fresh_decisions: list[Decided] = []
         self._repeats: dict[int, list[Key]] = {}  # member -> decisions that it lacks
         self._held_due: dict[int, None] = {}  # senders to reassure
@@ -116,7 +117,7 @@ class Receiver(Sender):
             self._expected[origin] = number + 1
             votes = self._votes.get((origin, number))
             if votes is not None:
-                votes.add(me, Vote(proposed, queue.clock, self.view.seq, self._nexts()), len(self._members))
+                votes.add(me, Vote(proposed, queue.clock, self.view.seq, self._nexts()))
                 self._has_votes = True
             else:
                 self._owe(origin, number)
@@ -162,18 +163,23 @@ class Receiver(Sender):
     # Decision
 
     def _on_acked(self, member: int, acked: Acked, stamps: Stamps) -> None:
-        """An acknowledgement (section 3.2.2.3). One of what is decided asks for the decision."""
+        """An acknowledgement (section 3.2.2.3). One that asks wants the decision, where there is one."""
         origin, first, numbers = acked
         if self._answerer(origin) != self.me.id or stamps.view < self._since.get(member, 0):
             return  # not ours to decide, or of an earlier stay of that member
         for offset, proposed in enumerate(numbers):
             key = (origin, first + offset)
             votes = self._votes.get(key)
-            if votes is not None:
-                votes.add(member, Vote(proposed, stamps.clock, stamps.view, stamps.nexts), len(self._members))
+            if votes is None:
+                if stamps.flags & ASKS and key in self._decisions:
+                    self._repeats.setdefault(member, []).append(key)
+                continue
+            vote = Vote(proposed, stamps.clock, stamps.view, stamps.nexts)
+            if self.view.member(member) is None:
+                votes.add_early(member, vote)
+            else:
+                votes.add(member, vote)
                 self._has_votes = True
-            elif key in self._decisions:
-                self._repeats.setdefault(member, []).append(key)
 
     def _answer_for(self, origin: int, number: int) -> None:
         self._votes[origin, number] = Votes()
@@ -201,7 +207,7 @@ class Receiver(Sender):
         if view != self.view.seq:
             # Earlier ones stand before the change that we have; for later ones the change must come first.
             if view > self.view.seq and len(self._later) < MAX_LATER:
-                self._later.append(decided)
+                self._later.append(decided._replace(bounds=()))
             return
         if not self._queue.decide(origin, number, stamp):
             return  # it is here already, or we have never acknowledged it, and nobody can have decided it

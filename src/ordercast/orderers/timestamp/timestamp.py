@@ -34,13 +34,14 @@ from ordercast.wire.ordering import (
     encode_nak,
     encode_propose,
 )
-from ordercast.wire.stamps import MAX_ACKED, Acked, Decided, Stamps, decode_stamps, encode_stamps
+from ordercast.wire.stamps import ASKS, MAX_ACKED, Acked, Decided, Stamps, decode_stamps, encode_stamps
 from ordercast.wire.token import decode_list, encode_list
 from ordercast.wire.views import pack_change
 
 LEAVE_NS: Final = 10 * MS  # between two looks whether own blocks still hold up our leave
 PROPOSE_NS: Final = 100 * MS
 AGAIN_MAX_NS: Final = 100 * MS
+ALONG: Final = 16  # blocks that are acknowledged once more with the next
 AT_ONCE: Final = 64  # blocks of one sender that are acknowledged again at a time
 MAX_LATER: Final = 4_096  # decisions of a later view that are kept; the others are asked for again
 
@@ -154,8 +155,8 @@ class Timestamp(Receiver):
             self._on_accept(body)
         elif kind == Kind.HELD:
             for sender, upto in decode_held(body)[1]:
-                if sender == self.me.id:
-                    self._outgoing.reassured(now_ns, upto)
+                if self._answerer(sender) == self.me.id:
+                    self._outgoing.reassured(now_ns, upto, sender)
         elif kind == Kind.PROPOSE:
             _, operation, header = decode_propose(body)
             self._on_propose(source, origin, operation, header, out)
@@ -326,6 +327,9 @@ class Timestamp(Receiver):
             if origin not in self.view.prior:
                 self._count("strange_stamps")
             return
+        if not is_member and origin != self._table.leaver:
+            self._on_newcomer(origin, stamps, out)
+            return
         self._table.merge(stamps.view, stamps.rows)
         if self.has_left:
             if stamps.view >= self.view.seq:
@@ -355,6 +359,14 @@ class Timestamp(Receiver):
         for acked in stamps.acks:
             self._on_acked(origin, acked, stamps)
 
+    def _on_newcomer(self, origin: int, stamps: Stamps, out: Outbox) -> None:
+        """It is in a view that is not here yet, as it says: what it has acknowledged and decided there is kept."""
+        for decided in stamps.decisions:
+            if decided.view > self.view.seq:
+                self._on_decided(decided, out)
+        for acked in stamps.acks:
+            self._on_acked(origin, acked, stamps)
+
     # Changes
 
     def _change(self, now_ns: int, out: Outbox) -> None:
@@ -365,12 +377,7 @@ class Timestamp(Receiver):
             self._is_closing = True
             if not self._long or not self._changes.waits_for_long:
                 self._is_draining = True
-            if (
-                self._is_draining
-                and not self._queue
-                and self._table.safe >= self._last_safe_place
-                and self.log.received >= self.log.highest
-            ):
+            if self._is_draining and not self._queue and self._table.safe >= self._last_safe_place:
                 self._order_change(now_ns, self._changes.take(), out)
                 self._is_closing = self._is_draining = False
         if self._held_back and not self._is_draining and not self.has_left:
@@ -422,7 +429,7 @@ class Timestamp(Receiver):
             self._upto[member.id] = self._expected[member.id] = number
             self._since[member.id] = view.seq
             for votes in self._votes.values():
-                votes.forget(member.id, view.seq)
+                votes.admit(member.id, view.seq)
             self._known.pop(member.id, None)
             self._decided_by.pop(member.id, None)
             self._recent.pop(member.id, None)
@@ -522,21 +529,30 @@ class Timestamp(Receiver):
                 to = member.address if member is not None else To.ALL
             kind = Kind.DECISION if decisions else Kind.STAMPS if owed else Kind.SYNC
             stamps = self._stamps(list(self._acked(owed.values())), decisions)
+            if self._asks:
+                stamps = stamps._replace(flags=ASKS)
             out.sends.append(self._mail.control(to, kind, encode_stamps(stamps)))
             self._told = self.log.received
             if to == To.ALL:
                 self._spoke_ns = now_ns
         self._owed = {}
+        self._asks = False
         self._fresh_decisions = []
         self._news.clear()
         self._tell_all = False
 
     def _acked(self, owed: Iterable[list[Key]]) -> Iterable[Acked]:
-        """Proposals as runs; what was decided meanwhile needs none."""
+        """Proposals as runs; what was decided meanwhile needs none.
+
+        The last few before them that are not decided go along: a lost acknowledgement costs no more than the next one.
+        """
         proposed = self._queue.proposed
+        keys = {key for keys in owed for key in keys}
+        for origin in {key[0] for key in keys}:
+            keys.update([(origin, number) for number in self._queue.undecided(origin)[-ALONG:]])
         origin = first = 0
         numbers: list[int] = []
-        for key in sorted([key for keys in owed for key in keys]):
+        for key in sorted(keys):
             number = proposed(*key)
             if not number:
                 continue
@@ -650,7 +666,7 @@ class Timestamp(Receiver):
         for origin, first in self._stuck.items():
             waiting = self._queue.undecided(origin)
             if waiting and waiting[0] == first and self._answerer(origin) != self.me.id:
-                is_stuck = True
+                is_stuck = self._asks = True
                 for number in waiting[:AT_ONCE]:
                     self._owe(origin, number)
         self._stuck = {}
@@ -666,12 +682,21 @@ class Timestamp(Receiver):
         self._behind_at = log.received
         self._timers.set(Timer.BEHIND, now_ns + self._timing.nak_retry_ns)
 
+    def _forget_hearsay(self) -> None:
+        """Nobody has the places that somebody spoke of. If there are such, they will be spoken of again."""
+        log = self.log
+        log.highest = max([log.received, *log.places])
+        self._ahead = log.received
+
     def _complain(self, now_ns: int, out: Outbox) -> None:
         """Places are asked of one that has received them, blocks of who answers for them."""
         if self.has_left:
             return
         acks = self._acks()
         for tries, missing in self._repairs.due_by_tries(now_ns).items():
+            if tries > self._timing.tries:
+                self._forget_hearsay()
+                break
             lowest = min([each.number for each in missing if each.origin == GROUP_ORIGIN], default=0)
             others = [member for member in self._members if member != self.me.id]
             able = [member for member in others if self._table.row(member) >= max(lowest, 1)] or others

@@ -23,22 +23,27 @@ class Vote(NamedTuple):
 
 
 class Votes:
-    __slots__ = ("_votes",)
+    __slots__ = ("_early", "_votes")
 
     def __init__(self) -> None:
         self._votes: dict[int, Vote] = {}
+        self._early: dict[int, Vote] = {}  # of who is no member yet
 
-    def add(self, member: int, vote: Vote, members: int) -> None:
-        """`members`: how many there are; more than a few others are not believed."""
-        if member in self._votes or len(self._votes) < members + STRANGERS:
+    def add(self, member: int, vote: Vote) -> None:
+        self._votes[member] = vote
+
+    def add_early(self, newcomer: int, vote: Vote) -> None:
+        """Of who has come in with a view that is not here yet, as it seems: a few of them are kept."""
+        if newcomer in self._early or len(self._early) < STRANGERS:
+            self._early[newcomer] = vote
+
+    def admit(self, member: int, view: int) -> None:
+        """It has come in with the view at place `view`. What it acknowledged in an earlier stay counts no more: its
+        queue is empty since."""
+        self._votes.pop(member, None)
+        vote = self._early.pop(member, None)
+        if vote is not None and vote.view >= view:
             self._votes[member] = vote
-
-    def forget(self, member: int, before: int) -> None:
-        """What it acknowledged before it came in with the view at place `before`, or came in again: its queue is empty
-        since."""
-        vote = self._votes.get(member)
-        if vote is not None and vote.view < before:
-            del self._votes[member]
 
     def lacking(self, members: Iterable[int]) -> list[int]:
         """Who has not acknowledged yet."""
