@@ -24,6 +24,7 @@ from ordercast.wire.token import State, decode_list, decode_state, decode_token
 from ordercast.wire.views import open_change
 
 T = TypeVar("T")
+L = TypeVar("L", bound="Taped")
 
 HOP_NS = 100_000
 QUICK = NetworkModel("quick", latency_ns=HOP_NS)
@@ -90,58 +91,27 @@ class Tape(Network):
         body = bytes(data[HEADER_BYTES : stride or len(data)])
         word = Word(leave_ns, source, tuple(sorted(targets)), Kind(kind & ~FORWARD), ring, origin, number, body)
         self.words.append(word)
-        if word.kind in TELLS_STATE and (ring != self._ring or word.state.turn >= self.last.turn):
-            self._ring, self.last = ring, word.state
+        self._follow(word)
         if self.loses is not None:
             targets = [target for target in targets if not self.loses(word, target)]
         return super().transmit(leave_ns, source, targets, data, stride)
 
+    def _follow(self, word: Word) -> None:
+        """Where the token is."""
+        if word.kind in TELLS_STATE and (word.ring != self._ring or word.state.turn >= self.last.turn):
+            self._ring, self.last = word.ring, word.state
 
-class Ring(Lab):
-    """Members a, b, c, … of one token group, in this order in the ring."""
+
+class Taped(Lab):
+    """Members a, b, c, … of one group, what they say, and what they deliver when."""
 
     def __init__(self, node: Simulation, tape: Tape) -> None:
         super().__init__(node)
         self.tape = tape
 
-    async def open(self, count: int, *, timing: Timing | None = None, datagram: int = 0, **terms: Any) -> None:
-        """The group, quiet, with the token at rest at the first member."""
-        config = GroupConfig(datagram=datagram or LOOPBACK_DATAGRAM)
-        # Of two members the first lets the third in, directly after itself: so that one is b.
-        for name in ["a", *(["c", "b"] if count > 2 else ["b"]), *"defgh"][:count]:
-            if name != "a":
-                await self.bring_token_to("a" if name in "bc" else chr(ord(name) - 1))  # a newcomer comes in after it
-            await self.join(name, config=config, timing=timing, orderer="token", **terms)
-        if count > 2:
-            for kept in (self.nodes, self.groups, self.seen, self._readers):
-                kept[1], kept[2] = kept[2], kept[1]  # type: ignore[index]
-        await self.bring_token_to("a")
-        assert all(self.names(index) == "abcdefgh"[:count] for index in range(count))
-        self.forget()
-
     def names(self, index: int) -> str:
         """The members, in the order of the ring, as one of them sees them."""
         return "".join(member.name for member in self.groups[index].members)
-
-    async def bring_token_to(self, name: str) -> None:
-        """Each message passes the token on; at the end it rests."""
-        for _ in range(20):
-            await asyncio.sleep(1.5)
-            if self.site in (name, ""):  # nobody: it never went anywhere
-                return
-            await self.groups[0].send(b"turn", confirm=True)
-        raise AssertionError(f"the token never rests at {name}")
-
-    @property
-    def site(self) -> str:
-        """Who holds the token, as far as it was said."""
-        return self.name_of(self.tape.last.site)
-
-    @property
-    def view_id(self) -> str:
-        """Of the view that the first member is in."""
-        view = self.groups[0].view
-        return view.id if view is not None else ""
 
     def name_of(self, member: int) -> str:
         return next((name for name in "abcdefgh" if node_id(name, 0) == member), "")
@@ -174,6 +144,45 @@ class Ring(Lab):
         raise AssertionError(f"{name} has not delivered message {first} of {sender}")
 
 
+class Ring(Taped):
+    """Of one token group, in this order in the ring."""
+
+    async def open(self, count: int, *, timing: Timing | None = None, datagram: int = 0, **terms: Any) -> None:
+        """The group, quiet, with the token at rest at the first member."""
+        config = GroupConfig(datagram=datagram or LOOPBACK_DATAGRAM)
+        # Of two members the first lets the third in, directly after itself: so that one is b.
+        for name in ["a", *(["c", "b"] if count > 2 else ["b"]), *"defgh"][:count]:
+            if name != "a":
+                await self.bring_token_to("a" if name in "bc" else chr(ord(name) - 1))  # a newcomer comes in after it
+            await self.join(name, config=config, timing=timing, orderer="token", **terms)
+        if count > 2:
+            for kept in (self.nodes, self.groups, self.seen, self._readers):
+                kept[1], kept[2] = kept[2], kept[1]  # type: ignore[index]
+        await self.bring_token_to("a")
+        assert all(self.names(index) == "abcdefgh"[:count] for index in range(count))
+        self.forget()
+
+    async def bring_token_to(self, name: str) -> None:
+        """Each message passes the token on; at the end it rests."""
+        for _ in range(20):
+            await asyncio.sleep(1.5)
+            if self.site in (name, ""):  # nobody: it never went anywhere
+                return
+            await self.groups[0].send(b"turn", confirm=True)
+        raise AssertionError(f"the token never rests at {name}")
+
+    @property
+    def site(self) -> str:
+        """Who holds the token, as far as it was said."""
+        return self.name_of(self.tape.last.site)
+
+    @property
+    def view_id(self) -> str:
+        """Of the view that the first member is in."""
+        view = self.groups[0].view
+        return view.id if view is not None else ""
+
+
 def in_ring(
     program: Callable[[Ring], Coroutine[Any, Any, T]],
     *,
@@ -182,14 +191,26 @@ def in_ring(
     quiet: bool = True,
 ) -> T:
     """Run a program and judge its trace. `quiet`: it ends at rest, and nothing may be left undone."""
+    return on_tape(program, Ring, Tape, network=network, seed=seed, quiet=quiet)
+
+
+def on_tape(
+    program: Callable[[L], Coroutine[Any, Any, T]],
+    kind: Callable[[Simulation, Tape], L],
+    tape_of: Callable[[NetworkModel, random.Random], Tape],
+    *,
+    network: NetworkModel = QUICK,
+    seed: int | str = "paper",
+    quiet: bool = True,
+) -> T:
     world = World(seed, network)
-    tape = Tape(network, world.stream("network"))
+    tape = tape_of(network, world.stream("network"))
     world.network = tape
 
     async def run(node: Simulation) -> T:
-        ring = Ring(node, tape)
-        result = await program(ring)
-        ring.lose(None)
+        lab = kind(node, tape)
+        result = await program(lab)
+        tape.loses = None
         tape.heal()
         await asyncio.sleep(5)
         return result
