@@ -84,7 +84,7 @@ class Site:
         """Section 3.2.2.3: an acknowledgement of one of our own messages."""
         assert key[0] == self.me
         if key[1] >= self.next_decision:
-            self.votes.setdefault(key, Votes()).add(member, vote, len(self.members))
+            self.votes.setdefault(key, Votes()).add(member, vote)
 
     def decisions(self) -> list[Decided]:
         """Section 3.2.3.1: what all have acknowledged, in our own order. Not yet told to anybody, us included."""

@@ -14,7 +14,7 @@ VIEW = 5
 def votes_of(*votes: Vote) -> Votes:
     made = Votes()
     for member, vote in zip(MEMBERS, votes, strict=False):
-        made.add(member, vote, len(MEMBERS))
+        made.add(member, vote)
     return made
 
 
@@ -24,7 +24,7 @@ def test_a_block_is_complete_when_all_members_have_acknowledged_it() -> None:
     for at, member in enumerate(MEMBERS):
         assert not votes.is_complete(MEMBERS, VIEW)
         assert votes.lacking(MEMBERS) == list(MEMBERS[at:])
-        votes.add(member, Vote(1, 1, VIEW, ()), 3)
+        votes.add(member, Vote(1, 1, VIEW, ()))
     assert votes.is_complete(MEMBERS, VIEW)
     assert votes.lacking(MEMBERS) == []
 
@@ -38,7 +38,7 @@ def test_the_greatest_proposal_is_decided_and_the_greater_member_among_equals() 
 
 def test_who_is_no_member_does_not_decide() -> None:
     votes = votes_of(Vote(7, 7, VIEW, ()), Vote(9, 9, VIEW, ()), Vote(8, 8, VIEW, ()))
-    votes.add(99, Vote(1_000, 1_000, VIEW, ()), 3)
+    votes.add(99, Vote(1_000, 1_000, VIEW, ()))
     assert votes.decide(MEMBERS) == (9, 10)
     assert votes.decide(MEMBERS[2:]) == (8, 20), "who has left is not asked"
 
@@ -68,10 +68,10 @@ def test_the_clock_of_the_moment_makes_the_bound_and_not_the_proposal() -> None:
 
 def test_who_acknowledges_again_is_believed_in_what_it_says_last() -> None:
     votes = votes_of(*[Vote(3, 3, VIEW, (1, 1, 1))] * 3)
-    votes.add(10, Vote(3, 40, VIEW, (7, 7, 7)), 3)
+    votes.add(10, Vote(3, 40, VIEW, (7, 7, 7)))
     assert votes.bounds(MEMBERS, VIEW) == (Bound(1, 4, 0),) * 3
     for member in (20, 30):
-        votes.add(member, Vote(3, 30, VIEW, (7, 7, 7)), 3)
+        votes.add(member, Vote(3, 30, VIEW, (7, 7, 7)))
     assert votes.bounds(MEMBERS, VIEW) == (Bound(7, 41, 1),) * 3
 
 
@@ -99,21 +99,46 @@ def test_vectors_that_are_missing_or_of_another_size_give_no_bounds(nexts: tuple
     assert votes.bounds(MEMBERS, VIEW) == ()
 
 
-def test_what_a_member_acknowledged_before_it_came_in_is_forgotten() -> None:
+def test_what_a_member_acknowledged_in_an_earlier_stay_is_forgotten() -> None:
     """docs/design/timestamp.md, Joins and leaves: who is back has an empty queue, and proposes anew."""
     votes = votes_of(*[Vote(7, 7, VIEW, (0, 0, 0))] * 3)
-    votes.forget(10, VIEW)
-    assert votes.is_complete(MEMBERS, VIEW), "it came in with this view, and acknowledged in it"
-    votes.forget(10, VIEW + 1)
-    votes.forget(77, VIEW + 1)
+    votes.admit(10, VIEW + 2)
+    votes.admit(77, VIEW + 2)
     assert votes.lacking(MEMBERS) == [10]
-    assert not votes.is_complete(MEMBERS, VIEW)
+    assert not votes.is_complete(MEMBERS, VIEW + 2)
+    votes.add(10, Vote(9, 9, VIEW + 2, (0, 0, 0)))
+    assert votes.is_complete(MEMBERS, VIEW + 2)
 
 
-def test_strangers_are_kept_in_bounded_number() -> None:
+def test_what_a_newcomer_acknowledged_before_its_join_was_known_counts_from_then_on() -> None:
+    votes = votes_of(*[Vote(7, 7, VIEW, (0, 0, 0))] * 3)
+    members = (*MEMBERS, 40)
+    votes.add_early(40, Vote(9, 9, VIEW + 1, (0, 0, 0, 0)))
+    assert votes.lacking(members) == [40]
+    assert votes.is_complete(MEMBERS, VIEW), "it is no member yet"
+    votes.admit(40, VIEW + 1)
+    assert votes.is_complete(members, VIEW + 1)
+    assert votes.decide(members) == (9, 40)
+
+
+def test_what_a_newcomer_acknowledged_in_an_earlier_stay_does_not_count() -> None:
+    """A late word of its first stay, which comes between two views."""
+    votes = Votes()
+    votes.add_early(40, Vote(9, 9, VIEW, (0, 0, 0, 0)))
+    votes.admit(40, VIEW + 1)
+    assert votes.lacking([40]) == [40]
+    votes.admit(40, VIEW + 2)
+    assert votes.lacking([40]) == [40], "nor later"
+
+
+def test_strangers_are_kept_in_bounded_number_and_crowd_out_no_member() -> None:
     """A newcomer may acknowledge before its join is known here; more than a few such are not believed."""
     votes = Votes()
     for stranger in range(1_000, 3_000):
-        votes.add(stranger, Vote(1, 1, VIEW + 1, ()), 3)
-    kept = 2_000 - len(votes.lacking(range(1_000, 3_000)))
-    assert STRANGERS <= kept <= len(MEMBERS) + STRANGERS
+        votes.add_early(stranger, Vote(1, 1, VIEW + 1, ()))
+    for member in MEMBERS:
+        votes.add(member, Vote(1, 1, VIEW, ()))
+    assert votes.is_complete(MEMBERS, VIEW)
+    for stranger in range(1_000, 3_000):
+        votes.admit(stranger, VIEW + 1)
+    assert 2_000 - len(votes.lacking(range(1_000, 3_000))) == STRANGERS

@@ -43,6 +43,7 @@ DECISIONS = st.builds(Decided, U64, NUMBERS, st.tuples(NUMBERS, U64), NUMBERS, s
     nexts=st.lists(NUMBERS, max_size=10),
     acks=st.lists(ACKS, max_size=6),
     decisions=st.lists(DECISIONS, max_size=6),
+    flags=st.integers(0, 0xFFFF),
 )
 @settings(deadline=None)
 def test_it_is_read_as_it_was_written(
@@ -52,11 +53,12 @@ def test_it_is_read_as_it_was_written(
     nexts: list[int],
     acks: list[tuple[int, int, list[int]]],
     decisions: list[Decided],
+    flags: int,
 ) -> None:
     view, clock, highest = numbers
     rows = tuple(max(0, highest - each) for each in behind)
     runs = [Acked(origin, first, tuple(max(0, clock - each) for each in ago)) for origin, first, ago in acks]
-    stamps = Stamps(view, clock, highest, max(sent), min(sent), rows, tuple(nexts), runs, decisions)
+    stamps = Stamps(view, clock, highest, max(sent), min(sent), rows, tuple(nexts), runs, decisions, flags)
     assert decode_stamps(encode_stamps(stamps)) == stamps
 
 
@@ -90,7 +92,7 @@ def head(
     acks: int = 0,
     decisions: int = 0,
 ) -> bytes:
-    return STAMPS.pack(view, clock, highest, sent, decided, rows, nexts, acks, decisions)
+    return STAMPS.pack(view, clock, highest, sent, decided, rows, nexts, acks, decisions, 0)
 
 
 def decision(number: int = 0, stamp: int = 0, place: int = 0, bounds: int = 0) -> bytes:

@@ -7,7 +7,7 @@ from ordercast.engine import Change
 from ordercast.view import Member, Reason, View, node_id
 from ordercast.wire.calls import IS_ANSWER, NO_HANDLER, WANTS_ACK, WANTS_AGAIN, CallHead, Reply
 from ordercast.wire.ordering import Acks, Lead, Missing, Placed
-from ordercast.wire.stamps import Acked, Bound, Decided, Stamps
+from ordercast.wire.stamps import ASKS, Acked, Bound, Decided, Stamps
 from ordercast.wire.token import HOLDS, HURRY, State
 from ordercast.wire.views import Asking, Ballot, Cut, Proposal, Ring
 
@@ -64,5 +64,6 @@ STAMPS = Stamps(
         Decided(ALICE.id, 12, (1_003, BOB.id), 41, (Bound(13, 1_004, 1), Bound(5, 1_002, 0))),
         Decided(ALICE.id, 11, (1_001, ALICE.id), 30),
     ],
+    flags=ASKS,
 )
 SILENT = Stamps(view=41, clock=0, highest=41, sent=0, decided=0, rows=())
