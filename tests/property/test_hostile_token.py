@@ -1,17 +1,17 @@
 """Hostile bytes at the door of a node in a token group: counted, dropped, never raised; the group works on.
 
-What test_hostile_datagrams.py asks of any group, and what only the token has: tokens, New Lists, requests for them,
-blocks without a place, calls from outside.
+What only the token has: tokens, New Lists, requests for them, blocks without a place, calls from outside. What is asked
+of any group stands in test_hostile_datagrams.py.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from tests.property.wiretap import Lab, Seen, flipped
+from tests.property.hostile import FAR, STRANGER, TAG, formed, from_member, still_works, view_of, working
+from tests.property.wiretap import Lab
 
 from ordercast.config import MS, SECOND
 from ordercast.engine import Change
@@ -19,74 +19,18 @@ from ordercast.orderers.token.calls import MAX_NEW, MAX_WAITING
 from ordercast.parts.delivery import MAX_RECENT
 from ordercast.parts.keeper import Carried
 from ordercast.service import AGREED, FIFO, UNRELIABLE, Service
-from ordercast.sim.checkers import check_all
-from ordercast.sim.scenario import LockUse
-from ordercast.view import Reason, View, group_tag, node_id
+from ordercast.view import Reason, node_id
 from ordercast.wire.block import CALLED, ENTRY, EQUAL, HEAD, pack_run
 from ordercast.wire.calls import FIRST, NO_HANDLER, RELAY, WANTS_ACK, CallHead, encode_call, pack_call
-from ordercast.wire.header import FORWARD, HEADER, HEADER_BYTES, MAGIC, Kind
+from ordercast.wire.header import FORWARD, HEADER, MAGIC, Kind
 from ordercast.wire.ordering import Acks, Lead, Missing, Placed, encode_accept, encode_acks, encode_held, encode_nak
 from ordercast.wire.token import HOLDS, HURRY, State, encode_change, encode_list, encode_state, encode_token
 from ordercast.wire.views import pack_change
 
-STRANGER = ("192.0.2.1", 9)
-TAG = group_tag("sim")
-FAR = 1 << 60
-STRIDES = (0, 1, HEADER_BYTES - 1, HEADER_BYTES, HEADER_BYTES + 1, 600, 70_000)
-
-
-@pytest.fixture(scope="module")
-def traffic() -> list[Seen]:
-    """What crossed the wire of another group of the same name: joins, all services, calls, locks, losses, a leave, a
-    recovery."""
-    lab = Lab("t0", nodes="abcd", orderer="token", callers="x")
-    lab.form(1_234 * MS)
-    lab.members[1].holding.want(LockUse("b", "2", 0, SECOND))
-    lab.members[2].holding.want(LockUse("c", "2", 0, SECOND))
-    lab.chatter()
-    lab.tap.set_model(replace(lab.tap.model, loss=0.1))
-    lab.chatter()
-    lab.chatter()
-    lab.members[3].leave()
-    lab.run(500 * MS)
-    lab.world.crash("a")
-    lab.chatter()
-    lab.run(5 * SECOND)
-    kinds = {Kind(seen.kind).name for seen in lab.tap.seen}
-    assert kinds >= {"DATA", "LOOSE", "TOKEN", "LIST", "CONFIRM", "SYNC", "NAK", "REPAIR", "ACCEPT", "PROPOSE"}
-    assert kinds >= {"CALL", "REPLY", "FIND", "JOIN", "WELCOME", "INVITE", "CUT", "RESULT", "RESULT_ACK", "COMMIT"}
-    return lab.tap.seen
-
 
 @pytest.fixture
 def lab() -> Iterator[Lab]:
-    """A token group that works; afterwards it must work still, and its trace must hold."""
-    lab = Lab("hostile", orderer="token")
-    lab.form()
-    views = [member.view for member in lab.members]
-    yield lab
-    before = [member.delivered for member in lab.members]
-    for member in lab.members:
-        member.send(2, AGREED, 100)
-    lab.run(2 * SECOND)
-    assert [member.delivered - count for member, count in zip(lab.members, before, strict=True)] == [6, 6, 6]
-    assert [member.view for member in lab.members] == views, "nobody was thrown out"
-    assert not lab.cluster.run_to_rest(lab.world.now_ns + 20 * SECOND)
-    verdict = check_all(lab.world.rows(), clock="virtual", quiet=True)
-    assert not verdict.violations, "\n".join(verdict.summary())
-
-
-def view_of(lab: Lab) -> View:
-    view = lab.members[0].view
-    assert view is not None
-    return view
-
-
-def from_member(lab: Lab, kind: int, body: bytes, number: int = 0) -> bytes:
-    """A datagram of member b."""
-    host = lab.members[1].host
-    assert host is not None
-    return HEADER.pack(MAGIC, kind, 0, 0, TAG, view_of(lab).ring, host.me.id, number) + body
+    yield from working("token")
 
 
 def call(origin: int, number: int, *, flags: int = FIRST, service: Service = AGREED, payload: bytes = b"x") -> bytes:
@@ -94,54 +38,6 @@ def call(origin: int, number: int, *, flags: int = FIRST, service: Service = AGR
     head = CallHead(0, WANTS_ACK, NO_HANDLER, "evil/0", ("192.0.2.1", 9))
     body = encode_call(flags, "sim", pack_call(0, service, head, payload))
     return HEADER.pack(MAGIC, Kind.CALL, 0, 0, TAG, 0, origin, number) + body
-
-
-def test_random_bytes_behind_a_valid_header_are_counted_and_dropped(lab: Lab) -> None:
-    rng = random.Random("body")
-    before = lab.dropped(1)
-    for kind in range(256):
-        for last in (0, 1, 255):
-            head = HEADER.pack(MAGIC, kind, 0, last, TAG, rng.getrandbits(64), rng.getrandbits(64), rng.getrandbits(64))
-            lab.inject(1, STRANGER, head + rng.randbytes(rng.randrange(1, 200)), rng.choice(STRIDES))
-    lab.run(MS)
-    assert lab.dropped(1) > before + 200
-
-
-def test_random_bytes_in_the_name_of_a_stranger_in_the_ring_do_no_harm(lab: Lab) -> None:
-    """The right ring, the origin of nobody, any kind of the ordering."""
-    rng = random.Random("ring")
-    ring, stranger = view_of(lab).ring, node_id("stranger", 0)
-    before = [lab.dropped(index) for index in range(3)]
-    for _ in range(40):
-        for kind in range(1, Kind.FIND):
-            head = HEADER.pack(MAGIC, kind, 0, 0, TAG, ring, stranger, rng.choice((0, 7, FAR)))
-            for index in range(3):
-                lab.inject(index, STRANGER, head + rng.randbytes(rng.randrange(1, 120)), 0)
-    lab.run(10 * MS)
-    assert all(lab.dropped(index) > before[index] + 100 for index in range(3))
-
-
-def test_another_rings_datagrams_are_counted_and_dropped(lab: Lab, traffic: list[Seen]) -> None:
-    before = lab.dropped(2)
-    shown = (Kind.FIND, Kind.HERE, Kind.JOIN, Kind.WELCOME, Kind.REFUSE, Kind.BEACON, Kind.CALL)
-    for seen in traffic:
-        if seen.kind not in shown:  # these are how strangers meet
-            lab.inject(2, STRANGER, seen.data, seen.stride)
-    lab.run(MS)
-    assert lab.dropped(2) > before + 100
-
-
-def test_the_groups_own_datagrams_may_come_again_at_any_time_and_in_any_order(lab: Lab) -> None:
-    """Old tokens name nobody, old New Lists change nothing, old blocks are not delivered again."""
-    lab.chatter()
-    rng = random.Random("replay")
-    addresses = {member.node.name: member.node.address for member in lab.members}
-    ordering = [seen for seen in lab.tap.seen if seen.kind < Kind.FIND]
-    for _ in range(2_000):
-        seen = rng.choice(ordering)
-        lab.inject(rng.randrange(3), addresses[seen.source], seen.data, seen.stride)
-        if rng.random() < 0.1:
-            lab.run(MS)
 
 
 def test_datagrams_of_the_ring_from_strangers_do_no_harm(lab: Lab) -> None:
@@ -210,8 +106,7 @@ def test_calls_that_cannot_be_are_counted_and_dropped(lab: Lab) -> None:
 def test_callers_that_never_were_cost_a_bounded_number_of_calls() -> None:
     """Who begins in the middle without the first-packet flag is nobody; those who begin are bounded until one has its
     place; and one caller may have so many waiting."""
-    lab = Lab("callers", orderer="token", nodes="ab")
-    lab.form()
+    lab = formed("callers", "token", "ab")
     for member in lab.members:
         lab.tap.partition([[member.node.name] for member in lab.members])
     engine = lab.members[0].port.engine  # type: ignore[union-attr]
@@ -230,7 +125,7 @@ def test_callers_that_never_were_cost_a_bounded_number_of_calls() -> None:
 
 def test_callers_of_unreliable_calls_are_remembered_in_bounded_number() -> None:
     """They are delivered on arrival and only once, whoever they are from: of the last so many callers."""
-    lab = formed("loose")
+    lab = formed("loose", "token")
     for origin in range(1, MAX_RECENT + 500):
         for _ in range(2):
             lab.inject(0, STRANGER, call(origin, 0, service=UNRELIABLE), 0)
@@ -245,7 +140,7 @@ def test_callers_of_unreliable_calls_are_remembered_in_bounded_number() -> None:
 
 def test_unreliable_calls_that_the_application_does_not_take_are_dropped() -> None:
     """Nothing holds up who sends them: without a bound a flood would fill the memory of a slow member."""
-    lab = formed("flood")
+    lab = formed("flood", "token")
     for number in range(20_000):
         lab.inject(0, STRANGER, call(7, number, service=UNRELIABLE), 0)
     engine = lab.members[0].port.engine  # type: ignore[union-attr]
@@ -283,8 +178,8 @@ def hostile_states(lab: Lab) -> dict[str, State]:
 
 @pytest.mark.parametrize("kind", [Kind.SYNC, Kind.CONFIRM, Kind.TOKEN, Kind.LIST, Kind.ORDERED])
 def test_a_members_broken_token_stops_nobody(kind: Kind) -> None:
-    for name in hostile_states(formed("states")):
-        lab = formed("states")
+    for name in hostile_states(formed("states", "token")):
+        lab = formed("states", "token")
         state, view = hostile_states(lab)[name], view_of(lab)
         places = [Placed(min(state.highest, FAR), view.members[1].id, 0, 1)]
         body = encode_state(state) if kind in (Kind.SYNC, Kind.CONFIRM) else encode_token(state, places)
@@ -300,27 +195,8 @@ def test_a_members_broken_token_stops_nobody(kind: Kind) -> None:
             assert still_works(lab), name
 
 
-def formed(seed: str) -> Lab:
-    lab = Lab(seed, orderer="token")
-    lab.form()
-    return lab
-
-
-def still_works(lab: Lab) -> bool:
-    """Whether all come together in one view again, and a message of each reaches all."""
-    lab.run(20 * SECOND)
-    before = [member.delivered for member in lab.members]
-    for member in lab.members:
-        member.send(1, AGREED, 100)
-    lab.run(20 * SECOND)
-    views = {member.view.id for member in lab.members if member.view is not None}
-    return len(views) == 1 and all(
-        member.delivered >= count + 3 for member, count in zip(lab.members, before, strict=True)
-    )
-
-
 def test_a_members_broken_new_lists_stop_nobody() -> None:
-    lab = formed("lists")
+    lab = formed("lists", "token")
     view = view_of(lab)
     state = State(50, view.members[0].id, view.seq + 1, view.seq, 0, (view.seq,) * 3)
     token = encode_token(state, [Placed(view.seq + 1, 0, view.seq + 1, 1)])
@@ -344,7 +220,7 @@ def test_a_members_broken_new_lists_stop_nobody() -> None:
 
 
 def test_a_members_words_out_of_all_reason_stop_nobody() -> None:
-    lab = formed("words")
+    lab = formed("words", "token")
     view = view_of(lab)
     member = view.members[1]
     bodies = [
@@ -371,53 +247,3 @@ def test_a_members_words_out_of_all_reason_stop_nobody() -> None:
         lab.run(100 * MS)
     lab.run(5 * SECOND)
     assert all(each.node.is_up for each in lab.members)
-
-
-def test_truncated_datagrams_stop_nobody(traffic: list[Seen]) -> None:
-    """In the name of a member, behind a header that is right: some of what is left may still parse."""
-    rng = random.Random("cut")
-    lab = formed("cut")
-    before = lab.dropped(0)
-    ring = view_of(lab).ring.to_bytes(8, "little")
-    for seen in traffic:
-        if seen.kind < Kind.FIND:
-            data = seen.data[:8] + ring + seen.data[16:]
-            lab.inject(0, STRANGER, data[: rng.randrange(min(len(data), HEADER_BYTES + 60))], 0)
-    lab.run(10 * SECOND)
-    assert all(member.node.is_up for member in lab.members)
-    assert lab.dropped(0) > before
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_bits_that_flip_on_the_wire_stop_nobody(seed: int) -> None:
-    """One datagram in twenty is spoiled on its way; UDP's checksum would have caught it. The nodes stay up, and what
-    they keep stays bounded."""
-    lab = Lab(f"spoil/{seed}", orderer="token", callers="x")
-    lab.form()
-    lab.tap.spoil = 0.05
-    for _ in range(5):
-        lab.chatter()
-    lab.tap.spoil = 0
-    lab.run(30 * SECOND)
-    assert all(member.node.is_up for member in lab.members)
-    assert sum(lab.dropped(index) for index in range(3) if lab.members[index].port is not None) > 0
-
-
-def test_real_datagrams_with_flipped_bits_stop_nobody(traffic: list[Seen]) -> None:
-    """In the name of the members of the ring that they reach, behind a header that is right."""
-    rng = random.Random("flip")
-    lab = formed("flip")
-    view = view_of(lab)
-    ring, origins = view.ring.to_bytes(8, "little"), [member.id for member in view.members]
-    before = lab.dropped(0)
-    for seen in traffic:
-        if seen.kind >= Kind.FIND or seen.stride:
-            continue
-        body = flipped(seen.data[HEADER_BYTES:], rng)
-        data = seen.data[:8] + ring + rng.choice(origins[1:]).to_bytes(8, "little") + seen.data[24:32] + body
-        lab.inject(0, lab.members[1].node.address, data, 0)
-        if rng.random() < 0.05:
-            lab.run(MS)
-    lab.run(20 * SECOND)
-    assert all(member.node.is_up for member in lab.members)
-    assert lab.dropped(0) > before

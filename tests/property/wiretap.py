@@ -13,6 +13,8 @@ from ordercast.sim.network import IDEAL, Arrival, Network, NetworkModel
 from ordercast.sim.scenario import Calls
 from ordercast.view import Address
 
+# Besides AGREED, RESILIENT and SAFE, which all orderers give.
+OTHER_SERVICES = {"token": (UNRELIABLE, RELIABLE, FIFO, MAJORITY), "timestamp": (RELIABLE, FIFO, MAJORITY)}
 SPOILED_BYTES = 200  # at the front of a datagram, where everything but payload stands
 
 
@@ -87,7 +89,7 @@ class Lab:
     def chatter(self) -> None:
         """Every kind of message from everybody, and a call of each kind from everybody outside."""
         for member in self.members:
-            for service in (UNRELIABLE, RELIABLE, FIFO, MAJORITY) if self.is_token else ():
+            for service in OTHER_SERVICES.get(self.cluster.terms.config.orderer, ()):
                 member.send(2, service, 700)
             member.send(3, AGREED, 100)
             member.send(2, RESILIENT(1), 50)
@@ -99,10 +101,6 @@ class Lab:
                 caller.call(Calls(caller.node.name, 1, service), 1)
             caller.call(Calls(caller.node.name, 1, size=2_000, handler=2, wants_again=True), 1)
         self.run(200 * MS)
-
-    @property
-    def is_token(self) -> bool:
-        return self.cluster.terms.config.orderer == "token"
 
     def inject(self, index: int, source: Address, data: bytes, stride: int) -> None:
         """One read of a member's socket brings these bytes."""
