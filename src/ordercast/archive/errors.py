@@ -1,0 +1,45 @@
+"""What can be wrong with an archive, each with a name of its own (docs/design/archive.md, *Failures*)."""
+
+from __future__ import annotations
+
+from ordercast.errors import OrdercastError, UsageError
+
+
+class ArchiveError(OrdercastError):
+    """Base of everything that archives raise on purpose."""
+
+
+class NoArchive(ArchiveError, UsageError):
+    """There is no such folder, or no segment in it."""
+
+
+class ForeignFile(ArchiveError, UsageError):
+    """The folder holds a file that is no archive's, or a file that is named like a segment and is none."""
+
+
+class WrongGroup(ArchiveError, UsageError):
+    """The folder is the archive of another group, or holds segments of two archives."""
+
+
+class NewerFormat(ArchiveError, UsageError):
+    """A segment was written by a newer version of Ordercast."""
+
+
+class OtherLog(ArchiveError, UsageError):
+    """The group's positions do not continue those of the archive: the group was created anew."""
+
+
+class ArchiveLocked(ArchiveError, UsageError):
+    """Another recorder writes to the folder."""
+
+
+class ArchiveDamaged(ArchiveError, UsageError):
+    """Bytes inside a segment are not what was written, and good frames follow them."""
+
+
+class DataLoss(ArchiveError, UsageError):
+    """Positions that were asked for are not in the archive: a hole, a missing segment, or removed by retention."""
+
+
+class ArchiveFull(ArchiveError, OSError):
+    """The disk is full, or cannot be written. What was recorded before is kept and whole."""
