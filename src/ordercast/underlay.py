@@ -217,7 +217,10 @@ class Underlay:
     def after_batch(self, now_ns: int, out: Outbox) -> None:
         orderer, reform = self._orderer, self._reform
         if reform is not None:
-            reform.progress(now_ns, out)
+            try:
+                reform.progress(now_ns, out)
+            except WireError:
+                self._intake.reject()  # a result that does not fit what came since
             self._after_reform(now_ns, out)
         elif orderer is not None:
             before = len(out.upcalls)
@@ -352,7 +355,8 @@ class Underlay:
 
     @property
     def is_ordering(self) -> bool:
-        """Whether this member gives the next place now: it is the sequencer, or the token site."""
+        """Whether this member gives the next place now: it is the sequencer, or the token site. With timestamps all
+        decide; the first member orders changes."""
         return self._reform is None and self._orderer is not None and self._orderer.is_ordering
 
     @property

@@ -75,7 +75,7 @@ class Table:
             return False  # of a forgotten view, or of none: what is true of it will be said again
         mine = self._rows
         for member, place in zip(ids, rows, strict=False):
-            if place > mine.get(member, place):
+            if place > mine.get(member, place) and member != self._me:  # what we hold nobody knows better
                 mine[member] = place
                 self._safe = -1
         if self._leaver:

@@ -48,7 +48,7 @@ class Receiver(Sender):
         # Receiving
         self._queue = ReceptionQueue(me.id)
         self._expected = dict(self.log.next_number)  # origin -> the first block that we have not proposed for
-        self._known: dict[int, int] = {}  # origin -> its blocks below this exist
+        self._come: dict[int, int] = {}  # origin -> one past the last of its blocks that has come
         self._held_back: dict[int, None] = {}  # whose next block is here and may not be proposed for now
         self._long: set[int] = set()  # members whose long message is half proposed
         self._told_places: set[Key] = set()  # decided and not received: their decision is in the trace
@@ -83,7 +83,7 @@ class Receiver(Sender):
         if origin == GROUP_ORIGIN or self.is_frozen:
             return True
         self._arrived(origin, number, block, head)
-        self._known[origin] = max(number + 1, self._known.get(origin, 0))
+        self._come[origin] = max(number + 1, self._come.get(origin, 0))
         if number == self._expected.get(origin):
             self._propose_from(origin)
         return True

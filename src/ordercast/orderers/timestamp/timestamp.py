@@ -81,10 +81,11 @@ class Timestamp(Receiver):
         self._told = view.seq  # how far others know that we have received
         self._spoke_ns = 0  # when we last spoke to all
         # Decisions and places that do not come
-        self._decided_by: dict[int, int] = {}  # origin -> it has decided its blocks below this
+        # What a member said last counts, not the most: a wrong word is mended by the next.
+        self._sent_by: dict[int, int] = {}  # origin -> it has sent its blocks below this
+        self._received_by: dict[int, int] = {}  # origin -> it has received up to this place
         self._stuck: dict[int, int] = {}  # origin -> its first undecided block, at the last look
         self._again_ns = timing.nak_retry_ns
-        self._ahead = view.seq  # what somebody has received
         self._behind_at = 0
         # Changes
         self._changes = Changes(view)
@@ -338,10 +339,10 @@ class Timestamp(Receiver):
             return
         if stamps.view > log.received:
             log.highest = max(log.highest, stamps.view)  # there is a change that we have missed
-        ahead = max(stamps.highest, stamps.view)
-        if ahead > log.received:
-            self._ahead = max(self._ahead, ahead)
-            if not self._timers.is_set(Timer.BEHIND):
+        index = self.view.index(origin)
+        if stamps.view == self.view.seq and 0 <= index < len(stamps.rows):
+            self._received_by[origin] = stamps.rows[index]
+            if stamps.rows[index] > log.received and not self._timers.is_set(Timer.BEHIND):
                 self._behind_at = log.received
                 self._timers.set(Timer.BEHIND, now_ns + self._timing.nak_delay_ns)
         for decided in stamps.decisions:
@@ -350,8 +351,7 @@ class Timestamp(Receiver):
             if not self.is_busy and min(stamps.rows, default=0) < log.stable:
                 self._news.add(origin)  # it waits to hear what we have forgotten about
             if stamps.sent <= log.next_number.get(origin, 0) + log.ahead:
-                self._known[origin] = max(stamps.sent, self._known.get(origin, 0))
-            self._decided_by[origin] = max(stamps.decided, self._decided_by.get(origin, 0))
+                self._sent_by[origin] = stamps.sent
             waiting = queue.undecided(origin)
             if waiting and waiting[0] < stamps.decided:
                 self._stuck[origin] = waiting[0]
@@ -430,11 +430,11 @@ class Timestamp(Receiver):
             self._since[member.id] = view.seq
             for votes in self._votes.values():
                 votes.admit(member.id, view.seq)
-            self._known.pop(member.id, None)
-            self._decided_by.pop(member.id, None)
+            self._come.pop(member.id, None)
+            self._sent_by.pop(member.id, None)
             self._recent.pop(member.id, None)
         if gone is not None:
-            for table in (self._upto, self._expected, self._known, self._held_back, self._decided_by, self._owed):
+            for table in (self._upto, self._expected, self._come, self._sent_by, self._held_back, self._owed):
                 table.pop(gone.id, None)
             self._open.discard(gone.id)
             self._long.discard(gone.id)
@@ -644,7 +644,9 @@ class Timestamp(Receiver):
         """After a batch: what is missing, and whether decisions stay away."""
         expected, log = self._expected, self.log
         missing: list[Key] = []
-        for origin, known in self._known.items():
+        come, sent = self._come, self._sent_by
+        for origin in {**come, **sent}:
+            known = max(come.get(origin, 0), sent.get(origin, 0))
             first = expected.get(origin, known)
             if first < known:
                 stop = min(known, first + MAX_MISSING)
@@ -675,10 +677,11 @@ class Timestamp(Receiver):
     def _catch_up(self, now_ns: int) -> None:
         """Others have received more than we. If nothing has come meanwhile, ask for the places."""
         log = self.log
-        if log.received >= self._ahead or self.has_left:
+        ahead = max([self._received_by.get(member, 0) for member in self._members])
+        if log.received >= ahead or self.has_left:
             return
         if log.received == self._behind_at:
-            log.highest = max(log.highest, self._ahead)
+            log.highest = max(log.highest, ahead)
         self._behind_at = log.received
         self._timers.set(Timer.BEHIND, now_ns + self._timing.nak_retry_ns)
 
@@ -686,7 +689,7 @@ class Timestamp(Receiver):
         """Nobody has the places that somebody spoke of. If there are such, they will be spoken of again."""
         log = self.log
         log.highest = max([log.received, *log.places])
-        self._ahead = log.received
+        self._received_by.clear()
 
     def _complain(self, now_ns: int, out: Outbox) -> None:
         """Places are asked of one that has received them, blocks of who answers for them."""
