@@ -181,7 +181,7 @@ def test_a_members_broken_words_stop_nobody(kind: Kind) -> None:
         assert all(member.node.is_up for member in lab.members), name
         if kind != Kind.LIST and name not in FORGED:
             assert still_works(lab), name
-            assert not lab.cluster.run_to_rest(lab.world.now_ns + 90 * SECOND), f"{name}: that is forgotten at last"
+            assert not lab.cluster.run_to_rest(lab.world.now_ns + 20 * SECOND), f"{name}: that is forgotten soon"
 
 
 def test_a_members_broken_words_stop_nobody_where_blocks_wait() -> None:
