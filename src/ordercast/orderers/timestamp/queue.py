@@ -98,8 +98,11 @@ class ReceptionQueue:
         if waiting is None:
             return
         number, member = stamp
-        for at, each in waiting.items():
-            if at >= first and each.stamp < (number + at - first, member):
+        for at in reversed(waiting):
+            if at < first:
+                break
+            each = waiting[at]
+            if each.stamp < (number + at - first, member):
                 each.stamp = (number + at - first, member)
                 heappush(self._heap, (*each.stamp, 1, origin, at))
         if len(self._heap) > 2 * len(self._waiting) + SLACK:

@@ -60,7 +60,7 @@ class Receiver(Sender):
         self._next_decision: dict[int, int] = {}  # origin that we answer for -> its first undecided block
         self._has_votes = False
         # What is to be said
-        self._owed: dict[int, list[Key]] = {}  # who answers -> what is to be acknowledged
+        self._owed: dict[int, dict[Key, None]] = {}  # who answers -> what is to be acknowledged
         self._asks = False  # some of it again: the decision does not come
         self._fresh_decisions: list[Decided] = []
         self._repeats: dict[int, list[Key]] = {}  # member -> decisions that it lacks
@@ -149,9 +149,7 @@ class Receiver(Sender):
     def _owe(self, origin: int, number: int) -> None:
         answerer = self._answerer(origin)
         if answerer != self.me.id:
-            owed = self._owed.setdefault(answerer, [])
-            if (origin, number) not in owed:
-                owed.append((origin, number))
+            self._owed.setdefault(answerer, {})[origin, number] = None
 
     def _nexts(self) -> tuple[int, ...]:
         """The paper's next_mid."""
@@ -206,7 +204,7 @@ class Receiver(Sender):
         origin, number, stamp, view, bounds = decided
         if view != self.view.seq:
             # Earlier ones stand before the change that we have; for later ones the change must come first.
-            if view > self.view.seq and len(self._later) < MAX_LATER:
+            if self.view.seq < view <= self.log.received + self.log.ahead and len(self._later) < MAX_LATER:
                 self._later.append(decided._replace(bounds=()))
             return
         if not self._queue.decide(origin, number, stamp):

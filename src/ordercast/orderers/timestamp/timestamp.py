@@ -42,6 +42,8 @@ LEAVE_NS: Final = 10 * MS  # between two looks whether own blocks still hold up 
 PROPOSE_NS: Final = 100 * MS
 AGAIN_MAX_NS: Final = 100 * MS
 ALONG: Final = 16  # blocks that are acknowledged once more with the next
+MAX_DECISIONS: Final = 256  # in one datagram: a body has no more than 256 segments, which may be small
+FEW_DECISIONS: Final = 8  # up to so many in one datagram each has its bounds
 AT_ONCE: Final = 64  # blocks of one sender that are acknowledged again at a time
 MAX_LATER: Final = 4_096  # decisions of a later view that are kept; the others are asked for again
 
@@ -192,6 +194,8 @@ class Timestamp(Receiver):
             self._announce_strong()
         if self.log.entries:
             self._purge_safe()
+            if self._held_back and not self.has_left and not self._is_full():
+                self._go_on(now_ns, out)
         if (self._changes or self._is_closing or self._is_draining) and not self.has_left:
             self._change(now_ns, out)
         self._speak(now_ns, out)
@@ -339,6 +343,7 @@ class Timestamp(Receiver):
             return
         if stamps.view > log.received:
             log.highest = max(log.highest, stamps.view)  # there is a change that we have missed
+            self._received_by[origin] = stamps.view
         index = self.view.index(origin)
         if stamps.view == self.view.seq and 0 <= index < len(stamps.rows):
             self._received_by[origin] = stamps.rows[index]
@@ -381,11 +386,14 @@ class Timestamp(Receiver):
                 self._order_change(now_ns, self._changes.take(), out)
                 self._is_closing = self._is_draining = False
         if self._held_back and not self._is_draining and not self.has_left:
-            self._release()
-            self._has_votes = True
-            self._decide(out)
-            self._receive(now_ns, out)
-            self._deliver(out)
+            self._go_on(now_ns, out)
+
+    def _go_on(self, now_ns: int, out: Outbox) -> None:
+        """What held us back is over."""
+        self._release()
+        self._decide(out)
+        self._receive(now_ns, out)
+        self._deliver(out)
 
     def _order_change(self, now_ns: int, change: Change, out: Outbox) -> None:
         log, seq = self.log, self.log.received + 1
@@ -528,10 +536,16 @@ class Timestamp(Receiver):
                 member = self.view.member(next(iter(waiting)))
                 to = member.address if member is not None else To.ALL
             kind = Kind.DECISION if decisions else Kind.STAMPS if owed else Kind.SYNC
-            stamps = self._stamps(list(self._acked(owed.values())), decisions)
+            stamps = self._stamps(list(self._acked(owed.values())), sparing(decisions))
             if self._asks:
                 stamps = stamps._replace(flags=ASKS)
-            out.sends.append(self._mail.control(to, kind, encode_stamps(stamps)))
+            while True:
+                first, rest = stamps.decisions[:MAX_DECISIONS], stamps.decisions[MAX_DECISIONS:]
+                body = encode_stamps(stamps._replace(decisions=first))
+                out.sends.append(self._mail.control(to, kind, body))
+                if not rest:
+                    break
+                stamps = stamps._replace(acks=(), nexts=(), flags=0, decisions=rest)
             self._told = self.log.received
             if to == To.ALL:
                 self._spoke_ns = now_ns
@@ -541,7 +555,7 @@ class Timestamp(Receiver):
         self._news.clear()
         self._tell_all = False
 
-    def _acked(self, owed: Iterable[list[Key]]) -> Iterable[Acked]:
+    def _acked(self, owed: Iterable[dict[Key, None]]) -> Iterable[Acked]:
         """Proposals as runs; what was decided meanwhile needs none.
 
         The last few before them that are not decided go along: a lost acknowledgement costs no more than the next one.
@@ -695,12 +709,12 @@ class Timestamp(Receiver):
         """Places are asked of one that has received them, blocks of who answers for them."""
         if self.has_left:
             return
-        acks = self._acks()
+        acks, claims = self._acks(), self._received_by.values()
         for tries, missing in self._repairs.due_by_tries(now_ns).items():
-            if tries > self._timing.tries:
+            lowest = min([each.number for each in missing if each.origin == GROUP_ORIGIN], default=0)
+            if tries > self._timing.tries and lowest > max([self.log.received, *self.log.places, *claims]):
                 self._forget_hearsay()
                 break
-            lowest = min([each.number for each in missing if each.origin == GROUP_ORIGIN], default=0)
             others = [member for member in self._members if member != self.me.id]
             able = [member for member in others if self._table.row(member) >= max(lowest, 1)] or others
             if able:
@@ -711,3 +725,10 @@ class Timestamp(Receiver):
             member = self.view.member(self._answerer(origin))
             if member is not None and member.id != self.me.id:
                 out.sends.append(self._mail.control(member.address, Kind.NAK, encode_nak(acks, blocks)))
+
+
+def sparing(decisions: Sequence[Decided]) -> Sequence[Decided]:
+    """Bounds with the last of many decisions only. They grow from one to the next, and each takes as much work."""
+    if len(decisions) <= FEW_DECISIONS:
+        return decisions
+    return [*[decided._replace(bounds=()) for decided in decisions[:-1]], decisions[-1]]
