@@ -30,14 +30,14 @@ SEES: dict[str, frozenset[str]] = {
     "membership": TYPES | {"wire", "parts", "orderers"},
     "underlay": TYPES | {"wire", "parts", "membership", "orderers"},
     "trace": TYPES,
-    "archive": TYPES | {"trace"},
+    "archive": TYPES | {"trace", "groups"},  # who records is a member
     "groups": TYPES | PROTOCOL | {"trace"},
     "runtime": TYPES | PROTOCOL | {"trace", "groups"},
     "sim": TYPES | PROTOCOL | {"trace", "groups"},
     FACADE: TYPES | {"groups", "runtime"},
     "client": TYPES | {"wire"},
     "daemon": TYPES | PROTOCOL | {"trace", "archive", "groups", "runtime", FACADE},
-    "pipeline": frozenset({"trace", "archive"}),
+    "pipeline": TYPES | {"trace", "archive", "groups", FACADE},  # the sink of streams is a member, too
     "cli": TYPES | PROTOCOL | {"trace", "archive", "groups", "runtime", "sim", "daemon", "client", "pipeline", FACADE},
 }
 
