@@ -24,9 +24,11 @@ class Changes:
 
     def propose(self, change: Change) -> None:
         """Leaves go first: a newcomer may wait for the end of a long message that its sender ends by leaving."""
-        if len(self._waiting) >= MAX_CHANGES or any(
-            (each.reason, each.member.id) == (change.reason, change.member.id) for each in self._waiting
-        ):
+        for at, each in enumerate(self._waiting):
+            if (each.reason, each.member.id) == (change.reason, change.member.id):
+                self._waiting[at] = change  # asked again: who has given up one attempt is in the next
+                return
+        if len(self._waiting) >= MAX_CHANGES:
             return
         if change.reason == Reason.LEAVE:
             self._waiting.appendleft(change)

@@ -54,6 +54,7 @@ class Timer(IntEnum):  # its members are keys of a table on the hot path: an int
     BEHIND = auto()  # others have received more than we
     BEAT = auto()
     LEAVE = auto()
+    LAG = auto()  # as the first member: a change waits until all have the last
 
 
 class Timestamp(Receiver):
@@ -91,6 +92,7 @@ class Timestamp(Receiver):
         self._behind_at = 0
         # Changes
         self._changes = Changes(view)
+        self._lag_ns = timing.nak_retry_ns
         # Leaving
         self.is_retired = False
         self._leaver: Member | None = None
@@ -222,6 +224,9 @@ class Timestamp(Receiver):
                     self._tell_all = True
             elif timer is Timer.LEAVE:
                 self._ask_to_leave(now_ns, out)
+            elif timer is Timer.LAG and self._changes and self._table.safe < self._changes.last:
+                self._tell_all = True
+                self._lag_ns = min(2 * self._lag_ns, AGAIN_MAX_NS)
         self._complain(now_ns, out)
 
     def deadline_ns(self) -> int:
@@ -353,8 +358,10 @@ class Timestamp(Receiver):
         for decided in stamps.decisions:
             self._on_decided(decided, out)
         if is_member:
-            if not self.is_busy and min(stamps.rows, default=0) < log.stable:
-                self._news.add(origin)  # it waits to hear what we have forgotten about
+            mine = self._members.index(self.me.id)
+            is_behind = stamps.view == self.view.seq and mine < len(stamps.rows) and stamps.rows[mine] < stamps.view
+            if is_behind or (not self.is_busy and min(stamps.rows, default=0) < log.stable):
+                self._news.add(origin)  # it waits to hear what we have forgotten about, or that we have its change
             if stamps.sent <= log.next_number.get(origin, 0) + log.ahead:
                 self._sent_by[origin] = stamps.sent
             waiting = queue.undecided(origin)
@@ -378,11 +385,14 @@ class Timestamp(Receiver):
         """As the first member: let the next one in or out, when nothing that we have proposed for is open."""
         if not self.is_leader or not self._changes.is_due(self._table.safe, self.log.next_number):
             self._is_closing = self._is_draining = False
+            if self.is_leader and self._table.safe < self._changes.last and not self._timers.is_set(Timer.LAG):
+                self._timers.set(Timer.LAG, now_ns + self._lag_ns)
         else:
             self._is_closing = True
             if not self._long or not self._changes.waits_for_long:
                 self._is_draining = True
             if self._is_draining and not self._queue and self._table.safe >= self._last_safe_place:
+                self._lag_ns = self._timing.nak_retry_ns
                 self._order_change(now_ns, self._changes.take(), out)
                 self._is_closing = self._is_draining = False
         if self._held_back and not self._is_draining and not self.has_left:
@@ -394,6 +404,7 @@ class Timestamp(Receiver):
         self._decide(out)
         self._receive(now_ns, out)
         self._deliver(out)
+        self._announce_strong()
 
     def _order_change(self, now_ns: int, change: Change, out: Outbox) -> None:
         log, seq = self.log, self.log.received + 1
@@ -416,6 +427,7 @@ class Timestamp(Receiver):
         self._advance(now_ns, out)
         self._table.learn(self.me.id, log.received)
         self._deliver(out)
+        self._announce_strong()
         if self._table.others:
             body = encode_list(encode_stamps(self._stamps()), block)
             out.sends.append(self._mail.control(To.ALL, Kind.LIST, body, number=seq))
