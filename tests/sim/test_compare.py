@@ -125,18 +125,11 @@ def test_the_figure_is_the_same_file_again(small: Comparison, name: str, magic: 
 def test_the_figure_names_what_it_shows(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     plan = Plan(BOTH, (2, 3), (1_000.0,), messages=20)
-    figure = drawn(compare(plan), tmp_path / "figure.svg")
+    draw(compare(plan), tmp_path / "figure.svg")
+    figure = (tmp_path / "figure.svg").read_text(encoding="utf-8")
     for word in ("timestamp:no-anticipate", "t1: until its place is known", "members", "datagrams per message"):
         assert word in figure
     assert "mean latency (µs)" in figure
-
-
-def drawn(found: Comparison, path: Path) -> str:
-    """The words of an SVG: as text, not as outlines."""
-    matplotlib = pytest.importorskip("matplotlib")
-    with matplotlib.rc_context({"svg.fonttype": "none"}):
-        draw(found, path)
-    return path.read_text(encoding="utf-8")
 
 
 def test_the_command_prints_json_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

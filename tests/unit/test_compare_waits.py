@@ -151,6 +151,15 @@ def test_a_plan_that_makes_no_sense_is_refused(given: dict[str, object], error: 
         Plan(**{"variants": (Variant("token"),), **given})  # type: ignore[arg-type]
 
 
+def test_what_is_wrong_with_the_network_is_told_in_words() -> None:
+    assert Plan((Variant("token"),), loss=0.001, reorder=0.05).troubles() == [
+        "0.1 % of datagrams lost",
+        "5 % up to 2 ms late",
+    ]
+    assert Plan((Variant("token"),), loss=0.1).troubles() == ["10 % of datagrams lost"]
+    assert Plan((Variant("token"),)).troubles() == []
+
+
 def point(orderer: str, t1: float, t2: float) -> Point:
     times = [Times(mean, mean, mean) for mean in (t1 + t2, t1, t2, t1 + t2)]
     return Point(orderer, 5, 100.0, 10, 40, *times, (t1 + t2,), 100.0, 3.0, {"data": 1.0}, 50, 0)  # type: ignore[arg-type]

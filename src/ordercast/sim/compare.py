@@ -146,6 +146,14 @@ class Plan:
         model = replace(NETWORKS[self.network], loss=self.loss, reorder=self.reorder)
         return model if self.jitter_ms < 0 else replace(model, jitter_ns=round(self.jitter_ms * MS))
 
+    def troubles(self) -> list[str]:
+        """What is wrong with the network, for people."""
+        late_ms = NETWORKS[self.network].reorder_ns / MS
+        words = [f"{100 * self.loss:g} % of datagrams lost"] if self.loss else []
+        if self.reorder:
+            words.append(f"{100 * self.reorder:g} % up to {late_ms:g} ms late")
+        return words
+
     def runs(self) -> list[Run]:
         """One for each seed, orderer, size and load."""
         seeds = range(self.seed, self.seed + self.seeds)

@@ -21,6 +21,12 @@ TINT: Final = 0.4  # how much of the colour is left where t2 is
 GROUP_WIDTH: Final = 0.82  # of the distance between two groups of bars
 PANEL_INCHES: Final = (4.6, 3.1)
 DOTS_PER_INCH: Final = 120
+STYLE: Final = {
+    "font.size": 9,
+    "axes.axisbelow": True,
+    "svg.hashsalt": "ordercast",  # for its identifiers: one comparison, one file
+    "svg.fonttype": "none",  # text stays text, and can be searched
+}
 MS_FROM_US: Final = 2_000.0  # above it axes are in milliseconds
 
 
@@ -38,8 +44,7 @@ def draw(found: Comparison, path: Path) -> None:
     matplotlib = load_matplotlib()
     from matplotlib.figure import Figure
 
-    # A salt for the identifiers of an SVG and no date: one comparison, one file.
-    with matplotlib.rc_context({"svg.hashsalt": "ordercast", "font.size": 9, "axes.axisbelow": True}):
+    with matplotlib.rc_context(STYLE):
         panels = _panels(found)
         width, height = PANEL_INCHES
         # Without pyplot there is no window, no display and nothing global.
@@ -63,7 +68,7 @@ def _title(found: Comparison) -> str:
     words = [plan.service, f"{plan.size} bytes", f"{plan.senders or 'all'} sending", plan.network]
     if plan.jitter_ms >= 0:
         words.append(f"{plan.jitter_ms:g} ms of jitter")
-    words += [f"{name} {value:g}" for name, value in (("loss", plan.loss), ("reorder", plan.reorder)) if value]
+    words += plan.troubles()
     if plan.seeds > 1:
         words.append(f"{plan.seeds} seeds")
     return "From reception to delivery: " + ", ".join(words)

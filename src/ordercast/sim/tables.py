@@ -59,9 +59,9 @@ def comparison_lines(found: Comparison) -> list[str]:
     """The comparison as a table, and what anticipation saves where that was measured."""
     plan = found.plan
     model = plan.network_model()
-    troubles = [f"{name} {value:g}" for name, value in (("loss", plan.loss), ("reorder", plan.reorder)) if value]
+    network = ", ".join([plan.network, *plan.troubles()])
     lines = [
-        f"{plan.service}, {plan.size} bytes, {plan.senders or 'all'} sending; {', '.join([plan.network, *troubles])}, "
+        f"{plan.service}, {plan.size} bytes, {plan.senders or 'all'} sending; {network}, "
         f"{model.latency_ns / 1_000:g} us a hop and up to {model.jitter_ns / 1_000:g} us more",
         "reception to delivery at each receiver: t1 until the final place is known, t2 from then on; microseconds.",
         "From submit: mean until the delivery at receivers. A message that comes with its place waits before it comes.",
