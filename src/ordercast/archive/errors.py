@@ -41,5 +41,13 @@ class DataLoss(ArchiveError, UsageError):
     """Positions that were asked for are not in the archive: a hole, a missing segment, or removed by retention."""
 
 
+class GapGone(ArchiveError):
+    """The gap that was to be filled is no longer one: filled meanwhile, or gone with what came before it."""
+
+
 class ArchiveFull(ArchiveError, OSError):
     """The disk is full, or cannot be written. What was recorded before is kept and whole."""
+
+
+class SyncFailed(ArchiveFull):
+    """The disk did not take what was written: only reading the files again tells what is there, so recording ends."""

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from itertools import count, pairwise
 from pathlib import Path
 from time import monotonic_ns, time_ns
 from typing import Final, Literal
 from uuid import uuid4
 
-from ordercast.archive.errors import ArchiveDamaged, ArchiveFull, OtherLog
+from ordercast.archive.errors import ArchiveDamaged, ArchiveFull, DataLoss, GapGone, OtherLog, SyncFailed
 from ordercast.archive.files import Files, lock, write_all
 from ordercast.archive.folder import (
     LOCK_NAME,
@@ -56,6 +57,7 @@ class LogConfig:
     segment_bytes: int = SEGMENT_BYTES
     keep_bytes: int = 0
     keep_age_ns: int = 0
+    refill: bool = False  # where segment files are missing: treat that as a gap, to be caught up from others
 
     def __post_init__(self) -> None:
         if self.fsync not in FSYNCS:
@@ -135,7 +137,7 @@ class Log:
     @property
     def gaps(self) -> list[tuple[int, int]]:
         """Ranges `[first, stop)` between segments: to be caught up from others, or to be declared holes."""
-        pairs = zip(self._segments, self._segments[1:], strict=False)
+        pairs = pairwise(self._segments)
         return [(one.stop, two.head.first) for one, two in pairs if one.stop < two.head.first]
 
     @property
@@ -194,7 +196,7 @@ class Log:
                 self._files.sync(self._fd)
             except OSError as error:
                 # What the kernel could not write it forgets: only reading the file again tells what is there.
-                raise ArchiveFull(error.errno, f"{self.folder} cannot be made durable: {error.strerror}") from error
+                raise SyncFailed(error.errno, f"{self.folder} cannot be made durable: {error.strerror}") from error
         self._is_dirty = False
         self._synced_ns = monotonic_ns()
 
@@ -213,7 +215,8 @@ class Log:
             except OSError as error:
                 raise ArchiveFull(error.errno, f"{segment.path} cannot be removed: {error.strerror}") from error
             total -= segment.size
-            removed.append(self._segments.pop(0))
+            removed.append(segment)
+            self._segments = self._segments[1:]
         if removed and config.fsync != "never":
             self._files.sync_folder(self.folder)
         return removed
@@ -240,13 +243,81 @@ class Log:
         for first, stop in self.gaps:
             if first == begin:
                 return Filler(self, first, stop)
-        raise InvariantViolation(f"there is no gap at {begin} in {self.folder}")
+        raise GapGone(f"there is no gap at {begin} in {self.folder} any more")
 
     def declare_hole(self, begin: int, stop: int) -> None:
-        """Nobody has `[begin, stop)`, the whole rest of a gap: say so in the archive, for every reader."""
+        """Nobody has `[begin, stop)`, with which a gap begins: say so in the archive, for every reader."""
         filler = self.fill(begin)
         filler.append(seal_mark(HOLE, begin, stop, time_ns()))
         filler.finish()
+
+    # Left behind.
+
+    def fork(self, at: int, upto: int) -> list[Path]:
+        """Move what lies in `[at, upto)`, which ends where a gap or nothing begins, out of the archive; to which files.
+
+        Interrupted, it leaves copies behind, and is done again: nothing is cut off before its copy is durable.
+        """
+        moved: list[Path] = []
+        for segment in reversed([each for each in self._segments if at <= each.head.first < upto]):
+            if segment is self._segments[-1]:
+                self._let_go()
+            path = self._fork_name(segment.head.first)
+            self._files.rename(segment.path, path)
+            self._segments = [each for each in self._segments if each is not segment]
+            moved.append(path)
+        cut = [segment for segment in self._segments if segment.head.first < at < segment.stop]
+        moved += [self._fork_tail(segment, at) for segment in cut]
+        if self._fd < 0 and self._segments:
+            self._fd = self._files.open(self._segments[-1].path)
+        self._files.sync_folder(self.folder)
+        return moved
+
+    def _fork_name(self, first: int) -> Path:
+        names = (self.folder / f"fork-{first:020}-{number}.ocl" for number in count())
+        return next(path for path in names if not path.exists())
+
+    def _fork_tail(self, segment: Segment, at: int) -> Path:
+        """Copy what a segment has from `at` on to a file of its own, and cut it off."""
+        head = SegmentHead(self.group, self.archive, at, at, time_ns())
+        path = self._fork_name(at)
+        copy = self._create(path, pack_segment_head(head))
+        keep: Sealed | None = None
+        size, stop = segment.head.nbytes, segment.head.first
+        fd = os.open(segment.path, os.O_RDONLY)
+        try:
+            for place, frame_head in frame_heads(fd, segment.head.nbytes, segment.size, segment.head.first):
+                if frame_head.stop <= at:
+                    size, stop = place + frame_head.nbytes, frame_head.stop
+                    continue
+                frame = read_frame(fd, self.group, place, frame_head)
+                if frame is None:
+                    raise ArchiveDamaged(f"{segment.path} became shorter while it was read")
+                if frame.begin < at:
+                    keep = frame.cut(frame.begin, at)
+                write_all(self._files, copy, rewrite(frame, at, frame.stop).buffers)
+            self._files.sync(copy)
+        finally:
+            os.close(fd)
+            self._files.close(copy)
+        is_active = segment is self._segments[-1] and self._fd >= 0
+        to = self._fd if is_active else self._files.open(segment.path)
+        try:
+            self._files.truncate(to, size)
+            segment.size, segment.stop = size, stop
+            if keep is not None:
+                write_all(self._files, to, keep.buffers)
+                segment.size, segment.stop = size + keep.head.nbytes, keep.head.stop
+            self._files.sync(to)
+        finally:
+            if not is_active:
+                self._files.close(to)
+        return path
+
+    def _let_go(self) -> None:
+        if self._fd >= 0:
+            self._files.close(self._fd)
+            self._fd = -1
 
     # In detail.
 
@@ -326,10 +397,21 @@ class Log:
                 )
             archive = segment.head.archive
             self._segments.append(segment)
+        self._check_gaps()
         if archive is not None:
             self.archive = archive
             self._fd = self._files.open(self._segments[-1].path)
             self._is_dirty = self.config.fsync != "never"  # nobody knows whether the end has reached the disk
+
+    def _check_gaps(self) -> None:
+        """What is missing between two segments, and was not when the second was begun, somebody has taken away."""
+        for one, two in pairwise(self._segments):
+            if one.stop == two.head.first or two.head.after < two.head.first:
+                continue
+            text = f"the segment with positions {one.stop} to {two.head.first - 1} is missing from {self.folder}"
+            if not self.config.refill:
+                raise DataLoss(f"{text}: put it back, or have it fetched from other recorders (--refill)")
+            self.words.append(f"{text}; other recorders are asked for it")
 
     def _recover_segment(self, first: int, path: Path, archive: bytes | None, is_last: bool) -> Segment | None:
         """A segment that is whole: a torn end is cut off. None where there was nothing in it, and it was removed."""
@@ -426,6 +508,8 @@ class Filler:
         head = SegmentHead(log.group, log.archive, first, first, time_ns())
         packed = pack_segment_head(head)
         path = log.folder / f"filling-{first:020}.tmp"
+        if path.exists():
+            log._files.remove(path)  # of one that was given up half-way
         self._fd = log._create(path, packed)
         self._segment = Segment(path, head._replace(nbytes=len(packed)), len(packed), first, 0)
 
@@ -446,8 +530,8 @@ class Filler:
         log._files.close(self._fd)
         self._segment = None
         segment.path = path
-        log._segments.append(segment)
-        log._segments.sort(key=lambda each: each.head.first)
+        # A new list: another thread may look at the old one just now.
+        log._segments = sorted([*log._segments, segment], key=lambda each: each.head.first)
 
 
 def rewrite(frame: Frame, begin: int, stop: int) -> Sealed:

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from ordercast.engine import Failed, Transitional
+from ordercast.engine import Buffer, Failed, Transitional
 from ordercast.errors import UsageError, WireError
 from ordercast.service import Service
 from ordercast.view import View
-from ordercast.wire.block import open_messages
+from ordercast.wire.block import open_columns, open_messages
 
 NO_POSITION = -1
 """Position of a message whose service is weaker than AGREED."""
@@ -223,6 +223,21 @@ class Batch:
     @property
     def is_readable(self) -> bool:
         return len(self.messages) == self.count
+
+    def columns(self) -> tuple[Sequence[int], Buffer, Sequence[int] | int]:
+        """Lengths, payloads in a row, and types (one for all, or one each): for who writes messages on unopened.
+
+        An unreadable batch has no lengths.
+        """
+        if self._messages is None:
+            try:
+                opened = open_columns(self._block)
+            except WireError:
+                return (), b"", 0
+            kinds, index = opened.kinds, opened.index
+            types = kinds[0][1] if index is None else [kinds[place][1] for place in index]
+            return opened.lengths, opened.payloads, types
+        return list(map(len, self._messages)), b"".join(self._messages), self._types
 
     def each(self) -> Iterator[Message]:
         """The messages one by one, for the per-message face."""

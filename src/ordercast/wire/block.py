@@ -181,22 +181,32 @@ def fits(lengths: Sequence[int], start: int, limit: int) -> int:
 
 def open_messages(block: bytes) -> Messages:
     """All messages of a block that is no fragment. Hot: no Python-level loop per message."""
-    head = head_of(block)
-    count, flags, kinds = head.count, head.flags, head.kinds
-    if flags & (FRAGMENTED | CHANGE):
-        raise WireError("not a block of messages")
-    at = HEAD_BYTES + kinds * ENTRY_BYTES
-    if len(block) < at:
-        raise WireError("block shorter than its entries")
+    head, table, index, at = _open_runs(block)
     service = service_of(head.rank, head.k)
-    if kinds == 1 and not flags & INDEXED:
-        group, type_, _, in_run = ENTRY.unpack_from(block, HEAD_BYTES)
-        if in_run != count:
-            raise WireError("run does not cover the block")
-        table, index = [(group, type_)], None
-    else:
-        table, index, at = _open_kinds(block, count, flags, kinds, at)
-    return Messages(head.first, service, _payloads(block, at, count, flags), table, index)
+    return Messages(head.first, service, _payloads(block, at, head.count, head.flags), table, index)
+
+
+class Columns(NamedTuple):
+    """A block opened without an object per message: lengths and types of each, and all payloads in a row."""
+
+    lengths: array[int]
+    payloads: memoryview
+    kinds: list[tuple[int, int]]
+    index: Sequence[int] | None  # type: ignore[assignment]  # nor tuple.index
+
+
+def open_columns(block: bytes) -> Columns:
+    """`open_messages` for who writes messages on: nothing is cut apart. Hot: the archive's recorder."""
+    head, table, index, at = _open_runs(block)
+    count = head.count
+    if head.flags & EQUAL:
+        length, at = _equal_length(block, at, count)
+        return Columns(array("I", [length]) * count, memoryview(block)[at:], table, index)
+    lengths = _open_lengths(block, at, count)
+    at += 2 * count
+    if at + sum(lengths) != len(block):
+        raise WireError("payloads do not fill the block")
+    return Columns(lengths, memoryview(block)[at:], table, index)
 
 
 def open_part(block: bytes) -> Part:
@@ -229,6 +239,23 @@ def _lengths(lengths: list[int]) -> bytes:
     return column.tobytes()
 
 
+def _open_runs(block: bytes) -> tuple[Head, list[tuple[int, int]], Sequence[int] | None, int]:
+    """What comes before the lengths: head, kinds, index (None when all share kinds[0]), and where the lengths begin."""
+    head = head_of(block)
+    count, flags, kinds = head.count, head.flags, head.kinds
+    if flags & (FRAGMENTED | CHANGE):
+        raise WireError("not a block of messages")
+    at = HEAD_BYTES + kinds * ENTRY_BYTES
+    if len(block) < at:
+        raise WireError("block shorter than its entries")
+    if kinds == 1 and not flags & INDEXED:
+        group, type_, _, in_run = ENTRY.unpack_from(block, HEAD_BYTES)
+        if in_run != count:
+            raise WireError("run does not cover the block")
+        return head, [(group, type_)], None, at
+    return head, *_open_kinds(block, count, flags, kinds, at)
+
+
 def _open_kinds(
     block: bytes, count: int, flags: int, kinds: int, at: int
 ) -> tuple[list[tuple[int, int]], Sequence[int], int]:
@@ -259,22 +286,33 @@ def _equal_struct(length: int, count: int) -> Struct:
 
 def _payloads(block: bytes, at: int, count: int, flags: int) -> list[bytes] | tuple[bytes, ...]:
     if flags & EQUAL:
-        if len(block) < at + LENGTH.size:
-            raise WireError("block shorter than its length")
-        (length,) = LENGTH.unpack_from(block, at)
-        at += LENGTH.size
-        if len(block) - at != length * count:
-            raise WireError("payloads do not fill the block")
+        length, at = _equal_length(block, at, count)
         if not length:
             return [b""] * count
         return _equal_struct(length, count).unpack_from(block, at)
+    column = _open_lengths(block, at, count)
+    bounds = list(accumulate(column, initial=at + 2 * count))
+    if bounds[-1] != len(block):
+        raise WireError("payloads do not fill the block")
+    return [block[first:stop] for first, stop in pairwise(bounds)]
+
+
+def _equal_length(block: bytes, at: int, count: int) -> tuple[int, int]:
+    """The length that all messages share, and where they begin; they fill the block."""
+    if len(block) < at + LENGTH.size:
+        raise WireError("block shorter than its length")
+    (length,) = LENGTH.unpack_from(block, at)
+    at += LENGTH.size
+    if len(block) - at != length * count:
+        raise WireError("payloads do not fill the block")
+    return length, at
+
+
+def _open_lengths(block: bytes, at: int, count: int) -> array[int]:
     start = at + 2 * count
     if len(block) < start:
         raise WireError("block shorter than its lengths")
     column = array("H", block[at:start])
     if _SWAP:
         column.byteswap()
-    bounds = list(accumulate(column, initial=start))
-    if bounds[-1] != len(block):
-        raise WireError("payloads do not fill the block")
-    return [block[first:stop] for first, stop in pairwise(bounds)]
+    return column

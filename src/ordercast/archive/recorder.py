@@ -1,0 +1,398 @@
+"""A member that records: what it is given becomes frames of its archive, and what it missed is caught up.
+
+docs/design/archive.md has the states. The disk is never waited for in the event loop's thread: all of the log's work is
+done by one other thread, in order. A batch counts as received by the group when it is recorded, so a slow disk slows
+the group down instead of filling the memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from time import monotonic_ns, time_ns
+from typing import Any, Final, Literal
+
+from ordercast.archive.catchup import Exchange, Have, samples_of
+from ordercast.archive.errors import ArchiveFull, GapGone, OtherLog, SyncFailed
+from ordercast.archive.log import Log
+from ordercast.archive.reader import Archive
+from ordercast.archive.segment import FrameBuilder
+from ordercast.errors import NotMember, OrdercastError, UsageError
+from ordercast.groups.base import NodeBase
+from ordercast.groups.events import Batch, Left, PortEvent
+from ordercast.groups.group import Group
+from ordercast.view import View
+
+TAKE: Final = 256
+"""Events taken at once: what has gathered while the last frame was written becomes the next one."""
+
+FRAME_MESSAGES: Final = 1 << 16
+FRAME_VALUES: Final = 4 << 20
+"""A frame is closed at these bounds; a single batch, or message, may overshoot them."""
+
+PATIENCE_S: Final = 10.0
+"""How long a recorder that missed something waits for others that have it, before it says that nobody has."""
+
+ROUND_S: Final = 1.0
+"""Between two questions to the others while nobody has what is missing."""
+
+LEAVE_S: Final = 5.0
+"""How long the end waits for the groups to see this member leave."""
+
+FULL_S: Final = 1.0
+"""Between two tries to write to a full disk."""
+
+WhenFull = Literal["stop", "wait"]
+WHEN_FULL: Final = ("stop", "wait")
+
+Say = Callable[[str], None]
+Blocking = Callable[..., Awaitable[Any]]
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a recorder has done since it was started."""
+
+    recorded: int = 0  # messages written and, with fsync "always", durable
+    weak: int = 0  # messages without a position, which are not archived
+    caught_up: int = 0  # positions got from other recorders
+    holes: int = 0  # positions that nobody had
+    unreadable: int = 0  # messages of blocks that a faulty member made unreadable: empty at every member
+
+
+class Recorder:
+    """One recorder: `await run()` returns after `stop()`, or raises what ended it."""
+
+    def __init__(
+        self,
+        node: NodeBase,
+        log: Log,
+        *,
+        when_full: WhenFull = "stop",
+        patience_s: float = PATIENCE_S,
+        say: Say = lambda _: None,
+        blocking: Blocking | None = None,
+        join: dict[str, Any] | None = None,
+        side: dict[str, Any] | None = None,
+    ) -> None:
+        """blocking: calls a function where it may wait for the disk; by default in a thread. join, side: arguments of
+        `node.join` for the group and for the side group."""
+        if when_full not in WHEN_FULL:
+            raise UsageError(f"when_full is one of {', '.join(WHEN_FULL)}, not {when_full!r}")
+        self.log = log
+        self.tally = Tally()
+        self._node = node
+        self._when_full = when_full
+        self._patience_s = patience_s
+        self._say = say
+        self._pool: ThreadPoolExecutor | None = None
+        if blocking is None:
+            self._pool = ThreadPoolExecutor(1, thread_name_prefix="archive")
+        self._blocking = blocking or self._in_thread
+        self._join = dict(join or {})
+        self._side = dict(side or {})
+        self._archive = Archive(log.folder, strict=False)
+        # the group
+        self._group: Group | None = None
+        self._is_in = False  # the next view is not the one that this member comes in with
+        self._is_stopping = False
+        self._over: asyncio.Future[None]  # of `run`
+        self._tasks: set[asyncio.Task[None]] = set()
+        # recording
+        self._builder = FrameBuilder()
+        self._last_ns = 0
+        # catching up
+        self._exchange = Exchange(node, log, self._blocking)
+        self._catching: asyncio.Task[None] | None = None
+
+    # State.
+
+    @property
+    def group(self) -> Group | None:
+        return self._group
+
+    @property
+    def position(self) -> int:
+        """The position that comes next."""
+        return self.log.stop or 0
+
+    @property
+    def is_catching_up(self) -> bool:
+        return self._catching is not None and not self._catching.done()
+
+    # Running.
+
+    async def run(self) -> None:
+        """Join, record until `stop`, leave. What was recorded is whole whatever this raises."""
+        self._over = asyncio.get_running_loop().create_future()
+        try:
+            for word in self.log.words:
+                self._say(word)
+            await self._exchange.open(**self._side)
+            self._spawn(self._exchange.run())
+            self._group = await self._node.join(self.log.group, **self._join)
+            if self.log.config.fsync == "interval":
+                self._spawn(self._sync())
+            self._spawn(self._receive(self._group))
+            await self._over
+        finally:
+            await self._end()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Do something beside: if it fails, the recorder does."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._on_done)
+        return task
+
+    def _on_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None and not self._over.done():
+            self._over.set_exception(error)
+
+    def stop(self) -> None:
+        """Leave the group in order; `run` returns when everything up to the leave is recorded."""
+        if not self._is_stopping and self._group is not None:
+            self._is_stopping = True
+            self._spawn(self._group.leave())
+
+    async def _end(self) -> None:
+        with suppress(OrdercastError, OSError, TimeoutError):
+            async with asyncio.timeout(LEAVE_S):
+                if self._group is not None and self._group.is_member:
+                    await self._group.leave()
+                await self._exchange.close()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        try:
+            await self._blocking(self.log.close)
+        finally:
+            if self._pool is not None:
+                self._pool.shutdown()
+
+    async def _in_thread(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        # Shielded: a write that is under way when the recorder is told to stop is waited for, not doubted.
+        running = asyncio.get_running_loop().run_in_executor(self._pool, work, *arguments)
+        return await asyncio.shield(running)
+
+    async def _sync(self) -> None:
+        """Fsync "interval": in time, also where nothing more comes."""
+        while True:
+            await asyncio.sleep(self.log.config.interval_ms / 1_000)
+            due_ns = self.log.sync_due_ns
+            if due_ns is not None and monotonic_ns() >= due_ns:
+                await self._blocking(self.log.sync)
+
+    # Recording.
+
+    async def _receive(self, group: Group) -> None:
+        # Hot: once per frame, and `_add` once per block.
+        while True:
+            try:
+                events = await group.take(TAKE)
+            except NotMember:
+                if not self._is_stopping:
+                    raise
+                if not self._over.done():
+                    self._over.set_result(None)
+                return
+            for event in events:
+                if isinstance(event, Batch):
+                    await self._add(event)
+                else:
+                    await self._on_event(event)
+            await self._flush()
+            self._exchange.grown()
+
+    async def _add(self, batch: Batch) -> None:
+        """Take a batch into the frame that is being made."""
+        position = batch.position
+        if position < 0:
+            self.tally.weak += len(batch)
+            return
+        lengths, values, types = batch.columns()
+        if not lengths:
+            self.tally.unreadable += len(batch)
+            return
+        builder = self._builder
+        if not builder.fits(len(lengths), len(values)):
+            await self._flush()
+        now_ns = max(time_ns(), self._last_ns)  # a clock that was set back does not make the archive go back
+        self._last_ns = now_ns
+        builder.add(position, batch.view, batch.sender, batch.first, str(batch.service), now_ns, types, lengths, values)
+        if builder.count >= FRAME_MESSAGES or builder.values_bytes >= FRAME_VALUES:
+            await self._flush()
+
+    async def _flush(self) -> None:
+        builder = self._builder
+        if builder.count:
+            count = builder.count
+            await self._write(self.log.append, builder.seal(self.position))
+            self.tally.recorded += count
+
+    async def _write(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        """Have the log do something; on a full disk try again for as long as it takes, if that was chosen."""
+        is_said = False
+        while True:
+            try:
+                done = await self._blocking(work, *arguments)
+            except SyncFailed:
+                raise
+            except ArchiveFull as error:
+                if self._when_full == "stop" or self._is_stopping:
+                    raise
+                if not is_said:
+                    self._say(f"{error.strerror}; recording waits for room at position {self.position}")
+                    is_said = True
+                await asyncio.sleep(FULL_S)
+            else:
+                if is_said:
+                    self._say(f"there is room again: recording goes on at position {self.position}")
+                return done
+
+    async def _on_event(self, event: PortEvent) -> None:
+        if isinstance(event, View):
+            await self._flush()
+            if self._is_in:
+                # Whatever lies between was weaker, or unreadable: this member was there.
+                await self._write(self.log.cover, event.position)
+            else:
+                self._is_in = True
+                await self._enter(event)
+        elif isinstance(event, Left):
+            await self._flush()
+            self._is_in = False
+            if event.returning:
+                self._say(f"this member was excluded ({event.text}); it is on its way back")
+
+    # Catching up.
+
+    async def _enter(self, view: View) -> None:
+        """This member comes in: everything from `view.position` on will be given to it."""
+        first, stop = view.position, self.log.stop
+        if stop is None:
+            await self._write(self.log.start, first)
+            self._exchange.is_settled = True
+            self._say(f"recording {self.log.group!r} from position {first} on")
+            return
+        self._exchange.is_settled = False
+        if self.is_catching_up and self._catching is not None:
+            # What is being filled stays, and what is left of it is one of the gaps.
+            self._catching.cancel()
+            await asyncio.gather(self._catching, return_exceptions=True)
+        if first < stop:
+            await self._go_back(first, stop)
+        gap = await self._write(self.log.start, first)
+        missed = f"; positions {gap[0]} to {gap[1] - 1} were missed" if gap else "; nothing was missed"
+        self._say(f"recording {self.log.group!r} from position {first} on{missed if stop else ''}")
+        self._catching = self._spawn(self._catch_up(first))
+
+    async def _go_back(self, first: int, stop: int) -> None:
+        """The group goes on before where the archive ends: find out what of the archive is the group's."""
+        until_s = self._now_s() + self._patience_s
+        samples = await self._blocking(samples_of, self._archive, first)
+        while True:
+            for have in await self._exchange.ask(first, first, samples):
+                if have.is_settled and (have.agrees >= 0 or not samples):
+                    at = have.agrees + 1 if have.differs >= 0 else first
+                    await self._fork(at, stop, have.who)
+                    return
+            if self._now_s() >= until_s:
+                await self._blocking(self.log.start, first)  # raises OtherLog
+            await self._pause(until_s)
+
+    async def _catch_up(self, entered: int) -> None:
+        """Fill all gaps, as far as the others can; what nobody has becomes a hole."""
+        until_s = self._now_s() + self._patience_s
+        is_checked = False
+        while True:
+            gaps = await self._blocking(lambda: self.log.gaps)
+            begin, stop = gaps[0] if gaps else (entered, entered)
+            if begin == stop and is_checked:
+                break
+            try:
+                is_checked = await self._step(begin, stop, until_s)
+            except GapGone:
+                continue
+        self._exchange.is_settled = True
+
+    async def _step(self, begin: int, stop: int, until_s: float) -> bool:
+        """One question to the others, and what follows from the answers; whether they agree with what is here."""
+        samples = await self._blocking(samples_of, self._archive, begin)
+        haves = await self._exchange.ask(begin, stop, samples)
+        if await self._is_forked(haves, begin):
+            return False
+        if begin == stop or await self._fetch(haves, begin, stop):
+            return True
+        if self._now_s() < until_s:
+            await self._pause(until_s)
+        else:
+            upto = min((low for have in haves for low, _ in have.ranges if low > begin), default=stop)
+            await self._declare(begin, upto)
+        return True
+
+    async def _is_forked(self, haves: list[Have], begin: int) -> bool:
+        """Whether what this archive has before `begin` was not the group's, and has been moved away."""
+        for have in haves:
+            if have.differs < 0:
+                continue
+            if not have.is_settled:
+                self._say(f"{have.who} has another message at position {have.differs}; neither knows who is right")
+                continue
+            if have.agrees < 0:
+                raise OtherLog(
+                    f"{have.who} has another message at position {have.differs}, and nothing in common with "
+                    f"{self.log.folder}: the group was created anew, record into a new folder"
+                )
+            await self._fork(have.agrees + 1, begin, have.who)
+            return True
+        return False
+
+    async def _fork(self, at: int, upto: int, who: str) -> None:
+        moved = await self._write(self.log.fork, at, upto)
+        self._say(
+            f"positions {at} to {upto - 1} were given to this member alone, {who} has others there: they were moved to "
+            + ", ".join(path.name for path in moved)
+        )
+
+    async def _fetch(self, haves: list[Have], begin: int, stop: int) -> bool:
+        """Whether somebody gave something of the gap."""
+        able = [(high, have.who) for have in haves for low, high in have.ranges if low <= begin < high]
+        for high, who in sorted(able, reverse=True):
+            try:
+                reached = await self._exchange.fetch(who, begin, min(high, stop))
+            except SyncFailed:
+                raise
+            except ArchiveFull as error:
+                if self._when_full == "stop":
+                    raise
+                self._say(f"{error.strerror}; catching up waits for room")
+                await asyncio.sleep(FULL_S)
+                return True
+            if reached > begin:
+                self.tally.caught_up += reached - begin
+                self._say(f"positions {begin} to {reached - 1} were caught up from {who}")
+                return True
+        return False
+
+    async def _declare(self, begin: int, upto: int) -> None:
+        await self._write(self.log.declare_hole, begin, upto)
+        self.tally.holes += upto - begin
+        self._say(f"positions {begin} to {upto - 1} are a hole: no recorder that could be asked has them")
+
+    async def _pause(self, until_s: float) -> None:
+        """Until the recorders change, a moment passes, or patience ends."""
+        self._exchange.changed.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0.01, min(ROUND_S, until_s - self._now_s()))):
+                await self._exchange.changed.wait()
+                # Live messages also count as a change: do not ask for each of them.
+                await asyncio.sleep(min(ROUND_S, max(0.0, until_s - self._now_s())))
+
+    def _now_s(self) -> float:
+        return asyncio.get_running_loop().time()
