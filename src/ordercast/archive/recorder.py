@@ -120,6 +120,10 @@ class Recorder:
         return self.log.stop or 0
 
     @property
+    def is_stopping(self) -> bool:
+        return self._is_stopping
+
+    @property
     def is_catching_up(self) -> bool:
         return self._catching is not None and not self._catching.done()
 

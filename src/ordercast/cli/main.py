@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final, NoReturn, Protocol
 
-from ordercast.cli import bench, compare, demo, fuzz, sim
+from ordercast.cli import bench, compare, demo, fuzz, record, replay, sim
 from ordercast.errors import UsageError
 from ordercast.trace.run import software_version
 
@@ -44,7 +44,15 @@ class Module(Protocol):
     def run(self) -> Callable[[argparse.Namespace], int]: ...
 
 
-COMMANDS: Final[dict[str, Module]] = {"demo": demo, "sim": sim, "fuzz": fuzz, "bench": bench, "compare": compare}
+COMMANDS: Final[dict[str, Module]] = {
+    "demo": demo,
+    "sim": sim,
+    "fuzz": fuzz,
+    "bench": bench,
+    "compare": compare,
+    "record": record,
+    "replay": replay,
+}
 
 
 class _Parser(argparse.ArgumentParser):
