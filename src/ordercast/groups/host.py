@@ -341,13 +341,14 @@ class Host:
 
     def audience(self, group: str) -> list[Address]:
         """Where `To.ALL` of a group goes when there is no multicast."""
-        port = self._port(group)
-        return port.engine.audience() if port is not None else []
+        return list(dict.fromkeys([address for port in self._all_ports(group) for address in port.engine.audience()]))
 
     def copies(self, group: str) -> list[Address]:
         """Who gets a copy beside each multicast of a group."""
-        port = self._port(group)
-        return port.engine.copies() if port is not None else []
+        ports = self._all_ports(group)
+        if len(ports) == 1:
+            return ports[0].engine.copies()
+        return list(dict.fromkeys([address for port in ports for address in port.engine.copies()]))
 
     def ttl(self, group: str) -> int:
         """How far multicasts of a group go."""
@@ -391,6 +392,10 @@ class Host:
         if port is not None:
             return port
         return next((port for port in self._tags.get(group_tag(group), ()) if port.group == group), None)
+
+    def _all_ports(self, group: str) -> list[Port]:
+        """Who has left and comes back has two: one goes on answering those whom the other asks to be let in."""
+        return [port for port in self._tags.get(group_tag(group), ()) if port.group == group]
 
     def _check_group(self, group: str) -> None:
         """Raise what stands against joining or calling a group."""

@@ -51,6 +51,7 @@ class Deliverer(Keeper):
         # Ahead of the log
         self._early: dict[tuple[int, int], int] = {}  # delivered without a place -> ticket
         self._upto = dict(self.log.next_number)  # origin -> the first block that is not delivered
+        self._orphans = dict(view.awaited)  # origin -> its blocks below this come again, also where it is gone
         self._fresh: list[Delivery] = []  # to go up with the next batch
         self._recent: dict[int, Recent] = {}
         self._called: dict[int, int] = {}  # caller -> one past its last call that was delivered
@@ -89,6 +90,8 @@ class Deliverer(Keeper):
             return
         if (origin, number) in self._early or origin not in self._upto:
             return
+        if number >= self._orphans.get(origin, 0) and self.view.member(origin) is None:
+            return  # it has come back, and its join is not here yet
         if rank < FIFO_RANK:
             self._deliver_early(origin, number, block)
             if number == self._upto[origin]:
