@@ -91,10 +91,14 @@ def inspect(folders: Sequence[Path | str]) -> tuple[Run, ...]:
     return tuple(runs)
 
 
-def events_of(spark: SparkSession, runs: Iterable[Run]) -> DataFrame:
-    """One row for each event: `run`, then the columns of TRACE.md."""
+def events_of(spark: SparkSession, runs: Iterable[Run], *, numbered: bool = False) -> DataFrame:
+    """One row for each event: `run`, then the columns of TRACE.md.
+
+    `numbered`: instead of run and node their numbers, `r` for the run and `m` for the part (a life of a node), in the
+    order in which `runs` and their parts come. Numbers are quicker to group by than names.
+    """
     from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-    from pyspark.sql.types import LongType, StringType, StructField, StructType
+    from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
     runs = tuple(runs)
     scan = (
@@ -104,23 +108,26 @@ def events_of(spark: SparkSession, runs: Iterable[Run]) -> DataFrame:
         .parquet(*(_literal(run.folder / EVENTS_FOLDER) for run in runs))
     )
     # By a hash of the path as Spark spells it: a number is quicker to look up for every row than a long text.
-    owners = {part.path: (run.name, part.node) for run in runs for part in run.parts}
+    owners: dict[Path, tuple[str, str, int, int]] = {}
+    for r, run in enumerate(runs):
+        for part in run.parts:
+            owners[part.path] = run.name, part.node, r, len(owners)
     spelled = [(name.replace("file:///", "file:/", 1), *owners[_path_of(name)]) for name in scan.inputFiles()]
-    hashed = spark.createDataFrame(spelled, "path string, run string, node string").select(
-        F.xxhash64("path").alias("file_hash"), RUN, NODE
-    )
-    table = StructType(
+    named = StructType(
         [
-            StructField("file_hash", LongType(), nullable=False),
+            StructField("path", StringType(), nullable=False),
             StructField(RUN, StringType(), nullable=False),
             StructField(NODE, StringType(), nullable=False),
+            StructField("r", IntegerType(), nullable=False),
+            StructField("m", IntegerType(), nullable=False),
         ]
     )
-    files = spark.createDataFrame(hashed.collect(), table)
+    files = spark.createDataFrame(spelled, named).withColumn("file_hash", F.xxhash64("path")).drop("path")
+    columns = ("r", "m") if numbered else (RUN, NODE)
     return (
         scan.withColumn("file_hash", F.xxhash64(F.col("_metadata.file_path")))
         .join(F.broadcast(files), "file_hash")
-        .select(RUN, NODE, *file_schema().fieldNames())
+        .select(*columns, *file_schema().fieldNames())
     )
 
 

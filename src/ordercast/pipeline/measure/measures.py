@@ -1,0 +1,147 @@
+"""Everything that is measured of some traces: the transformations put together, and their results as small tables.
+
+Results are bounded (buckets, members, kinds), so they come to the driver as Arrow tables. What is a sum of another
+result is computed from that, not from the trace again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from ordercast.pipeline.measure import changes, latency, sketches, throughput, traffic
+from ordercast.pipeline.measure.buckets import Span, axis_of, spans, width_of, with_bucket, with_time
+from ordercast.pipeline.reading import Run, Traces
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FAR_CLOCK: Final = "many"
+SETTINGS: Final = {
+    # A sketch for each bucket and service is little; sorting all rows by them, as Spark does beyond 128, is much.
+    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "50000",
+}
+
+
+@dataclass(slots=True)
+class Measures:
+    """`tables` by name: those that `ordercast measure` writes."""
+
+    runs: tuple[Run, ...]
+    spans: dict[str, Span]
+    tables: dict[str, pa.Table] = field(default_factory=dict)
+
+    def rows(self, name: str, **wanted: Any) -> list[dict[str, Any]]:
+        """The rows of a table that have these values, without sketches."""
+        table = self.tables[name]
+        if "sketch" in table.column_names:
+            table = table.drop_columns(["sketch"])
+        return [row for row in table.to_pylist() if all(row[key] == value for key, value in wanted.items())]
+
+    def width_ns(self, run: str) -> int:
+        span = self.spans[run]
+        return width_of(span.ended_ns - span.began_ns, len(self.spans))
+
+
+def measure(spark: SparkSession, traces: Traces) -> Measures:
+    """Measure these traces."""
+    with _settings(spark):
+        return _measure(spark, traces)
+
+
+def _measure(spark: SparkSession, traces: Traces) -> Measures:
+    events = traces.events
+    found = [Span(**row.asDict()) for row in spans(events).orderBy("run").collect()]
+    axis = axis_of(spark, found)
+    result = Measures(traces.runs, {span.run: span for span in found})
+
+    def keep(name: str, frame: DataFrame, *order: str) -> DataFrame:
+        """Compute a table; what is asked of it later is asked of the result."""
+        table = frame.orderBy(*order).toArrow()
+        result.tables[name] = table
+        return spark.createDataFrame(table)
+
+    def keep_timed(name: str, frame: DataFrame, *order: str) -> DataFrame:
+        table = frame.orderBy(*order).toArrow()
+        known = spark.createDataFrame(table)
+        keep(name, with_time(known, axis), *order)
+        return known
+
+    rows = latency.ranged(events)
+    delivered = latency.messages(rows).toArrow()
+    if any(delivered.column("misfits").to_pylist()):
+        rows = latency.aligned(rows)
+        delivered = latency.messages(rows).toArrow()
+    unit = sketches.unit_of(sum(span.deliveries for span in found))
+
+    series = keep_timed(
+        "throughput_series", throughput.throughput_series(events, axis), "run", "group", "node", "bucket"
+    )
+    keep("member_totals", throughput.member_totals(series), "run", "group", "node")
+    counted = spark.createDataFrame(delivered)
+    groups = keep("group_totals", throughput.group_totals(series, counted.drop("misfits")), "run", "group")
+
+    far = [run.name for run in traces.runs if run.info.clock == FAR_CLOCK]
+    keys = ["run", "group", "service", "bucket"]
+    delays = with_bucket(latency.delays(rows, far), axis)
+    slow = keep_timed(
+        "latency_series", sketches.with_percentiles(_sketched(delays, keys, latency.STAGES, unit)), *keys, "stage"
+    )
+    slow = slow.withColumn("total_ns", slow["mean_ns"] * slow["messages"])
+    keep(
+        "latency_totals",
+        sketches.with_curve(sketches.with_percentiles(sketches.merged(slow, ["run", "group", "service"]))),
+        *("run", "group", "service", "stage"),
+    )
+    keep(
+        "latency_by_service",
+        sketches.with_curve(sketches.with_percentiles(sketches.merged(slow, ["run", "service"]))),
+        *("run", "service", "stage"),
+    )
+
+    sent = keep_timed(
+        "datagram_series", traffic.datagram_series(events, axis), *("run", "node", "direction", "kind", "bucket")
+    )
+    keep("datagram_totals", traffic.datagram_totals(sent, groups), "run", "direction", "kind")
+    _keep_times(keep, keep_timed, "rotation", with_bucket(traffic.rotations(events), axis), ["rotation_ns"])
+    _keep_times(keep, keep_timed, "repair", with_bucket(changes.repairs(events), axis), ["repair_ns", "open_ns"])
+
+    views = keep("view_changes", changes.view_changes(events), "run", "underlay", "node", "life", "n")
+    keep("view_totals", changes.view_totals(views), "run", "reason")
+    keep("marks", changes.marks(events), "run", "at_ns", "node", "n")
+    return result
+
+
+def _keep_times(keep: Any, keep_timed: Any, name: str, frame: DataFrame, values: list[str]) -> None:
+    found = keep_timed(
+        f"{name}_series",
+        sketches.with_percentiles(_sketched(frame, ["run", "bucket"], values)),
+        "run",
+        "bucket",
+        "stage",
+    )
+    found = found.withColumn("total_ns", found["mean_ns"] * found["messages"])
+    keep(f"{name}_totals", sketches.with_percentiles(sketches.merged(found, ["run"])), "run", "stage")
+
+
+def _sketched(frame: DataFrame, keys: list[str], values: Any, unit: int = 1) -> DataFrame:
+    return sketches.sketched(frame, keys, list(values), unit)
+
+
+@contextmanager
+def _settings(spark: SparkSession) -> Iterator[None]:
+    before = {name: spark.conf.get(name, None) for name in SETTINGS}
+    for name, value in SETTINGS.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, old)

@@ -1,0 +1,93 @@
+"""What the checks need of a SQL engine, and Spark as one.
+
+The checks are SQL text that two engines understand, Spark here and DuckDB in the tests, so that an error of an engine
+does not pass for a property of a trace. Where the dialects differ the text is made by a method of the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Record = dict[str, Any]
+
+PREFIX: Final = "ordercast_"  # of the names of temporary views, beside those of a caller's session
+
+
+class Engine(Protocol):
+    """Runs SQL. Names of tables are written in braces: `FROM {sub}`."""
+
+    def define(self, name: str, sql: str, *, keep: bool = False) -> None:
+        """Name the result; `keep` it where it is read more than once."""
+
+    def load(self, name: str, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[Any]]) -> None:
+        """Name a small table; the types are `int`, `bigint` and `string`."""
+
+    def rows(self, sql: str) -> list[Record]:
+        """Run it, and bring the result here: small."""
+
+    def digest(self, *columns: str) -> str:
+        """A 64-bit number, signed, that stands for these values; the same for equal ones."""
+
+    def close(self) -> None:
+        """Forget all tables."""
+
+
+class SparkEngine:
+    """Spark, over events that `reading.events_of` numbered."""
+
+    def __init__(self, spark: SparkSession, events: DataFrame) -> None:
+        self._spark = spark
+        self._names: dict[str, str] = {}
+        self._kept: list[DataFrame] = []
+        self._name("events", events)
+        self.define("ev", EVENTS.format(group="`group`", join="array_join(`groups`, '|')", count="`count`"))
+
+    def define(self, name: str, sql: str, *, keep: bool = False) -> None:
+        frame = self._spark.sql(sql.format(**self._names))
+        if keep:
+            from pyspark import StorageLevel
+
+            frame = frame.persist(StorageLevel.MEMORY_AND_DISK)
+            self._kept.append(frame)
+        self._name(name, frame)
+
+    def load(self, name: str, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[Any]]) -> None:
+        from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+        schema = ", ".join(f"{column} {kind}" for column, kind in columns)
+        self._name(name, F.broadcast(self._spark.createDataFrame(list(map(tuple, rows)), schema)))
+
+    def rows(self, sql: str) -> list[Record]:
+        found: list[Record] = self._spark.sql(sql.format(**self._names)).toArrow().to_pylist()
+        return found
+
+    def digest(self, *columns: str) -> str:
+        return f"xxhash64({', '.join(columns)})"
+
+    def close(self) -> None:
+        for frame in self._kept:
+            frame.unpersist()
+        for name in self._names.values():
+            self._spark.catalog.dropTempView(name)
+
+    def _name(self, name: str, frame: DataFrame) -> None:
+        self._names[name] = PREFIX + name
+        frame.createOrReplaceTempView(PREFIX + name)
+
+
+# Short names, since the checks use them on every line: m the life (a number), r the run, u the underlay, vw the view,
+# tgt whom a message is for, [a, b) the numbers, svc the service as 256 * rank + k, pos and prev the positions.
+EVENTS: Final = """
+SELECT m, r, n, at_ns, kind, underlay AS u, view AS vw, members, came_with, sender, first AS a, first + {count} AS b,
+  CASE service WHEN 'UNRELIABLE' THEN 0 WHEN 'RELIABLE' THEN 256 WHEN 'FIFO' THEN 512 WHEN 'CAUSAL' THEN 768
+    WHEN 'AGREED' THEN 1024 WHEN 'MAJORITY' THEN 1536 WHEN 'SAFE' THEN 1792
+    ELSE CASE WHEN service LIKE 'RESILIENT(%)'
+      THEN 1280 + CAST(substr(service, 11, length(service) - 11) AS INT) END END AS svc,
+  CASE WHEN `groups` IS NULL THEN coalesce({group}, '') ELSE {join} END AS tgt,
+  position AS pos, prev_position AS prev, detail
+FROM {{events}}
+""".replace("`groups`", "groups")

@@ -1,0 +1,372 @@
+"""The tables that the checks share, made in a few scans.
+
+- `lives`: rows of each life; `control`: views, joins, crashes. Small, read on the driver (`history.py`).
+- `sub`: what was submitted, one row for each `submit`, with the sender's number `sid` (sender life in an underlay).
+- `dlv`: what was delivered, with `sid` and its class: 0 UNRELIABLE, 1 RELIABLE, 2 FIFO and CAUSAL, 3 with a position.
+- *cells*: what one life delivered of one sender to one target in one view, of one class, as count, sums and a digest:
+  one scan, no shuffle of rows. Small: lives x views x senders x groups.
+- `rep`: cells with the same digest have the same content, so one of them stands for all. Everything that is about
+  content (who delivered what, where it is placed) is judged on those rows alone: exactly, and mostly on a small part.
+- `seen`: of each delivered range the earliest delivery, and that at the sender: the only shuffle of all rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ordercast.errors import UsageError
+from ordercast.pipeline.reading import Run
+from ordercast.pipeline.verify.engine import Engine, Record
+from ordercast.pipeline.verify.history import FOREVER, Life, Line, Rules, read_history
+from ordercast.trace.schema import KINDS
+
+UNRELIABLE, RELIABLE, FIFO, CAUSAL, AGREED, RESILIENT, MAJORITY, SAFE = range(0, 2048, 256)  # as `svc`
+SMALL_ROWS: Final = 200_000  # delivered in an underlay, up to which its rows are looked at here
+UNORDERED_CLASS: Final = 2
+ORDERED_CLASS: Final = 3
+
+CLASS: Final = "CASE WHEN e.svc >= 1024 THEN 3 WHEN e.svc >= 512 THEN 2 WHEN e.svc >= 256 THEN 1 ELSE 0 END"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One life of one node of one run."""
+
+    m: int
+    r: int
+    node: str
+    life: int
+    name: str
+    is_gone: bool  # the node has a later life
+    rows: int
+    last_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """A life that submitted in an underlay; its numbers are 0, 1, … total - 1."""
+
+    sid: int
+    ru: int
+    m: int
+    name: str
+    total: int
+    last_ns: int
+    strongest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What one life delivered of one sender to one target in one view, of one class."""
+
+    id: int
+    m: int
+    ru: int
+    view: str
+    sid: int
+    target: str
+    cls: int
+    rows: int
+    messages: int
+    low: int
+    high: int
+    first_n: int
+    last_n: int
+    falls: int
+    low_position: int | None
+    high_position: int | None
+    strongest: int
+    strong_rows: int  # RESILIENT and stronger
+    last_ns: int
+    guard: int  # the digests of all ends and of all prev_positions, which cancel but for the ends of the chain
+    first_prev: int | None
+    last_end: int | None
+    first_digest: int
+    last_digest: int
+    rep: int
+
+
+@dataclass(slots=True)
+class Facts:
+    """Everything that the checks know about the traces."""
+
+    engine: Engine
+    runs: tuple[Run, ...]
+    quiet: tuple[bool, ...]
+    rules: tuple[Rules, ...]
+    members: dict[int, Member] = field(default_factory=dict)
+    lines: list[Line] = field(default_factory=list)
+    senders: list[Sender] = field(default_factory=list)
+    cells: list[Cell] = field(default_factory=list)
+    cells_of: dict[int, list[Cell]] = field(default_factory=dict)  # by life
+    alike: dict[int, list[int]] = field(default_factory=dict)  # rep -> lives that it stands for
+    deliveries: int = 0
+
+    def run_of(self, m: int) -> str:
+        return self.runs[self.members[m].r].name
+
+    def clock(self, r: int) -> str:
+        return self.runs[r].info.clock
+
+    def line_of(self, sid: int) -> Line:
+        return self.lines[self.senders[sid].ru]
+
+    def life_of(self, ru: int, m: int) -> Life:
+        return self.lines[ru].life(m, self.members[m].name)
+
+    def sender_of(self, ru: int, name: str) -> Sender | None:
+        return self._by_name.get((ru, name))
+
+    _by_name: dict[tuple[int, str], Sender] = field(default_factory=dict)
+
+    _small: dict[int, tuple[dict[tuple[int, int], list[Record]], dict[int, list[Record]]]] = field(default_factory=dict)
+
+    def delivered(self, m: int, sid: int) -> list[Record]:
+        """What a life delivered of a sender, in the order of its events."""
+        small = self._small_line(self.senders[sid].ru)
+        if small is not None:
+            return small[0].get((m, sid), [])
+        return self.engine.rows(f"{_DELIVERED} WHERE m = {m} AND sid = {sid} ORDER BY n")
+
+    def submitted(self, sid: int, low: int = 0, high: int = FOREVER) -> list[Record]:
+        """The submits of a sender that touch `[low, high)`, in order."""
+        small = self._small_line(self.senders[sid].ru)
+        if small is not None:
+            return [row for row in small[1].get(sid, []) if row["a"] < high and row["b"] > low]
+        return self.engine.rows(f"{_SUBMITTED} WHERE sid = {sid} AND a < {high} AND b > {low} ORDER BY a")
+
+    def _small_line(self, ru: int) -> tuple[dict[tuple[int, int], list[Record]], dict[int, list[Record]]] | None:
+        """All of a small underlay at once: a question at a time would cost more than the whole."""
+        if ru in self._small:
+            return self._small[ru]
+        if sum(cell.rows for cell in self.cells if cell.ru == ru) > SMALL_ROWS:
+            return None
+        sids = [one.sid for one in self.senders if one.ru == ru]
+        among = f"sid >= {min(sids)} AND sid <= {max(sids)}"
+        delivered: dict[tuple[int, int], list[Record]] = {}
+        submitted: dict[int, list[Record]] = {}
+        mine = set(sids)
+        for row in self.engine.rows(f"{_DELIVERED} WHERE {among} ORDER BY m, n"):
+            if row["sid"] in mine:
+                delivered.setdefault((row["m"], row["sid"]), []).append(row)
+        for row in self.engine.rows(f"{_SUBMITTED} WHERE {among} ORDER BY sid, a"):
+            if row["sid"] in mine:
+                submitted.setdefault(row["sid"], []).append(row)
+        self._small[ru] = delivered, submitted
+        return self._small[ru]
+
+
+_DELIVERED: Final = "SELECT m, n, at_ns, sid, a, b, vw, tgt, svc, cls, pos FROM {dlv}"
+_SUBMITTED: Final = "SELECT sid, a, b, n, at_ns, svc, tgt FROM {sub}"
+
+
+def gather(engine: Engine, runs: Sequence[Run], quiet: Sequence[bool], rules: Sequence[Rules]) -> Facts:
+    """Make the tables; `UsageError` where the rows are not those of a trace."""
+    facts = Facts(engine, tuple(runs), tuple(quiet), tuple(rules))
+    _read_lives(facts)
+    lines: dict[tuple[int, str], Line] = {}
+    control = engine.rows(CONTROL)
+    read_history(control, facts.members, lines)
+    _read_senders(facts, lines)
+    _read_cells(facts, lines)
+    facts.lines = sorted(lines.values(), key=lambda line: line.ru)
+    _choose_reps(facts)
+    return facts
+
+
+CONTROL: Final = """
+SELECT m, n, at_ns, kind, u, tgt AS grp, vw, members, came_with FROM {ev}
+WHERE kind IN ('start', 'stop', 'crash', 'view', 'transitional', 'join', 'leave') ORDER BY m, n
+"""
+
+LIVES: Final = f"""
+SELECT m, count(*) AS c, min(n) AS low, max(n) AS high, sum(n) AS total, max(at_ns) AS last_ns,
+  max(CASE WHEN kind = 'crash' THEN n END) AS crash_n,
+  max(CASE WHEN kind IN ({", ".join(f"'{kind}'" for kind in KINDS)}) THEN NULL ELSE kind END) AS strange
+FROM {{ev}} GROUP BY m
+"""
+
+SUBMITTED: Final = """
+SELECT m, r, u, min(a) AS low, max(b) AS high, sum(b - a) AS total, max(at_ns) AS last_ns, max(svc) AS svc1,
+  max(CASE WHEN a IS NULL OR b IS NULL OR b <= a OR svc IS NULL THEN n END) AS bad_n,
+  max(CASE WHEN sender IS NOT NULL THEN sender END) AS most, min(CASE WHEN sender IS NOT NULL THEN sender END) AS least
+FROM {ev} WHERE kind = 'submit' GROUP BY m, r, u
+"""
+
+# `g` numbers what a sender submitted to one target among what has a position, or else is FIFO or CAUSAL: without holes,
+# where `a` has some because the sender speaks to others, too.
+SUB: Final = """
+SELECT s.sid, e.m, e.n, e.at_ns, e.a, e.b, e.svc, e.tgt, e.vw,
+  sum(e.b - e.a) OVER (PARTITION BY s.sid, e.tgt, CASE WHEN e.svc >= 1024 THEN 3 WHEN e.svc >= 512 THEN 2
+    WHEN e.svc >= 256 THEN 1 ELSE 0 END ORDER BY e.a) - (e.b - e.a) AS g
+FROM {ev} e JOIN {snd} s ON e.m = s.m AND e.u = s.u WHERE e.kind = 'submit'
+"""
+
+DLV: Final = f"""
+SELECT e.m, e.r, e.u, e.n, e.at_ns, e.vw, e.tgt, e.a, e.b, e.svc, e.pos, e.prev, e.sender, s.sid,
+  CASE WHEN e.m = s.m THEN e.n END AS own_n, {CLASS} AS cls
+FROM {{ev}} e LEFT JOIN {{snd}} s ON e.r = s.r AND e.u = s.u AND e.sender = s.name WHERE e.kind = 'deliver'
+"""
+
+
+def _cells_sql(engine: Engine) -> str:
+    row = engine.digest("a", "b", "svc", "pos")
+    prev, end = engine.digest("prev"), engine.digest("pos + b - a - 1")
+    return f"""
+SELECT m, r, u, vw, sid, tgt, cls, count(*) AS c, sum(b - a) AS messages, min(a) AS low, max(b) AS high,
+  min(n) AS n0, max(n) AS n1, bit_xor({row}) AS x, sum({row} & 4294967295) AS y,
+  sum(CASE WHEN pos <= prev THEN 1 ELSE 0 END) AS falls, min(pos) AS p0, max(pos + b - a) AS p1,
+  max(svc) AS svc1, sum(CASE WHEN svc >= 1280 THEN 1 ELSE 0 END) AS strong, max(at_ns) AS at1, 
+  bit_xor(CASE WHEN cls = 3 THEN {prev} ELSE 0 END) AS gp, bit_xor(CASE WHEN cls = 3 THEN {end} ELSE 0 END) AS ge,
+  min_by(prev, n) AS q0, max_by(pos + b - a - 1, n) AS q1,
+  {engine.digest("min_by(prev, n)")} AS h0, {engine.digest("max_by(pos + b - a - 1, n)")} AS h1,
+  max(CASE WHEN a IS NULL OR b IS NULL OR a < 0 OR b <= a OR svc IS NULL OR vw IS NULL OR sender IS NULL
+    OR (svc >= 1024 AND (pos IS NULL OR prev IS NULL)) THEN n END) AS bad_n
+FROM {{dlv}} GROUP BY m, r, u, vw, sid, tgt, cls
+"""
+
+
+def _read_lives(facts: Facts) -> None:
+    found = {row["m"]: row for row in facts.engine.rows(LIVES)}
+    m = 0
+    for r, run in enumerate(facts.runs):
+        newest: dict[str, int] = {}
+        for part in run.parts:
+            newest[part.node] = max(newest.get(part.node, -1), part.life)
+        for part in run.parts:
+            name = f"{part.node}/{part.life}"
+            row = found.get(m)
+            if row is not None:
+                _check_life(part.path, row)
+            count, last_ns = (row["c"], row["last_ns"]) if row is not None else (0, 0)
+            facts.members[m] = Member(m, r, part.node, part.life, name, part.life < newest[part.node], count, last_ns)
+            m += 1
+
+
+def _check_life(path: Any, row: Record) -> None:
+    count = row["c"]
+    if row["low"] != 0 or row["high"] != count - 1 or row["total"] != count * (count - 1) // 2:
+        raise UsageError(
+            f"{path}: events are missing or there twice: its {count} rows are not numbered 0 to {count - 1}"
+        )
+    if row["strange"] is not None:
+        raise UsageError(f"{path}: unknown kind of event {row['strange']!r}")
+    if row["crash_n"] is not None and row["crash_n"] != row["high"]:
+        raise UsageError(f"{path}: events follow the crash at n={row['crash_n']}")
+
+
+def _read_senders(facts: Facts, lines: dict[tuple[int, str], Line]) -> None:
+    for row in sorted(facts.engine.rows(SUBMITTED), key=lambda row: (row["m"], row["u"])):
+        member = facts.members[row["m"]]
+        path = facts.runs[member.r].parts[0].path.parent.parent / f"node={member.node}"
+        if row["bad_n"] is not None:
+            raise UsageError(f"{path}: the submit at n={row['bad_n']} has no numbers or no known service")
+        if (row["most"] or member.name, row["least"] or member.name) != (member.name, member.name):
+            raise UsageError(f"{path}: it submitted in the name of another")
+        if row["low"] != 0 or row["high"] != row["total"]:
+            raise UsageError(f"{path}: the numbers of its submits in {row['u']} have holes, or are given twice")
+        line = lines.get((member.r, row["u"]))
+        if line is None:
+            line = lines[member.r, row["u"]] = Line(len(lines), member.r, row["u"])
+        line.life(member.m, member.name)
+        sender = Sender(len(facts.senders), line.ru, member.m, member.name, row["total"], row["last_ns"], row["svc1"])
+        facts.senders.append(sender)
+        facts._by_name[line.ru, member.name] = sender
+    facts.engine.load(
+        "snd",
+        [("sid", "int"), ("m", "int"), ("r", "int"), ("u", "string"), ("name", "string"), ("ru", "int")],
+        [
+            (one.sid, one.m, facts.members[one.m].r, underlay, one.name, one.ru)
+            for (_, underlay), line in lines.items()
+            for one in facts.senders
+            if one.ru == line.ru
+        ],
+    )
+    facts.engine.define("sub", SUB, keep=True)
+    facts.engine.define("dlv", DLV)
+
+
+def _read_cells(facts: Facts, lines: dict[tuple[int, str], Line]) -> None:
+    reps: dict[tuple[Any, ...], int] = {}
+    rows = facts.engine.rows(_cells_sql(facts.engine))
+    rows.sort(key=lambda row: (row["m"], row["u"], row["vw"] or "", row["sid"] or -1, row["tgt"], row["cls"]))
+    for at, row in enumerate(rows):
+        member = facts.members[row["m"]]
+        if row["bad_n"] is not None:
+            raise UsageError(
+                f"the deliver row of {member.name} at n={row['bad_n']} in run {facts.runs[member.r].name} lacks its "
+                "sender, numbers, service, view or position"
+            )
+        facts.deliveries += row["c"]
+        line = lines.get((member.r, row["u"]))
+        if line is None:
+            line = lines[member.r, row["u"]] = Line(len(lines), member.r, row["u"])
+        line.life(member.m, member.name)
+        sid = -1 if row["sid"] is None else row["sid"]
+        content = (line.ru, row["vw"], sid, row["tgt"], row["cls"], row["c"], row["messages"], row["x"], row["y"])
+        rep = reps.setdefault(content, at)
+        facts.alike.setdefault(rep, []).append(member.m)
+        cell = Cell(
+            *(at, member.m, line.ru, row["vw"], sid, row["tgt"], row["cls"], row["c"], row["messages"]),
+            *(row["low"], row["high"], row["n0"], row["n1"], row["falls"], row["p0"], row["p1"], row["svc1"]),
+            *(row["strong"], row["at1"], row["gp"] ^ row["ge"], row["q0"], row["q1"], row["h0"], row["h1"], rep),
+        )
+        facts.cells.append(cell)
+        facts.cells_of.setdefault(member.m, []).append(cell)
+
+
+# The rows of one cell for each content, with the submit that has their first number: the last one that begins at or
+# before it. `max` finds it, since a sender's numbers rise.
+REP: Final = """
+SELECT c.id AS c, d.sid, d.m, d.n, d.at_ns, d.vw, d.tgt, d.cls, d.a, d.b, d.svc, d.pos
+FROM {dlv} d JOIN {reps} c ON d.m = c.m AND d.vw = c.vw AND d.sid = c.sid AND d.tgt = c.tgt AND d.cls = c.cls
+"""
+AS_OF: Final = """
+SELECT c, sid, m, n, at_ns, vw, tgt, cls, a, b, svc, pos, sa FROM (
+  SELECT *, max(sa0) OVER (PARTITION BY sid ORDER BY a, k ROWS UNBOUNDED PRECEDING) AS sa FROM (
+    SELECT c, sid, m, n, at_ns, vw, tgt, cls, a, b, svc, pos, CAST(NULL AS BIGINT) AS sa0, 1 AS k FROM {rep}
+    UNION ALL
+    SELECT NULL, sid, NULL, NULL, NULL, NULL, NULL, NULL, a, b, NULL, NULL, a, 0 FROM {sub})) WHERE k = 1
+"""
+# A row that goes beyond its first submit is cut into one piece for each.
+PIECES: Final = """
+SELECT r.c, r.sid, r.m, r.n, r.at_ns, r.vw, r.tgt, r.cls, r.svc, r.a AS row_a, r.b AS row_b,
+  greatest(r.a, s.a) AS a, least(r.b, s.b) AS b, r.pos + greatest(r.a, s.a) - r.a AS pos,
+  s.n AS sub_n, s.at_ns AS sub_ns, s.svc AS sub_svc, s.tgt AS sub_tgt, s.g + greatest(r.a, s.a) - s.a AS g
+FROM {placed_rep} r JOIN {sub} s ON r.sid = s.sid AND r.sa = s.a
+UNION ALL
+SELECT r.c, r.sid, r.m, r.n, r.at_ns, r.vw, r.tgt, r.cls, r.svc, r.a AS row_a, r.b AS row_b,
+  greatest(r.a, s.a) AS a, least(r.b, s.b) AS b, r.pos + greatest(r.a, s.a) - r.a AS pos,
+  s.n AS sub_n, s.at_ns AS sub_ns, s.svc AS sub_svc, s.tgt AS sub_tgt, s.g + greatest(r.a, s.a) - s.a AS g
+FROM {wide} r JOIN {sub} s ON r.sid = s.sid AND s.a > r.sa AND s.a < r.b
+"""
+WIDE: Final = """
+SELECT r.* FROM {placed_rep} r JOIN {sub} s ON r.sid = s.sid AND r.sa = s.a AND r.b > s.b
+"""
+# All deliveries, by range: the earliest, and the one at the sender itself.
+SEEN: Final = """
+SELECT sid, a, b, min(at_ns) AS first_ns, min(own_n) AS own_n FROM {dlv} WHERE sid IS NOT NULL GROUP BY sid, a, b
+"""
+
+
+def _choose_reps(facts: Facts) -> None:
+    engine = facts.engine
+    engine.load(
+        "reps",
+        [("id", "int"), ("m", "int"), ("vw", "string"), ("sid", "int"), ("tgt", "string"), ("cls", "int")],
+        [
+            (cell.id, cell.m, cell.view, cell.sid, cell.target, cell.cls)
+            for cell in facts.cells
+            if cell.id == cell.rep and cell.sid >= 0
+        ],
+    )
+    engine.define("rep", REP)
+    engine.define("placed_rep", AS_OF)
+    engine.define("wide", WIDE)
+    engine.define("pieces", PIECES, keep=True)
+    engine.define("seen", SEEN, keep=True)
+
+
+__all__ = ["Cell", "Facts", "Member", "Sender", "gather"]

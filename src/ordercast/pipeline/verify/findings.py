@@ -1,0 +1,90 @@
+"""What was found: violations with their evidence, and what explains what.
+
+One fault shows in several checks (SPARK.md section 3): a message that is missing is a hole in the order of its sender,
+a difference between members that go on together, and something owed at the end. The checks run in the order in which
+faults cause one another. What an earlier one has reported is noted here, and what a later one finds of it is kept as a
+*consequence*: it is in the table, behind the root causes, and counts for nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from ordercast.pipeline.verify.ranges import Range, merged, minus
+
+PROPERTIES: Final = (
+    "integrity",
+    "fifo",
+    "causal",
+    "total_order",
+    "virtual_synchrony",
+    "resilience",
+    "liveness",
+    "promises",
+)
+ROOT: Final = "root"
+CONSEQUENCE: Final = "consequence"
+MAX_KEPT: Final = 1000  # violations of one property that are kept; more are counted
+
+
+class Violation(NamedTuple):
+    """One row of the table of violations; `n` is where to look: the number of an event at `node`."""
+
+    run: str
+    property: str
+    severity: str
+    group: str | None
+    view: str | None
+    node: str | None
+    message: str | None
+    other_node: str | None
+    other_message: str | None
+    detail: str
+    n: int | None = None
+
+
+COLUMNS: Final = Violation._fields[:-1]
+
+
+@dataclass(slots=True)
+class Findings:
+    """All that was found, in the order in which it was found."""
+
+    checked: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PROPERTIES, 0))
+    totals: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PROPERTIES, 0))
+    not_judged: dict[str, str] = field(default_factory=dict)  # property -> why, where some run could not be judged
+    kept: list[Violation] = field(default_factory=list)
+    # what is explained
+    misplaced: set[tuple[int, int, int]] = field(default_factory=set)  # (life, sender, number) out of place there
+    tainted: set[tuple[int, int]] = field(default_factory=set)  # (life, n) of deliveries that property 1 rejected
+    missing: dict[tuple[int, int], list[Range]] = field(default_factory=dict)  # (life, sender) -> numbers not there
+
+    def add(self, violation: Violation) -> None:
+        """Count a violation, and keep it while there is room."""
+        if violation.severity == ROOT:
+            self.totals[violation.property] += 1
+        if sum(one.property == violation.property for one in self.kept) < MAX_KEPT:
+            self.kept.append(violation)
+
+    def miss(self, life: int, sender: int, span: Range) -> bool:
+        """Note that these messages are missing; whether that is new."""
+        known = self.missing.get((life, sender), [])
+        is_new = bool(minus([span], known))
+        self.missing[life, sender] = merged([*known, span])
+        return is_new
+
+    def violations(self) -> list[Violation]:
+        """Root causes in the order of judgement, then their consequences."""
+        place = {name: at for at, name in enumerate(PROPERTIES)}
+        return sorted(self.kept, key=lambda one: (one.severity != ROOT, place[one.property]))
+
+    @property
+    def held(self) -> bool:
+        return not any(self.totals.values())
+
+
+def span_text(sender: str, span: Range) -> str:
+    """`a/0 #3`, or `a/0 #3-7` (inclusive)."""
+    first, stop = span
+    return f"{sender} #{first}" if stop == first + 1 else f"{sender} #{first}-{stop - 1}"

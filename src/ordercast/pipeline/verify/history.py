@@ -1,0 +1,308 @@
+"""Who was in which view when: the small part of a trace, read on the driver.
+
+A *segment* is the time of one life in one view, from its `view` row to the next one. It is cut off by `leave`, `stop`,
+`crash` or a later life of the node; else the last one is open. Segments without a cut between them are one *stay*: a
+member that left comes back as a newcomer. A group that has views of its own is *lightweight*.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ordercast.pipeline.verify.engine import Record
+
+FOREVER: Final = 1 << 62
+
+Rule = str | int
+Rules = Mapping[str, Rule] | Rule
+
+
+@dataclass(slots=True, eq=False)
+class Segment:
+    """The time of one life in one view."""
+
+    m: int
+    name: str
+    group: str | None
+    view: str
+    members: tuple[str, ...]
+    came_with: tuple[str, ...]
+    n: int
+    at_ns: int
+    stay: int
+    prev: Segment | None = None
+    next: Segment | None = None
+    stop_n: int = FOREVER
+    end_ns: int = FOREVER
+    cut: str | None = None
+    transitional_n: int = FOREVER
+
+    @property
+    def is_open(self) -> bool:
+        return self.next is None and self.cut is None
+
+
+@dataclass(slots=True, eq=False)
+class Life:
+    """One life of one node in one underlay."""
+
+    m: int
+    name: str
+    segments: list[Segment] = field(default_factory=list)
+    by_view: dict[str, Segment] = field(default_factory=dict)
+    current: Segment | None = None
+    stays: int = 0
+    cuts: list[tuple[int, int]] = field(default_factory=list)  # (n, at_ns) of going out
+    group_segments: dict[str, list[Segment]] = field(default_factory=dict)
+    group_current: dict[str, Segment] = field(default_factory=dict)
+    group_spans: dict[str, list[list[int]]] = field(default_factory=dict)  # [from n, to n, at_ns of coming in]
+
+    @property
+    def is_session(self) -> bool:
+        """It knows views of groups, but none of the underlay: a client of a daemon."""
+        return not self.segments and bool(self.group_segments)
+
+    def at(self, n: int) -> Segment | None:
+        """The segment in which event `n` lies."""
+        index = bisect_right(self.segments, n, key=lambda one: one.n) - 1
+        return self.segments[index] if index >= 0 and n < self.segments[index].stop_n else None
+
+    def in_group(self, group: str, from_n: int, to_n: int) -> bool:
+        return any(begin <= from_n and to_n <= end for begin, end, _ in self.group_spans.get(group, ()))
+
+
+@dataclass(slots=True, eq=False)
+class Line:
+    """One underlay of one run, and all lives that have a row in it."""
+
+    ru: int
+    r: int
+    underlay: str
+    lives: dict[int, Life] = field(default_factory=dict)
+    lightweight: set[str] = field(default_factory=set)
+
+    def life(self, m: int, name: str) -> Life:
+        found = self.lives.get(m)
+        if found is None:
+            found = self.lives[m] = Life(m, name)
+        return found
+
+    def targets(self, target: str) -> tuple[str, ...] | None:
+        """The lightweight groups that a message is for; none: everybody; None: it is not known."""
+        if not self.lightweight:
+            return ()
+        if not target:
+            return None
+        named = tuple(target.split("|"))
+        return named if all(one in self.lightweight for one in named) else ()
+
+    def is_owed(self, life: Life, target: str, from_n: int, to_n: int) -> bool:
+        """Was it certainly among those to whom this goes, all the time?"""
+        groups = self.targets(target)
+        if groups is None:
+            return False
+        return not groups or any(life.in_group(group, from_n, to_n) for group in groups)
+
+
+def read_history(rows: Iterable[Record], names: Mapping[int, Any], lines: dict[tuple[int, str], Line]) -> None:
+    """Fill the lines from the control rows, sorted by life and n. `names[m]` has name, r and is_gone."""
+    rows = list(rows)
+    for row in rows:
+        if row["kind"] == "view" and row["grp"]:
+            _line(lines, names[row["m"]].r, row["u"]).lightweight.add(row["grp"])
+    here: dict[str, tuple[Line, Life]] = {}
+    last: Record | None = None
+    for row in rows:
+        if last is None or row["m"] != last["m"]:
+            _end_of_rows(here, last, names)
+            here = {}
+        last = row
+        _take(row, names[row["m"]], lines, here)
+    _end_of_rows(here, last, names)
+
+
+def _take(row: Record, member: Any, lines: dict[tuple[int, str], Line], here: dict[str, tuple[Line, Life]]) -> None:
+    kind, n, at_ns = row["kind"], row["n"], row["at_ns"]
+    if kind == "start":
+        return
+    if kind in ("stop", "crash"):
+        for _, life in here.values():
+            leave(life, n, at_ns, kind)
+        return
+    underlay = row["u"]
+    if underlay not in here:
+        line = _line(lines, member.r, underlay)
+        here[underlay] = line, line.life(row["m"], member.name)
+    line, life = here[underlay]
+    group = row["grp"] or None
+    if kind == "view":
+        if row["vw"] is not None and row["members"]:
+            _install(life, row, group)
+    elif kind == "transitional":
+        if life.current is not None and group not in line.lightweight:
+            life.current.transitional_n = min(life.current.transitional_n, n)
+    elif kind == "join":
+        if group in line.lightweight:
+            _enter_group(life, str(group), n, at_ns)
+    elif kind == "leave":
+        if group in line.lightweight:
+            _leave_group(life, str(group), n, at_ns, kind)
+        else:
+            leave(life, n, at_ns, kind)
+
+
+def leave(life: Life, n: int, at_ns: int, cut: str) -> None:
+    """It goes out of the underlay."""
+    life.cuts.append((n, at_ns))
+    for group in list(life.group_spans):
+        _leave_group(life, group, n, at_ns, cut)
+    if life.current is not None:
+        life.current.stop_n, life.current.end_ns, life.current.cut = n, at_ns, cut
+        life.current = None
+
+
+def _end_of_rows(here: dict[str, tuple[Line, Life]], last: Record | None, names: Mapping[int, Any]) -> None:
+    if last is None or not names[last["m"]].is_gone:
+        return
+    for _, life in here.values():
+        leave(life, names[last["m"]].rows, names[last["m"]].last_ns, "gone")
+
+
+def _install(life: Life, row: Record, group: str | None) -> None:
+    before = life.current if group is None else life.group_current.get(group)
+    if group is None and before is None:
+        life.stays += 1
+    members, came_with = tuple(row["members"]), tuple(row["came_with"] or ())
+    segment = Segment(life.m, life.name, group, row["vw"], members, came_with, row["n"], row["at_ns"], life.stays)
+    segment.prev = before
+    if group is None:
+        life.current = segment
+        life.segments.append(segment)
+        life.by_view.setdefault(segment.view, segment)
+    else:
+        _enter_group(life, group, row["n"], row["at_ns"])
+        life.group_current[group] = segment
+        life.group_segments.setdefault(group, []).append(segment)
+    if before is not None:
+        before.next, before.stop_n, before.end_ns = segment, row["n"], row["at_ns"]
+
+
+def _enter_group(life: Life, group: str, n: int, at_ns: int) -> None:
+    spans = life.group_spans.setdefault(group, [])
+    if not spans or spans[-1][1] != FOREVER:
+        spans.append([n, FOREVER, at_ns])
+
+
+def _leave_group(life: Life, group: str, n: int, at_ns: int, cut: str) -> None:
+    spans = life.group_spans.get(group)
+    if spans and spans[-1][1] == FOREVER:
+        spans[-1][1] = n
+    segment = life.group_current.pop(group, None)
+    if segment is not None:
+        segment.stop_n, segment.end_ns, segment.cut = n, at_ns, cut
+
+
+def _line(lines: dict[tuple[int, str], Line], r: int, underlay: str) -> Line:
+    found = lines.get((r, underlay))
+    if found is None:
+        found = lines[r, underlay] = Line(len(lines), r, underlay)
+    return found
+
+
+def stay_of(segment: Segment) -> list[Segment]:
+    """The segments from coming in up to this one."""
+    path = [segment]
+    while path[-1].prev is not None:
+        path.append(path[-1].prev)
+    return path[::-1]
+
+
+def rule_of(rules: Rules, name: str) -> Rule:
+    """What the member `name/life` asked for as `min_members`."""
+    return rules.get(name.rpartition("/")[0], "majority") if isinstance(rules, Mapping) else rules
+
+
+def may_go_on(members: tuple[str, ...], present: list[str], rules: Rules) -> bool:
+    """Whether those present are enough of a view by what each of its members asked for (RMP section 4.4)."""
+    for rule in {rule_of(rules, name) for name in members}:
+        if rule == "all":
+            enough = len(present) >= len(members)
+        elif isinstance(rule, int):
+            enough = len(present) >= min(rule, len(members))
+        else:
+            enough = 2 * len(present) > len(members) or (2 * len(present) == len(members) and members[0] in present)
+        if not enough:
+            return False
+    return True
+
+
+def is_strict(members: tuple[str, ...], rules: Rules) -> bool:
+    """Whether of these members at most one part may go on."""
+    return any(
+        rule in ("majority", "all") or (isinstance(rule, int) and 2 * rule > len(members))
+        for rule in (rule_of(rules, name) for name in members)
+    )
+
+
+def sort_views(paths: Iterable[list[Segment]]) -> dict[str, int]:
+    """A place for each view that keeps every member's order; views that have none are left out."""
+    after: dict[str, set[str]] = {}
+    waits: dict[str, int] = {}
+    for path in paths:
+        for segment in path:
+            waits.setdefault(segment.view, 0)
+        for left, right in zip(path, path[1:], strict=False):
+            followers = after.setdefault(left.view, set())
+            if right.view not in followers and left.view != right.view:
+                followers.add(right.view)
+                waits[right.view] += 1
+    ready = sorted((view for view, count in waits.items() if not count), reverse=True)
+    place: dict[str, int] = {}
+    while ready:
+        view = ready.pop()
+        place[view] = len(place)
+        for follower in sorted(after.get(view, ())):
+            waits[follower] -= 1
+            if not waits[follower]:
+                ready.append(follower)
+    return place
+
+
+class Ancestry:
+    """Which views are behind which."""
+
+    def __init__(self, paths: list[list[Segment]]) -> None:
+        self.before: dict[str, set[str]] = {}
+        self.members: dict[str, tuple[str, ...]] = {}
+        for path in paths:
+            for segment in path:
+                self.members.setdefault(segment.view, segment.members)
+                known = self.before.setdefault(segment.view, set())
+                if segment.prev is not None:
+                    known.add(segment.prev.view)
+        self.place = sort_views(paths)
+        self._lines: dict[str, set[str]] = {}
+
+    def line(self, view: str) -> set[str]:
+        """The view and all its ancestors."""
+        known = self._lines.get(view)
+        if known is None:
+            known, left = {view}, [view]
+            while left:
+                for earlier in self.before.get(left.pop(), ()):
+                    if earlier not in known:
+                        known.add(earlier)
+                        left.append(earlier)
+            self._lines[view] = known
+        return known
+
+    def latest(self, views: set[str]) -> str:
+        return max(views, key=lambda view: (self.place.get(view, -1), view))
+
+    def may_part(self, left: str, right: str, rules: Rules) -> bool:
+        """Whether the rules allow two views to have been there side by side."""
+        shared = self.line(left) & self.line(right)
+        return not shared or not is_strict(self.members.get(self.latest(shared), ()), rules)

@@ -1,0 +1,160 @@
+"""Property 1: nothing is delivered that was not submitted, nothing twice at one life, nothing weaker than asked for.
+
+Content is judged on the representative rows. A range that comes twice in the content of a cell was delivered twice by
+all lives that the cell stands for. Ranges that overlap in different cells (two views, say) are twice only where a life
+is behind both. Time is judged on `seen`: the earliest delivery of a range must not come before its submit, by the run
+clock where clocks can be compared, and at the sender itself by the numbers of events.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ordercast.pipeline.verify.engine import Record
+from ordercast.pipeline.verify.facts import RESILIENT, Facts
+from ordercast.pipeline.verify.findings import CONSEQUENCE, ROOT, Findings, Violation, span_text
+from ordercast.pipeline.verify.ranges import Range, merged, minus
+
+NAME: Final = "integrity"
+LIMIT: Final = 10_000  # rows of evidence that are brought here
+
+# Distinct ranges of content; `twice` where a cell has one of them twice.
+BLOCKS: Final = """
+SELECT sid, a, b, vw, tgt, cls, svc, pos, min(c) AS c, max(k) AS twice FROM (
+  SELECT c, sid, a, b, vw, tgt, cls, svc, pos, count(*) AS k FROM {pieces} GROUP BY c, sid, a, b, vw, tgt, cls, svc, pos)
+GROUP BY sid, a, b, vw, tgt, cls, svc, pos
+"""
+OVERLAPS: Final = f"""
+SELECT DISTINCT sid, a, b FROM (
+  SELECT *, max(b) OVER (PARTITION BY sid ORDER BY a, b, c, vw, tgt, cls
+    ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS high FROM {{blocks}})
+WHERE a < high OR twice > 1 ORDER BY sid, a, b LIMIT {LIMIT}
+"""
+OVERLAPPING: Final = """
+SELECT p.c, p.sid, p.m, p.n, p.vw, p.cls, p.a, p.b, p.pos, p.svc, p.sub_svc FROM {pieces} p JOIN {overlaps} o
+ON p.sid = o.sid AND p.a < o.b AND p.b > o.a
+"""
+WEAKER: Final = f"""
+SELECT c, m, n, sid, row_a AS a, row_b AS b, sub_n, vw, tgt FROM {{pieces}}
+WHERE CAST(svc / 256 AS INT) < CAST(sub_svc / 256 AS INT)
+  OR (CAST(svc / 256 AS INT) = 5 AND CAST(sub_svc / 256 AS INT) = 5 AND svc < sub_svc) ORDER BY m, n LIMIT {LIMIT}
+"""
+BEYOND: Final = f"""
+SELECT d.m, d.n, d.sender, d.sid, d.a, d.b, d.vw, d.tgt, d.r FROM {{dlv}} d LEFT JOIN {{totals}} t ON d.sid = t.sid
+WHERE d.sid IS NULL OR d.b > t.total ORDER BY d.m, d.n LIMIT {LIMIT}
+"""
+EARLY: Final = f"""
+SELECT s.sid, s.a, s.b, p.sub_n, p.sub_ns, s.first_ns, s.own_n FROM {{seen}} s JOIN (
+  SELECT sid, row_a, row_b, max(sub_n) AS sub_n, max(sub_ns) AS sub_ns FROM {{pieces}} GROUP BY sid, row_a, row_b) p
+ON s.sid = p.sid AND s.a = p.row_a AND s.b = p.row_b
+WHERE s.own_n < p.sub_n OR s.first_ns < p.sub_ns LIMIT {LIMIT}
+"""
+REDELIVERED: Final = f"""
+SELECT e.m, e.n, e.sender, e.a, e.b, e.vw, e.tgt FROM {{ev}} e LEFT JOIN {{snd}} s
+ON e.r = s.r AND e.u = s.u AND e.sender = s.name LEFT JOIN {{totals}} t ON s.sid = t.sid
+WHERE e.kind = 'redeliver' AND (s.sid IS NULL OR e.b > t.total OR e.a < 0) ORDER BY e.m, e.n LIMIT {LIMIT}
+"""
+
+
+def check(facts: Facts, findings: Findings) -> None:
+    """Judge integrity, and note which deliveries the other properties shall not look at."""
+    engine = facts.engine
+    findings.checked[NAME] = facts.deliveries
+    engine.load("totals", [("sid", "int"), ("total", "bigint")], [(one.sid, one.total) for one in facts.senders])
+    _check_spurious(facts, findings)
+    engine.define("blocks", BLOCKS, keep=True)
+    engine.define("overlaps", OVERLAPS)
+    _check_twice(facts, findings)
+    for row in engine.rows(WEAKER):
+        text = f"{{who}} delivered it (n={row['n']}) under a weaker service than was asked for at n={row['sub_n']}"
+        _report(facts, findings, row, text, other=facts.senders[row["sid"]].name)
+    _check_early(facts, findings)
+
+
+def _check_spurious(facts: Facts, findings: Findings) -> None:
+    engine = facts.engine
+    certain = all(cell.sid >= 0 and cell.high <= facts.senders[cell.sid].total for cell in facts.cells)
+    for row in [] if certain else engine.rows(BEYOND):
+        findings.tainted.add((row["m"], row["n"]))
+        if row["sid"] is not None:
+            findings.misplaced.add((row["m"], row["sid"], row["a"]))
+        text = f"{{who}} delivered it (n={row['n']}), and nobody submitted it"
+        _report(facts, findings, row, text, sender=row["sender"])
+    for row in engine.rows(REDELIVERED):
+        text = f"{{who}} delivered it again (n={row['n']}), and nobody submitted it"
+        _report(facts, findings, row, text, sender=row["sender"])
+
+
+def _check_twice(facts: Facts, findings: Findings) -> None:
+    """Overlapping content, looked at life by life."""
+    rows = facts.engine.rows(OVERLAPPING)
+    if not rows:
+        return
+    seen: dict[tuple[int, int], list[tuple[Range, Record]]] = {}
+    unique = {(row["c"], row["n"], row["a"]): row for row in rows}  # a join may give a row for each overlap
+    told: set[tuple[int, int, int]] = set()
+    for row in sorted(unique.values(), key=lambda row: (row["sid"], row["c"], row["n"], row["a"])):
+        for m in facts.alike[row["c"]]:
+            seen.setdefault((m, row["sid"]), []).append(((row["a"], row["b"]), row))
+    for (m, sid), spans in sorted(seen.items()):
+        spans.sort(key=lambda one: (_when(facts, m, one[1]), one[1]["n"]))
+        known: list[Range] = []
+        for span, row in spans:
+            fresh = minus([span], known)
+            again = minus([span], fresh)
+            known = merged([*known, span])
+            if not again:
+                continue
+            if m == row["m"]:
+                findings.tainted.add((m, row["n"]))
+            findings.misplaced.add((m, sid, again[0][0]))
+            key = sid, again[0][0], row["c"]
+            severity = CONSEQUENCE if key in told else ROOT  # all others behind the cell did the same
+            told.add(key)
+            n = row["n"] if m == row["m"] else None
+            text = f"{facts.members[m].name} delivered it again" + (f" (n={n})" if n is not None else "")
+            findings.add(
+                Violation(
+                    *(facts.run_of(m), NAME, severity, None, row["vw"], facts.members[m].name),
+                    *(span_text(facts.senders[sid].name, again[0]), None, None, text, n),
+                )
+            )
+
+
+def _when(facts: Facts, m: int, row: Record) -> int:
+    """The place of the row's view at this life: a cell's own `n` is another life's."""
+    segment = facts.life_of(facts.senders[row["sid"]].ru, m).by_view.get(row["vw"])
+    return segment.n if segment is not None else -1
+
+
+def _check_early(facts: Facts, findings: Findings) -> None:
+    for row in facts.engine.rows(EARLY):
+        sender = facts.senders[row["sid"]]
+        own = row["own_n"] is not None and row["own_n"] < row["sub_n"]
+        if not own and facts.clock(facts.members[sender.m].r) == "many":
+            continue
+        where = f"m = {sender.m}" if own else f"at_ns < {row['sub_ns']}"
+        for late in facts.engine.rows(
+            f"SELECT m, n, at_ns, vw, tgt, sid, a, b FROM {{dlv}} WHERE sid = {row['sid']} AND a = {row['a']} "
+            f"AND b = {row['b']} AND {where} ORDER BY m, n"
+        ):
+            findings.tainted.add((late["m"], late["n"]))
+            findings.misplaced.add((late["m"], late["sid"], late["a"]))
+            text = f"{{who}} delivered it at {late['at_ns']} ns (n={late['n']}), before it was submitted at {row['sub_ns']} ns"
+            _report(facts, findings, late, text, other=sender.name)
+
+
+def _report(
+    facts: Facts, findings: Findings, row: Record, text: str, *, sender: str | None = None, other: str | None = None
+) -> None:
+    who = facts.members[row["m"]].name
+    sender = sender if sender is not None else facts.senders[row["sid"]].name
+    findings.add(
+        Violation(
+            *(facts.run_of(row["m"]), NAME, ROOT, row["tgt"] or None, row["vw"], who),
+            *(span_text(sender, (row["a"], row["b"])), other, None, text.format(who=who), row["n"]),
+        )
+    )
+
+
+__all__ = ["NAME", "RESILIENT", "check"]

@@ -1,0 +1,162 @@
+"""Property 6: RESILIENT(k), MAJORITY and SAFE are not delivered before enough members have the message.
+
+Its view is the one in which it is delivered; after `transitional` it is the `came_with` of the next view. `Before` is by
+the run clock, and at the same instant is in time. First every range is judged by its earliest delivery: if that had
+enough members, all had. What remains, what recovery delivered, and ranges that rows of `hold` and `placed` cut
+differently, is judged delivery by delivery.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ordercast.pipeline.verify.engine import Record
+from ordercast.pipeline.verify.facts import MAJORITY, RESILIENT, SAFE, Facts
+from ordercast.pipeline.verify.findings import ROOT, Findings, Violation, span_text
+from ordercast.pipeline.verify.history import FOREVER, Segment
+from ordercast.pipeline.verify.ranges import Range
+
+NAME: Final = "resilience"
+LIMIT: Final = 20_000
+
+EARLIEST: Final = f"""
+SELECT d.sid, s.ru, d.a, d.b, d.vw, d.svc, min(d.at_ns) AS at_ns,
+  max(CASE WHEN d.n > t.n THEN 1 ELSE 0 END) AS is_recovered
+FROM {{dlv}} d JOIN {{snd}} s ON d.sid = s.sid JOIN {{timed}} j ON d.r = j.r
+LEFT JOIN {{transitional}} t ON d.m = t.m AND s.ru = t.ru AND d.vw = t.vw
+WHERE d.svc >= {RESILIENT} GROUP BY d.sid, s.ru, d.a, d.b, d.vw, d.svc
+"""
+HAVE: Final = f"""
+SELECT s.sid, e.a, e.b, e.m, min(CASE WHEN e.kind = 'hold' THEN e.at_ns END) AS held,
+  min(CASE WHEN e.kind = 'placed' THEN e.at_ns END) AS placed
+FROM {{ev}} e JOIN {{snd}} s ON e.r = s.r AND e.u = s.u AND e.sender = s.name JOIN {{timed}} j ON e.r = j.r
+WHERE e.kind IN ('hold', 'placed') AND (e.svc IS NULL OR e.svc >= {RESILIENT}) GROUP BY s.sid, e.a, e.b, e.m
+"""
+TOO_FEW: Final = f"""
+SELECT q.sid, q.a, q.b FROM (
+  SELECT d.sid, d.ru, d.a, d.b, d.vw, d.svc, max(d.is_recovered) AS is_recovered,
+    sum(CASE WHEN v.m IS NOT NULL AND h.held <= d.at_ns THEN 1 ELSE 0 END) AS held,
+    sum(CASE WHEN v.m IS NOT NULL AND h.held <= d.at_ns AND h.placed <= d.at_ns THEN 1 ELSE 0 END) AS has_both
+  FROM {{earliest}} d LEFT JOIN {{have}} h ON d.sid = h.sid AND d.a = h.a AND d.b = h.b
+  LEFT JOIN {{view_members}} v ON d.ru = v.ru AND d.vw = v.vw AND h.m = v.m
+  GROUP BY d.sid, d.ru, d.a, d.b, d.vw, d.svc) q LEFT JOIN {{view_sizes}} z ON q.ru = z.ru AND q.vw = z.vw
+WHERE q.is_recovered = 1 OR z.members IS NULL OR NOT CASE
+  WHEN q.svc >= {SAFE} THEN q.has_both >= z.members
+  WHEN q.svc >= {MAJORITY} THEN 2 * q.has_both > z.members
+  ELSE q.held >= least(q.svc - {RESILIENT}, z.members - 1) + 1 END
+ORDER BY q.sid, q.a LIMIT {LIMIT}
+"""
+
+
+def check(facts: Facts, findings: Findings) -> None:
+    """Judge every delivery that had to wait for others."""
+    engine = facts.engine
+    timed = [(r,) for r in range(len(facts.runs)) if facts.clock(r) != "many"]
+    if len(timed) < len(facts.runs):
+        findings.not_judged[NAME] = "where the clock is many, times of different nodes cannot be compared"
+    strong = [cell for cell in facts.cells if cell.strong_rows and facts.clock(facts.members[cell.m].r) != "many"]
+    if not strong:
+        return
+    findings.checked[NAME] = sum(cell.strong_rows for cell in strong)
+    engine.load("timed", [("r", "int")], timed)
+    segments = [(line, one) for line in facts.lines for life in line.lives.values() for one in life.segments]
+    engine.load(
+        "transitional",
+        [("m", "int"), ("ru", "int"), ("vw", "string"), ("n", "bigint")],
+        [(one.m, line.ru, one.view, one.transitional_n) for line, one in segments if one.transitional_n < FOREVER],
+    )
+    lists = {(line.ru, one.view): one.members for line, one in reversed(segments)}
+    names = {(line.ru, life.name): life.m for line in facts.lines for life in line.lives.values()}
+    engine.load(
+        "view_members",
+        [("ru", "int"), ("vw", "string"), ("m", "int")],
+        [(ru, view, names[ru, name]) for (ru, view), ones in lists.items() for name in ones if (ru, name) in names],
+    )
+    engine.load(
+        "view_sizes",
+        [("ru", "int"), ("vw", "string"), ("members", "int")],
+        [(ru, view, len(ones)) for (ru, view), ones in lists.items()],
+    )
+    engine.define("earliest", EARLIEST)
+    engine.define("have", HAVE)
+    suspects = engine.rows(TOO_FEW)
+    if suspects:
+        _judge(facts, findings, suspects)
+
+
+def _judge(facts: Facts, findings: Findings, suspects: list[Record]) -> None:
+    """Delivery by delivery, with the rows of these ranges alone."""
+    engine = facts.engine
+    unique = sorted({(row["sid"], row["a"], row["b"]) for row in suspects})
+    engine.load("ranges", [("sid", "int"), ("a", "bigint"), ("b", "bigint")], unique)
+    rows = engine.rows(
+        "SELECT DISTINCT e.m, e.n, e.at_ns, e.kind, s.sid, e.a, e.b, e.svc, e.vw, e.tgt FROM {ev} e JOIN {snd} s "
+        "ON e.r = s.r AND e.u = s.u AND e.sender = s.name JOIN {timed} j ON e.r = j.r "
+        "JOIN {ranges} x ON s.sid = x.sid AND e.a < x.b AND e.b > x.a "
+        "WHERE e.kind IN ('hold', 'placed', 'deliver')"
+    )
+    have: dict[tuple[str, int, int], list[tuple[int, int, int]]] = {}
+    for row in rows:
+        if row["kind"] != "deliver":
+            have.setdefault((row["kind"], row["m"], row["sid"]), []).append((row["a"], row["b"], row["at_ns"]))
+    names = {(line.ru, life.name): life.m for line in facts.lines for life in line.lives.values()}
+    for row in sorted(rows, key=lambda row: (row["m"], row["n"])):
+        is_meant = row["kind"] == "deliver" and (row["svc"] or 0) >= RESILIENT
+        if not is_meant or (row["m"], row["n"]) in findings.tainted:
+            continue
+        sender = facts.senders[row["sid"]]
+        segment = facts.life_of(sender.ru, row["m"]).at(row["n"])
+        if segment is None:
+            continue
+        is_recovered = segment.transitional_n < row["n"]
+        if is_recovered and segment.next is None:
+            continue
+        members = segment.next.came_with if is_recovered and segment.next is not None else segment.members
+        times = []
+        for name in members:
+            m = names.get((sender.ru, name), -1)
+            since = _since(have.get(("hold", m, row["sid"]), []), (row["a"], row["b"]))
+            if row["svc"] >= MAJORITY and since < FOREVER:
+                since = max(since, _since(have.get(("placed", m, row["sid"]), []), (row["a"], row["b"])))
+            times.append((since, name))
+        _judge_one(facts, findings, row, segment, sorted(times), is_recovered)
+
+
+def _since(spans: list[tuple[int, int, int]], wanted: Range) -> int:
+    """From when on all of the range was there."""
+    reached, latest = wanted[0], -1
+    for first, stop, when in sorted(spans):
+        if first > reached:
+            break
+        if stop > reached:
+            reached, latest = stop, max(latest, when)
+        if reached >= wanted[1]:
+            return latest
+    return FOREVER
+
+
+def _judge_one(
+    facts: Facts, findings: Findings, row: Record, segment: Segment, times: list[tuple[int, str]], is_recovered: bool
+) -> None:
+    if not times:
+        return
+    at_ns, svc, who = row["at_ns"], row["svc"], facts.members[row["m"]].name
+    have = [name for when, name in times if when <= at_ns]
+    if svc >= MAJORITY:
+        needed = len(times) if svc >= SAFE else len(times) // 2 + 1
+        what = "hold it and know its place"
+    else:
+        needed = min(svc - RESILIENT, len(times) - 1)
+        have = [name for name in have if name != who]
+        what = "hold it besides"
+    if len(have) >= needed:
+        return
+    lacking = next((name for when, name in times if when > at_ns and name != who), None)
+    of = "those that recovered together" if is_recovered else f"view {segment.view}"
+    text = f"{who} delivered it at {at_ns} ns (n={row['n']}) when {len(have)} of {of} {what}; its service asks for {needed}"
+    findings.add(
+        Violation(
+            *(facts.run_of(row["m"]), NAME, ROOT, row["tgt"] or None, segment.view, who),
+            *(span_text(facts.senders[row["sid"]].name, (row["a"], row["b"])), lacking, None, text, row["n"]),
+        )
+    )

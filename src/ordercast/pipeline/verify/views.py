@@ -1,0 +1,339 @@
+"""Property 5: who goes together from view to view delivers the same in between, and views are what they say.
+
+The same set is a comparison of digests: of all lives that went from V to the same next view, what they delivered of
+each sender to each target. Only where two differ are the rows compared.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ordercast.pipeline.verify.facts import ORDERED_CLASS, Cell, Facts
+from ordercast.pipeline.verify.findings import CONSEQUENCE, ROOT, Findings, Violation, span_text
+from ordercast.pipeline.verify.history import FOREVER, Ancestry, Life, Line, Rules, Segment, is_strict
+from ordercast.pipeline.verify.ranges import Range, merged, minus
+
+NAME: Final = "virtual_synchrony"
+
+Path = tuple[Life, list[Segment]]
+
+
+def check(facts: Facts, findings: Findings) -> None:
+    """Judge views, and what is delivered in them."""
+    for line in facts.lines:
+        _check_place(facts, findings, line)
+        paths: list[Path] = [(life, life.segments) for life in line.lives.values() if life.segments]
+        _check_views(facts, findings, line, None, paths)
+        _check_forks(facts, findings, line, [path for _, path in paths], facts.rules[line.r])
+        for group in sorted(line.lightweight):
+            paths = [(one, one.group_segments[group]) for one in line.lives.values() if group in one.group_segments]
+            _check_views(facts, findings, line, group, paths)
+
+
+def _check_place(facts: Facts, findings: Findings, line: Line) -> None:
+    """A member delivers only in the view that it is in."""
+    for life in line.lives.values():
+        if life.is_session:
+            continue
+        for cell in facts.cells_of.get(life.m, ()):
+            if cell.ru != line.ru or _is_inside(life, cell):
+                continue
+            rows = facts.engine.rows(
+                f"SELECT n, a, b, sid, sender, tgt FROM {{dlv}} WHERE m = {cell.m} AND vw = '{_quoted(cell.view)}' "
+                f"AND cls = {cell.cls} AND tgt = '{_quoted(cell.target)}' ORDER BY n LIMIT 1000"
+            )
+            is_first = True
+            for row in rows:
+                if (row["sid"] if row["sid"] is not None else -1) != cell.sid or (cell.m, row["n"]) in findings.tainted:
+                    continue
+                segment = life.at(row["n"])
+                if segment is not None and (segment.view == cell.view or _is_group_view(life, cell, row["n"])):
+                    continue
+                where = f"was in view {segment.view}" if segment is not None else "was in no view"
+                text = f"{life.name} delivered it in view {cell.view} (n={row['n']}), but {where} then"
+                severity = ROOT if is_first else CONSEQUENCE
+                is_first = False
+                findings.miss(cell.m, cell.sid, (row["a"], row["b"]))
+                message = span_text(row["sender"], (row["a"], row["b"]))
+                _add(
+                    facts,
+                    findings,
+                    life.m,
+                    severity,
+                    text,
+                    view=cell.view,
+                    message=message,
+                    n=row["n"],
+                    group=row["tgt"],
+                )
+
+
+def _is_inside(life: Life, cell: Cell) -> bool:
+    segment = life.by_view.get(cell.view)
+    if segment is not None and segment.n < cell.first_n and cell.last_n < segment.stop_n:
+        return True
+    return _is_group_view(life, cell, cell.first_n) and _is_group_view(life, cell, cell.last_n)
+
+
+def _is_group_view(life: Life, cell: Cell, n: int) -> bool:
+    """The row may name the view of its lightweight group."""
+    return life.at(n) is not None and any(
+        segment.view == cell.view and segment.n < n < segment.stop_n
+        for group in cell.target.split("|")
+        for segment in life.group_segments.get(group, ())
+    )
+
+
+def _check_views(facts: Facts, findings: Findings, line: Line, group: str | None, paths: list[Path]) -> None:
+    installs: dict[str, list[Segment]] = {}
+    for _, path in paths:
+        for segment in path:
+            findings.checked[NAME] += 1
+            installs.setdefault(segment.view, []).append(segment)
+    for view, arrivals in installs.items():
+        first = arrivals[0]
+        for segment in arrivals[1:]:
+            if segment.members != first.members:
+                text = f"view {view} is {_names(segment.members)} at {segment.name} (n={segment.n}), but {_names(first.members)} at {first.name}"
+                _add(facts, findings, segment.m, ROOT, text, view=view, other=first.name, n=segment.n, group=group)
+                break
+    _check_view_order(facts, findings, line, group, paths)
+    lives = {life.m: life for life, _ in paths}
+    for view, arrivals in installs.items():
+        if group is not None and any(not segment.came_with for segment in arrivals):
+            continue
+        _check_came_with(facts, findings, view, arrivals, group)
+        parts: dict[str, list[Segment]] = {}
+        for segment in arrivals:
+            if segment.prev is not None:
+                parts.setdefault(segment.prev.view, []).append(segment.prev)
+        for old, part in parts.items():
+            findings.checked[NAME] += len(part) - 1
+            if len(part) > 1 and group is None:
+                _check_same_set(facts, findings, line, lives, old, view, part)
+            elif len(part) > 1:
+                _check_group_set(facts, findings, line, group or "", old, view, part)
+
+
+def _check_came_with(facts: Facts, findings: Findings, view: str, arrivals: list[Segment], group: str | None) -> None:
+    came_from = {one.name: one.prev.view if one.prev is not None else None for one in arrivals}
+    for segment in arrivals:
+        came, mine = set(segment.came_with), came_from[segment.name]
+        for name, theirs in came_from.items():
+            together = mine is not None and theirs == mine
+            if name != segment.name and together != (name in came):
+                claim = "leaves out" if together else "names"
+                text = f"came_with of view {view} at {segment.name} (n={segment.n}, from {mine or 'outside'}) {claim} {name}, which came from {theirs or 'outside'}"
+                _add(facts, findings, segment.m, ROOT, text, view=view, other=name, n=segment.n, group=group)
+        if mine is None and came - {segment.name} and not came & (came_from.keys() - {segment.name}):
+            text = f"{segment.name} came into view {view} (n={segment.n}) from outside, but names {_names(sorted(came))} in came_with"
+            _add(facts, findings, segment.m, ROOT, text, view=view, n=segment.n, group=group)
+
+
+def _check_view_order(facts: Facts, findings: Findings, line: Line, group: str | None, paths: list[Path]) -> None:
+    place = Ancestry([path for _, path in paths]).place
+    stuck = {segment.view for _, path in paths for segment in path if segment.view not in place}
+    seen: dict[tuple[str, str], str] = {}
+    for life, path in paths if stuck else ():
+        ones = [segment for segment in path if segment.view in stuck]
+        for at, left in enumerate(ones):
+            for right in ones[at + 1 :]:
+                other = seen.get((right.view, left.view))
+                if other is not None and other != life.name:
+                    text = f"{life.name} installed view {left.view} before {right.view} (n={right.n}), {other} the other way round"
+                    _add(facts, findings, life.m, ROOT, text, view=right.view, other=other, n=right.n, group=group)
+                    return
+                seen.setdefault((left.view, right.view), life.name)
+    if stuck:
+        life, path = paths[0]
+        text = f"views {', '.join(sorted(stuck))} of {group or line.underlay} have no common order"
+        _add(facts, findings, life.m, ROOT, text, view=sorted(stuck)[0], n=path[0].n, group=group)
+
+
+def _check_forks(facts: Facts, findings: Findings, line: Line, paths: list[list[Segment]], rules: Rules) -> None:
+    """Of two recoveries with a common ancestor one is behind the other, where only one part may go on."""
+    found: dict[str, Segment] = {}
+    for path in paths:
+        for segment in path:
+            if segment.prev is not None and segment.prev.transitional_n < FOREVER:
+                found.setdefault(segment.view, segment)
+    findings.checked[NAME] += len(found)
+    ancestry = Ancestry(paths)
+    ends = [one for one in found.values() if one.prev is not None and is_strict(one.prev.members, rules)]
+    ends.sort(key=lambda one: (ancestry.place.get(one.view, -1), one.view))
+    told: list[tuple[str, str]] = []
+    for at, right in enumerate(ends):
+        for left in ends[:at]:
+            left_line, right_line = ancestry.line(left.view), ancestry.line(right.view)
+            shared = left_line & right_line
+            if not shared or left.view in right_line or right.view in left_line:
+                continue
+            if any(one in left_line ^ right_line and two in left_line ^ right_line for one, two in told):
+                continue
+            told.append((left.view, right.view))
+            text = f"from view {ancestry.latest(shared)} two parts went on: {left.name} to {left.view}, {right.name} to {right.view} (n={right.n})"
+            _add(facts, findings, right.m, ROOT, text, view=right.view, other=left.name, n=right.n)
+
+
+def _check_same_set(
+    facts: Facts, findings: Findings, line: Line, lives: dict[int, Life], old: str, view: str, part: list[Segment]
+) -> None:
+    """Digest by digest; where they differ, row by row."""
+    by_key: dict[tuple[int, str], dict[int, int]] = {}
+    for segment in part:
+        for cell in facts.cells_of.get(segment.m, ()):
+            if cell.ru == line.ru and cell.cls == ORDERED_CLASS and _is_of(line, cell, segment):
+                by_key.setdefault((cell.sid, cell.target), {})[segment.m] = cell.rep
+    doubtful: set[int] = set()
+    for (sid, target), reps in by_key.items():
+        owing = [one.m for one in part if _is_owing(line, lives[one.m], target, one)]
+        if target == "" and line.lightweight:
+            owing = [m for m in owing if m in reps]
+        if len({reps.get(m) for m in owing}) > 1:
+            doubtful.add(sid)
+    for sid in sorted(doubtful):
+        _compare(facts, findings, line, lives, old, view, part, sid)
+
+
+def _is_of(line: Line, cell: Cell, segment: Segment) -> bool:
+    return segment.n < cell.first_n < segment.stop_n
+
+
+def _is_owing(line: Line, life: Life, target: str, segment: Segment) -> bool:
+    groups = line.targets(target)
+    if groups is None:
+        return True
+    return not groups or any(life.in_group(group, segment.n, segment.stop_n) for group in groups)
+
+
+def _compare(
+    facts: Facts,
+    findings: Findings,
+    line: Line,
+    lives: dict[int, Life],
+    old: str,
+    view: str,
+    part: list[Segment],
+    sid: int,
+) -> None:
+    """Who of those that went together lacks what another has of this sender."""
+    where = " OR ".join(f"(m = {one.m} AND n > {one.n} AND n < {one.stop_n})" for one in part)
+    have: dict[tuple[int, str], list[Range]] = {}
+    everything: dict[int, list[Range]] = {}
+    for row in facts.engine.rows(f"SELECT m, n, a, b, tgt FROM {{dlv}} WHERE sid = {sid} AND cls = 3 AND ({where})"):
+        if (row["m"], row["n"]) in findings.tainted:
+            continue
+        have.setdefault((row["m"], row["tgt"]), []).append((row["a"], row["b"]))
+        everything.setdefault(row["m"], []).append((row["a"], row["b"]))
+    lacks: dict[Range, list[int]] = {}
+    holder: dict[Range, int] = {}
+    for (m, target), spans in sorted(have.items()):
+        if target == "" and line.lightweight:
+            continue
+        for segment in part:
+            if segment.m == m or not _is_owing(line, lives[segment.m], target, segment):
+                continue
+            for span in minus(merged(spans), everything.get(segment.m, [])):
+                holder.setdefault(span, m)
+                if segment.m not in lacks.setdefault(span, []):
+                    lacks[span].append(segment.m)
+    _report_lacks(facts, findings, old, view, sid, lacks, holder)
+
+
+def _report_lacks(
+    facts: Facts,
+    findings: Findings,
+    old: str,
+    view: str,
+    sid: int,
+    lacks: dict[Range, list[int]],
+    holder: dict[Range, int],
+) -> None:
+    for span, ones in sorted(lacks.items()):
+        open_ones = [m for m in ones if findings.miss(m, sid, span)]
+        who = open_ones or ones
+        had = facts.members[holder[span]].name
+        names = ", ".join(facts.members[m].name for m in who)
+        text = f"{names} went with {had} from view {old} to {view} without it, which {had} delivered in {old}"
+        severity = ROOT if open_ones else CONSEQUENCE
+        segment = facts.life_of(facts.senders[sid].ru, who[0]).by_view.get(view)
+        message = span_text(facts.senders[sid].name, span)
+        n = segment.n if segment is not None else None
+        _add(facts, findings, who[0], severity, text, view=old, message=message, other=had, n=n)
+
+
+def _check_group_set(
+    facts: Facts, findings: Findings, line: Line, group: str, old: str, view: str, part: list[Segment]
+) -> None:
+    """Views of a lightweight group: messages to it that lie between them, row by row where the digests differ."""
+    if _has_same_cells(facts, line, group, part):
+        return
+    where = " OR ".join(f"(d.m = {one.m} AND d.n > {one.n} AND d.n < {one.stop_n})" for one in part)
+    rows = facts.engine.rows(
+        f"SELECT d.m, d.n, d.sid, d.a, d.b, d.tgt FROM {{dlv}} d JOIN {{snd}} s ON d.sid = s.sid WHERE s.ru = {line.ru} "
+        f"AND d.cls = 3 AND ({where})"
+    )
+    have: dict[tuple[int, int], list[Range]] = {}
+    everything: dict[tuple[int, int], list[Range]] = {}
+    for row in rows:
+        if (row["m"], row["n"]) in findings.tainted:
+            continue
+        span = row["a"], row["b"]
+        everything.setdefault((row["m"], row["sid"]), []).append(span)
+        if group in row["tgt"].split("|"):
+            have.setdefault((row["m"], row["sid"]), []).append(span)
+    for sid in sorted({sid for _, sid in have}):
+        lacks: dict[Range, list[int]] = {}
+        holder: dict[Range, int] = {}
+        for one in part:
+            for other in part:
+                if one is other:
+                    continue
+                for span in minus(merged(have.get((one.m, sid), [])), everything.get((other.m, sid), [])):
+                    holder.setdefault(span, one.m)
+                    lacks.setdefault(span, []).append(other.m)
+        _report_lacks(facts, findings, old, view, sid, lacks, holder)
+
+
+def _has_same_cells(facts: Facts, line: Line, group: str, part: list[Segment]) -> bool:
+    """Whether the cells to this group lie within the segments and are the same."""
+    contents = []
+    for segment in part:
+        content: dict[tuple[int, str, str], int] = {}
+        for cell in facts.cells_of.get(segment.m, ()):
+            if cell.ru != line.ru or cell.cls != ORDERED_CLASS or group not in cell.target.split("|"):
+                continue
+            if segment.n < cell.first_n and cell.last_n < segment.stop_n:
+                content[cell.sid, cell.target, cell.view] = cell.rep
+            elif cell.first_n < segment.stop_n and cell.last_n > segment.n:
+                return False
+        contents.append(content)
+    return all(content == contents[0] for content in contents)
+
+
+def _names(names: object) -> str:
+    return "[" + " ".join(names) + "]"  # type: ignore[call-overload,no-any-return]
+
+
+def _quoted(text: str) -> str:
+    return text.replace("'", "''").replace("{", "{{").replace("}", "}}")
+
+
+def _add(
+    facts: Facts,
+    findings: Findings,
+    m: int,
+    severity: str,
+    text: str,
+    *,
+    view: str | None = None,
+    message: str | None = None,
+    other: str | None = None,
+    n: int | None = None,
+    group: str | None = None,
+) -> None:
+    findings.add(
+        Violation(
+            facts.run_of(m), NAME, severity, group or None, view, facts.members[m].name, message, other, None, text, n
+        )
+    )
