@@ -48,17 +48,19 @@ INDEX_STEP_BYTES: Final = 1 << 20
 HOLE: Final = "hole"
 MISSING: Final = "missing"
 OPEN: Final = "open"
+TORN: Final = "torn"
 REMOVED: Final = "removed"
 _TEXTS: Final = {
     HOLE: "no recorder has them: the archive says so itself",
     MISSING: "a segment file is missing: put it back",
+    TORN: "the segment file before them has a torn end: start the recorder again, it asks the others for them",
     OPEN: "the recorder had not caught up on them when it ended: start it again",
     REMOVED: "they were removed by retention, or never recorded",
 }
 
 
 class Loss(NamedTuple):
-    """Positions `[begin, stop)` that are not there, and why: HOLE, MISSING, OPEN or REMOVED."""
+    """Positions `[begin, stop)` that are not there, and why: HOLE, MISSING, TORN, OPEN or REMOVED."""
 
     begin: int
     stop: int
@@ -71,12 +73,13 @@ class Loss(NamedTuple):
 class SegmentInfo:
     """One segment as a reader knows it; what lies behind `size` has not been looked at yet."""
 
-    __slots__ = ("first_ns", "head", "holes", "last_ns", "marks", "path", "size", "stop")
+    __slots__ = ("first_ns", "head", "holes", "last_ns", "marks", "path", "seen", "size", "stop")
 
     def __init__(self, path: Path, head: SegmentHead) -> None:
         self.path = path
         self.head = head
         self.size = head.nbytes  # whole up to here
+        self.seen = head.nbytes  # how long the file was when it was last looked at
         self.stop = head.first  # it covers [head.first, stop)
         self.first_ns = -1
         self.last_ns = -1
@@ -325,12 +328,23 @@ class Archive:
             return
         try:
             size = os.fstat(fd).st_size
-            for at, head in frame_heads(fd, info.size, size, info.stop):
-                if at + head.nbytes == size and not self._is_whole(fd, at, head):
-                    break  # being written just now, or torn
-                info.add(at, head)
+            if self._advance(fd, info, size) and size != info.seen:
+                # The rest is being written, or torn; or it is damage, if good frames follow. A second look, because the
+                # recorder may have put another frame there meanwhile.
+                later = find_frame(fd, "", info.size + 1, size)
+                if later is not None and self._advance(fd, info, os.fstat(fd).st_size):
+                    raise damage(info.path, info.size, later[1])
+            info.seen = size
         finally:
             os.close(fd)
+
+    def _advance(self, fd: int, info: SegmentInfo, size: int) -> bool:
+        """Take in whole frames up to `size`; whether something else than a frame is in the way."""
+        for at, head in frame_heads(fd, info.size, size, info.stop):
+            if at + head.nbytes == size and not self._is_whole(fd, at, head):
+                return False  # the last one: being written just now, or torn
+            info.add(at, head)
+        return size - info.size > FRAME_BYTES
 
     def _is_whole(self, fd: int, at: int, head: FrameHead) -> bool:
         data = os.pread(fd, head.nbytes, at)
@@ -338,11 +352,13 @@ class Archive:
 
     def _find_losses(self) -> list[Loss]:
         losses: list[Loss] = []
-        for info, following in zip(self._segments, [*self._segments[1:], None], strict=True):
+        for at, info in enumerate(self._segments):
             losses += [Loss(begin, stop, HOLE) for begin, stop in info.holes]
+            following = self._segments[at + 1] if at + 1 < len(self._segments) else None
             if following is not None and info.stop < following.first:
                 is_known = following.head.after < following.first
-                losses.append(Loss(info.stop, following.first, OPEN if is_known else MISSING))
+                reason = OPEN if is_known else TORN if info.seen > info.size else MISSING
+                losses.append(Loss(info.stop, following.first, reason))
         return losses
 
     def _pass_losses(
