@@ -19,6 +19,7 @@ from ordercast.errors import (
 from ordercast.groups.events import Answer, Batch, Event, Left, Message, Request, Uncertain
 from ordercast.groups.group import Group
 from ordercast.groups.locking import Handler, Lock
+from ordercast.groups.transactions import Missed, Transaction, Transactions, TransactionTooLarge, publish, transactions
 from ordercast.runtime.blocking import BlockingGroup, BlockingNode
 from ordercast.runtime.node import Node, run
 from ordercast.service import (
@@ -62,6 +63,7 @@ __all__ = [
     "Member",
     "Message",
     "MessageTooLarge",
+    "Missed",
     "Node",
     "NotEnoughMembers",
     "NotMember",
@@ -71,6 +73,9 @@ __all__ = [
     "Request",
     "Service",
     "Timing",
+    "Transaction",
+    "TransactionTooLarge",
+    "Transactions",
     "Transitional",
     "Uncertain",
     "Unhandled",
@@ -78,5 +83,7 @@ __all__ = [
     "UsageError",
     "View",
     "parse_service",
+    "publish",
     "run",
+    "transactions",
 ]
