@@ -30,6 +30,15 @@ class Files:
         """Append as much as the disk takes; how much."""
         return os.writev(fd, buffers)
 
+    def patch(self, path: Path, data: bytes) -> None:
+        """Replace the first bytes of a file, and make that durable. Less than a sector: it is done or not."""
+        fd = os.open(path, os.O_WRONLY)
+        try:
+            os.pwrite(fd, data, 0)
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
     def sync(self, fd: int) -> None:
         os.fdatasync(fd) if hasattr(os, "fdatasync") else os.fsync(fd)
 

@@ -96,6 +96,7 @@ class Log:
         self._segments: list[Segment] = []  # by first position; the last one is written to
         self._fd = -1
         self._is_torn = False  # a failed write may have left a part behind `size`
+        self._cut: set[Path] = set()  # had a torn end when the log was opened
         # durability
         self._synced_ns = monotonic_ns()
         self._is_dirty = False
@@ -408,6 +409,11 @@ class Log:
         for one, two in pairwise(self._segments):
             if one.stop == two.head.first or two.head.after < two.head.first:
                 continue
+            if one.path in self._cut:
+                # The end of an older segment had not reached the disk (fsync "never"): from now on a gap like others.
+                two.head = two.head._replace(after=one.stop)
+                self._files.patch(two.path, pack_segment_head(two.head)[: SEGMENT_HEAD.size])
+                continue
             text = f"the segment with positions {one.stop} to {two.head.first - 1} is missing from {self.folder}"
             if not self.config.refill:
                 raise DataLoss(f"{text}: put it back, or have it fetched from other recorders (--refill)")
@@ -445,6 +451,7 @@ class Log:
             os.close(fd)
 
     def _cut_off(self, segment: Segment, size: int) -> None:
+        self._cut.add(segment.path)
         self.words.append(
             f"{segment.path.name} had a torn end: {size - segment.size} bytes behind position {segment.stop - 1} were "
             "cut off, a frame whose writing was interrupted"

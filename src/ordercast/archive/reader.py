@@ -73,7 +73,7 @@ class Loss(NamedTuple):
 class SegmentInfo:
     """One segment as a reader knows it; what lies behind `size` has not been looked at yet."""
 
-    __slots__ = ("first_ns", "head", "holes", "last_ns", "marks", "path", "seen", "size", "stop")
+    __slots__ = ("first_ns", "head", "holes", "last", "last_ns", "marks", "path", "seen", "size", "stop")
 
     def __init__(self, path: Path, head: SegmentHead) -> None:
         self.path = path
@@ -81,6 +81,7 @@ class SegmentInfo:
         self.size = head.nbytes  # whole up to here
         self.seen = head.nbytes  # how long the file was when it was last looked at
         self.stop = head.first  # it covers [head.first, stop)
+        self.last: tuple[int, FrameHead] | None = None  # offset and header of its last frame
         self.first_ns = -1
         self.last_ns = -1
         self.marks: list[tuple[int, int]] = [(head.first, head.nbytes)]  # (begin, offset) of some frames
@@ -91,6 +92,7 @@ class SegmentInfo:
         return self.head.first
 
     def add(self, at: int, head: FrameHead) -> None:
+        self.last = (at, head)
         self.size = at + head.nbytes
         self.stop = head.stop
         if head.count:
@@ -128,9 +130,15 @@ class Archive:
         if self._strict:
             refuse_foreign(self.folder, names.foreign)
         known = {info.head.first: info for info in self._segments}
+        neighbours = {one.first: two.first for one, two in pairwise(self._segments)}
+        following = dict(pairwise(first for first, _ in names.segments))
         segments: list[SegmentInfo] = []
         for first, path in names.segments:
-            info = known.get(first) or self._open(first, path)
+            info = known.get(first)
+            # An end can only have been cut off where nothing followed, or where something else does now.
+            is_inner = first in neighbours and neighbours[first] == following.get(first)
+            if info is None or not (is_inner or _is_same(info)):
+                info = self._open(first, path)
             if info is not None:
                 segments.append(info)
         self._segments = segments
@@ -138,9 +146,11 @@ class Archive:
         for info in dict.fromkeys(changed):
             self._look(info)
         # What was the last segment when it was looked at may have grown before the next one was begun.
-        for info, following in pairwise(segments):
-            if info.stop < following.first and known.get(info.first) is info:
+        for info, behind in pairwise(segments):
+            if info.stop < behind.first and known.get(info.first) is info:
                 self._look(info)
+            if info.stop < behind.first and (again := self._open(behind.first, behind.path)) is not None:
+                behind.head = again.head  # a recorder that found a torn end has written there what is missing
         self._losses = self._find_losses()
 
     @property
@@ -421,6 +431,18 @@ class Archive:
         if later is not None:
             return damage(info.path, at, later[1])
         return ArchiveDamaged(f"{info.path} is damaged at byte {at}, and nothing good follows")
+
+
+def _is_same(info: SegmentInfo) -> bool:
+    """Whether a segment still has what a reader knows of it: a recorder may have cut off, or moved away, its end."""
+    if info.last is None:
+        return True
+    at, head = info.last
+    try:
+        with open(info.path, "rb", buffering=0) as file:
+            return open_frame_head(os.pread(file.fileno(), FRAME_BYTES, at)) == head
+    except FileNotFoundError:
+        return False
 
 
 def _cut(frame: Frame, first: int) -> Frame:
