@@ -76,13 +76,18 @@ class Sender(Deliverer):
         return False
 
     def submit(self, now_ns: int, blocks: Sequence[bytes], out: Outbox) -> int:
+        """How many were taken: `room` counts bytes, and blocks may be small."""
+        taken, most = 0, 2 * self._config.history_blocks
         for block in blocks:
             _, _, rank, k, _, _ = HEAD.unpack_from(block)
             if rank not in self.ranks:
                 raise UnsupportedService(f"{self.gives}, not {Service(rank, k)}")
+            if taken and self._outgoing.count >= most:
+                break
             self._submit_one(now_ns, block, out)
+            taken += 1
         self._submitted(now_ns)
-        return len(blocks)
+        return taken
 
     def _submit_one(self, now_ns: int, block: bytes, out: Outbox) -> None:
         number = self.next_block
