@@ -61,15 +61,15 @@ def _measure(spark: SparkSession, traces: Traces) -> Measures:
 
     def keep(name: str, frame: DataFrame, *order: str) -> DataFrame:
         """Compute a table; what is asked of it later is asked of the result."""
-        table = frame.orderBy(*order).toArrow()
+        table = frame.toArrow().sort_by([(column, "ascending") for column in order])
         result.tables[name] = table
         return spark.createDataFrame(table)
 
-    def keep_timed(name: str, frame: DataFrame, *order: str) -> DataFrame:
-        table = frame.orderBy(*order).toArrow()
-        known = spark.createDataFrame(table)
-        keep(name, with_time(known, axis), *order)
-        return known
+    def keep_times(name: str, frame: DataFrame, *values: str) -> None:
+        """The same for what is a time series of delays, and its sums over the run."""
+        read = sketches.with_percentiles(sketches.sketched(with_bucket(frame, axis), ["run", "bucket"], values))
+        found = keep(f"{name}_series", with_time(read, axis), "run", "bucket", "stage")
+        keep(f"{name}_totals", sketches.with_percentiles(sketches.merged(found, ["run"])), "run", "stage")
 
     rows = latency.ranged(events)
     delivered = latency.messages(rows).toArrow()
@@ -78,58 +78,30 @@ def _measure(spark: SparkSession, traces: Traces) -> Measures:
         delivered = latency.messages(rows).toArrow()
     unit = sketches.unit_of(sum(span.deliveries for span in found))
 
-    series = keep_timed(
-        "throughput_series", throughput.throughput_series(events, axis), "run", "group", "node", "bucket"
-    )
+    moved = throughput.throughput_series(events, axis)
+    series = keep("throughput_series", with_time(moved, axis), "run", "group", "node", "bucket")
     keep("member_totals", throughput.member_totals(series), "run", "group", "node")
-    counted = spark.createDataFrame(delivered)
-    groups = keep("group_totals", throughput.group_totals(series, counted.drop("misfits")), "run", "group")
+    counted = spark.createDataFrame(delivered).drop("misfits")
+    groups = keep("group_totals", throughput.group_totals(series, counted), "run", "group")
 
     far = [run.name for run in traces.runs if run.info.clock == FAR_CLOCK]
     keys = ["run", "group", "service", "bucket"]
-    delays = with_bucket(latency.delays(rows, far), axis)
-    slow = keep_timed(
-        "latency_series", sketches.with_percentiles(_sketched(delays, keys, latency.STAGES, unit)), *keys, "stage"
-    )
-    slow = slow.withColumn("total_ns", slow["mean_ns"] * slow["messages"])
-    keep(
-        "latency_totals",
-        sketches.with_curve(sketches.with_percentiles(sketches.merged(slow, ["run", "group", "service"]))),
-        *("run", "group", "service", "stage"),
-    )
-    keep(
-        "latency_by_service",
-        sketches.with_curve(sketches.with_percentiles(sketches.merged(slow, ["run", "service"]))),
-        *("run", "service", "stage"),
-    )
+    delays = sketches.sketched(with_bucket(latency.delays(rows, far), axis), keys, latency.STAGES, unit)
+    waits = keep("latency_series", with_time(sketches.with_percentiles(delays), axis), *keys, "stage")
+    for name, by in (("latency_totals", ["run", "group", "service"]), ("latency_by_service", ["run", "service"])):
+        put_together = sketches.with_percentiles(sketches.merged(waits, by))
+        keep(name, sketches.with_curve(put_together), *by, "stage")
 
-    sent = keep_timed(
-        "datagram_series", traffic.datagram_series(events, axis), *("run", "node", "direction", "kind", "bucket")
-    )
-    keep("datagram_totals", traffic.datagram_totals(sent, groups), "run", "direction", "kind")
-    _keep_times(keep, keep_timed, "rotation", with_bucket(traffic.rotations(events), axis), ["rotation_ns"])
-    _keep_times(keep, keep_timed, "repair", with_bucket(changes.repairs(events), axis), ["repair_ns", "open_ns"])
+    sent = with_time(traffic.datagram_series(events, axis), axis)
+    datagrams = keep("datagram_series", sent, "run", "node", "direction", "kind", "bucket")
+    keep("datagram_totals", traffic.datagram_totals(datagrams, groups), "run", "direction", "kind")
+    keep_times("rotation", traffic.rotations(events), "rotation_ns")
+    keep_times("repair", changes.repairs(events), "repair_ns", "open_ns")
 
     views = keep("view_changes", changes.view_changes(events), "run", "underlay", "node", "life", "n")
     keep("view_totals", changes.view_totals(views), "run", "reason")
     keep("marks", changes.marks(events), "run", "at_ns", "node", "n")
     return result
-
-
-def _keep_times(keep: Any, keep_timed: Any, name: str, frame: DataFrame, values: list[str]) -> None:
-    found = keep_timed(
-        f"{name}_series",
-        sketches.with_percentiles(_sketched(frame, ["run", "bucket"], values)),
-        "run",
-        "bucket",
-        "stage",
-    )
-    found = found.withColumn("total_ns", found["mean_ns"] * found["messages"])
-    keep(f"{name}_totals", sketches.with_percentiles(sketches.merged(found, ["run"])), "run", "stage")
-
-
-def _sketched(frame: DataFrame, keys: list[str], values: Any, unit: int = 1) -> DataFrame:
-    return sketches.sketched(frame, keys, list(values), unit)
 
 
 @contextmanager

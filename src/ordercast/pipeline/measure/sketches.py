@@ -57,10 +57,10 @@ def sketched(frame: DataFrame, keys: Sequence[str], values: Sequence[str], unit:
 
 
 def merged(series: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Sketches put together: one row for each of `keys` and `stage`, which are among those of `series`."""
+    """Sketches put together, of `with_percentiles`: one row for each of `keys` and `stage`."""
     return series.groupBy(*keys, "stage").agg(
         F.sum("messages").alias("messages"),
-        F.sum("total_ns").alias("total_ns"),
+        F.sum(F.col("mean_ns") * F.col("messages")).alias("total_ns"),
         F.min("min_ns").alias("min_ns"),
         F.max("max_ns").alias("max_ns"),
         F.kll_merge_agg_bigint("sketch", F.lit(SKETCH_K)).alias("sketch"),

@@ -3,10 +3,11 @@
 `tx` and `rx` rows say how many datagrams of a kind a node sent and received since its last such row, at most one row
 for 100 ms: a time series of them is no finer than that. A multicast is sent once and received by many.
 
-*Token rotation*: a pass of the token is one `token` datagram (or several, where it is sent again). The passes are not in
-the trace one by one; a row that stands for `count` of them, and the time since the row before, give the mean interval
-between two passes by the same member, which is how long the token takes to come round. When a group rests so does the
-token, and the interval across a rest is long: the median says how fast it goes round, the greatest how long it rested.
+*Token rotation*: a pass of the token is one `token` datagram (or several, where it is sent again). The passes are not
+in the trace one by one; a row that stands for `count` of them, and the time since the row before, give the mean
+interval between two passes by the same member, which is how long the token takes to come round. When a group rests so
+does the token, and the interval across a rest is long: the median says how fast it goes round, the greatest how long it
+rested.
 """
 
 from __future__ import annotations
