@@ -412,7 +412,35 @@ def _with_conditions(rng: random.Random, drawn: Scenario, begin_ns: int, load_ns
     flow = _draw_flow(rng)
     rules = _draw_strict(rng, _draw_rules(rng, drawn))
     parted = _draw_long_partition(rng, drawn, rules, drawn.nodes, begin_ns, load_ns)
-    return replace(drawn, flow=flow, rules=rules, deaf=deaf, faults=_in_order([*drawn.faults, *parted]))
+    drawn = replace(drawn, flow=flow, rules=rules, deaf=deaf, faults=_in_order([*drawn.faults, *parted]))
+    crowded = random.Random(f"{drawn.orderer}/{drawn.seed}/comings")
+    return _with_comings(crowded, drawn, begin_ns) if crowded.random() < 0.15 else drawn
+
+
+def _with_comings(rng: random.Random, drawn: Scenario, begin_ns: int) -> Scenario:
+    """Nothing fails, and little is lost: all are in, all send, and members go and come back in the midst of it."""
+    begin_ns += 1_000 * MS
+    span_ns = rng.choice((50, 100, 300, 1_000)) * MS
+    loads, faults = [], []
+    for name in drawn.nodes:
+        for _ in range(rng.choice((1, 2))):
+            size = rng.choice((1, 100, 1_000, 3_000, 20_000))
+            count = rng.choice((20, 60, 150)) if size < 20_000 else 4
+            service = str(_draw_service(rng, drawn.orderer))
+            start_ns = begin_ns + rng.randrange(span_ns // 4)
+            loads.append(Load(name, count, service, size, start_ns, max(1, span_ns // count)))
+        if rng.random() < 0.75:
+            at_ns = begin_ns + rng.randrange(span_ns)
+            faults.append(Fault(at_ns, FaultKind.LEAVE, (name,)))
+            faults.append(Fault(at_ns + rng.choice((5, 50, 200)) * MS, FaultKind.REJOIN, (name,)))
+    return replace(
+        drawn,
+        starts_ns=(),
+        loads=tuple(loads),
+        faults=_in_order(faults),
+        loss=min(drawn.loss, 0.1),
+        history_blocks=4_096,
+    )
 
 
 def _with_services(rng: random.Random, drawn: Scenario, begin_ns: int, load_ns: int) -> Scenario:
