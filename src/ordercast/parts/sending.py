@@ -76,13 +76,13 @@ class Sender(Deliverer):
         return False
 
     def submit(self, now_ns: int, blocks: Sequence[bytes], out: Outbox) -> int:
-        """How many were taken: `room` counts bytes, and blocks may be small."""
-        taken, most = 0, 2 * self._config.history_blocks
+        """How many were taken: `room` counts bytes of messages, and many small blocks cost more than that."""
+        taken, most, share, outgoing = 0, 2 * self._config.history_blocks, self._share(), self._outgoing
         for block in blocks:
             _, _, rank, k, _, _ = HEAD.unpack_from(block)
             if rank not in self.ranks:
                 raise UnsupportedService(f"{self.gives}, not {Service(rank, k)}")
-            if taken and self._outgoing.count >= most:
+            if taken and (outgoing.count >= most or outgoing.bytes >= share):
                 break
             self._submit_one(now_ns, block, out)
             taken += 1

@@ -27,6 +27,7 @@ if (STAMPS.size, ACKED.size, DECIDED.size, BOUND.size) != (50, 18, 42, 18):
     raise AssertionError("timestamps have fixed sizes on the wire")
 
 ASKS: Final = 1  # the decisions on what is acknowledged have not come
+WANTS: Final = 2  # all are to say what they have received
 
 MAX_ACKED: Final = 4_096  # blocks of one run; more are acknowledged in several
 

@@ -34,7 +34,7 @@ from ordercast.wire.ordering import (
     encode_nak,
     encode_propose,
 )
-from ordercast.wire.stamps import ASKS, MAX_ACKED, Acked, Decided, Stamps, decode_stamps, encode_stamps
+from ordercast.wire.stamps import ASKS, MAX_ACKED, WANTS, Acked, Decided, Stamps, decode_stamps, encode_stamps
 from ordercast.wire.token import decode_list, encode_list
 from ordercast.wire.views import pack_change
 
@@ -92,6 +92,8 @@ class Timestamp(Receiver):
         self._behind_at = 0
         # Changes
         self._changes = Changes(view)
+        self._wants = False  # all are to say what they have received, since a change waits for it
+        self._asked_at = -1
         self._lag_ns = timing.nak_retry_ns
         # Leaving
         self.is_retired = False
@@ -224,8 +226,8 @@ class Timestamp(Receiver):
                     self._tell_all = True
             elif timer is Timer.LEAVE:
                 self._ask_to_leave(now_ns, out)
-            elif timer is Timer.LAG and self._changes and self._table.safe < self._changes.last:
-                self._tell_all = True
+            elif timer is Timer.LAG and self._changes:
+                self._wants = self._tell_all = True
                 self._lag_ns = min(2 * self._lag_ns, AGAIN_MAX_NS)
         self._complain(now_ns, out)
 
@@ -358,10 +360,8 @@ class Timestamp(Receiver):
         for decided in stamps.decisions:
             self._on_decided(decided, out)
         if is_member:
-            mine = self._members.index(self.me.id)
-            is_behind = stamps.view == self.view.seq and mine < len(stamps.rows) and stamps.rows[mine] < stamps.view
-            if is_behind or (not self.is_busy and min(stamps.rows, default=0) < log.stable):
-                self._news.add(origin)  # it waits to hear what we have forgotten about, or that we have its change
+            if stamps.flags & WANTS or (not self.is_busy and min(stamps.rows, default=0) < log.stable):
+                self._news.add(origin)  # it waits to hear what we have, and have forgotten about perhaps
             if stamps.sent <= log.next_number.get(origin, 0) + log.ahead:
                 self._sent_by[origin] = stamps.sent
             waiting = queue.undecided(origin)
@@ -383,20 +383,34 @@ class Timestamp(Receiver):
 
     def _change(self, now_ns: int, out: Outbox) -> None:
         """As the first member: let the next one in or out, when nothing that we have proposed for is open."""
-        if not self.is_leader or not self._changes.is_due(self._table.safe, self.log.next_number):
+        safe, received = self._table.safe, self.log.received
+        if not self.is_leader or not self._changes.is_due(safe, self.log.next_number):
             self._is_closing = self._is_draining = False
-            if self.is_leader and self._table.safe < self._changes.last and not self._timers.is_set(Timer.LAG):
-                self._timers.set(Timer.LAG, now_ns + self._lag_ns)
+            if self.is_leader and self._changes and safe < self._changes.last:
+                self._ask_all(now_ns)
         else:
             self._is_closing = True
             if not self._long or not self._changes.waits_for_long:
                 self._is_draining = True
-            if self._is_draining and not self._queue and self._table.safe >= self._last_safe_place:
-                self._lag_ns = self._timing.nak_retry_ns
-                self._order_change(now_ns, self._changes.take(), out)
-                self._is_closing = self._is_draining = False
+            if self._is_draining and not self._queue:
+                # A newcomer has nothing of what stands before its join: if we fail, the others must have all of it.
+                if safe >= received:
+                    self._order_change(now_ns, self._changes.take(), out)
+                    self._is_closing = self._is_draining = False
+                else:
+                    self._ask_all(now_ns)
         if self._held_back and not self._is_draining and not self.has_left:
             self._go_on(now_ns, out)
+
+    def _ask_all(self, now_ns: int) -> None:
+        """Have all members say what they have received, again and again."""
+        if self._asked_at != self.log.received:
+            self._asked_at = self.log.received
+            self._lag_ns = self._timing.nak_retry_ns
+            self._wants = self._tell_all = True
+            self._timers.set(Timer.LAG, now_ns + self._lag_ns)
+        elif not self._timers.is_set(Timer.LAG):
+            self._timers.set(Timer.LAG, now_ns + self._lag_ns)
 
     def _go_on(self, now_ns: int, out: Outbox) -> None:
         """What held us back is over."""
@@ -549,8 +563,8 @@ class Timestamp(Receiver):
                 to = member.address if member is not None else To.ALL
             kind = Kind.DECISION if decisions else Kind.STAMPS if owed else Kind.SYNC
             stamps = self._stamps(list(self._acked(owed.values())), sparing(decisions))
-            if self._asks:
-                stamps = stamps._replace(flags=ASKS)
+            if self._asks or self._wants:
+                stamps = stamps._replace(flags=ASKS * self._asks + WANTS * self._wants)
             while True:
                 first, rest = stamps.decisions[:MAX_DECISIONS], stamps.decisions[MAX_DECISIONS:]
                 body = encode_stamps(stamps._replace(decisions=first))
@@ -562,7 +576,7 @@ class Timestamp(Receiver):
             if to == To.ALL:
                 self._spoke_ns = now_ns
         self._owed = {}
-        self._asks = False
+        self._asks = self._wants = False
         self._fresh_decisions = []
         self._news.clear()
         self._tell_all = False
