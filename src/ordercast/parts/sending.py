@@ -82,7 +82,7 @@ class Sender(Deliverer):
             _, _, rank, k, _, _ = HEAD.unpack_from(block)
             if rank not in self.ranks:
                 raise UnsupportedService(f"{self.gives}, not {Service(rank, k)}")
-            if taken and (outgoing.count >= most or outgoing.bytes >= share):
+            if outgoing.count and (outgoing.count >= most or outgoing.bytes >= share):
                 break
             self._submit_one(now_ns, block, out)
             taken += 1
