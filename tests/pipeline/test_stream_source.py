@@ -8,18 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
+from tests.pipeline.archives import BASE_NS, GROUP, hole, last_segment, open_gap, remove_first, value_of, write
 
-pytest.importorskip("pyspark", reason="Spark is an extra: pip install 'ordercast[spark]'")
-pa = pytest.importorskip("pyarrow")
-
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows  # noqa: E402
-from tests.pipeline.archives import BASE_NS, GROUP, hole, last_segment, open_gap, remove_first, value_of, write  # noqa: E402
-
-from ordercast.archive.errors import ArchiveDamaged, DataLoss, ForeignFile, NoArchive, WrongGroup  # noqa: E402
-from ordercast.errors import UsageError  # noqa: E402
-from ordercast.pipeline.stream.options import source_options  # noqa: E402
-from ordercast.pipeline.stream.slices import spark_schema  # noqa: E402
-from ordercast.pipeline.stream.source import SCHEMA, StreamReader, TableReader  # noqa: E402
+from ordercast.archive.errors import ArchiveDamaged, DataLoss, ForeignFile, NoArchive, WrongGroup
+from ordercast.errors import UsageError
+from ordercast.pipeline.stream.options import source_options
+from ordercast.pipeline.stream.slices import spark_schema
+from ordercast.pipeline.stream.source import SCHEMA, StreamReader, TableReader
 
 
 def table(folder: Path, **options: str) -> TableReader:

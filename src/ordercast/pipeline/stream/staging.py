@@ -12,10 +12,10 @@ import os
 import shutil
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 from uuid import uuid4
 
 from ordercast.errors import UsageError
@@ -45,35 +45,40 @@ def stage(folder: Path, partition: int, attempt: int, batches: Iterable[pyarrow.
     """Write one partition's rows; None where there are none. Raises UsageError for rows that cannot be published."""
     import pyarrow as pa
 
-    path: Path | None = None
-    rows = nbytes = 0
+    path = folder / f"part-{partition:05}-{attempt}-{uuid4().hex}.arrow"
     schema = pa.schema([pa.field("value", pa.binary()), pa.field("type", pa.int16())])
-    writer = sink = None
+    rows = nbytes = 0
+    is_done = False
     try:
-        for batch in batches:
-            if not batch.num_rows:
-                continue
-            if writer is None:
-                folder.mkdir(parents=True, exist_ok=True)
-                path = folder / f"part-{partition:05}-{attempt}-{uuid4().hex}.arrow"
-                sink = path.open("xb")
-                writer = pa.ipc.new_stream(sink, schema)
-            values, types = _columns(batch)
-            rows += len(values)
-            nbytes += _bytes_of(values)
-            writer.write_batch(pa.RecordBatch.from_arrays([values, types], schema=schema))
-        if writer is None or sink is None or path is None:
-            return None
-        writer.close()
-        sink.flush()
-        os.fsync(sink.fileno())
+        with ExitStack() as open_:
+            sink: BinaryIO | None = None
+            writer: Any = None
+            for batch in batches:
+                if not batch.num_rows:
+                    continue
+                values, types = _columns(batch)
+                if sink is None:
+                    folder.mkdir(parents=True, exist_ok=True)
+                    sink = open_.enter_context(path.open("xb"))
+                    writer = pa.ipc.new_stream(sink, schema)
+                writer.write_batch(pa.RecordBatch.from_arrays([values, types], schema=schema))
+                rows += len(values)
+                nbytes += _bytes_of(values)
+            if sink is None:
+                return None
+            writer.close()
+            sink.flush()
+            os.fsync(sink.fileno())
+        _sync(folder)
+        staged = Staged(str(path), partition, rows, nbytes, _crc_of(path))
+        is_done = True
     except OSError as error:
         raise UsageError(f"rows cannot be staged in {folder}: {error.strerror or error}") from error
     finally:
-        if sink is not None:
-            sink.close()
-    _sync(folder)
-    return Staged(str(path), partition, rows, nbytes, _crc_of(path))
+        if not is_done:
+            with suppress(OSError):
+                path.unlink()
+    return staged
 
 
 def chunks_of(staged: Iterable[Staged]) -> Iterator[tuple[Sequence[bytes], int]]:
