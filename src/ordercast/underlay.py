@@ -946,6 +946,11 @@ class Underlay:
             return
         view = proposal.view
         old_ring = self._mail.ring
+        if view.member(self.me.id) is None:
+            # As the coordinator, of what others began without us: we may have received more than they went on with.
+            self._past.add(old_ring, encode_result(proposal.ballot, proposal))
+            self._exclude(now_ns, "the group was re-formed without this node", out)
+            return
         out.upcalls.append(Transitional(self.view.id if self.view is not None else ""))
         before = len(out.upcalls)
         orderer.recover(view.seq - 1, out)
@@ -953,9 +958,6 @@ class Underlay:
         self._translate(now_ns, before, True, out)
         self._past.add(old_ring, encode_result(proposal.ballot, proposal))
         if self._phase is not Phase.MEMBER:
-            return
-        if view.member(self.me.id) is None:
-            self._exclude(now_ns, "the group was re-formed without this node", out)
             return
         self._backlog = orderer.leftovers()
         previous = self.view
