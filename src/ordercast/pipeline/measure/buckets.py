@@ -26,7 +26,8 @@ class Span(NamedTuple):
     run: str
     began_ns: int
     ended_ns: int
-    deliveries: int
+    deliveries: int  # of messages
+    delivery_rows: int
     events: int
 
 
@@ -37,6 +38,7 @@ def spans(events: DataFrame) -> DataFrame:
         F.min("at_ns").alias("began_ns"),
         F.max("at_ns").alias("ended_ns"),
         F.coalesce(F.sum(delivered), F.lit(0)).alias("deliveries"),
+        F.count_if(F.col("kind") == "deliver").alias("delivery_rows"),
         F.count(F.lit(1)).alias("events"),
     )
 

@@ -1,0 +1,172 @@
+"""The job: traces in, one HTML file out. Also as `ordercast report`, `python -m ordercast.pipeline.report` and under
+`spark-submit`, which is given the path of `__main__.py` beside this file.
+
+Exit codes: 0 every guarantee held, 1 one was violated (the report says which), 2 the input cannot be used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from ordercast.errors import UsageError
+from ordercast.pipeline.measure.job import SHORT_ROWS, make_folder, measure_runs
+from ordercast.pipeline.reading import Run, events_of, explain, inspect
+from ordercast.pipeline.report.verdict import Judged, Verdict
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from ordercast.pipeline.measure.measures import Measures
+    from ordercast.pipeline.report.timeline import Choice
+
+HELP: Final = "one HTML file about one run or several: verdict, figures, and the order itself"
+DESCRIPTION: Final = (
+    "Reads trace folders, verifies and measures them on Spark, and writes one HTML file that needs no network: the "
+    "verdict, throughput and latency over time with views and crashes, latency distributions, datagrams by kind, and "
+    "an order timeline in which a window can be chosen. Several runs are also compared with one another."
+)
+EXAMPLES: Final = """examples:
+  ordercast report ./trace --out ./report
+      then open ./report/report.html
+  ordercast report runs/token runs/sequencer runs/timestamp --out ./report
+      three runs beside each other, and each of them alone
+  ordercast report ./trace --out ./report --no-verify
+      figures only; the verdict says that nobody has judged"""
+
+APP: Final = "ordercast report"
+HELD, VIOLATED, UNUSABLE = 0, 1, 2
+FILE: Final = "report.html"
+TITLE: Final = "Ordercast report"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the flags."""
+    parser.description = DESCRIPTION
+    parser.add_argument("traces", nargs="+", type=Path, metavar="TRACE", help="folder of a trace")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help=f"folder for {FILE}")
+    parser.add_argument("--master", default=None, metavar="URL", help="Spark's master (all cores of this machine)")
+    parser.add_argument("--heap", default=None, metavar="SIZE", help="memory of the driver, such as 2g")
+    parser.add_argument("--title", default=TITLE, help=f"on top of the page ({TITLE})")
+    parser.add_argument("--no-verify", action="store_true", help="measure only: nobody judges the guarantees")
+    parser.add_argument(
+        "--unfinished", action="store_true", help="the runs were cut off: do not ask what had to arrive by the end"
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The job as a program of its own."""
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog=APP, epilog=EXAMPLES, formatter_class=raw, allow_abbrev=False)
+    configure(parser)
+    try:
+        return run(parser.parse_args(arguments))
+    except UsageError as error:
+        print(f"{APP}: {error}", file=sys.stderr)
+        return UNUSABLE
+
+
+def run(args: argparse.Namespace) -> int:
+    """Verify, measure, write. `UsageError` names what cannot be used."""
+    from ordercast.pipeline.session import DEFAULT_HEAP, session
+
+    runs = inspect(args.traces)  # before Spark starts: a missing file is no reason to wait for it
+    make_folder(args.out)
+    rows = sum(one.rows for one in runs)
+    with session(APP, args.master, heap=args.heap or DEFAULT_HEAP, is_short=rows < SHORT_ROWS) as spark:
+        try:
+            verdict = None if args.no_verify else verdict_of(spark, runs, unfinished=args.unfinished)
+            path = write_report(spark, runs, args.out, verdict, title=args.title)
+        except UsageError:
+            raise
+        except Exception as error:
+            word = explain(error)
+            if word is None:
+                raise
+            raise word from error
+    if verdict is not None:
+        print("every guarantee held" if verdict.held else "NOT every guarantee held")
+    print(f"report: {path}")
+    return VIOLATED if verdict is not None and not verdict.held else HELD
+
+
+def verdict_of(spark: SparkSession, runs: Sequence[Run], *, unfinished: bool = False) -> Verdict:
+    """Verify with Spark."""
+    from ordercast.pipeline.verify.job import verify
+
+    return as_verdict(verify(spark, runs, unfinished=unfinished), runs)
+
+
+def as_verdict(findings: Any, runs: Sequence[Run]) -> Verdict:
+    """What `pipeline.verify` found, as the report shows it."""
+    rows = sum(one.rows for one in runs)
+    return Verdict(
+        f"ordercast verify, on Spark: {rows:,} events of {len(runs)} run{'s' * (len(runs) > 1)}",
+        [
+            Judged(name, int(checked), int(findings.totals[name]), findings.not_judged.get(name, ""))
+            for name, checked in findings.checked.items()
+        ],
+        [violation._asdict() for violation in findings.violations()],
+    )
+
+
+def write_report(
+    spark: SparkSession,
+    runs: Sequence[Run],
+    folder: Path,
+    verdict: Verdict | None,
+    *,
+    title: str = TITLE,
+    measured: Measures | None = None,
+) -> Path:
+    """Measure these runs, unless that was done, and write the file; its path."""
+    from ordercast.pipeline.report.content import content
+    from ordercast.pipeline.report.page import page_of
+    from ordercast.pipeline.report.timeline import timeline
+
+    found = measured if measured is not None else measure_runs(spark, runs)
+    choices = {choice.run: choice for choice in _choices(found)}
+    rows = timeline(events_of(spark, runs), choices.values()).toArrow().to_pylist()
+    document = content(found, _over_time(spark, found), rows, choices, verdict, title)
+    path = folder / FILE
+    try:
+        new = folder / f".{FILE}.{os.getpid()}"
+        new.write_text(page_of(document), encoding="utf-8")
+        new.replace(path)
+    except OSError as error:
+        raise UsageError(f"--out {folder} cannot be written to: {error.strerror or error}") from error
+    return path
+
+
+def _choices(found: Measures) -> list[Choice]:
+    """What the timeline shows of each run."""
+    from ordercast.pipeline.report.timeline import ROOM, choose
+
+    importance = ("crash", "transitional", "leave", "join")
+    chosen = []
+    for one in found.runs:
+        span = found.spans[one.name]
+        marks = [row for row in found.rows("marks", run=one.name) if row["kind"] in importance]
+        marks.sort(key=lambda row: (importance.index(row["kind"]), row["at_ns"]))
+        moments = list(dict.fromkeys(row["at_ns"] for row in marks))
+        room = ROOM // len(found.runs)
+        chosen.append(choose(one.name, span.delivery_rows, (span.began_ns, span.ended_ns), moments, room))
+    return chosen
+
+
+def _over_time(spark: SparkSession, found: Measures) -> list[dict[str, Any]]:
+    """Send to delivery by run, service and bucket, all groups together."""
+    from ordercast.pipeline.measure.sketches import merged, with_percentiles
+
+    series = found.tables["latency_series"]
+    groups = {(row["run"], row["group"]) for row in found.rows("group_totals")}
+    if len(groups) == len(found.runs):
+        return found.rows("latency_series", stage="send")
+    sends = spark.createDataFrame(series).where("stage = 'send'")
+    by_service = with_percentiles(merged(sends, ["run", "service", "bucket"])).drop("sketch")
+    rows: list[dict[str, Any]] = by_service.toArrow().to_pylist()
+    return rows
