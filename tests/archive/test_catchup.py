@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -275,6 +276,37 @@ def test_a_group_that_was_created_anew_is_not_mixed_with_the_old_one(tmp_path: P
     before = messages(tmp_path / "r1")
     play(tmp_path, second, seed=2)
     assert messages(tmp_path / "r1") == before
+
+
+def test_a_group_that_was_created_anew_is_noticed_also_with_another_recorder_in_it(tmp_path: Path) -> None:
+    async def first(stage: Stage) -> None:
+        await stage.members("a")
+        stage.record("r1")
+        await asyncio.sleep(1)
+        await stage.groups["a"].send_many([b"old"] * 10)
+        await asyncio.sleep(2)
+        await stage.end()
+
+    async def second(stage: Stage, sent: int) -> None:
+        await stage.members("b")
+        stage.record("r2")
+        await asyncio.sleep(1)
+        if sent:
+            await stage.groups["b"].send_many([b"new"] * sent)
+        await asyncio.sleep(1)
+        stage.record("r1")
+        with pytest.raises(OtherLog, match="the group was created anew"):
+            await stage.ended("r1")
+        stage.recorders.pop("r1")
+        await stage.end()
+
+    play(tmp_path, first)
+    before = messages(tmp_path / "r1")
+    for sent in (0, 5):
+        shutil.rmtree(tmp_path / "r2", ignore_errors=True)
+        play(tmp_path, lambda stage, sent=sent: second(stage, sent), seed=2)
+        assert messages(tmp_path / "r1") == before
+        assert not list((tmp_path / "r1").glob("fork-*"))
 
 
 def test_another_groups_log_under_the_same_name_is_noticed_also_when_it_is_longer(tmp_path: Path) -> None:

@@ -98,10 +98,8 @@ class Log:
         self._is_torn = False  # a failed write may have left a part behind `size`
         self._cut: set[Path] = set()  # had a torn end when the log was opened
         # durability
-        self._synced_ns = monotonic_ns()
         self._is_dirty = False
-        self.frames = 0
-        self.bytes = 0
+        self._dirty_ns = 0  # since when something waits to be made durable
 
     @classmethod
     def open(cls, folder: Path, group: str, config: LogConfig | None = None, files: Files | None = None) -> Log:
@@ -175,8 +173,6 @@ class Log:
         self._write(segment, sealed)
         if self.config.fsync == "always":
             self.sync()
-        self.frames += 1
-        self.bytes += head.nbytes
 
     def cover(self, stop: int) -> None:
         """No message has a position below `stop` that is not here."""
@@ -185,10 +181,10 @@ class Log:
 
     @property
     def sync_due_ns(self) -> int | None:
-        """When `sync` is due, on the monotonic clock; None where nothing waits for it."""
+        """When `sync` is due, on the monotonic clock; None where nothing waits. Half the interval is for doing it."""
         if not self._is_dirty or self.config.fsync != "interval":
             return None
-        return self._synced_ns + self.config.interval_ms * 1_000_000
+        return self._dirty_ns + self.config.interval_ms * 500_000
 
     def sync(self) -> None:
         """Make durable what was appended."""
@@ -199,7 +195,6 @@ class Log:
                 # What the kernel could not write it forgets: only reading the file again tells what is there.
                 raise SyncFailed(error.errno, f"{self.folder} cannot be made durable: {error.strerror}") from error
         self._is_dirty = False
-        self._synced_ns = monotonic_ns()
 
     def retain(self, now_ns: int | None = None) -> list[Segment]:
         """Remove the oldest segments that are beyond what is to be kept; which."""
@@ -333,7 +328,8 @@ class Log:
             self._take_back(segment)
             raise ArchiveFull(error.errno, f"{self.folder} cannot be written: {error.strerror}") from error
         self._is_torn = False
-        self._is_dirty = True
+        if not self._is_dirty:
+            self._is_dirty, self._dirty_ns = True, monotonic_ns()
         head = sealed.head
         segment.size += head.nbytes
         segment.stop = head.stop

@@ -45,6 +45,9 @@ LEAVE_S: Final = 5.0
 FULL_S: Final = 1.0
 """Between two tries to write to a full disk."""
 
+SLEW_NS: Final = 1_000_000_000
+"""A clock that is set back by less than this does not make timestamps go back; one that was wrong is not held to it."""
+
 WhenFull = Literal["stop", "wait"]
 WHEN_FULL: Final = ("stop", "wait")
 
@@ -185,9 +188,9 @@ class Recorder:
         return await asyncio.shield(running)
 
     async def _sync(self) -> None:
-        """Fsync "interval": in time, also where nothing more comes."""
+        """Fsync "interval": within the interval, also where nothing more comes."""
         while True:
-            await asyncio.sleep(self.log.config.interval_ms / 1_000)
+            await asyncio.sleep(self.log.config.interval_ms / 4_000)
             due_ns = self.log.sync_due_ns
             if due_ns is not None and monotonic_ns() >= due_ns:
                 await self._blocking(self.log.sync)
@@ -226,7 +229,9 @@ class Recorder:
         builder = self._builder
         if not builder.fits(len(lengths), len(values)):
             await self._flush()
-        now_ns = max(time_ns(), self._last_ns)  # a clock that was set back does not make the archive go back
+        now_ns = time_ns()
+        if 0 < self._last_ns - now_ns < SLEW_NS:
+            now_ns = self._last_ns
         self._last_ns = now_ns
         builder.add(position, batch.view, batch.sender, batch.first, str(batch.service), now_ns, types, lengths, values)
         if builder.count >= FRAME_MESSAGES or builder.values_bytes >= FRAME_VALUES:
@@ -302,7 +307,7 @@ class Recorder:
         samples = await self._blocking(samples_of, self._archive, first)
         while True:
             for have in await self._exchange.ask(first, first, samples):
-                if have.is_settled and (have.agrees >= 0 or not samples):
+                if have.is_settled and have.agrees >= 0:
                     at = have.agrees + 1 if have.differs >= 0 else first
                     await self._fork(at, stop, have.who)
                     return
