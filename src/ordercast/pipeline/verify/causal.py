@@ -20,6 +20,7 @@ from ordercast.pipeline.verify.facts import CAUSAL, ORDERED_CLASS, Facts
 from ordercast.pipeline.verify.findings import CONSEQUENCE, ROOT, Findings, Violation, span_text
 from ordercast.pipeline.verify.history import Line
 from ordercast.pipeline.verify.ranges import Range, merged
+import itertools
 
 NAME: Final = "causal"
 FULL_WALK_ROWS: Final = 400_000  # an underlay with fewer ordered rows is walked whole: simpler evidence
@@ -85,7 +86,7 @@ def _rises_over_lives(facts: Facts, line: Line) -> bool:
                 span[0] = min(span[0], cell.low_position or 0)
                 span[1] = max(span[1], cell.high_position or 0)
         order = [span for _, span in sorted(spans.items())]
-        if any(right[0] < left[1] for left, right in zip(order, order[1:], strict=False)):
+        if any(right[0] < left[1] for left, right in itertools.pairwise(order)):
             return False
     return True
 

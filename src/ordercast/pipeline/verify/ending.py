@@ -41,14 +41,11 @@ def check(facts: Facts, findings: Findings) -> None:
 
 def settled_members(facts: Facts, line: Line) -> dict[int, Life]:
     """The members that stayed in: in a last view that still has enough of its members to go on."""
-    busy_ns = -1
+    busy_ns = FOREVER
     if facts.clock(line.r) != "many":
-        busy_ns = max(
-            (one.last_ns for ones in (facts.senders, facts.cells) for one in ones if one.ru == line.ru),  # type: ignore[attr-defined]
-            default=-1,
-        )
-    else:
-        busy_ns = FOREVER
+        times = [one.last_ns for one in facts.senders if one.ru == line.ru]
+        times += [one.last_ns for one in facts.cells if one.ru == line.ru]
+        busy_ns = max(times, default=-1)
     present: dict[str, list[Segment]] = {}
     for life in line.lives.values():
         last = life.segments[-1] if life.segments else None
@@ -463,7 +460,7 @@ def _check_lock(facts: Facts, findings: Findings, name: str | None, times: list[
     running: list[tuple[int, int, Life, Record]] = []
     for begin, end, life, row in times:
         running = [one for one in running if one[1] > begin]
-        at_ns = begin if begin else FOREVER - 1
+        at_ns = begin or FOREVER - 1
         for _, other_end, other, _ in running:
             if (
                 other is life

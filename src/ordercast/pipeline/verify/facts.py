@@ -2,7 +2,8 @@
 
 - `lives`: rows of each life; `control`: views, joins, crashes. Small, read on the driver (`history.py`).
 - `sub`: what was submitted, one row for each `submit`, with the sender's number `sid` (sender life in an underlay).
-- `dlv`: what was delivered, with `sid` and its class: 0 UNRELIABLE, 1 RELIABLE, 2 FIFO and CAUSAL, 3 with a position.
+- `dlv`: what was delivered, with `sid` (none where nobody submitted it) and its class: 0 UNRELIABLE, 1 RELIABLE, 2 FIFO
+  and CAUSAL, 3 with a position.
 - *cells*: what one life delivered of one sender to one target in one view, of one class, as count, sums and a digest:
   one scan, no shuffle of rows. Small: lives x views x senders x groups.
 - `rep`: cells with the same digest have the same content, so one of them stands for all. Everything that is about
@@ -181,11 +182,9 @@ SELECT m, n, at_ns, kind, u, tgt AS grp, vw, members, came_with FROM {ev}
 WHERE kind IN ('start', 'stop', 'crash', 'view', 'transitional', 'join', 'leave') ORDER BY m, n
 """
 
-LIVES: Final = f"""
-SELECT m, count(*) AS c, min(n) AS low, max(n) AS high, sum(n) AS total, max(at_ns) AS last_ns,
-  max(CASE WHEN kind = 'crash' THEN n END) AS crash_n,
-  max(CASE WHEN kind IN ({", ".join(f"'{kind}'" for kind in KINDS)}) THEN NULL ELSE kind END) AS strange
-FROM {{ev}} GROUP BY m
+LIVES: Final = """
+SELECT m, kind, count(*) AS c, min(n) AS low, max(n) AS high, sum(n) AS total, max(at_ns) AS last_ns FROM {ev}
+GROUP BY m, kind
 """
 
 SUBMITTED: Final = """
@@ -207,7 +206,8 @@ FROM {ev} e JOIN {snd} s ON e.m = s.m AND e.u = s.u WHERE e.kind = 'submit'
 DLV: Final = f"""
 SELECT e.m, e.r, e.u, e.n, e.at_ns, e.vw, e.tgt, e.a, e.b, e.svc, e.pos, e.prev, e.sender, s.sid,
   CASE WHEN e.m = s.m THEN e.n END AS own_n, {CLASS} AS cls
-FROM {{ev}} e LEFT JOIN {{snd}} s ON e.r = s.r AND e.u = s.u AND e.sender = s.name WHERE e.kind = 'deliver'
+FROM {{ev}} e LEFT JOIN {{snd}} s ON e.r = s.r AND e.u = s.u AND e.sender = s.name AND e.b <= s.total
+WHERE e.kind = 'deliver'
 """
 
 
@@ -218,7 +218,7 @@ def _cells_sql(engine: Engine) -> str:
 SELECT m, r, u, vw, sid, tgt, cls, count(*) AS c, sum(b - a) AS messages, min(a) AS low, max(b) AS high,
   min(n) AS n0, max(n) AS n1, bit_xor({row}) AS x, sum({row} & 4294967295) AS y,
   sum(CASE WHEN pos <= prev THEN 1 ELSE 0 END) AS falls, min(pos) AS p0, max(pos + b - a) AS p1,
-  max(svc) AS svc1, sum(CASE WHEN svc >= 1280 THEN 1 ELSE 0 END) AS strong, max(at_ns) AS at1, 
+  max(svc) AS svc1, sum(CASE WHEN svc >= 1280 THEN 1 ELSE 0 END) AS strong, max(at_ns) AS at1,
   bit_xor(CASE WHEN cls = 3 THEN {prev} ELSE 0 END) AS gp, bit_xor(CASE WHEN cls = 3 THEN {end} ELSE 0 END) AS ge,
   min_by(prev, n) AS q0, max_by(pos + b - a - 1, n) AS q1,
   {engine.digest("min_by(prev, n)")} AS h0, {engine.digest("max_by(pos + b - a - 1, n)")} AS h1,
@@ -229,32 +229,35 @@ FROM {{dlv}} GROUP BY m, r, u, vw, sid, tgt, cls
 
 
 def _read_lives(facts: Facts) -> None:
-    found = {row["m"]: row for row in facts.engine.rows(LIVES)}
+    found: dict[int, list[Record]] = {}
+    for row in facts.engine.rows(LIVES):
+        found.setdefault(row["m"], []).append(row)
     m = 0
     for r, run in enumerate(facts.runs):
         newest: dict[str, int] = {}
         for part in run.parts:
             newest[part.node] = max(newest.get(part.node, -1), part.life)
         for part in run.parts:
-            name = f"{part.node}/{part.life}"
-            row = found.get(m)
-            if row is not None:
-                _check_life(part.path, row)
-            count, last_ns = (row["c"], row["last_ns"]) if row is not None else (0, 0)
-            facts.members[m] = Member(m, r, part.node, part.life, name, part.life < newest[part.node], count, last_ns)
+            kinds = found.get(m, [])
+            _check_life(part.path, kinds)
+            count, last_ns = sum(row["c"] for row in kinds), max((row["last_ns"] for row in kinds), default=0)
+            name, is_gone = f"{part.node}/{part.life}", part.life < newest[part.node]
+            facts.members[m] = Member(m, r, part.node, part.life, name, is_gone, count, last_ns)
             m += 1
 
 
-def _check_life(path: Any, row: Record) -> None:
-    count = row["c"]
-    if row["low"] != 0 or row["high"] != count - 1 or row["total"] != count * (count - 1) // 2:
-        raise UsageError(
-            f"{path}: events are missing or there twice: its {count} rows are not numbered 0 to {count - 1}"
-        )
-    if row["strange"] is not None:
-        raise UsageError(f"{path}: unknown kind of event {row['strange']!r}")
-    if row["crash_n"] is not None and row["crash_n"] != row["high"]:
-        raise UsageError(f"{path}: events follow the crash at n={row['crash_n']}")
+def _check_life(path: Any, kinds: list[Record]) -> None:
+    if not kinds:
+        return
+    count, high = sum(row["c"] for row in kinds), max(row["high"] for row in kinds)
+    total = sum(row["total"] for row in kinds)
+    if min(row["low"] for row in kinds) != 0 or high != count - 1 or total != count * (count - 1) // 2:
+        raise UsageError(f"{path}: events are missing or there twice: its {count} rows are not numbered 0 to {count - 1}")
+    for row in kinds:
+        if row["kind"] not in KINDS:
+            raise UsageError(f"{path}: unknown kind of event {row['kind']!r}")
+        if row["kind"] == "crash" and (row["c"] > 1 or row["low"] != high):
+            raise UsageError(f"{path}: events follow the crash at n={row['low']}")
 
 
 def _read_senders(facts: Facts, lines: dict[tuple[int, str], Line]) -> None:
@@ -276,9 +279,17 @@ def _read_senders(facts: Facts, lines: dict[tuple[int, str], Line]) -> None:
         facts._by_name[line.ru, member.name] = sender
     facts.engine.load(
         "snd",
-        [("sid", "int"), ("m", "int"), ("r", "int"), ("u", "string"), ("name", "string"), ("ru", "int")],
         [
-            (one.sid, one.m, facts.members[one.m].r, underlay, one.name, one.ru)
+            ("sid", "int"),
+            ("m", "int"),
+            ("r", "int"),
+            ("u", "string"),
+            ("name", "string"),
+            ("ru", "int"),
+            ("total", "bigint"),
+        ],
+        [
+            (one.sid, one.m, facts.members[one.m].r, underlay, one.name, one.ru, one.total)
             for (_, underlay), line in lines.items()
             for one in facts.senders
             if one.ru == line.ru
@@ -345,9 +356,10 @@ FROM {wide} r JOIN {sub} s ON r.sid = s.sid AND s.a > r.sa AND s.a < r.b
 WIDE: Final = """
 SELECT r.* FROM {placed_rep} r JOIN {sub} s ON r.sid = s.sid AND r.sa = s.a AND r.b > s.b
 """
-# All deliveries, by range: the earliest, and the one at the sender itself.
+# All deliveries, by range: the earliest at others, and the one at the sender itself.
 SEEN: Final = """
-SELECT sid, a, b, min(at_ns) AS first_ns, min(own_n) AS own_n FROM {dlv} WHERE sid IS NOT NULL GROUP BY sid, a, b
+SELECT sid, a, b, min(CASE WHEN own_n IS NULL THEN at_ns END) AS first_ns, min(own_n) AS own_n
+FROM {dlv} WHERE sid IS NOT NULL GROUP BY sid, a, b
 """
 
 

@@ -55,6 +55,7 @@ class Findings:
     totals: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PROPERTIES, 0))
     not_judged: dict[str, str] = field(default_factory=dict)  # property -> why, where some run could not be judged
     kept: list[Violation] = field(default_factory=list)
+    room: dict[str, int] = field(default_factory=dict)  # property -> violations so far, consequences too
     # what is explained
     misplaced: set[tuple[int, int, int]] = field(default_factory=set)  # (life, sender, number) out of place there
     tainted: set[tuple[int, int]] = field(default_factory=set)  # (life, n) of deliveries that property 1 rejected
@@ -64,7 +65,9 @@ class Findings:
         """Count a violation, and keep it while there is room."""
         if violation.severity == ROOT:
             self.totals[violation.property] += 1
-        if sum(one.property == violation.property for one in self.kept) < MAX_KEPT:
+        seen = self.room.get(violation.property, 0)
+        self.room[violation.property] = seen + 1
+        if seen < MAX_KEPT:
             self.kept.append(violation)
 
     def miss(self, life: int, sender: int, span: Range) -> bool:

@@ -7,14 +7,18 @@ member that left comes back as a newcomer. A group that has views of its own is 
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from ordercast.errors import UsageError
 from ordercast.pipeline.verify.engine import Record
+import itertools
 
 FOREVER: Final = 1 << 62
+_VIEW_ID: Final = re.compile(r"\d+@.+/\d+")
 
 Rule = str | int
 Rules = Mapping[str, Rule] | Rule
@@ -139,8 +143,10 @@ def _take(row: Record, member: Any, lines: dict[tuple[int, str], Line], here: di
     line, life = here[underlay]
     group = row["grp"] or None
     if kind == "view":
-        if row["vw"] is not None and row["members"]:
-            _install(life, row, group)
+        if row["vw"] is None or not row["members"]:
+            raise UsageError(f"the view row of {member.name} at n={row['n']} has no id or no members")
+        _check_view(life, row)
+        _install(life, row, group)
     elif kind == "transitional":
         if life.current is not None and group not in line.lightweight:
             life.current.transitional_n = min(life.current.transitional_n, n)
@@ -169,6 +175,20 @@ def _end_of_rows(here: dict[str, tuple[Line, Life]], last: Record | None, names:
         return
     for _, life in here.values():
         leave(life, names[last["m"]].rows, names[last["m"]].last_ns, "gone")
+
+
+def _check_view(life: Life, row: Record) -> None:
+    """A view that is none says nothing about anybody: the trace cannot be used."""
+    members, came_with = row["members"], row["came_with"]
+    where = f"the view row of {life.name} at n={row['n']}"
+    if _VIEW_ID.fullmatch(row["vw"]) is None:
+        raise UsageError(f"{where} has the id {row['vw']!r}, which is not counter@name/life")
+    if len(set(members)) != len(members) or life.name not in members:
+        raise UsageError(f"{where} names a member twice, or not the one that wrote it")
+    if came_with and (life.name not in came_with or not set(came_with) <= set(members)):
+        raise UsageError(f"{where}: came_with is not a part of the members with the writer in it")
+    if not came_with and not row["grp"]:
+        raise UsageError(f"{where} has no came_with")
 
 
 def _install(life: Life, row: Record, group: str | None) -> None:
@@ -254,7 +274,7 @@ def sort_views(paths: Iterable[list[Segment]]) -> dict[str, int]:
     for path in paths:
         for segment in path:
             waits.setdefault(segment.view, 0)
-        for left, right in zip(path, path[1:], strict=False):
+        for left, right in itertools.pairwise(path):
             followers = after.setdefault(left.view, set())
             if right.view not in followers and left.view != right.view:
                 followers.add(right.view)

@@ -45,7 +45,7 @@ EXAMPLES: Final = """examples:
 
 APP: Final = "ordercast verify"
 HELD, VIOLATED, UNUSABLE = 0, 1, 2
-SHOWN: Final = 20
+SHOWN: Final = 40
 NEIGHBOURHOOD: Final = 8  # events before and after, with --around
 TABLE: Final = "violations.parquet"
 SUMMARY: Final = "summary.json"

@@ -25,6 +25,7 @@ from ordercast.pipeline.verify.facts import AGREED, FIFO, MAJORITY, ORDERED_CLAS
 from ordercast.pipeline.verify.findings import CONSEQUENCE, ROOT, Findings, Violation, span_text
 from ordercast.pipeline.verify.history import FOREVER, Life, Line, Segment
 from ordercast.pipeline.verify.ranges import Range, merged, minus
+import itertools
 
 LIMIT: Final = 10_000
 
@@ -46,7 +47,7 @@ SELECT m, n, sid, a, b, vw, tgt, pos, top FROM (
   SELECT d.m, d.n, d.sid, d.a, d.b, d.vw, d.tgt, d.pos, max(d.pos) OVER (PARTITION BY d.m, t.ru, t.stay ORDER BY d.n
     ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS top
   FROM {{dlv}} d JOIN {{suspects}} t ON d.m = t.m AND d.r = t.r AND d.u = t.u AND d.n > t.n AND d.n < t.stop_n
-  WHERE d.cls = 3) WHERE pos < top ORDER BY m, n LIMIT {LIMIT}
+  WHERE d.cls = 3 AND d.sid IS NOT NULL) WHERE pos < top ORDER BY m, n LIMIT {LIMIT}
 """
 RISE: Final = f"""
 SELECT m, n, sid, a, b, vw, tgt, high FROM (
@@ -253,9 +254,9 @@ def _check_rise(facts: Facts, findings: Findings, late: list[Record]) -> None:
         return
     facts.engine.load("doubtful", [("sid", "int"), ("m", "int")], sorted(doubtful))
     told: set[tuple[int, int, int]] = set()
-    for row in facts.engine.rows(RISE):
+    for row in _without_rejected(facts, findings, facts.engine.rows(RISE)):
         key = row["m"], row["sid"], row["a"]
-        if (row["m"], row["n"]) in findings.tainted or key in findings.misplaced:
+        if key in findings.misplaced:
             continue
         top = row["m"], row["sid"], row["high"]
         severity = CONSEQUENCE if top in told else ROOT
@@ -267,6 +268,22 @@ def _check_rise(facts: Facts, findings: Findings, late: list[Record]) -> None:
         behind = span_text(sender, (row["high"] - 1, row["high"]))
         text = f"{who} delivered it (n={row['n']}) after {behind} of the same sender"
         _add(facts, findings, "fifo", severity, row, text, sender, behind)
+
+
+def _without_rejected(facts: Facts, findings: Findings, rows: list[Record]) -> list[Record]:
+    """The same where property 1 rejected a delivery: what comes behind that one is not late for it."""
+    rejected = {m for m, _ in findings.tainted}
+    again = sorted({(row["m"], row["sid"]) for row in rows if row["m"] in rejected})
+    kept = [row for row in rows if row["m"] not in rejected]
+    for m, sid in again:
+        high = -1
+        for row in facts.delivered(m, sid):
+            if row["svc"] < FIFO or (m, row["n"]) in findings.tainted:
+                continue
+            if row["a"] < high:
+                kept.append({**row, "high": high})
+            high = max(high, row["b"])
+    return kept
 
 
 def _falling(facts: Facts, m: int, cells: list[Cell]) -> set[int]:
@@ -282,7 +299,7 @@ def _falling(facts: Facts, m: int, cells: list[Cell]) -> set[int]:
             continue
         life = facts.life_of(facts.senders[sid].ru, m)
         order = [by_view[one.view] for one in life.segments if one.view in by_view]
-        if len(order) < len(by_view) or any(right[0] < left[1] for left, right in zip(order, order[1:], strict=False)):
+        if len(order) < len(by_view) or any(right[0] < left[1] for left, right in itertools.pairwise(order)):
             found.add(sid)
     return found
 
@@ -438,7 +455,7 @@ def _check_positions(facts: Facts, findings: Findings) -> None:
     for (sid, view), rows in sorted(by_view.items()):
         ru = facts.senders[sid].ru
         rows.sort(key=lambda row: (row["a"], row["m"], row["n"]))
-        for left, right in zip(rows, rows[1:], strict=False):
+        for left, right in itertools.pairwise(rows):
             if right["a"] < left["b"] and right["a"] - right["pos"] != left["a"] - left["pos"]:
                 one = min([left, right], key=lambda row: len(facts.alike[row["c"]]))
                 if (ru, view, sid, one["a"]) not in told:
@@ -484,7 +501,7 @@ def _rises_for_life(facts: Facts, line: Line, cells: list[Cell]) -> bool:
             return False
     for stays in spans.values():
         order = [span for _, span in sorted(stays.items())]
-        if any(right[0] < left[1] for left, right in zip(order, order[1:], strict=False)):
+        if any(right[0] < left[1] for left, right in itertools.pairwise(order)):
             return False
     return True
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from ordercast.pipeline.verify.engine import Record
 from ordercast.pipeline.verify.facts import MAJORITY, RESILIENT, SAFE, Facts
-from ordercast.pipeline.verify.findings import ROOT, Findings, Violation, span_text
+from ordercast.pipeline.verify.findings import CONSEQUENCE, ROOT, Findings, Violation, span_text
 from ordercast.pipeline.verify.history import FOREVER, Segment
 from ordercast.pipeline.verify.ranges import Range
 
@@ -100,6 +100,7 @@ def _judge(facts: Facts, findings: Findings, suspects: list[Record]) -> None:
         if row["kind"] != "deliver":
             have.setdefault((row["kind"], row["m"], row["sid"]), []).append((row["a"], row["b"], row["at_ns"]))
     names = {(line.ru, life.name): life.m for line in facts.lines for life in line.lives.values()}
+    told: set[tuple[int, int, str | None]] = set()  # that one lacked a message explains all who delivered it too early
     for row in sorted(rows, key=lambda row: (row["m"], row["n"])):
         is_meant = row["kind"] == "deliver" and (row["svc"] or 0) >= RESILIENT
         if not is_meant or (row["m"], row["n"]) in findings.tainted:
@@ -119,7 +120,7 @@ def _judge(facts: Facts, findings: Findings, suspects: list[Record]) -> None:
             if row["svc"] >= MAJORITY and since < FOREVER:
                 since = max(since, _since(have.get(("placed", m, row["sid"]), []), (row["a"], row["b"])))
             times.append((since, name))
-        _judge_one(facts, findings, row, segment, sorted(times), is_recovered)
+        _judge_one(facts, findings, row, segment, sorted(times), is_recovered, told)
 
 
 def _since(spans: list[tuple[int, int, int]], wanted: Range) -> int:
@@ -136,7 +137,13 @@ def _since(spans: list[tuple[int, int, int]], wanted: Range) -> int:
 
 
 def _judge_one(
-    facts: Facts, findings: Findings, row: Record, segment: Segment, times: list[tuple[int, str]], is_recovered: bool
+    facts: Facts,
+    findings: Findings,
+    row: Record,
+    segment: Segment,
+    times: list[tuple[int, str]],
+    is_recovered: bool,
+    told: set[tuple[int, int, str | None]],
 ) -> None:
     if not times:
         return
@@ -154,9 +161,12 @@ def _judge_one(
     lacking = next((name for when, name in times if when > at_ns and name != who), None)
     of = "those that recovered together" if is_recovered else f"view {segment.view}"
     text = f"{who} delivered it at {at_ns} ns (n={row['n']}) when {len(have)} of {of} {what}; its service asks for {needed}"
+    key = row["sid"], row["a"], lacking
+    severity = CONSEQUENCE if key in told else ROOT
+    told.add(key)
     findings.add(
         Violation(
-            *(facts.run_of(row["m"]), NAME, ROOT, row["tgt"] or None, segment.view, who),
+            *(facts.run_of(row["m"]), NAME, severity, row["tgt"] or None, segment.view, who),
             *(span_text(facts.senders[row["sid"]].name, (row["a"], row["b"])), lacking, None, text, row["n"]),
         )
     )

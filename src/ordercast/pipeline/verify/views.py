@@ -6,8 +6,10 @@ each sender to each target. Only where two differ are the rows compared.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
+from ordercast.pipeline.verify.engine import Record
 from ordercast.pipeline.verify.facts import ORDERED_CLASS, Cell, Facts
 from ordercast.pipeline.verify.findings import CONSEQUENCE, ROOT, Findings, Violation, span_text
 from ordercast.pipeline.verify.history import FOREVER, Ancestry, Life, Line, Rules, Segment, is_strict
@@ -36,7 +38,7 @@ def _check_place(facts: Facts, findings: Findings, line: Line) -> None:
         if life.is_session:
             continue
         for cell in facts.cells_of.get(life.m, ()):
-            if cell.ru != line.ru or _is_inside(life, cell):
+            if cell.ru != line.ru or cell.sid < 0 or _is_inside(life, cell):
                 continue
             rows = facts.engine.rows(
                 f"SELECT n, a, b, sid, sender, tgt FROM {{dlv}} WHERE m = {cell.m} AND vw = '{_quoted(cell.view)}' "
@@ -182,28 +184,65 @@ def _check_same_set(
     by_key: dict[tuple[int, str], dict[int, int]] = {}
     for segment in part:
         for cell in facts.cells_of.get(segment.m, ()):
-            if cell.ru == line.ru and cell.cls == ORDERED_CLASS and _is_of(line, cell, segment):
+            if cell.ru == line.ru and cell.sid >= 0 and cell.cls == ORDERED_CLASS and _is_of(cell, segment):
                 by_key.setdefault((cell.sid, cell.target), {})[segment.m] = cell.rep
     doubtful: set[int] = set()
     for (sid, target), reps in by_key.items():
-        owing = [one.m for one in part if _is_owing(line, lives[one.m], target, one)]
-        if target == "" and line.lightweight:
-            owing = [m for m in owing if m in reps]
-        if len({reps.get(m) for m in owing}) > 1:
+        groups = line.targets(target)
+        if groups is None:
+            continue  # nobody knows whom it is for
+        concerned = [one.m for one in part if not groups or any(_overlaps(lives[one.m], each, one) for each in groups)]
+        if len({reps.get(m) for m in concerned}) > 1:
             doubtful.add(sid)
     for sid in sorted(doubtful):
         _compare(facts, findings, line, lives, old, view, part, sid)
 
 
-def _is_of(line: Line, cell: Cell, segment: Segment) -> bool:
+def _is_of(cell: Cell, segment: Segment) -> bool:
     return segment.n < cell.first_n < segment.stop_n
 
 
-def _is_owing(line: Line, life: Life, target: str, segment: Segment) -> bool:
-    groups = line.targets(target)
+def _overlaps(life: Life, group: str, segment: Segment) -> bool:
+    return any(begin < segment.stop_n and end > segment.n for begin, end, _ in life.group_spans.get(group, ()))
+
+
+def _is_owing(facts: Facts, line: Line, owing: Life, segment: Segment, source: Life, row: Record) -> bool:
+    """Whether what `source` delivered with this row certainly goes to the other one, too, in its segment.
+
+    To a lightweight group: in it all the time; or by positions between the first ordered delivery after coming in and
+    the last one before going out; or in a view of the group that both were in and that the other one did not leave.
+    """
+    groups = line.targets(row["tgt"])
     if groups is None:
+        return False
+    if not groups:
         return True
-    return not groups or any(life.in_group(group, segment.n, segment.stop_n) for group in groups)
+    for group in groups:
+        if owing.in_group(group, segment.n, segment.stop_n):
+            return True
+        view = next((one.view for one in source.group_segments.get(group, ()) if one.n < row["n"] < one.stop_n), None)
+        if any(one.view == view and one.cut is None for one in owing.group_segments.get(group, ())):
+            return True
+        if any(low <= row["pos"] < high for low, high in _windows(facts, line, owing, segment, group)):
+            return True
+    return False
+
+
+def _windows(facts: Facts, line: Line, life: Life, segment: Segment, group: str) -> list[Range]:
+    """Positions at which the member was certainly in the group during the segment."""
+    windows: list[Range] = []
+    for begin, end, _ in life.group_spans.get(group, ()):
+        if begin >= segment.stop_n or end <= segment.n:
+            continue
+        inside = facts.engine.rows(
+            f"SELECT min(pos) AS low, max(pos) AS high FROM {{dlv}} WHERE m = {life.m} AND cls = 3 AND "
+            f"u = '{_quoted(line.underlay)}' AND n > {max(begin, segment.n)} AND n < {min(end, segment.stop_n)}"
+        )[0]
+        if inside["low"] is not None:
+            windows.append(
+                (inside["low"] if begin > segment.n else -1, inside["high"] + 1 if end < segment.stop_n else FOREVER)
+            )
+    return windows
 
 
 def _compare(
@@ -218,26 +257,44 @@ def _compare(
 ) -> None:
     """Who of those that went together lacks what another has of this sender."""
     where = " OR ".join(f"(m = {one.m} AND n > {one.n} AND n < {one.stop_n})" for one in part)
-    have: dict[tuple[int, str], list[Range]] = {}
+    rows = facts.engine.rows(
+        f"SELECT m, n, a, b, tgt, pos FROM {{dlv}} WHERE sid = {sid} AND cls = 3 AND ({where}) ORDER BY m, n"
+    )
     everything: dict[int, list[Range]] = {}
-    for row in facts.engine.rows(f"SELECT m, n, a, b, tgt FROM {{dlv}} WHERE sid = {sid} AND cls = 3 AND ({where})"):
-        if (row["m"], row["n"]) in findings.tainted:
-            continue
-        have.setdefault((row["m"], row["tgt"]), []).append((row["a"], row["b"]))
+    for row in rows:
         everything.setdefault(row["m"], []).append((row["a"], row["b"]))
+    rows = [row for row in rows if (row["m"], row["n"]) not in findings.tainted]
+    everything = {m: merged(spans) for m, spans in everything.items()}
     lacks: dict[Range, list[int]] = {}
     holder: dict[Range, int] = {}
-    for (m, target), spans in sorted(have.items()):
-        if target == "" and line.lightweight:
-            continue
-        for segment in part:
-            if segment.m == m or not _is_owing(line, lives[segment.m], target, segment):
+    for segment in part:
+        mine = everything.get(segment.m, [])
+        for row in rows:
+            if row["m"] == segment.m or not minus([(row["a"], row["b"])], mine):
                 continue
-            for span in minus(merged(spans), everything.get(segment.m, [])):
-                holder.setdefault(span, m)
+            if not _is_owing(facts, line, lives[segment.m], segment, lives[row["m"]], row):
+                continue
+            for span in minus([(row["a"], row["b"])], mine):
+                holder.setdefault(span, row["m"])
                 if segment.m not in lacks.setdefault(span, []):
                     lacks[span].append(segment.m)
+    lacks, holder = _joined(lacks, holder)
     _report_lacks(facts, findings, old, view, sid, lacks, holder)
+
+
+def _joined(lacks: dict[Range, list[int]], holder: dict[Range, int]) -> tuple[dict[Range, list[int]], dict[Range, int]]:
+    """Ranges that touch, are lacked by the same and had by the same, made one."""
+    found: dict[Range, list[int]] = {}
+    had: dict[Range, int] = {}
+    last: Range | None = None
+    for span in sorted(lacks):
+        if last is not None and last[1] == span[0] and (found[last], had[last]) == (lacks[span], holder[span]):
+            found[last[0], span[1]] = found.pop(last)
+            had[last[0], span[1]] = had.pop(last)
+            last = last[0], span[1]
+        else:
+            found[span], had[span], last = lacks[span], holder[span], span
+    return found, had
 
 
 def _report_lacks(
@@ -276,11 +333,9 @@ def _check_group_set(
     have: dict[tuple[int, int], list[Range]] = {}
     everything: dict[tuple[int, int], list[Range]] = {}
     for row in rows:
-        if (row["m"], row["n"]) in findings.tainted:
-            continue
         span = row["a"], row["b"]
         everything.setdefault((row["m"], row["sid"]), []).append(span)
-        if group in row["tgt"].split("|"):
+        if (row["m"], row["n"]) not in findings.tainted and group in row["tgt"].split("|"):
             have.setdefault((row["m"], row["sid"]), []).append(span)
     for sid in sorted({sid for _, sid in have}):
         lacks: dict[Range, list[int]] = {}
@@ -291,7 +346,8 @@ def _check_group_set(
                     continue
                 for span in minus(merged(have.get((one.m, sid), [])), everything.get((other.m, sid), [])):
                     holder.setdefault(span, one.m)
-                    lacks.setdefault(span, []).append(other.m)
+                    if other.m not in lacks.setdefault(span, []):
+                        lacks[span].append(other.m)
         _report_lacks(facts, findings, old, view, sid, lacks, holder)
 
 
@@ -301,7 +357,7 @@ def _has_same_cells(facts: Facts, line: Line, group: str, part: list[Segment]) -
     for segment in part:
         content: dict[tuple[int, str, str], int] = {}
         for cell in facts.cells_of.get(segment.m, ()):
-            if cell.ru != line.ru or cell.cls != ORDERED_CLASS or group not in cell.target.split("|"):
+            if cell.ru != line.ru or cell.sid < 0 or cell.cls != ORDERED_CLASS or group not in cell.target.split("|"):
                 continue
             if segment.n < cell.first_n and cell.last_n < segment.stop_n:
                 content[cell.sid, cell.target, cell.view] = cell.rep
@@ -311,8 +367,8 @@ def _has_same_cells(facts: Facts, line: Line, group: str, part: list[Segment]) -
     return all(content == contents[0] for content in contents)
 
 
-def _names(names: object) -> str:
-    return "[" + " ".join(names) + "]"  # type: ignore[call-overload,no-any-return]
+def _names(names: Iterable[str]) -> str:
+    return "[" + " ".join(names) + "]"
 
 
 def _quoted(text: str) -> str:
