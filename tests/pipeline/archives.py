@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from ordercast.archive.log import Log, LogConfig
@@ -23,10 +23,10 @@ def write(
     per_frame: int = 10,
     segment_bytes: int = 1 << 20,
     group: str = GROUP,
-    keep_bytes: int = 0,
+    values: Callable[[int], bytes] = value_of,
 ) -> None:
     """Append messages at these positions, in frames of so many; positions between them belong to no ordered message."""
-    log = Log.open(folder, group, LogConfig(fsync="never", segment_bytes=segment_bytes, keep_bytes=keep_bytes))
+    log = Log.open(folder, group, LogConfig(fsync="never", segment_bytes=segment_bytes))
     wanted = list(positions)
     if wanted and log.stop is None:
         log.start(wanted[0])
@@ -35,7 +35,7 @@ def write(
         begin = log.stop
         assert begin is not None
         for position in wanted[at : at + per_frame]:
-            value = value_of(position)
+            value = values(position)
             builder.add(
                 position, "1@ann/1", "ann/1", position, "AGREED", BASE_NS + position * 1_000_000, 3, [len(value)], value
             )

