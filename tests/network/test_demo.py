@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import signal
 import subprocess
@@ -11,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from ordercast.cli import proof
 from ordercast.cli.demo import ROLES
 from ordercast.cli.main import main
 from ordercast.sim.checkers import PROPERTIES
@@ -49,14 +52,20 @@ def test_most_messages_may_ask_for_less(tmp_path: Path, capfd: pytest.CaptureFix
 
 
 def demo(arguments: list[str], folder: Path, capfd: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    """The result of a demo that went well, as demos do."""
-    code = main(["demo", "--trace", str(folder), "--json", *arguments])
+    """The result of a demo that went well, as demos do; without Spark, which takes its time to start."""
+    code = main(["demo", "--no-spark", "--trace", str(folder), "--json", *arguments])
     shown = capfd.readouterr()
     assert code == 0, shown.out + shown.err
     result: dict[str, Any] = json.loads(shown.out)
+    assert result["report"] is None
+    assert set(result["verdict"]["properties"]) == set(PROPERTIES)
+    check(result, folder, shown.err)
+    return result
+
+
+def check(result: dict[str, Any], folder: Path, told: str) -> None:
     assert result["held"]
     assert result["same_messages"]
-    assert set(result["verdict"]["properties"]) == set(PROPERTIES)
     assert all(found["checked"] for found in result["verdict"]["properties"].values())
     assert result["killed"] not in result["delivered"]
     assert len(result["stood_still_ms"]) == 3
@@ -65,8 +74,37 @@ def demo(arguments: list[str], folder: Path, capfd: pytest.CaptureFixture[str]) 
     assert result["promises_broken"] == 0
     assert RunInfo.read(folder).clock == "one-host"
     assert len(list((folder / "events").glob("node=*/part-*.parquet"))) == 5
-    assert f"killed {result['killed']}, {ROLES[result['orderer']]}" in shown.err
-    return result
+    assert f"killed {result['killed']}, {ROLES[result['orderer']]}" in told
+
+
+def test_spark_judges_the_demo_and_draws_a_report(tmp_path: Path) -> None:
+    """In a process of its own: a session of Spark belongs to its process, and other tests have one."""
+    pytest.importorskip("pyspark", reason="Spark is an extra: pip install 'ordercast[spark]'")
+    folder = tmp_path / "trace"
+    command = [sys.executable, "-m", "ordercast.cli.main", "demo", "--seconds", "2", "--trace", str(folder), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    result: dict[str, Any] = json.loads(done.stdout)
+    check(result, folder, done.stderr)
+    assert "Spark" in result["verdict"]["by"]
+    assert set(result["verdict"]["properties"]) == set(PROPERTIES) - {"well_formed"}
+    assert result["report"] == str(folder / "report.html")
+    page = Path(result["report"]).read_text(encoding="utf-8")
+    assert "Ordercast demo" in page
+    assert RunInfo.read(folder).run_id in page
+
+
+def test_without_spark_the_demo_says_who_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proof, "find_spec", lambda _: None)
+    monkeypatch.setattr(proof, "convert", lambda *_, **__: None)
+    with contextlib.redirect_stdout(io.StringIO()):
+        assert main(["sim", "--messages", "100", "--trace", str(tmp_path / "trace")]) == 0
+    said: list[str] = []
+    found = proof.prove(tmp_path / "trace", {}, with_spark=True, say=said.append)
+    assert "Spark is not installed" in found.by
+    assert "there is no report" in said[0]
+    assert found.report is None
+    assert found.properties["total_order"].word == "held"
 
 
 def test_an_interrupted_demo_ends_with_130_and_leaves_no_member_behind(tmp_path: Path) -> None:

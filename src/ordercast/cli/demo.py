@@ -19,12 +19,12 @@ from ordercast.cli.children import Child, ChildFailed, Saying
 from ordercast.cli.choices import add_choices, service_of
 from ordercast.cli.member import HANDLER, PACE_S
 from ordercast.cli.progress import Progress, table
+from ordercast.cli.proof import Proof, prove
 from ordercast.cli.troupe import (
     CHANGES,
     NAMES,
     START_TIMEOUT_S,
     Drained,
-    Judged,
     Pause,
     Troupe,
     Venue,
@@ -32,7 +32,6 @@ from ordercast.cli.troupe import (
 from ordercast.errors import UsageError
 from ordercast.orderers import ORDERERS
 from ordercast.runtime.addresses import is_loopback, parse_bind, parse_peer
-from ordercast.sim.checkers import PROPERTIES
 from ordercast.sim.scenario import check_anticipate
 from ordercast.trace.convert import load_pyarrow
 
@@ -42,11 +41,15 @@ DESCRIPTION: Final = (
     "moment, or the sequencer; with timestamps, where all do, the first) is killed in full flight; the survivors form "
     "the group anew and go on; a fifth joins and leaves. With the token, the fifth also calls the group from outside "
     "before it joins: the holder of a handler lock answers, and after the crash the next holder. Then everything comes "
-    "to rest, and the trace that each process wrote is judged: every guarantee, with how much was examined."
+    "to rest, and the trace that each process wrote is judged on Spark: every guarantee, with how much was examined. "
+    "At the end there is a report to look at, one HTML file. Where Spark is not installed the checkers of the "
+    "simulator judge, which is said, and there is no report."
 )
 EXAMPLES: Final = """examples:
   ordercast demo
-      about 20 seconds on loopback; the trace goes to a new folder under the system's temporary one
+      about a minute on loopback; trace and report go to a new folder under the system's temporary one
+  ordercast demo --no-spark
+      about 20 seconds: the verdict comes from the checkers of the simulator, and there is no report
   ordercast demo --orderer sequencer
       the same with a sequencer, which is killed
   ordercast demo --orderer timestamp --no-anticipate
@@ -67,7 +70,6 @@ MAX_SECONDS: Final = 600.0
 SURGE_S: Final = 0.4
 """How long everybody sends as fast as it can before the member that orders is killed."""
 
-SHOWN_VIOLATIONS: Final = 10
 ROLES: Final = {"token": "the token site", "sequencer": "the sequencer", "timestamp": "the first member"}
 """Who is killed. With timestamps all members order alike; the first also orders joins and leaves."""
 
@@ -120,6 +122,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--pause", type=float, default=0.0, metavar="SECONDS", help="also stop one member for so long (SIGSTOP)"
     )
+    parser.add_argument(
+        "--no-spark", action="store_true", help="judge without Spark, in this process; there is no report then"
+    )
     parser.add_argument("--json", action="store_true", help="print the result as one JSON document")
 
 
@@ -130,7 +135,8 @@ def run(args: argparse.Namespace) -> int:
     began_s = monotonic()
     trace = plan.venue.trace
     try:
-        story, judged = asyncio.run(play(plan, progress))
+        story, crashed = asyncio.run(play(plan, progress))
+        proof = prove(trace, crashed, with_spark=not args.no_spark, say=progress.note)
     except ChildFailed as error:
         if args.json:
             print(json.dumps({"held": False, "error": str(error), "trace": str(trace)}, indent=2))
@@ -139,8 +145,8 @@ def run(args: argparse.Namespace) -> int:
     finally:
         progress.close()
     story.took_s = monotonic() - began_s
-    print(json.dumps(as_json(plan, story, judged), indent=2) if args.json else "\n".join(report(plan, story, judged)))
-    return 0 if holds(story, judged) else 1
+    print(json.dumps(as_json(plan, story, proof), indent=2) if args.json else "\n".join(report(plan, story, proof)))
+    return 0 if holds(story, proof) else 1
 
 
 def plan_of(args: argparse.Namespace) -> Plan:
@@ -198,15 +204,14 @@ def trace_folder(wanted: Path | None) -> Path:
     return wanted.resolve()
 
 
-async def play(plan: Plan, progress: Progress) -> tuple[Story, Judged]:
-    """Start, send, kill, recover, join, leave, drain, stop; then judge."""
+async def play(plan: Plan, progress: Progress) -> tuple[Story, dict[tuple[str, int], int]]:
+    """Start, send, kill, recover, join, leave, drain, stop; what happened, and who crashed when."""
     stage = _Stage(plan, progress)
     try:
         await stage.play()
     finally:
         await stage.troupe.kill()
-    progress.note("converting the traces and checking every guarantee ...")
-    return stage.story, stage.troupe.judge(PROPERTIES)
+    return stage.story, stage.troupe.crashed
 
 
 class _Stage:
@@ -352,24 +357,19 @@ def changed_views(child: Child) -> list[list[str]]:
     return [view["members"] for view in child.heard("view") if view["reason"] in CHANGES]
 
 
-def holds(story: Story, judged: Judged) -> bool:
-    return judged.verdict.held and story.drained.is_same
+def holds(story: Story, proof: Proof) -> bool:
+    return proof.held and story.drained.is_same
 
 
-def report(plan: Plan, story: Story, judged: Judged) -> list[str]:
+def report(plan: Plan, story: Story, proof: Proof) -> list[str]:
     """The verdict for people."""
-    verdict, drained = judged.verdict, story.drained
+    drained = story.drained
     rows = [("property", "examined", "", "violations", "")]
-    for name, result in verdict.properties.items():
-        if not result.judged:
-            word = f"not judged: {result.note}"
-        elif name in verdict.vacuous:
-            word = "nothing to examine"
-        else:
-            word = "held" if result.held else "VIOLATED"
-        rows.append((name, f"{result.checked:,}", result.unit, f"{result.total:,}", word))
+    rows += [
+        (name, f"{one.checked:,}", one.unit, f"{one.violations:,}", one.word) for name, one in proof.properties.items()
+    ]
     lines = ["", *table(rows, right=(1, 3)), ""]
-    lines.extend(f"  {violation}" for violation in verdict.violations[:SHOWN_VIOLATIONS])
+    lines.extend(f"  {violation}" for violation in proof.evidence)
     survivors = ", ".join(drained.delivered)
     if drained.is_same:
         count = max(drained.delivered.values())
@@ -382,26 +382,29 @@ def report(plan: Plan, story: Story, judged: Judged) -> list[str]:
         f"{story.killed} was killed as {ROLES[plan.venue.orderer]}; deliveries stood still for "
         f"{max(story.stood_ms.values()) / 1e3:.2f} s"
     )
-    lines.append(f"{judged.confirmed:,} sends were confirmed to their senders; promises broken: {judged.lost}")
+    lines.append(f"{proof.confirmed:,} sends were confirmed to their senders; promises broken: {proof.lost}")
     if story.calls:
         answerers = " and then ".join(call["answered_by"] for call in story.calls)
         lines.append(f"calls from outside to handler {HANDLER} were answered by {answerers}")
     if story.pause is not None:
         lines.append(f"{story.paused} was stopped for {plan.pause_s:g} s; views because of it: {story.pause.views}")
     lines.append(
-        f"{'every guarantee held' if holds(story, judged) else 'NOT every guarantee held'}: {verdict.rows:,} events "
-        f"examined, {story.took_s:.1f} s in all"
+        f"{'every guarantee held' if holds(story, proof) else 'NOT every guarantee held'}: {proof.events:,} events "
+        f"examined by {proof.by}; {story.took_s:.1f} s in all"
     )
     lines.append(f"trace: {plan.venue.trace}")
+    if proof.report is not None:
+        lines.append(f"report: {proof.report}")
     return lines
 
 
-def as_json(plan: Plan, story: Story, judged: Judged) -> dict[str, Any]:
+def as_json(plan: Plan, story: Story, proof: Proof) -> dict[str, Any]:
     """The verdict for programs."""
     venue = plan.venue
     result: Saying = {
-        "held": holds(story, judged),
+        "held": holds(story, proof),
         "trace": str(venue.trace),
+        "report": str(proof.report) if proof.report is not None else None,
         "orderer": venue.orderer,
         "anticipate": venue.anticipate,
         "service": venue.service,
@@ -409,13 +412,13 @@ def as_json(plan: Plan, story: Story, judged: Judged) -> dict[str, Any]:
         "took_s": round(story.took_s, 1),
         "killed": story.killed,
         "stood_still_ms": story.stood_ms,
-        "confirmed": judged.confirmed,
-        "promises_broken": judged.lost,
+        "confirmed": proof.confirmed,
+        "promises_broken": proof.lost,
         "calls": story.calls,
         "views": story.views,
         "delivered": story.drained.delivered,
         "same_messages": story.drained.is_same,
-        "verdict": judged.verdict.as_json(),
+        "verdict": proof.as_json(),
     }
     if story.pause is not None:
         result["pause"] = {

@@ -28,6 +28,7 @@ class Span(NamedTuple):
     ended_ns: int
     deliveries: int  # of messages
     delivery_rows: int
+    confirmed: int  # sends that returned with their promise
     events: int
 
 
@@ -39,6 +40,7 @@ def spans(events: DataFrame) -> DataFrame:
         F.max("at_ns").alias("ended_ns"),
         F.coalesce(F.sum(delivered), F.lit(0)).alias("deliveries"),
         F.count_if(F.col("kind") == "deliver").alias("delivery_rows"),
+        F.coalesce(F.sum(F.when(F.col("kind") == "confirm", F.col("count"))), F.lit(0)).alias("confirmed"),
         F.count(F.lit(1)).alias("events"),
     )
 

@@ -1,0 +1,130 @@
+"""The verdict over the trace of `ordercast demo`, and who gave it: Spark, or the checkers of the simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+from ordercast.errors import UsageError
+from ordercast.sim.checkers import PROPERTIES, check_all
+from ordercast.trace.convert import convert
+from ordercast.trace.store import read_trace
+
+SHOWN_VIOLATIONS: Final = 10
+NO_SPARK: Final = "Spark is not installed (pip install 'ordercast[spark]')"
+SETTINGS: Final = {
+    # Some ten thousand rows: one task after the other costs less than to plan how many there should be.
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+    "spark.sql.adaptive.enabled": "false",
+}
+
+Say = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Property:
+    """One line of the verdict."""
+
+    checked: int
+    unit: str
+    violations: int
+    note: str = ""  # why it was not judged
+
+    @property
+    def word(self) -> str:
+        if self.note:
+            return f"not judged: {self.note}"
+        if self.violations:
+            return "VIOLATED"
+        return "held" if self.checked else "nothing to examine"
+
+
+@dataclass(slots=True)
+class Proof:
+    """What the traces say. Where a property had nothing to examine the proof is none."""
+
+    by: str
+    properties: dict[str, Property]
+    events: int
+    confirmed: int  # sends that returned with their promise
+    evidence: list[str] = field(default_factory=list)
+    report: Path | None = None
+
+    @property
+    def held(self) -> bool:
+        return all(one.word == "held" for one in self.properties.values())
+
+    @property
+    def lost(self) -> int:
+        """Promises that were broken."""
+        return self.properties["promises"].violations
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "held": self.held,
+            "by": self.by,
+            "rows": self.events,
+            "properties": {
+                name: {"checked": one.checked, "violations": one.violations, "result": one.word}
+                for name, one in self.properties.items()
+            },
+            "violations": self.evidence,
+        }
+
+
+def prove(trace: Path, crashed: Mapping[tuple[str, int], int], *, with_spark: bool, say: Say) -> Proof:
+    """Turn the raw traces into Parquet and judge them; with Spark there is also a report."""
+    convert(trace, crashed=dict(crashed))
+    if not with_spark:
+        return _in_process(trace, "the checkers of the simulator")
+    if find_spec("pyspark") is None:
+        say(f"{NO_SPARK}: the checkers of the simulator judge instead, and there is no report")
+        return _in_process(trace, f"the checkers of the simulator: {NO_SPARK}")
+    try:
+        return _with_spark(trace, say)
+    except UsageError as error:  # no Java
+        say(f"{error}: the checkers of the simulator judge instead, and there is no report")
+        return _in_process(trace, f"the checkers of the simulator: {error}")
+
+
+def _with_spark(trace: Path, say: Say) -> Proof:
+    from ordercast.pipeline.measure.job import measure_runs
+    from ordercast.pipeline.reading import inspect
+    from ordercast.pipeline.report.job import verdict_of, write_report
+    from ordercast.pipeline.session import session
+
+    runs = inspect([trace])
+    say("starting Spark ...")
+    with session("ordercast demo", is_short=True, settings=SETTINGS) as spark:
+        say("checking every guarantee on Spark ...")
+        verdict = verdict_of(spark, runs)
+        say("measuring, and drawing the report ...")
+        measured = measure_runs(spark, runs)
+        path = write_report(spark, runs, trace, verdict, title="Ordercast demo", measured=measured)
+    return Proof(
+        "ordercast verify, on Spark",
+        {one.name: Property(one.checked, "", one.violations, one.note) for one in verdict.properties},
+        sum(one.rows for one in runs),
+        sum(span.confirmed for span in measured.spans.values()),
+        [f"{row['property']} ({row['severity']}): {row['detail']}" for row in verdict.evidence[:SHOWN_VIOLATIONS]],
+        path,
+    )
+
+
+def _in_process(trace: Path, by: str) -> Proof:
+    info, rows = read_trace(trace)
+    verdict = check_all(rows, clock=info.clock, quiet=True, expect=PROPERTIES)
+    return Proof(
+        by,
+        {
+            name: Property(one.checked, one.unit, one.total, "" if one.judged else one.note)
+            for name, one in verdict.properties.items()
+        },
+        verdict.rows,
+        sum(row.count or 0 for row in rows if row.kind == "confirm"),
+        [str(violation) for violation in verdict.violations[:SHOWN_VIOLATIONS]],
+    )
