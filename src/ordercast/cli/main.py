@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final, NoReturn, Protocol
 
-from ordercast.cli import bench, compare, demo, fuzz, measure, record, replay, sim
+from ordercast.cli import bench, compare, demo, fuzz, measure, record, replay, report, sim, verify
 from ordercast.errors import UsageError
 from ordercast.trace.run import software_version
 
@@ -50,7 +50,9 @@ COMMANDS: Final[dict[str, Module]] = {
     "fuzz": fuzz,
     "bench": bench,
     "compare": compare,
+    "verify": verify,
     "measure": measure,
+    "report": report,
     "record": record,
     "replay": replay,
 }
