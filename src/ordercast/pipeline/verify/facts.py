@@ -252,7 +252,9 @@ def _check_life(path: Any, kinds: list[Record]) -> None:
     count, high = sum(row["c"] for row in kinds), max(row["high"] for row in kinds)
     total = sum(row["total"] for row in kinds)
     if min(row["low"] for row in kinds) != 0 or high != count - 1 or total != count * (count - 1) // 2:
-        raise UsageError(f"{path}: events are missing or there twice: its {count} rows are not numbered 0 to {count - 1}")
+        raise UsageError(
+            f"{path}: events are missing or there twice: its {count} rows are not numbered 0 to {count - 1}"
+        )
     for row in kinds:
         if row["kind"] not in KINDS:
             raise UsageError(f"{path}: unknown kind of event {row['kind']!r}")

@@ -64,6 +64,10 @@ SELECT c, sid, tgt, low, a, g0, g FROM (
   WINDOW w AS (PARTITION BY c, CASE WHEN sub_svc >= {AGREED} THEN 3 ELSE 2 END ORDER BY a, n))
 WHERE g > g0 LIMIT {LIMIT}
 """
+FIRSTS: Final = f"""
+SELECT sid, tgt, CASE WHEN svc >= {AGREED} THEN 3 ELSE 2 END AS k, vw, min(a) AS a, min(g) AS g FROM {{sub}}
+WHERE svc >= {FIFO} GROUP BY sid, tgt, CASE WHEN svc >= {AGREED} THEN 3 ELSE 2 END, vw
+"""
 STRETCHES: Final = f"""
 SELECT c, CASE WHEN sub_svc >= {AGREED} THEN 3 ELSE 2 END AS k, min(g) AS g0, max(g + b - a) AS g1, min(a) AS a,
   max(b) AS b FROM {{pieces}} WHERE sub_svc >= {FIFO} AND tgt = sub_tgt
@@ -313,7 +317,9 @@ def _check_holes(facts: Facts, findings: Findings) -> None:
     for row in facts.engine.rows(HOLES):
         cell = facts.cells[row["c"]]
         holes |= {(m, row["sid"], cell.view, row["low"], row["a"]) for m in facts.alike[row["c"]]}
-    firsts: dict[tuple[int, str, str, int], Record] = {}
+    firsts: dict[tuple[int, str, int], dict[str, Record]] = {}
+    for row in facts.engine.rows(FIRSTS):
+        firsts.setdefault((row["sid"], row["tgt"], row["k"]), {})[row["vw"] or ""] = row
     for m, cells in facts.cells_of.items():
         streams: dict[tuple[int, str, int], dict[str, Record]] = {}
         for cell in cells:
@@ -340,7 +346,7 @@ def _holes_between(
     target: str,
     kind: int,
     by_view: dict[str, Record],
-    firsts: dict[tuple[int, str, str, int], Record],
+    firsts: dict[tuple[int, str, int], dict[str, Record]],
 ) -> set[tuple[int, int, str, int, int]]:
     sender = facts.senders[sid]
     life = facts.life_of(sender.ru, m)
@@ -369,23 +375,17 @@ def _holes_between(
 
 
 def _first_in(
-    facts: Facts, sid: int, view: str, target: str, kind: int, known: dict[tuple[int, str, str, int], Record]
+    facts: Facts, sid: int, view: str, target: str, kind: int, firsts: dict[tuple[int, str, int], dict[str, Record]]
 ) -> Record | None:
     """What the sender first submitted to the target after it installed the view; None if it never installed it."""
-    if (sid, view, target, kind) in known:
-        return known[sid, view, target, kind]
     sender = facts.senders[sid]
-    segment = facts.life_of(sender.ru, sender.m).by_view.get(view)
-    found: Record | None = None
-    if segment is not None:
-        services = f"svc >= {AGREED}" if kind == ORDERED_CLASS else f"svc >= {FIFO} AND svc < {AGREED}"
-        row = facts.engine.rows(
-            f"SELECT min(a) AS a, min(g) AS g FROM {{sub}} WHERE sid = {sid} AND n > {segment.n} "
-            f"AND tgt = '{_quoted(target)}' AND {services}"
-        )[0]
-        found = row if row["a"] is not None else None
-    known[sid, view, target, kind] = found  # type: ignore[assignment]
-    return found
+    life = facts.life_of(sender.ru, sender.m)
+    segment = life.by_view.get(view)
+    by_view = firsts.get((sid, target, kind), {})
+    later = [
+        by_view[one.view] for one in life.segments if segment is not None and one.n >= segment.n and one.view in by_view
+    ]
+    return min(later, key=lambda row: row["g"], default=None)
 
 
 def _check_hole(facts: Facts, findings: Findings, m: int, sid: int, view: str, low: int, high: int) -> None:
