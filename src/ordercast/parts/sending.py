@@ -77,6 +77,8 @@ class Sender(Deliverer):
 
     def submit(self, now_ns: int, blocks: Sequence[bytes], out: Outbox) -> int:
         """How many were taken: `room` counts bytes of messages, and many small blocks cost more than that."""
+        if self.is_frozen or self.has_left or self._leave_header is not None:
+            return 0  # nobody would wait for it
         taken, most, share, outgoing = 0, 2 * self._config.history_blocks, self._share(), self._outgoing
         for block in blocks:
             _, _, rank, k, _, _ = HEAD.unpack_from(block)
