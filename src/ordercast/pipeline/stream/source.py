@@ -171,11 +171,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._positions: _Positions | None = None
+        self._initial: Offset | None = None
         self._target: int | None = None  # of Trigger.AvailableNow
         self._has_said_behind = False
 
-    def __getstate__(self) -> dict[str, object]:
-        return {"_options": self._options, "_positions": None, "_target": None, "_has_said_behind": False}
+    def __reduce__(self) -> tuple[type[StreamReader], tuple[SourceOptions]]:
+        return StreamReader, (self._options,)  # what the driver remembers is of no use to tasks
 
     @property
     def positions(self) -> _Positions:
@@ -184,11 +185,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._positions
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        options = self._options
-        start = self.positions.resolve("startingOffsets", options.start, options.start_ns)
-        if self._target is not None:
-            start = min(start, self._target) if isinstance(options.start, str) else start
-        return self._offset(start)
+        if self._initial is None:
+            options = self._options
+            start = self.positions.resolve("startingOffsets", options.start, options.start_ns)
+            self._initial = self._offset(start)
+        return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         limit = self._options.max_offsets
@@ -198,8 +199,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._stop()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        begin = self._position(start)
-        stop = self._stop()
+        begin, stop = self._position(start), self._stop()
+        if begin == NOWHERE < stop:
+            begin = self.positions.archive.segments[0].first
         if self._target is not None:
             stop = min(stop, self._target)
         if stop <= begin:
@@ -213,24 +215,26 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         stop = self._limited(begin, stop, most)
         self.positions.check(begin, stop)
-        return self._offset(stop)
+        return {**self._offset(stop), "from": begin}
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802
         stop = self._stop()
         return None if stop == NOWHERE else self._offset(stop)
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        begin, stop = self._position(start), self._position(end)
-        bounds = self.positions.bounds()
-        if stop <= begin:
+        # Spark keeps no first offset: it asks for it again at a restart, when "latest" is another place. So a batch
+        # carries its own beginning.
+        begin, stop = end.get("from", self._position(start)), self._position(end)
+        if end == start or stop <= begin:
             return []
+        bounds = self.positions.bounds()
         if bounds is None or stop > bounds[1]:
             # A restart asks again for what was read: it has to be there, or the batch would silently be another one.
             has = "nothing" if bounds is None else f"positions up to {bounds[1] - 1}"
-            raise DataLoss(
-                f"{self._options.folder} has {has}, and the query has to read up to {stop - 1} again: let the recorder "
-                "catch up, then start the query again"
-            )
+            text = f"{self._options.folder} has {has}, and the query has to read up to {stop - 1} again"
+            if self._options.fail_on_loss:
+                raise DataLoss(f"{text}: let the recorder catch up, then start the query again")
+            say(f"{text}; passed over, since failOnDataLoss is false")
         self.positions.check(begin, stop)
         return self.positions.parts(begin, stop)
 
@@ -261,8 +265,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """At most so many positions from `begin` on. Lost ones do not count, or a hole would make empty batches."""
         if most is None:
             return stop
-        segments = self.positions.archive.segments
-        at = max(begin, segments[0].first) if begin == NOWHERE else begin
+        at = begin
         for loss in self.positions.losses(at, stop):
             if at + most <= loss.begin:
                 break
