@@ -16,17 +16,22 @@ LOG: Final = "ordercast.parts.log"
 BLOCK: Final = "ordercast.wire.block"
 TOKEN: Final = "ordercast.orderers.token.token"
 PLACING: Final = "ordercast.orderers.token.placing"
-SENDING: Final = "ordercast.orderers.token.sending"
 DELIVERY: Final = "ordercast.parts.delivery"
 TABLE_OF_ROWS: Final = "ordercast.parts.table"
 CALLS: Final = "ordercast.orderers.token.calls"
 MEMBER_CALLS: Final = "ordercast.groups.calls"
 MEMBER_LOCKS: Final = "ordercast.groups.locks"
+TIMESTAMP: Final = "ordercast.orderers.timestamp.timestamp"
+RECEIVING: Final = "ordercast.orderers.timestamp.receiving"
+QUEUE: Final = "ordercast.orderers.timestamp.queue"
+VOTES: Final = "ordercast.orderers.timestamp.votes"
+TIMESTAMP_CHANGES: Final = "ordercast.orderers.timestamp.changes"
 
 
 @dataclass(frozen=True, slots=True)
 class Bug:
-    """`bound`: seeds of the orderer, from FIRST_SEED on, within which it must be caught."""
+    """`bound`: seeds of the orderer, from its first seed on, within which it must be caught; 0 for one that is known
+    not to be, and `breaks` says why."""
 
     name: str
     module: str

@@ -22,14 +22,18 @@ from typing import Final, NamedTuple
 
 from tests.sim.bug import Bug
 from tests.sim.sequencer_bugs import SEQUENCER_BUGS
+from tests.sim.timestamp_bugs import TIMESTAMP_BUGS, TIMESTAMP_UNSEEN
 from tests.sim.token_bugs import TOKEN_BUGS
 
 from ordercast.sim.fuzz import run_seed
 
-FIRST_SEED: Final = 0
+FIRST_SEEDS: Final = {"timestamp": 2}
+"""Where the search begins, if not at 0. Seeds 0 and 1 of timestamp have many nodes: a run that never comes to rest
+takes long there."""
 MOST_SEEDS: Final = 256  # that a bug may take to be found when the table is written
 TABLE: Final = Path(__file__).resolve().parents[2] / "docs" / "planted-bugs.md"
-BUGS: Final = SEQUENCER_BUGS + TOKEN_BUGS
+BUGS: Final = SEQUENCER_BUGS + TOKEN_BUGS + TIMESTAMP_BUGS
+UNSEEN: Final = TIMESTAMP_UNSEEN
 
 
 class Catch(NamedTuple):
@@ -71,7 +75,8 @@ def planted(bug: Bug) -> Iterator[None]:
 
 def until_caught(bug: Bug, limit: int) -> Catch | None:
     """Run seeds until one fails that holds without the bug; None if none of `limit` does."""
-    for seed in range(FIRST_SEED, FIRST_SEED + limit):
+    first = _first_seed(bug)
+    for seed in range(first, first + limit):
         if catch := _catch(bug, seed):
             return catch
     return None
@@ -80,7 +85,7 @@ def until_caught(bug: Bug, limit: int) -> Catch | None:
 def caught(bug: Bug) -> Catch | None:
     """Whether its bound holds. The seed that the table names comes first: if that catches it, no search is needed."""
     seeds = named_seeds().get(bug.name, 0)
-    catch = _catch(bug, FIRST_SEED + seeds - 1) if 0 < seeds <= bug.bound else None
+    catch = _catch(bug, _first_seed(bug) + seeds - 1) if 0 < seeds <= bug.bound else None
     return catch or until_caught(bug, bug.bound)
 
 
@@ -88,7 +93,11 @@ def _catch(bug: Bug, seed: int) -> Catch | None:
     result = run_seed(bug.orderer, seed, partial(planted, bug))
     if result.held or not run_seed(bug.orderer, seed).held:
         return None
-    return Catch(seed - FIRST_SEED + 1, result.failures)
+    return Catch(seed - _first_seed(bug) + 1, result.failures)
+
+
+def _first_seed(bug: Bug) -> int:
+    return FIRST_SEEDS.get(bug.orderer, 0)
 
 
 @cache
@@ -125,9 +134,9 @@ def table() -> list[str]:
         "# Planted bugs",
         "",
         "Each line is one mutation of an engine, kept as data in `tests/sim/*_bugs.py` and as a test in",
-        "`tests/sim/test_planted_bugs.py`: random scenarios of the orderer are run from seed 0 on until the harness",
-        "objects. *Seeds* is how many that took; *caught by* is the property of the trace, or the check at the end of",
-        "a run (`docs/design/simulator.md`), that spoke first. Without a bug none of these seeds fails.",
+        "`tests/sim/test_planted_bugs.py`: random scenarios of the orderer are run from seed 0 on (timestamp: 2) until",
+        "the harness objects. *Seeds* is how many that took; *caught by* is the property of the trace, or the check at",
+        "the end of a run (`docs/design/simulator.md`), that spoke first. Without a bug none of these seeds fails.",
         "`python -m tests.sim.planted --write` writes this page.",
     ]
     for orderer in dict.fromkeys(bug.orderer for bug in BUGS):
@@ -142,7 +151,24 @@ def table() -> list[str]:
             if bug.orderer == orderer:
                 lines.append(_line(bug))
                 print(lines[-1], file=sys.stderr, flush=True)
-    return lines
+    return lines + _unseen()
+
+
+def _unseen() -> list[str]:
+    lines = [
+        "",
+        "## Not caught",
+        "",
+        "Mutations that none of some 80 to 110 seeds objected to, and why that is, as far as we know. Most do no harm",
+        "but to latency: what they take away is made up for by something else. Those that are called rare are gaps of",
+        "the random scenarios.",
+        "",
+        "| bug | module | orderer | why nobody objects |",
+        "|---|---|---|---|",
+    ]
+    return lines + [
+        f"| {bug.name} | `{bug.module.removeprefix('ordercast.')}` | {bug.orderer} | {bug.breaks} |" for bug in UNSEEN
+    ]
 
 
 def _line(bug: Bug) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.sim.bug import Bug
-from tests.sim.planted import BUGS, caught, planted
+from tests.sim.planted import BUGS, UNSEEN, caught, planted
 
 from ordercast.parts.log import Log
 
@@ -12,6 +12,12 @@ from ordercast.parts.log import Log
 @pytest.mark.parametrize("bug", BUGS, ids=[bug.name.replace(" ", "-") for bug in BUGS])
 def test_a_planted_bug_is_caught(bug: Bug) -> None:
     assert caught(bug) is not None, f"{bug.name}: not caught by {bug.bound} seeds, though it breaks this: {bug.breaks}"
+
+
+@pytest.mark.parametrize("bug", UNSEEN, ids=[bug.name.replace(" ", "-") for bug in UNSEEN])
+def test_a_bug_that_nobody_sees_can_still_be_planted(bug: Bug) -> None:
+    with planted(bug):
+        pass
 
 
 def test_a_planted_bug_is_gone_afterwards() -> None:
