@@ -166,7 +166,7 @@
           if (y === null) { pen = false; return; }
           const alone = !pen && (index + 1 >= one.points.length || one.points[index + 1][1] === null);
           path += `${pen ? "L" : "M"}${X(x).toFixed(1)} ${Y(y).toFixed(1)}`;
-          if (alone) path += "h0.01";
+          if (alone) root.append(svg("circle", { cx: X(x), cy: Y(y), r: 2, style: `fill:${one.colour}` }));
           pen = true;
         });
         root.append(svg("path", { class: "curve", d: path, style: `stroke:${one.colour}`, "stroke-dasharray": one.dash ? "5 4" : null, "data-name": one.name }));
@@ -288,7 +288,7 @@
       main && tile(...split(time(main.p50_ns)), `median, ${main.service} send to delivery`),
       main && tile(...split(time(main.p99_ns)), "99th percentile of the same"),
       tile(String(run.views.length), "views", crashes ? `${crashes} crash${crashes > 1 ? "es" : ""}; longest standstill ${time(standstill(run))}` : `longest change ${time(standstill(run))}`),
-      perMessage(run) !== null && tile(trim(perMessage(run)), "datagrams", "sent for each message, all kinds"),
+      perMessage(run) !== null && tile(trim(perMessage(run)), "", "datagrams sent for each message, of all kinds"),
     ]);
   };
 
