@@ -6,8 +6,8 @@
 The trace: 32 nodes in one underlay, 8 lightweight groups with 16 members each, all eight services but CAUSAL in the mix
 (mostly AGREED), views that change, two crashes, a partition that heals, a member that comes later. Every message is a
 row of its own (`count` is 1) at its sender (`submit`) and at each receiver (`hold`, `placed`, `deliver`); what is
-RESILIENT or stronger is held and placed by all members of the view. It is made column by column, without a Python object
-for each event.
+RESILIENT or stronger is held and placed by all members of the view. It is made column by column, without a Python
+object for each event.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class Maker:
             is_message, self.slot[message], np.where(kind == VIEW, ref % VIEWS, np.where(kind == TRANSITIONAL, ref, -1))
         )
         has_place = is_message & self.is_ordered[message] & ((kind == PLACED) | (kind == DELIVER))
-        columns = {
+        return {
             "kind": kind,
             "at": at,
             "group": np.where(is_message, self.group[message], np.where(kind == VIEW, ref // VIEWS - 1, -1)),
@@ -170,7 +170,6 @@ class Maker:
             "lie": np.zeros(len(kind), np.int64),
             "message": np.where(is_message, ref, -1),
         }
-        return columns
 
 
 def honest(columns: Columns) -> Any:
@@ -374,7 +373,7 @@ class Faults:
         columns["lie"][self._deliveries(columns, "AGREED")[0]] = 2
         return columns
 
-    def dropped_in_view(self, node: int, columns: Columns) -> Columns:
+    def dropped_in_view(self, _: int, columns: Columns) -> Columns:
         """The last ordered message of a sender that is gone afterwards: nothing follows that would show a hole."""
         rows = self._deliveries(columns, "AGREED", CRASHES[5])
         rows = rows[columns["sender"][rows] == 5]
@@ -398,7 +397,7 @@ class Faults:
         self.changed[5] = "came_with", ""
         return columns
 
-    def safe_early(self, node: int, columns: Columns) -> Columns:
+    def safe_early(self, _: int, columns: Columns) -> Columns:
         safe = len(SERVICES) - 1 - SERVICES[::-1].index("SAFE")
         rows = np.flatnonzero((columns["kind"] == HOLD) & (columns["service"] == safe) & (columns["slot"] == 6))
         columns["at"][rows[len(rows) // 2]] += 200 * LAG * STEP_NS
@@ -429,7 +428,7 @@ class Faults:
 
     another_lock = two_locks
 
-    def two_answers(self, node: int, columns: Columns) -> Columns:
+    def two_answers(self, _: int, columns: Columns) -> Columns:
         """The same message at both: the first of slot 6 that both got."""
         both = self.maker.in_group[22] & self.maker.in_group[23]
         messages = np.flatnonzero((self.maker.slot == 6) & both[self.maker.group])
@@ -471,7 +470,9 @@ def _show_steps(engine: Any, pid: int) -> None:
         began, cpu = time.monotonic(), cpu_s(pid)
         found = plain(self, sql)
         words = " ".join(sql.split())
-        print(f"  {time.monotonic() - began:6.2f} s {cpu_s(pid) - cpu:6.2f} cpu {len(found):8} {words[:90]}", flush=True)
+        print(
+            f"  {time.monotonic() - began:6.2f} s {cpu_s(pid) - cpu:6.2f} cpu {len(found):8} {words[:90]}", flush=True
+        )
         return found
 
     engine.rows = rows
@@ -501,7 +502,8 @@ def measure(folder: Path, master: str, heap: str, times: int, steps: bool) -> in
             )
             driver = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
             print(
-                f"{'cold' if at == 0 else 'warm'}: {took:.1f} s, {delivered / took:,.0f} delivery rows/s; {cpu:.1f} s of processors; "
+                f"{'cold' if at == 0 else 'warm'}: {took:.1f} s, {delivered / took:,.0f} delivery rows/s; "
+                f"{cpu:.1f} s of processors; "
                 f"peak memory {peak} MB Java, {driver} MB Python",
                 flush=True,
             )

@@ -1,4 +1,4 @@
-"""`ordercast verify`: the guarantees, judged over traces on Spark. What it does is in `ordercast.pipeline.verify.job`."""
+"""`ordercast verify`: the guarantees, judged on Spark. What it does is in `ordercast.pipeline.verify.job`."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ positions between which something is out of order, since no chain of causes leav
 
 from __future__ import annotations
 
+import itertools
 from typing import Final
 
 from ordercast.pipeline.verify.engine import Record
@@ -20,7 +21,6 @@ from ordercast.pipeline.verify.facts import CAUSAL, ORDERED_CLASS, Facts
 from ordercast.pipeline.verify.findings import CONSEQUENCE, ROOT, Findings, Violation, span_text
 from ordercast.pipeline.verify.history import Line
 from ordercast.pipeline.verify.ranges import Range, merged
-import itertools
 
 NAME: Final = "causal"
 FULL_WALK_ROWS: Final = 400_000  # an underlay with fewer ordered rows is walked whole: simpler evidence
@@ -64,7 +64,7 @@ def check(facts: Facts, findings: Findings, late: list[Record]) -> None:
     for row in late:
         doubts.setdefault(facts.senders[row["sid"]].ru, []).append((row["pos"], row["top"] + 1))
     for line in facts.lines:
-        cells = [cell for cell in facts.cells if cell.ru == line.ru]
+        cells = facts.cells_in.get(line.ru, [])
         has_causal = any(cell.cls != ORDERED_CLASS and cell.strongest >= CAUSAL for cell in cells)
         if not has_causal and line.ru not in doubts and _rises_over_lives(facts, line):
             continue
@@ -185,8 +185,14 @@ def _events(facts: Facts, line: Line, places: list[Range] | None) -> dict[int, l
     engine = facts.engine
     where = f"s.ru = {line.ru} AND d.svc >= {CAUSAL}"
     if places is None:
-        taken = f"SELECT e.m, e.n, e.sid, e.a, e.b, 's' AS kind, NULL AS vw, '' AS tgt FROM {{sub}} e JOIN {{snd}} s ON e.sid = s.sid WHERE s.ru = {line.ru} AND e.svc >= {CAUSAL}"
-        delivered = f"SELECT d.m, d.n, d.sid, d.a, d.b, 'd' AS kind, d.vw, d.tgt FROM {{dlv}} d JOIN {{snd}} s ON d.sid = s.sid WHERE {where}"
+        taken = (
+            f"SELECT e.m, e.n, e.sid, e.a, e.b, 's' AS kind, NULL AS vw, '' AS tgt FROM {{sub}} e JOIN {{snd}} s "
+            f"ON e.sid = s.sid WHERE s.ru = {line.ru} AND e.svc >= {CAUSAL}"
+        )
+        delivered = (
+            f"SELECT d.m, d.n, d.sid, d.a, d.b, 'd' AS kind, d.vw, d.tgt FROM {{dlv}} d JOIN {{snd}} s ON d.sid = "
+            f"s.sid WHERE {where}"
+        )
     else:
         between = " OR ".join(f"(pos < {high} AND pos + b - a > {low})" for low, high in places[:200])
         engine.define(
@@ -194,8 +200,14 @@ def _events(facts: Facts, line: Line, places: list[Range] | None) -> dict[int, l
             f"SELECT DISTINCT k.sid, k.a, k.b FROM (SELECT * FROM {{blocks}} WHERE cls = 3 AND ({between})) k "
             f"JOIN {{snd}} s ON k.sid = s.sid WHERE s.ru = {line.ru}",
         )
-        taken = f"SELECT DISTINCT e.m, e.n, e.sid, e.a, e.b, 's' AS kind, NULL AS vw, '' AS tgt FROM {{sub}} e JOIN {{near}} k ON e.sid = k.sid AND e.a < k.b AND e.b > k.a AND e.svc >= {CAUSAL}"
-        delivered = f"SELECT DISTINCT d.m, d.n, d.sid, d.a, d.b, 'd' AS kind, d.vw, d.tgt FROM {{dlv}} d JOIN {{near}} k ON d.sid = k.sid AND d.a < k.b AND d.b > k.a AND d.svc >= {CAUSAL}"
+        taken = (
+            f"SELECT DISTINCT e.m, e.n, e.sid, e.a, e.b, 's' AS kind, NULL AS vw, '' AS tgt FROM {{sub}} e JOIN "
+            f"{{near}} k ON e.sid = k.sid AND e.a < k.b AND e.b > k.a AND e.svc >= {CAUSAL}"
+        )
+        delivered = (
+            f"SELECT DISTINCT d.m, d.n, d.sid, d.a, d.b, 'd' AS kind, d.vw, d.tgt FROM {{dlv}} d JOIN {{near}} k "
+            f"ON d.sid = k.sid AND d.a < k.b AND d.b > k.a AND d.svc >= {CAUSAL}"
+        )
     found: dict[int, list[Record]] = {}
     for row in [*engine.rows(taken), *engine.rows(delivered)]:
         found.setdefault(row["m"], []).append(row)
@@ -234,7 +246,10 @@ def _report(
         told = (walker.m, effect["sid"], effect["a"]) in findings.misplaced
         sender = facts.senders[effect["sid"]].name
         behind = span_text(sender, (effect["a"], effect["b"]))
-        text = f"{who} delivered it (n={event['n']}) after {behind} (n={effect['n']}), whose sender knew it when it submitted"
+        text = (
+            f"{who} delivered it (n={event['n']}) after {behind} (n={effect['n']}), whose sender knew it when it "
+            "submitted"
+        )
         findings.add(
             Violation(
                 *(facts.run_of(walker.m), NAME, CONSEQUENCE if told else ROOT, event["tgt"] or None, event["vw"], who),

@@ -44,7 +44,7 @@ def settled_members(facts: Facts, line: Line) -> dict[int, Life]:
     busy_ns = FOREVER
     if facts.clock(line.r) != "many":
         times = [one.last_ns for one in facts.senders if one.ru == line.ru]
-        times += [one.last_ns for one in facts.cells if one.ru == line.ru]
+        times += [one.last_ns for one in facts.cells_in.get(line.ru, ())]
         busy_ns = max(times, default=-1)
     present: dict[str, list[Segment]] = {}
     for life in line.lives.values():
@@ -112,7 +112,7 @@ def _has_all(
     path: list[Segment],
     since: int,
 ) -> bool:
-    mine = [one for one in facts.cells_of.get(life.m, ()) if one.sid == sender.sid and one.cls >= 1]
+    mine = [one for one in facts.cells_at.get((life.m, sender.sid), ()) if one.cls >= 1]
     low = min(row["low"] for row in targets.values())
     if any(cell.low < low < cell.high for cell in mine):
         return False
@@ -134,8 +134,8 @@ def _is_alike(facts: Facts, life: Life, sender: Sender, target: str, path: list[
     def of(m: int) -> dict[tuple[str, int], int]:
         return {
             (cell.view, cell.cls): cell.rep
-            for cell in facts.cells_of.get(m, ())
-            if cell.sid == sender.sid and cell.target == target and cell.cls >= 1
+            for cell in facts.cells_at.get((m, sender.sid), ())
+            if cell.target == target and cell.cls >= 1
         }
 
     views = {segment.view for segment in path}
@@ -185,7 +185,7 @@ def _lost_of_caller(facts: Facts, findings: Findings, sender: Sender, settled: d
     """What one of those who stayed in delivered of a caller, all who were there owe."""
     line = facts.lines[sender.ru]
     views = {m: {one.view: one for one in stay_of(life.segments[-1])} for m, life in settled.items()}
-    cells = [cell for m in settled for cell in facts.cells_of.get(m, ()) if cell.sid == sender.sid and cell.cls >= 1]
+    cells = [cell for m in settled for cell in facts.cells_at.get((m, sender.sid), ()) if cell.cls >= 1]
     by_view: dict[str, list[Cell]] = {}
     for cell in cells:
         if cell.view in views[cell.m] and line.targets(cell.target) == ():
@@ -242,8 +242,9 @@ def _report_lost(facts: Facts, findings: Findings, lost: list[Lost]) -> None:
 def _check_gaps(facts: Facts, findings: Findings, settled: dict[int, dict[int, Life]]) -> None:
     """No gap that was noticed is open at the end."""
     rows = facts.engine.rows(
-        "SELECT g.m, g.r, g.u, g.n, g.sender, g.a, g.b, g.vw FROM {ev} g LEFT JOIN (SELECT m, u, sender, a, b, max(n) AS n "
-        "FROM {ev} WHERE kind = 'repaired' GROUP BY m, u, sender, a, b) f ON g.m = f.m AND g.u = f.u "
+        "SELECT g.m, g.r, g.u, g.n, g.sender, g.a, g.b, g.vw FROM {few} g LEFT JOIN (SELECT m, u, sender, a, "
+        "b, max(n) AS n "
+        "FROM {few} WHERE kind = 'repaired' GROUP BY m, u, sender, a, b) f ON g.m = f.m AND g.u = f.u "
         "AND coalesce(g.sender, '') = coalesce(f.sender, '') AND g.a = f.a AND g.b = f.b AND f.n > g.n "
         f"WHERE g.kind = 'gap' AND g.a IS NOT NULL AND f.n IS NULL ORDER BY g.m, g.n LIMIT {LIMIT}"
     )
@@ -306,7 +307,8 @@ def _check_confirms(facts: Facts, findings: Findings, settled: dict[int, dict[in
         if not facts.quiet[line.r]:
             continue
         confirms = facts.engine.rows(
-            f"SELECT n, a, b, vw FROM {{ev}} WHERE kind = 'confirm' AND m = {sender.m} AND u = '{_quoted(line.underlay)}' "
+            f"SELECT n, a, b, vw FROM {{few}} WHERE kind = 'confirm' AND m = {sender.m} AND u = "
+            f"'{_quoted(line.underlay)}' "
             "ORDER BY n"
         )
         for row in confirms:
@@ -336,7 +338,10 @@ def _check_confirm(
         have = [(one["a"], one["b"]) for one in facts.delivered(m, sender.sid)]
         for gone in minus([span], have):
             severity = ROOT if findings.miss(m, sender.sid, gone) else CONSEQUENCE
-            text = f"it was confirmed at {sender.name} (n={row['n']}); {life.name} went on from view {view} and never delivered it"
+            text = (
+                f"it was confirmed at {sender.name} (n={row['n']}); {life.name} went on from view {view} and "
+                "never delivered it"
+            )
             findings.add(
                 Violation(
                     *(facts.run_of(m), PROMISES, severity, submit["tgt"] or None, view, life.name),
@@ -376,7 +381,7 @@ def _few_failed(segment: Segment, svc: int) -> bool:
 
 
 def _check_delivered(facts: Facts, findings: Findings) -> None:
-    """What was confirmed has been delivered by somebody; of a caller's, before the confirmation, as far as clocks tell."""
+    """What was confirmed has been delivered by somebody; of a caller's, before that, as far as clocks tell."""
     engine = facts.engine
     outside = [
         (one.sid,)
@@ -386,18 +391,24 @@ def _check_delivered(facts: Facts, findings: Findings) -> None:
     engine.load("outside", [("sid", "int")], outside)
     engine.define(
         "confirmed",
-        "SELECT s.sid, e.m, e.n, e.at_ns, e.a, e.b, e.vw FROM {ev} e JOIN {snd} s ON e.m = s.m AND e.u = s.u "
+        "SELECT s.sid, e.m, e.n, e.at_ns, e.a, e.b, e.vw FROM {few} e JOIN {snd} s ON e.m = s.m AND e.u = s.u "
         "WHERE e.kind = 'confirm' AND e.a IS NOT NULL",
     )
-    findings.checked[PROMISES] += engine.rows("SELECT count(*) AS c FROM {confirmed}")[0]["c"]
+    count = engine.rows("SELECT count(*) AS c FROM {confirmed}")[0]["c"]
+    if not count:
+        return
+    findings.checked[PROMISES] += count
     suspects = engine.rows(
-        "SELECT c.sid, c.m, c.n, c.at_ns, c.a, c.b, c.vw FROM (SELECT *, max(high) OVER (PARTITION BY sid ORDER BY a, k "
-        "ROWS UNBOUNDED PRECEDING) AS top FROM (SELECT sid, m, n, at_ns, a, b, vw, CAST(NULL AS BIGINT) AS high, 1 AS k "
+        "SELECT c.sid, c.m, c.n, c.at_ns, c.a, c.b, c.vw FROM (SELECT *, max(high) OVER (PARTITION BY sid "
+        "ORDER BY a, k "
+        "ROWS UNBOUNDED PRECEDING) AS top FROM (SELECT sid, m, n, at_ns, a, b, vw, CAST(NULL AS BIGINT) AS "
+        "high, 1 AS k "
         "FROM {confirmed} UNION ALL SELECT sid, NULL, NULL, NULL, a, b, NULL, b, 0 FROM {blocks})) c "
         f"WHERE c.k = 1 AND (c.top IS NULL OR c.top < c.b) ORDER BY c.sid, c.n LIMIT {LIMIT}"
     )
     early = engine.rows(
-        "SELECT c.sid, c.m, c.n, c.at_ns, c.a, c.b, c.vw FROM {confirmed} c JOIN {outside} o ON c.sid = o.sid LEFT JOIN "
+        "SELECT c.sid, c.m, c.n, c.at_ns, c.a, c.b, c.vw FROM {confirmed} c JOIN {outside} o ON c.sid = "
+        "o.sid LEFT JOIN "
         "{seen} s ON c.sid = s.sid AND c.a = s.a AND c.b = s.b WHERE s.sid IS NULL OR s.first_ns > c.at_ns "
         f"ORDER BY c.sid, c.n LIMIT {LIMIT}"
     )
@@ -430,7 +441,7 @@ def _check_delivered(facts: Facts, findings: Findings) -> None:
 
 def _check_locks(facts: Facts, findings: Findings) -> None:
     rows = facts.engine.rows(
-        "SELECT m, r, u, n, at_ns, kind, tgt, detail, vw FROM {ev} WHERE kind IN ('lock', 'unlock') ORDER BY m, n"
+        "SELECT m, r, u, n, at_ns, kind, tgt, detail, vw FROM {few} WHERE kind IN ('lock', 'unlock') ORDER BY m, n"
     )
     lines = {(line.r, line.underlay): line for line in facts.lines}
     frees: dict[tuple[int, str, str, str | None], list[tuple[int, int]]] = {}
@@ -491,17 +502,23 @@ def _check_replies(facts: Facts, findings: Findings) -> None:
     engine = facts.engine
     engine.define(
         "replies",
-        "SELECT m, r, u, n, sender, a, vw, tgt FROM {ev} WHERE kind = 'reply' AND sender IS NOT NULL AND a IS NOT NULL",
+        "SELECT m, r, u, n, sender, a, vw, tgt FROM {few} WHERE kind = 'reply' AND sender IS NOT NULL AND a "
+        "IS NOT NULL",
     )
-    findings.checked[PROMISES] += engine.rows("SELECT count(*) AS c FROM {replies}")[0]["c"]
+    count = engine.rows("SELECT count(*) AS c FROM {replies}")[0]["c"]
+    if not count:
+        return
+    findings.checked[PROMISES] += count
     engine.define(
         "heard",
-        "SELECT e.m, e.u, e.sender, e.a, min(e.n) AS n FROM {ev} e JOIN (SELECT DISTINCT m, u, sender, a FROM {replies}) p "
+        "SELECT e.m, e.u, e.sender, e.a, min(e.n) AS n FROM {ev} e JOIN (SELECT DISTINCT m, u, sender, a "
+        "FROM {replies}) p "
         "ON e.m = p.m AND e.u = p.u AND e.sender = p.sender AND e.a = p.a WHERE e.kind IN ('deliver', 'redeliver') "
         "GROUP BY e.m, e.u, e.sender, e.a",
     )
     rows = engine.rows(
-        "SELECT p.*, h.n AS heard_n FROM {replies} p LEFT JOIN {heard} h ON p.m = h.m AND p.u = h.u AND p.sender = h.sender "
+        "SELECT p.*, h.n AS heard_n FROM {replies} p LEFT JOIN {heard} h ON p.m = h.m AND p.u = h.u AND "
+        "p.sender = h.sender "
         "AND p.a = h.a LEFT JOIN (SELECT r, u, sender, a, count(*) AS c FROM {replies} GROUP BY r, u, sender, a) k "
         "ON p.r = k.r AND p.u = k.u AND p.sender = k.sender AND p.a = k.a "
         f"WHERE h.n IS NULL OR h.n > p.n OR k.c > 1 ORDER BY p.m, p.n LIMIT {LIMIT}"

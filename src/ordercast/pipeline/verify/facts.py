@@ -1,6 +1,7 @@
 """The tables that the checks share, made in a few scans.
 
-- `lives`: rows of each life; `control`: views, joins, crashes. Small, read on the driver (`history.py`).
+- `few`: all rows but those of single messages at each member. What they say of lives and views is read on the driver
+  (`history.py`).
 - `sub`: what was submitted, one row for each `submit`, with the sender's number `sid` (sender life in an underlay).
 - `dlv`: what was delivered, with `sid` (none where nobody submitted it) and its class: 0 UNRELIABLE, 1 RELIABLE, 2 FIFO
   and CAUSAL, 3 with a position.
@@ -102,7 +103,11 @@ class Facts:
     senders: list[Sender] = field(default_factory=list)
     cells: list[Cell] = field(default_factory=list)
     cells_of: dict[int, list[Cell]] = field(default_factory=dict)  # by life
+    cells_in: dict[int, list[Cell]] = field(default_factory=dict)  # by underlay
+    cells_at: dict[tuple[int, int], list[Cell]] = field(default_factory=dict)  # by life and sender
+    cells_to: dict[tuple[int, str], list[Cell]] = field(default_factory=dict)  # by life and target
     alike: dict[int, list[int]] = field(default_factory=dict)  # rep -> lives that it stands for
+    targets: set[str] = field(default_factory=set)
     deliveries: int = 0
 
     def run_of(self, m: int) -> str:
@@ -142,7 +147,7 @@ class Facts:
         """All of a small underlay at once: a question at a time would cost more than the whole."""
         if ru in self._small:
             return self._small[ru]
-        if sum(cell.rows for cell in self.cells if cell.ru == ru) > SMALL_ROWS:
+        if sum(cell.rows for cell in self.cells_in.get(ru, ())) > SMALL_ROWS:
             return None
         sids = [one.sid for one in self.senders if one.ru == ru]
         among = f"sid >= {min(sids)} AND sid <= {max(sids)}"
@@ -166,6 +171,7 @@ _SUBMITTED: Final = "SELECT sid, a, b, n, at_ns, svc, tgt FROM {sub}"
 def gather(engine: Engine, runs: Sequence[Run], quiet: Sequence[bool], rules: Sequence[Rules]) -> Facts:
     """Make the tables; `UsageError` where the rows are not those of a trace."""
     facts = Facts(engine, tuple(runs), tuple(quiet), tuple(rules))
+    engine.define("few", FEW, keep=True)
     _read_lives(facts)
     lines: dict[tuple[int, str], Line] = {}
     control = engine.rows(CONTROL)
@@ -177,8 +183,10 @@ def gather(engine: Engine, runs: Sequence[Run], quiet: Sequence[bool], rules: Se
     return facts
 
 
+FEW: Final = "SELECT * FROM {ev} WHERE kind NOT IN ('deliver', 'hold', 'placed', 'tx', 'rx')"
+
 CONTROL: Final = """
-SELECT m, n, at_ns, kind, u, tgt AS grp, vw, members, came_with FROM {ev}
+SELECT m, n, at_ns, kind, u, tgt AS grp, vw, members, came_with FROM {few}
 WHERE kind IN ('start', 'stop', 'crash', 'view', 'transitional', 'join', 'leave') ORDER BY m, n
 """
 
@@ -191,7 +199,7 @@ SUBMITTED: Final = """
 SELECT m, r, u, min(a) AS low, max(b) AS high, sum(b - a) AS total, max(at_ns) AS last_ns, max(svc) AS svc1,
   max(CASE WHEN a IS NULL OR b IS NULL OR b <= a OR svc IS NULL THEN n END) AS bad_n,
   max(CASE WHEN sender IS NOT NULL THEN sender END) AS most, min(CASE WHEN sender IS NOT NULL THEN sender END) AS least
-FROM {ev} WHERE kind = 'submit' GROUP BY m, r, u
+FROM {few} WHERE kind = 'submit' GROUP BY m, r, u
 """
 
 # `g` numbers what a sender submitted to one target among what has a position, or else is FIFO or CAUSAL: without holes,
@@ -200,7 +208,7 @@ SUB: Final = """
 SELECT s.sid, e.m, e.n, e.at_ns, e.a, e.b, e.svc, e.tgt, e.vw,
   sum(e.b - e.a) OVER (PARTITION BY s.sid, e.tgt, CASE WHEN e.svc >= 1024 THEN 3 WHEN e.svc >= 512 THEN 2
     WHEN e.svc >= 256 THEN 1 ELSE 0 END ORDER BY e.a) - (e.b - e.a) AS g
-FROM {ev} e JOIN {snd} s ON e.m = s.m AND e.u = s.u WHERE e.kind = 'submit'
+FROM {few} e JOIN {snd} s ON e.m = s.m AND e.u = s.u WHERE e.kind = 'submit'
 """
 
 DLV: Final = f"""
@@ -298,7 +306,7 @@ def _read_senders(facts: Facts, lines: dict[tuple[int, str], Line]) -> None:
         ],
     )
     facts.engine.define("sub", SUB, keep=True)
-    facts.engine.define("dlv", DLV)
+    facts.engine.define("dlv", DLV, keep=True)
 
 
 def _read_cells(facts: Facts, lines: dict[tuple[int, str], Line]) -> None:
@@ -328,6 +336,10 @@ def _read_cells(facts: Facts, lines: dict[tuple[int, str], Line]) -> None:
         )
         facts.cells.append(cell)
         facts.cells_of.setdefault(member.m, []).append(cell)
+        facts.cells_in.setdefault(line.ru, []).append(cell)
+        facts.cells_at.setdefault((member.m, sid), []).append(cell)
+        facts.cells_to.setdefault((member.m, cell.target), []).append(cell)
+        facts.targets.add(cell.target)
 
 
 # The rows of one cell for each content, with the submit that has their first number: the last one that begins at or

@@ -7,6 +7,7 @@ member that left comes back as a newcomer. A group that has views of its own is 
 
 from __future__ import annotations
 
+import itertools
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
@@ -15,7 +16,6 @@ from typing import Any, Final
 
 from ordercast.errors import UsageError
 from ordercast.pipeline.verify.engine import Record
-import itertools
 
 FOREVER: Final = 1 << 62
 _VIEW_ID: Final = re.compile(r"\d+@.+/\d+")

@@ -21,7 +21,8 @@ LIMIT: Final = 10_000  # rows of evidence that are brought here
 # Distinct ranges of content; `twice` where a cell has one of them twice.
 BLOCKS: Final = """
 SELECT sid, a, b, vw, tgt, cls, svc, pos, min(c) AS c, max(k) AS twice FROM (
-  SELECT c, sid, a, b, vw, tgt, cls, svc, pos, count(*) AS k FROM {pieces} GROUP BY c, sid, a, b, vw, tgt, cls, svc, pos)
+  SELECT c, sid, a, b, vw, tgt, cls, svc, pos, count(*) AS k FROM {pieces}
+  GROUP BY c, sid, a, b, vw, tgt, cls, svc, pos)
 GROUP BY sid, a, b, vw, tgt, cls, svc, pos
 """
 OVERLAPS: Final = f"""
@@ -49,7 +50,7 @@ ON s.sid = p.sid AND s.a = p.row_a AND s.b = p.row_b
 WHERE s.own_n < p.sub_n OR s.first_ns < p.sub_ns LIMIT {LIMIT}
 """
 REDELIVERED: Final = f"""
-SELECT e.m, e.n, e.sender, e.a, e.b, e.vw, e.tgt FROM {{ev}} e LEFT JOIN {{snd}} s
+SELECT e.m, e.n, e.sender, e.a, e.b, e.vw, e.tgt FROM {{few}} e LEFT JOIN {{snd}} s
 ON e.r = s.r AND e.u = s.u AND e.sender = s.name AND e.b <= s.total
 WHERE e.kind = 'redeliver' AND (s.sid IS NULL OR e.a < 0) ORDER BY e.m, e.n LIMIT {LIMIT}
 """
@@ -135,7 +136,10 @@ def _check_early(facts: Facts, findings: Findings) -> None:
         ):
             findings.tainted.add((late["m"], late["n"]))
             findings.misplaced.add((late["m"], late["sid"], late["a"]))
-            text = f"{{who}} delivered it at {late['at_ns']} ns (n={late['n']}), before it was submitted at {row['sub_ns']} ns"
+            text = (
+                f"{{who}} delivered it at {late['at_ns']} ns (n={late['n']}), before it was submitted at "
+                f"{row['sub_ns']} ns"
+            )
             _report(facts, findings, late, text, other=sender.name)
 
 

@@ -89,11 +89,11 @@ def run(args: argparse.Namespace) -> int:
     with session(APP, args.master, heap=args.heap or DEFAULT_HEAP, is_short=rows < SHORT_ROWS) as spark:
         try:
             if place is not None:
-                print("\n".join(around(spark, runs, *place)))
+                print("\n".join(around(spark, *place)))
                 return HELD
             findings = verify(spark, runs, unfinished=args.unfinished)
             if args.out is not None:
-                write(spark, args.out, runs, findings)
+                write(args.out, runs, findings)
         except UsageError:
             raise
         except Exception as error:
@@ -174,7 +174,7 @@ def report(folders: Sequence[Path], runs: Sequence[Run], findings: Findings) -> 
     return lines
 
 
-def write(spark: SparkSession, folder: Path, runs: Sequence[Run], findings: Findings) -> None:
+def write(folder: Path, runs: Sequence[Run], findings: Findings) -> None:
     """The table of violations as Parquet, and the verdict."""
     from ordercast.trace.convert import load_pyarrow
 
@@ -187,7 +187,7 @@ def write(spark: SparkSession, folder: Path, runs: Sequence[Run], findings: Find
     (folder / SUMMARY).write_text(text + "\n", encoding="utf-8")
 
 
-def around(spark: SparkSession, runs: Sequence[Run], run: Run, node: str, life: int, n: int) -> list[str]:
+def around(spark: SparkSession, run: Run, node: str, life: int, n: int) -> list[str]:
     """The events of a node near one of them."""
     near = (
         events_of(spark, [run])

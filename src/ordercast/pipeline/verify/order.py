@@ -17,6 +17,7 @@ else total order.
 
 from __future__ import annotations
 
+import itertools
 from typing import Final
 
 from ordercast.pipeline.verify import causal
@@ -25,7 +26,6 @@ from ordercast.pipeline.verify.facts import AGREED, FIFO, MAJORITY, ORDERED_CLAS
 from ordercast.pipeline.verify.findings import CONSEQUENCE, ROOT, Findings, Violation, span_text
 from ordercast.pipeline.verify.history import FOREVER, Life, Line, Segment
 from ordercast.pipeline.verify.ranges import Range, merged, minus
-import itertools
 
 LIMIT: Final = 10_000
 
@@ -132,7 +132,10 @@ def _report_liar(facts: Facts, findings: Findings, line: Line, life: Life) -> No
     for row in found:
         if row["prev"] == -1 and any(n < row["n"] for n in cuts):
             continue
-        text = f"{life.name} wrote prev_position {row['prev']} (n={row['n']}), but what it delivered before ended at {row['was']}: the recorder contradicts itself"
+        text = (
+            f"{life.name} wrote prev_position {row['prev']} (n={row['n']}), but what it delivered before ended at "
+            f"{row['was']}: the recorder contradicts itself"
+        )
         sender = facts.senders[row["sid"]].name if row["sid"] is not None else "?"
         findings.add(
             Violation(
@@ -309,7 +312,7 @@ def _falling(facts: Facts, m: int, cells: list[Cell]) -> set[int]:
 
 
 def _check_holes(facts: Facts, findings: Findings) -> None:
-    """What lies between two deliveries of a sender, while both share views, and went to groups that the member is in."""
+    """What lies between two deliveries of a sender while both share views, and goes to groups of the member."""
     stretches: dict[int, list[Record]] = {}
     for row in facts.engine.rows(STRETCHES):
         stretches.setdefault(row["c"], []).append(row)
@@ -423,7 +426,8 @@ def _check_positions(facts: Facts, findings: Findings) -> None:
     told: set[tuple[int, str, int, int]] = set()
     for clash in engine.rows(CLASHES):
         near = engine.rows(
-            f"SELECT p.m, p.n, p.c, p.sid, p.a, p.b, p.pos, p.tgt FROM {{pieces}} p JOIN {{snd}} s ON p.sid = s.sid WHERE s.ru = {clash['ru']} "
+            f"SELECT p.m, p.n, p.c, p.sid, p.a, p.b, p.pos, p.tgt FROM {{pieces}} p JOIN {{snd}} s ON p.sid = "
+            f"s.sid WHERE s.ru = {clash['ru']} "
             f"AND p.vw = '{_quoted(clash['vw'])}' AND p.cls = 3 AND p.pos < {clash['pos'] + clash['b'] - clash['a']} "
             f"AND p.pos + p.b - p.a > {clash['pos']} ORDER BY p.pos, p.m, p.n"
         )
@@ -468,7 +472,10 @@ def _report_clash(facts: Facts, findings: Findings, view: str, one: Record, othe
     messages = [span_text(facts.senders[row["sid"]].name, (row["a"], row["b"])) for row in (one, other)]
     is_same = one["sid"] == other["sid"] and one["a"] < other["b"] and other["a"] < one["b"]
     what = "a message has two positions" if is_same else "two messages have one position"
-    text = f"{what}: {messages[0]} at {one['pos']} at {names[0]} (n={one['n']}), {messages[1]} at {other['pos']} at {names[1]}"
+    text = (
+        f"{what}: {messages[0]} at {one['pos']} at {names[0]} (n={one['n']}), {messages[1]} at {other['pos']} at "
+        f"{names[1]}"
+    )
     _add(facts, findings, "total_order", ROOT, {**one, "vw": view}, text, names[1], messages[1])
 
 
@@ -476,21 +483,19 @@ def _check_strong(facts: Facts, findings: Findings) -> None:
     """SAFE keeps one order at any two members whatever happens; MAJORITY, where only a majority goes on."""
     for line in facts.lines:
         least = MAJORITY if only_majorities_go_on(line) else SAFE
-        cells = [
-            one for one in facts.cells if one.ru == line.ru and one.cls == ORDERED_CLASS and one.strongest >= least
-        ]
+        cells = [one for one in facts.cells_in.get(line.ru, ()) if one.cls == ORDERED_CLASS and one.strongest >= least]
         if not cells:
             continue
         found = facts.engine.rows(
             f"SELECT k.sid, k.a FROM {{blocks}} k JOIN {{snd}} s ON k.sid = s.sid WHERE s.ru = {line.ru} AND k.cls = 3 "
             f"AND k.svc >= {least} GROUP BY k.sid, k.a HAVING min(k.pos) <> max(k.pos) LIMIT 1"
         )
-        if not found and _rises_for_life(facts, line, cells):
+        if not found and _rises_for_life(line, cells):
             continue
         _compare_strong(facts, findings, line, least)
 
 
-def _rises_for_life(facts: Facts, line: Line, cells: list[Cell]) -> bool:
+def _rises_for_life(line: Line, cells: list[Cell]) -> bool:
     spans: dict[int, dict[int, list[int]]] = {}
     for cell in cells:
         segment = line.lives[cell.m].by_view.get(cell.view)
@@ -508,7 +513,8 @@ def _rises_for_life(facts: Facts, line: Line, cells: list[Cell]) -> bool:
 
 def _compare_strong(facts: Facts, findings: Findings, line: Line, least: int) -> None:
     rows = facts.engine.rows(
-        f"SELECT d.m, d.n, d.sid, d.a, d.b, d.vw, d.tgt FROM {{dlv}} d JOIN {{snd}} s ON d.sid = s.sid WHERE s.ru = {line.ru} "
+        f"SELECT d.m, d.n, d.sid, d.a, d.b, d.vw, d.tgt FROM {{dlv}} d JOIN {{snd}} s ON d.sid = s.sid WHERE "
+        f"s.ru = {line.ru} "
         f"AND d.svc >= {least} AND d.cls = 3 ORDER BY d.m, d.n"
     )
     cuts: dict[int, set[int]] = {}
@@ -545,7 +551,10 @@ def _compare_two(
         if rank < top and before is not None:
             other = facts.members[left].name
             behind = span_text(facts.senders[before["sid"]].name, (before["a"], before["b"]))
-            text = f"{facts.members[row['m']].name} delivered it (n={row['n']}) after {behind}, {other} the other way round: strong messages keep one order whatever happens"
+            text = (
+                f"{facts.members[row['m']].name} delivered it (n={row['n']}) after {behind}, {other} the other "
+                "way round: strong messages keep one order whatever happens"
+            )
             _add(facts, findings, "total_order", ROOT, row, text, other, behind)
             return
         top, before = rank, row

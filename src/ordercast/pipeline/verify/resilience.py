@@ -1,7 +1,7 @@
 """Property 6: RESILIENT(k), MAJORITY and SAFE are not delivered before enough members have the message.
 
-Its view is the one in which it is delivered; after `transitional` it is the `came_with` of the next view. `Before` is by
-the run clock, and at the same instant is in time. First every range is judged by its earliest delivery: if that had
+Its view is the one in which it is delivered; after `transitional` it is the `came_with` of the next view. `Before` is
+by the run clock, and at the same instant is in time. First every range is judged by its earliest delivery: if that had
 enough members, all had. What remains, what recovery delivered, and ranges that rows of `hold` and `placed` cut
 differently, is judged delivery by delivery.
 """
@@ -160,7 +160,10 @@ def _judge_one(
         return
     lacking = next((name for when, name in times if when > at_ns and name != who), None)
     of = "those that recovered together" if is_recovered else f"view {segment.view}"
-    text = f"{who} delivered it at {at_ns} ns (n={row['n']}) when {len(have)} of {of} {what}; its service asks for {needed}"
+    text = (
+        f"{who} delivered it at {at_ns} ns (n={row['n']}) when {len(have)} of {of} {what}; its service asks for "
+        f"{needed}"
+    )
     key = row["sid"], row["a"], lacking
     severity = CONSEQUENCE if key in told else ROOT
     told.add(key)

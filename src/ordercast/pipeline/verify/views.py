@@ -26,7 +26,7 @@ def check(facts: Facts, findings: Findings) -> None:
         _check_place(facts, findings, line)
         paths: list[Path] = [(life, life.segments) for life in line.lives.values() if life.segments]
         _check_views(facts, findings, line, None, paths)
-        _check_forks(facts, findings, line, [path for _, path in paths], facts.rules[line.r])
+        _check_forks(facts, findings, [path for _, path in paths], facts.rules[line.r])
         for group in sorted(line.lightweight):
             paths = [(one, one.group_segments[group]) for one in line.lives.values() if group in one.group_segments]
             _check_views(facts, findings, line, group, paths)
@@ -96,7 +96,10 @@ def _check_views(facts: Facts, findings: Findings, line: Line, group: str | None
         first = arrivals[0]
         for segment in arrivals[1:]:
             if segment.members != first.members:
-                text = f"view {view} is {_names(segment.members)} at {segment.name} (n={segment.n}), but {_names(first.members)} at {first.name}"
+                text = (
+                    f"view {view} is {_names(segment.members)} at {segment.name} (n={segment.n}), but "
+                    f"{_names(first.members)} at {first.name}"
+                )
                 _add(facts, findings, segment.m, ROOT, text, view=view, other=first.name, n=segment.n, group=group)
                 break
     _check_view_order(facts, findings, line, group, paths)
@@ -125,10 +128,16 @@ def _check_came_with(facts: Facts, findings: Findings, view: str, arrivals: list
             together = mine is not None and theirs == mine
             if name != segment.name and together != (name in came):
                 claim = "leaves out" if together else "names"
-                text = f"came_with of view {view} at {segment.name} (n={segment.n}, from {mine or 'outside'}) {claim} {name}, which came from {theirs or 'outside'}"
+                text = (
+                    f"came_with of view {view} at {segment.name} (n={segment.n}, from {mine or 'outside'}) "
+                    f"{claim} {name}, which came from {theirs or 'outside'}"
+                )
                 _add(facts, findings, segment.m, ROOT, text, view=view, other=name, n=segment.n, group=group)
         if mine is None and came - {segment.name} and not came & (came_from.keys() - {segment.name}):
-            text = f"{segment.name} came into view {view} (n={segment.n}) from outside, but names {_names(sorted(came))} in came_with"
+            text = (
+                f"{segment.name} came into view {view} (n={segment.n}) from outside, but names "
+                f"{_names(sorted(came))} in came_with"
+            )
             _add(facts, findings, segment.m, ROOT, text, view=view, n=segment.n, group=group)
 
 
@@ -142,17 +151,20 @@ def _check_view_order(facts: Facts, findings: Findings, line: Line, group: str |
             for right in ones[at + 1 :]:
                 other = seen.get((right.view, left.view))
                 if other is not None and other != life.name:
-                    text = f"{life.name} installed view {left.view} before {right.view} (n={right.n}), {other} the other way round"
+                    text = (
+                        f"{life.name} installed view {left.view} before {right.view} (n={right.n}), {other} the "
+                        "other way round"
+                    )
                     _add(facts, findings, life.m, ROOT, text, view=right.view, other=other, n=right.n, group=group)
                     return
                 seen.setdefault((left.view, right.view), life.name)
     if stuck:
         life, path = paths[0]
         text = f"views {', '.join(sorted(stuck))} of {group or line.underlay} have no common order"
-        _add(facts, findings, life.m, ROOT, text, view=sorted(stuck)[0], n=path[0].n, group=group)
+        _add(facts, findings, life.m, ROOT, text, view=min(stuck), n=path[0].n, group=group)
 
 
-def _check_forks(facts: Facts, findings: Findings, line: Line, paths: list[list[Segment]], rules: Rules) -> None:
+def _check_forks(facts: Facts, findings: Findings, paths: list[list[Segment]], rules: Rules) -> None:
     """Of two recoveries with a common ancestor one is behind the other, where only one part may go on."""
     found: dict[str, Segment] = {}
     for path in paths:
@@ -173,7 +185,10 @@ def _check_forks(facts: Facts, findings: Findings, line: Line, paths: list[list[
             if any(one in left_line ^ right_line and two in left_line ^ right_line for one, two in told):
                 continue
             told.append((left.view, right.view))
-            text = f"from view {ancestry.latest(shared)} two parts went on: {left.name} to {left.view}, {right.name} to {right.view} (n={right.n})"
+            text = (
+                f"from view {ancestry.latest(shared)} two parts went on: {left.name} to {left.view}, {right.name} "
+                f"to {right.view} (n={right.n})"
+            )
             _add(facts, findings, right.m, ROOT, text, view=right.view, other=left.name, n=right.n)
 
 
@@ -327,7 +342,8 @@ def _check_group_set(
         return
     where = " OR ".join(f"(d.m = {one.m} AND d.n > {one.n} AND d.n < {one.stop_n})" for one in part)
     rows = facts.engine.rows(
-        f"SELECT d.m, d.n, d.sid, d.a, d.b, d.tgt FROM {{dlv}} d JOIN {{snd}} s ON d.sid = s.sid WHERE s.ru = {line.ru} "
+        f"SELECT d.m, d.n, d.sid, d.a, d.b, d.tgt FROM {{dlv}} d JOIN {{snd}} s ON d.sid = s.sid WHERE s.ru = "
+        f"{line.ru} "
         f"AND d.cls = 3 AND ({where})"
     )
     have: dict[tuple[int, int], list[Range]] = {}
@@ -354,10 +370,11 @@ def _check_group_set(
 def _has_same_cells(facts: Facts, line: Line, group: str, part: list[Segment]) -> bool:
     """Whether the cells to this group lie within the segments and are the same."""
     contents = []
+    targets = [target for target in facts.targets if group in target.split("|")]
     for segment in part:
         content: dict[tuple[int, str, str], int] = {}
-        for cell in facts.cells_of.get(segment.m, ()):
-            if cell.ru != line.ru or cell.sid < 0 or cell.cls != ORDERED_CLASS or group not in cell.target.split("|"):
+        for cell in (one for target in targets for one in facts.cells_to.get((segment.m, target), ())):
+            if cell.ru != line.ru or cell.sid < 0 or cell.cls != ORDERED_CLASS:
                 continue
             if segment.n < cell.first_n and cell.last_n < segment.stop_n:
                 content[cell.sid, cell.target, cell.view] = cell.rep

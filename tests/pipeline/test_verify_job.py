@@ -1,0 +1,152 @@
+"""The job as its users start it: by the command, as a module, under spark-submit on a cluster; and what it answers."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from tests.pipeline.traces import busy, order_swap, write
+
+from ordercast.cli.main import main as ordercast
+from ordercast.pipeline.java import find_java
+from ordercast.pipeline.session import cache_folder
+from ordercast.pipeline.verify import __main__ as module
+from ordercast.pipeline.verify.findings import COLUMNS, PROPERTIES
+from ordercast.pipeline.verify.job import main
+
+START_S = 120.0
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Path:
+    return write(tmp_path / "good", busy()[0].rows())
+
+
+@pytest.fixture
+def bad(tmp_path: Path) -> Path:
+    return write(tmp_path / "bad", order_swap().rows())
+
+
+def test_unusable_input_is_named_before_spark_starts(
+    tmp_path: Path, good: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    part = good / "events" / "node=b" / "part-0.parquet"
+    assert ordercast(["verify", str(tmp_path / "nowhere")]) == 2
+    assert "nowhere does not exist" in capsys.readouterr().err
+    part.write_bytes(part.read_bytes()[:-3])
+    for start in (main, lambda words: ordercast(["verify", *words])):
+        assert start([str(good)]) == 2
+        assert f"{part} is torn" in capsys.readouterr().err
+    part.unlink()
+    part.parent.rmdir()
+    for place in ("nonsense", "good:b:1", "other:a/0:1", "good:z/0:1"):
+        assert main([str(good), "--around", place]) == 2
+        assert capsys.readouterr().err.startswith("ordercast verify: ")
+    assert main([str(good), "--out", str(good / "run.json")]) == 2
+
+
+def test_the_command_prints_keeps_and_shows(tmp_path: Path, good: Path, bad: Path) -> None:
+    """One start of Spark for each, in processes of their own, as a user has it."""
+    words = [sys.executable, "-m", "ordercast.cli.main", "verify", str(good), str(bad), "--master", "local[2]"]
+    done = subprocess.run(
+        [*words, "--json", "--out", str(tmp_path / "out")], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1, done.stderr
+    assert done.stderr == ""  # neither Spark nor Java has a word to say
+    found = json.loads(done.stdout)
+    assert list(found) == ["properties", "runs"]
+    assert list(found["properties"]) == list(PROPERTIES)
+    assert found["properties"]["total_order"]["violations"] == 1
+    assert found["runs"] == ["good", "bad"]
+    table = pq.read_table(tmp_path / "out" / "violations.parquet")
+    assert table.column_names == list(COLUMNS)
+    (row,) = table.to_pylist()
+    assert (row["run"], row["property"], row["node"], row["other_node"]) == ("bad", "total_order", "c/0", "a/0")
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["held"] is False
+    words = [sys.executable, "-m", "ordercast.pipeline.verify", str(bad), "--around", "bad:c/0:6"]
+    done = subprocess.run([*words, "--master", "local[1]"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    marked = [line for line in done.stdout.splitlines() if line.startswith(">")]
+    assert len(marked) == 1
+    assert " 6 " in marked[0]
+
+
+def test_the_same_job_on_a_standalone_cluster(good: Path, bad: Path) -> None:
+    """A master and two workers from the pip package, on loopback; the job under spark-submit."""
+    pyspark = pytest.importorskip("pyspark")
+    home = Path(pyspark.__file__).parent
+    environ = {
+        **os.environ,
+        "JAVA_HOME": str(find_java(cache_folder()).home),
+        "SPARK_HOME": str(home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_DAEMON_MEMORY": "256m",
+    }
+    with cluster(home, environ, good.parent) as master:
+        words = [home / "bin" / "spark-submit", "--master", master, "--conf", "spark.executor.memory=512m"]
+        words += ["--conf", "spark.ui.enabled=false", module.__file__, str(good), str(bad), "--json"]
+        done = subprocess.run(words, env=environ, capture_output=True, text=True, check=False, timeout=START_S * 4)
+    assert done.returncode == 1, done.stderr
+    found = json.loads(done.stdout[done.stdout.index("{") :])
+    assert {name: each["violations"] for name, each in found["properties"].items() if each["violations"]} == {
+        "total_order": 1
+    }
+
+
+@contextmanager
+def cluster(home: Path, environ: dict[str, str], folder: Path) -> Iterator[str]:
+    """A standalone cluster for as long as the block lasts: its address."""
+    port, web = free_port(), free_port()
+    start = [home / "bin" / "spark-class"]
+    url = f"spark://127.0.0.1:{port}"
+    running: list[subprocess.Popen[bytes]] = []
+    try:
+        with (folder / "cluster.log").open("wb") as log:
+            words = ["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", str(port)]
+            words += ["--webui-port", str(web)]
+            running.append(subprocess.Popen([*start, *words], env=environ, stdout=log, stderr=log))
+            wait_for_port(port)
+            for name in ("one", "two"):
+                words = [
+                    "org.apache.spark.deploy.worker.Worker",
+                    "--cores",
+                    "1",
+                    "--memory",
+                    "700m",
+                    "--host",
+                    "127.0.0.1",
+                ]
+                words += ["--webui-port", str(free_port()), "--work-dir", str(folder / name), url]
+                running.append(subprocess.Popen([*start, *words], env=environ, stdout=log, stderr=log))
+            yield url
+    finally:
+        for process in reversed(running):
+            process.terminate()
+        for process in running:
+            process.wait(START_S)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_for_port(port: int) -> None:
+    until = time.monotonic() + START_S
+    while time.monotonic() < until:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.1)
+    raise TimeoutError("the master of the cluster did not start")
