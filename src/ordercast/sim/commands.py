@@ -9,7 +9,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -243,7 +243,8 @@ def write_trace(folder: Path, outcome: Outcome) -> None:
     services = sorted({load.service for load in scenario.loads})
     parameters = asdict(scenario)
     info = RunInfo.simulated(seed=scenario.seed, orderer=scenario.orderer, services=services, parameters=parameters)
-    info.write(folder)
+    # How it ended is no parameter, so it is not part of the name; whoever judges the trace must know it.
+    replace(info, parameters={**info.parameters, "quiet": outcome.is_quiet}).write(folder)
     write_rows(folder, outcome.rows)
 
 
