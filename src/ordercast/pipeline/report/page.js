@@ -237,19 +237,27 @@
     }
     box.append(chips);
     if (verdict.violations.length) {
-      const columns = ["property", "run", "group", "view", "node", "message", "other_node", "other_message", "detail"];
+      const columns = ["property", data.runs.length > 1 && "run", "group", "view", "node", "message", "other_node", "other_message", "detail"].filter(Boolean);
       const table = tableOf(
         ["", ...columns.map((name) => name.replaceAll("_", " "))],
         verdict.violations.map((row) => [row.severity, ...columns.map((name) => row[name] ?? "")]), [],
       );
       table.id = "violations";
-      for (const cell of table.querySelectorAll("tbody td:first-child")) if (cell.textContent === "root") cell.className = "root";
-      box.append(el("details", { open: "" }, [el("summary", { text: `${grouped(verdict.found)} rows of evidence, root causes first` }), el("div", { class: "scroll" }, table)]));
+      [...table.querySelectorAll("tbody tr")].forEach((line, index) => {
+        const row = verdict.violations[index];
+        if (row.severity === "root") line.firstChild.className = "root";
+        line.lastChild.className = "detail";
+        if (row.n === null || row.n === undefined) return;
+        const run = data.runs.find((one) => one.name === row.run);
+        line.lastChild.append(el("code", { text: `ordercast verify ${run ? quoted(run.folder) : "TRACE"} --around ${quoted(`${row.run}:${row.node}:${row.n}`)}` }));
+      });
+      box.append(el("details", { open: "" }, [el("summary", { text: `${grouped(verdict.found)} rows of evidence, root causes first` }), el("div", { class: "scroll tall" }, table)]));
       if (verdict.found > verdict.violations.length) box.append(el("p", { class: "note", text: `The first ${verdict.violations.length} are shown; ordercast verify --out keeps them all.` }));
     }
     return box;
   };
 
+  const quoted = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
   const tableOf = (head, rows, numbers) => {
     const kind = (index) => (numbers.includes(index) ? "num" : null);
     return el("table", {}, [
