@@ -92,18 +92,15 @@ def prove(trace: Path, crashed: Mapping[tuple[str, int], int], *, with_spark: bo
 
 
 def _with_spark(trace: Path, say: Say) -> Proof:
-    from ordercast.pipeline.measure.job import measure_runs
     from ordercast.pipeline.reading import inspect
-    from ordercast.pipeline.report.job import verdict_of, write_report
+    from ordercast.pipeline.report.job import judge_and_measure, write_report
     from ordercast.pipeline.session import session
 
     runs = inspect([trace])
     say("starting Spark ...")
     with session("ordercast demo", is_short=True, settings=SETTINGS) as spark:
-        say("checking every guarantee on Spark ...")
-        verdict = verdict_of(spark, runs)
-        say("measuring, and drawing the report ...")
-        measured = measure_runs(spark, runs)
+        say("checking every guarantee on Spark, and measuring ...")
+        verdict, measured = judge_and_measure(spark, runs)
         path = write_report(spark, runs, trace, verdict, title="Ordercast demo", measured=measured)
     return Proof(
         "ordercast verify, on Spark",
