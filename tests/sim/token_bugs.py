@@ -26,12 +26,15 @@ def _in_token(name: str, module: str, old: str, new: str, breaks: str, bound: in
 
 
 # The first test of every block that arrives, which two bugs change.
+COMES_BACK: Final = (
+    "        if number >= self._orphans.get(origin, 0) and self.view.member(origin) is None:\n"
+    "            return  # it has come back, and its join is not here yet\n"
+)
 ON_ARRIVAL: Final = (
     "        if rank > FIFO_RANK or head.flags & (FRAGMENTED | CHANGE | CALLED) or self.is_frozen or self.has_left:\n"
     "            return\n"
     "        if (origin, number) in self._early or origin not in self._upto:\n"
-    "            return\n"
-    "        if rank < FIFO_RANK:\n"
+    "            return\n" + COMES_BACK + "        if rank < FIFO_RANK:\n"
 )
 
 TOKEN_BUGS: Final[tuple[Bug, ...]] = (
@@ -181,7 +184,9 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         ON_ARRIVAL,
         "        if rank > FIFO_RANK + 1 or head.flags & (FRAGMENTED | CHANGE | CALLED) or self.is_frozen:\n"
         "            return\n        if (origin, number) in self._early or origin not in self._upto:\n"
-        "            return\n        if rank < FIFO_RANK or (rank > FIFO_RANK and number == self._upto[origin]):\n",
+        "            return\n"
+        + COMES_BACK
+        + "        if rank < FIFO_RANK or (rank > FIFO_RANK and number == self._upto[origin]):\n",
         "CAUSAL: after what its sender knew",
         128,
     ),
@@ -191,7 +196,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         ON_ARRIVAL,
         "        if rank > AGREED_RANK or head.flags & (FRAGMENTED | CHANGE | CALLED) or self.is_frozen:\n"
         "            return\n        if (origin, number) in self._early or origin not in self._upto:\n"
-        "            return\n        if rank != FIFO_RANK:\n",
+        "            return\n" + COMES_BACK + "        if rank != FIFO_RANK:\n",
         "AGREED: in one order",
         8,
     ),
