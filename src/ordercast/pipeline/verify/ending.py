@@ -329,6 +329,7 @@ def _check_confirm(
     settled: dict[int, Life],
 ) -> None:
     view = _view_of(facts, line, sender, row["n"], span)
+    told: set[Range] = set()
     for m, life in sorted(settled.items()):
         there = life.by_view.get(view) if view is not None else None
         if there is None or there.stay != life.segments[-1].stay or there.next is None:
@@ -337,7 +338,9 @@ def _check_confirm(
             continue
         have = [(one["a"], one["b"]) for one in facts.delivered(m, sender.sid)]
         for gone in minus([span], have):
-            severity = ROOT if findings.miss(m, sender.sid, gone) else CONSEQUENCE
+            is_new = findings.miss(m, sender.sid, gone)
+            severity = ROOT if is_new and gone not in told else CONSEQUENCE
+            told.add(gone)
             text = (
                 f"it was confirmed at {sender.name} (n={row['n']}); {life.name} went on from view {view} and "
                 "never delivered it"
