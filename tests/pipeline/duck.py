@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -38,6 +38,9 @@ class DuckEngine:
         text = sql.format(**self._names)
         self._name(name)
         self._db.execute(f"CREATE OR REPLACE {'TABLE' if keep else 'VIEW'} oc_{name} AS {text}")
+
+    def only(self, name: str, lives: Collection[int]) -> None:
+        self.define(name, f"SELECT * FROM {{ev}} WHERE m IN ({', '.join(map(str, sorted(lives))) or '-1'})")
 
     def load(self, name: str, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[Any]]) -> None:
         schema = pa.schema([(column, TYPES[kind]) for column, kind in columns])

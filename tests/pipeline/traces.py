@@ -323,7 +323,7 @@ FAULTS: tuple[tuple[Callable[[], World | list[Row]], str, str], ...] = (
     (order_swap, "total_order", "c/0"),
     (cross_group_swap, "total_order", "c/0"),
     (two_positions, "total_order", "c/0"),
-    (one_position_for_two, "total_order", "a/0"),
+    (one_position_for_two, "total_order", "b/0"),
     (lying_recorder, "total_order", "b/0"),
     (dropped_in_view, "virtual_synchrony", "b/0"),
     (wrong_view, "virtual_synchrony", "b/0"),

@@ -12,7 +12,7 @@ is sent to every worker says for each file which run and node it is of.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote
@@ -35,12 +35,14 @@ _FILE_IN_ERROR: Final = re.compile(r"file:/[^\s'\"]*\.parquet")
 
 
 class Part(NamedTuple):
-    """One Parquet file: one life of one node."""
+    """One Parquet file: one life of one node. What its footer says beside the number of rows may be None: unknown."""
 
     path: Path
     node: str
     life: int
     rows: int
+    is_numbered: bool | None = None  # its row groups go from one number to the next without holes between them
+    last_ns: int | None = None
 
 
 class Run(NamedTuple):
@@ -91,11 +93,14 @@ def inspect(folders: Sequence[Path | str]) -> tuple[Run, ...]:
     return tuple(runs)
 
 
-def events_of(spark: SparkSession, runs: Iterable[Run], *, numbered: bool = False) -> DataFrame:
+def events_of(
+    spark: SparkSession, runs: Iterable[Run], *, numbered: bool = False, only: Collection[int] | None = None
+) -> DataFrame:
     """One row for each event: `run`, then the columns of TRACE.md.
 
     `numbered`: instead of run and node their numbers, `r` for the run and `m` for the part (a life of a node), in the
-    order in which `runs` and their parts come. Numbers are quicker to group by than names.
+    order in which `runs` and their parts come. Numbers are quicker to group by than names. `only`: the parts with these
+    numbers, and no other file is read.
     """
     from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
     from pyspark.sql.types import IntegerType, StringType, StructField, StructType
@@ -105,7 +110,7 @@ def events_of(spark: SparkSession, runs: Iterable[Run], *, numbered: bool = Fals
         spark.read.schema(file_schema())
         .option("recursiveFileLookup", "true")
         .option("pathGlobFilter", "*.parquet")
-        .parquet(*(_literal(run.folder / EVENTS_FOLDER) for run in runs))
+        .parquet(*_paths(runs, only))
     )
     # By a hash of the path as Spark spells it: a number is quicker to look up for every row than a long text.
     owners: dict[Path, tuple[str, str, int, int]] = {}
@@ -129,6 +134,13 @@ def events_of(spark: SparkSession, runs: Iterable[Run], *, numbered: bool = Fals
         .join(F.broadcast(files), "file_hash")
         .select(*columns, *file_schema().fieldNames())
     )
+
+
+def _paths(runs: Sequence[Run], only: Collection[int] | None) -> list[str]:
+    if only is None:
+        return [_literal(run.folder / EVENTS_FOLDER) for run in runs]
+    parts = [part for run in runs for part in run.parts]
+    return [_literal(parts[number].path) for number in sorted(only)]
 
 
 def file_schema() -> StructType:
@@ -219,26 +231,36 @@ def _parts_of(folder: Path) -> list[Part]:
         match = _PART_NAME.fullmatch(path.name)
         if match is None:
             raise UsageError(f"{path} is not named part-<life>.parquet")
-        found.append(Part(path.resolve(), node, int(match["life"]), _rows_of(path)))
+        found.append(Part(path.resolve(), node, int(match["life"]), *_footer_of(path)))
     if not found:
         raise UsageError(f"{folder} is empty: it has no part-<life>.parquet")
     return sorted(found, key=lambda part: part.life)
 
 
-def _rows_of(path: Path) -> int:
-    """The number of rows by the footer, which is checked."""
+def _footer_of(path: Path) -> tuple[int, bool | None, int | None]:
+    """What the footer says, which is checked: rows, whether they are numbered without holes, the greatest time."""
     pa, pq = load_pyarrow()
     if path.stat().st_size == 0:
         raise UsageError(f"{path} is empty: not even a Parquet footer is in it")
     try:
         with pq.ParquetFile(path) as file:
-            schema, rows = file.schema_arrow, file.metadata.num_rows
+            schema, footer = file.schema_arrow, file.metadata
     except (pa.ArrowException, OSError) as error:
         raise UsageError(f"{path} is torn or not Parquet: {error}") from error
     wanted = parquet_schema()
     if not schema.equals(wanted):
         raise UsageError(f"{path} has an unknown schema: {_difference(schema, wanted)}")
-    return int(rows)
+    due, last_ns, numbers, times = 0, 0, wanted.get_field_index("n"), wanted.get_field_index("at_ns")
+    is_numbered = True
+    for at in range(footer.num_row_groups):
+        group = footer.row_group(at)
+        number, when = group.column(numbers).statistics, group.column(times).statistics
+        if number is None or when is None or not number.has_min_max or not when.has_min_max:
+            return int(footer.num_rows), None, None
+        is_numbered &= (number.min, number.max) == (due, due + group.num_rows - 1)
+        due += group.num_rows
+        last_ns = max(last_ns, when.max)
+    return int(footer.num_rows), is_numbered, last_ns
 
 
 def _difference(found: Any, wanted: Any) -> str:

@@ -17,7 +17,7 @@ import itertools
 from typing import Final
 
 from ordercast.pipeline.verify.engine import Record
-from ordercast.pipeline.verify.facts import CAUSAL, ORDERED_CLASS, Facts
+from ordercast.pipeline.verify.facts import CAUSAL, DLV, ORDERED_CLASS, Facts
 from ordercast.pipeline.verify.findings import CONSEQUENCE, ROOT, Findings, Violation, span_text
 from ordercast.pipeline.verify.history import Line
 from ordercast.pipeline.verify.ranges import Range, merged
@@ -27,15 +27,20 @@ FULL_WALK_ROWS: Final = 400_000  # an underlay with fewer ordered rows is walked
 
 # Ordered messages that their sender did not deliver itself after it submitted them, and in the same stay.
 ORPHANS: Final = f"""
-SELECT p.sid, o.m, p.a, p.sub_n, min(p.pos) AS pos FROM {{pieces}} p JOIN {{seen}} s
-ON p.sid = s.sid AND p.row_a = s.a AND p.row_b = s.b JOIN {{snd}} o ON p.sid = o.sid LEFT JOIN {{cuts}} t
+SELECT p.sid, o.m, p.a, p.sub_n, min(p.pos) AS pos FROM {{pieces}} p JOIN {{unsure}} x ON p.sid = x.sid
+JOIN {{snd}} o ON p.sid = o.sid LEFT JOIN {{own}} s ON p.sid = s.sid AND p.row_a = s.a AND p.row_b = s.b
+LEFT JOIN {{cuts}} t
 ON p.sid = t.sid AND p.sub_n < t.n AND s.own_n > t.n
 WHERE p.cls = 3 AND p.sub_svc >= {CAUSAL} AND (s.own_n IS NULL OR s.own_n < p.sub_n OR t.n IS NOT NULL)
 GROUP BY p.sid, o.m, p.a, p.sub_n
 """
+OWN: Final = "SELECT sid, a, b, min(own_n) AS own_n FROM {dlv_own} WHERE own_n IS NOT NULL GROUP BY sid, a, b"
+ORDERED: Final = """
+SELECT sid, sum(b - a) AS messages FROM (SELECT DISTINCT sid, a, b FROM {blocks} WHERE cls = 3) GROUP BY sid
+"""
 KNEW: Final = f"""
 SELECT s.ru, o.pos AS low, max(d.pos) AS high FROM {{orphans}} o JOIN {{snd}} s ON o.sid = s.sid
-JOIN {{dlv}} d ON d.m = o.m AND d.u = s.u AND d.n < o.sub_n AND d.cls = 3 AND d.svc >= {CAUSAL}
+JOIN {{dlv_own}} d ON d.m = o.m AND d.u = s.u AND d.n < o.sub_n AND d.cls = 3 AND d.svc >= {CAUSAL}
 GROUP BY s.ru, o.sid, o.a, o.pos HAVING max(d.pos) > o.pos
 """
 AMBIGUOUS: Final = """
@@ -51,15 +56,7 @@ def check(facts: Facts, findings: Findings, late: list[Record]) -> None:
             findings.checked[NAME] += cell.rows
     engine = facts.engine
     doubts: dict[int, list[Range]] = {}
-    cuts = [
-        (sender.sid, n)
-        for sender in facts.senders
-        for n, _ in facts.life_of(sender.ru, sender.m).cuts
-        if facts.life_of(sender.ru, sender.m).stays > 1
-    ]
-    engine.load("cuts", [("sid", "int"), ("n", "bigint")], cuts)
-    engine.define("orphans", ORPHANS)
-    for row in [*engine.rows(KNEW), *engine.rows(AMBIGUOUS)]:
+    for row in [*_known_orphans(facts), *engine.rows(AMBIGUOUS)]:
         doubts.setdefault(row["ru"], []).append((row["low"], row["high"] + 1))
     for row in late:
         doubts.setdefault(facts.senders[row["sid"]].ru, []).append((row["pos"], row["top"] + 1))
@@ -71,6 +68,31 @@ def check(facts: Facts, findings: Findings, late: list[Record]) -> None:
         rows = sum(cell.rows for cell in cells if cell.strongest >= CAUSAL)
         is_whole = has_causal or rows <= FULL_WALK_ROWS or line.ru not in doubts
         _walk(facts, findings, line, None if is_whole else merged(doubts[line.ru]))
+
+
+def _known_orphans(facts: Facts) -> list[Record]:
+    """Messages that their sender did not deliver itself, and before whose submit it had delivered something placed
+    behind them: between which positions. Counts say whose messages to look at; only their files are read."""
+    engine = facts.engine
+    unsure: list[int] = []
+    for row in engine.rows(ORDERED):
+        sender = facts.senders[row["sid"]]
+        own = [cell for cell in facts.cells_at.get((sender.m, sender.sid), ()) if cell.cls == ORDERED_CLASS]
+        is_sure = sum(cell.messages for cell in own) == row["messages"] and not any(cell.is_doubtful for cell in own)
+        is_back = facts.life_of(sender.ru, sender.m).stays > 1
+        if facts.cells_of.get(sender.m) and (is_back or not is_sure):
+            unsure.append(sender.sid)
+    if not unsure:
+        return []
+    lives = {facts.senders[sid].m for sid in unsure}
+    cuts = [(sid, n) for sid in unsure for n, _ in facts.life_of(facts.senders[sid].ru, facts.senders[sid].m).cuts]
+    engine.load("unsure", [("sid", "int")], [(sid,) for sid in unsure])
+    engine.load("cuts", [("sid", "int"), ("n", "bigint")], cuts)
+    engine.only("ev_own", lives)
+    engine.define("dlv_own", DLV.replace("{ev}", "{ev_own}"))
+    engine.define("own", OWN)
+    engine.define("orphans", ORPHANS)
+    return engine.rows(KNEW)
 
 
 def _rises_over_lives(facts: Facts, line: Line) -> bool:

@@ -409,11 +409,15 @@ def _check_delivered(facts: Facts, findings: Findings) -> None:
         "FROM {confirmed} UNION ALL SELECT sid, NULL, NULL, NULL, a, b, NULL, b, 0 FROM {blocks})) c "
         f"WHERE c.k = 1 AND (c.top IS NULL OR c.top < c.b) ORDER BY c.sid, c.n LIMIT {LIMIT}"
     )
-    early = engine.rows(
-        "SELECT c.sid, c.m, c.n, c.at_ns, c.a, c.b, c.vw FROM {confirmed} c JOIN {outside} o ON c.sid = "
-        "o.sid LEFT JOIN "
-        "{seen} s ON c.sid = s.sid AND c.a = s.a AND c.b = s.b WHERE s.sid IS NULL OR s.first_ns > c.at_ns "
-        f"ORDER BY c.sid, c.n LIMIT {LIMIT}"
+    early = (
+        []
+        if not outside
+        else engine.rows(
+            "SELECT c.sid, c.m, c.n, c.at_ns, c.a, c.b, c.vw FROM {confirmed} c JOIN {outside} o ON c.sid = "
+            "o.sid LEFT JOIN "
+            "{seen} s ON c.sid = s.sid AND c.a = s.a AND c.b = s.b WHERE s.sid IS NULL OR s.first_ns > c.at_ns "
+            f"ORDER BY c.sid, c.n LIMIT {LIMIT}"
+        )
     )
     unique = {(row["sid"], row["n"]): row for row in [*suspects, *early]}
     callers = {sid for (sid,) in outside}

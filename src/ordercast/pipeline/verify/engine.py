@@ -6,8 +6,10 @@ does not pass for a property of a trace. Where the dialects differ the text is m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from ordercast.pipeline.reading import Run, events_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -23,6 +25,9 @@ class Engine(Protocol):
     def define(self, name: str, sql: str, *, keep: bool = False) -> None:
         """Name the result; `keep` it where it is read more than once."""
 
+    def only(self, name: str, lives: Collection[int]) -> None:
+        """Name the rows of `ev` of these lives, without reading the others."""
+
     def load(self, name: str, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[Any]]) -> None:
         """Name a small table; the types are `int`, `bigint` and `string`."""
 
@@ -37,14 +42,14 @@ class Engine(Protocol):
 
 
 class SparkEngine:
-    """Spark, over events that `reading.events_of` numbered."""
+    """Spark, over the files of these runs."""
 
-    def __init__(self, spark: SparkSession, events: DataFrame) -> None:
+    def __init__(self, spark: SparkSession, runs: Sequence[Run]) -> None:
         self._spark = spark
+        self._runs = runs
         self._names: dict[str, str] = {}
         self._kept: list[DataFrame] = []
-        self._name("events", events)
-        self.define("ev", EVENTS.format(group="`group`", join="array_join(`groups`, '|')", count="`count`"))
+        self._define_events("ev", None)
 
     def define(self, name: str, sql: str, *, keep: bool = False) -> None:
         frame = self._spark.sql(sql.format(**self._names))
@@ -54,6 +59,9 @@ class SparkEngine:
             frame = frame.persist(StorageLevel.MEMORY_AND_DISK)
             self._kept.append(frame)
         self._name(name, frame)
+
+    def only(self, name: str, lives: Collection[int]) -> None:
+        self._define_events(name, lives)
 
     def load(self, name: str, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[Any]]) -> None:
         from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
@@ -73,6 +81,11 @@ class SparkEngine:
             frame.unpersist()
         for name in self._names.values():
             self._spark.catalog.dropTempView(name)
+
+    def _define_events(self, name: str, lives: Collection[int] | None) -> None:
+        self._name(f"{name}_files", events_of(self._spark, self._runs, numbered=True, only=lives))
+        words = {"group": "`group`", "join": "array_join(`groups`, '|')", "count": "`count`"}
+        self.define(name, EVENTS.format(**words).replace("{events}", f"{{{name}_files}}"))
 
     def _name(self, name: str, frame: DataFrame) -> None:
         self._names[name] = PREFIX + name

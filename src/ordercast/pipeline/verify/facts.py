@@ -25,6 +25,7 @@ from ordercast.pipeline.verify.history import FOREVER, Life, Line, Rules, read_h
 from ordercast.trace.schema import KINDS
 
 UNRELIABLE, RELIABLE, FIFO, CAUSAL, AGREED, RESILIENT, MAJORITY, SAFE = range(0, 2048, 256)  # as `svc`
+SENT_SUBMITS: Final = 1_500_000  # up to which the submits are sent to every worker (some 100 MB there)
 SMALL_ROWS: Final = 200_000  # delivered in an underlay, up to which its rows are looked at here
 UNORDERED_CLASS: Final = 2
 ORDERED_CLASS: Final = 3
@@ -70,6 +71,7 @@ class Cell:
     sid: int
     target: str
     cls: int
+    is_doubtful: bool  # a range that no one submit covers, or that came before it
     rows: int
     messages: int
     low: int
@@ -191,7 +193,7 @@ WHERE kind IN ('start', 'stop', 'crash', 'view', 'transitional', 'join', 'leave'
 """
 
 LIVES: Final = """
-SELECT m, kind, count(*) AS c, min(n) AS low, max(n) AS high, sum(n) AS total, max(at_ns) AS last_ns FROM {ev}
+SELECT m, kind, count(*) AS c, min(n) AS low, max(n) AS high, sum(n) AS total, max(at_ns) AS last_ns FROM {source}
 GROUP BY m, kind
 """
 
@@ -211,6 +213,8 @@ SELECT s.sid, e.m, e.n, e.at_ns, e.a, e.b, e.svc, e.tgt, e.vw,
 FROM {few} e JOIN {snd} s ON e.m = s.m AND e.u = s.u WHERE e.kind = 'submit'
 """
 
+KEY: Final = "CAST(sid AS BIGINT) * 1099511627776 + a"  # one number is quicker to look up than two
+SUB_KEYS: Final = f"SELECT {KEY} AS k, b AS sub_b, n AS sub_n, at_ns AS sub_ns FROM {{sub}}"
 DLV: Final = f"""
 SELECT e.m, e.r, e.u, e.n, e.at_ns, e.vw, e.tgt, e.a, e.b, e.svc, e.pos, e.prev, e.sender, s.sid,
   CASE WHEN e.m = s.m THEN e.n END AS own_n, {CLASS} AS cls
@@ -219,11 +223,17 @@ WHERE e.kind = 'deliver'
 """
 
 
-def _cells_sql(engine: Engine) -> str:
+def _cells_sql(engine: Engine, is_joined: bool) -> str:
     row = engine.digest("a", "b", "svc", "pos")
     prev, end = engine.digest("prev"), engine.digest("pos + b - a - 1")
+    # A range that begins with a submit, and does not go beyond it, is compared with it in passing.
+    is_doubtful = "k IS NULL OR b > sub_b OR (own_n IS NULL AND at_ns < sub_ns) OR own_n < sub_n"
+    joined = f"LEFT JOIN {{sub_keys}} s ON {KEY} = s.k" if is_joined else ""
+    hint = "/*+ BROADCAST(s) */" if is_joined else ""
+    doubt = f"max(CASE WHEN sid IS NOT NULL AND ({is_doubtful}) THEN 1 ELSE 0 END)" if is_joined else "1"
     return f"""
-SELECT m, r, u, vw, sid, tgt, cls, count(*) AS c, sum(b - a) AS messages, min(a) AS low, max(b) AS high,
+SELECT {hint} m, r, u, vw, sid, tgt, cls, {doubt} AS doubt, count(*) AS c, sum(b - a) AS messages,
+  min(a) AS low, max(b) AS high,
   min(n) AS n0, max(n) AS n1, bit_xor({row}) AS x, sum({row} & 4294967295) AS y,
   sum(CASE WHEN pos <= prev THEN 1 ELSE 0 END) AS falls, min(pos) AS p0, max(pos + b - a) AS p1,
   max(svc) AS svc1, sum(CASE WHEN svc >= 1280 THEN 1 ELSE 0 END) AS strong, max(at_ns) AS at1,
@@ -232,13 +242,14 @@ SELECT m, r, u, vw, sid, tgt, cls, count(*) AS c, sum(b - a) AS messages, min(a)
   {engine.digest("min_by(prev, n)")} AS h0, {engine.digest("max_by(pos + b - a - 1, n)")} AS h1,
   max(CASE WHEN a IS NULL OR b IS NULL OR a < 0 OR b <= a OR svc IS NULL OR vw IS NULL OR sender IS NULL
     OR (svc >= 1024 AND (pos IS NULL OR prev IS NULL)) THEN n END) AS bad_n
-FROM {{dlv}} GROUP BY m, r, u, vw, sid, tgt, cls
+FROM {{dlv}} {joined} GROUP BY m, r, u, vw, sid, tgt, cls
 """
 
 
 def _read_lives(facts: Facts) -> None:
     found: dict[int, list[Record]] = {}
-    for row in facts.engine.rows(LIVES):
+    is_certain = all(part.is_numbered for run in facts.runs for part in run.parts)
+    for row in facts.engine.rows(LIVES.format(source="{few}" if is_certain else "{ev}")):
         found.setdefault(row["m"], []).append(row)
     m = 0
     for r, run in enumerate(facts.runs):
@@ -247,14 +258,17 @@ def _read_lives(facts: Facts) -> None:
             newest[part.node] = max(newest.get(part.node, -1), part.life)
         for part in run.parts:
             kinds = found.get(m, [])
-            _check_life(part.path, kinds)
-            count, last_ns = sum(row["c"] for row in kinds), max((row["last_ns"] for row in kinds), default=0)
+            last_ns = part.last_ns
+            if not is_certain or last_ns is None:
+                _check_numbers(part.path, kinds)
+                last_ns = max((row["last_ns"] for row in kinds), default=0)
+            _check_kinds(part.path, part.rows, kinds)
             name, is_gone = f"{part.node}/{part.life}", part.life < newest[part.node]
-            facts.members[m] = Member(m, r, part.node, part.life, name, is_gone, count, last_ns)
+            facts.members[m] = Member(m, r, part.node, part.life, name, is_gone, part.rows, last_ns)
             m += 1
 
 
-def _check_life(path: Any, kinds: list[Record]) -> None:
+def _check_numbers(path: Any, kinds: list[Record]) -> None:
     if not kinds:
         return
     count, high = sum(row["c"] for row in kinds), max(row["high"] for row in kinds)
@@ -263,10 +277,13 @@ def _check_life(path: Any, kinds: list[Record]) -> None:
         raise UsageError(
             f"{path}: events are missing or there twice: its {count} rows are not numbered 0 to {count - 1}"
         )
+
+
+def _check_kinds(path: Any, rows: int, kinds: list[Record]) -> None:
     for row in kinds:
         if row["kind"] not in KINDS:
             raise UsageError(f"{path}: unknown kind of event {row['kind']!r}")
-        if row["kind"] == "crash" and (row["c"] > 1 or row["low"] != high):
+        if row["kind"] == "crash" and (row["c"] > 1 or row["low"] != rows - 1):
             raise UsageError(f"{path}: events follow the crash at n={row['low']}")
 
 
@@ -306,12 +323,14 @@ def _read_senders(facts: Facts, lines: dict[tuple[int, str], Line]) -> None:
         ],
     )
     facts.engine.define("sub", SUB, keep=True)
-    facts.engine.define("dlv", DLV, keep=True)
+    facts.engine.define("dlv", DLV)
 
 
 def _read_cells(facts: Facts, lines: dict[tuple[int, str], Line]) -> None:
     reps: dict[tuple[Any, ...], int] = {}
-    rows = facts.engine.rows(_cells_sql(facts.engine))
+    submits = facts.engine.rows("SELECT count(*) AS c FROM {sub}")[0]["c"]
+    facts.engine.define("sub_keys", SUB_KEYS)
+    rows = facts.engine.rows(_cells_sql(facts.engine, submits <= SENT_SUBMITS))
     rows.sort(key=lambda row: (row["m"], row["u"], row["vw"] or "", row["sid"] or -1, row["tgt"], row["cls"]))
     for at, row in enumerate(rows):
         member = facts.members[row["m"]]
@@ -330,8 +349,19 @@ def _read_cells(facts: Facts, lines: dict[tuple[int, str], Line]) -> None:
         rep = reps.setdefault(content, at)
         facts.alike.setdefault(rep, []).append(member.m)
         cell = Cell(
-            *(at, member.m, line.ru, row["vw"], sid, row["tgt"], row["cls"], row["c"], row["messages"]),
-            *(row["low"], row["high"], row["n0"], row["n1"], row["falls"], row["p0"], row["p1"], row["svc1"]),
+            *(at, member.m, line.ru, row["vw"], sid, row["tgt"], row["cls"], row["doubt"] == 1),
+            *(
+                row["c"],
+                row["messages"],
+                row["low"],
+                row["high"],
+                row["n0"],
+                row["n1"],
+                row["falls"],
+                row["p0"],
+                row["p1"],
+                row["svc1"],
+            ),
             *(row["strong"], row["at1"], row["gp"] ^ row["ge"], row["q0"], row["q1"], row["h0"], row["h1"], rep),
         )
         facts.cells.append(cell)
@@ -346,7 +376,7 @@ def _read_cells(facts: Facts, lines: dict[tuple[int, str], Line]) -> None:
 # before it. `max` finds it, since a sender's numbers rise.
 REP: Final = """
 SELECT c.id AS c, d.sid, d.m, d.n, d.at_ns, d.vw, d.tgt, d.cls, d.a, d.b, d.svc, d.pos
-FROM {dlv} d JOIN {reps} c ON d.m = c.m AND d.vw = c.vw AND d.sid = c.sid AND d.tgt = c.tgt AND d.cls = c.cls
+FROM {dlv_rep} d JOIN {reps} c ON d.m = c.m AND d.vw = c.vw AND d.sid = c.sid AND d.tgt = c.tgt AND d.cls = c.cls
 """
 AS_OF: Final = """
 SELECT c, sid, m, n, at_ns, vw, tgt, cls, a, b, svc, pos, sa FROM (
@@ -388,8 +418,10 @@ def _choose_reps(facts: Facts) -> None:
             if cell.id == cell.rep and cell.sid >= 0
         ],
     )
+    engine.only("ev_rep", {facts.cells[rep].m for rep in facts.alike})
+    engine.define("dlv_rep", DLV.replace("{ev}", "{ev_rep}"))
     engine.define("rep", REP)
-    engine.define("placed_rep", AS_OF)
+    engine.define("placed_rep", AS_OF, keep=True)
     engine.define("wide", WIDE)
     engine.define("pieces", PIECES, keep=True)
     engine.define("seen", SEEN, keep=True)

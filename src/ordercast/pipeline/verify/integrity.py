@@ -124,6 +124,8 @@ def _when(facts: Facts, m: int, row: Record) -> int:
 
 
 def _check_early(facts: Facts, findings: Findings) -> None:
+    if not any(cell.is_doubtful for cell in facts.cells):
+        return
     for row in facts.engine.rows(EARLY):
         sender = facts.senders[row["sid"]]
         own = row["own_n"] is not None and row["own_n"] < row["sub_n"]

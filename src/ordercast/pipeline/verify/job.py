@@ -112,7 +112,7 @@ SHORT_ROWS: Final = 1_000_000  # below which Java's quick compiler alone is the 
 
 def verify(spark: SparkSession, runs: Sequence[Run], *, unfinished: bool = False) -> Findings:
     """Judge all runs with Spark."""
-    engine = SparkEngine(spark, events_of(spark, runs, numbered=True))
+    engine = SparkEngine(spark, runs)
     try:
         return judge(engine, runs, unfinished=unfinished)
     finally:

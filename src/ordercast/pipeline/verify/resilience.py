@@ -19,28 +19,27 @@ from ordercast.pipeline.verify.ranges import Range
 NAME: Final = "resilience"
 LIMIT: Final = 20_000
 
-EARLIEST: Final = f"""
-SELECT d.sid, s.ru, d.a, d.b, d.vw, d.svc, min(d.at_ns) AS at_ns,
-  max(CASE WHEN d.n > t.n THEN 1 ELSE 0 END) AS is_recovered
-FROM {{dlv}} d JOIN {{snd}} s ON d.sid = s.sid JOIN {{timed}} j ON d.r = j.r
-LEFT JOIN {{transitional}} t ON d.m = t.m AND s.ru = t.ru AND d.vw = t.vw
-WHERE d.svc >= {RESILIENT} GROUP BY d.sid, s.ru, d.a, d.b, d.vw, d.svc
-"""
-HAVE: Final = f"""
+# Of each range and member when it held it, knew its place and delivered it: one scan.
+STRONG: Final = f"""
 SELECT s.sid, e.a, e.b, e.m, min(CASE WHEN e.kind = 'hold' THEN e.at_ns END) AS held,
-  min(CASE WHEN e.kind = 'placed' THEN e.at_ns END) AS placed
+  min(CASE WHEN e.kind = 'placed' THEN e.at_ns END) AS placed,
+  min(CASE WHEN e.kind = 'deliver' THEN e.at_ns END) AS delivered, max(CASE WHEN e.kind = 'deliver' THEN v.v END) AS v,
+  max(CASE WHEN e.kind = 'deliver' THEN e.svc END) AS svc,
+  max(CASE WHEN e.kind = 'deliver' AND (v.v IS NULL OR e.n > t.n) THEN 1 ELSE 0 END) AS is_odd
 FROM {{ev}} e JOIN {{snd}} s ON e.r = s.r AND e.u = s.u AND e.sender = s.name JOIN {{timed}} j ON e.r = j.r
-WHERE e.kind IN ('hold', 'placed') AND (e.svc IS NULL OR e.svc >= {RESILIENT}) GROUP BY s.sid, e.a, e.b, e.m
+LEFT JOIN {{view_sizes}} v ON s.ru = v.ru AND e.vw = v.vw LEFT JOIN {{transitional}} t ON e.m = t.m AND v.v = t.v
+WHERE e.kind IN ('hold', 'placed', 'deliver') AND (e.svc IS NULL OR e.svc >= {RESILIENT}) GROUP BY s.sid, e.a, e.b, e.m
 """
 TOO_FEW: Final = f"""
 SELECT q.sid, q.a, q.b FROM (
-  SELECT d.sid, d.ru, d.a, d.b, d.vw, d.svc, max(d.is_recovered) AS is_recovered,
-    sum(CASE WHEN v.m IS NOT NULL AND h.held <= d.at_ns THEN 1 ELSE 0 END) AS held,
-    sum(CASE WHEN v.m IS NOT NULL AND h.held <= d.at_ns AND h.placed <= d.at_ns THEN 1 ELSE 0 END) AS has_both
-  FROM {{earliest}} d LEFT JOIN {{have}} h ON d.sid = h.sid AND d.a = h.a AND d.b = h.b
-  LEFT JOIN {{view_members}} v ON d.ru = v.ru AND d.vw = v.vw AND h.m = v.m
-  GROUP BY d.sid, d.ru, d.a, d.b, d.vw, d.svc) q LEFT JOIN {{view_sizes}} z ON q.ru = z.ru AND q.vw = z.vw
-WHERE q.is_recovered = 1 OR z.members IS NULL OR NOT CASE
+  SELECT d.sid, d.a, d.b, d.v0, d.v1, max(d.svc) AS svc, max(d.is_odd) AS is_odd,
+    sum(CASE WHEN x.m IS NOT NULL AND d.held <= d.first_ns THEN 1 ELSE 0 END) AS held,
+    sum(CASE WHEN x.m IS NOT NULL AND d.held <= d.first_ns AND d.placed <= d.first_ns THEN 1 ELSE 0 END) AS has_both
+  FROM (SELECT *, min(delivered) OVER w AS first_ns, min(v) OVER w AS v0, max(v) OVER w AS v1 FROM {{strong}}
+    WINDOW w AS (PARTITION BY sid, a, b)) d
+  LEFT JOIN {{view_members}} x ON d.v0 = x.v AND d.m = x.m WHERE d.first_ns IS NOT NULL
+  GROUP BY d.sid, d.a, d.b, d.v0, d.v1) q LEFT JOIN {{view_sizes}} z ON q.v0 = z.v
+WHERE q.is_odd = 1 OR q.v0 <> q.v1 OR z.members IS NULL OR NOT CASE
   WHEN q.svc >= {SAFE} THEN q.has_both >= z.members
   WHEN q.svc >= {MAJORITY} THEN 2 * q.has_both > z.members
   ELSE q.held >= least(q.svc - {RESILIENT}, z.members - 1) + 1 END
@@ -60,25 +59,29 @@ def check(facts: Facts, findings: Findings) -> None:
     findings.checked[NAME] = sum(cell.strong_rows for cell in strong)
     engine.load("timed", [("r", "int")], timed)
     segments = [(line, one) for line in facts.lines for life in line.lives.values() for one in life.segments]
-    engine.load(
-        "transitional",
-        [("m", "int"), ("ru", "int"), ("vw", "string"), ("n", "bigint")],
-        [(one.m, line.ru, one.view, one.transitional_n) for line, one in segments if one.transitional_n < FOREVER],
-    )
     lists = {(line.ru, one.view): one.members for line, one in reversed(segments)}
+    number = {key: at for at, key in enumerate(lists)}
     names = {(line.ru, life.name): life.m for line in facts.lines for life in line.lives.values()}
     engine.load(
+        "transitional",
+        [("m", "int"), ("v", "int"), ("n", "bigint")],
+        [
+            (one.m, number[line.ru, one.view], one.transitional_n)
+            for line, one in segments
+            if one.transitional_n < FOREVER
+        ],
+    )
+    engine.load(
         "view_members",
-        [("ru", "int"), ("vw", "string"), ("m", "int")],
-        [(ru, view, names[ru, name]) for (ru, view), ones in lists.items() for name in ones if (ru, name) in names],
+        [("v", "int"), ("m", "int")],
+        [(number[key], names[key[0], name]) for key, ones in lists.items() for name in ones if (key[0], name) in names],
     )
     engine.load(
         "view_sizes",
-        [("ru", "int"), ("vw", "string"), ("members", "int")],
-        [(ru, view, len(ones)) for (ru, view), ones in lists.items()],
+        [("ru", "int"), ("vw", "string"), ("v", "int"), ("members", "int")],
+        [(*key, number[key], len(ones)) for key, ones in lists.items()],
     )
-    engine.define("earliest", EARLIEST)
-    engine.define("have", HAVE)
+    engine.define("strong", STRONG)
     suspects = engine.rows(TOO_FEW)
     if suspects:
         _judge(facts, findings, suspects)
