@@ -162,7 +162,7 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
         "log.preview(max(remainder.upto, log.received))",
         "log.preview(log.received)",
         "a block of the remainder is awaited, or delivered, again",
-        128,
+        256,
     ),
     Bug(
         "a survivor accepts before it has fetched what it lacks",
