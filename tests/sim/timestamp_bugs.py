@@ -235,7 +235,7 @@ TIMESTAMP_BUGS: Final[tuple[Bug, ...]] = (
         "        if view != self.view.seq:\n",
         "        if view < self.view.seq:\n",
         "blocks stand before the change that they follow",
-        16,
+        64,
         "timestamp",
     ),
     Bug(
@@ -454,7 +454,7 @@ TIMESTAMP_BUGS: Final[tuple[Bug, ...]] = (
         "return self.has_left and self.is_settled and self._is_released",
         "return self.has_left",
         "it is taken for dead",
-        128,
+        256,
         "timestamp",
     ),
     Bug(
