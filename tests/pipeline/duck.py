@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -31,7 +31,14 @@ class DuckEngine:
         self._name("events")
         self._db.execute(f"CREATE VIEW oc_events AS {' UNION ALL '.join(parts)}")
         self.define(
-            "ev", EVENTS.format(group='"group"', join="array_to_string(groups, '|')", count='"count"'), keep=True
+            "ev",
+            EVENTS.format(
+                group='"group"',
+                join="array_to_string(groups, '|')",
+                count='"count"',
+                world=self.digest("r", "underlay"),
+            ),
+            keep=True,
         )
 
     def define(self, name: str, sql: str, *, keep: bool = False) -> None:
@@ -55,6 +62,10 @@ class DuckEngine:
         cursor = self._db.execute(sql.format(**self._names))
         names = [column[0] for column in cursor.description]
         return [dict(zip(names, map(_plain, row), strict=True)) for row in cursor.fetchall()]
+
+    def begin(self, sql: str) -> Callable[[], list[Record]]:
+        found = self.rows(sql)
+        return lambda: found
 
     def digest(self, *columns: str) -> str:
         return f"hash({', '.join(columns)}) // 2"

@@ -43,6 +43,12 @@ class Part(NamedTuple):
     rows: int
     is_numbered: bool | None = None  # its row groups go from one number to the next without holes between them
     last_ns: int | None = None
+    underlay: str | None = None  # the one that all its rows name
+
+    @property
+    def name(self) -> str:
+        """As rows name the life."""
+        return f"{self.node}/{self.life}"
 
 
 class Run(NamedTuple):
@@ -100,7 +106,7 @@ def events_of(
 
     `numbered`: instead of run and node their numbers, `r` for the run and `m` for the part (a life of a node), in the
     order in which `runs` and their parts come. Numbers are quicker to group by than names. `only`: the parts with these
-    numbers, and no other file is read.
+    numbers, and no other file is read. `w` is a digest of run and underlay, null where a file has several underlays.
     """
     from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
     from pyspark.sql.types import IntegerType, StringType, StructField, StructType
@@ -113,10 +119,10 @@ def events_of(
         .parquet(*_paths(runs, only))
     )
     # By a hash of the path as Spark spells it: a number is quicker to look up for every row than a long text.
-    owners: dict[Path, tuple[str, str, int, int]] = {}
+    owners: dict[Path, tuple[str, str, int, int, str | None]] = {}
     for r, run in enumerate(runs):
         for part in run.parts:
-            owners[part.path] = run.name, part.node, r, len(owners)
+            owners[part.path] = run.name, part.node, r, len(owners), part.underlay
     spelled = [(name.replace("file:///", "file:/", 1), *owners[_path_of(name)]) for name in scan.inputFiles()]
     named = StructType(
         [
@@ -125,10 +131,13 @@ def events_of(
             StructField(NODE, StringType(), nullable=False),
             StructField("r", IntegerType(), nullable=False),
             StructField("m", IntegerType(), nullable=False),
+            StructField("only", StringType()),
         ]
     )
     files = spark.createDataFrame(spelled, named).withColumn("file_hash", F.xxhash64("path")).drop("path")
-    columns = ("r", "m") if numbered else (RUN, NODE)
+    if numbered:
+        files = files.withColumn("w", F.when(F.col("only").isNotNull(), F.xxhash64("r", "only")))
+    columns = ("r", "m", "w") if numbered else (RUN, NODE)
     return (
         scan.withColumn("file_hash", F.xxhash64(F.col("_metadata.file_path")))
         .join(F.broadcast(files), "file_hash")
@@ -237,8 +246,9 @@ def _parts_of(folder: Path) -> list[Part]:
     return sorted(found, key=lambda part: part.life)
 
 
-def _footer_of(path: Path) -> tuple[int, bool | None, int | None]:
-    """What the footer says, which is checked: rows, whether they are numbered without holes, the greatest time."""
+def _footer_of(path: Path) -> tuple[int, bool | None, int | None, str | None]:
+    """What the footer says, which is checked: rows, whether they are numbered without holes, the greatest time, and the
+    underlay if it is one."""
     pa, pq = load_pyarrow()
     if path.stat().st_size == 0:
         raise UsageError(f"{path} is empty: not even a Parquet footer is in it")
@@ -251,16 +261,18 @@ def _footer_of(path: Path) -> tuple[int, bool | None, int | None]:
     if not schema.equals(wanted):
         raise UsageError(f"{path} has an unknown schema: {_difference(schema, wanted)}")
     due, last_ns, numbers, times = 0, 0, wanted.get_field_index("n"), wanted.get_field_index("at_ns")
-    is_numbered = True
+    is_numbered, underlays = True, set()
     for at in range(footer.num_row_groups):
         group = footer.row_group(at)
         number, when = group.column(numbers).statistics, group.column(times).statistics
         if number is None or when is None or not number.has_min_max or not when.has_min_max:
-            return int(footer.num_rows), None, None
+            return int(footer.num_rows), None, None, None
         is_numbered &= (number.min, number.max) == (due, due + group.num_rows - 1)
         due += group.num_rows
         last_ns = max(last_ns, when.max)
-    return int(footer.num_rows), is_numbered, last_ns
+        named = group.column(wanted.get_field_index("underlay")).statistics
+        underlays |= {named.min, named.max} if named is not None and named.has_min_max else {"", None}
+    return int(footer.num_rows), is_numbered, last_ns, underlays.pop() if len(underlays) == 1 else None
 
 
 def _difference(found: Any, wanted: Any) -> str:

@@ -26,11 +26,16 @@ DEFAULT_MASTER: Final = "local[*]"
 DEFAULT_HEAP: Final = "2g"
 DUMP_TIMEOUT_S: Final = 120  # for writing the class archive when Java ends
 LOG_SETTINGS: Final = "log4j2.properties"
+PARTITIONS: Final = "spark.sql.shuffle.partitions"
+LEAST_PARTITIONS: Final = 4
 
 SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.catalogImplementation": "in-memory",
-    "spark.sql.shuffle.partitions": "8",  # measured on two cores; adaptive execution joins them where rows are few
+    # Code that Spark made for a query is found again, and Java has compiled it: a job of many queries forgets none.
+    "spark.sql.codegen.cache.maxEntries": "2000",
+    "spark.sql.columnVector.offheap.enabled": "true",  # text is looked at where it was decoded, not copied
+    "spark.sql.inMemoryColumnarStorage.compressed": "false",  # what is kept is read a few times, then forgotten
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -82,6 +87,9 @@ def make_session(
         builder = builder.config(key, value)
     session: SparkSession = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    if not given.contains(PARTITIONS) and PARTITIONS not in chosen:
+        # Measured on two cores; adaptive execution joins them where rows are few.
+        session.conf.set(PARTITIONS, str(max(LEAST_PARTITIONS, 2 * session.sparkContext.defaultParallelism)))
     return session
 
 
@@ -118,6 +126,8 @@ def _java_options(name: str, java: Java, cache: Path, is_short: bool) -> list[st
     options = [f"-Dlog4j2.configurationFile={Path(__file__).with_name(LOG_SETTINGS).as_uri()}", "-Xlog:disable"]
     if is_short:
         options += ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+    else:
+        options.append("-XX:+UseParallelGC")  # a tenth less of processors than the default, which cares for pauses
     archive = _archive_of(java, cache, is_short)
     if archive.is_file():
         options.append(f"-XX:SharedArchiveFile={archive}")

@@ -17,7 +17,7 @@ import itertools
 from typing import Final
 
 from ordercast.pipeline.verify.engine import Record
-from ordercast.pipeline.verify.facts import CAUSAL, DLV, ORDERED_CLASS, Facts
+from ordercast.pipeline.verify.facts import CAUSAL, ORDERED_CLASS, Facts, numbers_sql
 from ordercast.pipeline.verify.findings import CONSEQUENCE, ROOT, Findings, Violation, span_text
 from ordercast.pipeline.verify.history import Line
 from ordercast.pipeline.verify.ranges import Range, merged
@@ -34,13 +34,16 @@ ON p.sid = t.sid AND p.sub_n < t.n AND s.own_n > t.n
 WHERE p.cls = 3 AND p.sub_svc >= {CAUSAL} AND (s.own_n IS NULL OR s.own_n < p.sub_n OR t.n IS NOT NULL)
 GROUP BY p.sid, o.m, p.a, p.sub_n
 """
-OWN: Final = "SELECT sid, a, b, min(own_n) AS own_n FROM {dlv_own} WHERE own_n IS NOT NULL GROUP BY sid, a, b"
+OWN: Final = "SELECT sid, a, b, min(own_n) AS own_n FROM {num_own} WHERE own_n IS NOT NULL GROUP BY sid, a, b"
 ORDERED: Final = """
 SELECT sid, sum(b - a) AS messages FROM (SELECT DISTINCT sid, a, b FROM {blocks} WHERE cls = 3) GROUP BY sid
 """
-KNEW: Final = f"""
-SELECT s.ru, o.pos AS low, max(d.pos) AS high FROM {{orphans}} o JOIN {{snd}} s ON o.sid = s.sid
-JOIN {{dlv_own}} d ON d.m = o.m AND d.u = s.u AND d.n < o.sub_n AND d.cls = 3 AND d.svc >= {CAUSAL}
+# Only what stands behind the first of them, and came before the last was submitted, is compared with each.
+BOUNDS: Final = "SELECT m, min(pos) AS low, max(sub_n) AS stop_n FROM {orphans} GROUP BY m"
+KNEW: Final = """
+SELECT s.ru, o.pos AS low, max(d.pos) AS high FROM {orphans} o JOIN {snd} s ON o.sid = s.sid JOIN (
+  SELECT d.m, d.n, d.pos, q.ru FROM {num_own} d JOIN {bounds} b ON d.m = b.m AND d.pos > b.low AND d.n < b.stop_n
+  JOIN {snd} q ON d.sid = q.sid WHERE d.cls = 3) d ON d.m = o.m AND d.n < o.sub_n AND d.ru = s.ru
 GROUP BY s.ru, o.sid, o.a, o.pos HAVING max(d.pos) > o.pos
 """
 AMBIGUOUS: Final = """
@@ -56,7 +59,7 @@ def check(facts: Facts, findings: Findings, late: list[Record]) -> None:
             findings.checked[NAME] += cell.rows
     engine = facts.engine
     doubts: dict[int, list[Range]] = {}
-    for row in [*_known_orphans(facts), *engine.rows(AMBIGUOUS)]:
+    for row in [*_known_orphans(facts), *(engine.rows(AMBIGUOUS) if facts.has_overlaps else [])]:
         doubts.setdefault(row["ru"], []).append((row["low"], row["high"] + 1))
     for row in late:
         doubts.setdefault(facts.senders[row["sid"]].ru, []).append((row["pos"], row["top"] + 1))
@@ -75,7 +78,7 @@ def _known_orphans(facts: Facts) -> list[Record]:
     behind them: between which positions. Counts say whose messages to look at; only their files are read."""
     engine = facts.engine
     unsure: list[int] = []
-    for row in engine.rows(ORDERED):
+    for row in engine.rows(ORDERED.replace("DISTINCT ", "" if not facts.has_overlaps else "DISTINCT ")):
         sender = facts.senders[row["sid"]]
         own = [cell for cell in facts.cells_at.get((sender.m, sender.sid), ()) if cell.cls == ORDERED_CLASS]
         is_sure = sum(cell.messages for cell in own) == row["messages"] and not any(cell.is_doubtful for cell in own)
@@ -89,9 +92,14 @@ def _known_orphans(facts: Facts) -> list[Record]:
     engine.load("unsure", [("sid", "int")], [(sid,) for sid in unsure])
     engine.load("cuts", [("sid", "int"), ("n", "bigint")], cuts)
     engine.only("ev_own", lives)
-    engine.define("dlv_own", DLV.replace("{ev}", "{ev_own}"))
+    engine.define("num_own", numbers_sql(engine, "ev_own"))
     engine.define("own", OWN)
-    engine.define("orphans", ORPHANS)
+    engine.define("orphans", ORPHANS, keep=True)
+    bounds = engine.rows(BOUNDS)
+    if not bounds:
+        return []
+    columns = [("m", "int"), ("low", "bigint"), ("stop_n", "bigint")]
+    engine.load("bounds", columns, [(row["m"], row["low"], row["stop_n"]) for row in bounds])
     return engine.rows(KNEW)
 
 

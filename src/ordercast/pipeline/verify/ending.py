@@ -70,11 +70,13 @@ def _lost(facts: Facts, findings: Findings, settled: dict[int, dict[int, Life]])
             starts.append((sender.sid, stay_of(life.segments[-1])[0].n))
     facts.engine.load("stays", [("sid", "int"), ("n", "bigint")], starts)
     owed: dict[int, dict[str, Record]] = {}
-    for row in facts.engine.rows(
-        "SELECT s.sid, s.tgt, sum(s.b - s.a) AS messages, min(s.a) AS low FROM {sub} s JOIN {stays} t ON s.sid = t.sid "
-        f"AND s.n > t.n WHERE s.svc >= {RELIABLE} GROUP BY s.sid, s.tgt"
-    ):
-        owed.setdefault(row["sid"], {})[row["tgt"]] = row
+    rows = facts.engine.rows(
+        "SELECT s.sid, s.t, sum(s.b - s.a) AS messages, min(s.a) AS low FROM {sub} s JOIN {stays} x ON s.sid = x.sid "
+        f"AND s.n > x.n WHERE s.svc >= {RELIABLE} GROUP BY s.sid, s.t"
+    )
+    facts.names.find_targets({row["t"] for row in rows})
+    for row in rows:
+        owed.setdefault(row["sid"], {})[facts.names.targets[row["t"]]] = row
     lost: list[Lost] = []
     for sid, targets in sorted(owed.items()):
         sender = facts.senders[sid]

@@ -6,7 +6,8 @@ does not pass for a property of a trace. Where the dialects differ the text is m
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ordercast.pipeline.reading import Run, events_of
@@ -34,6 +35,10 @@ class Engine(Protocol):
     def rows(self, sql: str) -> list[Record]:
         """Run it, and bring the result here: small."""
 
+    def begin(self, sql: str) -> Callable[[], list[Record]]:
+        """Start it beside others; what is returned waits for the result. It fills cores that another query leaves idle
+        while it plans, or builds what it sends to every worker."""
+
     def digest(self, *columns: str) -> str:
         """A 64-bit number, signed, that stands for these values; the same for equal ones."""
 
@@ -49,6 +54,7 @@ class SparkEngine:
         self._runs = runs
         self._names: dict[str, str] = {}
         self._kept: list[DataFrame] = []
+        self._beside = ThreadPoolExecutor(1, "verify")
         self._define_events("ev", None)
 
     def define(self, name: str, sql: str, *, keep: bool = False) -> None:
@@ -73,10 +79,14 @@ class SparkEngine:
         found: list[Record] = self._spark.sql(sql.format(**self._names)).toArrow().to_pylist()
         return found
 
+    def begin(self, sql: str) -> Callable[[], list[Record]]:
+        return self._beside.submit(self.rows, sql.format(**self._names)).result
+
     def digest(self, *columns: str) -> str:
         return f"xxhash64({', '.join(columns)})"
 
     def close(self) -> None:
+        self._beside.shutdown(cancel_futures=True)
         for frame in self._kept:
             frame.unpersist()
         for name in self._names.values():
@@ -84,7 +94,12 @@ class SparkEngine:
 
     def _define_events(self, name: str, lives: Collection[int] | None) -> None:
         self._name(f"{name}_files", events_of(self._spark, self._runs, numbered=True, only=lives))
-        words = {"group": "`group`", "join": "array_join(`groups`, '|')", "count": "`count`"}
+        words = {
+            "group": "`group`",
+            "join": "array_join(`groups`, '|')",
+            "count": "`count`",
+            "world": "coalesce(w, xxhash64(r, underlay))",
+        }
         self.define(name, EVENTS.format(**words).replace("{events}", f"{{{name}_files}}"))
 
     def _name(self, name: str, frame: DataFrame) -> None:
@@ -92,15 +107,17 @@ class SparkEngine:
         frame.createOrReplaceTempView(PREFIX + name)
 
 
-# Short names, since the checks use them on every line: m the life (a number), r the run, u the underlay, vw the view,
-# tgt whom a message is for, [a, b) the numbers, svc the service as 256 * rank + k, pos and prev the positions.
+# Short names, since the checks use them on every line: m the life (a number), r the run, u the underlay, w a digest of
+# both, vw the view, tgt whom a message is for, [a, b) the numbers, svc the service as 256 * rank + k, pos and prev the
+# positions.
 EVENTS: Final = """
-SELECT m, r, n, at_ns, kind, underlay AS u, view AS vw, members, came_with, sender, first AS a, first + {count} AS b,
-  CASE service WHEN 'UNRELIABLE' THEN 0 WHEN 'RELIABLE' THEN 256 WHEN 'FIFO' THEN 512 WHEN 'CAUSAL' THEN 768
-    WHEN 'AGREED' THEN 1024 WHEN 'MAJORITY' THEN 1536 WHEN 'SAFE' THEN 1792
+SELECT m, r, n, at_ns, kind, underlay AS u, {world} AS w, view AS vw, members, came_with, sender, first AS a,
+  first + {count} AS b,
+  CASE service WHEN 'AGREED' THEN 1024 WHEN 'SAFE' THEN 1792 WHEN 'FIFO' THEN 512 WHEN 'MAJORITY' THEN 1536
+    WHEN 'RELIABLE' THEN 256 WHEN 'CAUSAL' THEN 768 WHEN 'UNRELIABLE' THEN 0
     ELSE CASE WHEN service LIKE 'RESILIENT(%)'
       THEN 1280 + CAST(substr(service, 11, length(service) - 11) AS INT) END END AS svc,
   CASE WHEN `groups` IS NULL THEN coalesce({group}, '') ELSE {join} END AS tgt,
-  position AS pos, prev_position AS prev, detail
+  position AS pos, prev_position AS prev, service, detail
 FROM {{events}}
 """.replace("`groups`", "groups")

@@ -1,10 +1,13 @@
 """The tables that the checks share, made in a few scans.
 
-- `few`: all rows but those of single messages at each member. What they say of lives and views is read on the driver
+- `few`: all rows but submits and those of single messages at each member. What they say of lives and views is read
+  on the driver
   (`history.py`).
 - `sub`: what was submitted, one row for each `submit`, with the sender's number `sid` (sender life in an underlay).
 - `dlv`: what was delivered, with `sid` (none where nobody submitted it) and its class: 0 UNRELIABLE, 1 RELIABLE, 2 FIFO
-  and CAUSAL, 3 with a position.
+  and CAUSAL, 3 with a position. For evidence: it has names.
+- `num`: the same for the scans of everything, with digests `v` and `t` of view and target instead of their names: to
+  group, to join and to shuffle text costs several times what numbers do.
 - *cells*: what one life delivered of one sender to one target in one view, of one class, as count, sums and a digest:
   one scan, no shuffle of rows. Small: lives x views x senders x groups.
 - `rep`: cells with the same digest have the same content, so one of them stands for all. Everything that is about
@@ -22,6 +25,7 @@ from ordercast.errors import UsageError
 from ordercast.pipeline.reading import Run
 from ordercast.pipeline.verify.engine import Engine, Record
 from ordercast.pipeline.verify.history import FOREVER, Life, Line, Rules, read_history
+from ordercast.pipeline.verify.names import Names, sender_digest, target_digest, view_digest
 from ordercast.trace.schema import KINDS
 
 UNRELIABLE, RELIABLE, FIFO, CAUSAL, AGREED, RESILIENT, MAJORITY, SAFE = range(0, 2048, 256)  # as `svc`
@@ -90,6 +94,8 @@ class Cell:
     first_digest: int
     last_digest: int
     rep: int
+    view_digest: int
+    target_digest: int
 
 
 @dataclass(slots=True)
@@ -100,6 +106,7 @@ class Facts:
     runs: tuple[Run, ...]
     quiet: tuple[bool, ...]
     rules: tuple[Rules, ...]
+    names: Names
     members: dict[int, Member] = field(default_factory=dict)
     lines: list[Line] = field(default_factory=list)
     senders: list[Sender] = field(default_factory=list)
@@ -110,7 +117,10 @@ class Facts:
     cells_to: dict[tuple[int, str], list[Cell]] = field(default_factory=dict)  # by life and target
     alike: dict[int, list[int]] = field(default_factory=dict)  # rep -> lives that it stands for
     targets: set[str] = field(default_factory=set)
+    views: list[tuple[int, str]] = field(default_factory=list)  # by number: underlay and id
+    has_overlaps: bool = False  # some message is in the content of two views, at two positions, or twice
     deliveries: int = 0
+    submits: int = 0  # rows
 
     def run_of(self, m: int) -> str:
         return self.runs[self.members[m].r].name
@@ -126,6 +136,11 @@ class Facts:
 
     def sender_of(self, ru: int, name: str) -> Sender | None:
         return self._by_name.get((ru, name))
+
+    def located(self, row: Record) -> Record:
+        """A row of `pieces`, with what its cell says of all of them."""
+        cell = self.cells[row["c"]]
+        return {**row, "m": cell.m, "vw": cell.view, "tgt": cell.target}
 
     _by_name: dict[tuple[int, str], Sender] = field(default_factory=dict)
 
@@ -143,7 +158,13 @@ class Facts:
         small = self._small_line(self.senders[sid].ru)
         if small is not None:
             return [row for row in small[1].get(sid, []) if row["a"] < high and row["b"] > low]
-        return self.engine.rows(f"{_SUBMITTED} WHERE sid = {sid} AND a < {high} AND b > {low} ORDER BY a")
+        return self._targeted(f"{_SUBMITTED} WHERE sid = {sid} AND a < {high} AND b > {low} ORDER BY a")
+
+    def _targeted(self, sql: str) -> list[Record]:
+        """Rows of submits, with the names of targets."""
+        rows = self.engine.rows(sql)
+        self.names.find_targets({row["t"] for row in rows})
+        return [{**row, "tgt": self.names.targets[row["t"]]} for row in rows]
 
     def _small_line(self, ru: int) -> tuple[dict[tuple[int, int], list[Record]], dict[int, list[Record]]] | None:
         """All of a small underlay at once: a question at a time would cost more than the whole."""
@@ -159,7 +180,7 @@ class Facts:
         for row in self.engine.rows(f"{_DELIVERED} WHERE {among} ORDER BY m, n"):
             if row["sid"] in mine:
                 delivered.setdefault((row["m"], row["sid"]), []).append(row)
-        for row in self.engine.rows(f"{_SUBMITTED} WHERE {among} ORDER BY sid, a"):
+        for row in self._targeted(f"{_SUBMITTED} WHERE {among} ORDER BY sid, a"):
             if row["sid"] in mine:
                 submitted.setdefault(row["sid"], []).append(row)
         self._small[ru] = delivered, submitted
@@ -167,28 +188,35 @@ class Facts:
 
 
 _DELIVERED: Final = "SELECT m, n, at_ns, sid, a, b, vw, tgt, svc, cls, pos FROM {dlv}"
-_SUBMITTED: Final = "SELECT sid, a, b, n, at_ns, svc, tgt FROM {sub}"
+_SUBMITTED: Final = "SELECT sid, a, b, n, at_ns, svc, t FROM {sub}"
 
 
 def gather(engine: Engine, runs: Sequence[Run], quiet: Sequence[bool], rules: Sequence[Rules]) -> Facts:
     """Make the tables; `UsageError` where the rows are not those of a trace."""
-    facts = Facts(engine, tuple(runs), tuple(quiet), tuple(rules))
+    parts = [part for run in runs for part in run.parts]
+    engine.load("lives", [("m", "int"), ("name", "string")], [(m, part.name) for m, part in enumerate(parts)])
     engine.define("few", FEW, keep=True)
-    _read_lives(facts)
-    lines: dict[tuple[int, str], Line] = {}
+    engine.define("submits", _submits_sql(engine), keep=True)
+    submitted = engine.begin(SUBMITTED)
+    members = _read_lives(engine, runs)
     control = engine.rows(CONTROL)
+    facts = Facts(engine, tuple(runs), tuple(quiet), tuple(rules), Names(engine, control), members)
+    lines: dict[tuple[int, str], Line] = {}
     read_history(control, facts.members, lines)
-    _read_senders(facts, lines)
+    _read_senders(facts, lines, submitted())
     _read_cells(facts, lines)
     facts.lines = sorted(lines.values(), key=lambda line: line.ru)
     _choose_reps(facts)
     return facts
 
 
-FEW: Final = "SELECT * FROM {ev} WHERE kind NOT IN ('deliver', 'hold', 'placed', 'tx', 'rx')"
+FEW: Final = """
+SELECT m, r, n, at_ns, kind, u, tgt, vw, members, came_with, sender, a, b, detail FROM {ev}
+WHERE kind NOT IN ('submit', 'deliver', 'hold', 'placed', 'tx', 'rx')
+"""
 
 CONTROL: Final = """
-SELECT m, n, at_ns, kind, u, tgt AS grp, vw, members, came_with FROM {few}
+SELECT m, r, n, at_ns, kind, u, tgt AS grp, vw, members, came_with FROM {few}
 WHERE kind IN ('start', 'stop', 'crash', 'view', 'transitional', 'join', 'leave') ORDER BY m, n
 """
 
@@ -198,27 +226,47 @@ GROUP BY m, kind
 """
 
 SUBMITTED: Final = """
-SELECT m, r, u, min(a) AS low, max(b) AS high, sum(b - a) AS total, max(at_ns) AS last_ns, max(svc) AS svc1,
-  max(CASE WHEN a IS NULL OR b IS NULL OR b <= a OR svc IS NULL THEN n END) AS bad_n,
-  max(CASE WHEN sender IS NOT NULL THEN sender END) AS most, min(CASE WHEN sender IS NOT NULL THEN sender END) AS least
-FROM {few} WHERE kind = 'submit' GROUP BY m, r, u
+SELECT m, w, min(a) AS low, max(b) AS high, sum(b - a) AS total, max(at_ns) AS last_ns, max(svc) AS svc1,
+  count(*) AS submits, max(bad_n) AS bad_n, max(foreign_n) AS foreign_n FROM {submits} GROUP BY m, w
 """
 
-# `g` numbers what a sender submitted to one target among what has a position, or else is FIFO or CAUSAL: without holes,
-# where `a` has some because the sender speaks to others, too.
+
+def _submits_sql(engine: Engine) -> str:
+    """`g` numbers what a sender submitted to one target among what has a position, or else is FIFO or CAUSAL: without
+    holes, where `a` has some because the sender speaks to others, too."""
+    return f"""
+SELECT m, w, n, at_ns, a, b, svc, t, v, bad_n, foreign_n,
+  sum(b - a) OVER (PARTITION BY m, w, t, cls ORDER BY a) - (b - a) AS g
+FROM (SELECT e.m, e.n, e.at_ns, e.a, e.b, e.svc, {CLASS} AS cls, e.w, {target_digest(engine, "e.")} AS t,
+    CASE WHEN e.vw IS NOT NULL THEN {view_digest(engine, "e.")} END AS v,
+    CASE WHEN e.a IS NULL OR e.b IS NULL OR e.b <= e.a OR e.svc IS NULL THEN e.n END AS bad_n,
+    CASE WHEN e.sender <> l.name THEN e.n END AS foreign_n
+  FROM {{ev}} e JOIN {{lives}} l ON e.m = l.m WHERE e.kind = 'submit')
+"""
+
+
+# `k` is one number for each message: quicker to look up than two, and dense, so that Spark looks it up by index.
 SUB: Final = """
-SELECT s.sid, e.m, e.n, e.at_ns, e.a, e.b, e.svc, e.tgt, e.vw,
-  sum(e.b - e.a) OVER (PARTITION BY s.sid, e.tgt, CASE WHEN e.svc >= 1024 THEN 3 WHEN e.svc >= 512 THEN 2
-    WHEN e.svc >= 256 THEN 1 ELSE 0 END ORDER BY e.a) - (e.b - e.a) AS g
-FROM {few} e JOIN {snd} s ON e.m = s.m AND e.u = s.u WHERE e.kind = 'submit'
+SELECT s.sid, s.base + e.a AS k, e.m, e.n, e.at_ns, e.a, e.b, e.svc, e.t, e.v, e.g
+FROM {submits} e JOIN {snd_keys} s ON e.m = s.m AND e.w = s.w
 """
-
-KEY: Final = "CAST(sid AS BIGINT) * 1099511627776 + a"  # one number is quicker to look up than two
-SUB_KEYS: Final = f"SELECT {KEY} AS k, b AS sub_b, n AS sub_n, at_ns AS sub_ns FROM {{sub}}"
+SUB_KEYS: Final = "SELECT k, b AS sub_b, n AS sub_n, at_ns AS sub_ns FROM {sub}"
 DLV: Final = f"""
 SELECT e.m, e.r, e.u, e.n, e.at_ns, e.vw, e.tgt, e.a, e.b, e.svc, e.pos, e.prev, e.sender, s.sid,
   CASE WHEN e.m = s.m THEN e.n END AS own_n, {CLASS} AS cls
 FROM {{ev}} e LEFT JOIN {{snd}} s ON e.r = s.r AND e.u = s.u AND e.sender = s.name AND e.b <= s.total
+WHERE e.kind = 'deliver'
+"""
+
+
+def numbers_sql(engine: Engine, source: str) -> str:
+    """What was delivered, in numbers alone; `source` has the events."""
+    return f"""
+SELECT e.m, e.n, e.at_ns, s.sid, s.base + e.a AS key, CASE WHEN e.m = s.m THEN e.n END AS own_n, e.a, e.b, e.svc,
+  {CLASS} AS cls, {view_digest(engine, "e.")} AS v, {target_digest(engine, "e.")} AS t, e.pos, e.prev,
+  CASE WHEN e.a IS NULL OR e.b IS NULL OR e.a < 0 OR e.b <= e.a OR e.svc IS NULL OR e.vw IS NULL OR e.sender IS NULL
+    OR (e.svc >= 1024 AND (e.pos IS NULL OR e.prev IS NULL)) THEN e.n END AS bad_n
+FROM {{{source}}} e LEFT JOIN {{snd_keys}} s ON {sender_digest(engine, "e.")} = s.k AND e.b <= s.total
 WHERE e.kind = 'deliver'
 """
 
@@ -228,44 +276,43 @@ def _cells_sql(engine: Engine, is_joined: bool) -> str:
     prev, end = engine.digest("prev"), engine.digest("pos + b - a - 1")
     # A range that begins with a submit, and does not go beyond it, is compared with it in passing.
     is_doubtful = "k IS NULL OR b > sub_b OR (own_n IS NULL AND at_ns < sub_ns) OR own_n < sub_n"
-    joined = f"LEFT JOIN {{sub_keys}} s ON {KEY} = s.k" if is_joined else ""
+    joined = "LEFT JOIN {sub_keys} s ON key = s.k" if is_joined else ""
     hint = "/*+ BROADCAST(s) */" if is_joined else ""
     doubt = f"max(CASE WHEN sid IS NOT NULL AND ({is_doubtful}) THEN 1 ELSE 0 END)" if is_joined else "1"
     return f"""
-SELECT {hint} m, r, u, vw, sid, tgt, cls, {doubt} AS doubt, count(*) AS c, sum(b - a) AS messages,
+SELECT {hint} m, v, sid, t, cls, {doubt} AS doubt, count(*) AS c, sum(b - a) AS messages,
   min(a) AS low, max(b) AS high,
   min(n) AS n0, max(n) AS n1, bit_xor({row}) AS x, sum({row} & 4294967295) AS y,
   sum(CASE WHEN pos <= prev THEN 1 ELSE 0 END) AS falls, min(pos) AS p0, max(pos + b - a) AS p1,
   max(svc) AS svc1, sum(CASE WHEN svc >= 1280 THEN 1 ELSE 0 END) AS strong, max(at_ns) AS at1,
   bit_xor(CASE WHEN cls = 3 THEN {prev} ELSE 0 END) AS gp, bit_xor(CASE WHEN cls = 3 THEN {end} ELSE 0 END) AS ge,
   min_by(prev, n) AS q0, max_by(pos + b - a - 1, n) AS q1,
-  {engine.digest("min_by(prev, n)")} AS h0, {engine.digest("max_by(pos + b - a - 1, n)")} AS h1,
-  max(CASE WHEN a IS NULL OR b IS NULL OR a < 0 OR b <= a OR svc IS NULL OR vw IS NULL OR sender IS NULL
-    OR (svc >= 1024 AND (pos IS NULL OR prev IS NULL)) THEN n END) AS bad_n
-FROM {{dlv}} {joined} GROUP BY m, r, u, vw, sid, tgt, cls
+  {engine.digest("min_by(prev, n)")} AS h0, {engine.digest("max_by(pos + b - a - 1, n)")} AS h1, max(bad_n) AS bad_n
+FROM {{num}} {joined} GROUP BY m, v, sid, t, cls
 """
 
 
-def _read_lives(facts: Facts) -> None:
+def _read_lives(engine: Engine, runs: Sequence[Run]) -> dict[int, Member]:
     found: dict[int, list[Record]] = {}
-    is_certain = all(part.is_numbered for run in facts.runs for part in run.parts)
-    for row in facts.engine.rows(LIVES.format(source="{few}" if is_certain else "{ev}")):
+    is_certain = all(part.is_numbered for run in runs for part in run.parts)
+    for row in engine.rows(LIVES.format(source="{few}" if is_certain else "{ev}")):
         found.setdefault(row["m"], []).append(row)
-    m = 0
-    for r, run in enumerate(facts.runs):
+    members: dict[int, Member] = {}
+    for r, run in enumerate(runs):
         newest: dict[str, int] = {}
         for part in run.parts:
             newest[part.node] = max(newest.get(part.node, -1), part.life)
         for part in run.parts:
+            m = len(members)
             kinds = found.get(m, [])
             last_ns = part.last_ns
             if not is_certain or last_ns is None:
                 _check_numbers(part.path, kinds)
                 last_ns = max((row["last_ns"] for row in kinds), default=0)
             _check_kinds(part.path, part.rows, kinds)
-            name, is_gone = f"{part.node}/{part.life}", part.life < newest[part.node]
-            facts.members[m] = Member(m, r, part.node, part.life, name, is_gone, part.rows, last_ns)
-            m += 1
+            is_gone = part.life < newest[part.node]
+            members[m] = Member(m, r, part.node, part.life, part.name, is_gone, part.rows, last_ns)
+    return members
 
 
 def _check_numbers(path: Any, kinds: list[Record]) -> None:
@@ -287,50 +334,48 @@ def _check_kinds(path: Any, rows: int, kinds: list[Record]) -> None:
             raise UsageError(f"{path}: events follow the crash at n={row['low']}")
 
 
-def _read_senders(facts: Facts, lines: dict[tuple[int, str], Line]) -> None:
-    for row in sorted(facts.engine.rows(SUBMITTED), key=lambda row: (row["m"], row["u"])):
-        member = facts.members[row["m"]]
+def _read_senders(facts: Facts, lines: dict[tuple[int, str], Line], rows: list[Record]) -> None:
+    engine, names = facts.engine, facts.names
+    names.find_underlays({row["w"] for row in rows})
+    base = 0
+    keys = []
+    for row in sorted(rows, key=lambda row: (row["m"], names.underlays[row["w"]])):
+        member, underlay = facts.members[row["m"]], names.underlays[row["w"]][1]
         path = facts.runs[member.r].parts[0].path.parent.parent / f"node={member.node}"
         if row["bad_n"] is not None:
             raise UsageError(f"{path}: the submit at n={row['bad_n']} has no numbers or no known service")
-        if (row["most"] or member.name, row["least"] or member.name) != (member.name, member.name):
-            raise UsageError(f"{path}: it submitted in the name of another")
+        if row["foreign_n"] is not None:
+            raise UsageError(f"{path}: it submitted in the name of another, at n={row['foreign_n']}")
         if row["low"] != 0 or row["high"] != row["total"]:
-            raise UsageError(f"{path}: the numbers of its submits in {row['u']} have holes, or are given twice")
-        line = lines.get((member.r, row["u"]))
+            raise UsageError(f"{path}: the numbers of its submits in {underlay} have holes, or are given twice")
+        line = lines.get((member.r, underlay))
         if line is None:
-            line = lines[member.r, row["u"]] = Line(len(lines), member.r, row["u"])
+            line = lines[member.r, underlay] = Line(len(lines), member.r, underlay)
         line.life(member.m, member.name)
         sender = Sender(len(facts.senders), line.ru, member.m, member.name, row["total"], row["last_ns"], row["svc1"])
+        keys.append((sender.sid, member.m, member.r, underlay, member.name, line.ru, sender.total, base, row["w"]))
+        base += sender.total
+        facts.submits += row["submits"]
         facts.senders.append(sender)
         facts._by_name[line.ru, member.name] = sender
-    facts.engine.load(
-        "snd",
-        [
-            ("sid", "int"),
-            ("m", "int"),
-            ("r", "int"),
-            ("u", "string"),
-            ("name", "string"),
-            ("ru", "int"),
-            ("total", "bigint"),
-        ],
-        [
-            (one.sid, one.m, facts.members[one.m].r, underlay, one.name, one.ru, one.total)
-            for (_, underlay), line in lines.items()
-            for one in facts.senders
-            if one.ru == line.ru
-        ],
-    )
-    facts.engine.define("sub", SUB, keep=True)
-    facts.engine.define("dlv", DLV)
+    columns = [("sid", "int"), ("m", "int"), ("r", "int"), ("u", "string"), ("name", "string"), ("ru", "int")]
+    engine.load("snd", [*columns, ("total", "bigint"), ("base", "bigint"), ("w", "bigint")], keys)
+    engine.define("snd_keys", f"SELECT sid, m, r, ru, total, base, w, {engine.digest('w', 'name')} AS k FROM {{snd}}")
+    engine.define("sub", SUB)
+    engine.define("dlv", DLV)
+    engine.define("num", numbers_sql(engine, "ev"))
 
 
 def _read_cells(facts: Facts, lines: dict[tuple[int, str], Line]) -> None:
     reps: dict[tuple[Any, ...], int] = {}
-    submits = facts.engine.rows("SELECT count(*) AS c FROM {sub}")[0]["c"]
+    names = facts.names
     facts.engine.define("sub_keys", SUB_KEYS)
-    rows = facts.engine.rows(_cells_sql(facts.engine, submits <= SENT_SUBMITS))
+    rows = facts.engine.rows(_cells_sql(facts.engine, facts.submits <= SENT_SUBMITS))
+    names.find_views({row["v"] for row in rows})
+    names.find_targets({row["t"] for row in rows})
+    for row in rows:
+        _, row["u"], row["vw"] = names.views[row["v"]]
+        row["tgt"] = names.targets[row["t"]]
     rows.sort(key=lambda row: (row["m"], row["u"], row["vw"] or "", row["sid"] or -1, row["tgt"], row["cls"]))
     for at, row in enumerate(rows):
         member = facts.members[row["m"]]
@@ -363,6 +408,7 @@ def _read_cells(facts: Facts, lines: dict[tuple[int, str], Line]) -> None:
                 row["svc1"],
             ),
             *(row["strong"], row["at1"], row["gp"] ^ row["ge"], row["q0"], row["q1"], row["h0"], row["h1"], rep),
+            *(row["v"], row["t"]),
         )
         facts.cells.append(cell)
         facts.cells_of.setdefault(member.m, []).append(cell)
@@ -372,30 +418,30 @@ def _read_cells(facts: Facts, lines: dict[tuple[int, str], Line]) -> None:
         facts.targets.add(cell.target)
 
 
-# The rows of one cell for each content, with the submit that has their first number: the last one that begins at or
-# before it. `max` finds it, since a sender's numbers rise.
+# The rows of one cell for each content. What a cell says for all its rows is looked up there.
 REP: Final = """
-SELECT c.id AS c, d.sid, d.m, d.n, d.at_ns, d.vw, d.tgt, d.cls, d.a, d.b, d.svc, d.pos
-FROM {dlv_rep} d JOIN {reps} c ON d.m = c.m AND d.vw = c.vw AND d.sid = c.sid AND d.tgt = c.tgt AND d.cls = c.cls
+SELECT c.id AS c, c.v, c.is_unsure, d.sid, d.n, d.cls, d.t, d.a, d.b, d.svc, d.pos
+FROM {num_rep} d JOIN {rep_keys} c ON d.m = c.m AND d.v = c.h AND d.t = c.t AND d.sid = c.sid AND d.cls = c.cls
 """
+_PIECE: Final = """r.c, r.sid, r.n, r.v, r.cls, r.svc, r.a AS row_a, r.b AS row_b,
+  greatest(r.a, s.a) AS a, least(r.b, s.b) AS b, r.pos + greatest(r.a, s.a) - r.a AS pos, s.n AS sub_n,
+  s.at_ns AS sub_ns, s.svc AS sub_svc, CASE WHEN r.t = s.t THEN 1 ELSE 0 END AS is_same,
+  s.g + greatest(r.a, s.a) - s.a AS g"""
+SURE: Final = f"SELECT {_PIECE} FROM {{rep}} r JOIN {{sub}} s ON r.sid = s.sid AND r.a = s.a WHERE r.is_unsure = 0"
+# Of a range that does not begin with a submit: the last one that begins before it. `max` finds it, since a sender's
+# numbers rise.
 AS_OF: Final = """
-SELECT c, sid, m, n, at_ns, vw, tgt, cls, a, b, svc, pos, sa FROM (
+SELECT c, sid, n, v, cls, t, a, b, svc, pos, sa FROM (
   SELECT *, max(sa0) OVER (PARTITION BY sid ORDER BY a, k ROWS UNBOUNDED PRECEDING) AS sa FROM (
-    SELECT c, sid, m, n, at_ns, vw, tgt, cls, a, b, svc, pos, CAST(NULL AS BIGINT) AS sa0, 1 AS k FROM {rep}
+    SELECT c, sid, n, v, cls, t, a, b, svc, pos, CAST(NULL AS BIGINT) AS sa0, 1 AS k FROM {rep} WHERE is_unsure = 1
     UNION ALL
-    SELECT NULL, sid, NULL, NULL, NULL, NULL, NULL, NULL, a, b, NULL, NULL, a, 0 FROM {sub})) WHERE k = 1
+    SELECT NULL, sid, NULL, NULL, NULL, NULL, a, b, NULL, NULL, a, 0 FROM {sub})) WHERE k = 1
 """
 # A row that goes beyond its first submit is cut into one piece for each.
-PIECES: Final = """
-SELECT r.c, r.sid, r.m, r.n, r.at_ns, r.vw, r.tgt, r.cls, r.svc, r.a AS row_a, r.b AS row_b,
-  greatest(r.a, s.a) AS a, least(r.b, s.b) AS b, r.pos + greatest(r.a, s.a) - r.a AS pos,
-  s.n AS sub_n, s.at_ns AS sub_ns, s.svc AS sub_svc, s.tgt AS sub_tgt, s.g + greatest(r.a, s.a) - s.a AS g
-FROM {placed_rep} r JOIN {sub} s ON r.sid = s.sid AND r.sa = s.a
+UNSURE: Final = f"""
+SELECT {_PIECE} FROM {{placed_rep}} r JOIN {{sub}} s ON r.sid = s.sid AND r.sa = s.a
 UNION ALL
-SELECT r.c, r.sid, r.m, r.n, r.at_ns, r.vw, r.tgt, r.cls, r.svc, r.a AS row_a, r.b AS row_b,
-  greatest(r.a, s.a) AS a, least(r.b, s.b) AS b, r.pos + greatest(r.a, s.a) - r.a AS pos,
-  s.n AS sub_n, s.at_ns AS sub_ns, s.svc AS sub_svc, s.tgt AS sub_tgt, s.g + greatest(r.a, s.a) - s.a AS g
-FROM {wide} r JOIN {sub} s ON r.sid = s.sid AND s.a > r.sa AND s.a < r.b
+SELECT {_PIECE} FROM {{wide}} r JOIN {{sub}} s ON r.sid = s.sid AND s.a > r.sa AND s.a < r.b
 """
 WIDE: Final = """
 SELECT r.* FROM {placed_rep} r JOIN {sub} s ON r.sid = s.sid AND r.sa = s.a AND r.b > s.b
@@ -403,27 +449,37 @@ SELECT r.* FROM {placed_rep} r JOIN {sub} s ON r.sid = s.sid AND r.sa = s.a AND 
 # All deliveries, by range: the earliest at others, and the one at the sender itself.
 SEEN: Final = """
 SELECT sid, a, b, min(CASE WHEN own_n IS NULL THEN at_ns END) AS first_ns, min(own_n) AS own_n
-FROM {dlv} WHERE sid IS NOT NULL GROUP BY sid, a, b
+FROM {num} WHERE sid IS NOT NULL GROUP BY sid, a, b
 """
 
 
 def _choose_reps(facts: Facts) -> None:
     engine = facts.engine
+    numbers: dict[tuple[int, str], int] = {}
+    for cell in facts.cells:
+        numbers.setdefault((cell.ru, cell.view), len(numbers))
+    facts.views = list(numbers)
+    chosen = [cell for cell in facts.cells if cell.id == cell.rep and cell.sid >= 0]
     engine.load(
-        "reps",
-        [("id", "int"), ("m", "int"), ("vw", "string"), ("sid", "int"), ("tgt", "string"), ("cls", "int")],
+        "rep_keys",
+        [(name, "int") for name in ("id", "m", "sid", "cls", "v", "is_unsure")] + [("h", "bigint"), ("t", "bigint")],
         [
-            (cell.id, cell.m, cell.view, cell.sid, cell.target, cell.cls)
-            for cell in facts.cells
-            if cell.id == cell.rep and cell.sid >= 0
+            (
+                *(one.id, one.m, one.sid, one.cls, numbers[one.ru, one.view], int(one.is_doubtful)),
+                *(one.view_digest, one.target_digest),
+            )
+            for one in chosen
         ],
     )
-    engine.only("ev_rep", {facts.cells[rep].m for rep in facts.alike})
-    engine.define("dlv_rep", DLV.replace("{ev}", "{ev_rep}"))
+    engine.only("ev_rep", {one.m for one in chosen} or {0})
+    engine.define("num_rep", numbers_sql(engine, "ev_rep"))
     engine.define("rep", REP)
-    engine.define("placed_rep", AS_OF, keep=True)
-    engine.define("wide", WIDE)
-    engine.define("pieces", PIECES, keep=True)
+    pieces = SURE
+    if any(one.is_doubtful for one in chosen):
+        engine.define("placed_rep", AS_OF, keep=True)
+        engine.define("wide", WIDE)
+        pieces += " UNION ALL " + UNSURE
+    engine.define("pieces", pieces, keep=True)
     engine.define("seen", SEEN, keep=True)
 
 

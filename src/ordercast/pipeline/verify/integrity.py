@@ -20,25 +20,27 @@ LIMIT: Final = 10_000  # rows of evidence that are brought here
 
 # Distinct ranges of content; `twice` where a cell has one of them twice.
 BLOCKS: Final = """
-SELECT sid, a, b, vw, tgt, cls, svc, pos, min(c) AS c, max(k) AS twice FROM (
-  SELECT c, sid, a, b, vw, tgt, cls, svc, pos, count(*) AS k FROM {pieces}
-  GROUP BY c, sid, a, b, vw, tgt, cls, svc, pos)
-GROUP BY sid, a, b, vw, tgt, cls, svc, pos
+SELECT sid, a, b, v, cls, svc, pos, min(c) AS c, max(k) AS twice FROM (
+  SELECT c, sid, a, b, v, cls, svc, pos, count(*) AS k FROM {pieces} GROUP BY c, sid, a, b, v, cls, svc, pos)
+GROUP BY sid, a, b, v, cls, svc, pos
 """
-OVERLAPS: Final = f"""
-SELECT DISTINCT sid, a, b FROM (
-  SELECT *, max(b) OVER (PARTITION BY sid ORDER BY a, b, c, vw, tgt, cls
-    ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS high FROM {{blocks}})
-WHERE a < high OR twice > 1 ORDER BY sid, a, b LIMIT {LIMIT}
+# In the order of numbers: what overlaps with something before it, or has a smaller position than it.
+ODD: Final = """
+SELECT sid, a, b, CASE WHEN a < high OR twice > 1 THEN 1 ELSE 0 END AS is_overlap,
+  CASE WHEN cls = 3 AND pos < top THEN 1 ELSE 0 END AS is_fall FROM (
+  SELECT *, max(b) OVER w AS high, max(CASE WHEN cls = 3 THEN pos END) OVER w AS top FROM {blocks}
+  WINDOW w AS (PARTITION BY sid ORDER BY a, b, v, cls, c ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING))
+WHERE a < high OR twice > 1 OR (cls = 3 AND pos < top)
 """
+OVERLAPS: Final = f"SELECT DISTINCT sid, a, b FROM {{odd}} WHERE is_overlap = 1 ORDER BY sid, a, b LIMIT {LIMIT}"
 OVERLAPPING: Final = """
-SELECT p.c, p.sid, p.m, p.n, p.vw, p.cls, p.a, p.b, p.pos, p.svc, p.sub_svc FROM {pieces} p JOIN {overlaps} o
+SELECT DISTINCT p.c, p.sid, p.n, p.v, p.cls, p.a, p.b, p.pos FROM {pieces} p JOIN {overlaps} o
 ON p.sid = o.sid AND p.a < o.b AND p.b > o.a
 """
 WEAKER: Final = f"""
-SELECT c, m, n, sid, row_a AS a, row_b AS b, sub_n, vw, tgt FROM {{pieces}}
+SELECT c, n, sid, row_a AS a, row_b AS b, sub_n FROM {{pieces}}
 WHERE CAST(svc / 256 AS INT) < CAST(sub_svc / 256 AS INT)
-  OR (CAST(svc / 256 AS INT) = 5 AND CAST(sub_svc / 256 AS INT) = 5 AND svc < sub_svc) ORDER BY m, n LIMIT {LIMIT}
+  OR (CAST(svc / 256 AS INT) = 5 AND CAST(sub_svc / 256 AS INT) = 5 AND svc < sub_svc) ORDER BY c, n LIMIT {LIMIT}
 """
 UNKNOWN: Final = f"""
 SELECT m, n, sender, a, b, vw, tgt FROM {{dlv}} WHERE sid IS NULL ORDER BY m, n LIMIT {LIMIT}
@@ -62,9 +64,12 @@ def check(facts: Facts, findings: Findings) -> None:
     findings.checked[NAME] = facts.deliveries
     _check_spurious(facts, findings)
     engine.define("blocks", BLOCKS, keep=True)
+    engine.define("odd", ODD, keep=True)
     engine.define("overlaps", OVERLAPS)
-    _check_twice(facts, findings)
-    for row in engine.rows(WEAKER):
+    facts.has_overlaps = bool(engine.rows("SELECT sid FROM {odd} WHERE is_overlap = 1 LIMIT 1"))
+    if facts.has_overlaps:
+        _check_twice(facts, findings)
+    for row in map(facts.located, engine.rows(WEAKER)):
         text = f"{{who}} delivered it (n={row['n']}) under a weaker service than was asked for at n={row['sub_n']}"
         _report(facts, findings, row, text, other=facts.senders[row["sid"]].name)
     _check_early(facts, findings)
@@ -83,9 +88,7 @@ def _check_spurious(facts: Facts, findings: Findings) -> None:
 
 def _check_twice(facts: Facts, findings: Findings) -> None:
     """Overlapping content, looked at life by life."""
-    rows = facts.engine.rows(OVERLAPPING)
-    if not rows:
-        return
+    rows = map(facts.located, facts.engine.rows(OVERLAPPING))
     seen: dict[tuple[int, int], list[tuple[Range, Record]]] = {}
     unique = {(row["c"], row["n"], row["a"]): row for row in rows}  # a join may give a row for each overlap
     told: set[tuple[int, int, int]] = set()

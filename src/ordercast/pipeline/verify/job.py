@@ -124,10 +124,11 @@ def judge(engine: Engine, runs: Sequence[Run], *, unfinished: bool = False) -> F
     quiet = [not unfinished and bool(run.info.parameters.get("quiet", True)) for run in runs]
     facts = gather(engine, runs, quiet, [rules_of(run) for run in runs])
     findings = Findings()
+    begun = resilience.begin(facts)
     integrity.check(facts, findings)
     order.check(facts, findings)
     views.check(facts, findings)
-    resilience.check(facts, findings)
+    resilience.check(facts, findings, begun)
     ending.check(facts, findings)
     return findings
 

@@ -25,22 +25,18 @@ from ordercast.pipeline.verify.engine import Record
 from ordercast.pipeline.verify.facts import AGREED, FIFO, MAJORITY, ORDERED_CLASS, SAFE, UNORDERED_CLASS, Cell, Facts
 from ordercast.pipeline.verify.findings import CONSEQUENCE, ROOT, Findings, Violation, span_text
 from ordercast.pipeline.verify.history import FOREVER, Life, Line, Segment
+from ordercast.pipeline.verify.integrity import OVERLAPPING
 from ordercast.pipeline.verify.ranges import Range, merged, minus
 
 LIMIT: Final = 10_000
 
 CLASHES: Final = f"""
-SELECT ru, vw, pos, sid, a, b, c FROM (
-  SELECT s.ru, k.*, max(k.pos + k.b - k.a) OVER (PARTITION BY s.ru, k.vw ORDER BY k.pos, k.b - k.a, k.sid, k.a, k.c
-    ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS high
-  FROM {{blocks}} k JOIN {{snd}} s ON k.sid = s.sid WHERE k.cls = 3) WHERE pos < high ORDER BY ru, vw, pos LIMIT {LIMIT}
-"""
-AGAINST_NUMBERS: Final = f"""
-SELECT DISTINCT sid, vw FROM (
-  SELECT sid, vw, a, max(b) OVER (PARTITION BY sid, vw ORDER BY pos, a
+SELECT v, pos, sid, a, b, c FROM (
+  SELECT *, max(pos + b - a) OVER (PARTITION BY v ORDER BY pos, b - a, sid, a, c
     ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS high FROM {{blocks}} WHERE cls = 3)
-WHERE a < high LIMIT {LIMIT}
+WHERE pos < high ORDER BY v, pos LIMIT {LIMIT}
 """
+AGAINST_NUMBERS: Final = f"SELECT DISTINCT sid FROM {{odd}} WHERE is_fall = 1 LIMIT {LIMIT}"
 # Rows behind one that they should precede; `top_n` is where that one stands.
 LATE: Final = f"""
 SELECT m, n, sid, a, b, vw, tgt, pos, top FROM (
@@ -50,27 +46,30 @@ SELECT m, n, sid, a, b, vw, tgt, pos, top FROM (
   WHERE d.cls = 3 AND d.sid IS NOT NULL) WHERE pos < top ORDER BY m, n LIMIT {LIMIT}
 """
 RISE: Final = f"""
-SELECT m, n, sid, a, b, vw, tgt, high FROM (
-  SELECT d.m, d.n, d.sid, d.a, d.b, d.vw, d.tgt, max(d.b) OVER (PARTITION BY d.m, d.sid ORDER BY d.n
-    ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS high
-  FROM {{dlv}} d JOIN {{doubtful}} s ON d.sid = s.sid WHERE d.svc >= {FIFO} AND (s.m = -1 OR s.m = d.m))
+SELECT m, n, sid, a, high FROM (
+  SELECT m, n, sid, a, max(b) OVER (PARTITION BY k ORDER BY n ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS high
+  FROM (SELECT d.m, d.n, d.sid, d.a, d.b, CAST(d.m AS BIGINT) * 4294967296 + d.sid AS k FROM {{num}} d
+    JOIN {{doubtful}} s ON d.sid = s.sid WHERE d.svc >= {FIFO} AND (s.m = -1 OR s.m = d.m)))
 WHERE a < high ORDER BY m, n LIMIT {LIMIT}
+"""
+RISE_ROWS: Final = """
+SELECT d.m, d.n, d.sid, d.a, d.b, d.vw, d.tgt, f.high FROM {dlv} d JOIN {falling} f ON d.m = f.m AND d.n = f.n
 """
 # Holes in what a sender sent to one target, within a cell; and the ends of each cell's stretch.
 HOLES: Final = f"""
-SELECT c, sid, tgt, low, a, g0, g FROM (
-  SELECT c, sid, tgt, a, g, lag(b) OVER w AS low, lag(g + b - a) OVER w AS g0 FROM {{pieces}}
-  WHERE sub_svc >= {FIFO} AND tgt = sub_tgt
+SELECT c, sid, low, a, g0, g FROM (
+  SELECT c, sid, a, g, lag(b) OVER w AS low, lag(g + b - a) OVER w AS g0 FROM {{pieces}}
+  WHERE sub_svc >= {FIFO} AND is_same = 1
   WINDOW w AS (PARTITION BY c, CASE WHEN sub_svc >= {AGREED} THEN 3 ELSE 2 END ORDER BY a, n))
 WHERE g > g0 LIMIT {LIMIT}
 """
 FIRSTS: Final = f"""
-SELECT sid, tgt, CASE WHEN svc >= {AGREED} THEN 3 ELSE 2 END AS k, vw, min(a) AS a, min(g) AS g FROM {{sub}}
-WHERE svc >= {FIFO} GROUP BY sid, tgt, CASE WHEN svc >= {AGREED} THEN 3 ELSE 2 END, vw
+SELECT sid, t, CASE WHEN svc >= {AGREED} THEN 3 ELSE 2 END AS k, v, min(a) AS a, min(g) AS g FROM {{sub}}
+WHERE svc >= {FIFO} GROUP BY sid, t, CASE WHEN svc >= {AGREED} THEN 3 ELSE 2 END, v
 """
 STRETCHES: Final = f"""
 SELECT c, CASE WHEN sub_svc >= {AGREED} THEN 3 ELSE 2 END AS k, min(g) AS g0, max(g + b - a) AS g1, min(a) AS a,
-  max(b) AS b FROM {{pieces}} WHERE sub_svc >= {FIFO} AND tgt = sub_tgt
+  max(b) AS b, sum(b - a) AS messages FROM {{pieces}} WHERE sub_svc >= {FIFO} AND is_same = 1
 GROUP BY c, CASE WHEN sub_svc >= {AGREED} THEN 3 ELSE 2 END
 """
 
@@ -261,7 +260,13 @@ def _check_rise(facts: Facts, findings: Findings, late: list[Record]) -> None:
         return
     facts.engine.load("doubtful", [("sid", "int"), ("m", "int")], sorted(doubtful))
     told: set[tuple[int, int, int]] = set()
-    for row in _without_rejected(facts, findings, facts.engine.rows(RISE)):
+    falling = facts.engine.rows(RISE)
+    if not falling:
+        return
+    columns = [("m", "int"), ("n", "bigint"), ("high", "bigint")]
+    facts.engine.load("falling", columns, [(row["m"], row["n"], row["high"]) for row in falling])
+    found = sorted(facts.engine.rows(RISE_ROWS), key=lambda row: (row["m"], row["n"]))
+    for row in _without_rejected(facts, findings, found):
         key = row["m"], row["sid"], row["a"]
         if key in findings.misplaced:
             continue
@@ -317,12 +322,17 @@ def _check_holes(facts: Facts, findings: Findings) -> None:
     for row in facts.engine.rows(STRETCHES):
         stretches.setdefault(row["c"], []).append(row)
     holes: set[tuple[int, int, str, int, int]] = set()  # life, sender, view, from, to
-    for row in facts.engine.rows(HOLES):
+    has_holes = any(row["messages"] != row["g1"] - row["g0"] for rows in stretches.values() for row in rows)
+    for row in facts.engine.rows(HOLES) if has_holes or facts.has_overlaps else ():
         cell = facts.cells[row["c"]]
         holes |= {(m, row["sid"], cell.view, row["low"], row["a"]) for m in facts.alike[row["c"]]}
     firsts: dict[tuple[int, str, int], dict[str, Record]] = {}
-    for row in facts.engine.rows(FIRSTS):
-        firsts.setdefault((row["sid"], row["tgt"], row["k"]), {})[row["vw"] or ""] = row
+    rows = facts.engine.rows(FIRSTS)
+    facts.names.find_targets({row["t"] for row in rows})
+    facts.names.find_views({row["v"] for row in rows if row["v"] is not None})
+    for row in rows:
+        view = facts.names.views[row["v"]][2] if row["v"] is not None else None
+        firsts.setdefault((row["sid"], facts.names.targets[row["t"]], row["k"]), {})[view or ""] = row
     for m, cells in facts.cells_of.items():
         streams: dict[tuple[int, str, int], dict[str, Record]] = {}
         for cell in cells:
@@ -425,13 +435,12 @@ def _check_positions(facts: Facts, findings: Findings) -> None:
     engine = facts.engine
     told: set[tuple[int, str, int, int]] = set()
     for clash in engine.rows(CLASHES):
+        ru, view = facts.views[clash["v"]]
         near = engine.rows(
-            f"SELECT p.m, p.n, p.c, p.sid, p.a, p.b, p.pos, p.tgt FROM {{pieces}} p JOIN {{snd}} s ON p.sid = "
-            f"s.sid WHERE s.ru = {clash['ru']} "
-            f"AND p.vw = '{_quoted(clash['vw'])}' AND p.cls = 3 AND p.pos < {clash['pos'] + clash['b'] - clash['a']} "
-            f"AND p.pos + p.b - p.a > {clash['pos']} ORDER BY p.pos, p.m, p.n"
+            f"SELECT n, c, sid, a, b, pos FROM {{pieces}} WHERE v = {clash['v']} AND cls = 3 "
+            f"AND pos < {clash['pos'] + clash['b'] - clash['a']} AND pos + b - a > {clash['pos']} ORDER BY pos, c, n"
         )
-        near = [row for row in near if (row["m"], row["n"]) not in findings.tainted]
+        near = [row for row in map(facts.located, near) if (row["m"], row["n"]) not in findings.tainted]
         mine = next(
             (row for row in near if (row["sid"], row["a"], row["pos"]) == (clash["sid"], clash["a"], clash["pos"])),
             None,
@@ -444,14 +453,13 @@ def _check_positions(facts: Facts, findings: Findings) -> None:
         # The odd one is the one that fewer members have.
         one = min([mine, others[0]], key=lambda row: len(facts.alike[row["c"]]))
         other = others[0] if one is mine else mine
-        if (clash["ru"], clash["vw"], one["sid"], one["a"]) in told:
+        if (ru, view, one["sid"], one["a"]) in told:
             continue
-        told |= {(clash["ru"], clash["vw"], row["sid"], row["a"]) for row in (one, other)}
-        _report_clash(facts, findings, clash["vw"], one, other)
-    overlapping = engine.rows(
-        "SELECT DISTINCT p.sid, p.vw, p.c, p.m, p.n, p.a, p.b, p.pos, p.tgt FROM {pieces} p JOIN {overlaps} o "
-        "ON p.sid = o.sid AND p.a < o.b AND p.b > o.a WHERE p.cls = 3"
-    )
+        told |= {(ru, view, row["sid"], row["a"]) for row in (one, other)}
+        _report_clash(facts, findings, view, one, other)
+    if not facts.has_overlaps:
+        return
+    overlapping = map(facts.located, engine.rows(f"{OVERLAPPING} WHERE p.cls = 3"))
     by_view: dict[tuple[int, str], list[Record]] = {}
     for row in overlapping:
         if (row["m"], row["n"]) not in findings.tainted:
@@ -481,16 +489,22 @@ def _report_clash(facts: Facts, findings: Findings, view: str, one: Record, othe
 
 def _check_strong(facts: Facts, findings: Findings) -> None:
     """SAFE keeps one order at any two members whatever happens; MAJORITY, where only a majority goes on."""
+    moved: set[tuple[int, int]] = set()  # underlays and services of messages with two positions
+    if facts.has_overlaps:
+        moved = {
+            (row["ru"], row["svc"])
+            for row in facts.engine.rows(
+                f"SELECT s.ru, max(k.svc) AS svc FROM {{blocks}} k JOIN {{snd}} s ON k.sid = s.sid WHERE k.cls = 3 AND "
+                f"k.svc >= {MAJORITY} GROUP BY s.ru, k.sid, k.a HAVING min(k.pos) <> max(k.pos)"
+            )
+        }
     for line in facts.lines:
         least = MAJORITY if only_majorities_go_on(line) else SAFE
         cells = [one for one in facts.cells_in.get(line.ru, ()) if one.cls == ORDERED_CLASS and one.strongest >= least]
         if not cells:
             continue
-        found = facts.engine.rows(
-            f"SELECT k.sid, k.a FROM {{blocks}} k JOIN {{snd}} s ON k.sid = s.sid WHERE s.ru = {line.ru} AND k.cls = 3 "
-            f"AND k.svc >= {least} GROUP BY k.sid, k.a HAVING min(k.pos) <> max(k.pos) LIMIT 1"
-        )
-        if not found and _rises_for_life(line, cells):
+        is_certain = not any(ru == line.ru and svc >= least for ru, svc in moved)
+        if is_certain and _rises_for_life(line, cells):
             continue
         _compare_strong(facts, findings, line, least)
 

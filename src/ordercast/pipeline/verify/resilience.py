@@ -1,34 +1,74 @@
 """Property 6: RESILIENT(k), MAJORITY and SAFE are not delivered before enough members have the message.
 
 Its view is the one in which it is delivered; after `transitional` it is the `came_with` of the next view. `Before` is
-by the run clock, and at the same instant is in time. First every range is judged by its earliest delivery: if that had
-enough members, all had. What remains, what recovery delivered, and ranges that rows of `hold` and `placed` cut
-differently, is judged delivery by delivery.
+by the run clock, and at the same instant is in time. First every range is judged by its earliest delivery: if all
+members had it then, or else enough of them, nothing was too early. What remains, what recovery delivered, and ranges
+that rows of `hold` and `placed` cut differently, is judged delivery by delivery.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
-from ordercast.pipeline.verify.engine import Record
+from ordercast.pipeline.verify.engine import Engine, Record
 from ordercast.pipeline.verify.facts import MAJORITY, RESILIENT, SAFE, Facts
 from ordercast.pipeline.verify.findings import CONSEQUENCE, ROOT, Findings, Violation, span_text
 from ordercast.pipeline.verify.history import FOREVER, Segment
+from ordercast.pipeline.verify.names import sender_digest, view_digest
 from ordercast.pipeline.verify.ranges import Range
 
 NAME: Final = "resilience"
 LIMIT: Final = 20_000
 
-# Of each range and member when it held it, knew its place and delivered it: one scan.
-STRONG: Final = f"""
-SELECT s.sid, e.a, e.b, e.m, min(CASE WHEN e.kind = 'hold' THEN e.at_ns END) AS held,
-  min(CASE WHEN e.kind = 'placed' THEN e.at_ns END) AS placed,
-  min(CASE WHEN e.kind = 'deliver' THEN e.at_ns END) AS delivered, max(CASE WHEN e.kind = 'deliver' THEN v.v END) AS v,
-  max(CASE WHEN e.kind = 'deliver' THEN e.svc END) AS svc,
-  max(CASE WHEN e.kind = 'deliver' AND (v.v IS NULL OR e.n > t.n) THEN 1 ELSE 0 END) AS is_odd
-FROM {{ev}} e JOIN {{snd}} s ON e.r = s.r AND e.u = s.u AND e.sender = s.name JOIN {{timed}} j ON e.r = j.r
-LEFT JOIN {{view_sizes}} v ON s.ru = v.ru AND e.vw = v.vw LEFT JOIN {{transitional}} t ON e.m = t.m AND v.v = t.v
-WHERE e.kind IN ('hold', 'placed', 'deliver') AND (e.svc IS NULL OR e.svc >= {RESILIENT}) GROUP BY s.sid, e.a, e.b, e.m
+# By the word, not by `svc`: most rows are out with one comparison. An unknown service is judged.
+_WEAK: Final = "'AGREED', 'FIFO', 'RELIABLE', 'CAUSAL', 'UNRELIABLE'"
+_STRONG: Final = f"(service IS NULL OR service NOT IN ({_WEAK})) AND e.kind IN ('hold', 'placed', 'deliver')"
+
+
+def _rows_sql(engine: Engine) -> str:
+    """What members held, placed and delivered of what had to wait for others: `k` is 1, 2, 3. Odd is what was delivered
+    in a view that nobody knows, or after the transitional signal."""
+    return f"""
+SELECT s.sid, e.a, e.b, e.m, e.at_ns, e.svc, e.k, CASE WHEN e.k = 3 THEN v.v END AS v,
+  CASE WHEN e.k = 3 AND (v.v IS NULL OR e.n > t.n) THEN 1 ELSE 0 END AS is_odd
+FROM (SELECT e.a, e.b, e.m, e.n, e.at_ns, e.svc, {sender_digest(engine, "e.")} AS sender,
+  CASE e.kind WHEN 'hold' THEN 1 WHEN 'placed' THEN 2 ELSE 3 END AS k,
+  CASE WHEN e.kind = 'deliver' THEN {view_digest(engine, "e.")} END AS h FROM {{ev}} e WHERE {_STRONG}) e
+JOIN {{timed}} s ON e.sender = s.k LEFT JOIN {{view_keys}} v ON e.h = v.h
+LEFT JOIN {{transitional}} t ON e.m = t.m AND v.v = t.v
+"""
+
+
+def _all_sql(engine: Engine) -> str:
+    """Ranges that not all members of the view held and placed before the first delivery: a member is counted, and added
+    by its digest, so that none can stand for another."""
+    member = f"({engine.digest('m')} & 4294967295)"
+    return f"""
+SELECT q.sid, q.a, q.b FROM (
+  SELECT sid, a, b, max(CASE WHEN k = 1 THEN at_ns END) AS held, max(CASE WHEN k = 2 THEN at_ns END) AS placed,
+    sum(CASE WHEN k = 1 THEN 1 ELSE 0 END) AS holders, sum(CASE WHEN k = 2 THEN 1 ELSE 0 END) AS placers,
+    sum(CASE WHEN k = 1 THEN {member} ELSE 0 END) AS held_by,
+    sum(CASE WHEN k = 2 THEN {member} ELSE 0 END) AS placed_by,
+    min(CASE WHEN k = 3 THEN at_ns END) AS first_ns, max(is_odd) AS is_odd, min(v) AS v0, max(v) AS v1
+  FROM {{waiting}} GROUP BY sid, a, b) q
+LEFT JOIN {{view_keys}} z ON q.v0 = z.v LEFT JOIN {{view_digests}} y ON q.v0 = y.v
+WHERE q.first_ns IS NOT NULL AND (q.is_odd = 1 OR q.v0 <> q.v1 OR z.members IS NULL OR y.digest IS NULL
+  OR q.holders <> z.members OR q.placers <> z.members OR q.held_by <> y.digest OR q.placed_by <> y.digest
+  OR q.held > q.first_ns OR q.placed > q.first_ns)
+"""
+
+
+def _view_digests_sql(engine: Engine) -> str:
+    return f"SELECT v, sum({engine.digest('m')} & 4294967295) AS digest FROM {{view_members}} GROUP BY v"
+
+
+# Of each of these ranges and each member when it held it, knew its place and delivered it.
+STRONG: Final = """
+SELECT e.sid, e.a, e.b, e.m, min(CASE WHEN e.k = 1 THEN e.at_ns END) AS held,
+  min(CASE WHEN e.k = 2 THEN e.at_ns END) AS placed, min(CASE WHEN e.k = 3 THEN e.at_ns END) AS delivered,
+  max(e.v) AS v, max(CASE WHEN e.k = 3 THEN e.svc END) AS svc, max(e.is_odd) AS is_odd
+FROM {waiting} e JOIN {not_all} x ON e.sid = x.sid AND e.a = x.a AND e.b = x.b GROUP BY e.sid, e.a, e.b, e.m
 """
 TOO_FEW: Final = f"""
 SELECT q.sid, q.a, q.b FROM (
@@ -38,7 +78,7 @@ SELECT q.sid, q.a, q.b FROM (
   FROM (SELECT *, min(delivered) OVER w AS first_ns, min(v) OVER w AS v0, max(v) OVER w AS v1 FROM {{strong}}
     WINDOW w AS (PARTITION BY sid, a, b)) d
   LEFT JOIN {{view_members}} x ON d.v0 = x.v AND d.m = x.m WHERE d.first_ns IS NOT NULL
-  GROUP BY d.sid, d.a, d.b, d.v0, d.v1) q LEFT JOIN {{view_sizes}} z ON q.v0 = z.v
+  GROUP BY d.sid, d.a, d.b, d.v0, d.v1) q LEFT JOIN {{view_keys}} z ON q.v0 = z.v
 WHERE q.is_odd = 1 OR q.v0 <> q.v1 OR z.members IS NULL OR NOT CASE
   WHEN q.svc >= {SAFE} THEN q.has_both >= z.members
   WHEN q.svc >= {MAJORITY} THEN 2 * q.has_both > z.members
@@ -47,17 +87,13 @@ ORDER BY q.sid, q.a LIMIT {LIMIT}
 """
 
 
-def check(facts: Facts, findings: Findings) -> None:
-    """Judge every delivery that had to wait for others."""
+def begin(facts: Facts) -> Callable[[], list[Record]] | None:
+    """Start the search for ranges to look at, which takes a while; None if there are none."""
     engine = facts.engine
-    timed = [(r,) for r in range(len(facts.runs)) if facts.clock(r) != "many"]
-    if len(timed) < len(facts.runs):
-        findings.not_judged[NAME] = "where the clock is many, times of different nodes cannot be compared"
-    strong = [cell for cell in facts.cells if cell.strong_rows and facts.clock(facts.members[cell.m].r) != "many"]
-    if not strong:
-        return
-    findings.checked[NAME] = sum(cell.strong_rows for cell in strong)
-    engine.load("timed", [("r", "int")], timed)
+    timed = [r for r in range(len(facts.runs)) if facts.clock(r) != "many"]
+    if not any(cell.strong_rows and facts.members[cell.m].r in timed for cell in facts.cells):
+        return None
+    engine.define("timed", f"SELECT sid, k FROM {{snd_keys}} WHERE r IN ({', '.join(map(str, timed))})")
     segments = [(line, one) for line in facts.lines for life in line.lives.values() for one in life.segments]
     lists = {(line.ru, one.view): one.members for line, one in reversed(segments)}
     number = {key: at for at, key in enumerate(lists)}
@@ -78,9 +114,29 @@ def check(facts: Facts, findings: Findings) -> None:
     )
     engine.load(
         "view_sizes",
-        [("ru", "int"), ("vw", "string"), ("v", "int"), ("members", "int")],
-        [(*key, number[key], len(ones)) for key, ones in lists.items()],
+        [("r", "int"), ("u", "string"), ("vw", "string"), ("v", "int"), ("members", "int")],
+        [
+            (facts.lines[ru].r, facts.lines[ru].underlay, view, number[ru, view], len(ones))
+            for (ru, view), ones in lists.items()
+        ],
     )
+    digest = engine.digest(engine.digest("r", "u"), "vw")
+    engine.define("view_keys", f"SELECT v, members, {digest} AS h FROM {{view_sizes}}")
+    engine.define("waiting", _rows_sql(engine))
+    engine.define("view_digests", _view_digests_sql(engine))
+    engine.define("not_all", _all_sql(engine), keep=True)
+    return engine.begin("SELECT sid FROM {not_all} LIMIT 1")
+
+
+def check(facts: Facts, findings: Findings, begun: Callable[[], list[Record]] | None) -> None:
+    """Judge every delivery that had to wait for others."""
+    engine = facts.engine
+    timed = {r for r in range(len(facts.runs)) if facts.clock(r) != "many"}
+    if len(timed) < len(facts.runs):
+        findings.not_judged[NAME] = "where the clock is many, times of different nodes cannot be compared"
+    findings.checked[NAME] = sum(cell.strong_rows for cell in facts.cells if facts.members[cell.m].r in timed)
+    if begun is None or not begun():
+        return
     engine.define("strong", STRONG)
     suspects = engine.rows(TOO_FEW)
     if suspects:
@@ -94,7 +150,7 @@ def _judge(facts: Facts, findings: Findings, suspects: list[Record]) -> None:
     engine.load("ranges", [("sid", "int"), ("a", "bigint"), ("b", "bigint")], unique)
     rows = engine.rows(
         "SELECT DISTINCT e.m, e.n, e.at_ns, e.kind, s.sid, e.a, e.b, e.svc, e.vw, e.tgt FROM {ev} e JOIN {snd} s "
-        "ON e.r = s.r AND e.u = s.u AND e.sender = s.name JOIN {timed} j ON e.r = j.r "
+        "ON e.r = s.r AND e.u = s.u AND e.sender = s.name JOIN {timed} j ON s.sid = j.sid "
         "JOIN {ranges} x ON s.sid = x.sid AND e.a < x.b AND e.b > x.a "
         "WHERE e.kind IN ('hold', 'placed', 'deliver')"
     )
