@@ -11,7 +11,9 @@ import pyarrow as pa
 
 from ordercast.pipeline.reading import Run
 from ordercast.pipeline.verify.engine import EVENTS, Record
+from ordercast.trace.convert import parquet_schema
 
+COLUMNS = ", ".join(f'"{name}"' for name in parquet_schema().names)
 TYPES = {"int": pa.int32(), "bigint": pa.int64(), "string": pa.string()}
 
 
@@ -25,8 +27,10 @@ class DuckEngine:
         m = 0
         for r, run in enumerate(runs):
             for part in run.parts:
-                path = str(part.path).replace("'", "''")
-                parts.append(f"SELECT {r} AS r, {m} AS m, * FROM read_parquet('{path}', hive_partitioning = false)")
+                for path in part.paths:
+                    name = str(path).replace("'", "''")
+                    files = f"read_parquet('{name}', hive_partitioning = false)"
+                    parts.append(f"SELECT {r} AS r, {m} AS m, {COLUMNS} FROM {files} WHERE life = {part.life}")
                 m += 1
         self._name("events")
         self._db.execute(f"CREATE VIEW oc_events AS {' UNION ALL '.join(parts)}")
@@ -62,6 +66,10 @@ class DuckEngine:
         cursor = self._db.execute(sql.format(**self._names))
         names = [column[0] for column in cursor.description]
         return [dict(zip(names, map(_plain, row), strict=True)) for row in cursor.fetchall()]
+
+    def columns(self, sql: str) -> dict[str, Any]:
+        table = self._db.sql(sql.format(**self._names)).to_arrow_table()
+        return {name: table[name].to_numpy() for name in table.column_names}
 
     def begin(self, sql: str) -> Callable[[], list[Record]]:
         found = self.rows(sql)

@@ -6,12 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from ordercast.errors import UsageError
 from ordercast.pipeline.reading import event_schema, explain, inspect, read_traces
+from ordercast.pipeline.verify.job import verify
 from ordercast.trace.convert import parquet_schema, write_rows
 from ordercast.trace.run import RunInfo
 from ordercast.trace.schema import COLUMNS, Row
@@ -95,8 +97,8 @@ def _another_schema(folder: Path) -> None:
 
 def _another_type(folder: Path) -> None:
     schema = parquet_schema()
-    at = schema.get_field_index("count")
-    pq.write_table(pa.table(schema.empty_table()).cast(schema.set(at, pa.field("count", pa.int64()))), _part(folder))
+    at = schema.get_field_index("first")
+    pq.write_table(pa.table(schema.empty_table()).cast(schema.set(at, pa.field("first", pa.float64()))), _part(folder))
 
 
 def _one_column_more(folder: Path) -> None:
@@ -129,10 +131,10 @@ def _bad_json(folder: Path) -> None:
         (_torn, "part-0.parquet", "torn or not Parquet"),
         (_foreign, "part-0.parquet", "torn or not Parquet"),
         (_another_schema, "part-0.parquet", "unknown schema: column prev_position is missing"),
-        (_another_type, "part-0.parquet", "unknown schema: column count is int64, not int32"),
+        (_another_type, "part-0.parquet", "unknown schema: column first is double, not int64"),
         (_one_column_more, "part-0.parquet", "unknown schema: column mood is none of a trace"),
         (_no_rows, "events", "holds no events"),
-        (_stray, "notes.txt", "is not named part-<life>.parquet"),
+        (_stray, "notes.txt", "is not named part-*.parquet"),
     ],
 )
 def test_what_cannot_be_used_is_named(tmp_path: Path, change: Callable[[Path], None], names: str, says: str) -> None:
@@ -142,6 +144,64 @@ def test_what_cannot_be_used_is_named(tmp_path: Path, change: Callable[[Path], N
         inspect([folder])
     assert names in str(caught.value)
     assert says in str(caught.value)
+
+
+def _by_duckdb(path: Path) -> None:
+    """All columns may be null, integers are as wide as it likes, the file has another name."""
+    new = path.with_name(f"part-0000{path.stem[-1]}-by-duckdb.parquet")
+    duckdb.execute(
+        f"COPY (SELECT * REPLACE (\"count\"::BIGINT AS \"count\"), 'x' AS node FROM read_parquet('{path}', "
+        f"hive_partitioning = false)) TO '{new}' (FORMAT parquet)"
+    )
+    path.unlink()
+
+
+def _in_another_order(path: Path) -> None:
+    table = pq.read_table(path, partitioning=None)
+    nullable = pa.schema([field.with_nullable(True) for field in table.schema])
+    pq.write_table(table.cast(nullable).select(sorted(table.column_names)), path, write_statistics=False)
+
+
+def _in_two_files(path: Path) -> None:
+    table = pq.read_table(path, partitioning=None)
+    pq.write_table(table.slice(1), path.with_name(f"part-{path.stem[-1]}-a.parquet"))
+    pq.write_table(table.slice(0, 1), path)
+
+
+def _two_lives_in_one(path: Path) -> None:
+    table = pq.read_table(path, partitioning=None)
+    other = path.with_name("part-all.parquet")
+    if other.exists():
+        table = pa.concat_tables([pq.read_table(other, partitioning=None), table])
+    pq.write_table(table, other)
+    path.unlink()
+
+
+@pytest.mark.parametrize("rewrite", [_by_duckdb, _in_another_order, _in_two_files, _two_lives_in_one])
+def test_a_trace_that_others_wrote_reads_the_same(
+    spark: SparkSession, tmp_path: Path, rewrite: Callable[[Path], None]
+) -> None:
+    one, two = write(tmp_path / "one"), write(tmp_path / "two")
+    for path in sorted(two.rglob("*.parquet")):
+        rewrite(path)
+    left, right = (inspect([folder])[0].parts for folder in (one, two))
+    assert [(part.name, part.rows) for part in left] == [(part.name, part.rows) for part in right]
+    assert all(part.is_numbered in (True, None) for part in right)
+    rows = [
+        sorted(map(repr, read_traces(spark, [folder]).events.drop("run").toArrow().to_pylist()))
+        for folder in (one, two)
+    ]
+    assert rows[0] == rows[1]
+    assert verify(spark, inspect([two])).checked == verify(spark, inspect([one])).checked
+
+
+def test_rows_that_are_missing_are_noticed(spark: SparkSession, tmp_path: Path) -> None:
+    folder = write(tmp_path / "trace")
+    table = pq.read_table(_part(folder), partitioning=None)
+    pq.write_table(table.slice(1), _part(folder))
+    assert not inspect([folder])[0].parts[2].is_numbered
+    with pytest.raises(UsageError, match="events are missing or there twice"):
+        verify(spark, inspect([folder]))
 
 
 def test_a_folder_named_twice_and_none_at_all(tmp_path: Path) -> None:

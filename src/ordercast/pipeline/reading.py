@@ -26,24 +26,33 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+Range = tuple[int, int]
+
 RUN: Final = "run"
 NODE: Final = "node"
 
-_PART_NAME: Final = re.compile(r"part-(?P<life>0|[1-9][0-9]{0,18})\.parquet")
+_PART_NAME: Final = re.compile(r"part-.*\.parquet")
 _PATTERN: Final = re.compile(r"([\\*?\[\]{}])")
 _FILE_IN_ERROR: Final = re.compile(r"file:/[^\s'\"]*\.parquet")
 
 
 class Part(NamedTuple):
-    """One Parquet file: one life of one node. What its footer says beside the number of rows may be None: unknown."""
+    """One life of one node: mostly one file. What footers say beside the number of rows may be None: unknown."""
 
-    path: Path
+    paths: tuple[Path, ...]
     node: str
     life: int
     rows: int
     is_numbered: bool | None = None  # its row groups go from one number to the next without holes between them
     last_ns: int | None = None
     underlay: str | None = None  # the one that all its rows name
+    is_alone: bool = True  # no other life is in its files
+    has_long_counts: bool = False  # `count` has 64 bits
+
+    @property
+    def path(self) -> Path:
+        """The first file, to name it."""
+        return self.paths[0]
 
     @property
     def name(self) -> str:
@@ -109,21 +118,30 @@ def events_of(
     numbers, and no other file is read. `w` is a digest of run and underlay, null where a file has several underlays.
     """
     from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-    from pyspark.sql.types import IntegerType, StringType, StructField, StructType
+    from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
     runs = tuple(runs)
+    parts = [part for run in runs for part in run.parts]
+    are_alone = all(part.is_alone for part in parts)
     scan = (
-        spark.read.schema(file_schema())
+        spark.read.schema(file_schema(has_long_counts=any(part.has_long_counts for part in parts)))
         .option("recursiveFileLookup", "true")
         .option("pathGlobFilter", "*.parquet")
         .parquet(*_paths(runs, only))
     )
     # By a hash of the path as Spark spells it: a number is quicker to look up for every row than a long text.
-    owners: dict[Path, tuple[str, str, int, int, str | None]] = {}
+    owners: dict[Path, list[tuple[str, str, int, int, str | None, int]]] = {}
+    m = 0
     for r, run in enumerate(runs):
         for part in run.parts:
-            owners[part.path] = run.name, part.node, r, len(owners), part.underlay
-    spelled = [(name.replace("file:///", "file:/", 1), *owners[_path_of(name)]) for name in scan.inputFiles()]
+            for path in part.paths:
+                owners.setdefault(path, []).append((run.name, part.node, r, m, part.underlay, part.life))
+            m += 1
+    spelled = [
+        (name.replace("file:///", "file:/", 1), *owner)
+        for name in scan.inputFiles()
+        for owner in owners.get(_path_of(name), ())
+    ]
     named = StructType(
         [
             StructField("path", StringType(), nullable=False),
@@ -132,15 +150,18 @@ def events_of(
             StructField("r", IntegerType(), nullable=False),
             StructField("m", IntegerType(), nullable=False),
             StructField("only", StringType()),
+            StructField("of_life", LongType()),
         ]
     )
     files = spark.createDataFrame(spelled, named).withColumn("file_hash", F.xxhash64("path")).drop("path")
     if numbered:
         files = files.withColumn("w", F.when(F.col("only").isNotNull(), F.xxhash64("r", "only")))
     columns = ("r", "m", "w") if numbered else (RUN, NODE)
+    hashed = scan.withColumn("file_hash", F.xxhash64(F.col("_metadata.file_path")))
+    same = hashed["file_hash"] == files["file_hash"]
     return (
-        scan.withColumn("file_hash", F.xxhash64(F.col("_metadata.file_path")))
-        .join(F.broadcast(files), "file_hash")
+        hashed.join(F.broadcast(files), same if are_alone else same & (hashed["life"] == files["of_life"]))
+        .where("true" if only is None or not numbered else f"m IN ({', '.join(map(str, sorted(only)))})")
         .select(*columns, *file_schema().fieldNames())
     )
 
@@ -149,17 +170,17 @@ def _paths(runs: Sequence[Run], only: Collection[int] | None) -> list[str]:
     if only is None:
         return [_literal(run.folder / EVENTS_FOLDER) for run in runs]
     parts = [part for run in runs for part in run.parts]
-    return [_literal(parts[number].path) for number in sorted(only)]
+    return sorted({_literal(path) for number in only for path in parts[number].paths})
 
 
-def file_schema() -> StructType:
+def file_schema(*, has_long_counts: bool = False) -> StructType:
     """The columns of a part file as Spark's types: those of `trace.convert.parquet_schema`, in its order."""
     from pyspark.sql.types import ArrayType, IntegerType, LongType, StringType, StructField, StructType
 
     kinds: dict[str, Any] = {
         "string": StringType(),
         "int64": LongType(),
-        "int32": IntegerType(),
+        "int32": LongType() if has_long_counts else IntegerType(),
         "list": ArrayType(StringType(), containsNull=False),
     }
     return StructType(
@@ -214,15 +235,17 @@ def _inspect(folder: Path) -> tuple[RunInfo, tuple[Part, ...]]:
             raise UsageError(f"{folder} has only raw files: turn them into Parquet first (ordercast.trace.convert)")
         raise UsageError(f"{folder} has no folder {EVENTS_FOLDER}: nothing was recorded, or it was not converted")
     parts: list[Part] = []
+    nodes = 0
     for node_folder in sorted(events.iterdir()):
         if node_folder.name.startswith((".", "_")):
             continue
         if not node_folder.is_dir() or not node_folder.name.startswith("node="):
             raise UsageError(f"{node_folder} does not belong into a trace: it is not a folder node=<name>")
+        nodes += 1
         parts.extend(_parts_of(node_folder))
+    if not nodes:
+        raise UsageError(f"{events} is empty: no node=<name>/part-*.parquet in it")
     if not parts:
-        raise UsageError(f"{events} is empty: no node=<name>/part-<life>.parquet in it")
-    if not any(part.rows for part in parts):
         raise UsageError(f"{events} holds no events: all its files are empty")
     return info, tuple(parts)
 
@@ -233,22 +256,52 @@ def _parts_of(folder: Path) -> list[Part]:
         check_node_name(node)
     except ValueError as error:
         raise UsageError(f"{folder}: {error}") from error
-    found: list[Part] = []
+    files: list[_File] = []
     for path in sorted(folder.iterdir()):
         if path.name.startswith((".", "_")):
             continue  # of who writes or wrote here: Spark passes these over, too
-        match = _PART_NAME.fullmatch(path.name)
-        if match is None:
-            raise UsageError(f"{path} is not named part-<life>.parquet")
-        found.append(Part(path.resolve(), node, int(match["life"]), *_footer_of(path)))
-    if not found:
-        raise UsageError(f"{folder} is empty: it has no part-<life>.parquet")
-    return sorted(found, key=lambda part: part.life)
+        if _PART_NAME.fullmatch(path.name) is None:
+            raise UsageError(f"{path} is not named part-*.parquet")
+        files.append(_file_of(path))
+    if not files:
+        raise UsageError(f"{folder} is empty: it has no part-*.parquet")
+    lives = sorted({life for file in files for life in file.lives})
+    return [_life_of(node, life, [file for file in files if life in file.lives]) for life in lives]
 
 
-def _footer_of(path: Path) -> tuple[int, bool | None, int | None, str | None]:
-    """What the footer says, which is checked: rows, whether they are numbered without holes, the greatest time, and the
-    underlay if it is one."""
+class _File(NamedTuple):
+    """What the footer of a file says, which is checked; None and nothing where it does not say it."""
+
+    path: Path
+    lives: dict[int, int]  # with their numbers of rows
+    numbers: list[Range] | None  # of each row group that has all between its least and greatest
+    last_ns: int | None
+    underlays: frozenset[str | None]
+    has_long_counts: bool
+
+
+def _life_of(node: str, life: int, files: list[_File]) -> Part:
+    due, numbers = 0, sorted(one for file in files for one in file.numbers or [])
+    is_numbered: bool | None = all(file.numbers is not None and len(file.lives) == 1 for file in files) or None
+    for first, stop in numbers if is_numbered else ():
+        is_numbered = is_numbered and first == due
+        due = stop
+    times = [file.last_ns for file in files]
+    underlays = {name for file in files for name in file.underlays}
+    return Part(
+        tuple(file.path for file in files),
+        node,
+        life,
+        sum(file.lives[life] for file in files),
+        is_numbered,
+        max(time for time in times if time is not None) if is_numbered and None not in times else None,
+        underlays.pop() if len(underlays) == 1 else None,
+        all(len(file.lives) == 1 for file in files),
+        any(file.has_long_counts for file in files),
+    )
+
+
+def _file_of(path: Path) -> _File:
     pa, pq = load_pyarrow()
     if path.stat().st_size == 0:
         raise UsageError(f"{path} is empty: not even a Parquet footer is in it")
@@ -258,37 +311,64 @@ def _footer_of(path: Path) -> tuple[int, bool | None, int | None, str | None]:
     except (pa.ArrowException, OSError) as error:
         raise UsageError(f"{path} is torn or not Parquet: {error}") from error
     wanted = parquet_schema()
-    if not schema.equals(wanted):
-        raise UsageError(f"{path} has an unknown schema: {_difference(schema, wanted)}")
-    due, last_ns, numbers, times = 0, 0, wanted.get_field_index("n"), wanted.get_field_index("at_ns")
-    is_numbered, underlays = True, set()
+    wrong = _difference(schema, wanted)
+    if wrong is not None:
+        raise UsageError(f"{path} has an unknown schema: {wrong}")
+    numbers: list[Range] | None = []
+    lives: dict[int, int] | None = {}
+    last_ns: int | None = 0
+    underlays: set[str | None] = set()
+    places = {footer.schema.column(at).path: at for at in range(footer.num_columns)}
     for at in range(footer.num_row_groups):
         group = footer.row_group(at)
-        number, when = group.column(numbers).statistics, group.column(times).statistics
-        if number is None or when is None or not number.has_min_max or not when.has_min_max:
-            return int(footer.num_rows), None, None, None
-        is_numbered &= (number.min, number.max) == (due, due + group.num_rows - 1)
-        due += group.num_rows
-        last_ns = max(last_ns, when.max)
-        named = group.column(wanted.get_field_index("underlay")).statistics
-        underlays |= {named.min, named.max} if named is not None and named.has_min_max else {"", None}
-    return int(footer.num_rows), is_numbered, last_ns, underlays.pop() if len(underlays) == 1 else None
+        n, life, when, underlay = (_bounds(group.column(places[name])) for name in ("n", "life", "at_ns", "underlay"))
+        is_whole = n is not None and n[1] - n[0] == group.num_rows - 1
+        numbers = [*numbers, (n[0], n[1] + 1)] if numbers is not None and n is not None and is_whole else None
+        last_ns = max(last_ns, when[1]) if last_ns is not None and when is not None else None
+        underlays |= set(underlay or ("", None))
+        if lives is not None and life is not None and life[0] == life[1]:
+            lives[life[0]] = lives.get(life[0], 0) + group.num_rows
+        else:
+            lives = None
+    if lives is None:
+        counted = pq.read_table(path, columns=["life"], partitioning=None)["life"].value_counts().to_pylist()
+        lives = {one["values"]: one["counts"] for one in counted if one["values"] is not None}
+    long = str(schema.field("count").type) == "int64"
+    return _File(path.resolve(), lives, numbers, last_ns, frozenset(underlays), long)
 
 
-def _difference(found: Any, wanted: Any) -> str:
+def _bounds(column: Any) -> tuple[Any, Any] | None:
+    """The least and greatest value of a column of a row group, if it says so and has no nulls."""
+    found = column.statistics
+    if found is None or not found.has_min_max or not found.has_null_count or found.null_count:
+        return None
+    return found.min, found.max
+
+
+def _difference(found: Any, wanted: Any) -> str | None:
+    """What of a schema is not that of a trace. How columns are ordered, and whether they say that they have no nulls,
+    is not looked at: others write traces, too, with the means that they have."""
     missing = [name for name in wanted.names if name not in found.names]
     if missing:
         return f"column {missing[0]} is missing"
-    extra = [name for name in found.names if name not in wanted.names]
+    extra = [name for name in found.names if name not in (*wanted.names, NODE, RUN)]
     if extra:
         return f"column {extra[0]} is none of a trace"
     for field in wanted:
         other = found.field(field.name)
-        if other.type != field.type:
+        if _kind_of(other.type) != _kind_of(field.type) and not (field.name == "count" and str(other.type) == "int64"):
             return f"column {field.name} is {other.type}, not {field.type}"
-        if other.nullable != field.nullable:
-            return f"column {field.name} {'may' if other.nullable else 'must not'} be null"
-    return "its columns are in another order"
+    return None
+
+
+def _kind_of(kind: Any) -> str:
+    """The type as Parquet has it: there are several Arrow types for text and for lists of it."""
+    pa, _ = load_pyarrow()
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return f"list of {_kind_of(kind.value_type)}"
+    return "string" if pa.types.is_string(kind) or pa.types.is_large_string(kind) else str(kind)
 
 
 def _literal(path: Path) -> str:

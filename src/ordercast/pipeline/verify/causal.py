@@ -14,13 +14,17 @@ positions between which something is out of order, since no chain of causes leav
 from __future__ import annotations
 
 import itertools
-from typing import Final
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import Any, Final
 
 from ordercast.pipeline.verify.engine import Record
 from ordercast.pipeline.verify.facts import CAUSAL, ORDERED_CLASS, Facts, numbers_sql
 from ordercast.pipeline.verify.findings import CONSEQUENCE, ROOT, Findings, Violation, span_text
 from ordercast.pipeline.verify.history import Line
 from ordercast.pipeline.verify.ranges import Range, merged
+
+_Events = tuple[Any, Any, Any, Any, Any]  # columns: kind, n, sender, and the range of numbers
 
 NAME: Final = "causal"
 FULL_WALK_ROWS: Final = 400_000  # an underlay with fewer ordered rows is walked whole: simpler evidence
@@ -121,30 +125,53 @@ def _rises_over_lives(facts: Facts, line: Line) -> bool:
     return True
 
 
+SUBMIT, DELIVER, VIEW, CUT = range(4)
+CHUNK: Final = 4096  # events that are made Python's at a time: arrays hold them in a tenth of the memory
+FETCHED: Final = 2_000_000  # rows that are brought here at once
+MOST_REPORTED: Final = 1_000
+
+
 class _Walker:
-    """One life on its way through its events."""
+    """One life on its way through its events, which are columns."""
 
-    __slots__ = ("at", "direct", "events", "m", "need", "own", "saved")
+    __slots__ = ("at", "direct", "kinds", "m", "need", "numbers", "own", "saved", "senders", "starts", "stops")
 
-    def __init__(self, m: int, own: int, events: list[Record], size: int) -> None:
+    def __init__(self, m: int, own: int, events: _Events, size: int) -> None:
         self.m = m
         self.own = own  # its entry in the clocks, -1 if it never submits
-        self.events = events
+        self.kinds, self.numbers, self.senders, self.starts, self.stops = events
         self.at = 0
         self.need = [-1] * size  # what the messages delivered here had in their past
         self.direct = [-1] * size  # what it submitted or delivered itself
         self.saved = (self.need, list(self.direct))
 
+    def chunk(self) -> Iterator[tuple[int, int, int, int, int]]:
+        """The next events: kind, n, sender, and the range of numbers."""
+        span = slice(self.at, self.at + CHUNK)
+        columns = (self.kinds, self.numbers, self.senders, self.starts, self.stops)
+        return zip(*(column[span].tolist() for column in columns), strict=True)
+
+
+class _Submits:
+    """What one sender submitted, with the past of each submit once it has been walked."""
+
+    __slots__ = ("clocks", "starts", "stops")
+
+    def __init__(self, starts: list[int], stops: list[int]) -> None:
+        self.starts = starts
+        self.stops = stops
+        self.clocks: list[list[int]] = []
+
+    def of(self, number: int) -> int:
+        """The place of the submit that has this message; -1 if none has."""
+        at = bisect_right(self.starts, number) - 1
+        return at if at >= 0 and number < self.stops[at] else -1
+
 
 def _walk(facts: Facts, findings: Findings, line: Line, places: list[Range] | None) -> None:
-    events = _events(facts, line, places)
-    senders = sorted({one["sid"] for ones in events.values() for one in ones if one["kind"] == "s"})
+    submits, events = _events(facts, line, places)
+    senders = sorted(submits)
     entry = {sid: at for at, sid in enumerate(senders)}
-    submits: dict[int, list[Record]] = {sid: [] for sid in senders}
-    for ones in events.values():
-        for one in ones:
-            if one["kind"] == "s":
-                submits[one["sid"]].append(one)
     own = {facts.senders[sid].m: at for sid, at in entry.items()}
     ready = [_Walker(m, own.get(m, -1), ones, len(senders)) for m, ones in sorted(events.items())]
     waiting: dict[int, list[_Walker]] = {}
@@ -160,131 +187,165 @@ def _go(
     findings: Findings,
     walker: _Walker,
     entry: dict[int, int],
-    submits: dict[int, list[Record]],
+    submits: dict[int, _Submits],
     waiting: dict[int, list[_Walker]],
     ready: list[_Walker],
 ) -> int | None:
     """Walk until the end, or until a delivery whose submit has not been walked; return its sender."""
-    need, direct, events = walker.need, walker.direct, walker.events
+    need, direct, m = walker.need, walker.direct, walker.m
     blocker: int | None = None
-    while walker.at < len(events):
-        event = events[walker.at]
-        kind = event["kind"]
-        if kind == "d" and event["sid"] in entry and (walker.m, event["n"]) not in findings.tainted:
-            submit = _submit_of(submits[event["sid"]], event["b"] - 1)
-            if submit is not None:
-                if "clock" not in submit:
-                    blocker = event["sid"]
-                    break
-                at = entry[event["sid"]]
-                if event["a"] <= need[at]:
-                    _report(facts, findings, walker, event, entry, submits)
-                direct[at] = max(direct[at], event["b"] - 1)
-                need = list(map(max, need, submit["clock"]))
-        elif kind == "s":
-            past = list(map(max, need, direct))
-            past[walker.own] = -1
-            event["clock"] = past
-            direct[walker.own] = event["b"] - 1
-            ready.extend(waiting.pop(event["sid"], ()))
-        elif kind == "v":
-            walker.saved = need, list(direct)
-        elif kind == "c":
-            mine = direct[walker.own] if walker.own >= 0 else -1
-            need, direct = walker.saved[0], list(walker.saved[1])
-            if walker.own >= 0:
-                direct[walker.own] = mine
-        walker.at += 1
+    while walker.at < len(walker.kinds) and blocker is None:
+        for kind, n, sid, start, stop in walker.chunk():
+            if kind == DELIVER:
+                sent = submits.get(sid)
+                place = sent.of(stop - 1) if sent is not None and (m, n) not in findings.tainted else -1
+                if sent is not None and place >= 0:
+                    if place >= len(sent.clocks):
+                        blocker = sid
+                        break
+                    at = entry[sid]
+                    if start <= need[at]:
+                        _report(facts, findings, walker, (n, sid, start, stop), entry, submits)
+                    if stop > direct[at]:
+                        direct[at] = stop - 1
+                    need = list(map(max, need, sent.clocks[place]))
+            elif kind == SUBMIT:
+                past = list(map(max, need, direct))
+                past[walker.own] = -1
+                submits[sid].clocks.append(past)
+                direct[walker.own] = stop - 1
+                ready.extend(waiting.pop(sid, ()))
+            elif kind == VIEW:
+                walker.saved = need, list(direct)
+            else:
+                mine = direct[walker.own] if walker.own >= 0 else -1
+                need, direct = walker.saved[0], list(walker.saved[1])
+                if walker.own >= 0:
+                    direct[walker.own] = mine
+            walker.at += 1
     walker.need, walker.direct = need, direct
     return blocker
 
 
-def _submit_of(submits: list[Record], number: int) -> Record | None:
-    low, high = 0, len(submits)
-    while low < high:
-        middle = (low + high) // 2
-        if submits[middle]["a"] <= number:
-            low = middle + 1
-        else:
-            high = middle
-    return submits[low - 1] if low and number < submits[low - 1]["b"] else None
+def _events(facts: Facts, line: Line, places: list[Range] | None) -> tuple[dict[int, _Submits], dict[int, _Events]]:
+    """Submits by sender; and submits, deliveries, views and cuts of each life, in order. Only what is placed within
+    `places`, if given."""
+    import numpy as np
 
-
-def _events(facts: Facts, line: Line, places: list[Range] | None) -> dict[int, list[Record]]:
-    """Submits, deliveries, views and cuts of each life, in order; only what is placed within `places`, if given."""
     engine = facts.engine
-    where = f"s.ru = {line.ru} AND d.svc >= {CAUSAL}"
-    if places is None:
-        taken = (
-            f"SELECT e.m, e.n, e.sid, e.a, e.b, 's' AS kind, NULL AS vw, '' AS tgt FROM {{sub}} e JOIN {{snd}} s "
-            f"ON e.sid = s.sid WHERE s.ru = {line.ru} AND e.svc >= {CAUSAL}"
-        )
-        delivered = (
-            f"SELECT d.m, d.n, d.sid, d.a, d.b, 'd' AS kind, d.vw, d.tgt FROM {{dlv}} d JOIN {{snd}} s ON d.sid = "
-            f"s.sid WHERE {where}"
-        )
-    else:
+    near_submits = near = ""
+    if places is not None:
         between = " OR ".join(f"(pos < {high} AND pos + b - a > {low})" for low, high in places[:200])
         engine.define(
             "near",
             f"SELECT DISTINCT k.sid, k.a, k.b FROM (SELECT * FROM {{blocks}} WHERE cls = 3 AND ({between})) k "
             f"JOIN {{snd}} s ON k.sid = s.sid WHERE s.ru = {line.ru}",
         )
-        taken = (
-            f"SELECT DISTINCT e.m, e.n, e.sid, e.a, e.b, 's' AS kind, NULL AS vw, '' AS tgt FROM {{sub}} e JOIN "
-            f"{{near}} k ON e.sid = k.sid AND e.a < k.b AND e.b > k.a AND e.svc >= {CAUSAL}"
+        near_submits = "JOIN {near} k ON e.sid = k.sid AND e.a < k.b AND e.b > k.a"
+        near = "JOIN {near} k ON d.sid = k.sid AND d.a < k.b AND d.b > k.a"
+    taken = engine.columns(
+        f"SELECT DISTINCT e.m, e.n, e.sid, e.a, e.b FROM {{sub}} e JOIN {{snd}} s ON e.sid = s.sid {near_submits} "
+        f"WHERE s.ru = {line.ru} AND e.svc >= {CAUSAL}"
+    )
+    pieces: dict[int, list[tuple[Any, ...]]] = {}
+    for m, ones in _by_life(taken):
+        pieces.setdefault(m, []).append((np.full(len(ones[0]), SUBMIT, np.int8), *ones))
+    for lives in _in_turns(facts, line):
+        engine.only("ev_few", lives)
+        engine.define("num_few", numbers_sql(engine, "ev_few"))
+        found = engine.columns(
+            f"SELECT DISTINCT d.m, d.n, d.sid, d.a, d.b FROM {{num_few}} d JOIN {{snd}} s ON d.sid = s.sid {near} "
+            f"WHERE s.ru = {line.ru} AND d.svc >= {CAUSAL}"
         )
-        delivered = (
-            f"SELECT DISTINCT d.m, d.n, d.sid, d.a, d.b, 'd' AS kind, d.vw, d.tgt FROM {{dlv}} d JOIN {{near}} k "
-            f"ON d.sid = k.sid AND d.a < k.b AND d.b > k.a AND d.svc >= {CAUSAL}"
-        )
-    found: dict[int, list[Record]] = {}
-    for row in [*engine.rows(taken), *engine.rows(delivered)]:
-        found.setdefault(row["m"], []).append(row)
+        for m, ones in _by_life(found):
+            pieces.setdefault(m, []).append((np.full(len(ones[0]), DELIVER, np.int8), *ones))
     for life in line.lives.values():
-        for segment in life.segments:
-            found.setdefault(life.m, []).append({"kind": "v", "n": segment.n})
-            if segment.cut is not None:
-                found[life.m].append({"kind": "c", "n": segment.stop_n})
-    for ones in found.values():
-        ones.sort(key=lambda one: one["n"])
-    return found
+        marks = [(VIEW, one.n) for one in life.segments]
+        marks += [(CUT, one.stop_n) for one in life.segments if one.cut is not None]
+        kinds, numbers = np.array([kind for kind, _ in marks], np.int8), np.array([n for _, n in marks], np.int64)
+        nothing = np.full(len(marks), -1, np.int64)
+        pieces.setdefault(life.m, []).append((kinds, numbers, nothing, nothing, nothing))
+    submits: dict[int, _Submits] = {}
+    order = np.lexsort((taken["a"], taken["sid"]))
+    for sid, part in _runs_of(taken["sid"][order]):
+        rows = order[part]
+        submits[sid] = _Submits(taken["a"][rows].tolist(), taken["b"][rows].tolist())
+    events: dict[int, _Events] = {}
+    for m, parts in pieces.items():
+        columns = [np.concatenate([part[at] for part in parts]) for at in range(5)]
+        order = np.argsort(columns[1], kind="stable")
+        kinds, numbers, sids, starts, stops = (column[order] for column in columns)
+        events[m] = kinds, numbers, sids.astype(np.int32), starts, stops
+    return submits, events
+
+
+def _by_life(columns: dict[str, Any]) -> Iterator[tuple[int, tuple[Any, ...]]]:
+    """The rows of each life: n, sid, a, b."""
+    import numpy as np
+
+    order = np.argsort(columns["m"], kind="stable")
+    for m, part in _runs_of(columns["m"][order]):
+        rows = order[part]
+        yield m, tuple(columns[name][rows] for name in ("n", "sid", "a", "b"))
+
+
+def _runs_of(sorted_values: Any) -> Iterator[tuple[int, slice]]:
+    """The places of each value."""
+    import numpy as np
+
+    values, starts = np.unique(sorted_values, return_index=True)
+    stops = [*starts[1:].tolist(), len(sorted_values)]
+    for value, start, stop in zip(values.tolist(), starts.tolist(), stops, strict=True):
+        yield value, slice(start, stop)
+
+
+def _in_turns(facts: Facts, line: Line) -> Iterator[set[int]]:
+    """The lives of an underlay, so many at a time that their rows are not too many."""
+    lives: set[int] = set()
+    rows = 0
+    for m in sorted({cell.m for cell in facts.cells_in.get(line.ru, ())}):
+        mine = sum(cell.rows for cell in facts.cells_of[m])
+        if lives and rows + mine > FETCHED:
+            yield lives
+            lives, rows = set(), 0
+        lives.add(m)
+        rows += mine
+    if lives:
+        yield lives
 
 
 def _report(
     facts: Facts,
     findings: Findings,
     walker: _Walker,
-    event: Record,
+    event: tuple[int, int, int, int],
     entry: dict[int, int],
-    submits: dict[int, list[Record]],
+    submits: dict[int, _Submits],
 ) -> None:
-    key = walker.m, event["sid"], event["a"]
-    if key in findings.misplaced:
+    n, sid, start, stop = event
+    key = walker.m, sid, start
+    if key in findings.misplaced or findings.totals[NAME] > MOST_REPORTED:
         return
-    at = entry[event["sid"]]
+    at = entry[sid]
     who = facts.members[walker.m].name
-    for effect in walker.events:
-        if effect["n"] >= event["n"]:
-            return
-        if effect["kind"] != "d" or effect["sid"] == event["sid"] or (walker.m, effect["n"]) in findings.tainted:
+    columns = (walker.kinds, walker.numbers, walker.senders, walker.starts, walker.stops)
+    for kind, effect_n, other, first, end in zip(*(column[: walker.at].tolist() for column in columns), strict=True):
+        if kind != DELIVER or other == sid or other not in submits or (walker.m, effect_n) in findings.tainted:
             continue
-        submit = _submit_of(submits.get(effect["sid"], []), effect["b"] - 1)
-        if submit is None or submit.get("clock", [-1] * len(entry))[at] < event["a"]:
+        sent = submits[other]
+        place = sent.of(end - 1)
+        if not 0 <= place < len(sent.clocks) or sent.clocks[place][at] < start:
             continue
         findings.misplaced.add(key)
-        told = (walker.m, effect["sid"], effect["a"]) in findings.misplaced
-        sender = facts.senders[effect["sid"]].name
-        behind = span_text(sender, (effect["a"], effect["b"]))
-        text = (
-            f"{who} delivered it (n={event['n']}) after {behind} (n={effect['n']}), whose sender knew it when it "
-            "submitted"
-        )
+        told = (walker.m, other, first) in findings.misplaced
+        sender = facts.senders[other].name
+        behind = span_text(sender, (first, end))
+        text = f"{who} delivered it (n={n}) after {behind} (n={effect_n}), whose sender knew it when it submitted"
+        row = facts.engine.rows(f"SELECT vw, tgt FROM {facts.of_lives({walker.m})} WHERE n = {n}")[0]
         findings.add(
             Violation(
-                *(facts.run_of(walker.m), NAME, CONSEQUENCE if told else ROOT, event["tgt"] or None, event["vw"], who),
-                *(span_text(facts.senders[event["sid"]].name, (event["a"], event["b"])), sender, behind, text),
-                event["n"],
+                *(facts.run_of(walker.m), NAME, CONSEQUENCE if told else ROOT, row["tgt"] or None, row["vw"], who),
+                *(span_text(facts.senders[sid].name, (start, stop)), sender, behind, text, n),
             )
         )
         return

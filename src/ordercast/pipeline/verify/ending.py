@@ -152,12 +152,12 @@ def _missing(facts: Facts, line: Line, life: Life, sender: Sender, path: list[Se
     due = merged((row["a"], row["b"]) for row in owed if _is_for(facts, line, life, row))
     if since > 0 and due:
         early = {segment.view for segment in path[:since]}
-        anyone = [row for m in line.lives for row in facts.delivered(m, sender.sid)]
+        anyone = [row for m in line.lives for row in facts.ranges_of(m, sender.sid)]
         views = {m: {one.view: one for one in each.segments} for m, each in line.lives.items()}
         due = minus(due, [(row["a"], row["b"]) for row in anyone if _view_at(views, row) in early])
         before = [(row["a"], row["b"]) for row in owed if row["n"] < path[since].n]
         due = minus(due, minus(before, [(row["a"], row["b"]) for row in anyone]))
-    return minus(due, [(row["a"], row["b"]) for row in facts.delivered(life.m, sender.sid)])
+    return minus(due, [(row["a"], row["b"]) for row in facts.ranges_of(life.m, sender.sid)])
 
 
 def _view_at(views: dict[int, dict[str, Segment]], row: Record) -> str | None:
@@ -204,13 +204,13 @@ def _lost_of_caller(facts: Facts, findings: Findings, sender: Sender, settled: d
         due = merged(
             (row["a"], row["b"])
             for m in contents
-            for row in facts.delivered(m, sender.sid)
+            for row in facts.ranges_of(m, sender.sid)
             if row["vw"] == view and row["svc"] >= RELIABLE
         )
         for m in there:
             lost += [
                 (m, sender.sid, span)
-                for span in minus(due, [(row["a"], row["b"]) for row in facts.delivered(m, sender.sid)])
+                for span in minus(due, [(row["a"], row["b"]) for row in facts.ranges_of(m, sender.sid)])
             ]
     return lost
 
@@ -264,10 +264,11 @@ def _check_gaps(facts: Facts, findings: Findings, settled: dict[int, dict[int, L
         same = f"m = {row['m']} AND u = '{_quoted(row['u'])}' AND " + (
             f"sender = '{_quoted(sender)}'" if sender is not None else "sender IS NULL"
         )
+        facts.engine.only("ev_some", {row["m"]})
         filled = [
             (one["a"], max(one["b"] or 0, one["a"] + 1))
             for one in facts.engine.rows(
-                f"SELECT a, b FROM {{ev}} WHERE {same} AND a IS NOT NULL AND "
+                f"SELECT a, b FROM {{ev_some}} WHERE {same} AND a IS NOT NULL AND "
                 f"(kind IN ('hold', 'deliver') OR (kind = 'repaired' AND n > {row['n']}))"
             )
         ]

@@ -35,6 +35,9 @@ class Engine(Protocol):
     def rows(self, sql: str) -> list[Record]:
         """Run it, and bring the result here: small."""
 
+    def columns(self, sql: str) -> dict[str, Any]:
+        """Run it, and bring the result here as arrays of numbers: for what may have millions of rows."""
+
     def begin(self, sql: str) -> Callable[[], list[Record]]:
         """Start it beside others; what is returned waits for the result. It fills cores that another query leaves idle
         while it plans, or builds what it sends to every worker."""
@@ -78,6 +81,10 @@ class SparkEngine:
     def rows(self, sql: str) -> list[Record]:
         found: list[Record] = self._spark.sql(sql.format(**self._names)).toArrow().to_pylist()
         return found
+
+    def columns(self, sql: str) -> dict[str, Any]:
+        table = self._spark.sql(sql.format(**self._names)).toArrow()
+        return {name: table[name].to_numpy() for name in table.column_names}
 
     def begin(self, sql: str) -> Callable[[], list[Record]]:
         return self._beside.submit(self.rows, sql.format(**self._names)).result

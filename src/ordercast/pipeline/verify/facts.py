@@ -17,7 +17,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -31,6 +31,7 @@ from ordercast.trace.schema import KINDS
 UNRELIABLE, RELIABLE, FIFO, CAUSAL, AGREED, RESILIENT, MAJORITY, SAFE = range(0, 2048, 256)  # as `svc`
 SENT_SUBMITS: Final = 1_500_000  # up to which the submits are sent to every worker (some 100 MB there)
 SMALL_ROWS: Final = 200_000  # delivered in an underlay, up to which its rows are looked at here
+KEPT_CONTENT: Final = 500_000  # rows of evidence that are held here at a time
 UNORDERED_CLASS: Final = 2
 ORDERED_CLASS: Final = 3
 
@@ -151,7 +152,47 @@ class Facts:
         small = self._small_line(self.senders[sid].ru)
         if small is not None:
             return small[0].get((m, sid), [])
-        return self.engine.rows(f"{_DELIVERED} WHERE m = {m} AND sid = {sid} ORDER BY n")
+        return self.engine.rows(f"{_DELIVERED.format(source=self.of_lives({m}))} WHERE sid = {sid} ORDER BY n")
+
+    def of_lives(self, lives: Collection[int]) -> str:
+        """The name, in braces, of what these lives delivered: only their files are read."""
+        self.engine.only("ev_some", lives)
+        self.engine.define("dlv_some", DLV.replace("{ev}", "{ev_some}"))
+        return "{dlv_some}"
+
+    def content(self, cells: Iterable[Cell]) -> dict[int, list[Record]]:
+        """By representative: the messages of these cells, with the life, events and positions of the representative.
+        They are kept, so that no file is read."""
+        wanted = {cell.rep for cell in cells if cell.sid >= 0}
+        missing = sorted(wanted - self._content.keys())
+        if missing:
+            if sum(map(len, self._content.values())) > KEPT_CONTENT:
+                self._content.clear()
+                missing = sorted(wanted)
+            self._content.update({rep: [] for rep in missing})
+            self.engine.load("wanted", [("c", "int")], [(rep,) for rep in missing])
+            for row in self.engine.rows(
+                "SELECT p.c, p.n, p.a, p.b, p.pos, p.svc FROM {pieces} p JOIN {wanted} w ON p.c = w.c ORDER BY p.c, p.n"
+            ):
+                self._content[row["c"]].append(self.located(row))
+        return {rep: self._content[rep] for rep in wanted}
+
+    def is_rejected(self, row: Record, tainted: Collection[tuple[int, int]]) -> bool:
+        """Whether a row of content is there only because of a delivery that property 1 rejected."""
+        return (row["m"], row["n"]) in tainted and len(self.alike[row["c"]]) == 1
+
+    def ranges_of(self, m: int, sid: int) -> list[Record]:
+        """What a life delivered of a sender, as content: each with the view and class of its cell, and the first event
+        of that at this life."""
+        cells = self.cells_at.get((m, sid), ())
+        content = self.content(cells)
+        return [
+            {**row, "m": m, "vw": cell.view, "n": cell.first_n, "cls": cell.cls}
+            for cell in cells
+            for row in content[cell.rep]
+        ]
+
+    _content: dict[int, list[Record]] = field(default_factory=dict)
 
     def submitted(self, sid: int, low: int = 0, high: int = FOREVER) -> list[Record]:
         """The submits of a sender that touch `[low, high)`, in order."""
@@ -177,7 +218,7 @@ class Facts:
         delivered: dict[tuple[int, int], list[Record]] = {}
         submitted: dict[int, list[Record]] = {}
         mine = set(sids)
-        for row in self.engine.rows(f"{_DELIVERED} WHERE {among} ORDER BY m, n"):
+        for row in self.engine.rows(f"{_DELIVERED.format(source='{dlv}')} WHERE {among} ORDER BY m, n"):
             if row["sid"] in mine:
                 delivered.setdefault((row["m"], row["sid"]), []).append(row)
         for row in self._targeted(f"{_SUBMITTED} WHERE {among} ORDER BY sid, a"):
@@ -187,7 +228,7 @@ class Facts:
         return self._small[ru]
 
 
-_DELIVERED: Final = "SELECT m, n, at_ns, sid, a, b, vw, tgt, svc, cls, pos FROM {dlv}"
+_DELIVERED: Final = "SELECT m, n, at_ns, sid, a, b, vw, tgt, svc, cls, pos FROM {source}"
 _SUBMITTED: Final = "SELECT sid, a, b, n, at_ns, svc, t FROM {sub}"
 
 

@@ -43,7 +43,7 @@ WHERE CAST(svc / 256 AS INT) < CAST(sub_svc / 256 AS INT)
   OR (CAST(svc / 256 AS INT) = 5 AND CAST(sub_svc / 256 AS INT) = 5 AND svc < sub_svc) ORDER BY c, n LIMIT {LIMIT}
 """
 UNKNOWN: Final = f"""
-SELECT m, n, sender, a, b, vw, tgt FROM {{dlv}} WHERE sid IS NULL ORDER BY m, n LIMIT {LIMIT}
+SELECT m, n, sender, a, b, vw, tgt FROM {{dlv_some}} WHERE sid IS NULL ORDER BY m, n LIMIT {LIMIT}
 """
 EARLY: Final = f"""
 SELECT s.sid, s.a, s.b, p.sub_n, p.sub_ns, s.first_ns, s.own_n FROM {{seen}} s JOIN (
@@ -77,7 +77,10 @@ def check(facts: Facts, findings: Findings) -> None:
 
 def _check_spurious(facts: Facts, findings: Findings) -> None:
     engine = facts.engine
-    for row in [] if all(cell.sid >= 0 for cell in facts.cells) else engine.rows(UNKNOWN):
+    strange = {cell.m for cell in facts.cells if cell.sid < 0}
+    if strange:
+        facts.of_lives(strange)
+    for row in engine.rows(UNKNOWN) if strange else ():
         findings.tainted.add((row["m"], row["n"]))
         text = f"{{who}} delivered it (n={row['n']}), and nobody submitted it"
         _report(facts, findings, row, text, sender=row["sender"])

@@ -42,7 +42,7 @@ LATE: Final = f"""
 SELECT m, n, sid, a, b, vw, tgt, pos, top FROM (
   SELECT d.m, d.n, d.sid, d.a, d.b, d.vw, d.tgt, d.pos, max(d.pos) OVER (PARTITION BY d.m, t.ru, t.stay ORDER BY d.n
     ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS top
-  FROM {{dlv}} d JOIN {{suspects}} t ON d.m = t.m AND d.r = t.r AND d.u = t.u AND d.n > t.n AND d.n < t.stop_n
+  FROM {{dlv_some}} d JOIN {{suspects}} t ON d.m = t.m AND d.r = t.r AND d.u = t.u AND d.n > t.n AND d.n < t.stop_n
   WHERE d.cls = 3 AND d.sid IS NOT NULL) WHERE pos < top ORDER BY m, n LIMIT {LIMIT}
 """
 RISE: Final = f"""
@@ -124,7 +124,7 @@ def _is_honest(stays: dict[int, list[Cell]]) -> bool:
 def _report_liar(facts: Facts, findings: Findings, line: Line, life: Life) -> None:
     found = facts.engine.rows(
         f"SELECT n, vw, tgt, sid, a, b, prev, was FROM (SELECT n, vw, tgt, sid, a, b, prev, lag(pos + b - a - 1) OVER "
-        f"(ORDER BY n) AS was FROM {{dlv}} WHERE m = {life.m} AND u = '{_quoted(line.underlay)}' AND cls = 3) "
+        f"(ORDER BY n) AS was FROM {facts.of_lives({life.m})} WHERE u = '{_quoted(line.underlay)}' AND cls = 3) "
         "WHERE prev <> coalesce(was, -1) ORDER BY n LIMIT 100"
     )
     cuts = [n for n, _ in life.cuts]
@@ -154,7 +154,7 @@ def _quoted(text: str) -> str:
 
 def _late_rows(facts: Facts, findings: Findings) -> list[Record]:
     """Ordered deliveries behind one of a greater position, in the same stay."""
-    suspects = []
+    suspects: list[tuple[int, int, str, int, int, int, int]] = []
     for line in facts.lines:
         for life in line.lives.values():
             cells = [one for one in facts.cells_of.get(life.m, ()) if one.ru == line.ru and one.cls == ORDERED_CLASS]
@@ -165,11 +165,14 @@ def _late_rows(facts: Facts, findings: Findings) -> list[Record]:
                 span = stays.setdefault(segment.stay, [segment.n, segment.stop_n])
                 span[1] = segment.stop_n
             stays = stays or {0: [-1, FOREVER]}
-            suspects += [(life.m, line.r, line.underlay, line.ru, stay, *span) for stay, span in stays.items()]
+            suspects += [
+                (life.m, line.r, line.underlay, line.ru, stay, span[0], span[1]) for stay, span in stays.items()
+            ]
     if not suspects:
         return []
     columns = [("m", "int"), ("r", "int"), ("u", "string"), ("ru", "int"), ("stay", "int"), ("n", "bigint")]
     facts.engine.load("suspects", [*columns, ("stop_n", "bigint")], suspects)
+    facts.of_lives({one[0] for one in suspects})
     rows = [row for row in facts.engine.rows(LATE) if (row["m"], row["n"]) not in findings.tainted]
     tops = {(row["m"], row["top"]) for row in rows}
     if not tops:
@@ -178,7 +181,7 @@ def _late_rows(facts: Facts, findings: Findings) -> list[Record]:
     named = {
         (row["m"], row["pos"]): row
         for row in facts.engine.rows(
-            f"SELECT m, n, sid, a, b, pos, vw, svc FROM {{dlv}} WHERE {wanted} ORDER BY n DESC"
+            f"SELECT m, n, sid, a, b, pos, vw, svc FROM {{dlv_some}} WHERE {wanted} ORDER BY n DESC"
         )
     }
     for row in rows:
@@ -231,13 +234,15 @@ def _who_disagrees(facts: Facts, row: Record) -> str | None:
         return None
     places = f"((sid = {row['sid']} AND a <= {row['a']} AND b > {row['a']}) OR "
     places += f"(sid = {before['sid']} AND a <= {before['a']} AND b > {before['a']}))"
-    view = f"vw = '{_quoted(row['vw'])}' AND {places} AND m <> {row['m']}"
-    found = facts.engine.rows(f"SELECT m, sid, min(n) AS n FROM {{dlv}} WHERE {view} GROUP BY m, sid ORDER BY m, sid")
-    both: dict[int, dict[int, int]] = {}
+    found = facts.engine.rows(f"SELECT DISTINCT c, sid FROM {{pieces}} WHERE {places}")
+    have: dict[int, set[int]] = {}
     for one in found:
-        both.setdefault(one["m"], {})[one["sid"]] = one["n"]
-    for m, at in both.items():
-        if row["sid"] == before["sid"] or (len(at) == 2 and at[row["sid"]] < at[before["sid"]]):
+        if facts.cells[one["c"]].view == row["vw"]:
+            for m in facts.alike[one["c"]]:
+                have.setdefault(m, set()).add(one["sid"])
+    for m in sorted(have.keys() - {row["m"]}):
+        is_straight = not any(cell.falls for cell in facts.cells_of[m] if cell.view == row["vw"])
+        if is_straight and {row["sid"], before["sid"]} <= have[m]:
             return facts.members[m].name
     return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
 
 Range = tuple[int, int]
@@ -49,3 +50,20 @@ def common(one: Iterable[Range], other: Iterable[Range]) -> list[Range]:
 def size(ranges: Iterable[Range]) -> int:
     """How many numbers these disjoint ranges hold."""
     return sum(stop - first for first, stop in ranges)
+
+
+def overlaps(one: Range, spans: list[Range]) -> bool:
+    """Whether it has something in common with one of these, which are merged."""
+    return bool(common_of(one, spans))
+
+
+def common_of(one: Range, spans: list[Range]) -> list[Range]:
+    """What it has in common with these, which are merged."""
+    at = max(bisect_right(spans, one[0], key=lambda span: span[0]) - 1, 0)
+    found: list[Range] = []
+    while at < len(spans) and spans[at][0] < one[1]:
+        low, high = max(one[0], spans[at][0]), min(one[1], spans[at][1])
+        if low < high:
+            found.append((low, high))
+        at += 1
+    return found

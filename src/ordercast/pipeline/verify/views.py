@@ -13,7 +13,7 @@ from ordercast.pipeline.verify.engine import Record
 from ordercast.pipeline.verify.facts import ORDERED_CLASS, Cell, Facts
 from ordercast.pipeline.verify.findings import CONSEQUENCE, ROOT, Findings, Violation, span_text
 from ordercast.pipeline.verify.history import FOREVER, Ancestry, Life, Line, Rules, Segment, is_strict
-from ordercast.pipeline.verify.ranges import Range, merged, minus
+from ordercast.pipeline.verify.ranges import Range, common_of, merged, minus, overlaps
 
 NAME: Final = "virtual_synchrony"
 
@@ -250,7 +250,7 @@ def _windows(facts: Facts, line: Line, life: Life, segment: Segment, group: str)
         if begin >= segment.stop_n or end <= segment.n:
             continue
         inside = facts.engine.rows(
-            f"SELECT min(pos) AS low, max(pos) AS high FROM {{dlv}} WHERE m = {life.m} AND cls = 3 AND "
+            f"SELECT min(pos) AS low, max(pos) AS high FROM {facts.of_lives({life.m})} WHERE cls = 3 AND "
             f"u = '{_quoted(line.underlay)}' AND n > {max(begin, segment.n)} AND n < {min(end, segment.stop_n)}"
         )[0]
         if inside["low"] is not None:
@@ -271,26 +271,43 @@ def _compare(
     sid: int,
 ) -> None:
     """Who of those that went together lacks what another has of this sender."""
-    where = " OR ".join(f"(m = {one.m} AND n > {one.n} AND n < {one.stop_n})" for one in part)
-    rows = facts.engine.rows(
-        f"SELECT m, n, a, b, tgt, pos FROM {{dlv}} WHERE sid = {sid} AND cls = 3 AND ({where}) ORDER BY m, n"
-    )
-    everything: dict[int, list[Range]] = {}
-    for row in rows:
-        everything.setdefault(row["m"], []).append((row["a"], row["b"]))
-    rows = [row for row in rows if (row["m"], row["n"]) not in findings.tainted]
-    everything = {m: merged(spans) for m, spans in everything.items()}
+    cells = {
+        one.m: [
+            cell for cell in facts.cells_at.get((one.m, sid), ()) if cell.cls == ORDERED_CLASS and _is_of(cell, one)
+        ]
+        for one in part
+    }
+    if any(cell.last_n >= one.stop_n for one in part for cell in cells[one.m]):
+        found = [row for row in _group_rows(facts, line, part) if row["sid"] == sid]  # some are out of their view
+        everything = {m: merged((row["a"], row["b"]) for row in found if row["m"] == m) for m in cells}
+        rows = [row for row in found if (row["m"], row["n"]) not in findings.tainted]
+    else:
+        content = facts.content(cell for ones in cells.values() for cell in ones)
+        everything = {
+            m: merged((row["a"], row["b"]) for cell in ones for row in content[cell.rep]) for m, ones in cells.items()
+        }
+        common = set.intersection(*({cell.rep for cell in ones} for ones in cells.values()))  # nobody lacks of these
+        rows = [
+            row
+            for rep, each in sorted(content.items())
+            if rep not in common
+            for row in each
+            if not facts.is_rejected(row, findings.tainted)
+        ]
+    anything = merged((row["a"], row["b"]) for row in rows)
     lacks: dict[Range, list[int]] = {}
     holder: dict[Range, int] = {}
     for segment in part:
         mine = everything.get(segment.m, [])
-        for row in rows:
-            if row["m"] == segment.m or not minus([(row["a"], row["b"])], mine):
+        lacking = minus(anything, mine)
+        for row in rows if lacking else ():
+            if row["m"] == segment.m or not overlaps((row["a"], row["b"]), lacking):
                 continue
-            if not _is_owing(facts, line, lives[segment.m], segment, lives[row["m"]], row):
+            if not _is_owing(facts, line, lives[segment.m], segment, line.lives[row["m"]], row):
                 continue
-            for span in minus([(row["a"], row["b"])], mine):
-                holder.setdefault(span, row["m"])
+            has = next((m for m, ones in cells.items() if any(cell.rep == row.get("c") for cell in ones)), row["m"])
+            for span in common_of((row["a"], row["b"]), lacking):
+                holder.setdefault(span, has)
                 if segment.m not in lacks.setdefault(span, []):
                     lacks[span].append(segment.m)
     lacks, holder = _joined(lacks, holder)
@@ -337,51 +354,92 @@ def _report_lacks(
 def _check_group_set(
     facts: Facts, findings: Findings, line: Line, group: str, old: str, view: str, part: list[Segment]
 ) -> None:
-    """Views of a lightweight group: messages to it that lie between them, row by row where the digests differ."""
-    if _has_same_cells(facts, line, group, part):
-        return
-    where = " OR ".join(f"(d.m = {one.m} AND d.n > {one.n} AND d.n < {one.stop_n})" for one in part)
-    rows = facts.engine.rows(
-        f"SELECT d.m, d.n, d.sid, d.a, d.b, d.tgt FROM {{dlv}} d JOIN {{snd}} s ON d.sid = s.sid WHERE s.ru = "
-        f"{line.ru} "
-        f"AND d.cls = 3 AND ({where})"
-    )
+    """Views of a lightweight group: messages to it that lie between them."""
+    cells = _group_cells(facts, line, group, part)
+    if cells is None:
+        rows = _group_rows(facts, line, part)
+    else:
+        contents = [
+            {(one.sid, one.target, one.view): one.rep for one in ones if group in one.target.split("|")}
+            for ones in cells.values()
+        ]
+        if all(content == contents[0] for content in contents):
+            return
+        common = set.intersection(*(set(content.values()) for content in contents))
+        rows = _content_rows(facts, {m: [one for one in ones if one.rep not in common] for m, ones in cells.items()})
     have: dict[tuple[int, int], list[Range]] = {}
     everything: dict[tuple[int, int], list[Range]] = {}
     for row in rows:
         span = row["a"], row["b"]
         everything.setdefault((row["m"], row["sid"]), []).append(span)
-        if (row["m"], row["n"]) not in findings.tainted and group in row["tgt"].split("|"):
+        is_rejected = (
+            facts.is_rejected(row, findings.tainted) if "c" in row else (row["m"], row["n"]) in findings.tainted
+        )
+        if not is_rejected and group in row["tgt"].split("|"):
             have.setdefault((row["m"], row["sid"]), []).append(span)
     for sid in sorted({sid for _, sid in have}):
         lacks: dict[Range, list[int]] = {}
         holder: dict[Range, int] = {}
-        for one in part:
-            for other in part:
-                if one is other:
-                    continue
-                for span in minus(merged(have.get((one.m, sid), [])), everything.get((other.m, sid), [])):
-                    holder.setdefault(span, one.m)
-                    if other.m not in lacks.setdefault(span, []):
-                        lacks[span].append(other.m)
+        haves = _alike(part, sid, have)
+        everythings = _alike(part, sid, everything)
+        for theirs, ones in haves.items():
+            for mine, others in everythings.items():
+                for span in minus(merged(theirs), mine):
+                    holder.setdefault(span, ones[0])
+                    lacks.setdefault(span, []).extend(m for m in others if m not in lacks[span] and m not in ones)
+        lacks = {span: sorted(ms, key=[one.m for one in part].index) for span, ms in lacks.items() if ms}
         _report_lacks(facts, findings, old, view, sid, lacks, holder)
 
 
-def _has_same_cells(facts: Facts, line: Line, group: str, part: list[Segment]) -> bool:
-    """Whether the cells to this group lie within the segments and are the same."""
-    contents = []
-    targets = [target for target in facts.targets if group in target.split("|")]
+def _alike(
+    part: list[Segment], sid: int, spans: dict[tuple[int, int], list[Range]]
+) -> dict[tuple[Range, ...], list[int]]:
+    """Who has the same of a sender: they are compared once."""
+    found: dict[tuple[Range, ...], list[int]] = {}
+    for one in part:
+        found.setdefault(tuple(spans.get((one.m, sid), ())), []).append(one.m)
+    return found
+
+
+def _group_rows(facts: Facts, line: Line, part: list[Segment]) -> list[Record]:
+    """All that was delivered in these segments, row by row: where cells go beyond them."""
+    columns = [("m", "int"), ("n", "bigint"), ("stop_n", "bigint")]
+    facts.engine.load("spans", columns, [(one.m, one.n, one.stop_n) for one in part])
+    source = facts.of_lives({one.m for one in part})
+    return facts.engine.rows(
+        f"SELECT d.m, d.n, d.sid, d.a, d.b, d.tgt, d.pos FROM {source} d JOIN {{spans}} x ON d.m = x.m "
+        "AND d.n > x.n AND d.n < x.stop_n JOIN {snd} s ON d.sid = s.sid "
+        f"WHERE s.ru = {line.ru} AND d.cls = 3"
+    )
+
+
+def _content_rows(facts: Facts, cells: dict[int, list[Cell]]) -> list[Record]:
+    """The same of cells, by their content; `m` is who delivered it, `n` an event of the representative."""
+    content = facts.content(cell for ones in cells.values() for cell in ones)
+    rows = []
+    for m, ones in cells.items():
+        for cell in ones:
+            is_own = cell.id == cell.rep
+            rows += [
+                {**row, "m": m, "n": row["n"] if is_own else -1, "sid": cell.sid, "tgt": cell.target}
+                for row in content[cell.rep]
+            ]
+    return rows
+
+
+def _group_cells(facts: Facts, line: Line, group: str, part: list[Segment]) -> dict[int, list[Cell]] | None:
+    """The ordered cells of each life in these segments; None if one that is for the group goes beyond its segment."""
+    found: dict[int, list[Cell]] = {}
     for segment in part:
-        content: dict[tuple[int, str, str], int] = {}
-        for cell in (one for target in targets for one in facts.cells_to.get((segment.m, target), ())):
+        ones = found.setdefault(segment.m, [])
+        for cell in facts.cells_of.get(segment.m, ()):
             if cell.ru != line.ru or cell.sid < 0 or cell.cls != ORDERED_CLASS:
                 continue
             if segment.n < cell.first_n and cell.last_n < segment.stop_n:
-                content[cell.sid, cell.target, cell.view] = cell.rep
-            elif cell.first_n < segment.stop_n and cell.last_n > segment.n:
-                return False
-        contents.append(content)
-    return all(content == contents[0] for content in contents)
+                ones.append(cell)
+            elif cell.first_n < segment.stop_n and cell.last_n > segment.n and group in cell.target.split("|"):
+                return None
+    return found
 
 
 def _names(names: Iterable[str]) -> str:
