@@ -1,13 +1,13 @@
 """A big trace for `ordercast verify`, with faults in it that are known, and what judging it costs.
 
-    python benches/verify.py make DIR [--rows 10000000] [--faults [NAME ...]]
+    python benches/verify.py make DIR [--rows 10000000] [--faults [NAME ...]] [--causal]
     python benches/verify.py run DIR [--master 'local[2]'] [--heap 2g] [--times 2]
 
 The trace: 32 nodes in one underlay, 8 lightweight groups with 16 members each, all eight services but CAUSAL in the mix
-(mostly AGREED), views that change, two crashes, a partition that heals, a member that comes later. Every message is a
-row of its own (`count` is 1) at its sender (`submit`) and at each receiver (`hold`, `placed`, `deliver`); what is
-RESILIENT or stronger is held and placed by all members of the view. It is made column by column, without a Python
-object for each event.
+(mostly AGREED; `--causal` has CAUSAL for FIFO), views that change, two crashes, a partition that heals, a member that
+comes later. Every message is a row of its own (`count` is 1) at its sender (`submit`) and at each receiver (`hold`,
+`placed`, `deliver`); what is RESILIENT or stronger is held and placed by all members of the view. It is made column by
+column, without a Python object for each event.
 """
 
 from __future__ import annotations
@@ -93,6 +93,7 @@ class Maker:
         self.slot = np.minimum(np.arange(self.count) * VIEWS // self.count, VIEWS - 1)
         self.members = {(slot, part): self._members(slot, part) for slot in range(VIEWS) for part in (0, 1)}
         self.group = rng.integers(0, GROUPS, self.count)
+        self.service_names = list(SERVICES)
         self.service = rng.integers(0, len(SERVICES), self.count)
         alive = np.array([[self.part(node, slot) >= 0 for node in range(NODES)] for slot in range(VIEWS)])
         self.sender = rng.integers(0, NODES, self.count)
@@ -243,7 +244,7 @@ def table_of(maker: Maker, node: int, columns: Columns, changed: dict[int, tuple
             text(columns["sender"], maker.lives),
             number(columns["first"], pa.int64(), ~is_message),
             number(np.ones(size, np.int64), pa.int32(), ~is_message),
-            text(columns["service"], list(SERVICES)),
+            text(columns["service"], maker.service_names),
             number(columns["position"], pa.int64(), columns["position"] < 0),
             number(prev, pa.int64(), prev == -2),
             number(np.full(size, 100), pa.int64(), ~is_message),
@@ -447,12 +448,14 @@ class Faults:
     another_answer = two_answers
 
 
-def make(folder: Path, rows: int, faults: list[str]) -> None:
+def make(folder: Path, rows: int, faults: list[str], is_causal: bool) -> None:
     """Write the trace."""
     began = time.monotonic()
-    maker, broken = Maker(rows), None
+    maker = Maker(rows)
+    if is_causal:
+        maker.service_names = ["CAUSAL" if name == "FIFO" else name for name in SERVICES]
     broken = Faults(maker, faults)
-    services = tuple(dict.fromkeys(SERVICES))
+    services = tuple(dict.fromkeys(maker.service_names))
     RunInfo(f"big{rows}", EPOCH, "sim", "virtual", 7, "token", services, {"min_members": 1}, "bench").write(folder)
     total = delivered = 0
     for node in range(NODES):
@@ -536,6 +539,7 @@ def main() -> int:
     maker.add_argument("folder", type=Path)
     maker.add_argument("--rows", type=int, default=10_000_000)
     maker.add_argument("--faults", nargs="*", default=None, choices=sorted(FAULTS), help="all, if none is named")
+    maker.add_argument("--causal", action="store_true", help="CAUSAL messages instead of FIFO ones")
     runner = commands.add_parser("run")
     runner.add_argument("folder", type=Path)
     runner.add_argument("--master", default="local[2]")
@@ -544,7 +548,7 @@ def main() -> int:
     runner.add_argument("--steps", action="store_true", help="show what each query takes")
     args = parser.parse_args()
     if args.command == "make":
-        make(args.folder, args.rows, list(FAULTS) if args.faults == [] else args.faults or [])
+        make(args.folder, args.rows, list(FAULTS) if args.faults == [] else args.faults or [], args.causal)
         return 0
     return measure(args.folder, args.master, args.heap, args.times, args.steps)
 

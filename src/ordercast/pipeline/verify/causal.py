@@ -134,22 +134,31 @@ MOST_REPORTED: Final = 1_000
 class _Walker:
     """One life on its way through its events, which are columns."""
 
-    __slots__ = ("at", "direct", "kinds", "m", "need", "numbers", "own", "saved", "senders", "starts", "stops")
+    __slots__ = (
+        *("at", "chunk", "chunk_at", "direct", "kinds", "m", "need", "numbers", "own", "saved", "senders", "starts"),
+        "stops",
+    )
 
     def __init__(self, m: int, own: int, events: _Events, size: int) -> None:
         self.m = m
         self.own = own  # its entry in the clocks, -1 if it never submits
         self.kinds, self.numbers, self.senders, self.starts, self.stops = events
         self.at = 0
+        self.chunk: list[tuple[int, int, int, int, int]] = []  # events from `chunk_at` on; it waits often within one
+        self.chunk_at = 0
         self.need = [-1] * size  # what the messages delivered here had in their past
         self.direct = [-1] * size  # what it submitted or delivered itself
         self.saved = (self.need, list(self.direct))
 
-    def chunk(self) -> Iterator[tuple[int, int, int, int, int]]:
-        """The next events: kind, n, sender, and the range of numbers."""
-        span = slice(self.at, self.at + CHUNK)
-        columns = (self.kinds, self.numbers, self.senders, self.starts, self.stops)
-        return zip(*(column[span].tolist() for column in columns), strict=True)
+    def next_ones(self) -> Iterator[tuple[int, int, int, int, int]]:
+        """Events from here on: kind, n, sender, and the range of numbers."""
+        if not self.chunk_at <= self.at < self.chunk_at + len(self.chunk):
+            span = slice(self.at, self.at + CHUNK)
+            columns = (self.kinds, self.numbers, self.senders, self.starts, self.stops)
+            self.chunk = list(zip(*(column[span].tolist() for column in columns), strict=True))
+            self.chunk_at = self.at
+        begin = self.at - self.chunk_at
+        return map(self.chunk.__getitem__, range(begin, len(self.chunk)))  # `islice` would pass over all before it
 
 
 class _Submits:
@@ -195,7 +204,7 @@ def _go(
     need, direct, m = walker.need, walker.direct, walker.m
     blocker: int | None = None
     while walker.at < len(walker.kinds) and blocker is None:
-        for kind, n, sid, start, stop in walker.chunk():
+        for kind, n, sid, start, stop in walker.next_ones():
             if kind == DELIVER:
                 sent = submits.get(sid)
                 place = sent.of(stop - 1) if sent is not None and (m, n) not in findings.tainted else -1
