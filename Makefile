@@ -14,7 +14,7 @@ COMPILE := CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --all-e
 	--resolver=backtracking --output-file=requirements.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format fuzz bench chaos lock clean
+.PHONY: help setup demo test test-pipeline test-others lint format fuzz bench chaos lock clean
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' Makefile
@@ -31,8 +31,15 @@ $(STAMP): requirements.lock pyproject.toml
 demo: setup ## show ordered delivery, a failure and the recovery on this machine
 	$(BIN)/ordercast demo
 
+# Half of the time of all tests is Java's, which leaves a core idle half of the time: both halves run beside each other.
 test: lint ## lint, types and all tests
-	$(BIN)/python -m pytest
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-pipeline test-others
+
+test-pipeline: setup
+	$(BIN)/python -m pytest tests/pipeline tests/archive
+
+test-others: setup
+	$(BIN)/python -m pytest --ignore=tests/pipeline --ignore=tests/archive
 
 lint: setup ## style, format and types, nothing changed
 	$(BIN)/ruff check $(SOURCES)

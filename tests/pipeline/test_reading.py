@@ -177,22 +177,26 @@ def _two_lives_in_one(path: Path) -> None:
     path.unlink()
 
 
-@pytest.mark.parametrize("rewrite", [_by_duckdb, _in_another_order, _in_two_files, _two_lives_in_one])
-def test_a_trace_that_others_wrote_reads_the_same(
-    spark: SparkSession, tmp_path: Path, rewrite: Callable[[Path], None]
-) -> None:
-    one, two = write(tmp_path / "one"), write(tmp_path / "two")
-    for path in sorted(two.rglob("*.parquet")):
-        rewrite(path)
-    left, right = (inspect([folder])[0].parts for folder in (one, two))
-    assert [(part.name, part.rows) for part in left] == [(part.name, part.rows) for part in right]
-    assert all(part.is_numbered in (True, None) for part in right)
-    rows = [
-        sorted(map(repr, read_traces(spark, [folder]).events.drop("run").toArrow().to_pylist()))
-        for folder in (one, two)
-    ]
-    assert rows[0] == rows[1]
-    assert verify(spark, inspect([two])).checked == verify(spark, inspect([one])).checked
+def test_traces_that_others_wrote_read_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    plain = write(tmp_path / "plain")
+    folders = []
+    for rewrite in (_by_duckdb, _in_another_order, _in_two_files, _two_lives_in_one):
+        folder = write(tmp_path / rewrite.__name__)
+        for path in sorted(folder.rglob("*.parquet")):
+            rewrite(path)
+        folders.append(folder)
+    (whole,), others = inspect([plain]), inspect(folders)
+    for run in others:
+        assert [(part.name, part.rows) for part in run.parts] == [(part.name, part.rows) for part in whole.parts]
+        assert all(part.is_numbered in (True, None) for part in run.parts)
+    traces = read_traces(spark, [plain, *folders])
+    rows: dict[str, list[str]] = {}
+    for row in traces.events.toArrow().to_pylist():
+        rows.setdefault(row.pop("run"), []).append(repr(row))
+    assert len(rows) == 5
+    assert all(sorted(each) == sorted(rows[whole.name]) for each in rows.values())
+    checked = verify(spark, [whole]).checked
+    assert verify(spark, others).checked == {name: 4 * count for name, count in checked.items()}
 
 
 def test_rows_that_are_missing_are_noticed(spark: SparkSession, tmp_path: Path) -> None:
