@@ -26,9 +26,12 @@ class Names:
         columns = [("r", "int"), ("u", "string"), ("vw", "string"), ("tgt", "string")]
         engine.load("named", columns, sorted(known, key=lambda one: tuple(map(str, one))))
         engine.define("known", f"SELECT r, u, vw, tgt, {engine.digest('r', 'u')} AS w FROM {{named}}")
-        self._read_views("{known}")
-        self._read_targets("{known}")
-        self._read_underlays("{known}")
+        for row in engine.rows(
+            f"SELECT r, u, w, vw, {view_digest(engine)} AS v, tgt, {target_digest(engine)} AS t FROM {{known}}"
+        ):
+            self.views[row["v"]] = row["r"], row["u"], row["vw"]
+            self.underlays[row["w"]] = row["r"], row["u"]
+            self.targets[row["t"]] = row["tgt"]
 
     def find_views(self, digests: Collection[int]) -> None:
         """Make sure that these are known."""
