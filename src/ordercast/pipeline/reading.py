@@ -157,12 +157,12 @@ def events_of(
     if numbered:
         files = files.withColumn("w", F.when(F.col("only").isNotNull(), F.xxhash64("r", "only")))
     columns = ("r", "m", "w") if numbered else (RUN, NODE)
+    if only is not None:
+        files = files.where(F.col("m").isin(sorted(only)))  # their files may hold others, too
     hashed = scan.withColumn("file_hash", F.xxhash64(F.col("_metadata.file_path")))
     same = hashed["file_hash"] == files["file_hash"]
-    return (
-        hashed.join(F.broadcast(files), same if are_alone else same & (hashed["life"] == files["of_life"]))
-        .where("true" if only is None or not numbered else f"m IN ({', '.join(map(str, sorted(only)))})")
-        .select(*columns, *file_schema().fieldNames())
+    return hashed.join(F.broadcast(files), same if are_alone else same & (hashed["life"] == files["of_life"])).select(
+        *columns, *file_schema().fieldNames()
     )
 
 

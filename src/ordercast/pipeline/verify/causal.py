@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from ordercast.pipeline.verify.engine import Record
-from ordercast.pipeline.verify.facts import CAUSAL, ORDERED_CLASS, Facts, numbers_sql
+from ordercast.pipeline.verify.facts import CAUSAL, ORDERED_CLASS, Facts
 from ordercast.pipeline.verify.findings import CONSEQUENCE, ROOT, Findings, Violation, span_text
 from ordercast.pipeline.verify.history import Line
 from ordercast.pipeline.verify.ranges import Range, merged
@@ -39,9 +39,7 @@ WHERE p.cls = 3 AND p.sub_svc >= {CAUSAL} AND (s.own_n IS NULL OR s.own_n < p.su
 GROUP BY p.sid, o.m, p.a, p.sub_n
 """
 OWN: Final = "SELECT sid, a, b, min(own_n) AS own_n FROM {num_own} WHERE own_n IS NOT NULL GROUP BY sid, a, b"
-ORDERED: Final = """
-SELECT sid, sum(b - a) AS messages FROM (SELECT DISTINCT sid, a, b FROM {blocks} WHERE cls = 3) GROUP BY sid
-"""
+ORDERED: Final = "SELECT sid, a, b FROM {blocks} WHERE cls = 3"
 # Only what stands behind the first of them, and came before the last was submitted, is compared with each.
 BOUNDS: Final = "SELECT m, min(pos) AS low, max(sub_n) AS stop_n FROM {orphans} GROUP BY m"
 KNEW: Final = """
@@ -82,7 +80,8 @@ def _known_orphans(facts: Facts) -> list[Record]:
     behind them: between which positions. Counts say whose messages to look at; only their files are read."""
     engine = facts.engine
     unsure: list[int] = []
-    for row in engine.rows(ORDERED.replace("DISTINCT ", "" if not facts.has_overlaps else "DISTINCT ")):
+    ordered = ORDERED if not facts.has_overlaps else f"SELECT DISTINCT * FROM ({ORDERED})"
+    for row in engine.rows(f"SELECT sid, sum(b - a) AS messages FROM ({ordered}) GROUP BY sid"):
         sender = facts.senders[row["sid"]]
         own = [cell for cell in facts.cells_at.get((sender.m, sender.sid), ()) if cell.cls == ORDERED_CLASS]
         is_sure = sum(cell.messages for cell in own) == row["messages"] and not any(cell.is_doubtful for cell in own)
@@ -91,12 +90,10 @@ def _known_orphans(facts: Facts) -> list[Record]:
             unsure.append(sender.sid)
     if not unsure:
         return []
-    lives = {facts.senders[sid].m for sid in unsure}
     cuts = [(sid, n) for sid in unsure for n, _ in facts.life_of(facts.senders[sid].ru, facts.senders[sid].m).cuts]
     engine.load("unsure", [("sid", "int")], [(sid,) for sid in unsure])
     engine.load("cuts", [("sid", "int"), ("n", "bigint")], cuts)
-    engine.only("ev_own", lives)
-    engine.define("num_own", numbers_sql(engine, "ev_own"))
+    facts.define_numbers("num_own", {facts.senders[sid].m for sid in unsure})
     engine.define("own", OWN)
     engine.define("orphans", ORPHANS, keep=True)
     bounds = engine.rows(BOUNDS)
@@ -260,8 +257,7 @@ def _events(facts: Facts, line: Line, places: list[Range] | None) -> tuple[dict[
     for m, ones in _by_life(taken):
         pieces.setdefault(m, []).append((np.full(len(ones[0]), SUBMIT, np.int8), *ones))
     for lives in _in_turns(facts, line):
-        engine.only("ev_few", lives)
-        engine.define("num_few", numbers_sql(engine, "ev_few"))
+        facts.define_numbers("num_few", lives)
         found = engine.columns(
             f"SELECT DISTINCT d.m, d.n, d.sid, d.a, d.b FROM {{num_few}} d JOIN {{snd}} s ON d.sid = s.sid {near} "
             f"WHERE s.ru = {line.ru} AND d.svc >= {CAUSAL}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ordercast.pipeline.verify.engine import Record
+from ordercast.pipeline.verify.engine import Engine, Record
 from ordercast.pipeline.verify.facts import MAJORITY, RELIABLE, RESILIENT, SAFE, Cell, Facts, Sender
 from ordercast.pipeline.verify.findings import CONSEQUENCE, ROOT, Findings, Violation, span_text
 from ordercast.pipeline.verify.history import FOREVER, Ancestry, Life, Line, Segment, may_go_on, stay_of
@@ -400,10 +400,8 @@ def _check_delivered(facts: Facts, findings: Findings) -> None:
         "SELECT s.sid, e.m, e.n, e.at_ns, e.a, e.b, e.vw FROM {few} e JOIN {snd} s ON e.m = s.m AND e.u = s.u "
         "WHERE e.kind = 'confirm' AND e.a IS NOT NULL",
     )
-    count = engine.rows("SELECT count(*) AS c FROM {confirmed}")[0]["c"]
-    if not count:
+    if not _count(engine, findings, "confirmed"):
         return
-    findings.checked[PROMISES] += count
     suspects = engine.rows(
         "SELECT c.sid, c.m, c.n, c.at_ns, c.a, c.b, c.vw FROM (SELECT *, max(high) OVER (PARTITION BY sid "
         "ORDER BY a, k "
@@ -507,6 +505,13 @@ def _sees(life: Life, other: Life, at_ns: int) -> bool:
     return bool(here) and other.name in here[-1].members
 
 
+def _count(engine: Engine, findings: Findings, table: str) -> int:
+    """How many rows a table has, each of which is a promise that is examined."""
+    count: int = engine.rows(f"SELECT count(*) AS c FROM {{{table}}}")[0]["c"]
+    findings.checked[PROMISES] += count
+    return count
+
+
 def _check_replies(facts: Facts, findings: Findings) -> None:
     """A call has one answer, from one who has delivered it; two where two parts may both have gone on."""
     engine = facts.engine
@@ -515,10 +520,8 @@ def _check_replies(facts: Facts, findings: Findings) -> None:
         "SELECT m, r, u, n, sender, a, vw, tgt FROM {few} WHERE kind = 'reply' AND sender IS NOT NULL AND a "
         "IS NOT NULL",
     )
-    count = engine.rows("SELECT count(*) AS c FROM {replies}")[0]["c"]
-    if not count:
+    if not _count(engine, findings, "replies"):
         return
-    findings.checked[PROMISES] += count
     engine.define(
         "heard",
         "SELECT e.m, e.u, e.sender, e.a, min(e.n) AS n FROM {ev} e JOIN (SELECT DISTINCT m, u, sender, a "

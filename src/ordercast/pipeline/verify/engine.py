@@ -79,15 +79,15 @@ class SparkEngine:
         self._name(name, F.broadcast(self._spark.createDataFrame(list(map(tuple, rows)), schema)))
 
     def rows(self, sql: str) -> list[Record]:
-        found: list[Record] = self._spark.sql(sql.format(**self._names)).toArrow().to_pylist()
+        found: list[Record] = self._arrow(sql).to_pylist()
         return found
 
     def columns(self, sql: str) -> dict[str, Any]:
-        table = self._spark.sql(sql.format(**self._names)).toArrow()
+        table = self._arrow(sql)
         return {name: table[name].to_numpy() for name in table.column_names}
 
     def begin(self, sql: str) -> Callable[[], list[Record]]:
-        return self._beside.submit(self.rows, sql.format(**self._names)).result
+        return self._beside.submit(self.rows, sql).result
 
     def digest(self, *columns: str) -> str:
         return f"xxhash64({', '.join(columns)})"
@@ -98,6 +98,9 @@ class SparkEngine:
             frame.unpersist()
         for name in self._names.values():
             self._spark.catalog.dropTempView(name)
+
+    def _arrow(self, sql: str) -> Any:
+        return self._spark.sql(sql.format(**self._names)).toArrow()
 
     def _define_events(self, name: str, lives: Collection[int] | None) -> None:
         self._name(f"{name}_files", events_of(self._spark, self._runs, numbered=True, only=lives))

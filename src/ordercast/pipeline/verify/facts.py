@@ -1,8 +1,7 @@
 """The tables that the checks share, made in a few scans.
 
 - `few`: all rows but submits and those of single messages at each member. What they say of lives and views is read
-  on the driver
-  (`history.py`).
+  on the driver (`history.py`).
 - `sub`: what was submitted, one row for each `submit`, with the sender's number `sid` (sender life in an underlay).
 - `dlv`: what was delivered, with `sid` (none where nobody submitted it) and its class: 0 UNRELIABLE, 1 RELIABLE, 2 FIFO
   and CAUSAL, 3 with a position. For evidence: it has names.
@@ -115,9 +114,7 @@ class Facts:
     cells_of: dict[int, list[Cell]] = field(default_factory=dict)  # by life
     cells_in: dict[int, list[Cell]] = field(default_factory=dict)  # by underlay
     cells_at: dict[tuple[int, int], list[Cell]] = field(default_factory=dict)  # by life and sender
-    cells_to: dict[tuple[int, str], list[Cell]] = field(default_factory=dict)  # by life and target
     alike: dict[int, list[int]] = field(default_factory=dict)  # rep -> lives that it stands for
-    targets: set[str] = field(default_factory=set)
     views: list[tuple[int, str]] = field(default_factory=list)  # by number: underlay and id
     has_overlaps: bool = False  # some message is in the content of two views, at two positions, or twice
     deliveries: int = 0
@@ -159,6 +156,11 @@ class Facts:
         self.engine.only("ev_some", lives)
         self.engine.define("dlv_some", DLV.replace("{ev}", "{ev_some}"))
         return "{dlv_some}"
+
+    def define_numbers(self, name: str, lives: Collection[int]) -> None:
+        """Name what these lives delivered, in numbers alone: only their files are read."""
+        self.engine.only(f"{name}_events", lives)
+        self.engine.define(name, _numbers_sql(self.engine, f"{name}_events"))
 
     def content(self, cells: Iterable[Cell]) -> dict[int, list[Record]]:
         """By representative: the messages of these cells, with the life, events and positions of the representative.
@@ -300,7 +302,7 @@ WHERE e.kind = 'deliver'
 """
 
 
-def numbers_sql(engine: Engine, source: str) -> str:
+def _numbers_sql(engine: Engine, source: str) -> str:
     """What was delivered, in numbers alone; `source` has the events."""
     return f"""
 SELECT e.m, e.n, e.at_ns, s.sid, s.base + e.a AS key, CASE WHEN e.m = s.m THEN e.n END AS own_n, e.a, e.b, e.svc,
@@ -404,7 +406,7 @@ def _read_senders(facts: Facts, lines: dict[tuple[int, str], Line], rows: list[R
     engine.define("snd_keys", f"SELECT sid, m, r, ru, total, base, w, {engine.digest('w', 'name')} AS k FROM {{snd}}")
     engine.define("sub", SUB)
     engine.define("dlv", DLV)
-    engine.define("num", numbers_sql(engine, "ev"))
+    engine.define("num", _numbers_sql(engine, "ev"))
 
 
 def _read_cells(facts: Facts, lines: dict[tuple[int, str], Line]) -> None:
@@ -455,8 +457,6 @@ def _read_cells(facts: Facts, lines: dict[tuple[int, str], Line]) -> None:
         facts.cells_of.setdefault(member.m, []).append(cell)
         facts.cells_in.setdefault(line.ru, []).append(cell)
         facts.cells_at.setdefault((member.m, sid), []).append(cell)
-        facts.cells_to.setdefault((member.m, cell.target), []).append(cell)
-        facts.targets.add(cell.target)
 
 
 # The rows of one cell for each content. What a cell says for all its rows is looked up there.
@@ -512,8 +512,7 @@ def _choose_reps(facts: Facts) -> None:
             for one in chosen
         ],
     )
-    engine.only("ev_rep", {one.m for one in chosen} or {0})
-    engine.define("num_rep", numbers_sql(engine, "ev_rep"))
+    facts.define_numbers("num_rep", {one.m for one in chosen} or {0})
     engine.define("rep", REP)
     pieces = SURE
     if any(one.is_doubtful for one in chosen):

@@ -41,20 +41,9 @@ def minus(whole: Iterable[Range], part: Iterable[Range]) -> list[Range]:
     return found
 
 
-def common(one: Iterable[Range], other: Iterable[Range]) -> list[Range]:
-    """What both have."""
-    left = merged(one)
-    return minus(left, minus(left, other))
-
-
 def size(ranges: Iterable[Range]) -> int:
     """How many numbers these disjoint ranges hold."""
     return sum(stop - first for first, stop in ranges)
-
-
-def overlaps(one: Range, spans: list[Range]) -> bool:
-    """Whether it has something in common with one of these, which are merged."""
-    return bool(common_of(one, spans))
 
 
 def common_of(one: Range, spans: list[Range]) -> list[Range]:

@@ -13,7 +13,7 @@ from ordercast.pipeline.verify.engine import Record
 from ordercast.pipeline.verify.facts import ORDERED_CLASS, Cell, Facts
 from ordercast.pipeline.verify.findings import CONSEQUENCE, ROOT, Findings, Violation, span_text
 from ordercast.pipeline.verify.history import FOREVER, Ancestry, Life, Line, Rules, Segment, is_strict
-from ordercast.pipeline.verify.ranges import Range, common_of, merged, minus, overlaps
+from ordercast.pipeline.verify.ranges import Range, common_of, merged, minus
 
 NAME: Final = "virtual_synchrony"
 
@@ -301,12 +301,13 @@ def _compare(
         mine = everything.get(segment.m, [])
         lacking = minus(anything, mine)
         for row in rows if lacking else ():
-            if row["m"] == segment.m or not overlaps((row["a"], row["b"]), lacking):
+            spans = common_of((row["a"], row["b"]), lacking) if row["m"] != segment.m else []
+            if not spans:
                 continue
             if not _is_owing(facts, line, lives[segment.m], segment, line.lives[row["m"]], row):
                 continue
             has = next((m for m, ones in cells.items() if any(cell.rep == row.get("c") for cell in ones)), row["m"])
-            for span in common_of((row["a"], row["b"]), lacking):
+            for span in spans:
                 holder.setdefault(span, has)
                 if segment.m not in lacks.setdefault(span, []):
                     lacks[span].append(segment.m)
