@@ -166,7 +166,7 @@ class Maker:
         slot = np.where(
             is_message, self.slot[message], np.where(kind == VIEW, ref % VIEWS, np.where(kind == TRANSITIONAL, ref, -1))
         )
-        has_place = is_message & self.is_ordered[message] & ((kind == PLACED) | (kind == DELIVER))
+        has_seq = is_message & self.is_ordered[message] & ((kind == PLACED) | (kind == DELIVER))
         return {
             "kind": kind,
             "at": at,
@@ -176,7 +176,7 @@ class Maker:
             "sender": np.where(is_message, self.sender[message], -1),
             "first": np.where(is_message, self.number[message], -1),
             "service": np.where(is_message, self.service[message], -1),
-            "position": np.where(has_place, self.position[message], -1),
+            "position": np.where(has_seq, self.position[message], -1),
             "lie": np.zeros(len(kind), np.int64),
             "message": np.where(is_message, ref, -1),
         }
@@ -357,19 +357,19 @@ class Faults:
     def causal(self, _: int, columns: Columns) -> Columns:
         """A question after its answer, whose sender had delivered it; of another sender than all between."""
         rows = self._deliveries(columns, "AGREED")
-        place = {int(message): int(at) for at, message in zip(rows, columns["message"][rows], strict=True)}
-        for message, at in place.items():
+        seq = {int(message): int(at) for at, message in zip(rows, columns["message"][rows], strict=True)}
+        for message, at in seq.items():
             for answer in range(message + 8, message + 20):
-                knows = answer in place and self.maker.in_group[self.maker.sender[answer], self.maker.group[message]]
+                knows = answer in seq and self.maker.in_group[self.maker.sender[answer], self.maker.group[message]]
                 between = (
-                    columns["sender"][at + 1 : place[answer] + 1][
-                        columns["kind"][at + 1 : place[answer] + 1] == DELIVER
+                    columns["sender"][at + 1 : seq[answer] + 1][
+                        columns["kind"][at + 1 : seq[answer] + 1] == DELIVER
                     ]
                     if knows
                     else []
                 )
                 if knows and columns["sender"][at] not in between:
-                    return self._move(columns, at, place[answer])
+                    return self._move(columns, at, seq[answer])
         raise LookupError("no question with an answer here")
 
     def fifo_hole(self, _: int, columns: Columns) -> Columns:

@@ -13,7 +13,7 @@ from ordercast.errors import UsageError
 MS: Final = 1_000_000
 SECOND: Final = 1_000_000_000
 
-Recovery = Literal["automatic", "manual"]
+RecoveryMode = Literal["automatic", "manual"]
 MinMembers = int | Literal["majority", "all"]
 
 MAX_DATAGRAM: Final = 65_000  # one UDP datagram over IPv4 holds 65,507 bytes; the rest is slack for headers

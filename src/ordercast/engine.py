@@ -80,7 +80,7 @@ class Refused(NamedTuple):
     text: str
 
 
-class Gone(NamedTuple):
+class Departed(NamedTuple):
     """This node is out of the group: it left (`wanted`), was excluded, or its ring dissolved into another.
 
     With `returning` the engine is already on its way back as a new member.
@@ -91,7 +91,7 @@ class Gone(NamedTuple):
     text: str
 
 
-class Unknown(NamedTuple):
+class UnknownOutcome(NamedTuple):
     """Own blocks from `number` up to `stop` were dropped on exclusion: others may or may not deliver them."""
 
     number: int
@@ -111,7 +111,7 @@ class Denied(NamedTuple):
     lock: str
 
 
-class Again(NamedTuple):
+class RepeatedCall(NamedTuple):
     """A call that was delivered here has come again: its answer was lost, or was never given (RMP section 4.5)."""
 
     origin: int
@@ -119,7 +119,9 @@ class Again(NamedTuple):
     block: bytes
 
 
-Upcall = Run | View | Transitional | Joined | Failed | Refused | Gone | Unknown | Reset | Denied | Again
+Upcall = (
+    Run | View | Transitional | Joined | Failed | Refused | Departed | UnknownOutcome | Reset | Denied | RepeatedCall
+)
 
 
 class Note(NamedTuple):

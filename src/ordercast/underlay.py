@@ -13,37 +13,36 @@ from dataclasses import replace
 from enum import Enum, auto
 from typing import Final
 
-from ordercast.config import MAX_GROUP_NAME, MAX_HEADER, Demands, GroupConfig, MinMembers, Recovery, Timing
+from ordercast.config import MAX_GROUP_NAME, MAX_HEADER, Demands, GroupConfig, MinMembers, RecoveryMode, Timing
 from ordercast.engine import (
     NEVER,
-    Again,
     Change,
+    Departed,
     Failed,
-    Gone,
     Joined,
     Outbox,
     Refused,
+    RepeatedCall,
     Reset,
     Send,
     To,
     Transitional,
-    Unknown,
+    UnknownOutcome,
 )
 from ordercast.errors import UsageError, WireError
 from ordercast.membership.admission import Admission
 from ordercast.membership.joining import Joining, better
 from ordercast.membership.past import PastRings
-from ordercast.membership.reach import Reach
-from ordercast.membership.reform import Reform
-from ordercast.orderers import ORDERERS, Orderer, unknown_words
-from ordercast.parts.keeper import Carried
+from ordercast.membership.recovery import Recovery
+from ordercast.membership.routes import MulticastRoutes
+from ordercast.orderers import ORDERERS, Orderer, unsupported_names
+from ordercast.parts.keeper import DeliveryMemory
 from ordercast.service import Service
 from ordercast.view import Address, Member, Reason, View, group_tag, id_of, next_counter, ring_id
 from ordercast.wire.block import come_after
 from ordercast.wire.calls import FIRST, RELAY, allow, decode_call, encode_call, open_call
 from ordercast.wire.header import FORWARD, HEADER, HEADER_BYTES, MAGIC, Kind
 from ordercast.wire.intake import Intake
-from ordercast.wire.mail import Mail
 from ordercast.wire.segments import Datagram, without_mark
 from ordercast.wire.views import (
     Asking,
@@ -64,6 +63,7 @@ from ordercast.wire.views import (
     encode_ring,
     encode_suspects,
 )
+from ordercast.wire.writer import DatagramWriter
 
 # As plain numbers: an enum's member costs a look-up in the hot path each time it is named.
 _DATA: Final = int(Kind.DATA)
@@ -91,7 +91,7 @@ class Underlay:
         *,
         create: bool | None = None,
         min_members: MinMembers = "majority",
-        recovery: Recovery = "automatic",
+        recovery: RecoveryMode = "automatic",
         demands: Demands = Demands(),  # noqa: B008 - frozen
         header: bytes = b"",
         next_block: int = 0,
@@ -100,7 +100,7 @@ class Underlay:
         if not 0 < len(group.encode()) <= MAX_GROUP_NAME:
             raise UsageError(f"a group name has 1 to {MAX_GROUP_NAME} bytes, got {len(group.encode())}")
         check_header(header)
-        unknown = unknown_words(config)
+        unknown = unsupported_names(config)
         if unknown:
             raise UsageError(unknown)
         check_rule(min_members)
@@ -123,16 +123,16 @@ class Underlay:
         # Where we are
         self.view: View | None = None  # as delivered to the application
         self._phase = Phase.JOINING
-        self._mail = Mail(group_tag(group), me.id, config.datagram)
+        self._writer = DatagramWriter(group_tag(group), me.id, config.datagram)
         self._joining: Joining | None = None
         self._orderer: Orderer | None = None
-        self._reform: Reform | None = None
-        self._reach = Reach(me, self._mail, timing.linger_ns)
-        self._intake = Intake(self._mail.tag, self.counters)
+        self._recovery: Recovery | None = None
+        self._routes = MulticastRoutes(me, self._writer, timing.linger_ns)
+        self._intake = Intake(self._writer.tag, self.counters)
         # What outlives a ring
         self._next_block = next_block
         self._serial = 0  # of our requests for locks
-        self._carried = Carried()
+        self._memory = DeliveryMemory()
         self._backlog: list[tuple[int, bytes]] = []
         self._counter = 0
         self._past = PastRings()
@@ -143,7 +143,7 @@ class Underlay:
         self._is_dissolving = False
         self._frozen_ns = 0
         # As the leader
-        self._admission = Admission(group, self._mail)
+        self._admission = Admission(group, self._writer)
         self._beacon_ns = NEVER
         self._linger_ns = NEVER
 
@@ -160,12 +160,12 @@ class Underlay:
         return ORDERERS[self.config.orderer].gives_locks
 
     def room(self, now_ns: int) -> tuple[int, int]:
-        if self._phase is not Phase.MEMBER or self._orderer is None or self._reform is not None:
+        if self._phase is not Phase.MEMBER or self._orderer is None or self._recovery is not None:
             return 0, 0
         return self._orderer.room(now_ns)
 
     def submit(self, now_ns: int, blocks: Sequence[bytes], out: Outbox) -> int:
-        if self._orderer is None or self._phase is not Phase.MEMBER or self._reform is not None:
+        if self._orderer is None or self._phase is not Phase.MEMBER or self._recovery is not None:
             return 0
         taken = self._orderer.submit(now_ns, blocks, out)
         self._next_block = self._orderer.next_block
@@ -185,13 +185,13 @@ class Underlay:
             # The hot paths, of blocks in one datagram and of small messages, without the calls between.
             magic, kind, segment, last, tag, ring, origin, number = HEADER.unpack_from(data)
             if (
-                ring == self._mail.ring
+                ring == self._writer.ring
                 and kind < _FIND
                 and kind != _REPAIR
                 and not last
                 and not segment
                 and magic == MAGIC
-                and tag == self._mail.tag
+                and tag == self._writer.tag
                 and not orderer.is_frozen
                 and not self._admission
             ):
@@ -215,13 +215,13 @@ class Underlay:
                 self._intake.reject()  # hostile bytes are counted and dropped, never raised
 
     def after_batch(self, now_ns: int, out: Outbox) -> None:
-        orderer, reform = self._orderer, self._reform
-        if reform is not None:
+        orderer, recovery = self._orderer, self._recovery
+        if recovery is not None:
             try:
-                reform.progress(now_ns, out)
+                recovery.progress(now_ns, out)
             except WireError:
                 self._intake.reject()  # a result that does not fit what came since
-            self._after_reform(now_ns, out)
+            self._after_recovery(now_ns, out)
         elif orderer is not None:
             before = len(out.upcalls)
             orderer.after_batch(now_ns, out)
@@ -237,15 +237,15 @@ class Underlay:
         if self._joining is not None:
             self._joining.expire(now_ns, out)
             self._after_joining(now_ns, out)
-        if self._reform is not None:
-            self._reform.expire(now_ns, out)
+        if self._recovery is not None:
+            self._recovery.expire(now_ns, out)
         elif self._orderer is not None:
             self._orderer.expire(now_ns, out)
             suspects = self._orderer.suspects(now_ns)
             if suspects and self._phase is Phase.MEMBER:
                 self._fail(now_ns, suspects, False, out)
         self._intake.expire(now_ns)
-        self._reach.expire(now_ns)
+        self._routes.expire(now_ns)
         if self._beacon_ns <= now_ns:
             self._beacon(now_ns, To.ANYONE, out)
         self._admission.expire(now_ns, out)
@@ -255,15 +255,15 @@ class Underlay:
             else:
                 if self._phase is Phase.MEMBER:  # our leave, or what comes before it, never got through
                     self._drop_own(out)
-                    out.upcalls.append(Gone(True, False, "left while the group did not work"))
+                    out.upcalls.append(Departed(True, False, "left while the group did not work"))
                 self._close()
 
     def deadline_ns(self) -> int:
-        due = min(self._beacon_ns, self._linger_ns, self._intake.due_ns, self._reach.due_ns)
+        due = min(self._beacon_ns, self._linger_ns, self._intake.due_ns, self._routes.due_ns)
         if self._joining is not None:
             due = min(due, self._joining.deadline_ns())
-        if self._reform is not None:
-            due = min(due, self._reform.deadline_ns())
+        if self._recovery is not None:
+            due = min(due, self._recovery.deadline_ns())
         elif self._orderer is not None:
             due = min(due, self._orderer.deadline_ns())
         return min(due, self._admission.deadline_ns()) if self._admission else due
@@ -272,10 +272,10 @@ class Underlay:
         check_header(header)
         if self._phase in (Phase.LINGERING, Phase.CLOSED):
             return
-        if self._phase is Phase.JOINING or self._orderer is None or self._reform is not None:
+        if self._phase is Phase.JOINING or self._orderer is None or self._recovery is not None:
             # There is no ring that could order our leave; to the others we are as good as crashed.
             self._drop_own(out)
-            out.upcalls.append(Gone(True, False, "left while there was no working group"))
+            out.upcalls.append(Departed(True, False, "left while there was no working group"))
             joining = self._joining
             self._close()
             if joining is not None and joining.has_asked:
@@ -296,10 +296,10 @@ class Underlay:
         self._is_resetting = True
         suspects = self._orderer.suspects(now_ns)
         self._freeze(now_ns)
-        if self._reform is not None:
-            self._reform.asked = (min_members, header)
-            self._reform.begin(now_ns, suspects, min_members, True, header, out)
-            self._after_reform(now_ns, out)
+        if self._recovery is not None:
+            self._recovery.asked = (min_members, header)
+            self._recovery.begin(now_ns, suspects, min_members, True, header, out)
+            self._after_recovery(now_ns, out)
 
     def lock(self, now_ns: int, lock: str, out: Outbox) -> None:  # noqa: ARG002 - it goes out with the pass
         self._propose_lock(now_ns, Reason.LOCK, lock)
@@ -309,7 +309,7 @@ class Underlay:
 
     def _propose_lock(self, now_ns: int, reason: Reason, lock: str) -> None:
         """Has effect in a working ring only: in the view after a recovery the application sees who holds what."""
-        if self._phase is Phase.MEMBER and self._orderer is not None and self._reform is None:
+        if self._phase is Phase.MEMBER and self._orderer is not None and self._recovery is None:
             self._serial += 1
             self._orderer.propose(now_ns, Change(reason, self.me, lock=lock, serial=self._serial))
 
@@ -319,7 +319,7 @@ class Underlay:
     def reply(self, to: Address, number: int, body: bytes, out: Outbox) -> None:
         if self._orderer is not None:
             body = allow(body, self._orderer.allowance)
-        out.sends.append(self._mail.control(to, Kind.REPLY, body, number=number))
+        out.sends.append(self._writer.control(to, Kind.REPLY, body, number=number))
 
     def audience(self) -> list[Address]:
         orderer, me = self._orderer, self.me.id
@@ -329,11 +329,11 @@ class Underlay:
         return list(dict.fromkeys([*members, *self._admission.addresses(), *orderer.leavers()]))
 
     def copies(self) -> list[Address]:
-        return self._reach.copies
+        return self._routes.copies
 
     @property
     def ttl(self) -> int:
-        return self._reach.ttl
+        return self._routes.ttl
 
     @property
     def is_sure(self) -> bool:
@@ -346,7 +346,7 @@ class Underlay:
             return True
         return (
             self._phase is Phase.MEMBER
-            and self._reform is None
+            and self._recovery is None
             and self._orderer is not None
             and not self._orderer.is_busy
             and not self._admission
@@ -357,7 +357,7 @@ class Underlay:
     def is_ordering(self) -> bool:
         """Whether this member gives the next place now: it is the sequencer, or the token site. With timestamps all
         decide; the first member orders changes."""
-        return self._reform is None and self._orderer is not None and self._orderer.is_ordering
+        return self._recovery is None and self._orderer is not None and self._orderer.is_ordering
 
     @property
     def is_closed(self) -> bool:
@@ -366,10 +366,10 @@ class Underlay:
     def describe(self) -> str:
         """One line for people: where this engine is."""
         view = self.view.id if self.view is not None else "no view"
-        role = self._reform.role.name.lower() if self._reform is not None else "working"
+        role = self._recovery.role.name.lower() if self._recovery is not None else "working"
         log = self._orderer.log if self._orderer is not None else None
-        places = "" if log is None else f", received {log.received} of {log.highest}, stable {log.stable}"
-        return f"{self._phase.name.lower()}, {role}, {view}{places}"
+        assignments = "" if log is None else f", received {log.received} of {log.highest}, stable {log.stable}"
+        return f"{self._phase.name.lower()}, {role}, {view}{assignments}"
 
     # Datagrams
 
@@ -378,7 +378,7 @@ class Underlay:
         orderer = self._orderer
         if kind in (Kind.DATA, Kind.REPAIR):
             is_repair = kind == Kind.REPAIR
-            if orderer is None or ring != self._mail.ring:
+            if orderer is None or ring != self._writer.ring:
                 self._on_foreign(now_ns, source, kind, ring, out)
             elif orderer.is_frozen and not is_repair:
                 pass  # only what brings survivors to the same place goes on
@@ -387,12 +387,12 @@ class Underlay:
             else:
                 orderer.on_data(now_ns, origin, number, bytes(body), is_repair, out)
         elif kind >= FORWARD:
-            plain = HEADER.pack(MAGIC, kind & ~FORWARD, segment, last, self._mail.tag, ring, origin, number)
+            plain = HEADER.pack(MAGIC, kind & ~FORWARD, segment, last, self._writer.tag, ring, origin, number)
             self._forward(now_ns, source, plain + bytes(body), 0, out)
         elif origin == self.me.id:
             pass
         elif kind < Kind.FIND:
-            if orderer is None or ring != self._mail.ring:
+            if orderer is None or ring != self._writer.ring:
                 self._on_foreign(now_ns, source, kind, ring, out)
             elif not orderer.is_frozen or kind in (Kind.NAK, Kind.ACCEPT):
                 self._admission.heard(origin)
@@ -412,9 +412,9 @@ class Underlay:
         """From a caller that is no member (RMP section 4.5): by the group's name, or by a ring that is or was ours."""
         flags, group, block = decode_call(body)
         orderer = self._orderer
-        if orderer is None or self._phase is not Phase.MEMBER or self._reform is not None:
+        if orderer is None or self._phase is not Phase.MEMBER or self._recovery is not None:
             return  # it will come again
-        if group != self.group if group else ring != self._mail.ring and ring not in self._past:
+        if group != self.group if group else ring != self._writer.ring and ring not in self._past:
             self._count("foreign")
             return
         if not ORDERERS[self.config.orderer].gives_locks:
@@ -423,14 +423,14 @@ class Underlay:
         open_call(block)  # raises here what would break us later
         is_new = orderer.on_call(now_ns, origin, number, bool(flags & FIRST), block, out)
         if not is_new:
-            out.upcalls.append(Again(origin, number, block))
+            out.upcalls.append(RepeatedCall(origin, number, block))
         if flags & RELAY and len(orderer.view.members) > 1:
             again = encode_call(flags & ~RELAY, self.group, block)
-            out.sends.append(self._mail.call(To.ALL, origin, number, again))
-        elif self._reach.is_first and all(member.address != source for member in orderer.view.members):
+            out.sends.append(self._writer.call(To.ALL, origin, number, again))
+        elif self._routes.is_first and all(member.address != source for member in orderer.view.members):
             # The caller itself has multicast it, and does not know whom that does not reach.
-            for address in self._reach.copies:
-                out.sends.append(self._mail.call(address, origin, number, body))
+            for address in self._routes.copies:
+                out.sends.append(self._writer.call(address, origin, number, body))
 
     def _on_foreign(self, now_ns: int, source: Address, kind: int, ring: int, out: Outbox) -> None:
         """A datagram of another ring: of ours as it was, or of a stranger on the same address."""
@@ -442,7 +442,7 @@ class Underlay:
             return  # no straggler: what it says was right when it said it
         commit = self._past.answer(now_ns, ring)
         if commit is not None:
-            out.sends.append(self._mail.control(source, Kind.COMMIT, commit, ring))
+            out.sends.append(self._writer.control(source, Kind.COMMIT, commit, ring))
 
     def _forward(self, now_ns: int, source: Address, data: bytes | bytearray, stride: int, out: Outbox) -> None:
         """Multicast what a member without multicast sent us for all, then take it as from that member. RMP section 3.4.
@@ -451,14 +451,14 @@ class Underlay:
         ring: otherwise we would multiply a stranger's datagrams. Our own multicast does not come back to us.
         """
         _, kind, _, _, _, ring, _, _ = HEADER.unpack_from(data)
-        if self._orderer is None or ring != self._mail.ring:
+        if self._orderer is None or ring != self._writer.ring:
             self._on_foreign(now_ns, source, kind, ring, out)
-        elif source not in self._reach.copies or not self.me.has_multicast:
+        elif source not in self._routes.copies or not self.me.has_multicast:
             self._count("strange_forwards")
         else:
             self._count("forwarded", -(-len(data) // stride) if stride else 1)
             out.sends.append(Send(To.MULTICAST, (data,), stride))
-            for address in self._reach.copies:
+            for address in self._routes.copies:
                 if address != source:
                     out.sends.append(Send(address, (data,), stride))
             self.receive(now_ns, source, memoryview(data), stride, out)
@@ -468,11 +468,11 @@ class Underlay:
     def _look(self, now_ns: int, is_return: bool, out: Outbox) -> None:
         """Begin to look for the group."""
         self._phase = Phase.JOINING
-        self._mail.ring = 0
-        self._reach.clear()
+        self._writer.ring = 0
+        self._routes.clear()
         self._carry()
         self._orderer = None
-        self._reform = None
+        self._recovery = None
         self._is_dissolving = False
         self._linger_ns = NEVER
         self._admission.clear()
@@ -480,7 +480,7 @@ class Underlay:
         self._joining = Joining(
             self.group,
             self.me,
-            self._mail,
+            self._writer,
             self._timing,
             self._rng,
             self._create,
@@ -489,7 +489,7 @@ class Underlay:
             self._first_number,
             is_return,
             self._whom_to_ask(),
-            self._carried.called,
+            self._memory.called,
         )
         self._joining.start(now_ns, out)
 
@@ -504,17 +504,17 @@ class Underlay:
 
     def carry(self) -> object:
         self._carry()
-        carried = self._carried
-        return carried if carried.early or carried.called or carried.recent else None
+        memory = self._memory
+        return memory if memory.early or memory.called or memory.recent else None
 
     def inherit(self, memory: object) -> None:
-        if isinstance(memory, Carried):
-            self._carried = memory
+        if isinstance(memory, DeliveryMemory):
+            self._memory = memory
 
     def _carry(self) -> None:
         """The orderer of a ring goes: what it delivered ahead of the log must not come twice in the next."""
         if self._orderer is not None:
-            self._carried = self._orderer.carry()
+            self._memory = self._orderer.carry()
 
     @property
     def _first_number(self) -> int:
@@ -542,7 +542,7 @@ class Underlay:
                 Reason.CREATE,
                 str(self.me),
                 self._header,
-                callers=dict(self._carried.called),
+                callers=dict(self._memory.called),
             )
             self._enter(now_ns, view, out)
 
@@ -563,19 +563,19 @@ class Underlay:
         out: Outbox,
     ) -> None:
         """Begin a ring."""
-        self._mail.ring = view.ring
-        self._mail.datagram = self.config.datagram
-        self._reach.begin(now_ns, view)
+        self._writer.ring = view.ring
+        self._writer.datagram = self.config.datagram
+        self._routes.begin(now_ns, view)
         self._counter = max(self._counter, view.counter)
-        self._reform = None
+        self._recovery = None
         self._linger_ns = NEVER
         self._admission.clear()
         self._carry()
         self._orderer = ORDERERS[self.config.orderer](
-            self.me, self._mail, self.config, self._timing, view, self._next_block, self._counter, self.counters
+            self.me, self._writer, self.config, self._timing, view, self._next_block, self._counter, self.counters
         )
         backlog, self._backlog = self._backlog, []
-        self._orderer.inherit(self._carried)
+        self._orderer.inherit(self._memory)
         self.view = replace(view, came_with=came_with)
         out.upcalls.append(self.view)
         self._orderer.install(now_ns, backlog, orphans, awaited, out)
@@ -603,7 +603,7 @@ class Underlay:
                 self._on_ring(now_ns, source, kind, seen, out)
         elif kind == Kind.WELCOME:
             group, nonce, config, view = decode_welcome(body)
-            if unknown_words(config):
+            if unsupported_names(config):
                 raise WireError("a welcome to what this version does not have")
             if (
                 group == self.group
@@ -617,16 +617,16 @@ class Underlay:
                 if self._orderer is not None:
                     self._orderer.greet()
             elif group == self.group and self._declined == nonce:
-                out.sends.append(self._mail.control(source, Kind.LEFT, b"declined", view.ring))
+                out.sends.append(self._writer.control(source, Kind.LEFT, b"declined", view.ring))
         elif kind == Kind.REFUSE:
             group, text = decode_refusal(body)
             if group == self.group and self._joining is not None:
                 self._joining.on_refuse(text)
                 self._after_joining(now_ns, out)
-        elif kind == Kind.LEFT and ring == self._mail.ring:
+        elif kind == Kind.LEFT and ring == self._writer.ring:
             if self._phase is Phase.LINGERING:
                 self._close()
-            elif self._admission.is_expected(origin) and self._reform is None and not self._is_manual:
+            elif self._admission.is_expected(origin) and self._recovery is None and not self._is_manual:
                 self._fail(now_ns, [origin], False, out)  # it has declined: no need to wait until it is suspected
 
     def _on_find(self, source: Address, asking: Asking, out: Outbox) -> None:
@@ -634,15 +634,15 @@ class Underlay:
             self._joining.on_find(asking)
         elif self._phase is Phase.MEMBER and self._orderer is not None:
             is_leader = self._orderer.is_leader
-            if self._reform is not None:
-                self._reform.on_departed(asking.member.id)
-            if is_leader or asking.tries or self._reform is not None:
-                out.sends.append(self._mail.control(source, Kind.HERE, encode_ring(self._ring())))
+            if self._recovery is not None:
+                self._recovery.on_departed(asking.member.id)
+            if is_leader or asking.tries or self._recovery is not None:
+                out.sends.append(self._writer.control(source, Kind.HERE, encode_ring(self._ring())))
 
     def _on_join(self, now_ns: int, source: Address, asking: Asking, out: Outbox) -> None:
         """The leader's side: check the parameters, then let the change be ordered."""
         orderer = self._orderer
-        if self._phase is not Phase.MEMBER or orderer is None or not orderer.admits or self._reform is not None:
+        if self._phase is not Phase.MEMBER or orderer is None or not orderer.admits or self._recovery is not None:
             return
         joiner = asking.member
         if orderer.view.member(joiner.id) is not None:
@@ -652,7 +652,7 @@ class Underlay:
             return
         refusal = self._admission.refusal(asking, self.config, orderer.view)
         if refusal:
-            out.sends.append(self._mail.control(source, Kind.REFUSE, encode_refusal(self.group, refusal)))
+            out.sends.append(self._writer.control(source, Kind.REFUSE, encode_refusal(self.group, refusal)))
             return
         orderer.propose(
             now_ns, Change(Reason.JOIN, joiner, asking.header, asking.next_block, "", asking.nonce, asking.callers)
@@ -665,25 +665,25 @@ class Underlay:
             self._after_joining(now_ns, out)
             return
         orderer = self._orderer
-        if self._phase is not Phase.MEMBER or orderer is None or seen.ring == self._mail.ring:
+        if self._phase is not Phase.MEMBER or orderer is None or seen.ring == self._writer.ring:
             return
         if not seen.is_working:
-            if kind == Kind.BEACON and self._reform is None:
+            if kind == Kind.BEACON and self._recovery is None:
                 # A member of a ring that is stuck and that hears no multicasts asks whether there is another.
-                out.sends.append(self._mail.control(source, Kind.HERE, encode_ring(self._ring())))
+                out.sends.append(self._writer.control(source, Kind.HERE, encode_ring(self._ring())))
             return
         if seen.ring in self._past or orderer.is_retired:
             return
-        reform = self._reform
-        if reform is not None:
-            accepted = reform.accepted
+        recovery = self._recovery
+        if recovery is not None:
+            accepted = recovery.accepted
             if accepted is not None and accepted.view.ring == seen.ring:
                 return  # our own next ring: its commit is on its way, or will be asked for
             if now_ns - self._frozen_ns > 2 * self._timing.recovery_wait_ns:
                 self._exclude(now_ns, "another ring of this group works, and this one does not", out)
         elif not orderer.is_leader:
             if kind == Kind.BEACON:  # with static peers the leader may not have heard it
-                out.sends.append(self._mail.control(orderer.view.leader.address, Kind.BEACON, encode_ring(seen)))
+                out.sends.append(self._writer.control(orderer.view.leader.address, Kind.BEACON, encode_ring(seen)))
         elif better(self._ring(), seen):
             self._beacon(now_ns, seen.leader.address, out)
         elif kind == Kind.HERE and source == seen.leader.address:
@@ -692,7 +692,7 @@ class Underlay:
         else:
             # Anybody can say that there is a larger ring. Its leader itself has to answer before we end ours.
             asking = Asking(self.group, self.me, 0, 0, self._next_block, self._demands, b"")
-            out.sends.append(self._mail.control(seen.leader.address, Kind.FIND, encode_asking(asking)))
+            out.sends.append(self._writer.control(seen.leader.address, Kind.FIND, encode_asking(asking)))
 
     def _ring(self) -> Ring:
         orderer = self._orderer
@@ -705,14 +705,14 @@ class Underlay:
             view.counter,
             view.creator,
             len(view.members),
-            self._reform is None and not orderer.is_retired,
+            self._recovery is None and not orderer.is_retired,
             orderer.contact,
             self.config,
         )
 
     def _beacon(self, now_ns: int, to: Address, out: Outbox) -> None:
         orderer = self._orderer
-        is_mine = orderer is not None and (orderer.is_leader if self._reform is None else not self.me.has_multicast)
+        is_mine = orderer is not None and (orderer.is_leader if self._recovery is None else not self.me.has_multicast)
         if not is_mine or self._phase is not Phase.MEMBER:
             self._beacon_ns = NEVER
             return
@@ -720,15 +720,15 @@ class Underlay:
         if to == To.ANYONE:
             self._beacon_ns = now_ns + self._timing.beacon_ns
             if self._contact is not None:
-                out.sends.append(self._mail.control(self._contact, Kind.BEACON, body))
-        out.sends.append(self._mail.control(to, Kind.BEACON, body))
+                out.sends.append(self._writer.control(self._contact, Kind.BEACON, body))
+        out.sends.append(self._writer.control(to, Kind.BEACON, body))
 
     # Views
 
     def _on_changed(self, now_ns: int, orderer: Orderer, out: Outbox) -> None:
         """Views that the orderer has applied; delivery follows in order with messages."""
         for view in orderer.changed:
-            self._reach.apply(now_ns, view)
+            self._routes.apply(now_ns, view)
             self._counter = max(self._counter, view.counter)
             if view.reason == Reason.JOIN:
                 self._admission.admitted(view)
@@ -765,7 +765,7 @@ class Underlay:
                     self._dissolve(now_ns, out)
                 return
             elif upcall.member(self.me.id) is None:
-                out.upcalls.append(Gone(True, False, "left"))
+                out.upcalls.append(Departed(True, False, "left"))
                 self._phase = Phase.LINGERING
                 self._linger_ns = now_ns + self._timing.linger_ns
                 self._beacon_ns = NEVER
@@ -791,12 +791,12 @@ class Underlay:
         orderer.abandon(out)
         if self._leave_header is not None:
             self._drop_own(out)
-            out.upcalls.append(Gone(True, False, "left"))
+            out.upcalls.append(Departed(True, False, "left"))
             self._close()
             return
         # What it comes after was a place of the ring that ends here.
         self._backlog = [(number, come_after(block, 0)) for number, block in orderer.leftovers()]
-        out.upcalls.append(Gone(False, True, "this ring of the group joins a larger one"))
+        out.upcalls.append(Departed(False, True, "this ring of the group joins a larger one"))
         # The larger ring may be gone when we get there: then the first of us makes the group anew.
         self._create = None
         self._look(now_ns, False, out)
@@ -824,21 +824,21 @@ class Underlay:
         names = tuple(str(member) for member in orderer.view.members if member.id in suspects)
         self._count("suspicions")
         self._freeze(now_ns)
-        if self._reform is None:
+        if self._recovery is None:
             return
         if self._is_manual:
             if not is_hearsay:
-                out.sends.append(self._mail.control(To.ALL, Kind.SUSPECT, encode_suspects(suspects)))
+                out.sends.append(self._writer.control(To.ALL, Kind.SUSPECT, encode_suspects(suspects)))
             who = ", ".join(names) or "a member"
             out.upcalls.append(Failed(names, f"{who} does not answer; reset() re-forms the group"))
-            self._reform.wait()
+            self._recovery.wait()
         else:
-            self._reform.begin(now_ns, suspects, self._rule, False, b"", out)
-            self._after_reform(now_ns, out)
+            self._recovery.begin(now_ns, suspects, self._rule, False, b"", out)
+            self._after_recovery(now_ns, out)
 
     def _freeze(self, now_ns: int) -> None:
         orderer = self._orderer
-        if orderer is None or self._reform is not None:
+        if orderer is None or self._recovery is not None:
             return
         orderer.freeze()
         self._frozen_ns = now_ns
@@ -848,22 +848,22 @@ class Underlay:
         self._admission.clear()
         # Where this comes to nothing, others of the group may go on. We hear that by their beacons, or have to ask.
         self._beacon_ns = NEVER if self.me.has_multicast else now_ns + self._timing.beacon_ns
-        self._reform = Reform(
-            self.group, self.me, self._mail, self._timing, self._rng, orderer, self._rule, self._counter
+        self._recovery = Recovery(
+            self.group, self.me, self._writer, self._timing, self._rng, orderer, self._rule, self._counter
         )
 
     def _on_recovery(
         self, now_ns: int, source: Address, kind: int, ring: int, origin: int, body: bytes, out: Outbox
     ) -> None:
         orderer = self._orderer
-        if orderer is None or ring != self._mail.ring or self._phase is not Phase.MEMBER:
+        if orderer is None or ring != self._writer.ring or self._phase is not Phase.MEMBER:
             self._on_foreign(now_ns, source, kind, ring, out)
             return
         if kind == Kind.COMMIT:
             _, proposal = decode_result(body)
             self._on_commit(now_ns, proposal, out)
             return
-        if self._reform is None:
+        if self._recovery is None:
             if kind == Kind.SUSPECT:
                 self._fail(now_ns, [each for each in decode_suspects(body) if each != self.me.id], True, out)
                 return
@@ -876,26 +876,26 @@ class Underlay:
             self._freeze(now_ns)
             if self._is_manual:
                 out.upcalls.append(Failed((), "a member failed; the group is being re-formed"))
-        if self._reform is not None:
-            self._reform.on_message(now_ns, kind, source, origin, body, out)
-            self._after_reform(now_ns, out)
+        if self._recovery is not None:
+            self._recovery.on_message(now_ns, kind, source, origin, body, out)
+            self._after_recovery(now_ns, out)
 
-    def _after_reform(self, now_ns: int, out: Outbox) -> None:
-        reform = self._reform
-        if reform is None:
+    def _after_recovery(self, now_ns: int, out: Outbox) -> None:
+        recovery = self._recovery
+        if recovery is None:
             return
-        if reform.is_refused:
-            reform.is_refused = False
+        if recovery.is_refused:
+            recovery.is_refused = False
             if self._is_resetting:
                 self._is_resetting = False
-                out.upcalls.append(Reset(0, f"only {reform.found} members of the old view answered"))
+                out.upcalls.append(Reset(0, f"only {recovery.found} members of the old view answered"))
             if not self._is_manual:
-                reform.begin(now_ns, [], self._rule, False, b"", out)
-        if reform.has_left:
+                recovery.begin(now_ns, [], self._rule, False, b"", out)
+        if recovery.has_left:
             self._exclude(now_ns, "left while the group was being re-formed", out)
             return
-        if reform.committed is not None:
-            proposal = reform.committed
+        if recovery.committed is not None:
+            proposal = recovery.committed
             body = encode_result(proposal.ballot, proposal)
             orderer = self._orderer
             if orderer is not None:
@@ -903,19 +903,19 @@ class Underlay:
                 told.update((member.id, member.address) for member in proposal.view.members)
                 for member, address in told.items():
                     if member != self.me.id:
-                        out.sends.append(self._mail.control(address, Kind.COMMIT, body))
-            self._commit(now_ns, proposal, reform.orphans(), reform.awaited(), out)
+                        out.sends.append(self._writer.control(address, Kind.COMMIT, body))
+            self._commit(now_ns, proposal, recovery.orphans(), recovery.awaited(), out)
 
     def _on_commit(self, now_ns: int, proposal: Proposal, out: Outbox) -> None:
-        reform = self._reform
-        accepted = reform.accepted if reform is not None else None
+        recovery = self._recovery
+        accepted = recovery.accepted if recovery is not None else None
         if accepted is not None and accepted.view.ring == proposal.view.ring and proposal.view.member(self.me.id):
             # Another found our own proposal binding: what it promised for those who are gone is still ours to send.
             is_ours = id_of(accepted.view.creator) == self.me.id
             self._commit(now_ns, accepted, self._promised_orphans(accepted.view) if is_ours else [], {}, out)
         elif self._leave_header is not None:
             self._drop_own(out)
-            out.upcalls.append(Gone(True, False, "left while the group was being re-formed"))
+            out.upcalls.append(Departed(True, False, "left while the group was being re-formed"))
             self._close()
         else:
             self._exclude(now_ns, "the group was re-formed without this node", out)
@@ -945,7 +945,7 @@ class Underlay:
         if orderer is None:
             return
         view = proposal.view
-        old_ring = self._mail.ring
+        old_ring = self._writer.ring
         if view.member(self.me.id) is None:
             # As the coordinator, of what others began without us: we may have received more than they went on with.
             self._past.add(old_ring, encode_result(proposal.ballot, proposal))
@@ -977,10 +977,10 @@ class Underlay:
             self._is_resetting = False
             out.upcalls.append(Reset(0, text))
         if self._is_manual or self._leave_header is not None:
-            out.upcalls.append(Gone(self._leave_header is not None, False, text))
+            out.upcalls.append(Departed(self._leave_header is not None, False, text))
             self._close()
         else:
-            out.upcalls.append(Gone(False, True, text))
+            out.upcalls.append(Departed(False, True, text))
             self._look(now_ns, True, out)
 
     def _drop_own(self, out: Outbox) -> None:
@@ -989,21 +989,21 @@ class Underlay:
         if orderer is not None:
             lowest = orderer.undelivered()
             if lowest < orderer.next_block:
-                out.upcalls.append(Unknown(lowest, orderer.next_block))
+                out.upcalls.append(UnknownOutcome(lowest, orderer.next_block))
         elif self._backlog:
-            out.upcalls.append(Unknown(self._backlog[0][0], self._next_block))
+            out.upcalls.append(UnknownOutcome(self._backlog[0][0], self._next_block))
         self._backlog = []
 
     def _close(self) -> None:
         self._carry()
         self._phase = Phase.CLOSED
         self._joining = None
-        self._reform = None
+        self._recovery = None
         self._admission.clear()
         self._beacon_ns = self._linger_ns = NEVER
         self._orderer = None
         self._intake.clear()
-        self._reach.clear()
+        self._routes.clear()
 
     def _count(self, name: str, count: int = 1) -> None:
         self.counters[name] = self.counters.get(name, 0) + count

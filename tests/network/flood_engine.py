@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from ordercast.config import GroupConfig, Timing
-from ordercast.engine import NEVER, Delivery, Gone, Joined, Outbox, Reset, Run, Send, To, Upcall
+from ordercast.engine import NEVER, Delivery, Departed, Joined, Outbox, Reset, Run, Send, To, Upcall
 from ordercast.errors import InvariantViolation
 from ordercast.service import Service
 from ordercast.view import Address, Member, Reason, View, group_tag
@@ -97,7 +97,7 @@ class FloodEngine:
         return self.deadline
 
     def leave(self, now_ns: int, header: bytes, out: Outbox) -> None:
-        self.pending.append(Gone(wanted=True, returning=False, text="left"))
+        self.pending.append(Departed(wanted=True, returning=False, text="left"))
 
     def reset(self, now_ns: int, min_members: int | str, header: bytes, out: Outbox) -> None:
         self.pending.append(Reset(1, ""))

@@ -60,7 +60,7 @@ class Reader:
         return [payload for event in self.events if isinstance(event, Batch) for payload in event]
 
     @property
-    def places(self) -> list[tuple[int, bytes]]:
+    def assignments(self) -> list[tuple[int, bytes]]:
         return [
             (event.position + index, payload)
             for event in self.events
@@ -123,8 +123,8 @@ async def test_all_senders_are_seen_in_one_order(datagram: int | None, orderer: 
     )
     for reader in readers:
         await reader.messages(8_000)
-    assert readers[0].places == readers[1].places == readers[2].places == readers[3].places
-    positions = [place for place, _ in readers[0].places]
+    assert readers[0].assignments == readers[1].assignments == readers[2].assignments == readers[3].assignments
+    positions = [seq for seq, _ in readers[0].assignments]
     assert positions == sorted(positions)
     assert sum(node.read_drops() for node in nodes) == 0
     await close(nodes)
@@ -138,7 +138,7 @@ async def test_confirmed_sends_return_rising_positions(service: Any) -> None:
     assert positions == sorted(set(positions))
     for reader in readers:
         await reader.messages(30)
-    assert [place for place, _ in readers[0].places] == positions
+    assert [seq for seq, _ in readers[0].assignments] == positions
     await close(nodes)
 
 
@@ -190,8 +190,8 @@ async def test_member_that_joins_while_a_large_message_is_under_way_gets_it_whol
         await reader.until(lambda reader=reader: {b"end", b"joined 2"} <= set(reader.payloads))  # type: ignore[misc]
         assert reader.payloads.count(large) == readers[0].payloads.count(large) == 1 or large not in reader.payloads
     for reader in readers[2:]:
-        first = reader.places[0][0]
-        assert reader.places == [each for each in readers[0].places if each[0] >= first]
+        first = reader.assignments[0][0]
+        assert reader.assignments == [each for each in readers[0].assignments if each[0] >= first]
     await close(nodes)
 
 
@@ -216,7 +216,7 @@ async def test_survivors_of_a_crash_go_on_together(victim: int, orderer: str, tm
     for index in survivors:
         await readers[index].until(lambda index=index: readers[index].payloads.count(b"end") == 3)  # type: ignore[misc]
         assert any(isinstance(event, Transitional) for event in readers[index].events)
-    one, two, three = (readers[index].places for index in survivors)
+    one, two, three = (readers[index].assignments for index in survivors)
     assert one == two == three
     await close([nodes[index] for index in survivors])
     verdict = check_all(rows_of(tmp_path), clock="one-host", quiet=True)
@@ -244,7 +244,7 @@ async def test_manual_recovery_waits_for_reset(orderer: str) -> None:
         await reader.until(lambda reader=reader: reader.payloads[-2:] == [b"z", b"z"])  # type: ignore[misc]
         last = [event for event in reader.events if isinstance(event, View)][-1]
         assert last.header == b"go on"
-    assert readers[1].places == readers[2].places
+    assert readers[1].assignments == readers[2].assignments
     await close(nodes[1:])
 
 
@@ -279,7 +279,7 @@ async def test_group_without_multicast_meets_through_peers() -> None:
             await three.send(b"y", SAFE, confirm=True)
             for reader in readers:
                 await reader.messages(1_001)
-            assert readers[0].places == readers[1].places == readers[2].places
+            assert readers[0].assignments == readers[1].assignments == readers[2].assignments
 
 
 @on_loop

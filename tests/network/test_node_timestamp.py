@@ -67,7 +67,7 @@ async def test_survivors_decide_alike_what_a_sender_left_undecided(victim: int, 
         await groups[index].send(b"after %d" % index, SAFE, confirm=True)
     for index in others:
         await readers[index].messages(4)
-    one, two = (readers[index].places for index in others)
+    one, two = (readers[index].assignments for index in others)
     assert one == two
     assert [text for _, text in one[:2]] == [b"before", b"between"]
     assert {text for _, text in one[2:]} == {b"after %d" % index for index in others}
@@ -92,9 +92,9 @@ async def test_a_killed_member_comes_back_under_its_name_while_others_send() -> 
     for each in (readers[0], readers[1], reader):
         await each.until(lambda each=each: each.payloads.count(b"end") == 3)  # type: ignore[misc]
     assert ends == sorted(set(ends))
-    assert readers[0].places == readers[1].places
+    assert readers[0].assignments == readers[1].assignments
     assert len(readers[0].payloads) == 40_003
-    assert reader.places == readers[0].places[-len(reader.places) :]
+    assert reader.assignments == readers[0].assignments[-len(reader.assignments) :]
     await close([*nodes[:2], again])
 
 
@@ -113,7 +113,7 @@ async def test_both_variants_give_all_services(service: Any, anticipate: bool) -
     if service is RELIABLE:
         assert all(sorted(reader.payloads) == sorted(readers[0].payloads) for reader in readers)
     else:
-        assert all(reader.places == readers[0].places for reader in readers)
+        assert all(reader.assignments == readers[0].assignments for reader in readers)
     assert sum(node.read_drops() for node in nodes) == 0
     with pytest.raises(UnsupportedService, match="timestamp"):
         await groups[0].send(b"x", CAUSAL)

@@ -19,7 +19,7 @@ from ordercast.sim.network import Arrival, Network, NetworkModel
 from ordercast.sim.world import World
 from ordercast.view import View, node_id
 from ordercast.wire.header import FORWARD, HEADER, HEADER_BYTES, Kind
-from ordercast.wire.ordering import Missing, Placed, decode_nak
+from ordercast.wire.ordering import Assignment, Missing, decode_nak
 from ordercast.wire.token import State, decode_list, decode_state, decode_token
 from ordercast.wire.views import open_change
 
@@ -54,7 +54,7 @@ class Word(NamedTuple):
         return decode_state(body)[0]
 
     @property
-    def places(self) -> list[Placed]:
+    def assignments(self) -> list[Assignment]:
         """What an ACK orders."""
         return decode_token(decode_list(self.body)[0] if self.kind in (Kind.LIST, Kind.ORDERED) else self.body)[1]
 

@@ -18,7 +18,7 @@ from ordercast.config import LAN_DATAGRAM, LOOPBACK_DATAGRAM, SECOND, GroupConfi
 from ordercast.orderers.sequencer.sequencer import PB_LIMIT
 from ordercast.service import RESILIENT
 from ordercast.wire.header import HEADER_BYTES
-from ordercast.wire.ordering import LEAD, PLACE
+from ordercast.wire.ordering import ASSIGNMENT, LEAD
 from ordercast.wire.segments import segments_of
 
 # Heartbeats, beacons and the acknowledgements of members that are quiet for delta t cost something per second, not per
@@ -95,7 +95,7 @@ def test_a_large_broadcast_costs_its_data_once_and_one_short_accept() -> None:
     """Section 4.1, method 2 (BB): the full message appears once, plus a very short accept."""
     cost = cost_of(LARGE, datagram=LOOPBACK_DATAGRAM)
     assert cost.sent == {"data": BROADCASTS, "accept": BROADCASTS}
-    assert cost.bytes["accept"] == BROADCASTS * (HEADER_BYTES + LEAD.size + PLACE.size)
+    assert cost.bytes["accept"] == BROADCASTS * (HEADER_BYTES + LEAD.size + ASSIGNMENT.size)
     assert cost.bytes["accept"] <= 100 * BROADCASTS
     assert LARGE * BROADCASTS < cost.bytes["data"] < 1.01 * LARGE * BROADCASTS
 

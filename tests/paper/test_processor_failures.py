@@ -76,10 +76,10 @@ def test_the_result_takes_a_sequence_number_of_its_own() -> None:
 
     async def program(lab: Lab) -> None:
         await figure_4(lab, callers=[1])
-        places = [seen.views[-1].seq for seen in lab.seen[1:]]
+        assignments = [seen.views[-1].seq for seen in lab.seen[1:]]
         positions = [seen.views[-1].position for seen in lab.seen[1:]]
         # Four joins, three messages and number 34 stand before it; only messages have positions.
-        assert places == [9] * 4
+        assert assignments == [9] * 4
         assert positions == [4] * 4
         assert await lab.groups[2].send(b"36", confirm=True) == 4
 

@@ -40,8 +40,8 @@ def test_one_ack_orders_several_packets_and_passes_the_token() -> None:
             turn + 1,
             "b",
         )
-        assert [(ring.name_of(placed.origin), placed.count) for placed in ack.places] == [("b", 1), ("c", 1)]
-        first, second = ack.places
+        assert [(ring.name_of(placed.origin), placed.count) for placed in ack.assignments] == [("b", 1), ("c", 1)]
+        first, second = ack.assignments
         assert second.seq == first.seq + 1 == ack.state.highest, "consecutive timestamps"
         assert [seen.payloads[-2:] for seen in ring.seen] == [[bytes(LARGE)] * 2] * 3
 
@@ -87,14 +87,14 @@ def test_a_site_accepts_the_token_only_when_it_holds_everything_before_it() -> N
         assert ring.name_of(ack.state.site) == "b"
         assert ring.said(Kind.NAK, by="b")
         assert not ring.said(*CARRIES_TOKEN, Kind.CONFIRM, by="b")
-        place = ack.state.highest
-        assert all(word.state.rows[1] < place for word in ring.said(*TELLS_STATE)), "nobody says that b holds it"
+        seq = ack.state.highest
+        assert all(word.state.rows[1] < seq for word in ring.said(*TELLS_STATE)), "nobody says that b holds it"
         ring.lose(None)
         await asyncio.sleep(0.5)
         repaired = ring.said(Kind.REPAIR)[-1]
         confirm = ring.said(Kind.CONFIRM, by="b")[0]
         assert confirm.at_ns > repaired.at_ns
-        assert confirm.state.rows[1] == place
+        assert confirm.state.rows[1] == seq
 
     in_ring(program)
 
@@ -127,7 +127,7 @@ def test_null_acks_follow_silence_and_the_token_rests_after_one_round() -> None:
         await ring.groups[3].send(bytes(LARGE), confirm=True)
         await asyncio.sleep(1)
         ack, *nulls = ring.said(*CARRIES_TOKEN)
-        assert [null.places for null in nulls] == [[]] * 3
+        assert [null.assignments for null in nulls] == [[]] * 3
         assert "".join(null.source for null in nulls) == "bcd", "once round: e is named, and everybody had it"
         assert nulls[0].at_ns - ack.at_ns == HOP_NS + 30 * MS, "the quiet time"
         assert all(later.at_ns - earlier.at_ns == HOP_NS for earlier, later in pairwise(nulls)), "then at once"
@@ -368,7 +368,7 @@ def test_packets_without_order_wait_for_nothing(service: Service) -> None:
 
     async def program(ring: Ring) -> None:
         await ring.open(3)
-        ring.lose(lambda word, target: target == "b" and word.kind in (Kind.DATA, Kind.LOOSE) and word.number == 0)
+        ring.lose(lambda word, target: target == "b" and word.kind in (Kind.DATA, Kind.UNRELIABLE) and word.number == 0)
         await ring.groups[2].send(b"1" * LARGE, service)
         await asyncio.sleep(0.0005)
         await ring.groups[2].send(b"2" * LARGE, service)

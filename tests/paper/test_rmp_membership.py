@@ -311,7 +311,7 @@ def test_a_change_stands_behind_what_is_safe(service: Service) -> None:
         lock = asyncio.create_task(ring.groups[0].lock("x").acquire())
         await ring.groups[0].send(b"m" * LARGE, service)
         await lock
-        (ack,) = [word for word in ring.said(*CARRIES_TOKEN) if word.places and word.kind != Kind.LIST]
+        (ack,) = [word for word in ring.said(*CARRIES_TOKEN) if word.assignments and word.kind != Kind.LIST]
         (new_list,) = ring.said(Kind.LIST)
         assert new_list.at_ns > ack.at_ns
         assert min(new_list.state.rows) >= ack.state.highest

@@ -19,8 +19,8 @@ from ordercast.service import AGREED
 from ordercast.view import Member, View, group_tag
 from ordercast.wire.block import pack_run
 from ordercast.wire.header import HEADER, HEADER_BYTES, MAGIC, Kind
-from ordercast.wire.mail import Mail
 from ordercast.wire.stamps import Acked, Bound, Decided, Stamps, decode_stamps, encode_stamps
+from ordercast.wire.writer import DatagramWriter
 
 VIEW = 1  # place of the only view that there is
 RING = 7
@@ -143,10 +143,10 @@ class Host:
         self.me = me
         self.delivered: list[Key] = []
         self.counters: dict[str, int] = {}
-        mail = Mail(TAG, me, config.datagram)
-        mail.ring = RING
+        writer = DatagramWriter(TAG, me, config.datagram)
+        writer.ring = RING
         member = view.members[me - 1]
-        self.engine = Timestamp(member, mail, config, Timing(), view, 0, view.counter, self.counters)
+        self.engine = Timestamp(member, writer, config, Timing(), view, 0, view.counter, self.counters)
         self._out = Outbox()
         self.engine.install(NOW_NS, [], [], {}, self._out)
         self._first = 0

@@ -384,9 +384,9 @@ class _Judge:
         for life in self.lives.values():
             for left, right in zip(life.views, life.views[1:], strict=False):
                 after[left.id].add(right.id)
-        return not any(view in self._reach(after, view) for view in list(after))
+        return not any(view in self._routes(after, view) for view in list(after))
 
-    def _reach(self, after: Mapping[str, set[str]], view: str) -> set[str]:
+    def _routes(self, after: Mapping[str, set[str]], view: str) -> set[str]:
         known: set[str] = set()
         left = list(after.get(view, ()))
         while left:
@@ -422,7 +422,7 @@ class _Judge:
                 if old.stay == view.stay and index - 1 in life.transitional and self._is_strict(old.members):
                     ends.add(view.id)
         for left, right in combinations(sorted(ends), 2):
-            left_line, right_line = self._reach(before, left) | {left}, self._reach(before, right) | {right}
+            left_line, right_line = self._routes(before, left) | {left}, self._routes(before, right) | {right}
             if left_line & right_line and left not in right_line and right not in left_line:
                 return True
         return False
@@ -651,11 +651,11 @@ class _Judge:
             stay = life.views[index].stay
             if any(each.id == view for each in life.views[index + 1 :] if each.stay == stay):
                 return False
-        shared = (self._reach(before, left.id) | {left.id}) & (self._reach(before, right.id) | {right.id})
+        shared = (self._routes(before, left.id) | {left.id}) & (self._routes(before, right.id) | {right.id})
         if not shared:
             return True
         last = next(
-            view for view in shared if not any(view in self._reach(before, each) for each in shared if each != view)
+            view for view in shared if not any(view in self._routes(before, each) for each in shared if each != view)
         )
         members = next(view.members for life in self.lives.values() for view in life.views if view.id == last)
         return not self._is_strict(members)

@@ -132,7 +132,7 @@ FRAGMENTS: Final = (
     pack_fragment(7, AGREED, 1, 2, b"0123456789", 0, 10),
 )
 CALLS: Final = (pack_call(7, AGREED, sample.CALL, b"6*7"), pack_call(0, RESILIENT(2), sample.ANSWER, b"", 5))
-TOKEN: Final = encode_token(sample.STATE, sample.PLACES)
+TOKEN: Final = encode_token(sample.STATE, sample.ASSIGNMENTS)
 TRAIN: Final = b"".join(train(Kind.DATA, 1, 2, 3, 4, bytes(range(30)), HEADER_BYTES + 8)[0])
 
 DECODERS: Final[dict[str, tuple[Decode, tuple[bytes, ...]]]] = {
@@ -147,7 +147,7 @@ DECODERS: Final[dict[str, tuple[Decode, tuple[bytes, ...]]]] = {
     "decode_call": (decode_call, (encode_call(FIRST, "prices", CALLS[0]), encode_call(0, "", CALLS[1]))),
     "decode_reply": (decode_reply, (encode_reply(sample.REPLY),)),
     "decode_lead": (decode_lead, (encode_lead(sample.LEAD),)),
-    "decode_accept": (decode_accept, (encode_accept(sample.LEAD, sample.PLACES),)),
+    "decode_accept": (decode_accept, (encode_accept(sample.LEAD, sample.ASSIGNMENTS),)),
     "decode_ordered": (decode_ordered, (encode_ordered(sample.LEAD, 41, 5) + BLOCKS[0],)),
     "decode_acks": (decode_acks, (encode_acks(sample.ACKS),)),
     "decode_nak": (decode_nak, (encode_nak(sample.ACKS, sample.MISSING), encode_nak(sample.ACKS, sample.MISSING, 5))),

@@ -29,7 +29,7 @@ ORDERING = {
     "sequencer": {"DATA", "REQUEST", "ORDERED", "ACCEPT", "REPAIR", "NAK", "ACK", "SYNC", "HELD", "PROPOSE"},
     "token": {
         "DATA",
-        "LOOSE",
+        "UNRELIABLE",
         "TOKEN",
         "LIST",
         "CONFIRM",

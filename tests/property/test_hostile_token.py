@@ -17,13 +17,13 @@ from ordercast.config import MS, SECOND
 from ordercast.engine import Change
 from ordercast.orderers.token.calls import MAX_NEW, MAX_WAITING
 from ordercast.parts.delivery import MAX_RECENT
-from ordercast.parts.keeper import Carried
+from ordercast.parts.keeper import DeliveryMemory
 from ordercast.service import AGREED, FIFO, UNRELIABLE, Service
 from ordercast.view import Reason, node_id
 from ordercast.wire.block import CALLED, ENTRY, EQUAL, HEAD, pack_run
 from ordercast.wire.calls import FIRST, NO_HANDLER, RELAY, WANTS_ACK, CallHead, encode_call, pack_call
 from ordercast.wire.header import FORWARD, HEADER, MAGIC, Kind
-from ordercast.wire.ordering import Acks, Lead, Missing, Placed, encode_accept, encode_acks, encode_held, encode_nak
+from ordercast.wire.ordering import Acks, Assignment, Lead, Missing, encode_accept, encode_acks, encode_held, encode_nak
 from ordercast.wire.token import HOLDS, HURRY, State, encode_change, encode_list, encode_state, encode_token
 from ordercast.wire.views import pack_change
 
@@ -48,7 +48,7 @@ def test_datagrams_of_the_ring_from_strangers_do_no_harm(lab: Lab) -> None:
     evil = replace(view.members[0], id=stranger, name="stranger")
     bodies = [
         (Kind.DATA, pack_run(0, FIFO, [b"x"])),
-        (Kind.LOOSE, pack_run(0, UNRELIABLE, [b"x"])),
+        (Kind.UNRELIABLE, pack_run(0, UNRELIABLE, [b"x"])),
         (Kind.REQUEST, pack_run(0, AGREED, [b"x"])),
         (Kind.NAK, encode_nak(Acks(0, 0), [Missing(0, 0, 256, 0, 0)])),
         (Kind.STATUS, encode_acks(Acks(1, 0))),
@@ -134,7 +134,7 @@ def test_callers_of_unreliable_calls_are_remembered_in_bounded_number() -> None:
     lab.run(SECOND)
     assert lab.members[0].delivered == MAX_RECENT + 499
     memory = lab.members[0].port.engine.carry()  # type: ignore[union-attr]
-    assert isinstance(memory, Carried)
+    assert isinstance(memory, DeliveryMemory)
     assert len(memory.recent) <= MAX_RECENT
 
 
@@ -181,8 +181,8 @@ def test_a_members_broken_token_stops_nobody(kind: Kind) -> None:
     for name in hostile_states(formed("states", "token")):
         lab = formed("states", "token")
         state, view = hostile_states(lab)[name], view_of(lab)
-        places = [Placed(min(state.highest, FAR), view.members[1].id, 0, 1)]
-        body = encode_state(state) if kind in (Kind.SYNC, Kind.CONFIRM) else encode_token(state, places)
+        assignments = [Assignment(min(state.highest, FAR), view.members[1].id, 0, 1)]
+        body = encode_state(state) if kind in (Kind.SYNC, Kind.CONFIRM) else encode_token(state, assignments)
         if kind == Kind.LIST:
             body = encode_list(body, pack_change(replace(view, seq=state.highest, reason=Reason.LEAVE)))
         elif kind == Kind.ORDERED:
@@ -199,7 +199,7 @@ def test_a_members_broken_new_lists_stop_nobody() -> None:
     lab = formed("lists", "token")
     view = view_of(lab)
     state = State(50, view.members[0].id, view.seq + 1, view.seq, 0, (view.seq,) * 3)
-    token = encode_token(state, [Placed(view.seq + 1, 0, view.seq + 1, 1)])
+    token = encode_token(state, [Assignment(view.seq + 1, 0, view.seq + 1, 1)])
     changes = [
         b"",
         b"\0" * 40,
@@ -228,15 +228,15 @@ def test_a_members_words_out_of_all_reason_stop_nobody() -> None:
         (Kind.PROPOSE, encode_change(Change(Reason.JOIN, replace(member, id=3, name="n"), next_block=FAR)), 0),
         (Kind.PROPOSE, encode_change(Change(Reason.LOCK, member, lock="x", serial=(1 << 64) - 1)), 0),
         (Kind.PROPOSE, encode_change(Change(Reason.JOIN, replace(member, id=4, name="m"), callers={5: FAR})), 0),
-        (Kind.LOOSE, pack_run(0, AGREED, [b"x"]), 0),
-        (Kind.LOOSE, pack_run(0, UNRELIABLE, [b"x"]), (1 << 64) - 1),
-        (Kind.LOOSE, b"\0" * 30, 0),
+        (Kind.UNRELIABLE, pack_run(0, AGREED, [b"x"]), 0),
+        (Kind.UNRELIABLE, pack_run(0, UNRELIABLE, [b"x"]), (1 << 64) - 1),
+        (Kind.UNRELIABLE, b"\0" * 30, 0),
         (Kind.DATA, pack_run(FAR, FIFO, [b"x"]), 0),
         (Kind.DATA, pack_run(0, FIFO, [b"x"]), FAR),
         (Kind.REQUEST, pack_run(0, AGREED, [b"x"]), (1 << 64) - 1),
         (Kind.NAK, encode_nak(Acks(FAR, FAR), [Missing(0, FAR, 256, 0xFFFE, 0xFFFF)] * 20), 0),
-        (Kind.ACCEPT, encode_accept(Lead(FAR, 0, 0, 0), [Placed(FAR, 1, 1, 1)]), 0),
-        (Kind.ACCEPT, encode_accept(Lead(view.seq + 9, 0, 0, 0), [Placed(view.seq + 9, 5, 5, 1)]), 0),
+        (Kind.ACCEPT, encode_accept(Lead(FAR, 0, 0, 0), [Assignment(FAR, 1, 1, 1)]), 0),
+        (Kind.ACCEPT, encode_accept(Lead(view.seq + 9, 0, 0, 0), [Assignment(view.seq + 9, 5, 5, 1)]), 0),
         (Kind.HELD, encode_held(Acks(FAR, FAR), [(view.members[0].id, FAR)]), 0),
         (Kind.STATUS, encode_acks(Acks(FAR, 0)), 0),
         (Kind.ACK, encode_acks(Acks(FAR, 0)), 0),

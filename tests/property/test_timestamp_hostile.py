@@ -23,9 +23,9 @@ from ordercast.wire.block import pack_run
 from ordercast.wire.header import HEADER, MAGIC, Kind
 from ordercast.wire.ordering import (
     Acks,
+    Assignment,
     Lead,
     Missing,
-    Placed,
     encode_accept,
     encode_acks,
     encode_held,
@@ -75,7 +75,7 @@ def test_datagrams_of_the_ring_from_strangers_do_no_harm(lab: Lab) -> None:
     decided = Decided(ours[0], 0, (5, ours[1]), view.seq, (Bound(0, 5, 0),) * 3)
     bodies = [
         (Kind.DATA, pack_run(0, FIFO, [b"x"])),
-        (Kind.LOOSE, pack_run(0, UNRELIABLE, [b"x"])),
+        (Kind.UNRELIABLE, pack_run(0, UNRELIABLE, [b"x"])),
         (Kind.REQUEST, pack_run(0, AGREED, [b"x"])),
         (Kind.NAK, encode_nak(Acks(0, 0), [Missing(0, 0, 256, 0, 0)])),
         (Kind.STATUS, encode_acks(Acks(1, 0))),
@@ -244,15 +244,15 @@ def test_a_members_words_out_of_all_reason_stop_nobody() -> None:
     bodies = [
         (Kind.PROPOSE, encode_propose(Acks(FAR, FAR), Reason.JOIN, b""), 0),
         (Kind.PROPOSE, encode_propose(Acks(FAR, FAR), 255, bytes(1_000)), 0),
-        (Kind.LOOSE, pack_run(0, UNRELIABLE, [b"x"]), 0),
+        (Kind.UNRELIABLE, pack_run(0, UNRELIABLE, [b"x"]), 0),
         (Kind.DATA, pack_run(0, CAUSAL, [b"x"]), 0),
         (Kind.DATA, pack_run(FAR, RELIABLE, [b"x"]), 0),
         (Kind.DATA, pack_run(0, FIFO, [b"x"]), FAR),
         (Kind.DATA, pack_run(0, FIFO, [b"x"]), (1 << 64) - 1),
         (Kind.NAK, encode_nak(Acks(FAR, FAR), [Missing(0, FAR, 256, 0, 0)] * 20), 0),
         (Kind.NAK, encode_nak(Acks(FAR, FAR), [Missing(member.id, FAR, 256, 0, 0)] * 20), 0),
-        (Kind.ACCEPT, encode_accept(Lead(FAR, 0, 0, 0), [Placed(FAR, 1, 1, 1)]), 0),
-        (Kind.ACCEPT, encode_accept(Lead(view.seq + 9, 0, 0, 0), [Placed(view.seq + 9, 5, 5, 1)]), 0),
+        (Kind.ACCEPT, encode_accept(Lead(FAR, 0, 0, 0), [Assignment(FAR, 1, 1, 1)]), 0),
+        (Kind.ACCEPT, encode_accept(Lead(view.seq + 9, 0, 0, 0), [Assignment(view.seq + 9, 5, 5, 1)]), 0),
         (Kind.HELD, encode_held(Acks(FAR, FAR), [(view.members[0].id, FAR)]), 0),
         (Kind.STATUS, encode_acks(Acks(FAR, 0)), 0),
         (Kind.ACK, encode_acks(Acks(FAR, 0)), 0),

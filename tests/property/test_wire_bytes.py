@@ -49,7 +49,18 @@ from ordercast.wire.calls import (
 from ordercast.wire.codec import Reader
 from ordercast.wire.fragments import Assembler
 from ordercast.wire.header import HEADER_BYTES, Kind
-from ordercast.wire.ordering import ACKS, LEAD, MISSING, PLACE, TARGET, Acks, Missing, Placed, decode_nak, encode_nak
+from ordercast.wire.ordering import (
+    ACKS,
+    ASSIGNMENT,
+    LEAD,
+    MISSING,
+    TARGET,
+    Acks,
+    Assignment,
+    Missing,
+    decode_nak,
+    encode_nak,
+)
 from ordercast.wire.segments import MAX_PARTIAL, MAX_PARTIAL_BYTES, Reassembly, pieces, strip_train, train
 from ordercast.wire.token import (
     LIST_SIZE,
@@ -145,7 +156,7 @@ CRAFTED = {
     + ENTRY.pack(0, 0, 0, 0)
     + FRAGMENT.pack(0xFFFFFFFF, 0)
     + b"x",
-    "a run of 4 billion places": LEAD.pack(1, 0, 0, 0, 0) + PLACE.pack(1, 1, 1, 0xFFFFFFFF),
+    "a run of 4 billion places": LEAD.pack(1, 0, 0, 0, 0) + ASSIGNMENT.pack(1, 1, 1, 0xFFFFFFFF),
     "a request for 4 billion repairs": ACKS.pack(1, 1) + TARGET.pack(0) + MISSING.pack(0, 1, 0xFFFFFFFF, 0, 0),
     "4 billion places of a result": BALLOT.pack(1, 1, 1, 1) * 2 + b"\1" + bytes(8) + b"\xff\xff\xff\xff",
     "a call of 4 GB": HEAD.pack(0, 1, 4, 0, EQUAL | CALLED, 1) + ENTRY.pack(0, 0, 0, 1) + b"\xff\xff\xff\xff",
@@ -186,7 +197,7 @@ MESSAGES = st.lists(
 def test_messages_come_out_of_a_block_as_they_went_in(first: int, service: Any, messages: Any) -> None:
     opened = open_messages(pack_mixed(first, service, messages))
     index = opened.index if opened.index is not None else [0] * len(messages)
-    found = [(*opened.kinds[place], payload) for place, payload in zip(index, opened.payloads, strict=True)]
+    found = [(*opened.kinds[seq], payload) for seq, payload in zip(index, opened.payloads, strict=True)]
     assert (opened.first, opened.service, found) == (first, service, messages)
 
 
@@ -381,12 +392,12 @@ def test_a_token_is_read_as_it_was_written(
 ) -> None:
     rows = tuple(max(0, highest - each) for each in behind)
     state = State(turn, site, highest, view, flags, rows)
-    places = [Placed(*run) for run in runs if run[0] + run[3] - 1 <= highest]
-    body = encode_token(state, places)
-    assert decode_token(body) == (state, places)
+    assignments = [Assignment(*run) for run in runs if run[0] + run[3] - 1 <= highest]
+    body = encode_token(state, assignments)
+    assert decode_token(body) == (state, assignments)
     assert decode_state(body) == (state, len(encode_state(state)))
     with pytest.raises(WireError):
-        decode_token(encode_token(state, [Placed(highest, 1, 1, 2)]))
+        decode_token(encode_token(state, [Assignment(highest, 1, 1, 2)]))
 
 
 def test_a_row_far_behind_says_nothing() -> None:

@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ordercast.config import MS, SECOND, GroupConfig, Recovery
+from ordercast.config import MS, SECOND, GroupConfig, RecoveryMode
 from ordercast.service import AGREED, FIFO, MAJORITY, RELIABLE, RESILIENT, SAFE, UNRELIABLE
 from ordercast.sim.cluster import Cluster, Terms
 from ordercast.sim.network import IDEAL, Arrival, Network, NetworkModel
@@ -63,7 +63,7 @@ class Lab:
         *,
         nodes: str = "abc",
         datagram: int = 600,
-        recovery: Recovery = "automatic",
+        recovery: RecoveryMode = "automatic",
         loss: float = 0,
         orderer: str = "sequencer",
         callers: str = "",

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-LEADING: Final = "ordercast.orderers.sequencer.leading"
+LEADING: Final = "ordercast.orderers.sequencer.role"
 CHANGES: Final = "ordercast.parts.changes"
 KEEPER: Final = "ordercast.parts.keeper"
 SEQUENCER: Final = "ordercast.orderers.sequencer.sequencer"
 CUTS: Final = "ordercast.membership.cuts"
-REFORM: Final = "ordercast.membership.reform"
+REFORM: Final = "ordercast.membership.recovery"
 UNDERLAY: Final = "ordercast.underlay"
 LOG: Final = "ordercast.parts.log"
 BLOCK: Final = "ordercast.wire.block"
 TOKEN: Final = "ordercast.orderers.token.token"
-PLACING: Final = "ordercast.orderers.token.placing"
+PLACING: Final = "ordercast.orderers.token.ordering"
 DELIVERY: Final = "ordercast.parts.delivery"
 TABLE_OF_ROWS: Final = "ordercast.parts.table"
 CALLS: Final = "ordercast.orderers.token.calls"

@@ -21,8 +21,8 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "members never ask for what they miss",
         SEQUENCER,
-        "        if places and self.lead is None:\n",
-        "        if places and self.lead is not None:\n",
+        "        if assignments and self.lead is None:\n",
+        "        if assignments and self.lead is not None:\n",
         "a broadcast that is lost is lost for ever",
         8,
     ),
@@ -35,7 +35,7 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
         32,
     ),
     Bug(
-        "a member acknowledges one place too many",
+        "a member acknowledges one seq too many",
         SEQUENCER,
         "        return Acks(self.log.received, self.consumed)\n",
         "        return Acks(min(self.log.received + 1, self.log.highest), self.consumed)\n",
@@ -95,7 +95,7 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
         "the log advances over a hole",
         LOG,
         "        seq = self.received + 1\n        while True:",
-        "        seq = min(places, default=self.received + 1)\n        while True:",
+        "        seq = min(assignments, default=self.received + 1)\n        while True:",
         "a message is left out where another came first",
         4,
     ),
@@ -169,7 +169,7 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
         REFORM,
         "            if self._orderer.lacking(view.seq - 1):\n",
         "            if self._orderer.lacking(view.seq - 1) and view.member(self._me.id) is None:\n",
-        "recovery ends before all are at the same place",
+        "recovery ends before all are at the same seq",
         32,
     ),
     Bug(
@@ -183,7 +183,7 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "datagrams of an old ring are taken for new ones",
         UNDERLAY,
-        "            if orderer is None or ring != self._mail.ring:\n"
+        "            if orderer is None or ring != self._writer.ring:\n"
         "                self._on_foreign(now_ns, source, kind, ring, out)\n            elif not orderer.is_frozen",
         "            if orderer is None:\n"
         "                self._on_foreign(now_ns, source, kind, ring, out)\n            elif not orderer.is_frozen",
@@ -211,7 +211,7 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
         KEEPER,
         "        return self._outgoing.own()\n",
         "        return self._outgoing.own()[:0]\n",
-        "what had no place when the ring broke is never sent again",
+        "what had no seq when the ring broke is never sent again",
         16,
     ),
     Bug(

@@ -106,11 +106,11 @@ def test_an_exception_in_an_engine_is_a_failure_of_the_run() -> None:
     @contextmanager
     def broken() -> Iterator[None]:
         original = ToyEngine.consume
-        ToyEngine.consume = lambda *_: 1 / 0  # type: ignore[method-assign, assignment]
+        ToyEngine.consume = lambda *_: 1 / 0  # type: ignore[method-seq, assignment]
         try:
             yield
         finally:
-            ToyEngine.consume = original  # type: ignore[method-assign]
+            ToyEngine.consume = original  # type: ignore[method-seq]
 
     scenario = plain_scenario(seed=3, messages=10, nodes=2)
     outcome = run_scenario(scenario, broken, engines=ToyEngines(scenario.nodes))
@@ -124,15 +124,15 @@ def test_a_planted_bug_is_caught_by_the_checkers() -> None:
         """Members deliver as things come in, whatever their place."""
         original = ToyEngine._deliver
 
-        def deliver(self: ToyEngine, place: int, *rest: object) -> None:
-            self._due = place
-            original(self, place, *rest)  # type: ignore[arg-type]
+        def deliver(self: ToyEngine, seq: int, *rest: object) -> None:
+            self._due = seq
+            original(self, seq, *rest)  # type: ignore[arg-type]
 
-        ToyEngine._deliver = deliver  # type: ignore[method-assign, assignment]
+        ToyEngine._deliver = deliver  # type: ignore[method-seq, assignment]
         try:
             yield
         finally:
-            ToyEngine._deliver = original  # type: ignore[method-assign]
+            ToyEngine._deliver = original  # type: ignore[method-seq]
 
     scenario = plain_scenario(seed=5, messages=200, nodes=4, reorder=0.3)
     assert not run_scenario(scenario, disordered, engines=ToyEngines(scenario.nodes)).held
@@ -197,7 +197,7 @@ def test_scenarios_of_the_token_have_locks_calls_and_members_without_multicast()
     assert any(call.node in scenario.nodes for scenario in scenarios for call in scenario.calls)
     locks = {use.lock for scenario in scenarios for use in scenario.locks}
     assert {"x", "2"} <= locks
-    assert any(0 < len(scenario.deaf) < len(scenario.nodes) for scenario in scenarios)
+    assert any(0 < len(scenario.without_multicast) < len(scenario.nodes) for scenario in scenarios)
     assert any(len(set(scenario.rules)) > 1 for scenario in scenarios)
     assert {scenario.flow for scenario in scenarios} == {"slow-start", "open"}
 
@@ -205,7 +205,9 @@ def test_scenarios_of_the_token_have_locks_calls_and_members_without_multicast()
 def test_scenarios_of_other_orderers_have_none_of_that() -> None:
     for seed in range(50):
         scenario = random_scenario(seed, "sequencer")
-        assert (scenario.callers, scenario.calls, scenario.locks, scenario.deaf, scenario.rules) == ((),) * 5
+        assert (scenario.callers, scenario.calls, scenario.locks, scenario.without_multicast, scenario.rules) == (
+            (),
+        ) * 5
 
 
 def test_scenarios_of_timestamps_are_the_same_with_and_without_anticipation() -> None:
@@ -221,7 +223,7 @@ def test_scenarios_of_timestamps_have_all_but_locks_and_calls() -> None:
     services = {load.service.partition("(")[0] for scenario in scenarios for load in scenario.loads}
     assert services == set(SERVICES["timestamp"])
     assert not any(scenario.callers or scenario.calls or scenario.locks for scenario in scenarios)
-    assert any(0 < len(scenario.deaf) < len(scenario.nodes) for scenario in scenarios)
+    assert any(0 < len(scenario.without_multicast) < len(scenario.nodes) for scenario in scenarios)
     assert any(len(set(scenario.rules)) > 1 for scenario in scenarios)
     assert {scenario.flow for scenario in scenarios} == {"slow-start", "open"}
     partitions = [fault for scenario in scenarios for fault in scenario.faults if fault.kind == "partition"]

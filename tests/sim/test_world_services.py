@@ -90,7 +90,7 @@ def test_calls_without_acknowledgement_are_sent_and_forgotten() -> None:
 
 
 def test_a_call_goes_through_one_member_that_passes_it_on() -> None:
-    outcome = held(replace(CALLING, calls=(Calls("x", 3, start_ns=SECOND, to="b"),), deaf=("x",)))
+    outcome = held(replace(CALLING, calls=(Calls("x", 3, start_ns=SECOND, to="b"),), without_multicast=("x",)))
     assert outcome.answers == 5
 
 
@@ -102,10 +102,14 @@ def test_a_members_own_call_is_answered_to_the_whole_group() -> None:
     assert len(answers) == 4 * (3 + 1)  # the probe's is one
 
 
-@pytest.mark.parametrize("deaf", [("b",), ("a", "c"), ("a", "b", "c"), ("a", "b", "c", "d"), ("x", "d")])
-def test_members_and_callers_without_multicast_are_reached_all_the_same(deaf: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("without_multicast", [("b",), ("a", "c"), ("a", "b", "c"), ("a", "b", "c", "d"), ("x", "d")])
+def test_members_and_callers_without_multicast_are_reached_all_the_same(without_multicast: tuple[str, ...]) -> None:
     calls = (Calls("x", 5, start_ns=SECOND), Calls("y", 5, start_ns=SECOND))
-    outcome = held(replace(CALLING, deaf=deaf, calls=calls, loads=tuple(Load(name, 20) for name in "abcd")))
+    outcome = held(
+        replace(
+            CALLING, without_multicast=without_multicast, calls=calls, loads=tuple(Load(name, 20) for name in "abcd")
+        )
+    )
     assert outcome.answers == 12
 
 
@@ -128,11 +132,11 @@ def test_a_part_that_goes_on_against_the_rule_is_found_out() -> None:
         def init(self: Underlay, *args: object, **options: object) -> None:
             original(self, *args, **{**options, "min_members": 1})  # type: ignore[arg-type]
 
-        Underlay.__init__ = init  # type: ignore[method-assign,assignment]
+        Underlay.__init__ = init  # type: ignore[method-seq,assignment]
         try:
             yield
         finally:
-            Underlay.__init__ = original  # type: ignore[method-assign]
+            Underlay.__init__ = original  # type: ignore[method-seq]
 
     parted = (Fault(2 * SECOND, "partition", ("a", "b"), for_ns=6 * SECOND),)
     loads = tuple(Load(name, 400, interval_ns=20 * MS, start_ns=SECOND) for name in "abcd")
@@ -149,11 +153,11 @@ def test_an_engine_that_holds_more_than_its_history_allows_is_found_out() -> Non
             original(self, now_ns, out)
             self.peak_bytes = 1 << 30
 
-        Underlay.after_batch = after_batch  # type: ignore[method-assign]
+        Underlay.after_batch = after_batch  # type: ignore[method-seq]
         try:
             yield
         finally:
-            Underlay.after_batch = original  # type: ignore[method-assign]
+            Underlay.after_batch = original  # type: ignore[method-seq]
 
     outcome = run_scenario(BASE, greedy)
     assert [text for text in outcome.failures if text.startswith("buffers:")]
@@ -166,11 +170,11 @@ def test_a_lock_that_nobody_gives_back_is_found_out() -> None:
     @contextmanager
     def forgetful() -> Iterator[None]:
         original = Locks.give_up
-        Locks.give_up = lambda _self, _claim: None  # type: ignore[method-assign]
+        Locks.give_up = lambda _self, _claim: None  # type: ignore[method-seq]
         try:
             yield
         finally:
-            Locks.give_up = original  # type: ignore[method-assign]
+            Locks.give_up = original  # type: ignore[method-seq]
 
     outcome = run_scenario(replace(BASE, locks=(LockUse("b", "x", SECOND, MS),)), forgetful)
     assert [text for text in outcome.failures if text.startswith("locks: at rest")]
@@ -178,5 +182,7 @@ def test_a_lock_that_nobody_gives_back_is_found_out() -> None:
 
 def test_one_seed_with_locks_and_calls_gives_one_trace() -> None:
     uses = (LockUse("a", "2", SECOND, SECOND), LockUse("b", "2", SECOND, SECOND))
-    scenario = replace(CALLING, locks=uses, calls=(Calls("x", 20, start_ns=SECOND, handler=2),), loss=0.1, deaf=("c",))
+    scenario = replace(
+        CALLING, locks=uses, calls=(Calls("x", 20, start_ns=SECOND, handler=2),), loss=0.1, without_multicast=("c",)
+    )
     assert run_scenario(scenario).digest == run_scenario(scenario).digest

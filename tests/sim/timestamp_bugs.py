@@ -44,7 +44,7 @@ TIMESTAMP_BUGS: Final[tuple[Bug, ...]] = (
         "timestamp",
     ),
     Bug(
-        "a block whose place is known stays in the queue",
+        "a block whose seq is known stays in the queue",
         QUEUE,
         "if self._waiting.pop(key, None) is not None:",
         "if self._waiting.get(key) is not None:",
@@ -199,7 +199,7 @@ TIMESTAMP_BUGS: Final[tuple[Bug, ...]] = (
         "votes.is_complete(members[1:] or members, view):\n"
         "                stamp = votes.decide(members[1:] or members)\n"
         "                bounds: tuple[Bound, ...] = ()\n",
-        "changes have a place that a block gets, too",
+        "changes have a seq that a block gets, too",
         4,
         "timestamp",
     ),
@@ -275,7 +275,7 @@ TIMESTAMP_BUGS: Final[tuple[Bug, ...]] = (
         "timestamp",
     ),
     Bug(
-        "places told ahead of a change leave their blocks in the queue",
+        "assignments told ahead of a change leave their blocks in the queue",
         RECEIVING,
         "            for known in range(seq, log.received + 1):",
         "            for known in range(seq, seq):",
@@ -342,9 +342,9 @@ TIMESTAMP_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a decision is noted when its block is received",
         RECEIVING,
-        "        if key in self._told_places:",
-        "        if key not in self._told_places:",
-        "the trace: who knows the place, and when",
+        "        if key in self._told_decided:",
+        "        if key not in self._told_decided:",
+        "the trace: who knows the seq, and when",
         32,
         "timestamp",
     ),
@@ -376,7 +376,7 @@ TIMESTAMP_BUGS: Final[tuple[Bug, ...]] = (
         "timestamp",
     ),
     Bug(
-        "places are not asked for",
+        "assignments are not asked for",
         TIMESTAMP,
         "            if able:\n",
         "            if able and tries < 0:\n",
@@ -460,8 +460,8 @@ TIMESTAMP_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a member leaves while its own blocks wait",
         TIMESTAMP,
-        "        if self._outgoing.unplaced:\n            self._timers.set(Timer.LEAVE",
-        "        if self._outgoing.unplaced and self.has_left:\n            self._timers.set(Timer.LEAVE",
+        "        if self._outgoing.unordered:\n            self._timers.set(Timer.LEAVE",
+        "        if self._outgoing.unordered and self.has_left:\n            self._timers.set(Timer.LEAVE",
         "what it sent is never decided",
         128,
         "timestamp",
@@ -470,11 +470,11 @@ TIMESTAMP_BUGS: Final[tuple[Bug, ...]] = (
 
 TIMESTAMP_UNSEEN: Final[tuple[Bug, ...]] = (
     Bug(
-        "blocks that moved are looked for at their old place, too",
+        "blocks that moved are looked for at their old seq, too",
         QUEUE,
         "each.stamp != (number, member) or ",
         "",
-        "latency only: an old place is never behind the new one",
+        "latency only: an old seq is never behind the new one",
         0,
         "timestamp",
     ),
@@ -578,11 +578,11 @@ TIMESTAMP_UNSEEN: Final[tuple[Bug, ...]] = (
         "timestamp",
     ),
     Bug(
-        "words about what has a place are kept",
+        "words about what has a seq are kept",
         RECEIVING,
         "        if self._votes.pop(key, None) is not None:\n",
         "        if self._votes.get(key) is not None:\n",
-        "nothing but memory: a place that others tell is rarely of an own block",
+        "nothing but memory: a seq that others tell is rarely of an own block",
         0,
         "timestamp",
     ),
@@ -616,9 +616,9 @@ TIMESTAMP_UNSEEN: Final[tuple[Bug, ...]] = (
     Bug(
         "decisions are forgotten once they are received",
         RECEIVING,
-        "                if self.log.place_of(*key) or key[1] >= numbers.get(key[0], 0)",
+        "                if self.log.seq_of(*key) or key[1] >= numbers.get(key[0], 0)",
         "                if key[1] >= numbers.get(key[0], 0)",
-        "latency only: places from others are as good",
+        "latency only: assignments from others are as good",
         0,
         "timestamp",
     ),
@@ -662,9 +662,9 @@ TIMESTAMP_UNSEEN: Final[tuple[Bug, ...]] = (
         "blocks are not asked for",
         TIMESTAMP,
         "            if member is not None and member.id != self.me.id:\n"
-        "                out.sends.append(self._mail.control(member.address, Kind.NAK",
+        "                out.sends.append(self._writer.control(member.address, Kind.NAK",
         "            if member is not None and member.id == self.me.id:\n"
-        "                out.sends.append(self._mail.control(member.address, Kind.NAK",
+        "                out.sends.append(self._writer.control(member.address, Kind.NAK",
         "latency only: RETRANSMIT brings it",
         0,
         "timestamp",
@@ -672,9 +672,9 @@ TIMESTAMP_UNSEEN: Final[tuple[Bug, ...]] = (
     Bug(
         "a newcomer is not sent what is under way",
         TIMESTAMP,
-        "            for (origin, number), each in self._outgoing.unplaced.items():\n"
+        "            for (origin, number), each in self._outgoing.unordered.items():\n"
         "                self._send_to([member.id]",
-        "            for (origin, number), each in list(self._outgoing.unplaced.items())[:0]:\n"
+        "            for (origin, number), each in list(self._outgoing.unordered.items())[:0]:\n"
         "                self._send_to([member.id]",
         "latency only: RETRANSMIT and NAKs bring it",
         0,
@@ -730,7 +730,7 @@ TIMESTAMP_UNSEEN: Final[tuple[Bug, ...]] = (
         RECEIVING,
         "                if stamps.flags & ASKS and key in self._decisions:",
         "                if stamps.flags & ASKS and key not in self._decisions:",
-        "latency only: places from others are as good; none of 256 seeds",
+        "latency only: assignments from others are as good; none of 256 seeds",
         0,
         "timestamp",
     ),

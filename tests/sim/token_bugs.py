@@ -56,7 +56,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         8,
     ),
     _in_token(
-        "only places that came with their ACK are missed",
+        "only assignments that came with their ACK are missed",
         TOKEN,
         "            log.highest = max(log.highest, state.highest)\n",
         "            log.highest = max(log.highest, log.received)\n",
@@ -81,11 +81,11 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
     ),
     # The token
     _in_token(
-        "the token is accepted although places are missing",
+        "the token is accepted although assignments are missing",
         TOKEN,
         "        if 0 <= self._named_at <= log.received:\n",
         "        if 0 <= self._named_at:\n",
-        "places are given twice",
+        "assignments are given twice",
         8,
     ),
     _in_token(
@@ -155,7 +155,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         64,
     ),
     _in_token(
-        "RELIABLE is delivered on arrival and at its place",
+        "RELIABLE is delivered on arrival and at its seq",
         DELIVERY,
         "                if early and early.pop((origin, number), None) is not None:\n",
         "                if early and early.pop((origin, number), None) == 0:\n",
@@ -227,7 +227,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
     _in_token(
         "tickets begin anew with the ring",
         DELIVERY,
-        "        self._ticket = max(self._ticket, carried.ticket)\n",
+        "        self._ticket = max(self._ticket, memory.ticket)\n",
         "        self._ticket += 0\n",
         "what the application gives back is not known, and the token waits for it",
         128,
@@ -236,7 +236,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
     _in_token(
         "members without multicast get no copies",
         UNDERLAY,
-        "        return self._reach.copies\n",
+        "        return self._routes.copies\n",
         "        return []\n",
         "they hear nothing, and are taken for dead",
         32,
@@ -253,7 +253,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
     _in_token(
         "a change is ordered while strong messages are not safe",
         PLACING,
-        "        if not changes or safe < self._last_change or safe < self._last_safe_place:\n",
+        "        if not changes or safe < self._last_change or safe < self._last_safe_seq:\n",
         "        if not changes or safe < self._last_change:\n",
         "what stands before a view is delivered before its members have it",
         32,
@@ -308,9 +308,9 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         16,
     ),
     _in_token(
-        "a call is acknowledged as soon as it has its place",
+        "a call is acknowledged as soon as it has its seq",
         TOKEN,
-        "            if log.place_of(origin, number) > self.delivered:\n"
+        "            if log.seq_of(origin, number) > self.delivered:\n"
         "                return True  # its answer follows its delivery\n",
         "",
         "an acknowledgement says that the service holds",
@@ -357,10 +357,10 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         256,
     ),
     _in_token(
-        "calls without a place are forgotten with the ring",
+        "calls without a seq are forgotten with the ring",
         DELIVERY,
-        "        return Carried(self._ticket, early, self._called, recent)\n",
-        "        return Carried(self._ticket, early, self._called, {})\n",
+        "        return DeliveryMemory(self._ticket, early, self._called, recent)\n",
+        "        return DeliveryMemory(self._ticket, early, self._called, {})\n",
         "an UNRELIABLE call that comes again is delivered again",
         128,
     ),

@@ -198,7 +198,7 @@ def test_pipeline_and_client_see_what_the_design_gives_them() -> None:
     [
         ("wire/block.py", "from ordercast.parts.log import Log", "wire must not import ordercast.parts.log"),
         ("parts/log.py", "from ordercast.orderers.sequencer import Sequencer", "parts must not import"),
-        ("orderers/token.py", "from ordercast.membership.reform import Reform", "orderers must not import"),
+        ("orderers/token.py", "from ordercast.membership.recovery import Reform", "orderers must not import"),
         ("membership/reform.py", "import ordercast.underlay", "membership must not import ordercast.underlay"),
         ("underlay.py", "from ordercast.groups.host import Host", "underlay must not import"),
         ("underlay.py", "from ordercast.trace.recorder import Recorder", "underlay must not import"),
@@ -248,7 +248,7 @@ def test_chance_that_is_no_argument_is_caught(source: str) -> None:
     ("path", "module"),
     [
         ("orderers/token.py", "ordercast.orderers.sequencer"),
-        ("orderers/token.py", "ordercast.orderers.sequencer.leading"),
+        ("orderers/token.py", "ordercast.orderers.sequencer.role"),
         ("orderers/token.py", "ordercast.orderers.leading"),
         ("orderers/leading.py", "ordercast.orderers.timestamp"),
         ("orderers/sequencer/leading.py", "ordercast.orderers.sites.hop"),
@@ -269,10 +269,10 @@ def test_a_checker_that_looks_into_an_engine_is_caught() -> None:
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("orderers/sequencer/sequencer.py", "from ordercast.orderers.sequencer.leading import Leading"),
+        ("orderers/sequencer/sequencer.py", "from ordercast.orderers.sequencer.role import Leading"),
         ("orderers/leading.py", "from ordercast.orderers.sequencer import Sequencer"),
         ("orderers/sites/ring.py", "from ordercast.orderers.sites.hop import Hop"),
-        ("orderers/token.py", "from ordercast.parts.log import Log\nfrom ordercast.wire.mail import Mail"),
+        ("orderers/token.py", "from ordercast.parts.log import Log\nfrom ordercast.wire.writer import Mail"),
         ("underlay.py", "import random\ndef f(rng: random.Random) -> None: rng.random()"),
         ("groups/host.py", "from random import Random\nRandom(7)"),
         ("groups/group.py", "import asyncio"),

@@ -16,8 +16,8 @@ from ordercast.engine import (
     NEVER,
     Delivery,
     Denied,
+    Departed,
     Failed,
-    Gone,
     Joined,
     Note,
     Outbox,
@@ -191,7 +191,7 @@ class FakeEngine:
         if self in self.exchange.members:
             self.exchange.members.remove(self)
             self.exchange.install(Reason.LEAVE, str(self.me), header)
-        self.pending.append(Gone(wanted=True, returning=False, text="left"))
+        self.pending.append(Departed(wanted=True, returning=False, text="left"))
 
     def reset(self, now_ns: int, min_members: int | str, header: bytes, out: Outbox) -> None:
         if isinstance(min_members, int) and len(self.exchange.members) < min_members:

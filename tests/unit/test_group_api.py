@@ -11,7 +11,7 @@ import pytest
 from tests.unit.fake_engine import Exchange, FakeEngine
 from tests.unit.fake_node import FakeNode
 
-from ordercast.engine import Failed, Gone, Unknown
+from ordercast.engine import Departed, Failed, UnknownOutcome
 from ordercast.errors import (
     GroupFailed,
     InvariantViolation,
@@ -326,7 +326,7 @@ async def test_exclusion_is_told_to_senders_and_receivers() -> None:
     exchange.is_open = False
     confirming = await is_stuck(group.send(b"1", confirm=True))
     exchange.waiting.clear()
-    fake(group).pending += [Unknown(0, 1), Gone(wanted=False, returning=True, text="excluded")]
+    fake(group).pending += [UnknownOutcome(0, 1), Departed(wanted=False, returning=True, text="excluded")]
     node.poke()
     with pytest.raises(OutcomeUnknown):
         await confirming

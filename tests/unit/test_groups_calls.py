@@ -8,14 +8,14 @@ import pytest
 from tests.unit.fake_engine import Exchange, FakeEngine
 
 from ordercast.config import GroupConfig
-from ordercast.engine import Again, Gone, Unknown
+from ordercast.engine import Departed, RepeatedCall, UnknownOutcome
 from ordercast.errors import NotMember, OutcomeUnknown, Unhandled, UsageError
 from ordercast.groups import calls as calls_module
 from ordercast.groups import requests
 from ordercast.groups.events import Answer, CallBatch, Message, Request
 from ordercast.groups.host import Host
 from ordercast.groups.port import Port
-from ordercast.groups.requests import Debt
+from ordercast.groups.requests import PendingReply
 from ordercast.service import AGREED, FIFO, RELIABLE, SAFE, UNRELIABLE
 from ordercast.trace.recorder import Recorder
 from ordercast.view import Reason, node_id
@@ -67,7 +67,7 @@ class Bench:
 
     def again(self, number: int, block: bytes) -> None:
         for index in range(2):
-            self.engine(index).pending.append(Again(CALLER, number, block))
+            self.engine(index).pending.append(RepeatedCall(CALLER, number, block))
         self.run()
 
     def replies(self, index: int = 0) -> list[Reply]:
@@ -86,9 +86,9 @@ def messages(port: Port) -> list[Message]:
     return found
 
 
-def debt_of(message: Message) -> Debt:
+def debt_of(message: Message) -> PendingReply:
     assert isinstance(message, Request)
-    assert isinstance(message.owed, Debt)
+    assert isinstance(message.owed, PendingReply)
     return message.owed
 
 
@@ -116,17 +116,17 @@ def test_the_holder_of_the_handler_owes_the_answer_and_sends_it_again() -> None:
     assert claim.inbox is not None
     taken = claim.inbox.take()
     assert taken is not None
-    debt, request = taken
+    owed, request = taken
     assert (request.payload, request.caller, request.handler) == (b"call 0", "x/0", 2)
     bench.again(0, block)  # no answer yet, and it was not to be handed over again
     assert len(claim.inbox) == 0
-    assert bench.ports[0].answer(debt, b"answer")
+    assert bench.ports[0].answer(owed, b"answer")
     bench.run()
     bench.again(0, block)
     assert bench.replies() == [Reply(CALLER, ANSWERED, 0, b"answer")] * 2
     assert bench.kinds("reply", "redeliver") == [("reply", "x/0", 0)]
     with pytest.raises(UsageError, match="at most one answer"):
-        bench.ports[0].answer(debt, b"another")
+        bench.ports[0].answer(owed, b"another")
 
 
 def test_a_call_is_handed_over_again_where_it_was_taken_and_not_where_it_waits() -> None:
@@ -242,7 +242,7 @@ def test_calls_end_with_the_membership() -> None:
     bench.call(0, handler=0)
     owed = [debt_of(message) for message in messages(bench.ports[1])]
     for index in range(2):
-        bench.engine(index).pending += [Unknown(0, 1), Gone(wanted=False, returning=True, text="excluded")]
+        bench.engine(index).pending += [UnknownOutcome(0, 1), Departed(wanted=False, returning=True, text="excluded")]
     bench.run()
     assert asked is not None
     assert queued is not None
@@ -255,7 +255,7 @@ def test_calls_end_with_the_membership() -> None:
     assert bench.ports[1].is_member
     with pytest.raises(NotMember, match="was out of 'g' since call"):
         bench.ports[1].answer(owed[0], b"still too late")
-    bench.engine(0).pending.append(Gone(wanted=False, returning=False, text="for good"))
+    bench.engine(0).pending.append(Departed(wanted=False, returning=False, text="for good"))
     bench.run()
     assert isinstance(queued.error, NotMember)
 
@@ -280,7 +280,7 @@ def test_a_block_that_only_says_that_it_is_a_call_is_counted_and_passed_over() -
     bench.run()
     assert messages(bench.ports[0]) == []
     assert bench.ports[0].counters["unreadable_blocks"] == 2
-    bench.engine(0).pending.append(Again(CALLER, 0, bytes(block)))
+    bench.engine(0).pending.append(RepeatedCall(CALLER, 0, bytes(block)))
     bench.run()
 
 

@@ -247,15 +247,15 @@ def histories(draw: st.DrawFn) -> Line:
         rows = [b"%d.%d" % (batch, row) for row in range(draw(st.integers(1, 4)))]
         alive.append((Attempt(line, f"spark/{life}", batch, rows), 0))
         for _ in range(draw(st.integers(0, 8))):
-            place = draw(st.integers(0, len(alive) - 1))
-            attempt, step = alive[place]
+            seq = draw(st.integers(0, len(alive) - 1))
+            attempt, step = alive[seq]
             if step == 0:
                 attempt.begin()
             elif step <= len(attempt.rows):
                 attempt.send([attempt.rows[step - 1]])
             elif step == len(attempt.rows) + 1:
                 attempt.commit()
-            alive[place] = (attempt, step + 1)
+            alive[seq] = (attempt, step + 1)
         reading = Transactions()
         read(reading, line.events)
         batch = reading.decided.get("q", -1) + 1  # Spark goes on when a batch was handed over

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.fake_engine import Exchange, FakeEngine
 
 from ordercast.config import GroupConfig
-from ordercast.engine import NEVER, Gone, Unknown
+from ordercast.engine import NEVER, Departed, UnknownOutcome
 from ordercast.errors import (
     GroupFailed,
     MessageTooLarge,
@@ -329,7 +329,7 @@ def test_messages_lost_by_exclusion_are_named_and_their_senders_told() -> None:
     watch = port.watch(5, 6, SAFE)
     pump(host)
     exchange.waiting.clear()
-    fake(port).pending += [Unknown(0, 2), Gone(wanted=False, returning=True, text="excluded")]
+    fake(port).pending += [UnknownOutcome(0, 2), Departed(wanted=False, returning=True, text="excluded")]
     pump(host)
     assert events(port) == [Uncertain(0, 6), Left(wanted=False, returning=True, text="excluded")]
     assert port.settled == [watch]
@@ -350,7 +350,7 @@ def test_large_message_cut_off_by_exclusion_is_given_up_whole() -> None:
     host.touch(port)
     host.finish(0)
     exchange.waiting.clear()
-    fake(port).pending += [Unknown(0, 100), Gone(wanted=False, returning=True, text="excluded")]
+    fake(port).pending += [UnknownOutcome(0, 100), Departed(wanted=False, returning=True, text="excluded")]
     pump(host)
     exchange.is_open = True
     exchange.install(Reason.JOIN, "a/0", b"", [fake(port)])
@@ -374,7 +374,7 @@ def test_large_message_whose_end_was_never_submitted_begins_again_after_exclusio
     host.touch(port)
     host.finish(0)
     exchange.waiting.clear()
-    fake(port).pending += [Unknown(0, 100), Gone(wanted=False, returning=True, text="excluded")]
+    fake(port).pending += [UnknownOutcome(0, 100), Departed(wanted=False, returning=True, text="excluded")]
     host.touch(port)
     host.finish(0)
     exchange.is_open = True

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from ordercast.config import MinMembers
-from ordercast.membership.cuts import agree, binding, may_go_on, orphans, places_as_runs
+from ordercast.membership.cuts import agree, binding, clip_assignments, may_go_on, orphans
 from ordercast.view import Member, Reason, View, node_id
-from ordercast.wire.ordering import Placed
+from ordercast.wire.ordering import Assignment
 from ordercast.wire.views import Ballot, Cut, Proposal
 
 MEMBERS = tuple(Member(node_id(name, 0), name, 0, (name, 1), 0) for name in "abcde")
@@ -27,14 +27,14 @@ WHOLE = view_of(A, B, C, D, E)
 
 def cut(
     received: int,
-    places: tuple[Placed, ...] = (),
+    assignments: tuple[Assignment, ...] = (),
     held: tuple[tuple[int, int, int], ...] = (),
     accepted: Proposal | None = None,
 ) -> Cut:
     return Cut(
         received=received,
         safe=0,
-        places=places,
+        assignments=assignments,
         held=held,
         view=WHOLE,
         departed=(),
@@ -57,17 +57,17 @@ def test_of_several_that_received_most_one_is_asked_whoever_coordinates() -> Non
 
 
 def test_a_place_that_one_knows_and_a_block_that_another_holds_make_a_message() -> None:
-    placed = (Placed(11, SENDER, 4, 2),)
+    placed = (Assignment(11, SENDER, 4, 2),)
     remainder = agree({A: cut(10, placed), B: cut(10, held=((SENDER, 4, 1),)), C: cut(10, held=((SENDER, 5, 1),))})
     assert remainder.upto == 12
     assert remainder.beyond == ((11, SENDER, 4), (12, SENDER, 5))
 
 
 def test_the_remainder_ends_where_no_survivor_can_place_or_none_holds() -> None:
-    places = (Placed(11, SENDER, 4, 1), Placed(13, SENDER, 6, 1))
+    assignments = (Assignment(11, SENDER, 4, 1), Assignment(13, SENDER, 6, 1))
     held = ((SENDER, 4, 3),)
-    assert agree({A: cut(10, places, held), B: cut(9)}).upto == 11, "nobody knows place 12"
-    assert agree({A: cut(10, (Placed(11, SENDER, 4, 3),), ((SENDER, 4, 1), (SENDER, 6, 1)))}).upto == 11
+    assert agree({A: cut(10, assignments, held), B: cut(9)}).upto == 11, "nobody knows place 12"
+    assert agree({A: cut(10, (Assignment(11, SENDER, 4, 3),), ((SENDER, 4, 1), (SENDER, 6, 1)))}).upto == 11
     assert agree({A: cut(10, held=held)}).upto == 10, "recovery places nothing new"
 
 
@@ -163,9 +163,9 @@ def test_a_proposal_that_was_proposed_again_binds_whoever_else_is_here() -> None
 
 
 def test_runs_are_cut_to_what_is_agreed() -> None:
-    runs = [Placed(5, SENDER, 100, 4), Placed(9, SENDER, 200, 4)]
-    assert places_as_runs(runs, 6, 10) == (Placed(7, SENDER, 102, 2), Placed(9, SENDER, 200, 2))
-    assert places_as_runs(runs, 12, 20) == ()
+    runs = [Assignment(5, SENDER, 100, 4), Assignment(9, SENDER, 200, 4)]
+    assert clip_assignments(runs, 6, 10) == (Assignment(7, SENDER, 102, 2), Assignment(9, SENDER, 200, 2))
+    assert clip_assignments(runs, 12, 20) == ()
 
 
 def test_a_view_keeps_its_members_in_order() -> None:

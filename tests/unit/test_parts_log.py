@@ -5,7 +5,7 @@ from __future__ import annotations
 from ordercast.parts.log import DATAGRAM_OVERHEAD, Log, runs_of
 from ordercast.service import AGREED, SAFE
 from ordercast.wire.block import come_after, pack_run
-from ordercast.wire.ordering import Placed
+from ordercast.wire.ordering import Assignment
 
 A, B, STRANGER = 11, 22, 99
 AHEAD = 100
@@ -23,9 +23,9 @@ def test_a_place_is_received_when_it_and_all_before_it_are_placed_and_held() -> 
     log = make()
     log.hold(A, 0, block(3))
     log.hold(A, 1, block(2))
-    log.place(2, A, 1)
+    log.assign(2, A, 1)
     assert list(log.advance()) == []
-    log.place(1, A, 0)
+    log.assign(1, A, 0)
     first, second = log.advance()
     assert (first.seq, first.position, second.seq, second.position) == (1, 1_000, 2, 1_003)
     assert (log.received, log.highest, log.position, log.next_number[A]) == (2, 2, 1_005, 2)
@@ -35,7 +35,7 @@ def test_a_hole_stops_the_log() -> None:
     log = make()
     for number in (0, 2):
         log.hold(A, number, block())
-    log.place(1, A, 0, 3)
+    log.assign(1, A, 0, 3)
     assert [entry.seq for entry in log.advance()] == [1]
     assert log.missing(10) == [2]
     log.hold(A, 1, block())
@@ -47,7 +47,7 @@ def test_whoever_stops_asking_stops_the_log_there() -> None:
     log = make()
     for number in range(3):
         log.hold(A, number, block())
-    log.place(1, A, 0, 3)
+    log.assign(1, A, 0, 3)
     for entry in log.advance():
         if entry.seq == 2:
             break
@@ -61,7 +61,7 @@ def test_blocks_that_are_old_known_strange_or_too_far_ahead_are_not_kept() -> No
     assert not log.hold(A, 0, block()), "known"
     assert not log.hold(STRANGER, 0, block())
     assert not log.hold(A, AHEAD, block()), "too far ahead"
-    log.place(1, A, 0)
+    log.assign(1, A, 0)
     list(log.advance())
     assert not log.hold(A, 0, block()), "old"
     assert log.hold(A, AHEAD, block()), "not too far any more"
@@ -69,19 +69,19 @@ def test_blocks_that_are_old_known_strange_or_too_far_ahead_are_not_kept() -> No
 
 def test_places_that_contradict_are_refused() -> None:
     log = make()
-    assert log.place(1, A, 0)
-    assert log.place(1, A, 0), "the same again"
-    assert not log.place(1, B, 0)
-    assert not log.place(AHEAD + 1, A, 0), "too far ahead"
-    assert log.place(0, B, 5), "long past: nobody cares"
-    assert log.places == {1: (A, 0)}
+    assert log.assign(1, A, 0)
+    assert log.assign(1, A, 0), "the same again"
+    assert not log.assign(1, B, 0)
+    assert not log.assign(AHEAD + 1, A, 0), "too far ahead"
+    assert log.assign(0, B, 5), "long past: nobody cares"
+    assert log.assignments == {1: (A, 0)}
 
 
 def test_what_is_stable_is_forgotten_and_its_cost_is_free_again() -> None:
     log = make()
     for number in range(3):
         log.hold(A, number, block(1, bytes(2_000)))
-    log.place(1, A, 0, 3)
+    log.assign(1, A, 0, 3)
     list(log.advance())
     cost = log.cost(block(1, bytes(2_000)))
     assert cost == len(block(1, bytes(2_000))) + 2 * DATAGRAM_OVERHEAD
@@ -109,7 +109,7 @@ def test_the_reach_of_a_sender_ends_where_its_cause_is_missing() -> None:
     log.hold(A, 1, block(after=1))
     assert log.reach(A) == 1, "its second block comes after a place that is not here"
     log.hold(B, 0, block())
-    log.place(1, B, 0)
+    log.assign(1, B, 0)
     list(log.advance())
     assert log.reach(A) == 2
 
@@ -118,9 +118,9 @@ def test_blocks_are_found_by_place_and_by_number_until_they_are_stable() -> None
     log = make()
     log.hold(A, 0, block(text=b"zero"))
     log.hold(A, 1, block(text=b"one"))
-    log.place(1, A, 0)
+    log.assign(1, A, 0)
     list(log.advance())
-    log.place(2, A, 1)
+    log.assign(2, A, 1)
     assert log.block_at(1) == (A, 0, block(text=b"zero"))
     assert log.block_at(2) == (A, 1, block(text=b"one"))
     assert log.block_at(3) is None
@@ -135,8 +135,8 @@ def test_a_preview_tells_what_receiving_would_come_to() -> None:
     log = make()
     log.hold(A, 0, block(5))
     log.hold(B, 0, pack_run(0, SAFE, [b"x"]))
-    log.place(1, A, 0)
-    log.place(2, B, 0)
+    log.assign(1, A, 0)
+    log.assign(2, B, 0)
     assert log.preview(2) == (1_006, {A: 1, B: 1}, None)
     assert (log.received, log.position) == (0, 1_000), "nothing has happened"
     assert log.preview(1) == (1_005, {A: 1, B: 0}, None)
@@ -145,10 +145,10 @@ def test_a_preview_tells_what_receiving_would_come_to() -> None:
 def test_runs_join_what_follows_in_place_and_number() -> None:
     assert list(runs_of([])) == []
     assert list(runs_of([(1, A, 5), (2, A, 6), (3, B, 0), (4, A, 7), (6, A, 8)])) == [
-        Placed(1, A, 5, 2),
-        Placed(3, B, 0, 1),
-        Placed(4, A, 7, 1),
-        Placed(6, A, 8, 1),
+        Assignment(1, A, 5, 2),
+        Assignment(3, B, 0, 1),
+        Assignment(4, A, 7, 1),
+        Assignment(6, A, 8, 1),
     ]
 
 
@@ -157,6 +157,6 @@ def test_a_cut_names_what_is_placed_and_held_beyond() -> None:
     for number in (0, 1, 3):
         log.hold(A, number, block())
     log.hold(B, 0, block())
-    log.place(2, A, 1, 2)
-    assert log.placed_runs(1, 10) == [Placed(2, A, 1, 2)]
+    log.assign(2, A, 1, 2)
+    assert log.assigned_runs(1, 10) == [Assignment(2, A, 1, 2)]
     assert log.held_runs() == [(A, 0, 2), (A, 3, 1), (B, 0, 1)]

@@ -10,13 +10,13 @@ import pytest
 from ordercast.config import LAN_DATAGRAM, Demands, GroupConfig, Timing
 from ordercast.engine import NEVER, Outbox, To
 from ordercast.membership.joining import Joining
-from ordercast.membership.reach import Reach
+from ordercast.membership.routes import MulticastRoutes
 from ordercast.underlay import Underlay
 from ordercast.view import Address, Member, View, group_tag, node_id
 from ordercast.wire.header import FORWARD, HEADER, HEADER_BYTES, MAGIC, Kind
-from ordercast.wire.mail import Mail
 from ordercast.wire.segments import train, without_mark
 from ordercast.wire.views import Ring
+from ordercast.wire.writer import DatagramWriter
 
 LINGER_NS = 1_000
 DATA = int(Kind.DATA)
@@ -36,59 +36,59 @@ def address_of(name: str) -> Address:
     return member(name).address
 
 
-def reach_of(name: str, names: str) -> tuple[Reach, Mail]:
-    mail = Mail(1, node_id(name, 0), LAN_DATAGRAM)
-    reach = Reach(member(name), mail, LINGER_NS)
+def reach_of(name: str, names: str) -> tuple[MulticastRoutes, DatagramWriter]:
+    writer = DatagramWriter(1, node_id(name, 0), LAN_DATAGRAM)
+    reach = MulticastRoutes(member(name), writer, LINGER_NS)
     reach.begin(0, view_of(names))
-    return reach, mail
+    return reach, writer
 
 
 # Mail.
 
 
 def test_what_is_for_all_goes_to_one_member_with_the_mark() -> None:
-    mail = Mail(1, 2, LAN_DATAGRAM)
-    mail.set_relays([address_of("b")])
+    writer = DatagramWriter(1, 2, LAN_DATAGRAM)
+    writer.set_relays([address_of("b")])
     long = bytes(3 * LAN_DATAGRAM)
     sends = [
-        mail.control(To.ALL, Kind.ACCEPT, b"x"),
-        mail.control(To.ALL, Kind.ACCEPT, long),
-        mail.block(To.ALL, Kind.DATA, 2, 0, b"x"),
-        mail.block(To.ALL, Kind.DATA, 2, 0, long),
-        mail.prefixed(To.ALL, Kind.REQUEST, 0, b"p", b"x"),
-        mail.ordered(To.ALL, 0, b"p", b"x"),
-        mail.repair(To.ALL, 2, 0, long, 0, 0),
-        mail.repair(To.ALL, 2, 0, long, 1, 3),
+        writer.control(To.ALL, Kind.ACCEPT, b"x"),
+        writer.control(To.ALL, Kind.ACCEPT, long),
+        writer.block(To.ALL, Kind.DATA, 2, 0, b"x"),
+        writer.block(To.ALL, Kind.DATA, 2, 0, long),
+        writer.prefixed(To.ALL, Kind.REQUEST, 0, b"p", b"x"),
+        writer.ordered(To.ALL, 0, b"p", b"x"),
+        writer.repair(To.ALL, 2, 0, long, 0, 0),
+        writer.repair(To.ALL, 2, 0, long, 1, 3),
     ]
     for send in sends:
         data = b"".join(send.buffers)
         assert send.to == address_of("b")
         assert all(data[at + 1] & FORWARD for at in range(0, len(data), send.stride or len(data)))
     for to in (address_of("c"), To.ANYONE):
-        assert mail.control(to, Kind.ACCEPT, b"x").to == to
-        assert not mail.block(to, Kind.DATA, 2, 0, b"x").buffers[0][1] & FORWARD
-        assert not mail.repair(to, 2, 0, long, 1, 2).buffers[0][1] & FORWARD
+        assert writer.control(to, Kind.ACCEPT, b"x").to == to
+        assert not writer.block(to, Kind.DATA, 2, 0, b"x").buffers[0][1] & FORWARD
+        assert not writer.repair(to, 2, 0, long, 1, 2).buffers[0][1] & FORWARD
 
 
 def test_retransmissions_take_one_forwarder_after_the_other() -> None:
-    mail = Mail(1, 2, LAN_DATAGRAM)
-    mail.next_via()
-    assert mail.via is None
-    mail.set_relays([address_of(name) for name in "bcd"])
+    writer = DatagramWriter(1, 2, LAN_DATAGRAM)
+    writer.next_via()
+    assert writer.via is None
+    writer.set_relays([address_of(name) for name in "bcd"])
     used = []
     for _ in range(4):
-        used.append(mail.via)
-        mail.next_via()
+        used.append(writer.via)
+        writer.next_via()
     assert used == [address_of(name) for name in "bcdb"]
-    assert mail.via == address_of("c")
-    mail.set_relays([address_of("d"), address_of("c")])
-    assert mail.via == address_of("c")  # who does it well goes on
-    mail.set_relays([address_of("d")])
-    mail.next_via()
-    assert mail.via == address_of("d")
-    mail.set_relays([])
-    assert mail.via is None
-    assert mail.control(To.ALL, Kind.ACCEPT, b"x").to == To.ALL
+    assert writer.via == address_of("c")
+    writer.set_relays([address_of("d"), address_of("c")])
+    assert writer.via == address_of("c")  # who does it well goes on
+    writer.set_relays([address_of("d")])
+    writer.next_via()
+    assert writer.via == address_of("d")
+    writer.set_relays([])
+    assert writer.via is None
+    assert writer.control(To.ALL, Kind.ACCEPT, b"x").to == To.ALL
 
 
 # Reach.
@@ -106,9 +106,9 @@ def test_retransmissions_take_one_forwarder_after_the_other() -> None:
     ],
 )
 def test_views_tell_who_gets_copies_and_who_forwards(me: str, names: str, copies: str, via: str | None) -> None:
-    reach, mail = reach_of(me, names)
+    reach, writer = reach_of(me, names)
     assert reach.copies == [address_of(name) for name in copies]
-    assert mail.via == (None if via is None else address_of(via))
+    assert writer.via == (None if via is None else address_of(via))
 
 
 def test_who_left_gets_copies_for_a_while() -> None:
@@ -253,10 +253,10 @@ def test_strangers_and_other_rings_are_not_served() -> None:
 
 
 def test_only_the_contact_is_asked_and_only_its_answer_counts() -> None:
-    mail = Mail(1, member("n").id, LAN_DATAGRAM)
+    writer = DatagramWriter(1, member("n").id, LAN_DATAGRAM)
     contact = address_of("b")
     joining = Joining(
-        "g", member("n"), mail, Timing(), random.Random(1), False, Demands(), b"", 0, False, ask=[contact]
+        "g", member("n"), writer, Timing(), random.Random(1), False, Demands(), b"", 0, False, ask=[contact]
     )
     out = Outbox()
     joining.start(0, out)

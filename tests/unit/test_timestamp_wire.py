@@ -95,8 +95,8 @@ def head(
     return STAMPS.pack(view, clock, highest, sent, decided, rows, nexts, acks, decisions, 0)
 
 
-def decision(number: int = 0, stamp: int = 0, place: int = 0, bounds: int = 0) -> bytes:
-    return DECIDED.pack(1, number, stamp, 1, place, bounds)
+def decision(number: int = 0, stamp: int = 0, seq: int = 0, bounds: int = 0) -> bytes:
+    return DECIDED.pack(1, number, stamp, 1, seq, bounds)
 
 
 OVER = MAX_NUMBER + 1
@@ -116,7 +116,7 @@ HOSTILE = {
     "a decision cut off": head(decisions=1) + decision()[:-1],
     "a block at the end of time": head(decisions=1) + decision(number=OVER),
     "a timestamp at the end of time": head(decisions=1) + decision(stamp=OVER),
-    "a view at the end of time": head(decisions=1) + decision(place=OVER),
+    "a view at the end of time": head(decisions=1) + decision(seq=OVER),
     "bounds that are not there": head(decisions=1) + decision(bounds=2) + bytes(BOUND.size),
     "more bounds than members": head(decisions=1)
     + decision(bounds=MAX_MEMBERS + 1)

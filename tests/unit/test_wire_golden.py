@@ -235,7 +235,7 @@ VALUES: Final[dict[str, bytes]] = {
     "last_fragment": pack_fragment(7, AGREED, 1, 2, b"0123456789", 8, 10),
     "come_after": come_after(pack_run(0, AGREED, [b"x"]), 0x0102),
     "lead": encode_lead(sample.LEAD),
-    "accept": encode_accept(sample.LEAD, sample.PLACES),
+    "accept": encode_accept(sample.LEAD, sample.ASSIGNMENTS),
     "ordered": encode_ordered(sample.LEAD, 41, sample.ALICE.id),
     "acks": encode_acks(sample.ACKS),
     "nak": encode_nak(sample.ACKS, sample.MISSING, sample.BOB.id),
@@ -246,7 +246,7 @@ VALUES: Final[dict[str, bytes]] = {
     "call": encode_call(FIRST | RELAY, "prices", pack_call(0, SAFE, sample.CALL, b"6*7")),
     "reply": encode_reply(sample.REPLY),
     "state": encode_state(sample.STATE),
-    "token": encode_token(sample.STATE, sample.PLACES),
+    "token": encode_token(sample.STATE, sample.ASSIGNMENTS),
     "list": encode_list(encode_state(sample.STATE), b"a change"),
     "stamps": encode_stamps(sample.STAMPS),
     "silent_stamps": encode_stamps(sample.SILENT),
@@ -266,7 +266,7 @@ VALUES: Final[dict[str, bytes]] = {
 }
 OPENED: Final[dict[str, tuple[Callable[[bytes], Any], Any]]] = {
     "lead": (decode_lead, sample.LEAD),
-    "accept": (decode_accept, (sample.LEAD, sample.PLACES)),
+    "accept": (decode_accept, (sample.LEAD, sample.ASSIGNMENTS)),
     "acks": (decode_acks, sample.ACKS),
     "nak": (decode_nak, (sample.ACKS, sample.BOB.id, sample.MISSING)),
     "held": (decode_held, (sample.ACKS, sample.HOLDING)),
@@ -276,7 +276,7 @@ OPENED: Final[dict[str, tuple[Callable[[bytes], Any], Any]]] = {
     "call": (decode_call, (FIRST | RELAY, "prices", pack_call(0, SAFE, sample.CALL, b"6*7"))),
     "reply": (decode_reply, sample.REPLY),
     "state": (decode_state, (sample.STATE, 48)),
-    "token": (decode_token, (sample.STATE, sample.PLACES)),
+    "token": (decode_token, (sample.STATE, sample.ASSIGNMENTS)),
     "list": (decode_list, (encode_state(sample.STATE), b"a change")),
     "stamps": (decode_stamps, sample.STAMPS),
     "silent_stamps": (decode_stamps, sample.SILENT._replace(acks=[], decisions=[])),
@@ -316,7 +316,7 @@ def test_golden_blocks_are_opened() -> None:
     assert (runs.kinds, runs.index, list(runs.payloads)) == ([(1, 0), (2, 5)], [0, 0, 1], [b"a", b"bc", b"d"])
     indexed = open_messages(bytes.fromhex(GOLDEN["block_indexed"]))
     assert indexed.index is not None
-    assert [(*indexed.kinds[place], each) for place, each in zip(indexed.index, indexed.payloads, strict=True)] == MIXED
+    assert [(*indexed.kinds[index], each) for index, each in zip(indexed.index, indexed.payloads, strict=True)] == MIXED
 
 
 def test_golden_fragments_are_opened() -> None:
@@ -364,7 +364,7 @@ def test_kinds_keep_their_numbers() -> None:
         "PROPOSE": 11,
         "TOKEN": 12,
         "CONFIRM": 13,
-        "LOOSE": 14,
+        "UNRELIABLE": 14,
         "LIST": 15,
         "STAMPS": 16,
         "DECISION": 17,

@@ -6,7 +6,7 @@ from ordercast.config import Demands, GroupConfig
 from ordercast.engine import Change
 from ordercast.view import Member, Reason, View, node_id
 from ordercast.wire.calls import IS_ANSWER, NO_HANDLER, WANTS_ACK, WANTS_AGAIN, CallHead, Reply
-from ordercast.wire.ordering import Acks, Lead, Missing, Placed
+from ordercast.wire.ordering import Acks, Assignment, Lead, Missing
 from ordercast.wire.stamps import ASKS, Acked, Bound, Decided, Stamps
 from ordercast.wire.token import HOLDS, HURRY, State
 from ordercast.wire.views import Asking, Ballot, Cut, Proposal, Ring
@@ -36,13 +36,13 @@ VIEW = View(
 )
 LEAD = Lead(highest=41, stable=30, safe=35, active=2)
 ACKS = Acks(received=40, consumed=38)
-PLACES = [Placed(41, ALICE.id, 12, 3), Placed(44, BOB.id, 5, 1)]
+ASSIGNMENTS = [Assignment(41, ALICE.id, 12, 3), Assignment(44, BOB.id, 5, 1)]
 MISSING = [Missing(0, 39, 2, 0, 0), Missing(BOB.id, 5, 1, 2, 4)]
 HOLDING = [(ALICE.id, 15), (BOB.id, 6)]
 BALLOT = Ballot(round=2, highest=40, seniority=65_535, node=ALICE.id)
-PROPOSAL = Proposal(BALLOT, True, 38, (Placed(39, BOB.id, 4, 2),), VIEW)
+PROPOSAL = Proposal(BALLOT, True, 38, (Assignment(39, BOB.id, 4, 2),), VIEW)
 HELD = ((ALICE.id, 12, 2), (BOB.id, 5, 1))
-CUT = Cut(40, 35, (Placed(42, BOB.id, 5, 1),), HELD, VIEW, (BOB.id,), 17, "majority", PROPOSAL)
+CUT = Cut(40, 35, (Assignment(42, BOB.id, 5, 1),), HELD, VIEW, (BOB.id,), 17, "majority", PROPOSAL)
 ASKING = Asking("prices", BOB, 0x0102030405060708, 1, 5, Demands(8, None, 1 << 20), b"hi", {CAROL: 4})
 CALL = CallHead(3, WANTS_ACK | WANTS_AGAIN, 2, "carol/1", ("10.0.0.3", 7_002))
 ANSWER = CallHead(0, IS_ANSWER, NO_HANDLER, "bob/2", ("", 0), ALICE.id, 4, "alice/0")

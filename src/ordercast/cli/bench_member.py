@@ -82,8 +82,8 @@ class BenchMember:
         else:
             self._source = Source(self._size)
         # Where not even each sender's order holds, messages are checked by their numbers. The floor keeps that order.
-        is_loose = self._floor is None and self._service < FIFO
-        self._sink = Sink(order["senders"], self._source.chunk, order["begins"] if is_loose else None)
+        is_unreliable = self._floor is None and self._service < FIFO
+        self._sink = Sink(order["senders"], self._source.chunk, order["begins"] if is_unreliable else None)
         if self._floor is not None:
             addresses = {name: (host, port) for name, (host, port) in order["addresses"].items()}
             self._floor.prepare(addresses, order["senders"])

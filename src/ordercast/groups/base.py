@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Final, Self
 
-from ordercast.config import DEFAULT_ORDERER, Demands, GroupConfig, MinMembers, Recovery
+from ordercast.config import DEFAULT_ORDERER, Demands, GroupConfig, MinMembers, RecoveryMode
 from ordercast.errors import CallTimeout, OrdercastError, UsageError
 from ordercast.groups.caller import Call, Caller
 from ordercast.groups.checks import (
@@ -131,7 +131,7 @@ class NodeBase:
         orderer: str = DEFAULT_ORDERER,
         create: bool | None = None,
         min_members: MinMembers = "majority",
-        recovery: Recovery = "automatic",
+        recovery: RecoveryMode = "automatic",
         resilience: int | None = None,
         max_members: int | None = None,
         buffers: int | None = None,

@@ -43,7 +43,7 @@ from ordercast.wire.calls import (
 )
 from ordercast.wire.header import HEADER_BYTES, Kind
 from ordercast.wire.intake import Intake
-from ordercast.wire.mail import Mail
+from ordercast.wire.writer import DatagramWriter
 
 TRIES_IN_VAIN: Final = 3
 """Then the group's name and the first-packet flag come back: the ring may have been re-formed, or have forgotten us."""
@@ -131,7 +131,6 @@ class CallEngine:
         "_intake",
         "_is_first",
         "_last_needed",
-        "_mail",
         "_me",
         "_rtt",
         "_timing",
@@ -139,6 +138,7 @@ class CallEngine:
         "_unacknowledged",
         "_under_way",
         "_window",
+        "_writer",
         "counters",
         "ended",
         "used_ns",
@@ -149,9 +149,9 @@ class CallEngine:
         self._me = me
         self._timing = timing
         self._contacts = contacts  # through whom the group is reached where there is no multicast
-        self._mail = Mail(group_tag(group), me.id, datagram)
+        self._writer = DatagramWriter(group_tag(group), me.id, datagram)
         self.counters: dict[str, int] = {}
-        self._intake = Intake(self._mail.tag, self.counters)
+        self._intake = Intake(self._writer.tag, self.counters)
         # what the group has told
         self._is_first = True  # nothing yet
         self._contact: Address | None = None  # who answered last
@@ -219,7 +219,7 @@ class CallEngine:
             if reply.caller != self._me.id or call is None:
                 self.counters["late_replies"] = self.counters.get("late_replies", 0) + 1
                 continue
-            self._mail.ring = datagram.ring
+            self._writer.ring = datagram.ring
             self._contact = source
             self._is_first = False
             self._on_reply(now_ns, call, reply)
@@ -267,7 +267,7 @@ class CallEngine:
 
     def _cost(self, size: int) -> int:
         """What a block takes of a member's socket buffer."""
-        return size + DATAGRAM_OVERHEAD * -(-size // (self._mail.datagram - HEADER_BYTES))
+        return size + DATAGRAM_OVERHEAD * -(-size // (self._writer.datagram - HEADER_BYTES))
 
     def _leave_window(self, call: Call) -> None:
         if not call.is_acknowledged:
@@ -284,12 +284,12 @@ class CallEngine:
         self.used_ns = now_ns
         is_in_vain = call.tries >= TRIES_IN_VAIN
         # Parts of two tries must fit each other: what takes several datagrams always has the name.
-        by_name = self._is_first or is_in_vain or len(call.block) + NAMELESS_ROOM > self._mail.datagram
+        by_name = self._is_first or is_in_vain or len(call.block) + NAMELESS_ROOM > self._writer.datagram
         to, flags = self._route(call, is_in_vain)
         if self._is_first or (is_in_vain and call is self._lowest()):
             flags |= FIRST
         body = encode_call(flags, self._group if by_name else "", call.block)
-        out.sends.append(self._mail.control(to, Kind.CALL, body, 0 if by_name else self._mail.ring, call.number))
+        out.sends.append(self._writer.control(to, Kind.CALL, body, 0 if by_name else self._writer.ring, call.number))
 
     def _lowest(self) -> Call | None:
         """The one that may carry the flag: of a higher one the group would take those before it for old ones, and what

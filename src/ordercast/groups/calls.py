@@ -16,7 +16,7 @@ from ordercast.engine import Engine, Outbox
 from ordercast.errors import NotMember, OrdercastError, Unhandled, UsageError
 from ordercast.groups.events import Answer, Message, Request
 from ordercast.groups.locks import Locks
-from ordercast.groups.requests import NOWHERE, Debt, Inbox, Incoming
+from ordercast.groups.requests import NOWHERE, Inbox, Incoming, PendingReply
 from ordercast.service import Service
 from ordercast.view import Address, Member
 from ordercast.wire.calls import (
@@ -74,13 +74,13 @@ class Calls:
         self._engine = engine
         self._locks = locks
         self._out = out
-        self.respond: Callable[[Debt, bytes], Awaitable[None]] | None = None  # the API's
+        self.respond: Callable[[PendingReply, bytes], Awaitable[None]] | None = None  # the API's
         # what others ask
         self._stay = 0  # counts memberships
-        self._kept: dict[tuple[int, int], Debt] = {}  # (caller, number) -> what it is owed, oldest first
+        self._kept: dict[tuple[int, int], PendingReply] = {}  # (caller, number) -> what it is owed, oldest first
         self._kept_bytes = 0
-        self._to_callers: list[Debt] = []  # answers that are to leave
-        self._to_group: list[Debt] = []  # answers that were queued as messages
+        self._to_callers: list[PendingReply] = []  # answers that are to leave
+        self._to_group: list[PendingReply] = []  # answers that were queued as messages
         # what this member asks
         self._asked: dict[int, Asked] = {}
         self.settled: list[Asked] = []
@@ -120,60 +120,60 @@ class Calls:
             self._settle(call.first, None, Unhandled(text))
         if holder != self._me.id:
             return Request(*self._message(call), head.handler, None)
-        debt = Debt(call, self._stay, self.respond)
+        owed = PendingReply(call, self._stay, self.respond)
         if call.is_outside:
-            self._keep(debt)
-        return self._hand_over(call, debt, self._inbox(head.handler))
+            self._keep(owed)
+        return self._hand_over(call, owed, self._inbox(head.handler))
 
     def again(self, call: Incoming) -> bool:
         """A call that was delivered here comes again. Whether it is handed over once more."""
         if not call.is_outside:
             return False
         head = call.head
-        debt = self._kept.get((call.origin, call.number))
-        if debt is not None and debt.answer is not None:
-            self._send(debt)
+        owed = self._kept.get((call.origin, call.number))
+        if owed is not None and owed.answer is not None:
+            self._send(owed)
             return False
         is_again = False
         inbox = self._inbox(head.handler)
         if inbox is not None:
-            if debt is not None and debt.request is not None and debt.is_dropped:
-                inbox.put(debt, debt.request)  # not for the second time: there was no room for the first
-            elif head.flags & WANTS_AGAIN and not (debt is not None and debt.is_waiting):
-                if debt is None:
-                    debt = Debt(call, self._stay, self.respond)
-                    self._keep(debt)
-                debt.is_again = is_again = True
-                self._hand_over(call, debt, inbox)
+            if owed is not None and owed.request is not None and owed.is_dropped:
+                inbox.put(owed, owed.request)  # not for the second time: there was no room for the first
+            elif head.flags & WANTS_AGAIN and not (owed is not None and owed.is_waiting):
+                if owed is None:
+                    owed = PendingReply(call, self._stay, self.respond)
+                    self._keep(owed)
+                owed.is_again = is_again = True
+                self._hand_over(call, owed, inbox)
         if head.flags & WANTS_ACK and self._engine.answers(call.origin, call.number):
             self._acknowledge(call)
         return is_again
 
-    def answer(self, debt: Debt, payload: bytes) -> CallHead | None:
+    def answer(self, owed: PendingReply, payload: bytes) -> CallHead | None:
         """Take an answer: the head of the message that is to carry it to the group, None where it goes to a caller."""
-        if debt.stay != self._stay:
-            raise NotMember(f"this node was out of {self._group!r} since call {debt.first} of {debt.sender} came to it")
-        if debt.answer is not None:
-            raise UsageError(f"call {debt.first} of {debt.sender} has been answered: there is at most one answer")
-        debt.answer = payload
-        if not debt.is_outside:
-            self._to_group.append(debt)
-            me, asker = str(self._me), debt.sender
-            return CallHead(0, IS_ANSWER, NO_HANDLER, me, NOWHERE, debt.origin, debt.first, asker)
-        if self._kept.get((debt.origin, debt.number)) is debt:
+        if owed.stay != self._stay:
+            raise NotMember(f"this node was out of {self._group!r} since call {owed.first} of {owed.sender} came to it")
+        if owed.answer is not None:
+            raise UsageError(f"call {owed.first} of {owed.sender} has been answered: there is at most one answer")
+        owed.answer = payload
+        if not owed.is_outside:
+            self._to_group.append(owed)
+            me, asker = str(self._me), owed.sender
+            return CallHead(0, IS_ANSWER, NO_HANDLER, me, NOWHERE, owed.origin, owed.first, asker)
+        if self._kept.get((owed.origin, owed.number)) is owed:
             self._kept_bytes += len(payload)
             self._limit()
-        self._to_callers.append(debt)
+        self._to_callers.append(owed)
         return None
 
     @property
     def has_answers(self) -> bool:
         return bool(self._to_callers or self._to_group)
 
-    def send(self) -> list[Debt]:
+    def send(self) -> list[PendingReply]:
         """Let the answers of this pass leave; which they were, those to the group included."""
-        for debt in self._to_callers:
-            self._send(debt)
+        for owed in self._to_callers:
+            self._send(owed)
         sent = self._to_callers + self._to_group
         self._to_callers, self._to_group = [], []
         return sent
@@ -197,10 +197,10 @@ class Calls:
             call.payload, call.sender, call.first, call.position, call.service, call.type, self._group, call.view,
         )  # fmt: skip
 
-    def _hand_over(self, call: Incoming, debt: Debt, inbox: Inbox | None) -> Request:
-        debt.request = request = Request(*self._message(call), call.head.handler, debt)
+    def _hand_over(self, call: Incoming, owed: PendingReply, inbox: Inbox | None) -> Request:
+        owed.request = request = Request(*self._message(call), call.head.handler, owed)
         if inbox is not None:
-            inbox.put(debt, request)
+            inbox.put(owed, request)
         return request
 
     def _settle(self, number: int, answer: bytes | None, error: OrdercastError | None) -> None:
@@ -209,8 +209,8 @@ class Calls:
             asked.answer, asked.error = answer, error
             self.settled.append(asked)
 
-    def _keep(self, debt: Debt) -> None:
-        self._kept[debt.origin, debt.number] = debt
+    def _keep(self, owed: PendingReply) -> None:
+        self._kept[owed.origin, owed.number] = owed
         self._limit()
 
     def _limit(self) -> None:
@@ -221,8 +221,12 @@ class Calls:
     def _acknowledge(self, call: Incoming) -> None:
         self._reply(call.head.address, call.number, Reply(call.origin, ACKNOWLEDGED, call.position, b""))
 
-    def _send(self, debt: Debt) -> None:
-        self._reply(debt.address, debt.number, Reply(debt.origin, ANSWERED, debt.position, debt.answer or b""))
+    def _send(self, owed: PendingReply) -> None:
+        self._reply(
+            owed.address,
+            owed.number,
+            Reply(owed.origin, ANSWERED, owed.position, owed.answer or b""),
+        )
 
     def _reply(self, to: Address, number: int, reply: Reply) -> None:
         self._engine.reply(to, number, encode_reply(reply), self._out)

@@ -235,7 +235,7 @@ class Batch:
             except WireError:
                 return (), b"", 0
             kinds, index = opened.kinds, opened.index
-            types = kinds[0][1] if index is None else [kinds[place][1] for place in index]
+            types = kinds[0][1] if index is None else [kinds[seq][1] for seq in index]
             return opened.lengths, opened.payloads, types
         return list(map(len, self._messages)), b"".join(self._messages), self._types
 
@@ -282,7 +282,7 @@ class Batch:
             if opened.index is None:
                 self._types = opened.kinds[0][1]
             else:
-                self._types = [opened.kinds[place][1] for place in opened.index]
+                self._types = [opened.kinds[seq][1] for seq in opened.index]
         self._block = b""
 
 

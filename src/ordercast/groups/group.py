@@ -36,7 +36,7 @@ from ordercast.groups.checks import (
 from ordercast.groups.events import Batch, Event, Message, PortEvent
 from ordercast.groups.locking import Handler, Lock
 from ordercast.groups.port import Port
-from ordercast.groups.requests import Debt
+from ordercast.groups.requests import PendingReply
 from ordercast.groups.watches import Watch
 from ordercast.service import RELIABLE, UNRELIABLE, Service
 from ordercast.view import Member, View
@@ -540,16 +540,16 @@ class Group:
         finally:
             self._in_turn -= 1
 
-    async def _respond(self, debt: Debt, payload: bytes) -> None:
+    async def _respond(self, owed: PendingReply, payload: bytes) -> None:
         """Answer a call: to a caller outside at once, to the group in turn with what is sent to it."""
         payload = as_bytes(payload)
         check_call(len(payload), "an answer")
         if self._error is not None:
             raise self._error
-        if debt.is_outside:
-            self._port.answer(debt, payload)
+        if owed.is_outside:
+            self._port.answer(owed, payload)
         else:
-            await self._offer(lambda: self._port.answer(debt, payload) or None)
+            await self._offer(lambda: self._port.answer(owed, payload) or None)
         self._now()
 
     async def _wait_for_room(self) -> None:

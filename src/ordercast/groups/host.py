@@ -21,7 +21,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from ordercast.config import MAX_GROUP_NAME, MAX_HEADER, Demands, GroupConfig, MinMembers, Recovery, Timing
+from ordercast.config import MAX_GROUP_NAME, MAX_HEADER, Demands, GroupConfig, MinMembers, RecoveryMode, Timing
 from ordercast.engine import NEVER, Remembering, Send
 from ordercast.errors import NotMember, OrdercastError, OutcomeUnknown, UsageError
 from ordercast.groups.caller import Caller
@@ -51,7 +51,7 @@ class EngineFactory(Protocol):
         *,
         create: bool | None,
         min_members: MinMembers,
-        recovery: Recovery,
+        recovery: RecoveryMode,
         demands: Demands,
         header: bytes,
         next_block: int,
@@ -129,7 +129,7 @@ class Host:
         config: GroupConfig,
         create: bool | None = None,
         min_members: MinMembers = "majority",
-        recovery: Recovery = "automatic",
+        recovery: RecoveryMode = "automatic",
         demands: Demands | None = None,
         header: bytes = b"",
         ttl: int | None = None,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 from ordercast.errors import UsageError
 from ordercast.groups.events import Request
-from ordercast.groups.locks import Claim
+from ordercast.groups.locks import LockRequest
 from ordercast.groups.requests import Inbox
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Lock:
         self._group = group
         self._key = key
         self._timeout = timeout
-        self._claim: Claim | None = None
+        self._claim: LockRequest | None = None
 
     @property
     def key(self) -> str:
@@ -68,7 +68,7 @@ class Lock:
     ) -> None:
         self.release()
 
-    def _wanted(self) -> Claim:
+    def _wanted(self) -> LockRequest:
         return self._group._port.locks.claim(self._key)
 
     async def _ask(self) -> None:
@@ -121,7 +121,7 @@ class Handler(Lock):
             self._news.clear()
             await self._news.wait()
 
-    def _wanted(self) -> Claim:
+    def _wanted(self) -> LockRequest:
         self._inbox = Inbox()
         self._group._handlers.add(self)
         return self._group._port.locks.claim(self._key, self._inbox)

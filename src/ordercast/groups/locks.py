@@ -28,7 +28,7 @@ class Stage(Enum):
     RELEASED = auto()  # given back; the view that shows it is still to come
 
 
-class Claim:
+class LockRequest:
     """Somebody here wants a lock, or holds it. `inbox`: what a handler's holder takes requests from."""
 
     __slots__ = ("error", "inbox", "is_held", "key", "waiter")
@@ -53,7 +53,9 @@ class _Lock:
     __slots__ = ("claims", "stage", "vain")
 
     def __init__(self) -> None:
-        self.claims: deque[Claim] = deque()  # in the order in which they were made; the first holds it, or is next
+        self.claims: deque[LockRequest] = (
+            deque()
+        )  # in the order in which they were made; the first holds it, or is next
         self.stage = Stage.FREE
         self.vain = 0
 
@@ -69,19 +71,19 @@ class Locks:
         self.held_by: dict[str, int] = {}  # as of the last view
         self._is_in = False
         self.todo: list[Step] = []
-        self.settled: list[Claim] = []
+        self.settled: list[LockRequest] = []
 
     # The application.
 
-    def claim(self, key: str, inbox: Inbox | None = None) -> Claim:
+    def claim(self, key: str, inbox: Inbox | None = None) -> LockRequest:
         """Want a lock; the claim comes back in `settled` when it is held, or cannot be."""
-        claim = Claim(key, inbox)
+        claim = LockRequest(key, inbox)
         lock = self._locks.setdefault(key, _Lock())
         lock.claims.append(claim)
         self._ask(key, lock)
         return claim
 
-    def give_up(self, claim: Claim) -> None:
+    def give_up(self, claim: LockRequest) -> None:
         """Release what is held; want it no longer where it is not. A lock that was lost before is left alone."""
         lock = self._locks.get(claim.key)
         if lock is None or claim not in lock.claims:
@@ -98,7 +100,7 @@ class Locks:
                 lock.stage = Stage.FREE
             self._tidy(claim.key, lock)
 
-    def holder(self, key: str) -> Claim | None:
+    def holder(self, key: str) -> LockRequest | None:
         """The claim that holds the lock here."""
         lock = self._locks.get(key)
         return lock.claims[0] if lock is not None and lock.stage is Stage.HELD else None

@@ -14,19 +14,19 @@ from typing import Final, Protocol
 from ordercast.config import MAX_BLOCK, SECOND, GroupConfig
 from ordercast.engine import (
     NEVER,
-    Again,
     Delivery,
     Denied,
+    Departed,
     Engine,
     Failed,
-    Gone,
     Joined,
     Outbox,
     Refused,
+    RepeatedCall,
     Reset,
     Run,
     Transitional,
-    Unknown,
+    UnknownOutcome,
     Upcall,
 )
 from ordercast.errors import (
@@ -42,9 +42,9 @@ from ordercast.errors import (
 from ordercast.groups.calls import Asked, Calls
 from ordercast.groups.checks import TYPE_MAX, TYPE_MIN, check_kind
 from ordercast.groups.events import NO_POSITION, Batch, CallBatch, Left, PortEvent, Uncertain
-from ordercast.groups.locks import Claim, Locks
+from ordercast.groups.locks import LockRequest, Locks
 from ordercast.groups.queue import QUEUE_BYTES, QUEUE_MESSAGES, SMALL_SHARE, Packed, SendQueue
-from ordercast.groups.requests import Debt, Inbox, Incoming, read_call
+from ordercast.groups.requests import Inbox, Incoming, PendingReply, read_call
 from ordercast.groups.rows import Meter, Rows
 from ordercast.groups.watches import Watch, Watches
 from ordercast.service import AGREED, AGREED_RANK, RESILIENT, UNRELIABLE_RANK, Service
@@ -295,18 +295,18 @@ class Port:
         queue.offer_call(payload, service, type_, head)
         return asked
 
-    def answer(self, debt: Debt, payload: bytes) -> bool:
+    def answer(self, owed: PendingReply, payload: bytes) -> bool:
         """Answer a call; False: the queue is full, wait."""
         if not self.is_member or self.is_leaving:
             raise NotMember(f"this node is no longer in {self.group!r}: it cannot answer")
-        if not debt.is_outside and not self.queue.has_room:
+        if not owed.is_outside and not self.queue.has_room:
             return False
-        head = self.calls.answer(debt, payload)
+        head = self.calls.answer(owed, payload)
         if head is not None:
             self.queue.offer_call(payload, AGREED, 0, head)
         return True
 
-    def serve(self, handler: int) -> Claim:
+    def serve(self, handler: int) -> LockRequest:
         """Want a handler: when the claim holds it, requests come to its `inbox`, an `Inbox`."""
         return self.locks.claim(str(handler), Inbox())
 
@@ -480,9 +480,9 @@ class Port:
                 self.engine.unlock(now_ns, key, self.out)
             else:
                 self.engine.lock(now_ns, key, self.out)
-        for debt in self.calls.send():
-            if not debt.is_again:
-                self._rows.reply(now_ns, debt.sender, debt.first)
+        for owed in self.calls.send():
+            if not owed.is_again:
+                self._rows.reply(now_ns, owed.sender, owed.first)
 
     # What the engine says.
 
@@ -500,18 +500,18 @@ class Port:
             self.failure = upcall.text
             self.fail(GroupFailed(f"{self.group!r} has failed ({upcall.text}); call reset()"))
             self._add(upcall, -1)
-        elif isinstance(upcall, Unknown):
+        elif isinstance(upcall, UnknownOutcome):
             self._on_unknown(upcall)
-        elif isinstance(upcall, Gone):
-            self._on_gone(now_ns, upcall)
+        elif isinstance(upcall, Departed):
+            self._on_departed(now_ns, upcall)
         elif isinstance(upcall, Reset):
             if upcall.size:
                 self.failure = None
             self.resets.append(upcall)
         elif isinstance(upcall, Denied):
             self.locks.on_denied(upcall.lock)
-        elif isinstance(upcall, Again):
-            self._on_again(now_ns, upcall)
+        elif isinstance(upcall, RepeatedCall):
+            self._on_repeated_call(now_ns, upcall)
         elif isinstance(upcall, Refused):
             self.refusal = upcall.text
             self._end(Left(wanted=False, returning=False, text=upcall.text))
@@ -553,8 +553,8 @@ class Port:
                 service, size = batch.service, len(batch.messages[0])
             else:
                 service, size = service_of(rank, k), payload_bytes(block, head)
-                place = position if rank >= AGREED_RANK else NO_POSITION
-                batch = Batch(block, group, view, sender, first, count, place, service)
+                shown_at = position if rank >= AGREED_RANK else NO_POSITION
+                batch = Batch(block, group, view, sender, first, count, shown_at, service)
                 if origin == me:
                     self._outstanding.pop(number, None)
             rows.deliver(now_ns, sender, first, count, service, position, self._previous, size)
@@ -579,7 +579,7 @@ class Port:
             self._names[origin] = call.sender
         return call
 
-    def _on_again(self, now_ns: int, again: Again) -> None:
+    def _on_repeated_call(self, now_ns: int, again: RepeatedCall) -> None:
         call = self._open_call(again.origin, again.number, -1, again.block)
         if call is not None and self.calls.again(call):
             self._rows.redeliver(now_ns, call.sender, call.first, call.service, len(call.payload))
@@ -611,7 +611,7 @@ class Port:
             self._rows.lock(now_ns, key)
         self._add(view, -1)
 
-    def _on_unknown(self, unknown: Unknown) -> None:
+    def _on_unknown(self, unknown: UnknownOutcome) -> None:
         lost = [number for number in self._outstanding if unknown.number <= number < unknown.stop]
         if not lost:
             return
@@ -630,7 +630,7 @@ class Port:
         self._watches.lose(first, stop, error)
         self._add(Uncertain(first, stop - first), -1)
 
-    def _on_gone(self, now_ns: int, gone: Gone) -> None:
+    def _on_departed(self, now_ns: int, gone: Departed) -> None:
         self._rows.leave(now_ns, gone.text)
         left = Left(gone.wanted, gone.returning, gone.text)
         self.is_member = False
@@ -673,9 +673,9 @@ class Port:
             self._is_large_open = whole is None
         if whole is None:
             return None
-        place = position if whole.service.is_ordered else NO_POSITION
+        shown_at = position if whole.service.is_ordered else NO_POSITION
         payloads = [whole.payload]
-        return Batch(b"", self.group, view, sender, whole.first, 1, place, whole.service, payloads, whole.type)
+        return Batch(b"", self.group, view, sender, whole.first, 1, shown_at, whole.service, payloads, whole.type)
 
     def _add(self, event: PortEvent, seq: int) -> None:
         self._events.append(event)

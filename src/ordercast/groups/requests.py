@@ -47,11 +47,11 @@ def read_call(origin: int, number: int, position: int, block: bytes, view: str, 
         sender = head.caller if id_of(head.caller) == origin else f"{origin:016x}"
     service = service_of(front.rank, front.k)
     type_ = ENTRY.unpack_from(block, HEAD_BYTES)[1]
-    place = position if service.is_ordered else NO_POSITION
-    return Incoming(origin, number, place, sender, front.first, service, type_, view, head, payload)
+    shown_at = position if service.is_ordered else NO_POSITION
+    return Incoming(origin, number, shown_at, sender, front.first, service, type_, view, head, payload)
 
 
-class Debt:
+class PendingReply:
     """An answer that this member owes: to the caller at `address`, or to the whole group."""
 
     __slots__ = (
@@ -70,7 +70,9 @@ class Debt:
         "stay",
     )
 
-    def __init__(self, call: Incoming, stay: int, respond: Callable[[Debt, bytes], Awaitable[None]] | None) -> None:
+    def __init__(
+        self, call: Incoming, stay: int, respond: Callable[[PendingReply, bytes], Awaitable[None]] | None
+    ) -> None:
         self._respond = respond
         self.stay = stay  # the membership in which it was incurred: it ends with that
         self.origin = call.origin
@@ -101,7 +103,7 @@ class Inbox:
     __slots__ = ("_requests", "dropped", "is_closed", "waiter")
 
     def __init__(self) -> None:
-        self._requests: deque[tuple[Debt, Request]] = deque()
+        self._requests: deque[tuple[PendingReply, Request]] = deque()
         self.dropped = 0
         self.is_closed = False
         self.waiter: Any = None  # the API's: a future
@@ -109,29 +111,29 @@ class Inbox:
     def __len__(self) -> int:
         return len(self._requests)
 
-    def put(self, debt: Debt, request: Request) -> bool:
+    def put(self, owed: PendingReply, request: Request) -> bool:
         if len(self._requests) >= INBOX_REQUESTS:
             # Those that were answered on their way through the group's events need no room.
             self._requests = deque(item for item in self._requests if item[0].answer is None)
         if self.is_closed or len(self._requests) >= INBOX_REQUESTS:
-            debt.is_dropped = True
+            owed.is_dropped = True
             self.dropped += 1
             return False
-        debt.is_waiting, debt.is_dropped = True, False
-        self._requests.append((debt, request))
+        owed.is_waiting, owed.is_dropped = True, False
+        self._requests.append((owed, request))
         return True
 
-    def take(self) -> tuple[Debt, Request] | None:
+    def take(self) -> tuple[PendingReply, Request] | None:
         """The next request that has no answer yet."""
         while self._requests:
-            debt, request = self._requests.popleft()
-            debt.is_waiting = False
-            if debt.answer is None:
-                return debt, request
+            owed, request = self._requests.popleft()
+            owed.is_waiting = False
+            if owed.answer is None:
+                return owed, request
         return None
 
     def close(self) -> None:
         self.is_closed = True
-        for debt, _ in self._requests:
-            debt.is_waiting = False
+        for owed, _ in self._requests:
+            owed.is_waiting = False
         self._requests.clear()

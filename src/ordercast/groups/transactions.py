@@ -275,8 +275,8 @@ class Transactions:
             elif type_ < BEGIN_TYPE:
                 self._on_rows(event, at, end, type_ - ROW_TYPE)
             else:
-                for place in range(at, end):
-                    yield from self._on_mark(event, place, type_)
+                for seq in range(at, end):
+                    yield from self._on_mark(event, seq, type_)
             at = end
 
     # In detail.
@@ -298,16 +298,16 @@ class Transactions:
             open_.rows += rows
             open_.types += [type_] * len(rows)
 
-    def _on_mark(self, event: Batch, place: int, type_: int) -> Iterator[Item]:
-        mark = open_mark(event.messages[place])
+    def _on_mark(self, event: Batch, seq: int, type_: int) -> Iterator[Item]:
+        mark = open_mark(event.messages[seq])
         if mark is None:
             self.ignored += 1
         elif type_ == BEGIN_TYPE:
-            self._on_begin(event, place, mark)
+            self._on_begin(event, seq, mark)
         else:
-            yield from self._on_commit(event, place, mark)
+            yield from self._on_commit(event, seq, mark)
 
-    def _on_begin(self, event: Batch, place: int, mark: Mark) -> None:
+    def _on_begin(self, event: Batch, seq: int, mark: Mark) -> None:
         for sender, open_ in list(self._open.items()):
             if sender == event.sender or open_.mark.query == mark.query:
                 self._void(sender)
@@ -326,23 +326,23 @@ class Transactions:
                     f"keeps {self._max_bytes}: give Transactions a larger max_bytes, or publish smaller batches"
                 )
             self._open_bytes += size
-        self._open[event.sender] = _Open(mark, event.sender, event.first + place + 1)
+        self._open[event.sender] = _Open(mark, event.sender, event.first + seq + 1)
 
-    def _on_commit(self, event: Batch, place: int, mark: Mark) -> Iterator[Item]:
+    def _on_commit(self, event: Batch, seq: int, mark: Mark) -> Iterator[Item]:
         if mark.batch <= self._decided.get(mark.query, -1):
             self.repeated += 1
             return
         if mark.attempt in self._voided:
             return
         open_ = self._open.get(event.sender)
-        position = event.position + place
+        position = event.position + seq
         attempt = mark.attempt.hex()
         if open_ is None or open_.mark.attempt != mark.attempt:
             self.ignored += 1
             yield Missed(mark.query, mark.batch, event.sender, position, event.group, attempt)
             return
         found = (open_.mark.query, open_.mark.batch, open_.count, open_.nbytes, open_.crc, open_.number)
-        is_whole = found == (mark.query, mark.batch, mark.rows, mark.nbytes, mark.crc, event.first + place)
+        is_whole = found == (mark.query, mark.batch, mark.rows, mark.nbytes, mark.crc, event.first + seq)
         self._close(event.sender)
         if not is_whole:
             self.dropped += 1

@@ -11,8 +11,8 @@ from ordercast.config import MS, GroupConfig
 from ordercast.engine import NEVER, Outbox
 from ordercast.view import Address, View, id_of
 from ordercast.wire.header import Kind
-from ordercast.wire.mail import Mail
 from ordercast.wire.views import Asking, encode_welcome
+from ordercast.wire.writer import DatagramWriter
 
 WELCOME_NS: Final = 40 * MS
 MAX_NONCES: Final = 1_024  # attempts remembered; at the bound all are forgotten
@@ -29,11 +29,11 @@ class _Welcome:
 
 
 class Admission:
-    __slots__ = ("_admitted", "_group", "_mail", "_welcomes")
+    __slots__ = ("_admitted", "_group", "_welcomes", "_writer")
 
-    def __init__(self, group: str, mail: Mail) -> None:
+    def __init__(self, group: str, writer: DatagramWriter) -> None:
         self._group = group
-        self._mail = mail
+        self._writer = writer
         self._welcomes: dict[int, _Welcome] = {}  # in the view, and not heard in the ring yet
         self._admitted: dict[int, int] = {}  # newcomer -> the last attempt that led to a join
 
@@ -65,7 +65,7 @@ class Admission:
         nonce = view.serial
         body = encode_welcome(self._group, nonce, config, view)
         self._welcomes[joiner.id] = _Welcome(joiner.address, body, nonce, now_ns + WELCOME_NS)
-        out.sends.append(self._mail.control(joiner.address, Kind.WELCOME, body))
+        out.sends.append(self._writer.control(joiner.address, Kind.WELCOME, body))
 
     def is_expected(self, member: int) -> bool:
         """Whether it is in the view and has not spoken in the ring yet."""
@@ -78,7 +78,7 @@ class Admission:
         for welcome in self._welcomes.values():
             if welcome.due_ns <= now_ns:
                 welcome.due_ns = now_ns + WELCOME_NS
-                out.sends.append(self._mail.control(welcome.address, Kind.WELCOME, welcome.body))
+                out.sends.append(self._writer.control(welcome.address, Kind.WELCOME, welcome.body))
 
     def deadline_ns(self) -> int:
         return min([welcome.due_ns for welcome in self._welcomes.values()]) if self._welcomes else NEVER

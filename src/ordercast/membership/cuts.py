@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ordercast.config import MinMembers, required_members
 from ordercast.view import Reason, View
-from ordercast.wire.ordering import Placed
+from ordercast.wire.ordering import Assignment
 from ordercast.wire.views import Cut, Proposal
 
 
@@ -29,15 +29,15 @@ def agree(cuts: dict[int, Cut]) -> Remainder:
     """The longest run of places that some survivor can place and some survivor holds."""
     top = max(sorted(cuts), key=lambda member: cuts[member].received)
     received = cuts[top].received
-    places: dict[int, tuple[int, int]] = {}
+    assignments: dict[int, tuple[int, int]] = {}
     for member in sorted(cuts):
-        for placed in cuts[member].places:
+        for placed in cuts[member].assignments:
             for offset in range(placed.count):
-                places.setdefault(placed.seq + offset, (placed.origin, placed.number + offset))
+                assignments.setdefault(placed.seq + offset, (placed.origin, placed.number + offset))
     held = holders(cuts)
     beyond = []
     seq = received + 1
-    while (key := places.get(seq)) is not None and key in held:
+    while (key := assignments.get(seq)) is not None and key in held:
         beyond.append((seq, *key))
         seq += 1
     return Remainder(min(cut.received for cut in cuts.values()), received, top, seq - 1, tuple(beyond))
@@ -114,11 +114,11 @@ def binding(cuts: dict[int, Cut]) -> Proposal | None:
     return last
 
 
-def places_as_runs(places: list[Placed], start: int, upto: int) -> tuple[Placed, ...]:
+def clip_assignments(assignments: list[Assignment], start: int, upto: int) -> tuple[Assignment, ...]:
     """Runs cut to (start, upto]."""
     found = []
-    for seq, origin, number, count in places:
+    for seq, origin, number, count in assignments:
         first, stop = max(seq, start + 1), min(seq + count, upto + 1)
         if first < stop:
-            found.append(Placed(first, origin, number + first - seq, stop - first))
+            found.append(Assignment(first, origin, number + first - seq, stop - first))
     return tuple(found)

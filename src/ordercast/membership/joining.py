@@ -16,11 +16,11 @@ from typing import Final
 
 from ordercast.config import Demands, Timing
 from ordercast.engine import NEVER, Outbox, To
-from ordercast.orderers import unknown_words
+from ordercast.orderers import unsupported_names
 from ordercast.view import Address, Member
 from ordercast.wire.header import Kind
-from ordercast.wire.mail import Mail
 from ordercast.wire.views import Asking, Ring, encode_asking
+from ordercast.wire.writer import DatagramWriter
 
 JOIN_TRIES: Final = 8  # requests to one leader before looking around again
 MAX_ATTEMPTS: Final = 8  # of one search whose welcome is accepted
@@ -34,7 +34,7 @@ class Joining:
         self,
         group: str,
         me: Member,
-        mail: Mail,
+        writer: DatagramWriter,
         timing: Timing,
         rng: random.Random,
         create: bool | None,
@@ -49,7 +49,7 @@ class Joining:
         from outside that were delivered to us in another ring."""
         self._group = group
         self._me = me
-        self._mail = mail
+        self._writer = writer
         self._timing = timing
         self._rng = rng
         self._create = create
@@ -108,7 +108,7 @@ class Joining:
         if not ring.is_working:
             self._tries = 0  # it exists, and may work again: ask on
             return
-        refusal = self._demands.refusal(ring.config) or unknown_words(ring.config)
+        refusal = self._demands.refusal(ring.config) or unsupported_names(ring.config)
         if refusal:
             self._conclude(refusal)
             return
@@ -139,7 +139,7 @@ class Joining:
         # Members other than the leader answer from the second question on, which a question to one of them is.
         body = self._asking(self._tries + self._is_explicit)
         for to in self._ask_whom:
-            out.sends.append(self._mail.control(to, Kind.FIND, body))
+            out.sends.append(self._writer.control(to, Kind.FIND, body))
         self._tries += 1
         slow = 1 << min(max(0, self._tries - self._timing.find_tries) // 4, 4)
         self._due_ns = now_ns + self._timing.find_ns * slow + self._rng.randrange(self._timing.find_ns // 4)
@@ -148,7 +148,7 @@ class Joining:
         if self._ring is None:
             return
         leader: Address = self._ring.leader.address
-        out.sends.append(self._mail.control(leader, Kind.JOIN, self._asking(self._join_tries)))
+        out.sends.append(self._writer.control(leader, Kind.JOIN, self._asking(self._join_tries)))
         self._join_tries += 1
         self._due_ns = now_ns + self._timing.find_ns + self._rng.randrange(self._timing.find_ns // 4)
 

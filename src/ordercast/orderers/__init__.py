@@ -14,7 +14,7 @@ ORDERERS: Final[dict[str, type[Orderer]]] = {"sequencer": Sequencer, "token": To
 __all__ = ["ORDERERS", "Orderer", "unknown_words"]
 
 
-def unknown_words(config: GroupConfig) -> str:
+def unsupported_names(config: GroupConfig) -> str:
     """Which discipline that a group's parameters name is none of this version's; empty where it has them all."""
     for word, name, known in (("orderer", config.orderer, ORDERERS), ("flow control", config.flow, POLICIES)):
         if name not in known:

@@ -11,19 +11,19 @@ from typing import ClassVar, Protocol
 
 from ordercast.config import GroupConfig, MinMembers, Timing
 from ordercast.engine import Change, Outbox
-from ordercast.parts.keeper import Carried
+from ordercast.parts.keeper import DeliveryMemory
 from ordercast.parts.log import Log
 from ordercast.view import Address, Member, View
-from ordercast.wire.mail import Mail
-from ordercast.wire.ordering import Placed
+from ordercast.wire.ordering import Assignment
 from ordercast.wire.views import Cut, Proposal
+from ordercast.wire.writer import DatagramWriter
 
 
 class Orderer(Protocol):
     def __init__(
         self,
         me: Member,
-        mail: Mail,
+        writer: DatagramWriter,
         config: GroupConfig,
         timing: Timing,
         view: View,
@@ -128,9 +128,9 @@ class Orderer(Protocol):
     @property
     def may_go(self) -> bool: ...  # who has left is of no more use to anybody
 
-    def carry(self) -> Carried: ...  # what passes to the orderer of the next ring
+    def carry(self) -> DeliveryMemory: ...  # what passes to the orderer of the next ring
 
-    def inherit(self, carried: Carried) -> None: ...
+    def inherit(self, memory: DeliveryMemory) -> None: ...
 
     def leavers(self) -> list[Address]: ...
 
@@ -140,7 +140,7 @@ class Orderer(Protocol):
 
     def cut(self, rule: MinMembers, accepted: Proposal | None) -> Cut: ...
 
-    def adopt(self, upto: int, places: Sequence[Placed]) -> list[int]: ...
+    def adopt(self, upto: int, assignments: Sequence[Assignment]) -> list[int]: ...
 
     def lacking(self, upto: int) -> list[int]: ...
 

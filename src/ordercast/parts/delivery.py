@@ -14,7 +14,7 @@ from typing import ClassVar, Final
 
 from ordercast.config import GroupConfig, Timing
 from ordercast.engine import Delivery, Outbox, Run
-from ordercast.parts.keeper import Carried, Keeper
+from ordercast.parts.keeper import DeliveryMemory, Keeper
 from ordercast.parts.log import Entry
 from ordercast.parts.recent import Recent
 from ordercast.parts.table import Table
@@ -24,10 +24,10 @@ from ordercast.wire.block import CALLED, CHANGE, FRAGMENTED, HEAD, LAST, Head
 from ordercast.wire.calls import asks_for_answer
 from ordercast.wire.views import open_change
 
-UNPLACED: Final = -1  # position of what has none, block number of what is UNRELIABLE
+UNASSIGNED: Final = -1  # position of what has none, block number of what is UNRELIABLE
 MAX_CALLED: Final = 256  # callers whose last call is remembered beyond the ring, those that called lately
 MAX_RECENT: Final = 2_048  # senders whose UNRELIABLE numbers are remembered, those that were heard lately
-MAX_CARRIED: Final = 65_536  # weak messages delivered and without a place, over all senders
+MAX_REMEMBERED_EARLY: Final = 65_536  # weak messages delivered and without a place, over all senders
 
 
 class Deliverer(Keeper):
@@ -63,21 +63,21 @@ class Deliverer(Keeper):
 
     # What passes from ring to ring
 
-    def carry(self) -> Carried:
+    def carry(self) -> DeliveryMemory:
         waiting = {(delivery.origin, delivery.number) for delivery in self._fresh}
         early = {key: ticket for key, ticket in self._early.items() if key not in waiting}
         recent = {origin: recent for origin, recent in self._recent.items() if self.view.member(origin) is None}
-        return Carried(self._ticket, early, self._called, recent)
+        return DeliveryMemory(self._ticket, early, self._called, recent)
 
-    def inherit(self, carried: Carried) -> None:
-        self._ticket = max(self._ticket, carried.ticket)
+    def inherit(self, memory: DeliveryMemory) -> None:
+        self._ticket = max(self._ticket, memory.ticket)
         numbers = self.log.next_number
-        kept = {key: 0 for key in carried.early if key[1] >= numbers.get(key[0], 0)}
-        for key in list(kept)[: max(0, len(kept) - MAX_CARRIED)]:
+        kept = {key: 0 for key in memory.early if key[1] >= numbers.get(key[0], 0)}
+        for key in list(kept)[: max(0, len(kept) - MAX_REMEMBERED_EARLY)]:
             del kept[key]
         self._early = kept
-        self._called = dict(carried.called)
-        self._recent = dict(carried.recent)
+        self._called = dict(memory.called)
+        self._recent = dict(memory.recent)
         for origin in numbers:
             self._follow_up(origin)
 
@@ -116,9 +116,9 @@ class Deliverer(Keeper):
         self._upto[origin] = number
 
     def _deliver_early(self, origin: int, number: int, block: bytes) -> None:
-        self._early[origin, number] = self._hand_over(origin, number, block, UNPLACED, self._fresh)
+        self._early[origin, number] = self._hand_over(origin, number, block, UNASSIGNED, self._fresh)
 
-    def _arrived_loose(self, origin: int, number: int, block: bytes, shown: int = UNPLACED) -> bool:
+    def _arrived_unreliable(self, origin: int, number: int, block: bytes, shown: int = UNASSIGNED) -> bool:
         """An UNRELIABLE block, or call (which is shown with its number); False if it was here before."""
         recent = self._recent.pop(origin, None)
         if recent is None:
@@ -128,7 +128,7 @@ class Deliverer(Keeper):
             del self._recent[next(iter(self._recent))]
         if not recent.is_new(number):
             return False
-        self._hand_over(origin, shown, block, UNPLACED, self._fresh)
+        self._hand_over(origin, shown, block, UNASSIGNED, self._fresh)
         return True
 
     def _hand_over(self, origin: int, number: int, block: bytes, position: int, run: list[Delivery]) -> int:
@@ -158,7 +158,7 @@ class Deliverer(Keeper):
             # At most one answer, whoever fails: nobody gets it before everybody has it and knows its place, and with
             # that who holds its handler there. Otherwise one that is left behind could answer, and the others again.
             entry.rank = SAFE_RANK
-            self._last_safe_place = entry.seq
+            self._last_safe_seq = entry.seq
         if entry.flags & FRAGMENTED:
             if entry.flags & LAST or self.view.member(entry.origin) is None:
                 self._open.discard(entry.origin)
@@ -232,7 +232,7 @@ class Deliverer(Keeper):
         self._cleared = upto
         super().recover(upto, out)
 
-    def is_loose(self, block: bytes) -> bool:
+    def is_unreliable(self, block: bytes) -> bool:
         """Whether the block goes out without a number: UNRELIABLE, and whole."""
         _, _, rank, _, flags, _ = HEAD.unpack_from(block)
         return bool(rank == UNRELIABLE_RANK and not flags & FRAGMENTED)

@@ -22,11 +22,11 @@ from ordercast.view import GROUP_ORIGIN, Member, Reason, View
 from ordercast.wire.block import CALLED, CHANGE, FRAGMENTED, HEAD, Head, head_of
 from ordercast.wire.calls import open_call
 from ordercast.wire.header import HEADER_BYTES
-from ordercast.wire.ordering import Placed
+from ordercast.wire.ordering import Assignment
 from ordercast.wire.views import Cut, Proposal, open_change, pack_change
 
 
-class Carried(NamedTuple):
+class DeliveryMemory(NamedTuple):
     """What passes from the orderer of one ring to that of the next, in one life of a node: nothing may come twice."""
 
     ticket: int = 0  # of the last delivery
@@ -67,7 +67,7 @@ class Keeper:
         # Who joins knows nothing of the others. To claim that they have this view would let it and the one that let it
         # in count as enough members without those who have not.
         self.safe = view.seq if view.reason in (Reason.CREATE, Reason.RESET) else view.seq - 1
-        self._last_safe_place = 0  # of the last block that is received and waits for others (SAFE)
+        self._last_safe_seq = 0  # of the last block that is received and waits for others (SAFE)
         self._noted = 0  # places up to here were reported as placed before they were received (recovery)
         self._in_pieces: set[int] = set()  # origins that have sent fragments
         self._whole_upto: dict[int, int] = {}  # origin -> numbers below it are reported as held (fragments)
@@ -169,8 +169,8 @@ class Keeper:
             number += 1
         self._whole_upto[origin] = number
 
-    def _place(self, seq: int, origin: int, number: int, count: int) -> None:
-        if not self.log.place(seq, origin, number, count):
+    def _assign(self, seq: int, origin: int, number: int, count: int) -> None:
+        if not self.log.assign(seq, origin, number, count):
             self._count("bad_places")
 
     def _purge(self, stable: int) -> None:
@@ -198,10 +198,10 @@ class Keeper:
             if entry.seq > self._noted:
                 self._note_placed(entry, out)
             if entry.rank >= self.strong_rank:
-                self._last_safe_place = entry.seq
+                self._last_safe_seq = entry.seq
             if entry.flags & (FRAGMENTED | CALLED):
                 self._on_special(now_ns, entry)
-            if outgoing.unplaced and outgoing.placed(now_ns, entry.origin, entry.number):
+            if outgoing.unordered and outgoing.placed(now_ns, entry.origin, entry.number):
                 self._on_own_placed(entry)
 
     def _apply_change(self, now_ns: int, entry: Entry, out: Outbox) -> bool:
@@ -296,34 +296,34 @@ class Keeper:
     def cut(self, rule: MinMembers, accepted: Proposal | None) -> Cut:
         """What is held and placed here."""
         log = self.log
-        places = tuple(log.placed_runs(log.received + 1, log.highest + 1))
+        assignments = tuple(log.assigned_runs(log.received + 1, log.highest + 1))
         safe = min(self.safe, log.received)
         held, departed = tuple(log.held_runs()), tuple(self.departed)
-        return Cut(log.received, safe, places, held, self.view, departed, self.next_block, rule, accepted)
+        return Cut(log.received, safe, assignments, held, self.view, departed, self.next_block, rule, accepted)
 
     @property
     def departed(self) -> list[int]:
         """Hook: who is known to know of the last change, above all one that has left by it."""
         return []
 
-    def adopt(self, upto: int, places: Sequence[Placed]) -> list[int]:
+    def adopt(self, upto: int, assignments: Sequence[Assignment]) -> list[int]:
         """Learn the places of the agreed remainder, forget contrary ones; what is missing here."""
-        known = self.log.places
-        for seq, origin, number, count in places:
+        known = self.log.assignments
+        for seq, origin, number, count in assignments:
             for offset in range(max(0, self.log.received + 1 - seq), count):
                 known[seq + offset] = (origin, number + offset)
         return self.lacking(upto)
 
     def lacking(self, upto: int) -> list[int]:
         """The places up to and including `upto` whose place or block is missing here."""
-        places, blocks = self.log.places, self.log.blocks
-        return [seq for seq in range(self.log.received + 1, upto + 1) if places.get(seq) not in blocks]
+        assignments, blocks = self.log.assignments, self.log.blocks
+        return [seq for seq in range(self.log.received + 1, upto + 1) if assignments.get(seq) not in blocks]
 
     def note_remainder(self, upto: int, out: Outbox) -> None:
         """Everything up to `upto` is held here and its place agreed, although it is not delivered yet."""
         position = self.log.position
         for seq in range(self.log.received + 1, upto + 1):
-            origin, number = self.log.places[seq]
+            origin, number = self.log.assignments[seq]
             block = self.log.blocks[origin, number]
             if origin == GROUP_ORIGIN:
                 out.notes.extend(Note("name", each.id, detail=str(each)) for each in open_change(block).members)
@@ -337,8 +337,8 @@ class Keeper:
     def recover(self, upto: int, out: Outbox) -> None:
         """Deliver the agreed remainder of the old ring, up to and including `upto`; places beyond it are void."""
         log = self.log
-        for seq in [seq for seq in log.places if seq > upto]:
-            del log.places[seq]
+        for seq in [seq for seq in log.assignments if seq > upto]:
+            del log.assignments[seq]
         self._advance(0, out)
         if log.received != upto and not self.has_left:
             raise InvariantViolation(f"recovery was to reach place {upto} and reached {log.received}")

@@ -12,7 +12,7 @@ from typing import Final
 
 from ordercast.view import GROUP_ORIGIN
 from ordercast.wire.block import CALLED, CHANGE, HEAD, after_of
-from ordercast.wire.ordering import Placed
+from ordercast.wire.ordering import Assignment
 
 DATAGRAM_OVERHEAD: Final = 1_024  # what a datagram costs a socket's buffer besides its bytes (DESIGN section 6)
 
@@ -54,11 +54,11 @@ class Log:
         "_step",
         "active",
         "ahead",
+        "assignments",
         "blocks",
         "entries",
         "highest",
         "next_number",
-        "places",
         "position",
         "received",
         "stable",
@@ -70,7 +70,7 @@ class Log:
         self.stable = start  # inclusive
         self.highest = start  # highest place anybody spoke of
         self.position = position  # of the next message after `received`
-        self.places: dict[int, tuple[int, int]] = {}  # beyond `received`
+        self.assignments: dict[int, tuple[int, int]] = {}  # beyond `received`
         self.blocks: dict[tuple[int, int], bytes] = {}  # held and not yet received
         self.entries: dict[int, Entry] = {}  # received and not yet stable
         self.next_number = dict(next_number)  # next block number of each origin, as of `received`
@@ -118,16 +118,16 @@ class Log:
         """A block that will never get a place."""
         self.blocks.pop((origin, number), None)
 
-    def place(self, seq: int, origin: int, number: int, count: int = 1) -> bool:
+    def assign(self, seq: int, origin: int, number: int, count: int = 1) -> bool:
         """Learn places; False if they contradict what is known or lie too far ahead."""
         received = self.received
         if seq + count <= received + 1:
             return True
         if seq + count > received + self.ahead:
             return False
-        places = self.places
+        assignments = self.assignments
         for offset in range(max(0, received + 1 - seq), count):
-            if places.setdefault(seq + offset, (origin, number + offset)) != (origin, number + offset):
+            if assignments.setdefault(seq + offset, (origin, number + offset)) != (origin, number + offset):
                 return False
         if origin not in self.next_number and origin != GROUP_ORIGIN:
             self._named.update((origin, number + offset) for offset in range(count))
@@ -137,17 +137,17 @@ class Log:
 
     def advance(self) -> Iterator[Entry]:
         """Turn what has become complete into entries, one by one: who stops asking stops the log there."""
-        places, blocks, unpack = self.places, self.blocks, HEAD.unpack_from
+        assignments, blocks, unpack = self.assignments, self.blocks, HEAD.unpack_from
         seq = self.received + 1
         while True:
-            key = places.get(seq)
+            key = assignments.get(seq)
             if key is None:
                 break
             block = blocks.get(key)
             if block is None:
                 break
             origin, number = key
-            del places[seq], blocks[key]
+            del assignments[seq], blocks[key]
             head = unpack(block)
             count = head[1]
             entry = Entry(seq, origin, number, block, self.position, head, self.cost(block))
@@ -194,9 +194,9 @@ class Log:
     def missing(self, most: int) -> list[int]:
         """The first places up to `highest` that are not complete, at most `most`."""
         found = []
-        places, blocks = self.places, self.blocks
+        assignments, blocks = self.assignments, self.blocks
         for seq in range(self.received + 1, self.highest + 1):
-            key = places.get(seq)
+            key = assignments.get(seq)
             if key is None or key not in blocks:
                 found.append(seq)
                 if len(found) >= most:
@@ -208,12 +208,12 @@ class Log:
         entry = self.entries.get(seq)
         if entry is not None:
             return entry.origin, entry.number, entry.block
-        key = self.places.get(seq)
+        key = self.assignments.get(seq)
         if key is None or key not in self.blocks:
             return None
         return key[0], key[1], self.blocks[key]
 
-    def place_of(self, origin: int, number: int) -> int:
+    def seq_of(self, origin: int, number: int) -> int:
         """The place of a block that is received and not stable, else 0."""
         return self._seqs.get((origin, number), 0)
 
@@ -229,7 +229,7 @@ class Log:
         """Position, next numbers and last change as they will be when `upto` is received; all of it must be here."""
         position, numbers, change = self.position, dict(self.next_number), None
         for seq in range(self.received + 1, upto + 1):
-            origin, number = self.places[seq]
+            origin, number = self.assignments[seq]
             block = self.blocks[origin, number]
             head = HEAD.unpack_from(block)
             position += head[1]
@@ -241,10 +241,10 @@ class Log:
 
     def callers_upto(self, upto: int) -> set[int]:
         """Who has calls between `received` and `upto`, members among them; all of it must be here."""
-        keys = [self.places[seq] for seq in range(self.received + 1, upto + 1)]
+        keys = [self.assignments[seq] for seq in range(self.received + 1, upto + 1)]
         return {key[0] for key in keys if HEAD.unpack_from(self.blocks[key])[4] & CALLED}
 
-    def placed_runs(self, first: int, stop: int) -> list[Placed]:
+    def assigned_runs(self, first: int, stop: int) -> list[Assignment]:
         """What is known of places [first, stop), as runs."""
         return list(runs_of(self._known(first, stop)))
 
@@ -263,19 +263,19 @@ class Log:
             entry = self.entries.get(seq)
             if entry is not None:
                 yield seq, entry.origin, entry.number
-            elif seq in self.places:
-                yield (seq, *self.places[seq])
+            elif seq in self.assignments:
+                yield (seq, *self.assignments[seq])
 
 
-def runs_of(places: Iterable[tuple[int, int, int]]) -> Iterator[Placed]:
+def runs_of(assignments: Iterable[tuple[int, int, int]]) -> Iterator[Assignment]:
     """Single places (place, origin, number), in order, as runs."""
-    run: Placed | None = None
-    for seq, origin, number in places:
+    run: Assignment | None = None
+    for seq, origin, number in assignments:
         if run is not None and (run.seq + run.count, run.origin, run.number + run.count) == (seq, origin, number):
             run = run._replace(count=run.count + 1)
             continue
         if run is not None:
             yield run
-        run = Placed(seq, origin, number, 1)
+        run = Assignment(seq, origin, number, 1)
     if run is not None:
         yield run

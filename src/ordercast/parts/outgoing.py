@@ -16,7 +16,7 @@ MAX_SHIFT: Final = 6
 AT_ONCE: Final = 16  # blocks retransmitted in one go: more would add to the congestion that lost them
 
 
-class Unplaced:
+class Unordered:
     """A block that has no place yet."""
 
     __slots__ = ("block", "sent_ns", "tries")
@@ -28,13 +28,13 @@ class Unplaced:
 
 
 class Outgoing:
-    __slots__ = ("_costs", "_me", "_progress_ns", "_rtt", "_shift", "_timing", "bytes", "is_exhausted", "unplaced")
+    __slots__ = ("_costs", "_me", "_progress_ns", "_rtt", "_shift", "_timing", "bytes", "is_exhausted", "unordered")
 
     def __init__(self, me: int, timing: Timing) -> None:
         self._me = me
         self._timing = timing
         self._rtt = RoundTrip(timing.retransmit_ns, timing.retransmit_max_ns)
-        self.unplaced: dict[tuple[int, int], Unplaced] = {}  # by origin and number, in the order of submission
+        self.unordered: dict[tuple[int, int], Unordered] = {}  # by origin and number, in the order of submission
         self._costs: dict[int, int] = {}  # own number -> cost, placed or not, until stable
         self.bytes = 0  # their sum: what our window is held against
         self.is_exhausted = False  # ten tries in vain
@@ -42,14 +42,14 @@ class Outgoing:
         self._progress_ns = 0  # when one of them last got its place
 
     def keep(self, now_ns: int, origin: int, number: int, block: bytes, cost: int) -> None:
-        self.unplaced[origin, number] = Unplaced(block, now_ns)
+        self.unordered[origin, number] = Unordered(block, now_ns)
         if origin == self._me:
             self._costs[number] = cost
             self.bytes += cost
 
     def placed(self, now_ns: int, origin: int, number: int) -> bool:
         """It has its place; False if it is not one of ours."""
-        found = self.unplaced.pop((origin, number), None)
+        found = self.unordered.pop((origin, number), None)
         if found is None:
             return False
         self.is_exhausted = False
@@ -71,33 +71,33 @@ class Outgoing:
     @property
     def has_own(self) -> bool:
         """Whether own blocks wait for a place."""
-        return any(origin == self._me for origin, _ in self.unplaced)
+        return any(origin == self._me for origin, _ in self.unordered)
 
     @property
     def has_orphans(self) -> bool:
-        return any(origin != self._me for origin, _ in self.unplaced)
+        return any(origin != self._me for origin, _ in self.unordered)
 
     def own(self) -> list[tuple[int, bytes]]:
         """Own blocks without a place, in order."""
-        return [(number, each.block) for (origin, number), each in self.unplaced.items() if origin == self._me]
+        return [(number, each.block) for (origin, number), each in self.unordered.items() if origin == self._me]
 
-    def reassured(self, now_ns: int, upto: int, sender: int = 0) -> None:
+    def acknowledged(self, now_ns: int, upto: int, sender: int = 0) -> None:
         """Blocks of `sender` (0: ours) below `upto` are held and wait: no reason to send them again."""
         sender = sender or self._me
-        for (origin, number), each in self.unplaced.items():
+        for (origin, number), each in self.unordered.items():
             if origin == sender and number < upto:
                 each.sent_ns, each.tries = now_ns, 0
 
     def restart(self, now_ns: int) -> None:
         """Everything is sent anew, to a new sequencer or member."""
         self.is_exhausted = False
-        for each in self.unplaced.values():
+        for each in self.unordered.values():
             each.sent_ns, each.tries = now_ns, 0
 
     def due(self, now_ns: int) -> list[tuple[int, int, bytes]]:
         """Origin, number and block of what to send again now; counted as tried."""
         found = []
-        for (origin, number), each in self.unplaced.items():
+        for (origin, number), each in self.unordered.items():
             if self._due_ns(each) > now_ns:
                 continue
             each.sent_ns = now_ns
@@ -112,10 +112,10 @@ class Outgoing:
 
     def deadline_ns(self, now_ns: int) -> int:
         """When the next one is due; never at once, since a timer that is always due is a loop."""
-        soonest = min(map(self._due_ns, self.unplaced.values()), default=NEVER)
+        soonest = min(map(self._due_ns, self.unordered.values()), default=NEVER)
         return max(soonest, now_ns + MS) if soonest < NEVER else NEVER
 
-    def _due_ns(self, each: Unplaced) -> int:
+    def _due_ns(self, each: Unordered) -> int:
         # Places are given in the sender's order: while they come, whoever waits behind waits for its turn. Counting
         # from the last one keeps a long queue from being taken for a loss.
         # After a timeout others begin with the doubled time, until one that was sent once tells how long it takes now:

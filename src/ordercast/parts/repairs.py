@@ -19,11 +19,11 @@ from ordercast.wire.segments import Reassembly
 PER_NAK: Final = 64  # blocks sent for one request; what is missing still is asked for again
 COMING_NS: Final = 50 * MS  # what is repaired comes in its own time, and says nothing about the pace of the network
 PIECES: Final = 4  # holes of one block that are asked for separately
-PLACES_ALONE: Final = (0xFFFF, 0xFFFF)  # as the segments of a request: not the blocks, only where they stand
+ASSIGNMENTS_ALONE: Final = (0xFFFF, 0xFFFF)  # as the segments of a request: not the blocks, only where they stand
 
 
 class Repairs:
-    __slots__ = ("_blocks", "_delay_ns", "_heard_ns", "_log", "_pace_ns", "_places", "callers", "partial")
+    __slots__ = ("_assignments", "_blocks", "_delay_ns", "_heard_ns", "_log", "_pace_ns", "callers", "partial")
 
     def __init__(self, log: Log, timing: Timing, datagram: int) -> None:
         self._log = log
@@ -32,7 +32,7 @@ class Repairs:
         self._heard_ns: dict[tuple[int, int], int] = {}  # blocks in parts -> when the last part came
         self._pace_ns = 0  # time from part to part, smoothed
         self._delay_ns = timing.nak_delay_ns
-        self._places: Gaps[int] = Gaps(timing.nak_delay_ns, timing.nak_retry_ns)
+        self._assignments: Gaps[int] = Gaps(timing.nak_delay_ns, timing.nak_retry_ns)
         self._blocks: Gaps[tuple[int, int]] = Gaps(timing.nak_delay_ns, timing.nak_retry_ns)
 
     def is_old(self, origin: int, number: int) -> bool:
@@ -69,7 +69,7 @@ class Repairs:
         log = self._log
         return bool(
             log.received < log.highest
-            or self._places
+            or self._assignments
             or self._blocks
             or len(self.partial)
             or (is_leader and log.blocks)
@@ -87,9 +87,9 @@ class Repairs:
                     self.partial.forget((origin, number, kind))
                     self._heard_ns.pop((origin, number), None)
         notes: list[Note] = []
-        if log.received < log.highest or self._places:
+        if log.received < log.highest or self._assignments:
             missing = log.missing(MAX_MISSING) if log.received < log.highest else []
-            notes = place_notes(*self._places.update(missing, now_ns))
+            notes = place_notes(*self._assignments.update(missing, now_ns))
         if is_leader:
             if log.blocks or len(self.partial) or self._blocks or blocks:
                 missing_blocks = self._missing_blocks() if blocks is None else blocks
@@ -102,17 +102,17 @@ class Repairs:
 
     def close(self) -> list[Note]:
         """The ring ends: what was open is no gap any more."""
-        return place_notes([], self._places.clear()) + block_notes([], self._blocks.clear())
+        return place_notes([], self._assignments.clear()) + block_notes([], self._blocks.clear())
 
-    def due_places(self, now_ns: int) -> list[Missing]:
+    def due_seqs(self, now_ns: int) -> list[Missing]:
         """What to ask the sequencer for."""
         wanted: list[Missing] = []
-        for seq in self._places.due(now_ns):
-            key = self._log.places.get(seq)
+        for seq in self._assignments.due(now_ns):
+            key = self._log.assignments.get(seq)
             if key is not None and key in self._log.blocks:
                 continue  # it has come since the last look, in this very pass
             if key is not None and (due_ns := self._is_coming(now_ns, key)):
-                self._places.postpone(seq, due_ns)
+                self._assignments.postpone(seq, due_ns)
                 continue
             holes = self.partial.missing((*key, 0)) if key is not None else []
             if holes:
@@ -131,20 +131,20 @@ class Repairs:
         """
         log = self._log
         wanted: dict[int, list[Missing]] = {}
-        for seq in self._places.due(now_ns):
-            tries = self._places.tries(seq)
-            key = log.places.get(seq)
+        for seq in self._assignments.due(now_ns):
+            tries = self._assignments.tries(seq)
+            key = log.assignments.get(seq)
             if key is not None and key in log.blocks:
                 continue  # it has come since the last look, in this very pass
             if key is not None and (due_ns := self._is_coming(now_ns, key)):
-                self._places.postpone(seq, due_ns)
+                self._assignments.postpone(seq, due_ns)
                 continue
             asked = wanted.setdefault(tries, [])
             if key is not None and key[0] != GROUP_ORIGIN:
                 holes = self.partial.missing((*key, 0)) or [(0, 0)]
                 asked.extend(Missing(*key, 1, *hole) for hole in holes[:PIECES])
                 continue
-            segments = PLACES_ALONE if key is None and log.blocks and tries == 1 else (0, 0)
+            segments = ASSIGNMENTS_ALONE if key is None and log.blocks and tries == 1 else (0, 0)
             last = asked[-1] if asked else None
             if last is not None and last[0] == GROUP_ORIGIN and last[1] + last[2] == seq and last[3:] == segments:
                 asked[-1] = last._replace(count=last.count + 1)
@@ -168,31 +168,31 @@ class Repairs:
         return wanted
 
     def deadline_ns(self) -> int:
-        if not self._places and not self._blocks:
+        if not self._assignments and not self._blocks:
             return NEVER
-        return min(self._places.deadline_ns(), self._blocks.deadline_ns())
+        return min(self._assignments.deadline_ns(), self._blocks.deadline_ns())
 
     def answer(
         self, missing: list[Missing]
     ) -> tuple[list[tuple[int, int, bytes, int, int]], list[tuple[int, int, int]]]:
         """Blocks to send (origin, number, block, first segment, stop segment), and places that go with them."""
         blocks: list[tuple[int, int, bytes, int, int]] = []
-        places: list[tuple[int, int, int]] = []
+        assignments: list[tuple[int, int, int]] = []
         for origin, number, count, first, stop in missing:
             for each in range(number, number + count):
                 if len(blocks) >= PER_NAK:
-                    return blocks, places
+                    return blocks, assignments
                 if origin == GROUP_ORIGIN:
                     found = self._log.block_at(each)
                     if found is not None:
-                        places.append((each, found[0], found[1]))
+                        assignments.append((each, found[0], found[1]))
                         if self._log.has_segment(found[2], first):  # not PLACES_ALONE, and not somebody's nonsense
                             blocks.append((*found, first, stop))
                 else:
                     block = self._log.find_block(origin, each)
                     if block is not None and self._log.has_segment(block, first):
                         blocks.append((origin, each, block, first, stop))
-        return blocks, places
+        return blocks, assignments
 
     def _missing_blocks(self) -> list[tuple[int, int]]:
         """What senders must have sent, for later blocks of theirs are here, or parts."""

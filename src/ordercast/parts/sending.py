@@ -20,8 +20,8 @@ from ordercast.service import Service
 from ordercast.view import GROUP_ORIGIN, Address, Member, View
 from ordercast.wire.block import HEAD, come_after
 from ordercast.wire.header import HEADER_BYTES, Kind
-from ordercast.wire.mail import Mail
 from ordercast.wire.ordering import Lead, Missing, decode_accept, encode_accept
+from ordercast.wire.writer import DatagramWriter
 
 MIN_PACKET: Final = 8_192  # what a sender may always have out (figure 4.2), in segments where datagrams are smaller
 
@@ -35,7 +35,7 @@ class Sender(Deliverer):
     def __init__(
         self,
         me: Member,
-        mail: Mail,
+        writer: DatagramWriter,
         config: GroupConfig,
         timing: Timing,
         view: View,
@@ -43,7 +43,7 @@ class Sender(Deliverer):
         counters: dict[str, int],
     ) -> None:
         super().__init__(me, config, timing, view, next_block, counters)
-        self._mail = mail
+        self._writer = writer
         self._config = config
         self._timing = timing
         self._ceiling = ceiling_of(view, config)
@@ -143,19 +143,19 @@ class Sender(Deliverer):
 
     def _repair(self, to: Address, missing: list[Missing], out: Outbox) -> None:
         """Send what somebody lacks: blocks, or places with or without them."""
-        blocks, places = self._repairs.answer(missing)
+        blocks, assignments = self._repairs.answer(missing)
         for origin, number, block, first, stop in blocks:
             self._count("repairs")
-            out.sends.append(self._mail.repair(to, origin, number, block, first, stop))
-        if places:
+            out.sends.append(self._writer.repair(to, origin, number, block, first, stop))
+        if assignments:
             log = self.log
             lead = Lead(log.received, log.stable, min(self.safe, log.received), 0)
-            out.sends.append(self._mail.control(to, Kind.ACCEPT, encode_accept(lead, runs_of(places))))
+            out.sends.append(self._writer.control(to, Kind.ACCEPT, encode_accept(lead, runs_of(assignments))))
 
     def _on_accept(self, body: memoryview) -> None:
         """Somebody tells us places."""
-        lead, places = decode_accept(body)
+        lead, assignments = decode_accept(body)
         if not self.has_left and lead.highest <= self.log.received + self.log.ahead:
-            for placed in places:
-                self._place(*placed)
+            for placed in assignments:
+                self._assign(*placed)
             self.log.highest = max(self.log.highest, lead.highest)

@@ -59,9 +59,9 @@ class Table:
             del self._ids[min(self._ids)]
         self._sizes.append((view.seq, len(view.members)))
 
-    def learn(self, member: int, place: int) -> None:
-        if place > self._rows.get(member, place):
-            self._rows[member] = place
+    def learn(self, member: int, seq: int) -> None:
+        if seq > self._rows.get(member, seq):
+            self._rows[member] = seq
             self._safe = -1
             if member == self._leaver:
                 self._look_at_leaver()
@@ -74,9 +74,9 @@ class Table:
                 self._early = (view, rows)  # a New List tells who holds what as of the view that it brings
             return False  # of a forgotten view, or of none: what is true of it will be said again
         mine = self._rows
-        for member, place in zip(ids, rows, strict=False):
-            if place > mine.get(member, place) and member != self._me:  # what we hold nobody knows better
-                mine[member] = place
+        for member, seq in zip(ids, rows, strict=False):
+            if seq > mine.get(member, seq) and member != self._me:  # what we hold nobody knows better
+                mine[member] = seq
                 self._safe = -1
         if self._leaver:
             if view == self.view.seq and len(rows) < len(ids):
@@ -122,18 +122,18 @@ class Table:
     def others(self) -> list[int]:
         return [member for member in self._rows if member != self._me]
 
-    def informed(self, place: int) -> list[int]:
+    def informed(self, seq: int) -> list[int]:
         """Which others are known to have received `place`, the last leaver included."""
-        found = [member for member in self.others if self._rows[member] >= place]
+        found = [member for member in self.others if self._rows[member] >= seq]
         return [*found, self.departed] if self.departed else found
 
     def row(self, member: int) -> int:
         return self._rows.get(member, 0)
 
-    def holders(self, place: int) -> int:
+    def holders(self, seq: int) -> int:
         """How many members besides us are known to hold everything up to `place`."""
         me = self._me
-        return sum([row >= place and member != me for member, row in self._rows.items()])
+        return sum([row >= seq and member != me for member, row in self._rows.items()])
 
     @property
     def max_n(self) -> int:

@@ -39,9 +39,9 @@ class Timers(Generic[T]):
         """The timers whose time has come, earliest first, already cleared."""
         if self.deadline_ns() > now_ns:
             return []
-        found = sorted((at_ns, place) for place, at_ns in enumerate(self._deadlines.values()) if at_ns <= now_ns)
+        found = sorted((at_ns, index) for index, at_ns in enumerate(self._deadlines.values()) if at_ns <= now_ns)
         names = list(self._deadlines)
-        due = [names[place] for _, place in found]
+        due = [names[index] for _, index in found]
         for timer in due:
             del self._deadlines[timer]
         return due

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from ordercast.config import DEFAULT_ORDERER, GroupConfig, MinMembers, Recovery, Timing
+from ordercast.config import DEFAULT_ORDERER, GroupConfig, MinMembers, RecoveryMode, Timing
 from ordercast.errors import NotMember, UsageError
 from ordercast.groups.base import JOIN_TIMEOUT_S
 from ordercast.groups.checks import Payload
@@ -99,7 +99,7 @@ class BlockingNode:
         orderer: str = DEFAULT_ORDERER,
         create: bool | None = None,
         min_members: MinMembers = "majority",
-        recovery: Recovery = "automatic",
+        recovery: RecoveryMode = "automatic",
         resilience: int | None = None,
         max_members: int | None = None,
         buffers: int | None = None,

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ordercast.config import MS, SECOND, GroupConfig, MinMembers, Recovery, Timing
+from ordercast.config import MS, SECOND, GroupConfig, MinMembers, RecoveryMode, Timing
 from ordercast.engine import Failed, Transitional
 from ordercast.errors import GroupFailed, NotMember
 from ordercast.groups.calls import Asked
@@ -43,7 +43,7 @@ class Terms:
     config: GroupConfig = field(default_factory=GroupConfig)
     create: bool | None = None
     min_members: MinMembers = "majority"
-    recovery: Recovery = "automatic"
+    recovery: RecoveryMode = "automatic"
     timing: Timing = field(default_factory=Timing)
 
 
@@ -325,12 +325,12 @@ class Member:
                 asker, number = batch.message.answers
                 right = answer_to(asker, number) if "/" in asker else f"#{number}".encode()
                 if not batch.message.payload.endswith(right):
-                    self._complain(f"{batch!r} is an answer to another call than {batch.message.answers}")
+                    self._send_naks(f"{batch!r} is an answer to another call than {batch.message.answers}")
                 return
         if len(messages) != batch.count or not all(is_intact(data, batch.sender) for data in messages):
-            self._complain(f"{batch!r} has {len(messages)} messages, or bytes that nobody sent")
+            self._send_naks(f"{batch!r} has {len(messages)} messages, or bytes that nobody sent")
 
-    def _complain(self, text: str) -> None:
+    def _send_naks(self, text: str) -> None:
         self.corrupt += 1
         if len(self.corruptions) < MAX_CORRUPT:
             self.corruptions.append(f"{self}: {text}")
@@ -377,7 +377,7 @@ class Member:
                 continue
             self.answers += 1
             if asked.answer != answer_to(str(self), asked.number):
-                self._complain(f"the answer to call {asked.number} is {asked.answer!r}")
+                self._send_naks(f"the answer to call {asked.number} is {asked.answer!r}")
         port.calls.settled.clear()
 
     def _give_up(self, asked: Asked) -> None:

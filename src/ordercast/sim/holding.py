@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 from ordercast.config import MS
 from ordercast.errors import GroupFailed, NotMember
 from ordercast.groups.events import Request
-from ordercast.groups.locks import Claim
-from ordercast.groups.requests import Debt
+from ordercast.groups.locks import LockRequest
+from ordercast.groups.requests import PendingReply
 from ordercast.sim.scenario import LockUse
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ class Holding:
 
     def __init__(self, member: Member) -> None:
         self._member = member
-        self._uses: dict[Claim, LockUse] = {}  # wanted or held
-        self._owed: dict[int, Debt] = {}  # id() -> an answer that is planned
+        self._uses: dict[LockRequest, LockUse] = {}  # wanted or held
+        self._owed: dict[int, PendingReply] = {}  # id() -> an answer that is planned
         self._answer_ns: dict[int, int] = {}  # handler -> how long its answers take here
         # what it saw, over all lives
         self.granted = 0
@@ -87,7 +87,7 @@ class Holding:
 
     def on_request(self, request: Request) -> None:
         """A call came with the group's events. If it is ours to answer, it is in an inbox or only here."""
-        if isinstance(request.owed, Debt):
+        if isinstance(request.owed, PendingReply):
             self._plan(request.owed, request)
 
     def unrest(self) -> list[str]:
@@ -96,33 +96,33 @@ class Holding:
         ]
         return [*texts, f"{len(self._owed)} answers are planned"] if self._owed else texts
 
-    def _release(self, claim: Claim) -> None:
+    def _release(self, claim: LockRequest) -> None:
         port = self._member.port
         if self._uses.pop(claim, None) is None or port is None:
             return
         port.locks.give_up(claim)
         self._member.touch()
 
-    def _plan(self, debt: Debt, request: Request) -> None:
-        if id(debt) in self._owed or debt.answer is not None:
+    def _plan(self, owed: PendingReply, request: Request) -> None:
+        if id(owed) in self._owed or owed.answer is not None:
             return
         answer_ns = self._answer_ns.get(-1 if request.handler is None else request.handler, 0)
         if answer_ns >= 0:
-            self._owed[id(debt)] = debt
-            self._member.after(answer_ns, self._answer, debt)
+            self._owed[id(owed)] = owed
+            self._member.after(answer_ns, self._answer, owed)
 
-    def _answer(self, debt: Debt) -> None:
+    def _answer(self, owed: PendingReply) -> None:
         port = self._member.port
-        if id(debt) not in self._owed or port is None:
+        if id(owed) not in self._owed or port is None:
             return
         try:
-            is_taken = debt.answer is not None or port.answer(debt, answer_to(debt.sender, debt.first))
+            is_taken = owed.answer is not None or port.answer(owed, answer_to(owed.sender, owed.first))
         except NotMember:
-            del self._owed[id(debt)]
+            del self._owed[id(owed)]
             return
         if not is_taken:
-            self._member.after(ANSWER_AGAIN_NS, self._answer, debt)
+            self._member.after(ANSWER_AGAIN_NS, self._answer, owed)
             return
         self.answered += 1
-        del self._owed[id(debt)]
+        del self._owed[id(owed)]
         self._member.touch()

@@ -182,14 +182,16 @@ class _Run:
                 name,
                 buffer_bytes=scenario.buffer_bytes,
                 take_delay_ns=delay_ns,
-                has_multicast=name not in scenario.deaf,
+                has_multicast=name not in scenario.without_multicast,
                 rule=scenario.rule_of[name],
             )
             start_ns = scenario.starts_ns[index] if scenario.starts_ns else 0
             if start_ns >= 0:
                 cluster.world.at(start_ns, cluster.world.start, name)
         for name in scenario.callers:
-            cluster.add_caller(name, buffer_bytes=scenario.buffer_bytes, has_multicast=name not in scenario.deaf)
+            cluster.add_caller(
+                name, buffer_bytes=scenario.buffer_bytes, has_multicast=name not in scenario.without_multicast
+            )
             cluster.world.at(0, cluster.world.start, name)
         for load in scenario.loads:
             _Sender(cluster, load)

@@ -110,7 +110,7 @@ class Scenario:
     anticipate: bool = True
     min_members: MinMembers = "majority"
     rules: tuple[MinMembers, ...] = ()  # what each node asks for instead; the largest of a view's members holds
-    deaf: tuple[str, ...] = ()  # nodes without multicast, where the others have it
+    without_multicast: tuple[str, ...] = ()  # nodes without multicast, where the others have it
     recovery: str = "automatic"
     # local timing, as factors of the defaults
     timing: tuple[tuple[str, float], ...] = ()
@@ -143,7 +143,7 @@ class Scenario:
         if len(known) != len(self.nodes) + len(self.callers):
             raise UsageError("no two nodes or callers have the same name")
         plans: tuple[Load | Calls | LockUse, ...] = (*self.loads, *self.calls, *self.locks)
-        named = {*self.deaf, *(plan.node for plan in plans), *(call.to for call in self.calls if call.to)}
+        named = {*self.without_multicast, *(plan.node for plan in plans), *(call.to for call in self.calls if call.to)}
         if not named <= known:
             raise UsageError(f"there is no node {', '.join(sorted(named - known))} in this scenario")
 
@@ -204,7 +204,7 @@ class Scenario:
             unknown = sorted(values.keys() - {field.name for field in fields(cls)})
             if unknown:
                 raise UsageError(f"a scenario has no {', '.join(unknown)}")
-            for name in ("nodes", "starts_ns", "take_delays_ns", "rules", "deaf", "callers"):
+            for name in ("nodes", "starts_ns", "take_delays_ns", "rules", "without_multicast", "callers"):
                 if name in values:
                     values[name] = tuple(values[name])
             if "timing" in values:
@@ -408,16 +408,18 @@ def random_scenario(seed: int, orderer: str = "sequencer", anticipate: bool | No
 
 def _with_conditions(rng: random.Random, drawn: Scenario, begin_ns: int, load_ns: int) -> Scenario:
     """Add members without multicast, demands that differ, the other flow control and partitions that last."""
-    deaf = _draw_deaf(rng, drawn)
+    without_multicast = _draw_without_multicast(rng, drawn)
     flow = _draw_flow(rng)
     rules = _draw_strict(rng, _draw_rules(rng, drawn))
     parted = _draw_long_partition(rng, drawn, rules, drawn.nodes, begin_ns, load_ns)
-    drawn = replace(drawn, flow=flow, rules=rules, deaf=deaf, faults=_in_order([*drawn.faults, *parted]))
+    drawn = replace(
+        drawn, flow=flow, rules=rules, without_multicast=without_multicast, faults=_in_order([*drawn.faults, *parted])
+    )
     crowded = random.Random(f"{drawn.orderer}/{drawn.seed}/comings")
-    return _with_comings(crowded, drawn, begin_ns) if crowded.random() < 0.15 else drawn
+    return _with_joins(crowded, drawn, begin_ns) if crowded.random() < 0.15 else drawn
 
 
-def _with_comings(rng: random.Random, drawn: Scenario, begin_ns: int) -> Scenario:
+def _with_joins(rng: random.Random, drawn: Scenario, begin_ns: int) -> Scenario:
     """Nothing fails, and little is lost: all are in, all send, and members go and come back in the midst of it."""
     begin_ns += 1_000 * MS
     span_ns = rng.choice((50, 100, 300, 1_000)) * MS
@@ -449,7 +451,7 @@ def _with_services(rng: random.Random, drawn: Scenario, begin_ns: int, load_ns: 
     names = drawn.nodes
     is_calm = _is_calm(drawn)
     faults = list(drawn.faults)
-    deaf = _draw_deaf(rng, drawn)
+    without_multicast = _draw_without_multicast(rng, drawn)
     rules = _draw_rules(rng, drawn)
     locks = _draw_locks(rng, names, begin_ns, load_ns) if rng.random() < 0.6 else []
     callers = tuple(f"caller{index}" for index in range(rng.choice((0, 0, 1, 1, 2, 3))))
@@ -459,7 +461,7 @@ def _with_services(rng: random.Random, drawn: Scenario, begin_ns: int, load_ns: 
         if not is_calm:
             faults += _draw_caller_faults(rng, name, names, begin_ns, load_ns)
         if rng.random() < 0.15:
-            deaf = (*deaf, name)
+            without_multicast = (*without_multicast, name)
     if rng.random() < 0.3:
         calls += [
             _draw_calls(rng, drawn, name, begin_ns, load_ns, is_member=True)
@@ -485,7 +487,7 @@ def _with_services(rng: random.Random, drawn: Scenario, begin_ns: int, load_ns: 
         drawn,
         flow=flow,
         rules=rules,
-        deaf=deaf,
+        without_multicast=without_multicast,
         callers=callers,
         calls=tuple(calls),
         locks=tuple(sorted(locks, key=lambda use: use.at_ns)),
@@ -501,7 +503,7 @@ def _is_calm(drawn: Scenario) -> bool:
     return not drawn.loss and all(fault.kind == FaultKind.JOIN for fault in drawn.faults)
 
 
-def _draw_deaf(rng: random.Random, drawn: Scenario) -> tuple[str, ...]:
+def _draw_without_multicast(rng: random.Random, drawn: Scenario) -> tuple[str, ...]:
     if drawn.has_multicast and rng.random() < 0.3:
         return tuple(sorted(rng.sample(drawn.nodes, rng.randrange(1, len(drawn.nodes) + 1))))
     return ()

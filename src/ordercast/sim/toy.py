@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from ordercast.config import Demands, GroupConfig, MinMembers, Recovery, Timing
+from ordercast.config import Demands, GroupConfig, MinMembers, RecoveryMode, Timing
 from ordercast.engine import NEVER, Delivery, Joined, Note, Outbox, Run, Send, To
 from ordercast.service import AGREED, FIFO, RELIABLE, Service
 from ordercast.sim.world import PORT
@@ -31,7 +31,7 @@ class ToyEngine:
         self._first = members[0]
         self._next_number = 0
         self._undelivered = 0  # own blocks
-        self._place = 1  # the next to give
+        self._next_seq = 1  # the next to give
         self._due = 1  # the next to deliver; place 0 is the view
         self._position = 0
         self._early: dict[int, tuple[int, int, bytes]] = {}
@@ -115,14 +115,14 @@ class ToyEngine:
         return HEADER.pack(MAGIC, kind, 0, 0, self._tag, self._ring, origin, number)
 
     def _order(self, origin: int, number: int, block: bytes, out: Outbox) -> None:
-        place = self._place
-        self._place += 1
+        seq = self._next_seq
+        self._next_seq += 1
         header = self._header(Kind.ORDERED, origin, number)
-        out.sends.append(Send(To.ALL, [header, place.to_bytes(8, "little"), block], 0))
-        self._deliver(place, origin, number, block, out)
+        out.sends.append(Send(To.ALL, [header, seq.to_bytes(8, "little"), block], 0))
+        self._deliver(seq, origin, number, block, out)
 
-    def _deliver(self, place: int, origin: int, number: int, block: bytes, out: Outbox) -> None:
-        self._early[place] = (origin, number, block)
+    def _deliver(self, seq: int, origin: int, number: int, block: bytes, out: Outbox) -> None:
+        self._early[seq] = (origin, number, block)
         deliveries: list[Delivery] = []
         while self._due in self._early:
             origin, number, block = self._early.pop(self._due)
@@ -154,7 +154,7 @@ class ToyEngines:
         *,
         create: bool | None,  # noqa: ARG002
         min_members: MinMembers,  # noqa: ARG002
-        recovery: Recovery,  # noqa: ARG002
+        recovery: RecoveryMode,  # noqa: ARG002
         demands: Demands,  # noqa: ARG002
         header: bytes,  # noqa: ARG002
         next_block: int,  # noqa: ARG002

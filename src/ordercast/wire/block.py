@@ -102,10 +102,10 @@ def after_of(block: bytes) -> int:
     return after
 
 
-def come_after(block: bytes, place: int) -> bytes:
+def come_after(block: bytes, seq: int) -> bytes:
     """The block with that place written in; one copy, made by the orderer, since only it knows the log."""
     view = memoryview(block)
-    return b"".join((view[:AFTER_OFFSET], AFTER.pack(place), view[AFTER_OFFSET + AFTER.size :]))
+    return b"".join((view[:AFTER_OFFSET], AFTER.pack(seq), view[AFTER_OFFSET + AFTER.size :]))
 
 
 @lru_cache(maxsize=256)
@@ -145,10 +145,10 @@ def pack_mixed(first: int, service: Service, messages: Sequence[tuple[int, int, 
     table: dict[tuple[int, int], int] = {}
     index = bytearray()
     for group, type_, _ in messages:
-        place = table.setdefault((group, type_), len(table))
-        if place >= MAX_KINDS:
+        kind_index = table.setdefault((group, type_), len(table))
+        if kind_index >= MAX_KINDS:
             raise UsageError(f"a block holds at most {MAX_KINDS} different groups and types")
-        index.append(place)
+        index.append(kind_index)
     head = HEAD.pack(first, count, service.rank, service.k, INDEXED, len(table))
     entries = [ENTRY.pack(group, type_, 0, 0) for group, type_ in table]
     return b"".join((head, *entries, index, lengths, *payloads))
@@ -261,8 +261,8 @@ def _open_kinds(
 ) -> tuple[list[tuple[int, int]], Sequence[int], int]:
     table: list[tuple[int, int]] = []
     runs: list[int] = []
-    for place in range(kinds):
-        group, type_, _, in_run = ENTRY.unpack_from(block, HEAD_BYTES + place * ENTRY_BYTES)
+    for kind_index in range(kinds):
+        group, type_, _, in_run = ENTRY.unpack_from(block, HEAD_BYTES + kind_index * ENTRY_BYTES)
         table.append((group, type_))
         runs.append(in_run)
     if flags & INDEXED:
@@ -273,8 +273,8 @@ def _open_kinds(
     if sum(runs) != count:
         raise WireError("runs do not cover the block")
     spread: list[int] = []
-    for place, in_run in enumerate(runs):
-        spread.extend([place] * in_run)
+    for kind_index, in_run in enumerate(runs):
+        spread.extend([kind_index] * in_run)
     return table, spread, at
 
 

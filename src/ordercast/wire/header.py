@@ -43,7 +43,7 @@ class Kind(IntEnum):
     PROPOSE = 11  # a member asks for a change to be ordered
     TOKEN = 12  # RMP's ACK: places for blocks, and the token to the next site
     CONFIRM = 13  # the token is accepted, and nothing to order yet
-    LOOSE = 14  # a block that gets no place (UNRELIABLE)
+    UNRELIABLE = 14  # a block that gets no place (UNRELIABLE)
     LIST = 15  # RMP's New List: a TOKEN (or SYNC) and the change that it orders, in one
     STAMPS = 16  # ABCAST: acknowledgements with proposed timestamps
     DECISION = 17  # ABCAST: final timestamps
@@ -90,7 +90,7 @@ DETAIL: Final[dict[int, str]] = {
     Kind.PROPOSE: "propose",
     Kind.TOKEN: "token",
     Kind.CONFIRM: "confirm",
-    Kind.LOOSE: "data",
+    Kind.UNRELIABLE: "data",
     Kind.LIST: "list",
     Kind.STAMPS: "ack",
     Kind.DECISION: "decision",

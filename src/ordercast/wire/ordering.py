@@ -15,16 +15,16 @@ Buffer = bytes | bytearray | memoryview
 
 ACKS: Final = Struct("<QQ")  # received up to, consumed up to
 LEAD: Final = Struct("<QQQHH")  # highest place, stable, safe, active senders, flags
-PLACE: Final = Struct("<QQQI")  # place, origin, block number, count: a run of consecutive places and numbers
+ASSIGNMENT: Final = Struct("<QQQI")  # place, origin, block number, count: a run of consecutive places and numbers
 MISSING: Final = Struct("<QQIHH")  # origin (0: places of the log), number, count, first segment, stop segment (0: all)
 TARGET: Final = Struct("<Q")
 SEQ_ORIGIN: Final = Struct("<QQ")
 HOLDING: Final = Struct("<QQ")  # origin, held up to (half-open)
-if (ACKS.size, LEAD.size, PLACE.size, MISSING.size, HOLDING.size) != (16, 28, 28, 24, 16):
+if (ACKS.size, LEAD.size, ASSIGNMENT.size, MISSING.size, HOLDING.size) != (16, 28, 28, 24, 16):
     raise AssertionError("ordering structures have fixed sizes on the wire")
 
 ORDERED_PREFIX: Final = LEAD.size + 16
-MAX_PLACES: Final = 65_536  # positions a run of places may cover; a larger claim is hostile
+MAX_ASSIGNMENTS: Final = 65_536  # positions a run of places may cover; a larger claim is hostile
 MAX_MISSING: Final = 256  # entries of a NAK; the rest is asked for when these have come
 
 _FAR: Final = 0xFFFF_FFFF  # so far behind that it says nothing
@@ -47,7 +47,7 @@ class Lead(NamedTuple):
     active: int
 
 
-class Placed(NamedTuple):
+class Assignment(NamedTuple):
     """Blocks `number` … of `origin` stand at places `seq` …, `count` of them."""
 
     seq: int
@@ -95,28 +95,28 @@ def decode_lead(body: Buffer) -> Lead:
     return Lead(highest, stable, safe, active)
 
 
-def encode_accept(lead: Lead, places: Iterable[Placed]) -> bytes:
+def encode_accept(lead: Lead, assignments: Iterable[Assignment]) -> bytes:
     parts = [encode_lead(lead)]
-    parts.extend(PLACE.pack(*place) for place in places)
+    parts.extend(ASSIGNMENT.pack(*assignment) for assignment in assignments)
     return b"".join(parts)
 
 
-def decode_accept(body: Buffer) -> tuple[Lead, list[Placed]]:
+def decode_accept(body: Buffer) -> tuple[Lead, list[Assignment]]:
     lead = decode_lead(body)
     rest = len(body) - LEAD.size
-    if rest % PLACE.size:
+    if rest % ASSIGNMENT.size:
         raise WireError("accept of odd size")
-    return lead, decode_places(Reader(memoryview(body), LEAD.size), rest // PLACE.size)
+    return lead, decode_assignments(Reader(memoryview(body), LEAD.size), rest // ASSIGNMENT.size)
 
 
-def decode_places(reader: Reader, count: int) -> list[Placed]:
-    places = []
+def decode_assignments(reader: Reader, count: int) -> list[Assignment]:
+    assignments = []
     for _ in range(count):
-        placed = Placed(*reader.unpack(PLACE))
-        if not 0 < placed.count <= MAX_PLACES or max(placed.seq, placed.number) > MAX_NUMBER:
+        placed = Assignment(*reader.unpack(ASSIGNMENT))
+        if not 0 < placed.count <= MAX_ASSIGNMENTS or max(placed.seq, placed.number) > MAX_NUMBER:
             raise WireError("run of places out of range")
-        places.append(placed)
-    return places
+        assignments.append(placed)
+    return assignments
 
 
 def encode_ordered(lead: Lead, seq: int, origin: int) -> bytes:

@@ -85,8 +85,8 @@ def encode_stamps(stamps: Stamps) -> bytes:
     for origin, first, numbers in acks:
         parts.append(ACKED.pack(origin, first, len(numbers)))
         parts.append(pack_behind(clock, numbers))
-    for origin, number, stamp, place, bounds in decisions:
-        parts.append(DECIDED.pack(origin, number, *stamp, place, len(bounds)))
+    for origin, number, stamp, view_seq, bounds in decisions:
+        parts.append(DECIDED.pack(origin, number, *stamp, view_seq, len(bounds)))
         parts.extend([BOUND.pack(*bound) for bound in bounds])
     return b"".join(parts)
 
@@ -122,15 +122,15 @@ def decode_stamps(body: Buffer) -> Stamps:
     for _ in range(decisions_n):
         if at + DECIDED.size > size:
             raise WireError("decision cut off")
-        origin, number, stamp_number, member, place, bounds_n = DECIDED.unpack_from(data, at)
+        origin, number, stamp_number, member, view_seq, bounds_n = DECIDED.unpack_from(data, at)
         at += DECIDED.size
         end = at + BOUND.size * bounds_n
-        if bounds_n > MAX_MEMBERS or end > size or max(number, stamp_number, place) > MAX_NUMBER:
+        if bounds_n > MAX_MEMBERS or end > size or max(number, stamp_number, view_seq) > MAX_NUMBER:
             raise WireError("decision out of range")
         bounds = tuple([Bound(*each) for each in BOUND.iter_unpack(data[at:end])])
         if any(bound.number > MAX_NUMBER or bound.upto > MAX_NUMBER for bound in bounds):
             raise WireError("bound out of range")
-        decisions.append(Decided(origin, number, (stamp_number, member), place, bounds))
+        decisions.append(Decided(origin, number, (stamp_number, member), view_seq, bounds))
         at = end
     if at != size:
         raise WireError("timestamps of odd size")

@@ -15,7 +15,7 @@ from ordercast.engine import Change
 from ordercast.errors import WireError
 from ordercast.view import Reason
 from ordercast.wire.codec import MAX_NUMBER, Reader, Writer
-from ordercast.wire.ordering import MAX_PLACES, PLACE, Placed, open_behind, pack_behind
+from ordercast.wire.ordering import ASSIGNMENT, MAX_ASSIGNMENTS, Assignment, open_behind, pack_behind
 from ordercast.wire.views import (
     MAX_LOCK_NAME,
     MAX_MEMBERS,
@@ -63,22 +63,22 @@ def decode_state(body: Buffer) -> tuple[State, int]:
     return State(turn, site, highest, view, flags, open_behind(highest, body[STATE.size : stop])), stop
 
 
-def encode_token(state: State, places: Iterable[Placed]) -> bytes:
-    return b"".join((encode_state(state), *(PLACE.pack(*place) for place in places)))
+def encode_token(state: State, assignments: Iterable[Assignment]) -> bytes:
+    return b"".join((encode_state(state), *(ASSIGNMENT.pack(*assignment) for assignment in assignments)))
 
 
-def decode_token(body: Buffer) -> tuple[State, list[Placed]]:
+def decode_token(body: Buffer) -> tuple[State, list[Assignment]]:
     state, start = decode_state(body)
     rest = len(body) - start
-    if rest % PLACE.size:
+    if rest % ASSIGNMENT.size:
         raise WireError("token of odd size")
     highest = state.highest
-    places = []
-    for seq, origin, number, count in PLACE.iter_unpack(memoryview(body)[start:]):
-        if not 0 < count <= MAX_PLACES or number > MAX_NUMBER or seq + count - 1 > highest:
+    assignments = []
+    for seq, origin, number, count in ASSIGNMENT.iter_unpack(memoryview(body)[start:]):
+        if not 0 < count <= MAX_ASSIGNMENTS or number > MAX_NUMBER or seq + count - 1 > highest:
             raise WireError("run of places out of range")
-        places.append(Placed(seq, origin, number, count))
-    return state, places
+        assignments.append(Assignment(seq, origin, number, count))
+    return state, assignments
 
 
 def encode_list(token: bytes, change: bytes) -> bytes:

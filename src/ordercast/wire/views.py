@@ -12,7 +12,7 @@ from ordercast.errors import UsageError, WireError
 from ordercast.view import Address, Member, Reason, View, node_id
 from ordercast.wire.block import CHANGE, ENTRY, ENTRY_BYTES, HEAD, HEAD_BYTES, head_of
 from ordercast.wire.codec import MAX_NUMBER, Reader, Writer
-from ordercast.wire.ordering import PLACE, Placed, decode_places
+from ordercast.wire.ordering import ASSIGNMENT, Assignment, decode_assignments
 
 MAX_MEMBERS: Final = 1_000
 MAX_ORIGINS: Final = 4_096
@@ -75,7 +75,7 @@ class Proposal(NamedTuple):
     ballot: Ballot
     fresh: bool
     start: int  # places (start, view.seq) are the agreed remainder
-    places: tuple[Placed, ...]
+    assignments: tuple[Assignment, ...]
     view: View
 
 
@@ -84,7 +84,7 @@ class Cut(NamedTuple):
 
     received: int  # every place up to and including this is placed and held
     safe: int
-    places: tuple[Placed, ...]  # beyond `received`
+    assignments: tuple[Assignment, ...]  # beyond `received`
     held: tuple[tuple[int, int, int], ...]  # (origin, first number, count) not below the origin's next number
     view: View  # as of `received`
     departed: tuple[int, ...]  # known to know of the last change, whether they left by it or stay
@@ -337,16 +337,16 @@ def decode_suspects(body: bytes | memoryview) -> list[int]:
 
 
 def encode_proposal(writer: Writer, proposal: Proposal) -> None:
-    writer.pack(BALLOT, *proposal.ballot).u8(proposal.fresh).u64(proposal.start).u32(len(proposal.places))
-    for place in proposal.places:
-        writer.pack(PLACE, *place)
+    writer.pack(BALLOT, *proposal.ballot).u8(proposal.fresh).u64(proposal.start).u32(len(proposal.assignments))
+    for assignment in proposal.assignments:
+        writer.pack(ASSIGNMENT, *assignment)
     writer.raw(encode_view(proposal.view))
 
 
 def decode_proposal(reader: Reader) -> Proposal:
     ballot, fresh, start = take_ballot(reader), bool(reader.u8()), reader.number()
-    places = tuple(decode_places(reader, reader.count(PLACE.size)))
-    return Proposal(ballot, fresh, start, places, decode_view(reader))
+    assignments = tuple(decode_assignments(reader, reader.count(ASSIGNMENT.size)))
+    return Proposal(ballot, fresh, start, assignments, decode_view(reader))
 
 
 def encode_result(ballot: Ballot, proposal: Proposal) -> bytes:
@@ -363,9 +363,9 @@ def decode_result(body: bytes | memoryview) -> tuple[Ballot, Proposal]:
 
 
 def encode_cut(ballot: Ballot, cut: Cut) -> bytes:
-    writer = Writer().pack(BALLOT, *ballot).u64(cut.received).u64(cut.safe).u32(len(cut.places))
-    for place in cut.places:
-        writer.pack(PLACE, *place)
+    writer = Writer().pack(BALLOT, *ballot).u64(cut.received).u64(cut.safe).u32(len(cut.assignments))
+    for assignment in cut.assignments:
+        writer.pack(ASSIGNMENT, *assignment)
     writer.u32(len(cut.held))
     for held in cut.held:
         writer.pack(HOLD, *held)
@@ -381,7 +381,7 @@ def encode_cut(ballot: Ballot, cut: Cut) -> bytes:
 def decode_cut(body: bytes | memoryview) -> tuple[Ballot, Cut]:
     reader = Reader(body)
     ballot, received, safe = take_ballot(reader), reader.number(), reader.number()
-    places = tuple(decode_places(reader, reader.count(PLACE.size)))
+    assignments = tuple(decode_assignments(reader, reader.count(ASSIGNMENT.size)))
     held = []
     total = 0
     for _ in range(reader.count(HOLD.size)):
@@ -390,14 +390,14 @@ def decode_cut(body: bytes | memoryview) -> tuple[Ballot, Cut]:
             raise WireError("a number out of all reason")
         total += count
         held.append((origin, first, count))
-    if total + sum(place.count for place in places) > MAX_CUT:
+    if total + sum(assignment.count for assignment in assignments) > MAX_CUT:
         raise WireError("cut names too many blocks")
     view = decode_view(reader)
     departed = tuple(reader.u64() for _ in range(min(reader.u16(), MAX_MEMBERS)))
     next_block, rule = reader.number(), rule_of(reader.u16())
     accepted = decode_proposal(reader) if reader.u8() else None
     reader.end()
-    return ballot, Cut(received, safe, places, tuple(held), view, departed, next_block, rule, accepted)
+    return ballot, Cut(received, safe, assignments, tuple(held), view, departed, next_block, rule, accepted)
 
 
 def encode_invite(ballot: Ballot, rule: MinMembers, is_override: bool, header: bytes) -> bytes:

@@ -15,9 +15,9 @@ from typing import ClassVar, Final
 from ordercast.config import MS, GroupConfig, Timing
 from ordercast.engine import NEVER, Change, Note, Outbox, To
 from ordercast.errors import InvariantViolation, UnsupportedService
-from ordercast.orderers.sequencer.leading import Leading, ackers
+from ordercast.orderers.sequencer.role import SequencerRole, ackers
 from ordercast.parts.changes import next_view
-from ordercast.parts.keeper import Carried, Keeper
+from ordercast.parts.keeper import DeliveryMemory, Keeper
 from ordercast.parts.log import DATAGRAM_OVERHEAD, runs_of
 from ordercast.parts.share import MIN_BLOCK, ceiling_of, largest_block
 from ordercast.parts.timers import Timers
@@ -25,7 +25,6 @@ from ordercast.service import AGREED_RANK, FIFO_RANK, RELIABLE_RANK, RESILIENT_R
 from ordercast.view import GROUP_ORIGIN, Address, Member, Reason, View, next_counter
 from ordercast.wire.block import HEAD, come_after
 from ordercast.wire.header import HEADER_BYTES, Kind
-from ordercast.wire.mail import Mail
 from ordercast.wire.ordering import (
     ACKS,
     ORDERED_PREFIX,
@@ -48,6 +47,7 @@ from ordercast.wire.ordering import (
     encode_propose,
 )
 from ordercast.wire.views import pack_change
+from ordercast.wire.writer import DatagramWriter
 
 PB_LIMIT: Final = 16_384  # bytes of a block up to which method 1 is used; measured, see the design note
 STATUSES_OWED: Final = 8
@@ -73,7 +73,7 @@ class Sequencer(Keeper):
     def __init__(
         self,
         me: Member,
-        mail: Mail,
+        writer: DatagramWriter,
         config: GroupConfig,
         timing: Timing,
         view: View,
@@ -83,11 +83,11 @@ class Sequencer(Keeper):
     ) -> None:
         """`counter` is the highest view counter that this node has used: none is used twice (RMP section 3.1)."""
         super().__init__(me, config, timing, view, next_block, counters)
-        self._mail = mail
+        self._writer = writer
         self._config = config
         self._timing = timing
         self._counter = max(counter, view.counter)
-        self.lead: Leading | None = None
+        self.lead: SequencerRole | None = None
         self.is_retired = False  # we led and our own leave, or the dissolution, is ordered
         # Sending
         self._active = 0
@@ -182,15 +182,15 @@ class Sequencer(Keeper):
         if self.lead is not None and not self.is_frozen and kind in (Kind.ACCEPT, Kind.ORDERED):
             self._count("strange_leads")  # who gives places is not told them
         elif kind == Kind.ACCEPT:
-            lead, places = decode_accept(body)
-            for placed in places:
-                self._place(*placed)
+            lead, assignments = decode_accept(body)
+            for placed in assignments:
+                self._assign(*placed)
             self._on_lead(lead)
         elif kind == Kind.ORDERED:
             lead, seq, from_, block = decode_ordered(body)
             if from_ != self.me.id and not self._repairs.is_old(from_, number):
                 self._take(now_ns, from_, number, bytes(block), out)
-            self._place(seq, from_, number, 1)
+            self._assign(seq, from_, number, 1)
             self._on_lead(lead)
         elif kind == Kind.REQUEST:
             self._on_acks(origin, decode_acks(body))
@@ -203,7 +203,7 @@ class Sequencer(Keeper):
                 # for it.
                 former = self._former
                 to = former.address if former is not None and former.id == origin else source
-                out.sends.append(self._mail.control(to, Kind.ACK, encode_acks(self._acks())))
+                out.sends.append(self._writer.control(to, Kind.ACK, encode_acks(self._acks())))
             if self.has_left:
                 self._ack_now = True  # we have left, and the sequencer waits to hear that we know
         elif kind == Kind.STATUS:
@@ -270,13 +270,13 @@ class Sequencer(Keeper):
             elif timer is Timer.RETRANSMIT:
                 self._retransmit(now_ns, out)
             elif timer is Timer.TAIL:
-                self._mail.next_via()
+                self._writer.next_via()
                 self._sync_now = True
             elif timer is Timer.WANT:
                 self._want(now_ns, out)
             elif timer is Timer.PROPOSE:
                 self._propose_leave(now_ns, out)
-        self._complain(now_ns, out)
+        self._send_naks(now_ns, out)
 
     def deadline_ns(self) -> int:
         if self.is_frozen:
@@ -298,7 +298,7 @@ class Sequencer(Keeper):
         """Whether anything is outstanding: heartbeats are frequent while it is."""
         log = self.log
         return bool(
-            self._outgoing.unplaced
+            self._outgoing.unordered
             or log.entries
             or log.blocks
             or log.received < log.highest
@@ -371,10 +371,10 @@ class Sequencer(Keeper):
     def may_go(self) -> bool:
         return self.lead is not None and self.is_settled
 
-    def carry(self) -> Carried:
-        return Carried()
+    def carry(self) -> DeliveryMemory:
+        return DeliveryMemory()
 
-    def inherit(self, carried: Carried) -> None:
+    def inherit(self, memory: DeliveryMemory) -> None:
         """Nothing is delivered here without a place."""
 
     @property
@@ -416,7 +416,7 @@ class Sequencer(Keeper):
         if view.leader.id != old.leader.id and self.me.id != old.leader.id:
             # The leaver serves repairs until it knows that all have its leave.
             self._former = old.leader
-            out.sends.append(self._mail.control(old.leader.address, Kind.ACK, encode_acks(self._acks())))
+            out.sends.append(self._writer.control(old.leader.address, Kind.ACK, encode_acks(self._acks())))
         if self.has_left:
             self._watch(now_ns)
             self.abandon(out)
@@ -439,7 +439,7 @@ class Sequencer(Keeper):
         if view.leader.id == me and self.lead is None:
             # After a reset all members have acknowledged the result; after the old sequencer's leave nothing is known.
             known = self.log.stable if view.reason == Reason.LEAVE else view.seq
-            self.lead = Leading(view, me, known, view.seq)
+            self.lead = SequencerRole(view, me, known, view.seq)
             self.log.highest = self.log.received
             self.lead.ready.update(dict.fromkeys(self.log.next_number))
             self._sync_now = True
@@ -464,13 +464,13 @@ class Sequencer(Keeper):
         runs: list[tuple[int, int, int]] = []
         is_alone = not lead.others  # nobody listens but newcomers, for whom their join is the beginning
         lead.is_blocked = False
-        if lead.is_held_up(self._last_safe_place):
+        if lead.is_held_up(self._last_safe_seq):
             return
         limit_blocks = 2 * self._config.history_blocks
         for origin in list(lead.ready):
             while (block := lead.next_block(log, self.view, me, origin, self._ceiling, limit_blocks)) is not None:
                 number, seq = log.next_number[origin], log.received + 1
-                log.place(seq, origin, number)
+                log.assign(seq, origin, number)
                 self._advance(now_ns, out)
                 if log.received != seq:
                     raise InvariantViolation("the sequencer lacks a block that it gave a place")
@@ -480,7 +480,7 @@ class Sequencer(Keeper):
                 elif (origin, number) in lead.requests:
                     lead.requests.discard((origin, number))
                     prefix = encode_ordered(self._lead_info(), seq, origin)
-                    out.sends.append(self._mail.ordered(To.ALL, number, prefix, block))
+                    out.sends.append(self._writer.ordered(To.ALL, number, prefix, block))
                     self._spoke_ns = now_ns
                 else:
                     runs.append((seq, origin, number))
@@ -490,18 +490,18 @@ class Sequencer(Keeper):
                 del lead.ready[origin]
         if runs:
             self._accept(now_ns, runs, out)
-        if self._outgoing.has_orphans or lead.is_held_up(self._last_safe_place):
+        if self._outgoing.has_orphans or lead.is_held_up(self._last_safe_seq):
             return
         change = lead.next_change(log)
         if change is not None:
             self._order_change(now_ns, lead, change, out)
 
-    def _accept(self, now_ns: int, places: list[tuple[int, int, int]], out: Outbox) -> None:
-        body = encode_accept(self._lead_info(), runs_of(places))
-        out.sends.append(self._mail.control(To.ALL, Kind.ACCEPT, body))
+    def _accept(self, now_ns: int, assignments: list[tuple[int, int, int]], out: Outbox) -> None:
+        body = encode_accept(self._lead_info(), runs_of(assignments))
+        out.sends.append(self._writer.control(To.ALL, Kind.ACCEPT, body))
         self._spoke_ns = now_ns
 
-    def _order_change(self, now_ns: int, lead: Leading, change: Change, out: Outbox) -> None:
+    def _order_change(self, now_ns: int, lead: SequencerRole, change: Change, out: Outbox) -> None:
         log, seq = self.log, self.log.received + 1
         counter = next_counter(self._counter, now_ns)
         view = next_view(
@@ -511,7 +511,7 @@ class Sequencer(Keeper):
             return
         block = pack_change(view)
         log.hold(GROUP_ORIGIN, seq, block)
-        log.place(seq, GROUP_ORIGIN, seq)
+        log.assign(seq, GROUP_ORIGIN, seq)
         lead.last_change = seq
         if change.reason == Reason.JOIN:
             lead.admit(change.member.id, seq)
@@ -520,11 +520,11 @@ class Sequencer(Keeper):
         else:
             self.is_retired = True
         self._advance(now_ns, out)
-        if self._fits_with_place(block):
+        if self._fits_with_seq(block):
             prefix = encode_ordered(self._lead_info(), seq, GROUP_ORIGIN)
-            out.sends.append(self._mail.ordered(To.ALL, seq, prefix, block))
+            out.sends.append(self._writer.ordered(To.ALL, seq, prefix, block))
         else:
-            out.sends.append(self._mail.block(To.ALL, Kind.REPAIR, GROUP_ORIGIN, seq, block))
+            out.sends.append(self._writer.block(To.ALL, Kind.REPAIR, GROUP_ORIGIN, seq, block))
             self._accept(now_ns, [(seq, GROUP_ORIGIN, seq)], out)
         self._spoke_ns = now_ns
 
@@ -558,7 +558,7 @@ class Sequencer(Keeper):
     def _has_news(self) -> bool:
         """Whether others wait for what only we know: safety that frees deliveries, stability that frees windows."""
         log, told = self.log, self._announced
-        if told.safe < self._last_safe_place and self.safe > told.safe:
+        if told.safe < self._last_safe_seq and self.safe > told.safe:
             return True
         return log.stable > told.stable and (self._freed_bytes >= self._ceiling // 8 or log.stable == log.received)
 
@@ -569,13 +569,13 @@ class Sequencer(Keeper):
         lead.since_bytes = lead.since_blocks = 0
         self._spoke_ns = now_ns
         if lead.others:
-            out.sends.append(self._mail.control(To.ALL, Kind.STATUS, encode_lead(self._lead_info())))
+            out.sends.append(self._writer.control(To.ALL, Kind.STATUS, encode_lead(self._lead_info())))
 
     def _sync(self, now_ns: int, out: Outbox) -> None:
         self._sync_now = False
         self._spoke_ns = now_ns
         if self.lead is not None and self.lead.others:
-            out.sends.append(self._mail.control(To.ALL, Kind.SYNC, encode_lead(self._lead_info())))
+            out.sends.append(self._writer.control(To.ALL, Kind.SYNC, encode_lead(self._lead_info())))
 
     def _lead_info(self) -> Lead:
         log = self.log
@@ -591,7 +591,7 @@ class Sequencer(Keeper):
             member = self.view.member(origin)
             if member is not None:
                 body = encode_held(self._acks(), [(origin, self.log.reach(origin))])
-                out.sends.append(self._mail.control(member.address, Kind.HELD, body))
+                out.sends.append(self._writer.control(member.address, Kind.HELD, body))
         self._held_due.clear()
 
     def _on_acks(self, origin: int, acks: Acks) -> None:
@@ -603,7 +603,7 @@ class Sequencer(Keeper):
             return
         self._on_acks(origin, acks)
         if self.lead.row(origin) is None:
-            out.sends.append(self._mail.control(source, Kind.LEFT, encode_lead(self._lead_info())))
+            out.sends.append(self._writer.control(source, Kind.LEFT, encode_lead(self._lead_info())))
 
     def _on_held(self, now_ns: int, origin: int, holding: list[tuple[int, int]]) -> None:
         if self.lead is not None:
@@ -615,7 +615,7 @@ class Sequencer(Keeper):
             return
         for sender, upto in holding:
             if sender == self.me.id:
-                self._outgoing.reassured(now_ns, upto)
+                self._outgoing.acknowledged(now_ns, upto)
 
     def _on_propose(self, source: Address, origin: int, operation: int, header: bytes, out: Outbox) -> None:
         if self.lead is None or operation != Reason.LEAVE:
@@ -624,7 +624,7 @@ class Sequencer(Keeper):
         if member is not None:
             self.lead.propose(Change(Reason.LEAVE, member, header))
         elif self.lead.row(origin) is None:
-            out.sends.append(self._mail.control(source, Kind.LEFT, encode_lead(self._lead_info())))
+            out.sends.append(self._writer.control(source, Kind.LEFT, encode_lead(self._lead_info())))
 
     # The member's part
 
@@ -634,7 +634,7 @@ class Sequencer(Keeper):
         while owed and self.consumed >= owed[0]:
             owed.popleft()
             self._ack_now = True
-        if self._last_safe_place > self._acked.received:
+        if self._last_safe_seq > self._acked.received:
             self._ack_now = True  # others wait to deliver it
         for origin, (k, reach) in list(self._held_later.items()):
             if self.log.reach(origin) > reach:
@@ -662,7 +662,7 @@ class Sequencer(Keeper):
             self._to_leader(now_ns, Kind.HELD, encode_held(self._acks(), holding), out)
 
     def _to_leader(self, now_ns: int, kind: Kind, body: bytes, out: Outbox) -> None:
-        out.sends.append(self._mail.control(self.view.leader.address, kind, body))
+        out.sends.append(self._writer.control(self.view.leader.address, kind, body))
         self._told(now_ns)
 
     def _told(self, now_ns: int) -> None:
@@ -681,7 +681,7 @@ class Sequencer(Keeper):
             return
         if self.lead is not None:
             # Who multicasts for us may be gone. All others watch us: they must not take us for silent with it.
-            self._mail.next_via()
+            self._writer.next_via()
             self._sync_now = True
         else:
             self._ack_now = True
@@ -720,41 +720,41 @@ class Sequencer(Keeper):
             self.lead.ready[self.me.id] = None
             if not self.lead.others:
                 return
-            if not is_resilient(block) and self._fits_with_place(block):
+            if not is_resilient(block) and self._fits_with_seq(block):
                 self.lead.requests.add((self.me.id, number))
                 return
-        elif not is_resilient(block) and len(block) <= PB_LIMIT and self._fits_with_place(block):
+        elif not is_resilient(block) and len(block) <= PB_LIMIT and self._fits_with_seq(block):
             prefix = encode_acks(self._acks())
-            out.sends.append(self._mail.prefixed(self.view.leader.address, Kind.REQUEST, number, prefix, block))
+            out.sends.append(self._writer.prefixed(self.view.leader.address, Kind.REQUEST, number, prefix, block))
             self._acked = self._acks()
             self._timers.clear(Timer.QUIET)  # the acknowledgement rides on the request
             return
-        out.sends.append(self._mail.block(To.ALL, Kind.DATA, self.me.id, number, block))
+        out.sends.append(self._writer.block(To.ALL, Kind.DATA, self.me.id, number, block))
 
     def _send_orphan(self, origin: int, number: int, block: bytes, out: Outbox) -> None:
         """In the name of a sender that is gone: with its place if it can have one at once, else ahead of it."""
-        if self.lead is not None and not is_resilient(block) and self._fits_with_place(block):
+        if self.lead is not None and not is_resilient(block) and self._fits_with_seq(block):
             self.lead.requests.add((origin, number))
         else:
-            out.sends.append(self._mail.block(To.ALL, Kind.REPAIR, origin, number, block))
+            out.sends.append(self._writer.block(To.ALL, Kind.REPAIR, origin, number, block))
 
-    def _fits_with_place(self, block: bytes) -> bool:
+    def _fits_with_seq(self, block: bytes) -> bool:
         return HEADER_BYTES + ORDERED_PREFIX + len(block) <= self._config.datagram
 
     def _resend(self, now_ns: int, out: Outbox) -> None:
         """There is a new sequencer: it has to hear of everything that has no place yet."""
         outgoing = self._outgoing
         outgoing.restart(now_ns)
-        for (origin, number), each in outgoing.unplaced.items():
+        for (origin, number), each in outgoing.unordered.items():
             if origin == self.me.id:
                 self._send_own(number, each.block, out)
             else:
                 self._send_orphan(origin, number, each.block, out)
-        if outgoing.unplaced:
+        if outgoing.unordered:
             self._timers.set(Timer.RETRANSMIT, outgoing.deadline_ns(now_ns))
 
     def _retransmit(self, now_ns: int, out: Outbox) -> None:
-        self._mail.next_via()
+        self._writer.next_via()
         for origin, number, block in self._outgoing.due(now_ns):
             if self.lead is not None and not is_resilient(block):
                 continue  # it waits for room in the history, not for the network
@@ -765,8 +765,8 @@ class Sequencer(Keeper):
                 self._send_own(number, block, out)
             else:
                 leader = self.view.leader.address
-                out.sends.append(self._mail.block(leader, Kind.REPAIR, origin, number, block))
-        if self._outgoing.unplaced:
+                out.sends.append(self._writer.block(leader, Kind.REPAIR, origin, number, block))
+        if self._outgoing.unordered:
             self._timers.set(Timer.RETRANSMIT, self._outgoing.deadline_ns(now_ns))
 
     def _propose_leave(self, now_ns: int, out: Outbox) -> None:
@@ -782,26 +782,26 @@ class Sequencer(Keeper):
 
     # Gaps and repairs
 
-    def _complain(self, now_ns: int, out: Outbox) -> None:
+    def _send_naks(self, now_ns: int, out: Outbox) -> None:
         """Ask for what has been missing for too long: members the sequencer, the sequencer the senders."""
-        places = self._repairs.due_places(now_ns)
-        if places and self.lead is None:
-            self._to_leader(now_ns, Kind.NAK, encode_nak(self._acks(), places), out)
+        assignments = self._repairs.due_seqs(now_ns)
+        if assignments and self.lead is None:
+            self._to_leader(now_ns, Kind.NAK, encode_nak(self._acks(), assignments), out)
         for origin, blocks in self._repairs.due_blocks(now_ns).items():
             member = self.view.member(origin)
             if member is not None:
                 body = encode_nak(self._acks(), blocks)
-                out.sends.append(self._mail.control(member.address, Kind.NAK, body))
+                out.sends.append(self._writer.control(member.address, Kind.NAK, body))
 
     def _repair(self, to: Address, missing: list[Missing], out: Outbox) -> None:
         """Send what somebody lacks: places with their blocks, or blocks of ours."""
-        blocks, places = self._repairs.answer(missing)
+        blocks, assignments = self._repairs.answer(missing)
         for origin, number, block, first, stop in blocks:
             self._count("repairs")
-            out.sends.append(self._mail.repair(to, origin, number, block, first, stop))
-        if places:
+            out.sends.append(self._writer.repair(to, origin, number, block, first, stop))
+        if assignments:
             lead = self._lead_info() if self.lead is not None else self._known_lead()
-            out.sends.append(self._mail.control(to, Kind.ACCEPT, encode_accept(lead, runs_of(places))))
+            out.sends.append(self._writer.control(to, Kind.ACCEPT, encode_accept(lead, runs_of(assignments))))
 
     def _known_lead(self) -> Lead:
         log = self.log

@@ -21,8 +21,8 @@ from ordercast.parts.sending import Sender
 from ordercast.service import MAJORITY_RANK, RESILIENT_RANK
 from ordercast.view import GROUP_ORIGIN, Member, View, id_of
 from ordercast.wire.block import ENTRY_BYTES, FRAGMENT, FRAGMENTED, HEAD, HEAD_BYTES, LAST
-from ordercast.wire.mail import Mail
 from ordercast.wire.stamps import ASKS, Acked, Bound, Decided, Stamps
+from ordercast.wire.writer import DatagramWriter
 
 MAX_LATER: Final = 4_096  # decisions of a later view that are kept; the others are asked for again
 
@@ -35,14 +35,14 @@ class Receiver(Sender):
     def __init__(
         self,
         me: Member,
-        mail: Mail,
+        writer: DatagramWriter,
         config: GroupConfig,
         timing: Timing,
         view: View,
         next_block: int,
         counters: dict[str, int],
     ) -> None:
-        super().__init__(me, mail, config, timing, view, next_block, counters)
+        super().__init__(me, writer, config, timing, view, next_block, counters)
         self._members = [member.id for member in view.members]
         self._coordinator = id_of(view.creator)  # answers for blocks of senders that are gone
         # Receiving
@@ -51,7 +51,7 @@ class Receiver(Sender):
         self._come: dict[int, int] = {}  # origin -> one past the last of its blocks that has come
         self._held_back: dict[int, None] = {}  # whose next block is here and may not be proposed for now
         self._long: set[int] = set()  # members whose long message is half proposed
-        self._told_places: set[Key] = set()  # decided and not received: their decision is in the trace
+        self._told_decided: set[Key] = set()  # decided and not received: their decision is in the trace
         self._later: list[Decided] = []  # by members of a view that we do not have yet
         # Answering
         self._votes: dict[Key, Votes] = {}
@@ -211,7 +211,7 @@ class Receiver(Sender):
             return  # it is here already, or we have never acknowledged it, and nobody can have decided it
         block = self.log.blocks[origin, number]
         out.notes.append(Note("placed", origin, block))
-        self._told_places.add((origin, number))
+        self._told_decided.add((origin, number))
         self._anticipate(bounds)
 
     def _anticipate(self, bounds: Sequence[Bound]) -> None:
@@ -230,14 +230,14 @@ class Receiver(Sender):
         while True:
             before = log.received
             seq = before + 1
-            places, blocks = log.places, log.blocks
+            assignments, blocks = log.assignments, log.blocks
             while True:
-                key = places.get(seq)
+                key = assignments.get(seq)
                 if key is None:
                     key = queue.take()
                     if key is None:
                         break
-                    if not log.place(seq, *key):
+                    if not log.assign(seq, *key):
                         raise InvariantViolation(f"place {seq} is further ahead than the window allows")
                 elif key not in blocks:
                     break
@@ -253,7 +253,7 @@ class Receiver(Sender):
                 raise InvariantViolation("the queue let go of a block that is not here")
             for known in range(seq, log.received + 1):  # places behind a change that somebody has told us
                 queue.remove((log.entries[known].origin, log.entries[known].number))
-            if self._last_safe_place > before:
+            if self._last_safe_seq > before:
                 self._note_strong(before)
             if self.has_left:
                 break
@@ -261,8 +261,8 @@ class Receiver(Sender):
 
     def _note_placed(self, entry: Entry, out: Outbox) -> None:
         key = (entry.origin, entry.number)
-        if key in self._told_places:
-            self._told_places.discard(key)
+        if key in self._told_decided:
+            self._told_decided.discard(key)
         else:
             super()._note_placed(entry, out)
 
@@ -302,5 +302,5 @@ class Receiver(Sender):
             self._decisions = {
                 key: decided
                 for key, decided in self._decisions.items()
-                if self.log.place_of(*key) or key[1] >= numbers.get(key[0], 0)
+                if self.log.seq_of(*key) or key[1] >= numbers.get(key[0], 0)
             }

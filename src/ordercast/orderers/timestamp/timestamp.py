@@ -23,7 +23,6 @@ from ordercast.service import AGREED_RANK, FIFO_RANK, MAJORITY_RANK, RELIABLE_RA
 from ordercast.view import GROUP_ORIGIN, Address, Member, Reason, View, id_of, next_counter
 from ordercast.wire.block import head_of
 from ordercast.wire.header import Kind
-from ordercast.wire.mail import Mail
 from ordercast.wire.ordering import (
     MAX_MISSING,
     Acks,
@@ -37,6 +36,7 @@ from ordercast.wire.ordering import (
 from ordercast.wire.stamps import ASKS, MAX_ACKED, WANTS, Acked, Decided, Stamps, decode_stamps, encode_stamps
 from ordercast.wire.token import decode_list, encode_list
 from ordercast.wire.views import pack_change
+from ordercast.wire.writer import DatagramWriter
 
 LEAVE_NS: Final = 10 * MS  # between two looks whether own blocks still hold up our leave
 PROPOSE_NS: Final = 100 * MS
@@ -69,7 +69,7 @@ class Timestamp(Receiver):
     def __init__(
         self,
         me: Member,
-        mail: Mail,
+        writer: DatagramWriter,
         config: GroupConfig,
         timing: Timing,
         view: View,
@@ -78,7 +78,7 @@ class Timestamp(Receiver):
         counters: dict[str, int],
     ) -> None:
         """`counter` is the highest view counter that this node has used: none is used twice (RMP section 3.1)."""
-        super().__init__(me, mail, config, timing, view, next_block, counters)
+        super().__init__(me, writer, config, timing, view, next_block, counters)
         self._counter = max(counter, view.counter)
         self._timers: Timers[Timer] = Timers()
         self._told = view.seq  # how far others know that we have received
@@ -128,7 +128,7 @@ class Timestamp(Receiver):
         self._tell_all = len(self._members) > 1
 
     def _submitted(self, now_ns: int) -> None:
-        if self._outgoing.unplaced:
+        if self._outgoing.unordered:
             self._timers.set_earlier(Timer.RETRANSMIT, self._outgoing.deadline_ns(now_ns))
 
     def waits_for_application(self) -> bool:
@@ -149,7 +149,7 @@ class Timestamp(Receiver):
             stamps = decode_stamps(head)
             if not self.has_left and number > self.log.received:
                 self._hold(GROUP_ORIGIN, number, change, out)
-                self._place(number, GROUP_ORIGIN, number, 1)
+                self._assign(number, GROUP_ORIGIN, number, 1)
             self._on_stamps(now_ns, source, origin, stamps, out)
         elif kind == Kind.NAK:
             acks, _, missing = decode_nak(body)
@@ -163,7 +163,7 @@ class Timestamp(Receiver):
         elif kind == Kind.HELD:
             for sender, upto in decode_held(body)[1]:
                 if self._answerer(sender) == self.me.id:
-                    self._outgoing.reassured(now_ns, upto, sender)
+                    self._outgoing.acknowledged(now_ns, upto, sender)
         elif kind == Kind.PROPOSE:
             _, operation, header = decode_propose(body)
             self._on_propose(source, origin, operation, header, out)
@@ -222,14 +222,14 @@ class Timestamp(Receiver):
                 self._catch_up(now_ns)
             elif timer is Timer.BEAT:
                 if now_ns - self._spoke_ns >= self._detector.heartbeat_ns:
-                    self._mail.next_via()
+                    self._writer.next_via()
                     self._tell_all = True
             elif timer is Timer.LEAVE:
                 self._ask_to_leave(now_ns, out)
             elif timer is Timer.LAG and self._changes:
                 self._wants = self._tell_all = True
                 self._lag_ns = min(2 * self._lag_ns, AGAIN_MAX_NS)
-        self._complain(now_ns, out)
+        self._send_naks(now_ns, out)
 
     def deadline_ns(self) -> int:
         if self.is_frozen:
@@ -243,7 +243,7 @@ class Timestamp(Receiver):
             return []
         found = dict.fromkeys(self._detector.suspects(now_ns))
         if self._outgoing.is_exhausted:
-            for key, each in self._outgoing.unplaced.items():
+            for key, each in self._outgoing.unordered.items():
                 if each.tries > self._timing.tries:
                     found.update(dict.fromkeys(self._lacking(key)))
         return [member for member in found if member != self.me.id]
@@ -253,7 +253,7 @@ class Timestamp(Receiver):
         """Whether anything is outstanding: heartbeats are frequent while it is."""
         log = self.log
         return bool(
-            self._outgoing.unplaced
+            self._outgoing.unordered
             or log.entries
             or log.blocks
             or log.received < log.highest
@@ -335,7 +335,7 @@ class Timestamp(Receiver):
         if not is_member and origin != self._table.leaver and stamps.view <= self.view.seq:
             # Where it came from a member, that one has forwarded it and answers (RMP section 3.4).
             if not self.has_left and all(member.address != source for member in self.view.members):
-                out.sends.append(self._mail.control(source, Kind.LEFT, encode_stamps(self._stamps())))
+                out.sends.append(self._writer.control(source, Kind.LEFT, encode_stamps(self._stamps())))
             if origin not in self.view.prior:
                 self._count("strange_stamps")
             return
@@ -437,14 +437,14 @@ class Timestamp(Receiver):
             return
         block = pack_change(view)
         log.hold(GROUP_ORIGIN, seq, block)
-        log.place(seq, GROUP_ORIGIN, seq)
+        log.assign(seq, GROUP_ORIGIN, seq)
         self._advance(now_ns, out)
         self._table.learn(self.me.id, log.received)
         self._deliver(out)
         self._announce_strong()
         if self._table.others:
             body = encode_list(encode_stamps(self._stamps()), block)
-            out.sends.append(self._mail.control(To.ALL, Kind.LIST, body, number=seq))
+            out.sends.append(self._writer.control(To.ALL, Kind.LIST, body, number=seq))
 
     def _on_view(self, now_ns: int, old: View, out: Outbox) -> None:
         view = self.view
@@ -487,7 +487,7 @@ class Timestamp(Receiver):
             self._outgoing.restart(now_ns)
         for member in newcomers:
             self._propose_from(member.id)  # its first blocks may have come before its join
-            for (origin, number), each in self._outgoing.unplaced.items():
+            for (origin, number), each in self._outgoing.unordered.items():
                 self._send_to([member.id], origin, number, each.block, out)
         later, self._later = self._later, []
         for decided in later:
@@ -503,13 +503,13 @@ class Timestamp(Receiver):
         if self._leave_header is None or self.has_left:
             return
         self._timers.set(Timer.LEAVE, now_ns + PROPOSE_NS)
-        if self._outgoing.unplaced:
+        if self._outgoing.unordered:
             self._timers.set(Timer.LEAVE, now_ns + LEAVE_NS)
         elif self.is_leader:
             self._changes.propose(Change(Reason.LEAVE, self.me, self._leave_header))
         else:
             body = encode_propose(self._acks(), Reason.LEAVE, self._leave_header)
-            out.sends.append(self._mail.control(self.view.leader.address, Kind.PROPOSE, body))
+            out.sends.append(self._writer.control(self.view.leader.address, Kind.PROPOSE, body))
 
     def _on_propose(self, source: Address, origin: int, operation: int, header: bytes, out: Outbox) -> None:
         if not self.is_leader or operation != Reason.LEAVE:
@@ -518,7 +518,7 @@ class Timestamp(Receiver):
         if member is not None:
             self._changes.propose(Change(Reason.LEAVE, member, header))
         elif origin != self._table.leaver:
-            out.sends.append(self._mail.control(source, Kind.LEFT, encode_stamps(self._stamps())))
+            out.sends.append(self._writer.control(source, Kind.LEFT, encode_stamps(self._stamps())))
 
     # What goes out
 
@@ -547,7 +547,7 @@ class Timestamp(Receiver):
         if self.log.received > self._told:
             self._tell_received()
         if self._held_due:
-            self._reassure(out)
+            self._acknowledge_held(out)
         if self._repeats:
             self._repeat(out)
         owed, decisions = self._owed, self._fresh_decisions
@@ -568,7 +568,7 @@ class Timestamp(Receiver):
             while True:
                 first, rest = stamps.decisions[:MAX_DECISIONS], stamps.decisions[MAX_DECISIONS:]
                 body = encode_stamps(stamps._replace(decisions=first))
-                out.sends.append(self._mail.control(to, kind, body))
+                out.sends.append(self._writer.control(to, kind, body))
                 if not rest:
                     break
                 stamps = stamps._replace(acks=(), nexts=(), flags=0, decisions=rest)
@@ -614,10 +614,10 @@ class Timestamp(Receiver):
                 decisions = [Decided(*key, stamp, view) for key, (stamp, view) in known]
                 self._count("repeated_decisions")
                 body = encode_stamps(self._stamps((), decisions))
-                out.sends.append(self._mail.control(member.address, Kind.DECISION, body))
+                out.sends.append(self._writer.control(member.address, Kind.DECISION, body))
         self._repeats = {}
 
-    def _reassure(self, out: Outbox) -> None:
+    def _acknowledge_held(self, out: Outbox) -> None:
         """To senders that send again what waits here to be proposed for: we have it."""
         for origin in self._held_due:
             member = self.view.member(self._answerer(origin))
@@ -626,7 +626,7 @@ class Timestamp(Receiver):
                 while (origin, upto) in self.log.blocks:
                     upto += 1
                 body = encode_held(self._acks(), [(origin, upto)])
-                out.sends.append(self._mail.control(member.address, Kind.HELD, body))
+                out.sends.append(self._writer.control(member.address, Kind.HELD, body))
         self._held_due.clear()
 
     def _acks(self) -> Acks:
@@ -644,17 +644,17 @@ class Timestamp(Receiver):
 
     def _send_own(self, number: int, block: bytes, out: Outbox, is_first: bool = False) -> None:  # noqa: ARG002
         if self._table.others:
-            out.sends.append(self._mail.block(To.ALL, Kind.DATA, self.me.id, number, block))
+            out.sends.append(self._writer.block(To.ALL, Kind.DATA, self.me.id, number, block))
 
     def _send_to(self, members: list[int], origin: int, number: int, block: bytes, out: Outbox) -> None:
         """Again, or in the name of another: to all if more than half of them lack it."""
         if 2 * len(members) > len(self._members) > 2:
-            out.sends.append(self._mail.block(To.ALL, Kind.REPAIR, origin, number, block))
+            out.sends.append(self._writer.block(To.ALL, Kind.REPAIR, origin, number, block))
             return
         for each in members:
             member = self.view.member(each)
             if member is not None:
-                out.sends.append(self._mail.block(member.address, Kind.REPAIR, origin, number, block))
+                out.sends.append(self._writer.block(member.address, Kind.REPAIR, origin, number, block))
 
     def _lacking(self, key: Key) -> list[int]:
         """Which others have not acknowledged a block that we answer for."""
@@ -667,16 +667,16 @@ class Timestamp(Receiver):
         for origin, number, block in self._outgoing.due(now_ns):
             lacking = self._lacking((origin, number))
             if not lacking:
-                self._outgoing.unplaced[origin, number].tries = 0
+                self._outgoing.unordered[origin, number].tries = 0
                 continue  # it waits in a queue, or for our own word
             self._count("retransmissions")
             if origin == self.me.id and not has_shrunk:
                 self._policy.timed_out(number)
                 has_shrunk = True
             self._send_to(lacking, origin, number, block, out)
-        if self._outgoing.unplaced:
+        if self._outgoing.unordered:
             self._timers.set(Timer.RETRANSMIT, self._outgoing.deadline_ns(now_ns))
-        self._mail.next_via()
+        self._writer.next_via()
 
     # What does not come
 
@@ -728,17 +728,17 @@ class Timestamp(Receiver):
     def _forget_hearsay(self) -> None:
         """Nobody has the places that somebody spoke of. If there are such, they will be spoken of again."""
         log = self.log
-        log.highest = max([log.received, *log.places])
+        log.highest = max([log.received, *log.assignments])
         self._received_by.clear()
 
-    def _complain(self, now_ns: int, out: Outbox) -> None:
+    def _send_naks(self, now_ns: int, out: Outbox) -> None:
         """Places are asked of one that has received them, blocks of who answers for them."""
         if self.has_left:
             return
         acks, claims = self._acks(), self._received_by.values()
         for tries, missing in self._repairs.due_by_tries(now_ns).items():
             lowest = min([each.number for each in missing if each.origin == GROUP_ORIGIN], default=0)
-            if tries > self._timing.tries and lowest > max([self.log.received, *self.log.places, *claims]):
+            if tries > self._timing.tries and lowest > max([self.log.received, *self.log.assignments, *claims]):
                 self._forget_hearsay()
                 break
             others = [member for member in self._members if member != self.me.id]
@@ -746,11 +746,11 @@ class Timestamp(Receiver):
             if able:
                 member = self.view.member(able[(tries - 1) % len(able)])
                 if member is not None:
-                    out.sends.append(self._mail.control(member.address, Kind.NAK, encode_nak(acks, missing)))
+                    out.sends.append(self._writer.control(member.address, Kind.NAK, encode_nak(acks, missing)))
         for origin, blocks in self._repairs.due_blocks(now_ns).items():
             member = self.view.member(self._answerer(origin))
             if member is not None and member.id != self.me.id:
-                out.sends.append(self._mail.control(member.address, Kind.NAK, encode_nak(acks, blocks)))
+                out.sends.append(self._writer.control(member.address, Kind.NAK, encode_nak(acks, blocks)))
 
 
 def sparing(decisions: Sequence[Decided]) -> Sequence[Decided]:

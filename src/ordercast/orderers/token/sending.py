@@ -7,15 +7,15 @@ from typing import ClassVar, Final
 
 from ordercast.config import GroupConfig, Timing
 from ordercast.engine import Note, Outbox, To
-from ordercast.orderers.token.loose import Loose
+from ordercast.orderers.token.pacing import UnreliablePacer
 from ordercast.parts.sending import Sender
 from ordercast.parts.timers import Timers
 from ordercast.service import FIFO_RANK, RANK_NAMES
 from ordercast.view import Member, Reason, View
 from ordercast.wire.block import FRAGMENTED, HEAD, head_of
 from ordercast.wire.header import HEADER_BYTES, Kind
-from ordercast.wire.mail import Mail
 from ordercast.wire.ordering import Acks, encode_acks
+from ordercast.wire.writer import DatagramWriter
 
 CARRIED_ROOM: Final = 128  # what a token takes of a datagram besides its table: its state and a few places
 CARRIED_LIMIT: Final = 4_096  # bytes of a block up to which it may travel with its place, like Amoeba's method 1
@@ -28,7 +28,7 @@ class Timer(IntEnum):  # its members are keys of a table on the hot path: an int
     RETRANSMIT = auto()
     BEAT = auto()
     LEAVE = auto()
-    LOOSE = auto()  # UNRELIABLE blocks may go on
+    UNRELIABLE = auto()  # UNRELIABLE blocks may go on
     CALLS = auto()  # calls that wait in vain are forgotten
 
 
@@ -41,14 +41,14 @@ class TokenSender(Sender):
     def __init__(
         self,
         me: Member,
-        mail: Mail,
+        writer: DatagramWriter,
         config: GroupConfig,
         timing: Timing,
         view: View,
         next_block: int,
         counters: dict[str, int],
     ) -> None:
-        super().__init__(me, mail, config, timing, view, next_block, counters)
+        super().__init__(me, writer, config, timing, view, next_block, counters)
         self._timers: Timers[Timer] = Timers()
         # Where the token is
         self._site = view.leader.id if view.reason in (Reason.CREATE, Reason.RESET) else 0
@@ -57,22 +57,22 @@ class TokenSender(Sender):
         self._ready: dict[int, None] = {}  # members that may have something, in order of arrival
         self._only_here: dict[tuple[int, int], None] = {}  # blocks that nobody else has: they go out with their place
         # What gets none
-        self._loose = Loose()
+        self._pacer = UnreliablePacer()
 
     def _must_pause(self, now_ns: int, share: int) -> bool:
-        if self._loose.bytes and self._loose.left(now_ns, share) <= 0:
-            self._timers.set_earlier(Timer.LOOSE, self._loose.due_ns)
+        if self._pacer.bytes and self._pacer.left(now_ns, share) <= 0:
+            self._timers.set_earlier(Timer.UNRELIABLE, self._pacer.due_ns)
             return True
         return False
 
     def _submit_one(self, now_ns: int, block: bytes, out: Outbox) -> None:
-        if self.is_loose(block):
-            self._send_loose(now_ns, block, out)
+        if self.is_unreliable(block):
+            self._send_unreliable(now_ns, block, out)
         else:
             super()._submit_one(now_ns, block, out)
 
     def _submitted(self, now_ns: int) -> None:
-        if self._outgoing.unplaced:
+        if self._outgoing.unordered:
             self._timers.set_earlier(Timer.RETRANSMIT, self._outgoing.deadline_ns(now_ns))
 
     def _keep_own(self, now_ns: int, number: int, block: bytes, out: Outbox) -> None:
@@ -93,11 +93,11 @@ class TokenSender(Sender):
                 self._only_here[self.me.id, number] = None
                 return
             site, active = self.view.member(self._site), self.log.active
-            is_quiet = len(self._outgoing.unplaced) == 1 and len(active) == (self.me.id in active)
+            is_quiet = len(self._outgoing.unordered) == 1 and len(active) == (self.me.id in active)
             if site is not None and is_quiet and site.id != self.me.id:
-                out.sends.append(self._mail.block(site.address, Kind.REQUEST, self.me.id, number, block))
+                out.sends.append(self._writer.block(site.address, Kind.REQUEST, self.me.id, number, block))
                 return
-        out.sends.append(self._mail.block(To.ALL, Kind.DATA, self.me.id, number, block))
+        out.sends.append(self._writer.block(To.ALL, Kind.DATA, self.me.id, number, block))
 
     def _may_carry(self, block: bytes) -> bool:
         """Whether it waits for a place anyway, and fits one datagram with it."""
@@ -107,17 +107,17 @@ class TokenSender(Sender):
 
     def _send_orphan(self, origin: int, number: int, block: bytes, out: Outbox) -> None:
         if self._table.others:
-            out.sends.append(self._mail.block(To.ALL, Kind.REPAIR, origin, number, block))
+            out.sends.append(self._writer.block(To.ALL, Kind.REPAIR, origin, number, block))
 
-    def _send_loose(self, now_ns: int, block: bytes, out: Outbox) -> None:
+    def _send_unreliable(self, now_ns: int, block: bytes, out: Outbox) -> None:
         me = self.me.id
-        number = self._loose.sent(now_ns, self.log.cost(block))
+        number = self._pacer.sent(now_ns, self.log.cost(block))
         out.notes.append(Note("hold", me, block))
-        self._arrived_loose(me, number, block)
+        self._arrived_unreliable(me, number, block)
         if self._table.others:
-            out.sends.append(self._mail.block(To.ALL, Kind.LOOSE, me, number, block))
-            if self._loose.wants_word(self._share()):
-                out.sends.append(self._mail.control(To.ALL, Kind.STATUS, encode_acks(Acks(number + 1, 0))))
+            out.sends.append(self._writer.block(To.ALL, Kind.UNRELIABLE, me, number, block))
+            if self._pacer.wants_word(self._share()):
+                out.sends.append(self._writer.control(To.ALL, Kind.STATUS, encode_acks(Acks(number + 1, 0))))
 
     def _retransmit(self, now_ns: int, out: Outbox) -> None:
         """Own blocks without an ACK go out again, to all (section 4.4: Data packets need positive acknowledgement)."""
@@ -133,6 +133,6 @@ class TokenSender(Sender):
                 self._send_own(number, block, out)
             else:
                 self._send_orphan(origin, number, block, out)
-        if self._outgoing.unplaced:
+        if self._outgoing.unordered:
             self._timers.set(Timer.RETRANSMIT, self._outgoing.deadline_ns(now_ns))
-        self._mail.next_via()
+        self._writer.next_via()

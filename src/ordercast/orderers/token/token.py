@@ -17,8 +17,8 @@ from ordercast.config import MS, GroupConfig, Timing
 from ordercast.engine import NEVER, Change, Note, Outbox, To
 from ordercast.errors import WireError
 from ordercast.orderers.token.calls import WAIT_NS
-from ordercast.orderers.token.lists import key_of
-from ordercast.orderers.token.placing import Placer
+from ordercast.orderers.token.ordering import TokenOrdering
+from ordercast.orderers.token.pending import key_of
 from ordercast.orderers.token.sending import Timer
 from ordercast.parts.changes import MEMBERSHIP, next_view
 from ordercast.parts.log import runs_of
@@ -27,11 +27,10 @@ from ordercast.view import GROUP_ORIGIN, Address, Member, Reason, View, id_of, n
 from ordercast.wire.block import CALLED, FRAGMENTED, head_of
 from ordercast.wire.calls import asks_for_answer, open_call
 from ordercast.wire.header import Kind
-from ordercast.wire.mail import Mail
 from ordercast.wire.ordering import (
     Acks,
+    Assignment,
     Missing,
-    Placed,
     decode_acks,
     decode_held,
     decode_nak,
@@ -53,6 +52,7 @@ from ordercast.wire.token import (
     encode_token,
 )
 from ordercast.wire.views import pack_change
+from ordercast.wire.writer import DatagramWriter
 
 NAMED_TRIES: Final = 4  # NACKs that name one site before everybody is asked
 LEAVE_NS: Final = 10 * MS  # between two looks whether own blocks still hold up our leave
@@ -72,7 +72,7 @@ class Passed:
         self.tries = 0
 
 
-class Token(Placer):
+class Token(TokenOrdering):
     """The orderer of one ring. A new ring (after a failure) takes a new object; changes without failure do not."""
 
     gives_locks: ClassVar[bool] = True
@@ -80,7 +80,7 @@ class Token(Placer):
     def __init__(
         self,
         me: Member,
-        mail: Mail,
+        writer: DatagramWriter,
         config: GroupConfig,
         timing: Timing,
         view: View,
@@ -89,7 +89,7 @@ class Token(Placer):
         counters: dict[str, int],
     ) -> None:
         """`counter` is the highest view counter that this node has used: none is used twice (section 3.1)."""
-        super().__init__(me, mail, config, timing, view, next_block, counters)
+        super().__init__(me, writer, config, timing, view, next_block, counters)
         self._counter = max(counter, view.counter)
         # The token
         self._turn = 0  # the last pass that we know of
@@ -136,7 +136,7 @@ class Token(Placer):
                 else:
                     self._ready[origin] = None
                     self._outgoing.keep(now_ns, origin, number, block, 0)
-        if self._outgoing.unplaced:
+        if self._outgoing.unordered:
             self._timers.set(Timer.RETRANSMIT, self._outgoing.deadline_ns(now_ns))
         if self._site == self.me.id:
             self.is_holding = True
@@ -156,25 +156,25 @@ class Token(Placer):
             return
         self._detector.heard(origin, now_ns)
         if kind == Kind.TOKEN:
-            state, places = decode_token(body)
-            self._on_token(now_ns, origin, state, places)
+            state, assignments = decode_token(body)
+            self._on_token(now_ns, origin, state, assignments)
         elif kind == Kind.ORDERED:
             token, block = decode_list(body)
-            state, places = decode_token(token)
-            if not places:
+            state, assignments = decode_token(token)
+            if not assignments:
                 raise WireError("a block without a place")
-            _, sender, first, count = places[-1]
+            _, sender, first, count = assignments[-1]
             if sender != self.me.id and not self.has_left and not self._repairs.is_old(sender, first + count - 1):
                 self._take(now_ns, sender, first + count - 1, block, out)
-            self._on_token(now_ns, origin, state, places)
+            self._on_token(now_ns, origin, state, assignments)
         elif kind == Kind.REQUEST:
             self._on_request(now_ns, origin, number, bytes(body), out)
         elif kind == Kind.LIST:
             token, change = decode_list(body)
-            state, places = decode_token(token)
+            state, assignments = decode_token(token)
             if not self.has_left:
                 self._hold(GROUP_ORIGIN, state.highest, change, out)
-            self._on_token(now_ns, origin, state, places)
+            self._on_token(now_ns, origin, state, assignments)
         elif kind in (Kind.SYNC, Kind.CONFIRM):
             self._on_sync(now_ns, source, origin, decode_state(body)[0], out)
         elif kind == Kind.NAK:
@@ -182,19 +182,19 @@ class Token(Placer):
             self._on_nak(source, origin, acks, target, missing, out)
         elif kind == Kind.ACCEPT:
             self._on_accept(body)
-        elif kind == Kind.LOOSE:
-            self._on_loose(origin, number, bytes(body), out)
+        elif kind == Kind.UNRELIABLE:
+            self._on_unreliable(origin, number, bytes(body), out)
         elif kind == Kind.STATUS:
             # What came before it on the same way has been read: that is all its sender wants to know.
             member = self.view.member(origin)
             if member is not None:
-                out.sends.append(self._mail.control(member.address, Kind.ACK, encode_acks(decode_acks(body))))
+                out.sends.append(self._writer.control(member.address, Kind.ACK, encode_acks(decode_acks(body))))
         elif kind == Kind.ACK:
-            self._loose.acked(now_ns, origin, decode_acks(body).received, self._table.others)
+            self._pacer.acked(now_ns, origin, decode_acks(body).received, self._table.others)
         elif kind == Kind.HELD:
             for sender, upto in decode_held(body)[1]:
                 if sender == self.me.id:
-                    self._outgoing.reassured(now_ns, upto)
+                    self._outgoing.acknowledged(now_ns, upto)
         elif kind == Kind.PROPOSE:
             self._on_propose(now_ns, origin, decode_change(body))
         else:
@@ -206,13 +206,13 @@ class Token(Placer):
         if self.is_frozen or self.has_left or self.view.member(origin) is not None:
             return True
         if number < log.next_number.get(origin, 0):
-            if log.place_of(origin, number) > self.delivered:
+            if log.seq_of(origin, number) > self.delivered:
                 return True  # its answer follows its delivery
             if self.is_holding:
                 calls.take_up(origin, number)
             return False
         if not head_of(block).rank and not asks_for_answer(block):
-            return self._on_loose_call(origin, number, block, out)
+            return self._on_unreliable_call(origin, number, block, out)
         calls.heard(now_ns, origin)
         if is_first and origin in log.next_number:
             calls.begin_with(origin, number)
@@ -233,27 +233,27 @@ class Token(Placer):
             self._leave_header = change.header
             self._timers.set(Timer.LEAVE, now_ns)
         else:
-            self._lists.ask(now_ns, change)
+            self._pending_changes.ask(now_ns, change)
 
     def after_batch(self, now_ns: int, out: Outbox) -> None:
         # Hot: once per pass, and a pass is all that a single message gets; `bench` shows it as latency one at a time.
         if self.is_frozen:
             return
         log = self.log
-        if log.places:
+        if log.assignments:
             self._advance(now_ns, out)
         if not self.has_left:
-            self._turn_to(now_ns, out)
+            self._take_turn(now_ns, out)
         else:
             self._table.learn(self.me.id, log.received)  # or nobody would hear that we know of our leave
         if self._fresh or self.delivered < log.received:
             self._deliver(out)
         if log.entries:
             self._purge_safe()
-            if self.is_holding and not log.entries and self._lists:
-                self._turn_to(now_ns, out)  # what has just become safe held up a change
+            if self.is_holding and not log.entries and self._pending_changes:
+                self._take_turn(now_ns, out)  # what has just become safe held up a change
                 self._deliver(out)
-        if self._sync_now or self._behind or self._held_due or self._lists.due_ns <= now_ns:
+        if self._sync_now or self._behind or self._held_due or self._pending_changes.due_ns <= now_ns:
             self._speak(now_ns, out)
         if not self.has_left and self._repairs.is_wanted(self.is_holding):
             out.notes.extend(self._repairs.look(now_ns, self.is_holding))
@@ -283,13 +283,13 @@ class Token(Placer):
                     self._timers.set(Timer.CALLS, due_ns)
             elif timer is Timer.LEAVE:
                 self._ask_to_leave(now_ns)
-        self._complain(now_ns, out)
+        self._send_naks(now_ns, out)
 
     def deadline_ns(self) -> int:
         if self.is_frozen:
             return NEVER
         # Silence is looked at with every heartbeat of our own, which is often enough to suspect.
-        return min(self._timers.deadline_ns(), self._repairs.deadline_ns(), self._lists.due_ns)
+        return min(self._timers.deadline_ns(), self._repairs.deadline_ns(), self._pending_changes.due_ns)
 
     def suspects(self, now_ns: int) -> list[int]:
         """Who has been silent for too long, or did not answer ten tries (section 4.4)."""
@@ -307,13 +307,13 @@ class Token(Placer):
         """Whether anything is outstanding: heartbeats are frequent while it is."""
         log = self.log
         return bool(
-            self._outgoing.unplaced
+            self._outgoing.unordered
             or log.entries
             or log.blocks
             or log.received < log.highest
             or self._passed is not None
             or self._named_at >= 0
-            or self._lists
+            or self._pending_changes
             or self._leave_header is not None
             or self.has_left
         )
@@ -403,24 +403,28 @@ class Token(Placer):
         if self.is_holding or self._named_at >= 0:
             self._only_here[origin, number] = None
         elif self.view.member(origin) is not None:
-            out.sends.append(self._mail.block(To.ALL, Kind.REPAIR, origin, number, block))
+            out.sends.append(self._writer.block(To.ALL, Kind.REPAIR, origin, number, block))
 
-    def _on_loose(self, origin: int, number: int, block: bytes, out: Outbox) -> None:
+    def _on_unreliable(self, origin: int, number: int, block: bytes, out: Outbox) -> None:
         head = head_of(block)
         if head.rank or head.flags & FRAGMENTED:
             raise WireError("a block without a place is UNRELIABLE and whole")
         if self._is_overrun():
             self._count("overrun_drops")  # nothing holds up who sends these: what the application cannot take is lost
             return
-        if self.view.member(origin) is not None and not self.has_left and self._arrived_loose(origin, number, block):
+        if (
+            self.view.member(origin) is not None
+            and not self.has_left
+            and self._arrived_unreliable(origin, number, block)
+        ):
             out.notes.append(Note("hold", origin, block, head=head))
 
-    def _on_loose_call(self, origin: int, number: int, block: bytes, out: Outbox) -> bool:
+    def _on_unreliable_call(self, origin: int, number: int, block: bytes, out: Outbox) -> bool:
         """An UNRELIABLE call is delivered where it arrives; the token site acknowledges it."""
         if self._is_overrun():
             self._count("overrun_drops")
             return True
-        is_new = self._arrived_loose(origin, number, block, number)
+        is_new = self._arrived_unreliable(origin, number, block, number)
         if is_new:
             out.notes.append(Note("name", origin, detail=open_call(block)[0].caller))
             out.notes.append(Note("hold", origin, block))
@@ -428,7 +432,7 @@ class Token(Placer):
             self._calls.take_up(origin, number)
         return is_new
 
-    def _on_token(self, now_ns: int, origin: int, state: State, places: list[Placed]) -> None:
+    def _on_token(self, now_ns: int, origin: int, state: State, assignments: list[Assignment]) -> None:
         """The token site has placed blocks and passed the token on."""
         if self.is_holding and state.turn > self._turn:
             self._count("strange_tokens")  # the token is here, and nobody else can pass it
@@ -437,8 +441,8 @@ class Token(Placer):
             self._on_state(now_ns, origin, state)
             return
         if state.highest <= self.log.received + self.log.ahead:
-            for placed in places:
-                self._place(*placed)
+            for placed in assignments:
+                self._assign(*placed)
         if state.site == self.me.id and state.turn <= self._turn and (self.is_holding or state.turn < self._turn):
             self._behind[origin] = None  # it repeats its pass: our word that the token is here was lost
         self._on_state(now_ns, origin, state)
@@ -484,7 +488,7 @@ class Token(Placer):
         if self.view.member(origin) is None and origin != self._table.leaver:
             # Where it came from a member, that one has forwarded it and answers (section 3.4).
             if not self.has_left and all(member.address != source for member in self.view.members):
-                out.sends.append(self._mail.control(source, Kind.LEFT, encode_state(self._state())))
+                out.sends.append(self._writer.control(source, Kind.LEFT, encode_state(self._state())))
         elif self.is_holding and state.view == self._table.view.seq and min(state.rows, default=0) < self._announced:
             self._behind[origin] = None  # what is safe has been said, and not heard there
         elif state.turn < self._turn and (self.is_holding or (passed is not None and passed.site == origin)):
@@ -500,7 +504,7 @@ class Token(Placer):
             change = change._replace(member=member)
         elif change.reason == Reason.JOIN and self.view.member(change.member.id) is not None:
             return  # an echo
-        self._lists.hear(now_ns, change)
+        self._pending_changes.hear(now_ns, change)
 
     # Views
 
@@ -511,7 +515,7 @@ class Token(Placer):
         gone = next((member for member in old.members if view.member(member.id) is None), None)
         self._leaver = gone or self._leaver
         self._table.apply(view)
-        self._lists.answered(view)
+        self._pending_changes.answered(view)
         self._repairs.callers = self.callers
         for origin in view.callers:
             self._calls.drop_old(self.log, origin)  # a newcomer may have had them in another ring
@@ -545,7 +549,7 @@ class Token(Placer):
 
     # The token site
 
-    def _turn_to(self, now_ns: int, out: Outbox) -> None:
+    def _take_turn(self, now_ns: int, out: Outbox) -> None:
         """Accept the token if it is ours and everything before it is here; then do what a token site does."""
         log = self.log
         self._table.learn(self.me.id, log.received)
@@ -557,19 +561,19 @@ class Token(Placer):
             return
         if log.received < log.highest:
             log.highest = log.received  # what was spoken of beyond the last pass is hearsay: only we place
-        changes = list(self._lists.waiting(now_ns)) if self._lists else []
-        places = self._order(now_ns, changes, out)
-        if places:
+        changes = list(self._pending_changes.waiting(now_ns)) if self._pending_changes else []
+        assignments = self._order(now_ns, changes, out)
+        if assignments:
             self._table.learn(self.me.id, log.received)
         if changes:
             change = self._next_change(changes)
-            if change is not None and self._order_change(now_ns, change, places, out):
+            if change is not None and self._order_change(now_ns, change, assignments, out):
                 return
-        if self._only_here and not places:
+        if self._only_here and not assignments:
             self._show_all(out)  # it has to wait
         is_deferred = self._leaves_to_first() and any(change.reason == Reason.JOIN for change in changes)
-        if places or self._must_hurry(changes) or is_deferred:
-            self._pass(now_ns, places, out)
+        if assignments or self._must_hurry(changes) or is_deferred:
+            self._pass(now_ns, assignments, out)
         elif self._table.round >= log.received:
             self._is_hurried = False  # the round is complete: the token rests here
             self._timers.clear(Timer.NULL)
@@ -578,7 +582,7 @@ class Token(Placer):
         elif not self._timers.is_set(Timer.NULL):
             self._timers.set(Timer.NULL, now_ns + self._timing.token_quiet_ns)
 
-    def _order_change(self, now_ns: int, change: Change, places: list[tuple[int, int, int]], out: Outbox) -> bool:
+    def _order_change(self, now_ns: int, change: Change, assignments: list[tuple[int, int, int]], out: Outbox) -> bool:
         """A New List: the changed view, in one datagram with its own ACK (section 4.3). A newcomer comes directly
         after us, and is token site next."""
         log, old, seq = self.log, self.view, self.log.received + 1
@@ -597,19 +601,21 @@ class Token(Placer):
             self.me.id,
         )
         if view is None:
-            self._lists.drop(key_of(change))
+            self._pending_changes.drop(key_of(change))
             return False
         block = pack_change(view)
         log.hold(GROUP_ORIGIN, seq, block)
-        log.place(seq, GROUP_ORIGIN, seq)
+        log.assign(seq, GROUP_ORIGIN, seq)
         was_holding = self.is_holding
         self._advance(now_ns, out)
         self._table.learn(self.me.id, log.received)
         self.is_holding = was_holding  # our own leave ends with a pass, too
-        self._pass(now_ns, [*places, (seq, GROUP_ORIGIN, seq)], out, block)
+        self._pass(now_ns, [*assignments, (seq, GROUP_ORIGIN, seq)], out, block)
         return True
 
-    def _pass(self, now_ns: int, places: list[tuple[int, int, int]], out: Outbox, change: bytes | None = None) -> None:
+    def _pass(
+        self, now_ns: int, assignments: list[tuple[int, int, int]], out: Outbox, change: bytes | None = None
+    ) -> None:
         """Tell everybody the places, and who is token site next."""
         site = self._successor()
         is_alone = site == self.me.id
@@ -624,15 +630,15 @@ class Token(Placer):
         if self._is_hurried:
             state = state._replace(flags=state.flags | HURRY)
         self._is_hurried = False
-        body = encode_token(state, runs_of(places))
+        body = encode_token(state, runs_of(assignments))
         kind = Kind.TOKEN
         if change is not None:
             body, kind = encode_list(body, change), Kind.LIST
-        elif self._only_here and places and self._only_here.pop(places[-1][1:], 0) is None:
-            body, kind = encode_list(body, self.log.entries[places[-1][0]].block), Kind.ORDERED
+        elif self._only_here and assignments and self._only_here.pop(assignments[-1][1:], 0) is None:
+            body, kind = encode_list(body, self.log.entries[assignments[-1][0]].block), Kind.ORDERED
         if self._only_here:
             self._show_all(out)
-        out.sends.append(self._mail.control(To.ALL, kind, body))
+        out.sends.append(self._writer.control(To.ALL, kind, body))
         if not is_alone:
             self._passed = Passed(self._turn, site, kind, body, now_ns)
             self._timers.set(Timer.TOKEN, now_ns + self._pass_rtt.timeout_ns(0))
@@ -645,7 +651,7 @@ class Token(Placer):
             block = self.log.find_block(origin, number)
             if block is not None:
                 kind = Kind.DATA if origin == self.me.id else Kind.REPAIR
-                out.sends.append(self._mail.block(To.ALL, kind, origin, number, block))
+                out.sends.append(self._writer.block(To.ALL, kind, origin, number, block))
         self._only_here.clear()
 
     def _successor(self) -> int:
@@ -671,37 +677,37 @@ class Token(Placer):
             return
         passed.tries += 1
         self._count("token_retries")
-        self._mail.next_via()
+        self._writer.next_via()
         self._timers.set(Timer.TOKEN, now_ns + self._pass_rtt.timeout_ns(passed.tries))
         self._send_passed(passed, out)
 
     def _send_passed(self, passed: Passed, out: Outbox) -> None:
         member = self.view.member(passed.site)
         if member is not None:
-            out.sends.append(self._mail.control(member.address, passed.kind, passed.body))
+            out.sends.append(self._writer.control(member.address, passed.kind, passed.body))
 
     def _confirm(self, out: Outbox) -> None:
         """No ACK of ours doubles as one: tell the site before that the token is here."""
         member = self.view.member(self._before)
         if not self.is_holding or member is None:
             return
-        out.sends.append(self._mail.control(member.address, Kind.CONFIRM, encode_state(self._state())))
+        out.sends.append(self._writer.control(member.address, Kind.CONFIRM, encode_state(self._state())))
 
     # What goes out
 
     def _speak(self, now_ns: int, out: Outbox) -> None:
         """After a batch: requests, words to those who lag behind, heartbeats."""
-        if self._lists.due_ns <= now_ns:
-            for change in self._lists.repeated(now_ns):
-                out.sends.append(self._mail.control(To.ALL, Kind.PROPOSE, encode_change(change)))
+        if self._pending_changes.due_ns <= now_ns:
+            for change in self._pending_changes.repeated(now_ns):
+                out.sends.append(self._writer.control(To.ALL, Kind.PROPOSE, encode_change(change)))
         if self._held_due:
-            self._reassure(out)
+            self._acknowledge_held(out)
         if self._sync_now:
             self._sync_now = False
             self._spoke_ns = now_ns
             self._behind.clear()
             if self._table.others:
-                out.sends.append(self._mail.control(To.ALL, Kind.SYNC, encode_state(self._state())))
+                out.sends.append(self._writer.control(To.ALL, Kind.SYNC, encode_state(self._state())))
         elif self._behind:
             for origin in self._behind:
                 self._tell(origin, out)
@@ -714,9 +720,9 @@ class Token(Placer):
         if self._passed is not None and self._passed.site == origin:
             self._send_passed(self._passed, out)
         else:
-            out.sends.append(self._mail.control(member.address, Kind.SYNC, encode_state(self._state())))
+            out.sends.append(self._writer.control(member.address, Kind.SYNC, encode_state(self._state())))
 
-    def _reassure(self, out: Outbox) -> None:
+    def _acknowledge_held(self, out: Outbox) -> None:
         """To senders that send again what waits here for its place: we have it."""
         acks = Acks(self.log.received, 0)
         for origin in self._held_due:
@@ -726,31 +732,31 @@ class Token(Placer):
                 while (origin, upto) in self.log.blocks:
                     upto += 1
                 body = encode_held(acks, [(origin, upto)])
-                out.sends.append(self._mail.control(member.address, Kind.HELD, body))
+                out.sends.append(self._writer.control(member.address, Kind.HELD, body))
         self._held_due.clear()
 
     def _ask_to_leave(self, now_ns: int) -> None:
         if self._leave_header is None or self.has_left:
             return
-        if self._outgoing.unplaced:
+        if self._outgoing.unordered:
             self._timers.set(Timer.LEAVE, now_ns + LEAVE_NS)
         else:
-            self._lists.ask(now_ns, Change(Reason.LEAVE, self.me, self._leave_header))
+            self._pending_changes.ask(now_ns, Change(Reason.LEAVE, self.me, self._leave_header))
 
     # Gaps and repairs
 
-    def _complain(self, now_ns: int, out: Outbox) -> None:
+    def _send_naks(self, now_ns: int, out: Outbox) -> None:
         """NACKs go to all and name one site to answer: the last token site, then others, at the end everybody."""
         acks = Acks(self.log.received, 0)
         wanted = self._repairs.due_by_tries(now_ns)
         self._gap_tries = max(wanted, default=self._gap_tries if self.log.received < self.log.highest else 0)
         for tries, missing in wanted.items():
             body = encode_nak(acks, missing, self._answerer(tries))
-            out.sends.append(self._mail.control(To.ALL, Kind.NAK, body))
+            out.sends.append(self._writer.control(To.ALL, Kind.NAK, body))
         for origin, blocks in self._repairs.due_blocks(now_ns).items():
             member = self.view.member(origin)
             if member is not None:
-                out.sends.append(self._mail.control(member.address, Kind.NAK, encode_nak(acks, blocks, origin)))
+                out.sends.append(self._writer.control(member.address, Kind.NAK, encode_nak(acks, blocks, origin)))
 
     def _answerer(self, tries: int) -> int:
         """Who is to answer the n-th NACK for something; 0: everybody."""

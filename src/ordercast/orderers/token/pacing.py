@@ -2,7 +2,7 @@
 
 A sender asks all members for a word after each half of its share of their socket buffers. Whoever answers has read what
 came before the question; when all have, those bytes count no more. A question or answer that is lost costs a pause, not
-the message: after LOOSE_NS everything counts as gone.
+the message: after UNANSWERED_NS everything counts as gone.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Final
 
 from ordercast.config import MS
 
-LOOSE_NS: Final = 20 * MS
+UNANSWERED_NS: Final = 20 * MS
 
 
-class Loose:
+class UnreliablePacer:
     __slots__ = ("_acked", "_asked", "_asked_at", "_next", "_since_ns", "bytes", "total")
 
     def __init__(self) -> None:
@@ -54,11 +54,11 @@ class Loose:
 
     def left(self, now_ns: int, share: int) -> int:
         """What of the share may leave now."""
-        if now_ns - self._since_ns >= LOOSE_NS and self.bytes >= share:
+        if now_ns - self._since_ns >= UNANSWERED_NS and self.bytes >= share:
             self.bytes = 0
             self._asked.clear()
         return share - self.bytes
 
     @property
     def due_ns(self) -> int:
-        return self._since_ns + LOOSE_NS
+        return self._since_ns + UNANSWERED_NS

@@ -17,18 +17,17 @@ from ordercast.membership.cuts import (
     Remainder,
     agree,
     binding,
+    clip_assignments,
     holders,
     keeps_others_out,
     may_go_on,
     orphans,
-    places_as_runs,
 )
 from ordercast.orderers.orderer import Orderer
 from ordercast.service import MAJORITY_RANK
 from ordercast.view import Address, Member, Reason, View, id_of, next_counter, ring_id
 from ordercast.wire.block import after_of, head_of
 from ordercast.wire.header import Kind
-from ordercast.wire.mail import Mail
 from ordercast.wire.ordering import MAX_MISSING, Acks, Missing, encode_nak
 from ordercast.wire.views import (
     NO_BALLOT,
@@ -45,6 +44,7 @@ from ordercast.wire.views import (
     encode_result,
     open_change,
 )
+from ordercast.wire.writer import DatagramWriter
 
 SUSPECT_TRIES: Final = 2  # invitations that somebody already suspected gets before the others go on
 SLOW_NS: Final = 1_000_000_000  # between invitations while too few members answer
@@ -62,12 +62,12 @@ class Role(Enum):
     FAILED = auto()  # manual recovery: waiting for reset()
 
 
-class Reform:
+class Recovery:
     def __init__(
         self,
         group: str,
         me: Member,
-        mail: Mail,
+        writer: DatagramWriter,
         timing: Timing,
         rng: random.Random,
         orderer: Orderer,
@@ -76,7 +76,7 @@ class Reform:
     ) -> None:
         self._group = group
         self._me = me
-        self._mail = mail
+        self._writer = writer
         self._timing = timing
         self._rng = rng
         self._orderer = orderer
@@ -221,7 +221,7 @@ class Reform:
         body = encode_invite(self.promised, self._rule, self._is_override, self.header)
         for member in self._invitees.values():
             if member.id not in self._cuts:
-                out.sends.append(self._mail.control(member.address, Kind.INVITE, body))
+                out.sends.append(self._writer.control(member.address, Kind.INVITE, body))
         self._tries += 1
         slow = self._tries > self._timing.invite_tries
         wait_ns = SLOW_NS if slow else self._timing.invite_ns
@@ -246,7 +246,7 @@ class Reform:
         out: Outbox,
     ) -> None:
         if ballot < self.promised:
-            out.sends.append(self._mail.control(source, Kind.DENY, encode_ballot(self.promised)))
+            out.sends.append(self._writer.control(source, Kind.DENY, encode_ballot(self.promised)))
             return
         if ballot > self.promised:
             self._promise(now_ns, source, origin, ballot)
@@ -254,7 +254,7 @@ class Reform:
         elif self.role is not Role.INVITED:
             return
         cut = self._orderer.cut(self._own_rule, self.accepted)
-        out.sends.append(self._mail.control(source, Kind.CUT, encode_cut(ballot, cut)))
+        out.sends.append(self._writer.control(source, Kind.CUT, encode_cut(ballot, cut)))
 
     def _promise(self, now_ns: int, source: Address, origin: int, ballot: Ballot) -> None:
         self.promised = ballot
@@ -290,7 +290,7 @@ class Reform:
     def _decide(self, now_ns: int, out: Outbox) -> None:
         self._remainder = agree(self._cuts)
         for seq, origin, number in self._remainder.beyond:
-            self._orderer.log.place(seq, origin, number)
+            self._orderer.log.assign(seq, origin, number)
         self.role = Role.FETCHING
         self._steps = 0
         if not self._missing():
@@ -313,7 +313,7 @@ class Reform:
             if seq <= remainder.received:
                 wanted.setdefault(remainder.top, []).append(Missing(0, seq, 1, 0, 0))
             else:
-                origin, number = log.places[seq]
+                origin, number = log.assignments[seq]
                 who = held.get((origin, number)) or [remainder.top]
                 missing = Missing(origin, number, 1, 0, 0)
                 wanted.setdefault(who[self._steps % len(who)], []).append(missing)
@@ -325,7 +325,7 @@ class Reform:
         for member, missing in wanted.items():
             if member in self._invitees:
                 body = encode_nak(Acks(received, min(self._orderer.consumed, received)), missing)
-                out.sends.append(self._mail.control(self._invitees[member].address, Kind.NAK, body))
+                out.sends.append(self._writer.control(self._invitees[member].address, Kind.NAK, body))
 
     def _propose(self, now_ns: int, out: Outbox) -> None:
         remainder = self._remainder
@@ -372,8 +372,8 @@ class Reform:
             if self._lacks_orphans(now_ns, out):
                 return
             view = self._new_view(now_ns, base, survivors, upto, position, numbers)
-            places = places_as_runs(log.placed_runs(remainder.start + 1, upto + 1), remainder.start, upto)
-            bound = Proposal(self.promised, True, remainder.start, places, view)
+            assignments = clip_assignments(log.assigned_runs(remainder.start + 1, upto + 1), remainder.start, upto)
+            bound = Proposal(self.promised, True, remainder.start, assignments, view)
         else:
             self._orphans = []
             bound = bound._replace(fresh=False, ballot=self.promised)
@@ -447,7 +447,7 @@ class Reform:
         body = encode_result(self.promised, self._proposal)
         for member in self._cuts:
             if member not in self._acks:
-                out.sends.append(self._mail.control(self._invitees[member].address, Kind.RESULT, body))
+                out.sends.append(self._writer.control(self._invitees[member].address, Kind.RESULT, body))
         self._due_ns = now_ns + self._timing.invite_ns
 
     def _on_result_ack(self, origin: int, ballot: Ballot) -> None:
@@ -473,10 +473,10 @@ class Reform:
         self, now_ns: int, source: Address, origin: int, ballot: Ballot, proposal: Proposal, out: Outbox
     ) -> None:
         if ballot < self.promised:
-            out.sends.append(self._mail.control(source, Kind.DENY, encode_ballot(self.promised)))
+            out.sends.append(self._writer.control(source, Kind.DENY, encode_ballot(self.promised)))
             return
         if self.role is Role.ACCEPTED and ballot == self.promised:
-            out.sends.append(self._mail.control(source, Kind.RESULT_ACK, encode_ballot(ballot)))
+            out.sends.append(self._writer.control(source, Kind.RESULT_ACK, encode_ballot(ballot)))
             return
         if ballot > self.promised or self._coordinator_id != origin:
             self._promise(now_ns, source, origin, ballot)
@@ -488,7 +488,7 @@ class Reform:
         self.role = Role.ACCEPTING
         self._due_ns = now_ns + self._check_ns()
         if is_member:
-            self._orderer.adopt(proposal.view.seq - 1, proposal.places)
+            self._orderer.adopt(proposal.view.seq - 1, proposal.assignments)
         self._try_accept(out)
         if self.role is Role.ACCEPTING:
             self._ask_coordinator(out)
@@ -497,7 +497,7 @@ class Reform:
         """Whether the remainder begins where we are at the latest, and is no longer than a log can be."""
         log, upto = self._orderer.log, proposal.view.seq - 1
         return log.received <= upto <= log.received + log.ahead and (
-            sum(placed.count for placed in proposal.places) <= log.ahead + log.received - proposal.start
+            sum(placed.count for placed in proposal.assignments) <= log.ahead + log.received - proposal.start
         )
 
     def _try_accept(self, out: Outbox) -> None:
@@ -517,7 +517,7 @@ class Reform:
         self.accepted = proposal
         self._pending = None
         self.role = Role.ACCEPTED
-        out.sends.append(self._mail.control(self._coordinator, Kind.RESULT_ACK, encode_ballot(self.promised)))
+        out.sends.append(self._writer.control(self._coordinator, Kind.RESULT_ACK, encode_ballot(self.promised)))
 
     def _ask_coordinator(self, out: Outbox) -> None:
         if self._pending is None:
@@ -525,14 +525,14 @@ class Reform:
         missing = [Missing(0, seq, 1, 0, 0) for seq in self._orderer.lacking(self._pending.view.seq - 1)[:MAX_MISSING]]
         received = self._orderer.log.received
         body = encode_nak(Acks(received, min(self._orderer.consumed, received)), missing)
-        out.sends.append(self._mail.control(self._coordinator, Kind.NAK, body))
+        out.sends.append(self._writer.control(self._coordinator, Kind.NAK, body))
 
     def _on_check(self, now_ns: int, source: Address, origin: int, ballot: Ballot, out: Outbox) -> None:
         if self._coordinator_id == self._me.id:
             if ballot == self.promised and origin != self._me.id and self.role is not Role.FAILED:
-                out.sends.append(self._mail.control(source, Kind.CHECK, encode_ballot(ballot)))
+                out.sends.append(self._writer.control(source, Kind.CHECK, encode_ballot(ballot)))
             else:
-                out.sends.append(self._mail.control(source, Kind.DENY, encode_ballot(self.promised)))
+                out.sends.append(self._writer.control(source, Kind.DENY, encode_ballot(self.promised)))
         elif origin == self._coordinator_id and ballot == self.promised:
             self._heard_ns = now_ns
 
@@ -545,11 +545,11 @@ class Reform:
                 self._is_override = True
             self.begin(now_ns, [self._coordinator_id], self._rule, self._is_override, self.header, out)
             return
-        out.sends.append(self._mail.control(self._coordinator, Kind.CHECK, encode_ballot(self.promised)))
+        out.sends.append(self._writer.control(self._coordinator, Kind.CHECK, encode_ballot(self.promised)))
         if self.role is Role.ACCEPTING:
             self._ask_coordinator(out)
         elif self.role is Role.ACCEPTED:
-            out.sends.append(self._mail.control(self._coordinator, Kind.RESULT_ACK, encode_ballot(self.promised)))
+            out.sends.append(self._writer.control(self._coordinator, Kind.RESULT_ACK, encode_ballot(self.promised)))
         self._due_ns = now_ns + self._check_ns()
 
     def _check_ns(self) -> int:

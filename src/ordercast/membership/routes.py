@@ -10,17 +10,17 @@ from __future__ import annotations
 
 from ordercast.engine import NEVER
 from ordercast.view import Address, Member, View
-from ordercast.wire.mail import Mail
+from ordercast.wire.writer import DatagramWriter
 
 
-class Reach:
+class MulticastRoutes:
     """As of the newest view that was applied. `copies` is replaced, never changed."""
 
-    __slots__ = ("_gone", "_linger_ns", "_mail", "_me", "_members", "copies", "due_ns", "is_first", "ttl")
+    __slots__ = ("_gone", "_linger_ns", "_me", "_members", "_writer", "copies", "due_ns", "is_first", "ttl")
 
-    def __init__(self, me: Member, mail: Mail, linger_ns: int) -> None:
+    def __init__(self, me: Member, writer: DatagramWriter, linger_ns: int) -> None:
         self._me = me
-        self._mail = mail
+        self._writer = writer
         self._linger_ns = linger_ns
         self._members: list[Address] = []  # without multicast, in the view
         self._gone: dict[Address, int] = {}  # the same, lately: until when they get copies
@@ -50,7 +50,7 @@ class Reach:
             # From our own place in the ring on: members without multicast do not all burden the same one.
             start = view.index(me.id) + 1
             around = view.members[start:] + view.members[:start]
-            self._mail.set_relays([member.address for member in around if member.has_multicast])
+            self._writer.set_relays([member.address for member in around if member.has_multicast])
 
     def expire(self, now_ns: int) -> None:
         if self.due_ns <= now_ns:
@@ -63,7 +63,7 @@ class Reach:
         self._gone = {}
         self.is_first = False
         self.ttl = self._me.ttl
-        self._mail.set_relays([])
+        self._writer.set_relays([])
         self._count_up()
 
     def _count_up(self) -> None:

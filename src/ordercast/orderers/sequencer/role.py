@@ -31,7 +31,7 @@ class Row:
         self.leaves_at = 0  # place of its own leave; 0 while it stays
 
 
-class Leading:
+class SequencerRole:
     __slots__ = (
         "_me",
         "_open_messages",
@@ -130,12 +130,12 @@ class Leading:
         ):
             self.changes.append(change)
 
-    def is_held_up(self, last_safe_place: int) -> bool:
+    def is_held_up(self, last_safe_seq: int) -> bool:
         """Whether a change waits for SAFE messages before it: nothing is ordered until they are safe.
 
         What a view is delivered behind must be safe in the view before it, whoever fails in between.
         """
-        return bool(self.changes) and self.safe < last_safe_place
+        return bool(self.changes) and self.safe < last_safe_seq
 
     def next_change(self, log: Log) -> Change | None:
         """The change to order now: when all have the last one, and no newcomer would see half a message.

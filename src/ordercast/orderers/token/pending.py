@@ -21,7 +21,7 @@ MAX_DONE: Final = 8_192  # lock requests remembered as answered; at the bound th
 Key = tuple[int, int, str, int]
 
 
-class Lists:
+class PendingChanges:
     __slots__ = ("_changes", "_done", "_own", "due_ns")
 
     def __init__(self) -> None:

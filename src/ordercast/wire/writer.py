@@ -12,7 +12,7 @@ from ordercast.wire.header import FORWARD, HEADER, HEADER_BYTES, MAGIC, Kind
 from ordercast.wire.segments import pieces, train
 
 
-class Mail:
+class DatagramWriter:
     """`ring` changes when a new ring is installed; `datagram` when the group's parameters become known.
 
     `via` is who multicasts for us; None where we do it ourselves, or where nobody can.

@@ -6,31 +6,31 @@ from ordercast.config import GroupConfig, Timing
 from ordercast.engine import Change, Outbox
 from ordercast.errors import InvariantViolation
 from ordercast.orderers.token.calls import Calls
-from ordercast.orderers.token.lists import Lists
+from ordercast.orderers.token.pending import PendingChanges
 from ordercast.orderers.token.sending import TokenSender
 from ordercast.parts.changes import MEMBERSHIP
 from ordercast.parts.log import Entry, runs_of
 from ordercast.view import Member, Reason, View
 from ordercast.wire.block import ENTRY_BYTES, FRAGMENT, FRAGMENTED, HEAD, HEAD_BYTES
-from ordercast.wire.mail import Mail
+from ordercast.wire.writer import DatagramWriter
 
 
-class Placer(TokenSender):
+class TokenOrdering(TokenSender):
     """What waits for a place, and when it may get one."""
 
     def __init__(
         self,
         me: Member,
-        mail: Mail,
+        writer: DatagramWriter,
         config: GroupConfig,
         timing: Timing,
         view: View,
         next_block: int,
         counters: dict[str, int],
     ) -> None:
-        super().__init__(me, mail, config, timing, view, next_block, counters)
+        super().__init__(me, writer, config, timing, view, next_block, counters)
         self._calls = Calls()
-        self._lists = Lists()
+        self._pending_changes = PendingChanges()
         self._last_change = view.seq if view.reason in (Reason.JOIN, Reason.LEAVE) else 0
         self._awaited = dict(view.awaited)
         self._is_hurried = False  # the token goes round once, without waiting
@@ -39,7 +39,7 @@ class Placer(TokenSender):
         """Give places to what is here and has none: (place, origin, number) each."""
         log = self.log
         placed: list[tuple[int, int, int]] = []
-        if changes and self._table.safe < self._last_safe_place:
+        if changes and self._table.safe < self._last_safe_seq:
             return placed  # a change waits until what is strong is safe, and more of that would keep it waiting
         room = 2 * self._config.history_blocks - len(log.entries)
         if log.unstable_bytes > 2 * self._ceiling or not (self._ready or self._calls.is_waiting()):
@@ -62,7 +62,7 @@ class Placer(TokenSender):
                 seq += 1
                 number += 1
         for run in runs_of(placed[first:]):
-            if not log.place(*run):
+            if not log.assign(*run):
                 raise InvariantViolation("somebody else has given a place that is the token site's to give")
         if placed:
             self._advance(now_ns, out)
@@ -76,7 +76,7 @@ class Placer(TokenSender):
             while len(placed) < room and (found := calls.next_of(log, origin)) is not None:
                 seq = log.received + 1
                 calls.take_up(origin, found[0])
-                log.place(seq, origin, found[0])
+                log.assign(seq, origin, found[0])
                 self._advance(now_ns, out)
                 placed.append((seq, origin, found[0]))
 
@@ -93,7 +93,7 @@ class Placer(TokenSender):
         comes back may have delivered it. Nobody comes in the middle of a long message.
         """
         safe, numbers = self._table.safe, self.log.next_number
-        if not changes or safe < self._last_change or safe < self._last_safe_place:
+        if not changes or safe < self._last_change or safe < self._last_safe_seq:
             return None
         if self._awaited:
             self._awaited = {
@@ -121,7 +121,7 @@ class Placer(TokenSender):
             return False
         return bool(
             self._is_hurried
-            or safe < self._last_safe_place
+            or safe < self._last_safe_seq
             or (changes and safe < self._last_change)
             or log.unstable_bytes > self._ceiling // 8
             or 2 * len(log.entries) >= self._config.history_blocks
