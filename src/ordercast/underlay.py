@@ -35,8 +35,9 @@ from ordercast.membership.joining import Joining, better
 from ordercast.membership.past import PastRings
 from ordercast.membership.recovery import Recovery
 from ordercast.membership.routes import MulticastRoutes
-from ordercast.orderers import ORDERERS, Orderer, unsupported_names
-from ordercast.parts.keeper import DeliveryMemory
+from ordercast.orderers import ORDERERS, LoggedOrderer, unsupported_names
+from ordercast.orderers.orderer import Start, Suspicion, SuspicionReason
+from ordercast.parts.memory import DeliveryMemory
 from ordercast.service import Service
 from ordercast.view import Address, Member, Reason, View, group_tag, id_of, next_counter, ring_id
 from ordercast.wire.block import come_after
@@ -125,7 +126,7 @@ class Underlay:
         self._phase = Phase.JOINING
         self._writer = DatagramWriter(group_tag(group), me.id, config.datagram)
         self._joining: Joining | None = None
-        self._orderer: Orderer | None = None
+        self._orderer: LoggedOrderer | None = None
         self._recovery: Recovery | None = None
         self._routes = MulticastRoutes(me, self._writer, timing.linger_ns)
         self._intake = Intake(self._writer.tag, self.counters)
@@ -192,7 +193,7 @@ class Underlay:
                 and not segment
                 and magic == MAGIC
                 and tag == self._writer.tag
-                and not orderer.is_frozen
+                and self._recovery is None
                 and not self._admission
             ):
                 try:
@@ -225,13 +226,15 @@ class Underlay:
         elif orderer is not None:
             before = len(out.upcalls)
             orderer.after_batch(now_ns, out)
-            if orderer.changed:
-                self._on_changed(now_ns, orderer, out)
+            views = orderer.take_views()
+            if views:
+                self._on_changed(now_ns, orderer, views, out)
             if len(out.upcalls) > before:
                 self._translate(now_ns, before, False, out)
             self._settle(now_ns, out)
-            self.peak_bytes = max(self.peak_bytes, orderer.held_bytes)
-            self.peak_blocks = max(self.peak_blocks, len(orderer.log.entries))
+            held_bytes, blocks = orderer.usage()
+            self.peak_bytes = max(self.peak_bytes, held_bytes)
+            self.peak_blocks = max(self.peak_blocks, blocks)
 
     def expire(self, now_ns: int, out: Outbox) -> None:
         if self._joining is not None:
@@ -243,7 +246,7 @@ class Underlay:
             self._orderer.expire(now_ns, out)
             suspects = self._orderer.suspects(now_ns)
             if suspects and self._phase is Phase.MEMBER:
-                self._fail(now_ns, suspects, False, out)
+                self._fail(now_ns, suspects, out)
         self._intake.expire(now_ns)
         self._routes.expire(now_ns)
         if self._beacon_ns <= now_ns:
@@ -294,7 +297,7 @@ class Underlay:
             out.upcalls.append(Reset(0, "this node is not a member"))
             return
         self._is_resetting = True
-        suspects = self._orderer.suspects(now_ns)
+        suspects = [each.member for each in self._orderer.suspects(now_ns)]
         self._freeze(now_ns)
         if self._recovery is not None:
             self._recovery.asked = (min_members, header)
@@ -314,11 +317,13 @@ class Underlay:
             self._orderer.propose(now_ns, Change(reason, self.me, lock=lock, serial=self._serial))
 
     def answers(self, origin: int, number: int) -> bool:
-        return self._orderer is not None and self._orderer.answers(origin, number)
+        calls = self._orderer.calls if self._orderer is not None else None
+        return calls is not None and calls.answers(origin, number)
 
     def reply(self, to: Address, number: int, body: bytes, out: Outbox) -> None:
         if self._orderer is not None:
-            body = allow(body, self._orderer.allowance)
+            calls = self._orderer.calls
+            body = allow(body, calls.allowance if calls is not None else 0)
         out.sends.append(self._writer.control(to, Kind.REPLY, body, number=number))
 
     def audience(self) -> list[Address]:
@@ -326,7 +331,7 @@ class Underlay:
         if orderer is None:
             return []
         members = [member.address for member in orderer.view.members if member.id != me]
-        return list(dict.fromkeys([*members, *self._admission.addresses(), *orderer.leavers()]))
+        return list(dict.fromkeys([*members, *self._admission.addresses(), *orderer.standing().leavers]))
 
     def copies(self) -> list[Address]:
         return self._routes.copies
@@ -357,7 +362,7 @@ class Underlay:
     def is_ordering(self) -> bool:
         """Whether this member gives the next place now: it is the sequencer, or the token site. With timestamps all
         decide; the first member orders changes."""
-        return self._recovery is None and self._orderer is not None and self._orderer.is_ordering
+        return self._recovery is None and self._orderer is not None and self._orderer.standing().orders
 
     @property
     def is_closed(self) -> bool:
@@ -380,7 +385,7 @@ class Underlay:
             is_repair = kind == Kind.REPAIR
             if orderer is None or ring != self._writer.ring:
                 self._on_foreign(now_ns, source, kind, ring, out)
-            elif orderer.is_frozen and not is_repair:
+            elif self._recovery is not None and not is_repair:
                 pass  # only what brings survivors to the same place goes on
             elif last:
                 orderer.on_segment(now_ns, origin, number, segment, last, body, is_repair, out)
@@ -394,7 +399,7 @@ class Underlay:
         elif kind < Kind.FIND:
             if orderer is None or ring != self._writer.ring:
                 self._on_foreign(now_ns, source, kind, ring, out)
-            elif not orderer.is_frozen or kind in (Kind.NAK, Kind.ACCEPT):
+            elif self._recovery is None or kind in (Kind.NAK, Kind.ACCEPT):
                 self._admission.heard(origin)
                 orderer.on_control(now_ns, kind, source, origin, number, body, out)
         elif kind < Kind.SUSPECT:
@@ -417,11 +422,12 @@ class Underlay:
         if group != self.group if group else ring != self._writer.ring and ring not in self._past:
             self._count("foreign")
             return
-        if not ORDERERS[self.config.orderer].gives_locks:
+        calls = orderer.calls
+        if calls is None:
             self._count("strange_calls")
             return
         open_call(block)  # raises here what would break us later
-        is_new = orderer.on_call(now_ns, origin, number, bool(flags & FIRST), block, out)
+        is_new = calls.on_call(now_ns, origin, number, bool(flags & FIRST), block, out)
         if not is_new:
             out.upcalls.append(RepeatedCall(origin, number, block))
         if flags & RELAY and len(orderer.view.members) > 1:
@@ -514,7 +520,7 @@ class Underlay:
     def _carry(self) -> None:
         """The orderer of a ring goes: what it delivered ahead of the log must not come twice in the next."""
         if self._orderer is not None:
-            self._memory = self._orderer.carry()
+            self._memory = self._orderer.memory()
 
     @property
     def _first_number(self) -> int:
@@ -575,10 +581,9 @@ class Underlay:
             self.me, self._writer, self.config, self._timing, view, self._next_block, self._counter, self.counters
         )
         backlog, self._backlog = self._backlog, []
-        self._orderer.inherit(self._memory)
         self.view = replace(view, came_with=came_with)
         out.upcalls.append(self.view)
-        self._orderer.install(now_ns, backlog, orphans, awaited, out)
+        self._orderer.install(now_ns, Start(backlog, orphans, awaited, self._memory), out)
         if view.leader.id == self.me.id:
             self._beacon(now_ns, To.ANYONE, out)
         else:
@@ -627,13 +632,14 @@ class Underlay:
             if self._phase is Phase.LINGERING:
                 self._close()
             elif self._admission.is_expected(origin) and self._recovery is None and not self._is_manual:
-                self._fail(now_ns, [origin], False, out)  # it has declined: no need to wait until it is suspected
+                # There is no need to wait until its silence is noticed.
+                self._fail(now_ns, [Suspicion(origin, SuspicionReason.DECLINED)], out)
 
     def _on_find(self, source: Address, asking: Asking, out: Outbox) -> None:
         if self._joining is not None:
             self._joining.on_find(asking)
         elif self._phase is Phase.MEMBER and self._orderer is not None:
-            is_leader = self._orderer.is_leader
+            is_leader = self._orderer.standing().leads
             if self._recovery is not None:
                 self._recovery.on_departed(asking.member.id)
             if is_leader or asking.tries or self._recovery is not None:
@@ -642,7 +648,12 @@ class Underlay:
     def _on_join(self, now_ns: int, source: Address, asking: Asking, out: Outbox) -> None:
         """The leader's side: check the parameters, then let the change be ordered."""
         orderer = self._orderer
-        if self._phase is not Phase.MEMBER or orderer is None or not orderer.admits or self._recovery is not None:
+        if (
+            self._phase is not Phase.MEMBER
+            or orderer is None
+            or not orderer.standing().admits
+            or self._recovery is not None
+        ):
             return
         joiner = asking.member
         if orderer.view.member(joiner.id) is not None:
@@ -672,7 +683,7 @@ class Underlay:
                 # A member of a ring that is stuck and that hears no multicasts asks whether there is another.
                 out.sends.append(self._writer.control(source, Kind.HERE, encode_ring(self._ring())))
             return
-        if seen.ring in self._past or orderer.is_retired:
+        if seen.ring in self._past or orderer.standing().is_retired:
             return
         recovery = self._recovery
         if recovery is not None:
@@ -681,7 +692,7 @@ class Underlay:
                 return  # our own next ring: its commit is on its way, or will be asked for
             if now_ns - self._frozen_ns > 2 * self._timing.recovery_wait_ns:
                 self._exclude(now_ns, "another ring of this group works, and this one does not", out)
-        elif not orderer.is_leader:
+        elif not orderer.standing().leads:
             if kind == Kind.BEACON:  # with static peers the leader may not have heard it
                 out.sends.append(self._writer.control(orderer.view.leader.address, Kind.BEACON, encode_ring(seen)))
         elif better(self._ring(), seen):
@@ -705,14 +716,16 @@ class Underlay:
             view.counter,
             view.creator,
             len(view.members),
-            self._recovery is None and not orderer.is_retired,
-            orderer.contact,
+            self._recovery is None and not orderer.standing().is_retired,
+            orderer.standing().contact,
             self.config,
         )
 
     def _beacon(self, now_ns: int, to: Address, out: Outbox) -> None:
         orderer = self._orderer
-        is_mine = orderer is not None and (orderer.is_leader if self._recovery is None else not self.me.has_multicast)
+        is_mine = orderer is not None and (
+            orderer.standing().leads if self._recovery is None else not self.me.has_multicast
+        )
         if not is_mine or self._phase is not Phase.MEMBER:
             self._beacon_ns = NEVER
             return
@@ -725,9 +738,9 @@ class Underlay:
 
     # Views
 
-    def _on_changed(self, now_ns: int, orderer: Orderer, out: Outbox) -> None:
+    def _on_changed(self, now_ns: int, orderer: LoggedOrderer, views: list[View], out: Outbox) -> None:
         """Views that the orderer has applied; delivery follows in order with messages."""
-        for view in orderer.changed:
+        for view in views:
             self._routes.apply(now_ns, view)
             self._counter = max(self._counter, view.counter)
             if view.reason == Reason.JOIN:
@@ -736,7 +749,6 @@ class Underlay:
                     self._admission.welcome(now_ns, view, self.config, out)
             if view.leader.id == self.me.id and self._beacon_ns == NEVER:
                 self._beacon(now_ns, To.ANYONE, out)
-        orderer.changed.clear()
         if orderer.has_left and self._linger_ns == NEVER:
             self._linger_ns = now_ns + self._timing.linger_ns
 
@@ -758,7 +770,7 @@ class Underlay:
                 with suppress(WireError):  # where the last member leaves, its own header
                     self._onward = decode_address(upcall.header)
                 orderer = self._orderer
-                if orderer is not None and not orderer.is_frozen and not orderer.is_settled:
+                if orderer is not None and self._recovery is None and not orderer.standing().is_settled:
                     self._is_dissolving = True  # the leader goes last: the others may need repairs to get this far
                     self._linger_ns = now_ns + self._timing.linger_ns
                 else:
@@ -807,27 +819,28 @@ class Underlay:
         if orderer is None:
             return
         if self._is_dissolving:
-            if orderer.is_settled:
+            if orderer.standing().is_settled:
                 self._dissolve(now_ns, out)
-        elif self._phase is Phase.LINGERING and orderer.may_go:
+        elif self._phase is Phase.LINGERING and orderer.standing().may_go:
             self._close()
 
     # Failures
 
-    def _fail(self, now_ns: int, suspects: list[int], is_hearsay: bool, out: Outbox) -> None:
+    def _fail(self, now_ns: int, suspicions: list[Suspicion], out: Outbox) -> None:
         orderer = self._orderer
         if orderer is None:
             return
         if self._is_dissolving:
             self._dissolve(now_ns, out)  # whoever is silent has gone ahead
             return
+        suspects = [each.member for each in suspicions]
         names = tuple(str(member) for member in orderer.view.members if member.id in suspects)
         self._count("suspicions")
         self._freeze(now_ns)
         if self._recovery is None:
             return
         if self._is_manual:
-            if not is_hearsay:
+            if suspicions and suspicions[0].why is not SuspicionReason.HEARSAY:
                 out.sends.append(self._writer.control(To.ALL, Kind.SUSPECT, encode_suspects(suspects)))
             who = ", ".join(names) or "a member"
             out.upcalls.append(Failed(names, f"{who} does not answer; reset() re-forms the group"))
@@ -865,7 +878,8 @@ class Underlay:
             return
         if self._recovery is None:
             if kind == Kind.SUSPECT:
-                self._fail(now_ns, [each for each in decode_suspects(body) if each != self.me.id], True, out)
+                others = [each for each in decode_suspects(body) if each != self.me.id]
+                self._fail(now_ns, [Suspicion(each, SuspicionReason.HEARSAY) for each in others], out)
                 return
             if kind == Kind.INVITE:
                 decode_invite(body)  # raises before anything is stopped for it
@@ -954,7 +968,7 @@ class Underlay:
         out.upcalls.append(Transitional(self.view.id if self.view is not None else ""))
         before = len(out.upcalls)
         orderer.recover(view.seq - 1, out)
-        orderer.changed.clear()
+        orderer.take_views()
         self._translate(now_ns, before, True, out)
         self._past.add(old_ring, encode_result(proposal.ballot, proposal))
         if self._phase is not Phase.MEMBER:

@@ -184,9 +184,9 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
         "datagrams of an old ring are taken for new ones",
         UNDERLAY,
         "            if orderer is None or ring != self._writer.ring:\n"
-        "                self._on_foreign(now_ns, source, kind, ring, out)\n            elif not orderer.is_frozen",
+        "                self._on_foreign(now_ns, source, kind, ring, out)\n            elif self._recovery is None",
         "            if orderer is None:\n"
-        "                self._on_foreign(now_ns, source, kind, ring, out)\n            elif not orderer.is_frozen",
+        "                self._on_foreign(now_ns, source, kind, ring, out)\n            elif self._recovery is None",
         "an old incarnation is not told from the new one",
         32,
     ),
@@ -241,8 +241,8 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "nobody is ever suspected",
         SEQUENCER,
-        "        found = self._detector.suspects(now_ns)\n",
-        "        found = self._detector.suspects(0)\n",
+        "        silent = self._detector.suspects(now_ns)\n",
+        "        silent = self._detector.suspects(0)\n",
         "the group waits for the dead",
         16,
     ),

@@ -369,8 +369,8 @@ TIMESTAMP_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "blocks of a dead sender are not sent again",
         TIMESTAMP,
-        "for origin, number, block in orphans:",
-        "for origin, number, block in orphans[:0]:",
+        "for origin, number, block in start.orphans:",
+        "for origin, number, block in start.orphans[:0]:",
         "what the view waits for never comes",
         64,
         "timestamp",
@@ -451,8 +451,8 @@ TIMESTAMP_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a leaver goes before anybody knows that it knows",
         TIMESTAMP,
-        "return self.has_left and self.is_settled and self._is_released",
-        "return self.has_left",
+        "may_go = self.has_left and is_settled and self._is_released",
+        "may_go = self.has_left",
         "it is taken for dead",
         256,
         "timestamp",

@@ -23,7 +23,7 @@ from ordercast.membership.cuts import (
     may_go_on,
     orphans,
 )
-from ordercast.orderers.orderer import Orderer
+from ordercast.orderers.orderer import Recoverable
 from ordercast.service import MAJORITY_RANK
 from ordercast.view import Address, Member, Reason, View, id_of, next_counter, ring_id
 from ordercast.wire.block import after_of, head_of
@@ -70,7 +70,7 @@ class Recovery:
         writer: DatagramWriter,
         timing: Timing,
         rng: random.Random,
-        orderer: Orderer,
+        orderer: Recoverable,
         rule: MinMembers,
         counter: int,
     ) -> None:

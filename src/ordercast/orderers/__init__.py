@@ -3,15 +3,15 @@
 from typing import Final
 
 from ordercast.config import GroupConfig
-from ordercast.orderers.orderer import Orderer
+from ordercast.orderers.orderer import LoggedOrderer, Orderer
 from ordercast.orderers.sequencer import Sequencer
 from ordercast.orderers.timestamp import Timestamp
 from ordercast.orderers.token import Token
 from ordercast.parts.window import POLICIES
 
-ORDERERS: Final[dict[str, type[Orderer]]] = {"sequencer": Sequencer, "token": Token, "timestamp": Timestamp}
+ORDERERS: Final[dict[str, type[LoggedOrderer]]] = {"sequencer": Sequencer, "token": Token, "timestamp": Timestamp}
 
-__all__ = ["ORDERERS", "Orderer", "unknown_words"]
+__all__ = ["ORDERERS", "LoggedOrderer", "Orderer", "unknown_words"]
 
 
 def unsupported_names(config: GroupConfig) -> str:

@@ -1,25 +1,88 @@
-"""What an ordering discipline implements (DESIGN section 5), as the underlay and the membership use it.
+"""The contracts of an ordering discipline (DESIGN section 5), as the underlay and the membership use them.
 
-One object lives for one ring. Inputs are calls; outputs go to the Outbox. `is_leader` is true at the member that admits
-newcomers and orders changes where one member does, and everywhere at who answers for the ring to other rings.
+One object lives for one ring. Inputs are calls; outputs go to the Outbox. `Orderer` is what every discipline has.
+`Recoverable` is what the quorum membership needs of a discipline with one contiguous log. `CallTaker` is what calls
+from outside need; a discipline that does not take such calls has none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar, Protocol
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import ClassVar, NamedTuple, Protocol
 
 from ordercast.config import GroupConfig, MinMembers, Timing
 from ordercast.engine import Change, Outbox
-from ordercast.parts.keeper import DeliveryMemory
 from ordercast.parts.log import Log
+from ordercast.parts.memory import DeliveryMemory
 from ordercast.view import Address, Member, View
 from ordercast.wire.ordering import Assignment
 from ordercast.wire.views import Cut, Proposal
 from ordercast.wire.writer import DatagramWriter
 
 
+class SuspicionReason(Enum):
+    """Why a member is suspected."""
+
+    SILENCE = "it was silent for too long"
+    NO_ACKNOWLEDGEMENT = "it did not acknowledge a block in all tries"
+    NO_REPAIR = "it did not answer requests for repair in all tries"
+    NO_TOKEN = "it did not take the token in all tries"
+    DECLINED = "it declined the join that was ordered for it"
+    HEARSAY = "another member suspects it"
+
+
+class Suspicion(NamedTuple):
+    member: int
+    why: SuspicionReason
+
+
+class Standing(NamedTuple):
+    """What this member is in its ring now."""
+
+    leads: bool  # it answers for the ring to other rings and to newcomers
+    orders: bool  # it gives the next sequence number
+    admits: bool  # it takes requests of newcomers
+    contact: Member  # the member that newcomers are to ask
+    is_retired: bool  # it led, and its own leave or the end of the ring is ordered
+    is_settled: bool  # every member has the last change
+    may_go: bool  # it has left, and no member needs it any more
+    leavers: tuple[Address, ...] = ()  # members that left and may still need what comes before their leave
+
+
+class Usage(NamedTuple):
+    """What is buffered here of the group's traffic."""
+
+    held_bytes: int
+    blocks: int
+
+
+class Start(NamedTuple):
+    """What a ring begins with, besides its view."""
+
+    backlog: Sequence[tuple[int, bytes]] = ()  # own blocks without a sequence number
+    orphans: Sequence[tuple[int, int, bytes]] = ()  # blocks of senders that are gone: this member submits them
+    awaited: Mapping[int, int] = {}  # member -> its blocks below this number will come again
+    memory: DeliveryMemory = DeliveryMemory()
+
+
+class CallTaker(Protocol):
+    """Calls from outside (RMP section 4.5)."""
+
+    @property
+    def allowance(self) -> int:
+        """Bytes that a caller outside may have out."""
+
+    def answers(self, origin: int, number: int) -> bool:
+        """Whether this member acknowledges the call."""
+
+    def on_call(self, now_ns: int, origin: int, number: int, is_first: bool, block: bytes, out: Outbox) -> bool:
+        """A call from outside, whole; False if it was delivered here before."""
+
+
 class Orderer(Protocol):
+    """What every discipline has."""
+
     def __init__(
         self,
         me: Member,
@@ -35,33 +98,23 @@ class Orderer(Protocol):
     ranks: ClassVar[frozenset[int]]  # of the services that it gives
     gives_locks: ClassVar[bool]  # locks, handlers, and calls from outside
 
-    view: View  # as of what is received
-    changed: list[View]  # applied since the underlay last took them; delivery follows in order
-    log: Log
-    callers: set[int]  # origins in the log's numbers that are no members
-    next_block: int
-    consumed: int
-    safe: int  # all members are known to hold everything up to this place
-    is_frozen: bool
-
     @property
-    def held_bytes(self) -> int: ...  # buffered here of the group's traffic
+    def calls(self) -> CallTaker | None: ...
 
-    is_retired: bool  # it led, and its own leave or the end of the ring is ordered
+    view: View  # as of what is received
+    next_block: int
     has_left: bool  # the log ends here for this node
 
-    # While the ring is whole
+    # Work in a ring that is whole
 
-    def install(
-        self,
-        now_ns: int,
-        backlog: Sequence[tuple[int, bytes]],
-        orphans: Sequence[tuple[int, int, bytes]],
-        awaited: dict[int, int],
-        out: Outbox,
-    ) -> None: ...
+    def install(self, now_ns: int, start: Start, out: Outbox) -> None:
+        """Begin work in the view."""
 
-    def greet(self) -> None: ...
+    def greet(self) -> None:
+        """This node is new: let the member that made the view hear it."""
+
+    def take_views(self) -> list[View]:
+        """Views applied since the last call; their delivery follows in order with messages."""
 
     def room(self, now_ns: int) -> tuple[int, int]: ...
 
@@ -95,61 +148,59 @@ class Orderer(Protocol):
 
     def deadline_ns(self) -> int: ...
 
-    def suspects(self, now_ns: int) -> list[int]: ...
+    def propose(self, now_ns: int, change: Change) -> None:
+        """Order a join, a leave, a lock or the end of the ring like a message; work goes on."""
 
-    def propose(self, now_ns: int, change: Change) -> None: ...
-
-    @property
-    def is_busy(self) -> bool: ...
+    def suspects(self, now_ns: int) -> list[Suspicion]: ...
 
     @property
-    def is_leader(self) -> bool: ...
+    def is_busy(self) -> bool:
+        """Whether anything is outstanding."""
 
-    @property
-    def is_ordering(self) -> bool: ...  # whether the next place is this member's to give
+    def standing(self) -> Standing: ...
 
-    @property
-    def admits(self) -> bool: ...  # whether a newcomer's request may be handed to this member
+    def usage(self) -> Usage: ...
 
-    @property
-    def contact(self) -> Member: ...  # whom newcomers are to ask
+    # The end of a ring
 
-    @property
-    def is_settled(self) -> bool: ...
+    def freeze(self) -> None:
+        """Failures only: stop ordering, delivering and acknowledging."""
 
-    @property
-    def allowance(self) -> int: ...  # bytes that a caller outside may have out
+    def abandon(self, out: Outbox) -> None:
+        """This node is out of the ring: what was missing is no gap any more."""
 
-    def answers(self, origin: int, number: int) -> bool: ...  # whether this member acknowledges a call
+    def memory(self) -> DeliveryMemory:
+        """What the orderer of the next ring has to know, so that nothing is delivered twice."""
 
-    def on_call(self, now_ns: int, origin: int, number: int, is_first: bool, block: bytes, out: Outbox) -> bool:
-        """A call from outside, whole; False if it was delivered here before."""
 
-    @property
-    def may_go(self) -> bool: ...  # who has left is of no more use to anybody
+class Recoverable(Protocol):
+    """What the quorum membership needs of a discipline with one contiguous log."""
 
-    def carry(self) -> DeliveryMemory: ...  # what passes to the orderer of the next ring
+    view: View
+    log: Log
+    callers: set[int]  # origins in the log's numbers that are no members
+    consumed: int
+    safe: int  # all members are known to hold everything up to this sequence number
 
-    def inherit(self, memory: DeliveryMemory) -> None: ...
+    def cut(self, rule: MinMembers, accepted: Proposal | None) -> Cut:
+        """What is held and assigned here."""
 
-    def leavers(self) -> list[Address]: ...
-
-    # When it is not
-
-    def freeze(self) -> None: ...
-
-    def cut(self, rule: MinMembers, accepted: Proposal | None) -> Cut: ...
-
-    def adopt(self, upto: int, assignments: Sequence[Assignment]) -> list[int]: ...
+    def adopt(self, upto: int, assignments: Sequence[Assignment]) -> list[int]:
+        """Learn the agreed remainder; the sequence numbers that are missing here."""
 
     def lacking(self, upto: int) -> list[int]: ...
 
     def note_remainder(self, upto: int, out: Outbox) -> None: ...
 
-    def recover(self, upto: int, out: Outbox) -> None: ...
+    def recover(self, upto: int, out: Outbox) -> None:
+        """Deliver the agreed remainder of the old ring."""
 
-    def leftovers(self) -> list[tuple[int, bytes]]: ...
+    def leftovers(self) -> list[tuple[int, bytes]]:
+        """Own blocks that never got a sequence number, in order."""
 
-    def undelivered(self) -> int: ...
+    def undelivered(self) -> int:
+        """The lowest number of an own block that was not delivered here."""
 
-    def abandon(self, out: Outbox) -> None: ...
+
+class LoggedOrderer(Orderer, Recoverable, Protocol):
+    """A discipline with one contiguous log: sequencer, token, timestamp."""

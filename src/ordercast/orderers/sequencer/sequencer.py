@@ -15,10 +15,12 @@ from typing import ClassVar, Final
 from ordercast.config import MS, GroupConfig, Timing
 from ordercast.engine import NEVER, Change, Note, Outbox, To
 from ordercast.errors import InvariantViolation, UnsupportedService
+from ordercast.orderers.logged.keeper import Keeper
+from ordercast.orderers.orderer import Standing, Start, Suspicion, SuspicionReason
 from ordercast.orderers.sequencer.role import SequencerRole, ackers
 from ordercast.parts.changes import next_view
-from ordercast.parts.keeper import DeliveryMemory, Keeper
 from ordercast.parts.log import DATAGRAM_OVERHEAD, runs_of
+from ordercast.parts.memory import DeliveryMemory
 from ordercast.parts.share import MIN_BLOCK, ceiling_of, largest_block
 from ordercast.parts.timers import Timers
 from ordercast.service import AGREED_RANK, FIFO_RANK, RELIABLE_RANK, RESILIENT_RANK, SAFE_RANK, Service
@@ -113,22 +115,14 @@ class Sequencer(Keeper):
 
     # Inputs
 
-    def install(
-        self,
-        now_ns: int,
-        backlog: Sequence[tuple[int, bytes]],
-        orphans: Sequence[tuple[int, int, bytes]],
-        awaited: dict[int, int],
-        out: Outbox,
-    ) -> None:
-        """Begin work in the view. `backlog`: own blocks without a place; `orphans`: blocks of senders that are gone;
-        `awaited`: up to which number members have blocks out that will come again."""
+    def install(self, now_ns: int, start: Start, out: Outbox) -> None:
+        """Begin work in the view. Nothing was delivered without a sequence number: no memory is needed."""
         self._apply_view(now_ns)
-        for number, block in backlog:
+        for number, block in start.backlog:
             self._keep_own(now_ns, number, block)
         if self.lead is not None:
-            self.lead.awaited = dict(awaited)
-            for origin, number, block in orphans:
+            self.lead.awaited = dict(start.awaited)
+            for origin, number, block in start.orphans:
                 if self.log.hold(origin, number, block):
                     out.notes.append(Note("hold", origin, block))  # in the old ring its sender may have been a stranger
                     self.lead.ready[origin] = None
@@ -284,13 +278,14 @@ class Sequencer(Keeper):
         # Silence is looked at with every heartbeat of our own, which is often enough to suspect.
         return min(self._timers.deadline_ns(), self._repairs.deadline_ns())
 
-    def suspects(self, now_ns: int) -> list[int]:
+    def suspects(self, now_ns: int) -> list[Suspicion]:
         """Who has been silent for too long, or did not answer ten tries."""
         if self.is_frozen:
             return []
-        found = self._detector.suspects(now_ns)
-        if self._outgoing.is_exhausted and self.lead is None and self.view.leader.id not in found:
-            found.append(self.view.leader.id)
+        silent = self._detector.suspects(now_ns)
+        found = [Suspicion(member, SuspicionReason.SILENCE) for member in silent]
+        if self._outgoing.is_exhausted and self.lead is None and self.view.leader.id not in silent:
+            found.append(Suspicion(self.view.leader.id, SuspicionReason.NO_ACKNOWLEDGEMENT))
         return found
 
     @property
@@ -305,11 +300,6 @@ class Sequencer(Keeper):
             or self._leave_header is not None
             or (self.lead is not None and self.lead.changes)
         )
-
-    @property
-    def is_settled(self) -> bool:
-        """As the leader: everybody has the last change (a leaver may go, a ring may begin the next change)."""
-        return self.lead is None or not self.lead.others or self.lead.safe >= self.lead.last_change
 
     # What comes in
 
@@ -351,54 +341,21 @@ class Sequencer(Keeper):
 
     # Views
 
-    @property
-    def is_leader(self) -> bool:
-        return self.lead is not None
+    def standing(self) -> Standing:
+        lead = self.lead
+        if lead is None:
+            return Standing(False, False, False, self.view.leader, self.is_retired, True, False)
+        is_settled = not lead.others or lead.safe >= lead.last_change
+        leavers = tuple(lead.leavers.values())
+        return Standing(True, True, True, self.view.leader, self.is_retired, is_settled, is_settled, leavers)
 
     @property
-    def is_ordering(self) -> bool:
-        return self.lead is not None
+    def calls(self) -> None:
+        """This orderer takes no calls from outside."""
 
-    @property
-    def admits(self) -> bool:
-        return self.lead is not None
-
-    @property
-    def contact(self) -> Member:
-        return self.view.leader
-
-    @property
-    def may_go(self) -> bool:
-        return self.lead is not None and self.is_settled
-
-    def carry(self) -> DeliveryMemory:
+    def memory(self) -> DeliveryMemory:
+        """Nothing is delivered here without a sequence number."""
         return DeliveryMemory()
-
-    def inherit(self, memory: DeliveryMemory) -> None:
-        """Nothing is delivered here without a place."""
-
-    @property
-    def allowance(self) -> int:
-        return 0
-
-    def answers(self, origin: int, number: int) -> bool:  # noqa: ARG002 - this orderer takes no calls from outside
-        return False
-
-    def on_call(
-        self,
-        now_ns: int,  # noqa: ARG002
-        origin: int,  # noqa: ARG002
-        number: int,  # noqa: ARG002
-        is_first: bool,  # noqa: ARG002
-        block: bytes,  # noqa: ARG002
-        out: Outbox,  # noqa: ARG002
-    ) -> bool:
-        self._count("strange_calls")
-        return True
-
-    def leavers(self) -> list[Address]:
-        """Who left and may still need what comes before its leave."""
-        return list(self.lead.leavers.values()) if self.lead is not None else []
 
     @property
     def departed(self) -> list[int]:

@@ -14,10 +14,10 @@ from typing import ClassVar, Final
 from ordercast.config import GroupConfig, Timing
 from ordercast.engine import Note, Outbox
 from ordercast.errors import InvariantViolation
+from ordercast.orderers.logged.sending import Sender
 from ordercast.orderers.timestamp.queue import Key, ReceptionQueue, Stamp
 from ordercast.orderers.timestamp.votes import Vote, Votes
 from ordercast.parts.log import Entry
-from ordercast.parts.sending import Sender
 from ordercast.service import MAJORITY_RANK, RESILIENT_RANK
 from ordercast.view import GROUP_ORIGIN, Member, View, id_of
 from ordercast.wire.block import ENTRY_BYTES, FRAGMENT, FRAGMENTED, HEAD, HEAD_BYTES, LAST

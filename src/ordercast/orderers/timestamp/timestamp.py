@@ -1,9 +1,7 @@
 """Two-phase timestamps: ABCAST, and TOMPA's anticipation. TOMPA sections 2 and 3; docs/design/timestamp.md.
 
-Every member runs this class: what members say to each other, and how members come and go. Layers below: `receiving.py`
-(proposals, decisions, places), `parts/sending.py` (windows), `parts/delivery.py` (when a message may be delivered),
-`parts/keeper.py` (the log). Beside them: `queue.py`, `votes.py`, `changes.py`. Deviations, with their reasons, stand in
-the design note.
+Every member runs this class: what members say to each other, and how members come and go. Deviations, with their
+reasons, stand in the design note.
 """
 
 from __future__ import annotations
@@ -14,6 +12,7 @@ from typing import ClassVar, Final
 
 from ordercast.config import MS, GroupConfig, Timing
 from ordercast.engine import NEVER, Change, Note, Outbox, To
+from ordercast.orderers.orderer import Standing, Start, Suspicion, SuspicionReason
 from ordercast.orderers.timestamp.changes import Changes
 from ordercast.orderers.timestamp.queue import Key
 from ordercast.orderers.timestamp.receiving import Receiver
@@ -103,20 +102,14 @@ class Timestamp(Receiver):
 
     # Inputs
 
-    def install(
-        self,
-        now_ns: int,
-        backlog: Sequence[tuple[int, bytes]],
-        orphans: Sequence[tuple[int, int, bytes]],
-        awaited: dict[int, int],  # noqa: ARG002 - it is in the view, since another may be the one to order a join
-        out: Outbox,
-    ) -> None:
-        """Begin work in the view. `backlog`: own blocks without a place; `orphans`: blocks of senders that are gone."""
+    def install(self, now_ns: int, start: Start, out: Outbox) -> None:
+        """Begin work in the view. Which blocks are awaited is in the view, since another may order a join."""
+        self._inherit(start.memory)
         self._apply_view(now_ns)
-        for number, block in backlog:
+        for number, block in start.backlog:
             self._keep_own(now_ns, number, block, out)
             self._send_own(number, block, out)
-        for origin, number, block in orphans:
+        for origin, number, block in start.orphans:
             if self.log.hold(origin, number, block):
                 out.notes.append(Note("hold", origin, block))  # in the old ring its sender may have been a stranger
                 self._outgoing.keep(now_ns, origin, number, block, 0)
@@ -237,16 +230,17 @@ class Timestamp(Receiver):
         # Silence is looked at with every heartbeat of our own, which is often enough to suspect.
         return min(self._timers.deadline_ns(), self._repairs.deadline_ns())
 
-    def suspects(self, now_ns: int) -> list[int]:
+    def suspects(self, now_ns: int) -> list[Suspicion]:
         """Who has been silent for too long, or did not acknowledge ten tries."""
         if self.is_frozen or self.has_left:
             return []
-        found = dict.fromkeys(self._detector.suspects(now_ns))
+        found = dict.fromkeys(self._detector.suspects(now_ns), SuspicionReason.SILENCE)
         if self._outgoing.is_exhausted:
             for key, each in self._outgoing.unordered.items():
                 if each.tries > self._timing.tries:
-                    found.update(dict.fromkeys(self._lacking(key)))
-        return [member for member in found if member != self.me.id]
+                    for member in self._lacking(key):
+                        found.setdefault(member, SuspicionReason.NO_ACKNOWLEDGEMENT)
+        return [Suspicion(member, why) for member, why in found.items() if member != self.me.id]
 
     @property
     def is_busy(self) -> bool:
@@ -265,60 +259,25 @@ class Timestamp(Receiver):
 
     # Roles
 
+    def standing(self) -> Standing:
+        leads, is_settled = self.is_leader, self._table.safe >= self.view.seq
+        may_go = self.has_left and is_settled and self._is_released
+        leavers = (self._leaver.address,) if self._table.leaver and self._leaver is not None else ()
+        return Standing(leads, leads, leads, self.view.leader, self.is_retired, is_settled, may_go, leavers)
+
+    @property
+    def calls(self) -> None:
+        """This orderer takes no calls from outside."""
+
     @property
     def is_leader(self) -> bool:
         """The first member orders changes; nobody else has a part of its own."""
         return self.view.leader.id == self.me.id and not self.has_left
 
     @property
-    def is_ordering(self) -> bool:
-        return self.is_leader
-
-    @property
-    def admits(self) -> bool:
-        return self.is_leader
-
-    @property
-    def contact(self) -> Member:
-        return self.view.leader
-
-    @property
-    def is_settled(self) -> bool:
-        """Everybody has the last change (a leaver may go, a ring that dissolves may end)."""
-        return self._table.safe >= self.view.seq
-
-    @property
-    def may_go(self) -> bool:
-        """As a leaver: nobody needs us any more."""
-        return self.has_left and self.is_settled and self._is_released
-
-    def leavers(self) -> list[Address]:
-        """Who left and may still need what comes before its leave."""
-        return [self._leaver.address] if self._table.leaver and self._leaver is not None else []
-
-    @property
     def departed(self) -> list[int]:
         """Who is known to know of the last change, one that has left by it included."""
         return self._table.informed(self.view.seq)
-
-    @property
-    def allowance(self) -> int:
-        return 0
-
-    def answers(self, origin: int, number: int) -> bool:  # noqa: ARG002 - this orderer takes no calls from outside
-        return False
-
-    def on_call(
-        self,
-        now_ns: int,  # noqa: ARG002
-        origin: int,  # noqa: ARG002
-        number: int,  # noqa: ARG002
-        is_first: bool,  # noqa: ARG002
-        block: bytes,  # noqa: ARG002
-        out: Outbox,  # noqa: ARG002
-    ) -> bool:
-        self._count("strange_calls")
-        return True
 
     def freeze(self) -> None:
         super().freeze()

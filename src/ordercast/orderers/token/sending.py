@@ -7,8 +7,8 @@ from typing import ClassVar, Final
 
 from ordercast.config import GroupConfig, Timing
 from ordercast.engine import Note, Outbox, To
+from ordercast.orderers.logged.sending import Sender
 from ordercast.orderers.token.pacing import UnreliablePacer
-from ordercast.parts.sending import Sender
 from ordercast.parts.timers import Timers
 from ordercast.service import FIFO_RANK, RANK_NAMES
 from ordercast.view import Member, Reason, View

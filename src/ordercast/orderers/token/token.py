@@ -1,21 +1,18 @@
 """RMP's rotating token site. Paper sections 4.2, 4.3 and 4.6; docs/design/token.md has states, datagrams and timers.
 
-Every member runs this class, and each is token site in its turn: it gives places to what it holds and has none, tells
-everybody by one TOKEN (the paper's ACK), and with it passes the token on. Layers below: `placing.py` (what may get a
-place), `sending.py` and `parts/sending.py` (what we send ourselves), `parts/delivery.py` (when a message may be
-delivered), `parts/keeper.py` (the log). Beside them: `parts/table.py` (who holds what), `lists.py` (changes that
-wait), `calls.py` (calls from outside).
+Every member runs this class, and each is token site in its turn: it assigns sequence numbers to what it holds, tells
+everybody by one TOKEN (the paper's ACK), and with it passes the token on.
 Deviations, with their reasons, stand in the design note.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from ordercast.config import MS, GroupConfig, Timing
 from ordercast.engine import NEVER, Change, Note, Outbox, To
 from ordercast.errors import WireError
+from ordercast.orderers.orderer import Standing, Start, Suspicion, SuspicionReason
 from ordercast.orderers.token.calls import WAIT_NS
 from ordercast.orderers.token.ordering import TokenOrdering
 from ordercast.orderers.token.pending import key_of
@@ -112,20 +109,14 @@ class Token(TokenOrdering):
 
     # Inputs
 
-    def install(
-        self,
-        now_ns: int,
-        backlog: Sequence[tuple[int, bytes]],
-        orphans: Sequence[tuple[int, int, bytes]],
-        awaited: dict[int, int],  # noqa: ARG002 - it is in the view, since any member may be the one to order a join
-        out: Outbox,
-    ) -> None:
-        """Begin work in the view. `backlog`: own blocks without a place; `orphans`: blocks of senders that are gone."""
+    def install(self, now_ns: int, start: Start, out: Outbox) -> None:
+        """Begin work in the view. Which blocks are awaited is in the view, since any member may order a join."""
+        self._inherit(start.memory)
         self._apply_view(now_ns)
-        for number, block in backlog:
+        for number, block in start.backlog:
             self._keep_own(now_ns, number, block, out)
             self._send_own(number, block, out)
-        for origin, number, block in orphans:
+        for origin, number, block in start.orphans:
             if self.log.hold(origin, number, block):
                 out.notes.append(Note("hold", origin, block))  # in the old ring its sender may have been a stranger
                 self._send_orphan(origin, number, block, out)
@@ -291,16 +282,18 @@ class Token(TokenOrdering):
         # Silence is looked at with every heartbeat of our own, which is often enough to suspect.
         return min(self._timers.deadline_ns(), self._repairs.deadline_ns(), self._pending_changes.due_ns)
 
-    def suspects(self, now_ns: int) -> list[int]:
+    def suspects(self, now_ns: int) -> list[Suspicion]:
         """Who has been silent for too long, or did not answer ten tries (section 4.4)."""
         if self.is_frozen or self.has_left:
             return []
-        found = self._detector.suspects(now_ns)
-        if self._outgoing.is_exhausted or self._gap_tries > self._timing.tries:
-            found.append(self._site)
+        found = dict.fromkeys(self._detector.suspects(now_ns), SuspicionReason.SILENCE)
+        if self._outgoing.is_exhausted:
+            found.setdefault(self._site, SuspicionReason.NO_ACKNOWLEDGEMENT)
+        if self._gap_tries > self._timing.tries:
+            found.setdefault(self._site, SuspicionReason.NO_REPAIR)
         if self._passed is not None and self._passed.tries > self._timing.tries:
-            found.append(self._passed.site)
-        return [member for member in dict.fromkeys(found) if member and member != self.me.id]
+            found.setdefault(self._passed.site, SuspicionReason.NO_TOKEN)
+        return [Suspicion(member, why) for member, why in found.items() if member and member != self.me.id]
 
     @property
     def is_busy(self) -> bool:
@@ -320,37 +313,28 @@ class Token(TokenOrdering):
 
     # Roles
 
-    @property
-    def is_leader(self) -> bool:
-        """Nobody leads here; the first member answers for the ring to newcomers and to other rings."""
-        return self.view.leader.id == self.me.id
+    def standing(self) -> Standing:
+        """No member leads here; the first one answers for the ring to newcomers and to other rings."""
+        table, is_settled = self._table, self._is_settled
+        return Standing(
+            self.view.leader.id == self.me.id,
+            self.is_holding or self._named_at >= 0,
+            not self.has_left,
+            self.me,
+            self.is_retired,
+            is_settled,
+            self.has_left and self._passed is None and is_settled and self._is_released,
+            (self._leaver.address,) if table.leaver and self._leaver is not None else (),
+        )
 
     @property
-    def is_ordering(self) -> bool:
-        """We are the token site: the token is here, or was passed to us."""
-        return self.is_holding or self._named_at >= 0
-
-    @property
-    def admits(self) -> bool:
-        return not self.has_left
-
-    @property
-    def contact(self) -> Member:
-        return self.me
-
-    @property
-    def is_settled(self) -> bool:
-        """Everybody has the last change (a ring that dissolves may end)."""
+    def _is_settled(self) -> bool:
+        """Every member has the last change (a ring that dissolves may end, a leaver may go: section 4.3)."""
         return self._table.safe >= self.view.seq
 
     @property
-    def may_go(self) -> bool:
-        """As a leaver: nobody needs us any more (section 4.3)."""
-        return self.has_left and self._passed is None and self.is_settled and self._is_released
-
-    def leavers(self) -> list[Address]:
-        """Who left and may still need what comes before its leave."""
-        return [self._leaver.address] if self._table.leaver and self._leaver is not None else []
+    def calls(self) -> Token:
+        return self
 
     @property
     def departed(self) -> list[int]:

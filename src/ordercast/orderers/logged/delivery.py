@@ -14,8 +14,10 @@ from typing import ClassVar, Final
 
 from ordercast.config import GroupConfig, Timing
 from ordercast.engine import Delivery, Outbox, Run
-from ordercast.parts.keeper import DeliveryMemory, Keeper
+from ordercast.orderers.logged.keeper import Keeper
+from ordercast.orderers.orderer import Usage
 from ordercast.parts.log import Entry
+from ordercast.parts.memory import DeliveryMemory
 from ordercast.parts.recent import Recent
 from ordercast.parts.table import Table
 from ordercast.service import AGREED_RANK, FIFO_RANK, RESILIENT_RANK, SAFE_RANK, UNRELIABLE_RANK
@@ -63,13 +65,13 @@ class Deliverer(Keeper):
 
     # What passes from ring to ring
 
-    def carry(self) -> DeliveryMemory:
+    def memory(self) -> DeliveryMemory:
         waiting = {(delivery.origin, delivery.number) for delivery in self._fresh}
         early = {key: ticket for key, ticket in self._early.items() if key not in waiting}
         recent = {origin: recent for origin, recent in self._recent.items() if self.view.member(origin) is None}
         return DeliveryMemory(self._ticket, early, self._called, recent)
 
-    def inherit(self, memory: DeliveryMemory) -> None:
+    def _inherit(self, memory: DeliveryMemory) -> None:
         self._ticket = max(self._ticket, memory.ticket)
         numbers = self.log.next_number
         kept = {key: 0 for key in memory.early if key[1] >= numbers.get(key[0], 0)}
@@ -146,9 +148,8 @@ class Deliverer(Keeper):
         while unconsumed and unconsumed[0][0] <= seq:
             self._backlog -= unconsumed.popleft()[1]
 
-    @property
-    def held_bytes(self) -> int:
-        return self.log.unstable_bytes + self._backlog
+    def usage(self) -> Usage:
+        return Usage(self.log.unstable_bytes + self._backlog, len(self.log.entries))
 
     # The log
 

@@ -6,16 +6,16 @@ member when the group is re-formed; SAFE after DESIGN section 3.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import ClassVar, NamedTuple
+from collections.abc import Sequence
+from typing import ClassVar
 
 from ordercast.config import GroupConfig, MinMembers, Timing
 from ordercast.engine import Delivery, Denied, Note, Outbox, Run
 from ordercast.errors import InvariantViolation, WireError
+from ordercast.orderers.orderer import Usage
 from ordercast.parts.detector import Detector
 from ordercast.parts.log import Entry, Log
 from ordercast.parts.outgoing import Outgoing
-from ordercast.parts.recent import Recent
 from ordercast.parts.repairs import Repairs
 from ordercast.service import SAFE_RANK
 from ordercast.view import GROUP_ORIGIN, Member, Reason, View
@@ -24,15 +24,6 @@ from ordercast.wire.calls import open_call
 from ordercast.wire.header import HEADER_BYTES
 from ordercast.wire.ordering import Assignment
 from ordercast.wire.views import Cut, Proposal, open_change, pack_change
-
-
-class DeliveryMemory(NamedTuple):
-    """What passes from the orderer of one ring to that of the next, in one life of a node: nothing may come twice."""
-
-    ticket: int = 0  # of the last delivery
-    early: Mapping[tuple[int, int], int] = {}  # (origin, number) delivered without a place
-    called: Mapping[int, int] = {}  # caller -> one past the last call of its that was delivered
-    recent: Mapping[int, Recent] = {}  # caller -> its UNRELIABLE calls
 
 
 class Keeper:
@@ -51,7 +42,7 @@ class Keeper:
     ) -> None:
         self.me = me
         self.view = view  # as of what is received
-        self.changed: list[View] = []  # views that were applied since the underlay last took them
+        self._changed: list[View] = []  # views that were applied since the underlay last took them
         self.is_frozen = False
         self.has_left = False  # our log ends here, with our own leave or with the ring
         # The log
@@ -126,10 +117,15 @@ class Keeper:
         self.consumed = max(self.consumed, min(seq, self.delivered))
         self._skip_changes()
 
-    @property
-    def held_bytes(self) -> int:
-        """What is buffered here of the group's traffic."""
-        return self.log.unstable_bytes
+    def take_views(self) -> list[View]:
+        """Views that were applied since the last call."""
+        views = self._changed
+        if views:
+            self._changed = []
+        return views
+
+    def usage(self) -> Usage:
+        return Usage(self.log.unstable_bytes, len(self.log.entries))
 
     # Holding and placing
 
@@ -212,7 +208,7 @@ class Keeper:
         view = open_change(entry.block)
         old, self.view = self.view, view
         if view.id != old.id:
-            self.changed.append(view)
+            self._changed.append(view)
         numbers = self.log.next_number
         for member in view.members:
             numbers[member.id] = max(numbers.get(member.id, 0), view.numbers.get(member.id, 0))

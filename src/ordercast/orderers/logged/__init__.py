@@ -1,0 +1,1 @@
+"""What the disciplines with one contiguous log are composed of: sequencer, token and timestamp."""
