@@ -50,7 +50,6 @@ ALSO_WORLDLY = frozenset({"concurrent", "datetime", "multiprocessing", "secrets"
 EXEMPT = {(f"groups/{name}.py", "asyncio") for name in ("base", "group", "locking")}
 
 ORDERERS = ("sequencer", "token", "timestamp", "sites", "regions")
-FIRST_ORDERER = "sequencer"
 
 # The judges know rows only, or they would share the protocols' errors.
 JUDGES = "sim/checkers/"
@@ -158,14 +157,13 @@ def room_of_module(module: str) -> str:
 
 
 def orderer_of(parts: list[str]) -> str | None:
-    """Whose module it is, by its path under `orderers`; None for the folder itself.
-
-    An orderer of several modules has a folder. What lies beside the folders under another name is the first orderer's.
-    """
+    """Whose module it is, by its path under `orderers`; None for the contract and for what several orderers share."""
     name = parts[0].removesuffix(".py") if parts else "__init__"
-    if name == "__init__":
+    if name in ("__init__", "orderer", "logged"):
         return None
-    return name if name in ORDERERS else FIRST_ORDERER
+    if name not in ORDERERS:
+        raise LookupError(f"orderers/{name} is neither an orderer nor shared: add it to ORDERERS")
+    return name
 
 
 # The house as it is. -------------------------------------------------------------------------------------------------
@@ -198,7 +196,7 @@ def test_pipeline_and_client_see_what_the_design_gives_them() -> None:
     [
         ("wire/block.py", "from ordercast.parts.log import Log", "wire must not import ordercast.parts.log"),
         ("parts/log.py", "from ordercast.orderers.sequencer import Sequencer", "parts must not import"),
-        ("orderers/token.py", "from ordercast.membership.recovery import Reform", "orderers must not import"),
+        ("orderers/token.py", "from ordercast.membership.recovery import Recovery", "orderers must not import"),
         ("membership/reform.py", "import ordercast.underlay", "membership must not import ordercast.underlay"),
         ("underlay.py", "from ordercast.groups.host import Host", "underlay must not import"),
         ("underlay.py", "from ordercast.trace.recorder import Recorder", "underlay must not import"),
@@ -249,9 +247,7 @@ def test_chance_that_is_no_argument_is_caught(source: str) -> None:
     [
         ("orderers/token.py", "ordercast.orderers.sequencer"),
         ("orderers/token.py", "ordercast.orderers.sequencer.role"),
-        ("orderers/token.py", "ordercast.orderers.leading"),
-        ("orderers/leading.py", "ordercast.orderers.timestamp"),
-        ("orderers/sequencer/leading.py", "ordercast.orderers.sites.hop"),
+        ("orderers/sequencer/role.py", "ordercast.orderers.sites.hop"),
         ("orderers/sites/ring.py", "ordercast.orderers.regions.torus"),
     ],
 )
@@ -269,10 +265,10 @@ def test_a_checker_that_looks_into_an_engine_is_caught() -> None:
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("orderers/sequencer/sequencer.py", "from ordercast.orderers.sequencer.role import Leading"),
-        ("orderers/leading.py", "from ordercast.orderers.sequencer import Sequencer"),
+        ("orderers/sequencer/sequencer.py", "from ordercast.orderers.sequencer.role import SequencerRole"),
+        ("orderers/token/token.py", "from ordercast.orderers.logged.sending import Sender"),
         ("orderers/sites/ring.py", "from ordercast.orderers.sites.hop import Hop"),
-        ("orderers/token.py", "from ordercast.parts.log import Log\nfrom ordercast.wire.writer import Mail"),
+        ("orderers/token.py", "from ordercast.parts.log import Log\nfrom ordercast.wire.writer import DatagramWriter"),
         ("underlay.py", "import random\ndef f(rng: random.Random) -> None: rng.random()"),
         ("groups/host.py", "from random import Random\nRandom(7)"),
         ("groups/group.py", "import asyncio"),
