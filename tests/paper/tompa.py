@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from ordercast.config import LOOPBACK_DATAGRAM, GroupConfig, Timing
 from ordercast.engine import Outbox, Run, To
+from ordercast.orderers.orderer import Start
 from ordercast.orderers.timestamp import Timestamp
 from ordercast.orderers.timestamp.queue import Key, ReceptionQueue, Stamp
 from ordercast.orderers.timestamp.votes import Vote, Votes
@@ -148,7 +149,7 @@ class Host:
         member = view.members[me - 1]
         self.engine = Timestamp(member, writer, config, Timing(), view, 0, view.counter, self.counters)
         self._out = Outbox()
-        self.engine.install(NOW_NS, [], [], {}, self._out)
+        self.engine.install(NOW_NS, Start(), self._out)
         self._first = 0
         self._pass()
 

@@ -15,9 +15,9 @@ from tests.property.wiretap import Lab
 
 from ordercast.config import MS, SECOND
 from ordercast.engine import Change
-from ordercast.orderers.token.calls import MAX_NEW, MAX_WAITING
 from ordercast.orderers.logged.delivery import MAX_RECENT
-from ordercast.orderers.logged.keeper import DeliveryMemory
+from ordercast.orderers.token.calls import MAX_NEW, MAX_WAITING
+from ordercast.parts.memory import DeliveryMemory
 from ordercast.service import AGREED, FIFO, UNRELIABLE, Service
 from ordercast.view import Reason, node_id
 from ordercast.wire.block import CALLED, ENTRY, EQUAL, HEAD, pack_run
