@@ -127,7 +127,8 @@ def simulated() -> Iterable[tuple[str, Outcome]]:
 
 
 def with_bugs() -> Iterable[tuple[str, Outcome]]:
-    from tests.sim.planted import BUGS, planted
+    from tests.sim.planted import BUGS
+    from tests.sim.planting import planted
 
     for bug in BUGS:
         if bug.name not in CAUGHT_BY_TRACE:

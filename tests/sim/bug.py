@@ -1,42 +1,35 @@
-"""A planted bug as data, and the modules that have some."""
+"""A planted bug as data."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
-
-LEADING: Final = "ordercast.orderers.sequencer.role"
-CHANGES: Final = "ordercast.parts.changes"
-KEEPER: Final = "ordercast.orderers.logged.keeper"
-SEQUENCER: Final = "ordercast.orderers.sequencer.sequencer"
-CUTS: Final = "ordercast.membership.cuts"
-REFORM: Final = "ordercast.membership.recovery"
-UNDERLAY: Final = "ordercast.underlay"
-LOG: Final = "ordercast.parts.log"
-BLOCK: Final = "ordercast.wire.block"
-TOKEN: Final = "ordercast.orderers.token.token"
-PLACING: Final = "ordercast.orderers.token.ordering"
-DELIVERY: Final = "ordercast.orderers.logged.delivery"
-TABLE_OF_ROWS: Final = "ordercast.parts.table"
-CALLS: Final = "ordercast.orderers.token.calls"
-MEMBER_CALLS: Final = "ordercast.groups.calls"
-MEMBER_LOCKS: Final = "ordercast.groups.locks"
-TIMESTAMP: Final = "ordercast.orderers.timestamp.timestamp"
-RECEIVING: Final = "ordercast.orderers.timestamp.receiving"
-QUEUE: Final = "ordercast.orderers.timestamp.queue"
-VOTES: Final = "ordercast.orderers.timestamp.votes"
-TIMESTAMP_CHANGES: Final = "ordercast.orderers.timestamp.changes"
 
 
 @dataclass(frozen=True, slots=True)
 class Bug:
-    """`bound`: seeds of the orderer, from its first seed on, within which it must be caught; 0 for one that is known
-    not to be, and `breaks` says why."""
+    """One mutation of one function of the core: `old` becomes `new`.
+
+    `function` is the name of a function or method, or `Class.method` where several methods of that name contain `old`.
+    `old` and `new` are code, compared as syntax trees: module, indentation, line breaks and comments do not matter.
+    `old` must occur exactly once. It is an expression, an argument `name=value` of a call, or one or more consecutive
+    statements (with everything below them). An empty `new` removes statements. Where several pieces of one function
+    change together, both are tuples of the same length.
+
+    `bound`: seeds of the orderer, from its first seed on, within which it must be caught; 0 for one that is known
+    not to be, and `breaks` says why.
+    """
 
     name: str
-    module: str
-    old: str
-    new: str
+    function: str
+    old: str | tuple[str, ...]
+    new: str | tuple[str, ...]
     breaks: str
     bound: int
     orderer: str = "sequencer"
+
+    def edits(self) -> Iterator[tuple[str, str]]:
+        """Each piece of code and what takes its place."""
+        olds = (self.old,) if isinstance(self.old, str) else self.old
+        news = (self.new,) if isinstance(self.new, str) else self.new
+        return zip(olds, news, strict=True)

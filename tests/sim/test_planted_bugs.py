@@ -1,23 +1,38 @@
-"""The harness is only worth what it catches: every planted bug, within a stated number of seeds."""
+"""The harness is only worth what it catches: planted bugs, each within a stated number of seeds."""
 
 from __future__ import annotations
 
 import pytest
 from tests.sim.bug import Bug
-from tests.sim.planted import BUGS, UNSEEN, caught, planted
+from tests.sim.planted import BUGS, ORDERERS, SAMPLE, UNSEEN, caught, sample
+from tests.sim.planting import planted
 
 from ordercast.parts.log import Log
 
+CHOSEN = sample()
 
-@pytest.mark.parametrize("bug", BUGS, ids=[bug.name.replace(" ", "-") for bug in BUGS])
+
+@pytest.mark.parametrize("bug", CHOSEN, ids=[f"{bug.orderer}: {bug.name}".replace(" ", "-") for bug in CHOSEN])
 def test_a_planted_bug_is_caught(bug: Bug) -> None:
     assert caught(bug) is not None, f"{bug.name}: not caught by {bug.bound} seeds, though it breaks this: {bug.breaks}"
 
 
-@pytest.mark.parametrize("bug", UNSEEN, ids=[bug.name.replace(" ", "-") for bug in UNSEEN])
-def test_a_bug_that_nobody_sees_can_still_be_planted(bug: Bug) -> None:
-    with planted(bug):
-        pass
+def test_every_bug_can_be_planted() -> None:
+    """Also those that are not in the sample, and those that nobody sees."""
+    stale = []
+    for bug in (*BUGS, *UNSEEN):
+        try:
+            with planted(bug):
+                pass
+        except LookupError as error:
+            stale.append(str(error))
+    assert not stale, "\n".join(stale)
+
+
+def test_the_sample_has_bugs_of_each_orderer_and_is_always_the_same() -> None:
+    assert [bug.name for bug in sample()] == [bug.name for bug in CHOSEN]
+    for orderer in ORDERERS:
+        assert sum(bug.orderer == orderer for bug in CHOSEN) >= SAMPLE
 
 
 def test_a_planted_bug_is_gone_afterwards() -> None:
@@ -28,13 +43,30 @@ def test_a_planted_bug_is_gone_afterwards() -> None:
     assert Log.advance.__code__ is before
 
 
-def test_a_bug_whose_line_is_gone_is_refused() -> None:
-    bug = Bug("stale", BUGS[0].module, "no such line", "", "nothing", 1)
-    with pytest.raises(LookupError, match="0 times, not once"), planted(bug):
+@pytest.mark.parametrize(
+    ("function", "old", "new", "told"),
+    [
+        ("advance", "no_such_code()", "", "0 times, not once"),
+        ("no_such_function", "self.position += count", "", "0 times, not once"),
+        ("Log.__init__", "self.position += count", "", "0 times, not once"),
+        ("__init__", "0", "1", "times, not once"),
+        ("advance", "self.position += count", "self.position += count  # now", "is any different"),
+        ("advance", ("self.position += count", "no_such_code()"), ("pass", "pass"), "0 times, not once"),
+    ],
+    ids=["gone", "no-function", "another-function", "ambiguous", "idle", "half-gone"],
+)
+def test_a_bug_whose_code_is_not_there_exactly_once_is_refused(
+    function: str, old: str | tuple[str, ...], new: str | tuple[str, ...], told: str
+) -> None:
+    with pytest.raises(LookupError, match=told), planted(Bug("stale", function, old, new, "nothing", 1)):
         pass
-    twice = Bug("ambiguous", BUGS[0].module, "        return\n", "        pass\n", "nothing", 1)
-    with pytest.raises(LookupError, match="times, not once"), planted(twice):
-        pass
-    comment = Bug("idle", BUGS[0].module, "class Timer(IntEnum):", "class Timer(IntEnum):  # now", "nothing", 1)
-    with pytest.raises(LookupError, match="any different"), planted(comment):
+
+
+def test_layout_and_comments_do_not_matter() -> None:
+    old = """
+        self.position += (   # counted
+            count
+        )
+    """
+    with planted(Bug("wrapped", "Log.advance", old, "self.position += 1", "nothing", 1)):
         pass
