@@ -54,11 +54,18 @@ def test_the_transcript_stands_after_the_dashes() -> None:
         "expect all same",
         "loss 30%",
         "show datagrams",
+        "a lock key 300ms",
+        "x call 2 AGREED",
+        "a call 1 SAFE handler 2 size 50",
+        "until x answered 2",
+        "expect a granted 1",
+        "lose token -> b,x",
+        "watch data token nak",
         "at 5us pause all",
     ],
 )
 def test_every_statement_parses(line: str) -> None:
-    assert len(parse_script(f"nodes a b c\nrun 1ms\n{line}\n").statements) == 2
+    assert len(parse_script(f"nodes a b c; callers x\nrun 1ms\n{line}\n").statements) == 2
 
 
 @pytest.mark.parametrize(
@@ -79,6 +86,10 @@ def test_every_statement_parses(line: str) -> None:
         ("nodes a\nat 5ms until rest", "`until` cannot be planned"),
         ("nodes a\nat 5ms", "`at` needs a time and a statement"),
         ("nodes a b\ncut a b", "write: cut a -> b,c"),
+        ("nodes a; callers a", "different nodes"),
+        ("nodes a; callers x\nx send 1 FIFO", "a caller is no member: it can only call; write: x call 1 AGREED"),
+        ("nodes a\na call 1 FIFO", "a member calls the holder of a handler; write: x call 1 AGREED, a call 1 SAFE"),
+        ("nodes a\nwatch smoke", "there is no kind of datagram 'smoke'; choose one of data, request"),
         ("nodes a; recovery sometimes", "automatic or manual"),
     ],
 )

@@ -11,6 +11,11 @@ Statements end with the line or with `;`, and `#` begins a comment. Settings (`n
 `datagram`, `recovery`, ...) come first; `loss` may also change later. `at TIME` plans a statement for a virtual time:
 it happens while a later `run` or `until` lets time go by. Everything else happens at once.
 
+`callers x y` names nodes that never join: `x call 2 AGREED` calls the group from outside. `a lock key 300ms` asks for a
+lock and gives it back 300 ms after it was granted; who holds the lock 0 to 5 answers the calls that name this handler.
+`lose token -> b` loses the next datagram of a kind on its way to b, and `watch token nak` has the transcript show
+datagrams of these kinds: who sent them, and what a pass of the token orders.
+
 Like the tests of etcd/raft, a script may end with a line of dashes and the transcript that it must give. The transcript
 holds what each node saw between two statements, without times: those change whenever a timer does.
 """
@@ -25,6 +30,7 @@ from typing import Final
 from ordercast.config import MS, SECOND
 from ordercast.service import parse_service
 from ordercast.sim.network import NETWORKS
+from ordercast.wire.header import Kind
 
 SEPARATOR: Final = "----"
 MAX_NODES: Final = 64
@@ -51,6 +57,7 @@ class Settings:
     """What a script may set before it begins."""
 
     nodes: tuple[str, ...] = ()
+    callers: tuple[str, ...] = ()  # nodes that never join: they call the group from outside
     seed: int = 1
     network: str = "ideal"
     orderer: str = "sequencer"
@@ -82,6 +89,7 @@ class Statement:
     word: str = ""
     size: int = 100
     is_confirmed: bool = False
+    handler: int = -1  # of a call: the lock whose holder answers; -1: none
     at_ns: int | None = None  # planned for this time; None: now
 
 
@@ -138,11 +146,12 @@ class _Parser:
     """Line by line; knows the names so far, so that a wrong one is found where it stands."""
 
     nodes: tuple[str, ...] = ()
+    callers: tuple[str, ...] = ()
     values: dict[str, object] = field(default_factory=dict)
     statements: list[Statement] = field(default_factory=list)
 
     def settings(self) -> Settings:
-        return Settings(nodes=self.nodes, **self.values)  # type: ignore[arg-type]
+        return Settings(nodes=self.nodes, callers=self.callers, **self.values)  # type: ignore[arg-type]
 
     def statement(self, line: int, text: str) -> None:
         words = text.split()
@@ -167,7 +176,12 @@ class _Parser:
         """True if the words were a setting."""
         key, values = words[0], words[1:]
         if key == "nodes":
-            self._set_nodes(line, values)
+            if self.nodes:
+                raise ScriptError(line, "the nodes were named already")
+            self.nodes = self._new_names(line, values)
+            return True
+        if key == "callers":
+            self.callers = self._new_names(line, values)
             return True
         readers: dict[str, tuple[str, Callable[[int, str], object]]] = {
             "seed": ("seed", _number),
@@ -193,15 +207,14 @@ class _Parser:
         self.values[name] = read(line, values[0])
         return True
 
-    def _set_nodes(self, line: int, names: Sequence[str]) -> None:
-        if self.nodes:
-            raise ScriptError(line, "the nodes were named already")
+    def _new_names(self, line: int, names: Sequence[str]) -> tuple[str, ...]:
         for name in names:
             if not _NAME.match(name):
                 raise ScriptError(line, f"{name!r} is no name of a node; use small letters and digits, as in a or b2")
-        if not names or len(names) > MAX_NODES or len(set(names)) < len(names):
+        known = {*self.nodes, *self.callers, *names}
+        if not names or len(known) > MAX_NODES or len(known) < len(self.nodes) + len(self.callers) + len(names):
             raise ScriptError(line, f"name 1 to {MAX_NODES} different nodes, as in: nodes a b c")
-        self.nodes = tuple(names)
+        return tuple(names)
 
     # Statements. -----------------------------------------------------------------------------------------------------
 
@@ -211,7 +224,7 @@ class _Parser:
 
         verb, rest = words[0], words[1:]
         if self._is_nodes(verb):
-            return self._of_nodes(line, self._nodes(line, verb), rest, make)
+            return self._of_nodes(line, self._nodes(line, verb, self._known), rest, make)
         match verb, rest:
             case "run", [time]:
                 return make("run", time_ns=parse_time(line, time))
@@ -236,62 +249,91 @@ class _Parser:
                 return make(verb, word="size", nodes=self._nodes(line, who), number=_number(line, size))
             case (("until" | "expect"), ["view", who, "is", names]):
                 return make(verb, word="members", nodes=self._nodes(line, who), others=self._nodes(line, names))
-            case (("until" | "expect"), [who, ("delivered" | "confirmed") as what, count]):
-                return make(verb, word=what, nodes=self._nodes(line, who), number=_number(line, count))
+            case (("until" | "expect"), [who, ("delivered" | "confirmed" | "granted" | "answered") as what, count]):
+                known = self._known if what == "answered" else self.nodes
+                return make(verb, word=what, nodes=self._nodes(line, who, known), number=_number(line, count))
             case (("until" | "expect"), [who, ("failed" | "out" | "same") as what]):
                 return make(verb, word=what, nodes=self._nodes(line, who))
+            case "lose", [kind, "->", targets]:
+                return make("lose", word=_kind(line, kind), others=self._nodes(line, targets, self._known))
+            case "watch", [_, *_]:
+                return make("watch", others=tuple(_kind(line, kind) for kind in rest))
             case "show", ["datagrams"]:
                 return make("show", word="datagrams")
         raise ScriptError(line, f"cannot read {text!r}; {_HELP.get(verb, _VERBS)}")
 
     def _of_nodes(self, line: int, who: tuple[str, ...], rest: list[str], make: Callable[..., Statement]) -> Statement:
+        is_outside = any(name in self.callers for name in who)
         match rest:
+            case ["call", count, service, *more]:
+                details = _details(line, more, "call")
+                if not is_outside and "handler" not in details:
+                    raise ScriptError(line, f"a member calls the holder of a handler; {_HELP['call']}")
+                return make("call", nodes=who, number=_number(line, count), word=_service(line, service), **details)
+            case _ if is_outside:
+                raise ScriptError(line, f"a caller is no member: it can only call; {_HELP['call']}")
             case ["send", count, service, *more]:
-                try:
-                    word = str(parse_service(service))
-                except ValueError as error:
-                    raise ScriptError(line, str(error)) from None
-                size, is_confirmed = 100, False
-                while more:
-                    match more:
-                        case ["size", number, *more]:
-                            size = _number(line, number)
-                        case ["confirm", *more]:
-                            is_confirmed = True
-                        case _:
-                            raise ScriptError(line, f"cannot read {' '.join(more)!r}; {_HELP['send']}")
-                return make(
-                    "send", nodes=who, number=_number(line, count), word=word, size=size, is_confirmed=is_confirmed
-                )
+                details = _details(line, more, "send")
+                return make("send", nodes=who, number=_number(line, count), word=_service(line, service), **details)
+            case ["lock", name, time]:
+                return make("lock", nodes=who, word=name, time_ns=parse_time(line, time))
             case ["reset"]:
                 return make("reset", nodes=who)
             case ["reset", number]:
                 return make("reset", nodes=who, number=_number(line, number))
-        raise ScriptError(line, f"a node can send or reset; {_HELP['send']}; or: a reset 2")
+        ways = "; ".join(_HELP[verb] for verb in ("send", "lock", "call"))
+        raise ScriptError(line, f"a node can send, lock, call or reset; {ways}; or: a reset 2")
 
     def _is_nodes(self, word: str) -> bool:
-        return word == "all" or any(name in self.nodes for name in word.split(","))
+        return word == "all" or any(name in self._known for name in word.split(","))
 
-    def _nodes(self, line: int, word: str) -> tuple[str, ...]:
+    @property
+    def _known(self) -> tuple[str, ...]:
+        """Members and callers."""
+        return (*self.nodes, *self.callers)
+
+    def _nodes(self, line: int, word: str, known: Sequence[str] = ()) -> tuple[str, ...]:
+        """Members, unless others are `known`, too."""
         if word == "all":
             return self.nodes
         names = tuple(word.split(","))
         for name in names:
-            if name not in self.nodes:
-                raise ScriptError(line, f"there is no node {name!r}; the nodes are {', '.join(self.nodes)}")
+            if name not in (known or self.nodes):
+                raise ScriptError(line, f"there is no node {name!r}; the nodes are {', '.join(known or self.nodes)}")
         return names
 
 
+def _details(line: int, words: list[str], verb: str) -> dict[str, object]:
+    """What may follow the service: size N, and confirm of a send, handler N of a call."""
+    found: dict[str, object] = {}
+    while words:
+        match words:
+            case ["size", number, *words]:
+                found["size"] = _number(line, number)
+            case ["confirm", *words] if verb == "send":
+                found["is_confirmed"] = True
+            case ["handler", number, *words] if verb == "call":
+                found["handler"] = _number(line, number)
+            case _:
+                raise ScriptError(line, f"cannot read {' '.join(words)!r}; {_HELP[verb]}")
+    return found
+
+
 _VERBS: Final = (
-    "a statement is: A send N SERVICE, A reset, run TIME, until ..., expect ..., start, crash, restart, pause, resume, "
-    "stall, unstall, leave, rejoin, slow, cut, mend, partition, heal, loss, duplicate, reorder, show"
+    "a statement is: A send N SERVICE, A lock NAME TIME, A call N SERVICE, A reset, run TIME, until ..., expect ..., "
+    "start, crash, restart, pause, resume, stall, unstall, leave, rejoin, slow, cut, mend, partition, heal, loss, "
+    "duplicate, reorder, lose, watch, show"
 )
 _WAITS: Final = (
     "write: {0} rest, {0} view A of N, {0} view A is A,B, {0} A,B delivered N, {0} A confirmed N, {0} A failed, "
-    "{0} A out, {0} A,B same"
+    "{0} A out, {0} A,B same, {0} A granted N, {0} A answered N"
 )
 _HELP: Final[dict[str, str]] = {
     "send": "write: a send 10 AGREED, a,b send 5 RESILIENT(2) size 2000 confirm",
+    "lock": "write: a lock key 300ms",
+    "call": "write: x call 1 AGREED, a call 1 SAFE handler 2",
+    "lose": "write: lose token -> b,c",
+    "watch": "write: watch data token nak repair",
     "run": "write: run 300ms",
     "slow": "write: slow a x20",
     "cut": "write: cut a -> b,c",
@@ -312,6 +354,20 @@ def _number(line: int, word: str) -> int:
 
 
 def _word(_line: int, word: str) -> str:
+    return word
+
+
+def _service(line: int, word: str) -> str:
+    try:
+        return str(parse_service(word))
+    except ValueError as error:
+        raise ScriptError(line, str(error)) from None
+
+
+def _kind(line: int, word: str) -> str:
+    kinds = [kind.name.lower() for kind in Kind]
+    if word not in kinds:
+        raise ScriptError(line, f"there is no kind of datagram {word!r}; choose one of {', '.join(kinds)}")
     return word
 
 

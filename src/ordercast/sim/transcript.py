@@ -14,7 +14,9 @@ from ordercast.groups.host import EngineFactory
 from ordercast.sim.checkers import Verdict, check_all
 from ordercast.sim.cluster import Cluster, Member, Terms
 from ordercast.sim.network import NETWORKS
+from ordercast.sim.scenario import Calls, LockUse
 from ordercast.sim.script import ExpectationFailed, Script, Settings, Statement
+from ordercast.sim.watching import WatchedNetwork
 from ordercast.view import View
 
 SETTLE_NS: Final = 30 * SECOND  # how long a group may take to form before the first statement
@@ -23,12 +25,15 @@ SETTLE_NS: Final = 30 * SECOND  # how long a group may take to form before the f
 class Transcript:
     """One run of one script. `lines` is what happened, statement by statement."""
 
-    __slots__ = ("_failed", "_limit_ns", "_seen", "_settings", "cluster", "lines")
+    __slots__ = ("_failed", "_limit_ns", "_seen", "_settings", "_wire", "cluster", "lines")
 
     def __init__(self, script: Script, engines: EngineFactory | None = None) -> None:
         settings = script.settings
         self.lines: list[str] = []
         self.cluster = _cluster(settings, engines)
+        names = (*settings.nodes, *settings.callers)
+        network, rng = self.cluster.world.network, self.cluster.world.stream("network")
+        self._wire = self.cluster.world.network = WatchedNetwork(network.model, rng, names)
         self._settings = settings
         self._limit_ns = settings.limit_ns
         self._seen: dict[str, list[str | Counter[str]]] = {name: [] for name in settings.nodes}
@@ -48,6 +53,8 @@ class Transcript:
             formed = _everybody_sees(cluster, names[:count])
             if not world.run_until(formed, world.now_ns + SETTLE_NS):
                 raise ExpectationFailed(f"the group of {', '.join(names[:count])} did not form")
+        for name in self._settings.callers:
+            world.start(name)
         for seen in self._seen.values():
             del seen[:-1]  # how the group came to be is another script's matter
         self._note("begin")
@@ -67,6 +74,8 @@ class Transcript:
                 self.lines.append(f"> {text}")
                 self.lines += [f"  {kind} {sent[kind]}" for kind in sorted(sent)]
                 return
+            case "watch":
+                self._wire.watched = frozenset(statement.others)
             case _:
                 if statement.at_ns is None:
                     self._act(statement)
@@ -89,7 +98,9 @@ class Transcript:
             self._failed.discard(member.node.name)
             names = " ".join(map(_short, event.members))
             reason = f"{event.reason.name.lower()} {event.subject}".rstrip()
-            seen.append(f"view of {len(event.members)}: {names} ({reason})")
+            holders = {member.id: _short(member) for member in event.members}
+            locks = "".join(f", {holders[holder]} holds {lock}" for lock, holder in sorted(event.locks.items()))
+            seen.append(f"view of {len(event.members)}: {names} ({reason}){locks}")
         elif isinstance(event, Failed):
             self._failed.add(member.node.name)
             seen.append(f"failed, suspects {' '.join(event.suspects) or 'nobody'}")
@@ -100,6 +111,8 @@ class Transcript:
 
     def _note(self, text: str) -> None:
         self.lines.append(f"> {text}")
+        self.lines += [f"  wire: {told}" for told in self._wire.told]
+        self._wire.told.clear()
         for name, seen in self._seen.items():
             for item in seen:
                 if isinstance(item, Counter):
@@ -113,18 +126,28 @@ class Transcript:
 
     def _act(self, statement: Statement) -> None:
         cluster, world = self.cluster, self.cluster.world
-        network = world.network
+        network = self._wire
         match statement.verb:
             case "partition":
                 network.partition([statement.nodes, statement.others])
             case "heal":
                 network.heal()
+            case "lose":
+                for name in statement.others:
+                    network.lose(statement.word, name)
             case "link":
                 change: dict[str, Any] = {statement.word: statement.ratio}
                 network.set_model(replace(network.model, **change))
         for name in statement.nodes:
+            if name in cluster.callers:
+                cluster.callers[name].call(_calls(statement, name), statement.number)
+                continue
             member = cluster.members[name]
             match statement.verb:
+                case "call":
+                    member.call(statement.number, statement.word, statement.size, statement.handler)
+                case "lock":
+                    member.holding.want(LockUse(name, statement.word, world.now_ns, statement.time_ns))
                 case "send":
                     member.send(statement.number, statement.word, statement.size, statement.is_confirmed)
                 case "reset":
@@ -176,7 +199,8 @@ class Transcript:
             )
 
     def _condition(self, statement: Statement) -> Callable[[], bool]:
-        members = [self.cluster.members[name] for name in statement.nodes]
+        cluster = self.cluster
+        members = [cluster.members[name] for name in statement.nodes if name in cluster.members]
         number, others = statement.number, list(statement.others)
         # `until` waits for at least so many; `expect` wants exactly so many.
         is_exact = statement.verb == "expect"
@@ -193,6 +217,13 @@ class Transcript:
                 return lambda: all(enough(member.delivered) for member in members)
             case "confirmed":
                 return lambda: all(enough(member.confirmed) for member in members)
+            case "granted":
+                return lambda: all(enough(member.holding.granted) for member in members)
+            case "answered":
+                callers = [cluster.callers[name] for name in statement.nodes if name in cluster.callers]
+                return lambda: all(
+                    enough(count) for count in [each.answers for each in members] + [each.answers for each in callers]
+                )
             case "failed":
                 return lambda: all(member.port is not None and member.port.failure is not None for member in members)
             case "out":
@@ -206,7 +237,7 @@ class Transcript:
         return "; ".join(
             f"{member} delivered {member.delivered}, confirmed {member.confirmed}, "
             f"{'in the view of ' + ' '.join(_names(member)) if member.is_in else 'not in'}"
-            for member in (self.cluster.members[name] for name in statement.nodes)
+            for member in (self.cluster.members[name] for name in statement.nodes if name in self.cluster.members)
         )
 
 
@@ -252,7 +283,13 @@ def _cluster(settings: Settings, engines: EngineFactory | None) -> Cluster:
     for name in settings.nodes:
         # Scripts say themselves who calls reset.
         cluster.add(name, buffer_bytes=settings.buffer).resets_by_itself = False
+    for name in settings.callers:
+        cluster.add_caller(name, buffer_bytes=settings.buffer)
     return cluster
+
+
+def _calls(statement: Statement, name: str) -> Calls:
+    return Calls(name, statement.number, statement.word, statement.size, handler=statement.handler)
 
 
 def _everybody_sees(cluster: Cluster, names: list[str]) -> Callable[[], bool]:
