@@ -6,6 +6,7 @@ import asyncio
 import shutil
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -304,7 +305,7 @@ def test_a_group_that_was_created_anew_is_noticed_also_with_another_recorder_in_
     before = messages(tmp_path / "r1")
     for sent in (0, 5):
         shutil.rmtree(tmp_path / "r2", ignore_errors=True)
-        play(tmp_path, lambda stage, sent=sent: second(stage, sent), seed=2)
+        play(tmp_path, partial(second, sent=sent), seed=2)
         assert messages(tmp_path / "r1") == before
         assert not list((tmp_path / "r1").glob("fork-*"))
 

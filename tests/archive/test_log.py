@@ -268,7 +268,8 @@ def _crash_everywhere(tmp_path: Path, fsync: Fsync, power: bool) -> None:
 def test_a_full_disk_is_said_loses_nothing_and_recording_goes_on_when_there_is_room(tmp_path: Path, room: int) -> None:
     disk = Disk(room=room)
     log = Log.open(tmp_path, GROUP, SMALL, disk)
-    refusals, expected = 0, []
+    refusals = 0
+    expected: list[int] = []
     while log.stop is None:
         try:
             log.start(0)

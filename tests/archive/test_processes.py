@@ -18,8 +18,9 @@ from tests.archive.test_log import recorded
 from tests.network.quick import QUICK, fresh, within
 
 from ordercast import AGREED, RELIABLE, Group, Node, NotMember
-from ordercast.archive.reader import Archive, Record
+from ordercast.archive.reader import Archive, Loss, Record
 from ordercast.cli.main import main
+from ordercast.groups.events import Batch
 
 COMMAND = [sys.executable, "-m", "ordercast.cli.main"]
 TMPFS_BYTES = 1 << 20
@@ -205,7 +206,7 @@ async def test_what_nobody_recorded_is_said_to_be_a_hole(tmp_path: Path) -> None
     assert len(allowed.stdout.splitlines()) == len(messages(folder, fail_on_loss=False))
 
 
-def _losses(folder: Path) -> list[object]:
+def _losses(folder: Path) -> list[Loss]:
     archive = Archive(folder)
     archive.refresh()
     return archive.losses
@@ -261,7 +262,7 @@ async def test_an_archive_can_be_sent_into_a_group_again(tmp_path: Path) -> None
         got: list[tuple[bytes, int]] = []
         expected = [(record.value, record.type) for record in Archive(tmp_path / "archive").records()]
         async for batch in joined.batches():
-            if hasattr(batch, "messages"):
+            if isinstance(batch, Batch):
                 got += zip(batch.messages, batch.types, strict=True)
             if len(got) >= len(expected):
                 break

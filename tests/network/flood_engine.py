@@ -50,6 +50,26 @@ class FloodEngine:
     def supports(self, service: Service) -> bool:
         return True
 
+    @property
+    def is_closed(self) -> bool:
+        return False
+
+    @property
+    def gives_locks(self) -> bool:
+        return False
+
+    def lock(self, now_ns: int, lock: str, out: Outbox) -> None:
+        """It gives none."""
+
+    def unlock(self, now_ns: int, lock: str, out: Outbox) -> None:
+        """It gives none."""
+
+    def answers(self, origin: int, number: int) -> bool:
+        return False
+
+    def reply(self, to: Address, number: int, body: bytes, out: Outbox) -> None:
+        """Nobody calls it."""
+
     def start(self, now_ns: int, out: Outbox) -> None:
         self.view = View(1, str(self.me), 1, 1, 0, 0, (self.me,), {}, Reason.CREATE, came_with=(str(self.me),))
         self.pending += [Joined(), self.view]

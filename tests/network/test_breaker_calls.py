@@ -72,7 +72,7 @@ async def test_a_join_cancelled_as_its_view_arrives_is_taken_back() -> None:
             if handle.view is not None:
                 joining.cancel()
 
-        handle._settle = settle_and_cancel  # type: ignore[method-seq]
+        handle._settle = settle_and_cancel  # type: ignore[method-assign]
         with pytest.raises(asyncio.CancelledError):
             await joining
         async for _ in handle:  # ends behind its own leave
@@ -149,7 +149,7 @@ async def test_a_mistake_in_a_node_says_so(tmp_path: Path) -> None:
 async def test_calls_that_wait_learn_why_the_node_stopped() -> None:
     node = Node(timing=QUICK)
     group = await node.join(fresh())
-    group._port.engine.after_batch = lambda *_: 1 / 0  # type: ignore[method-seq, assignment]
+    group._port.engine.after_batch = lambda *_: 1 / 0  # type: ignore[method-assign, assignment]
     with pytest.raises(InvariantViolation, match="ZeroDivisionError"):
         await group.send(b"x", confirm=True)
     with pytest.raises(InvariantViolation, match="ZeroDivisionError"):

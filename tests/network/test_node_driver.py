@@ -136,7 +136,7 @@ class Stubborn:
         self.left: list[bytes] = []
         self.refusals = refusals
         self._send = node._socket.send
-        node._socket.send = self.send  # type: ignore[method-seq, assignment]
+        node._socket.send = self.send
 
     def send(self, address: Any, buffers: Any, stride: int = 0) -> bool:
         if self.refusals:
@@ -189,7 +189,7 @@ async def test_trace_is_written_before_the_datagrams_leave(tmp_path: Path) -> No
             assert kinds[:4] == ["start", "join", "view", "submit"]
             return send(address, buffers, stride)
 
-        a._socket.send = look  # type: ignore[method-seq, assignment]
+        a._socket.send = look
         await group.send(b"x")
         await group.flush()
     rows = list(decode(path.read_bytes(), "a", 7))

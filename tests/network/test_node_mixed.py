@@ -58,9 +58,9 @@ async def test_a_node_without_multicast_takes_part_in_a_group_of_others_with_it(
             for number, text in enumerate(sent[index]):
                 await groups[index].send(text.ljust(LARGE if number % 10 == 0 else 100), confirm=number % 2 == 0)
 
-        got, *_ = await asyncio.gather(
-            asyncio.gather(*(payloads(group, 150) for group in groups)), *(talk(index) for index in range(3))
-        )
+        talking = asyncio.gather(*(talk(index) for index in range(3)))
+        got = await asyncio.gather(*(payloads(group, 150) for group in groups))
+        await talking
         assert got[0] == got[1] == got[2]
         assert sorted(text.rstrip() for text in got[0]) == sorted(text for texts in sent for text in texts)
         forwarded = [group.stats.get("forwarded", 0) for group in groups]

@@ -156,8 +156,9 @@ class Ring(Taped):
                 await self.bring_token_to("a" if name in "bc" else chr(ord(name) - 1))  # a newcomer comes in after it
             await self.join(name, config=config, timing=timing, orderer="token", **terms)
         if count > 2:
-            for kept in (self.nodes, self.groups, self.seen, self._readers):
-                kept[1], kept[2] = kept[2], kept[1]  # type: ignore[index]
+            kept: tuple[list[Any], ...] = (self.nodes, self.groups, self.seen, self._readers)
+            for each in kept:
+                each[1], each[2] = each[2], each[1]
         await self.bring_token_to("a")
         assert all(self.names(index) == "abcdefgh"[:count] for index in range(count))
         self.forget()

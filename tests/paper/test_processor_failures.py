@@ -12,7 +12,7 @@ from tests.paper.group import Lab, in_lab, send_one_by_one
 from ordercast.engine import Failed
 from ordercast.errors import GroupFailed, NotEnoughMembers, NotMember, OutcomeUnknown
 from ordercast.groups.events import Left
-from ordercast.service import AGREED, RESILIENT, SAFE
+from ordercast.service import AGREED, RESILIENT, SAFE, Service
 from ordercast.view import Reason
 
 
@@ -237,7 +237,7 @@ def test_a_minority_does_not_go_on_by_itself() -> None:
 
 
 @pytest.mark.parametrize("service", [RESILIENT(2), SAFE])
-def test_a_resilient_message_survives_its_sender_and_the_sequencer(service: object) -> None:
+def test_a_resilient_message_survives_its_sender_and_the_sequencer(service: Service) -> None:
     """Section 4.2: "no matter which resilience machines crash, there will be at least one left"."""
 
     async def program(lab: Lab) -> None:
@@ -245,7 +245,7 @@ def test_a_resilient_message_survives_its_sender_and_the_sequencer(service: obje
         network = lab.world.network
         for name in "cde":
             network.cut("a", name)  # no accept reaches them
-        sending = asyncio.create_task(groups[1].send(b"kept", service, confirm=True))  # type: ignore[arg-type]
+        sending = asyncio.create_task(groups[1].send(b"kept", service, confirm=True))
         await asyncio.sleep(0.01)
         if service != SAFE:
             assert sending.done(), "the sender has its promise"

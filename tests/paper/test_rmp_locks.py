@@ -323,9 +323,9 @@ def test_the_first_six_locks_are_the_handlers() -> None:
         for wrong in (6, -1, "2", True):
             with pytest.raises(UsageError, match="a handler is a number from 0 to 5"):
                 a.handler(wrong)  # type: ignore[arg-type]
-        for wrong in (-1, "", "x" * 256, None, True):
+        for strange in (-1, "", "x" * 256, None, True):
             with pytest.raises(UsageError, match="lock"):
-                a.lock(wrong)  # type: ignore[arg-type]
+                a.lock(strange)  # type: ignore[arg-type]
 
     in_office(program)
 

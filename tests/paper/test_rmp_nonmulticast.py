@@ -417,8 +417,8 @@ def test_two_groups_on_one_address_do_not_disturb_each_other(orderer: str) -> No
         nodes = {name: lab.node(name, has_multicast=name.islower()) for name in "abCxyZ"}
         groups: dict[str, Group] = {}
         for name, node in nodes.items():
-            for group in ("one", "two"):
-                world.listen(world.nodes[name], group)
+            for address in ("one", "two"):
+                world.listen(world.nodes[name], address)
             groups[name] = await node.join("one" if name in "abC" else "two", orderer=orderer)
         await lab.until(lambda: all(len(group.members) == 3 for group in groups.values()))
         for name, group in groups.items():

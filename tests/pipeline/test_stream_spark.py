@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from ordercast.archive.reader import Archive
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 
 def test_spark_finds_the_format_by_its_name_and_reads_a_table(spark: SparkSession, tmp_path: Path) -> None:
@@ -95,7 +96,7 @@ def test_a_query_that_is_killed_three_times_reads_every_message_of_a_live_group_
             for _ in range(2):
                 done = len(numbers(checkpoint / "commits"))
                 query: StreamingQuery = copy(spark, *paths)
-                until(lambda done=done: is_in_a_batch(checkpoint, done + 1), "the query has read one batch more")
+                until(partial(is_in_a_batch, checkpoint, done + 1), "the query has read one batch more")
                 query.stop()
             until(lambda: not ann.is_alive and not bob.is_alive, "all is sent")
         until(lambda: messages_in(archive) == 2 * count, "all is recorded")

@@ -22,6 +22,7 @@ from ordercast.pipeline.verify.job import as_json, judge, report, verify
 from ordercast.sim.checkers import check_all
 from ordercast.sim.run import Outcome, run_scenario
 from ordercast.sim.scenario import random_scenario
+from ordercast.trace.schema import Row
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -200,9 +201,9 @@ def test_a_random_fault_is_judged_alike_by_all(tmp_path: Path, seed: int) -> Non
         assert bool(violated(rows, quiet=outcome.is_quiet, rules=rules)) == bool(wanted)
 
 
-def disturbed(rows: list, rng: random.Random) -> list:
+def disturbed(rows: list[Row], rng: random.Random) -> list[Row]:
     """One fault in the deliveries of one life; the recorder stays honest."""
-    lives: dict[tuple[str, int], list] = {}
+    lives: dict[tuple[str, int], list[Row]] = {}
     for row in rows:
         lives.setdefault((row.node, row.life), []).append(row)
     busy_lives = [ones for ones in lives.values() if sum(row.kind == "deliver" for row in ones) > 5]
@@ -224,6 +225,6 @@ def disturbed(rows: list, rng: random.Random) -> list:
         for n, row in enumerate(each):
             if row.kind == "deliver" and row.position is not None:
                 row = row._replace(prev_position=last.get(row.underlay, -1))
-                last[row.underlay] = row.position + row.count - 1
+                last[row.underlay] = (row.position or 0) + (row.count or 0) - 1
             found.append(row._replace(n=n))
     return found

@@ -93,8 +93,8 @@ def test_the_same_job_on_a_standalone_cluster(good: Path, bad: Path) -> None:
         "SPARK_DAEMON_MEMORY": "256m",
     }
     with cluster(home, environ, good.parent) as master:
-        words = [home / "bin" / "spark-submit", "--master", master, "--conf", "spark.executor.memory=512m"]
-        words += ["--conf", "spark.ui.enabled=false", module.__file__, str(good), str(bad), "--json"]
+        words = [str(home / "bin" / "spark-submit"), "--master", master, "--conf", "spark.executor.memory=512m"]
+        words += ["--conf", "spark.ui.enabled=false", str(module.__file__), str(good), str(bad), "--json"]
         done = subprocess.run(words, env=environ, capture_output=True, text=True, check=False, timeout=START_S * 4)
     assert done.returncode == 1, done.stderr
     found = json.loads(done.stdout[done.stdout.index("{") :])

@@ -346,7 +346,7 @@ def test_an_engine_takes_any_bytes_at_all(
 
 
 @pytest.mark.parametrize("words", [{"orderer": "later"}, {"flow": "later"}])
-def test_a_group_of_another_version_is_refused_and_stops_nobody(words: dict[str, str]) -> None:
+def test_a_group_of_another_version_is_refused_and_stops_nobody(words: dict[str, Any]) -> None:
     """Its parameters name what this version has not: neither a ring nor a welcome may bring a newcomer down."""
     engine, out = Underlay("g", ME, GroupConfig(), Timing(), random.Random(1), create=False), Outbox()
     engine.start(0, out)

@@ -19,6 +19,7 @@ from ordercast.orderers.logged.delivery import MAX_RECENT
 from ordercast.orderers.token.calls import MAX_NEW, MAX_WAITING
 from ordercast.parts.memory import DeliveryMemory
 from ordercast.service import AGREED, FIFO, UNRELIABLE, Service
+from ordercast.underlay import Underlay
 from ordercast.view import Reason, node_id
 from ordercast.wire.block import CALLED, ENTRY, EQUAL, HEAD, pack_run
 from ordercast.wire.calls import FIRST, NO_HANDLER, RELAY, WANTS_ACK, CallHead, encode_call, pack_call
@@ -112,6 +113,7 @@ def test_callers_that_never_were_cost_a_bounded_number_of_calls() -> None:
     engine = lab.members[0].port.engine  # type: ignore[union-attr]
     for origin in range(1, 2_000):
         lab.inject(0, STRANGER, call(origin, 5, flags=0), 0)
+    assert isinstance(engine, Underlay)
     assert engine.peak_blocks <= 1
     for origin in range(1, 2_000):
         lab.inject(1, STRANGER, call(origin, 5), 0)
@@ -147,7 +149,8 @@ def test_unreliable_calls_that_the_application_does_not_take_are_dropped() -> No
     lab.run(SECOND)
     assert 0 < lab.members[0].delivered < 10_000
     assert engine.counters["overrun_drops"] > 10_000
-    assert engine.peak_bytes < 8 << 20  # type: ignore[attr-defined]
+    assert isinstance(engine, Underlay)
+    assert engine.peak_bytes < 8 << 20
 
 
 # From a member itself. RMP knows no malice, so the group may suffer; the node must not. -------------------------------

@@ -75,8 +75,8 @@ class Lab:
         self.world.network = self.tap
         self.members = [self.cluster.add(name) for name in nodes]
         self.callers = [self.cluster.add_caller(name) for name in callers]
-        for node in (*self.members, *self.callers):
-            self.world.start(node.node.name)
+        for name in [each.node.name for each in self.members] + [each.node.name for each in self.callers]:
+            self.world.start(name)
         self.loss = loss
 
     def form(self, start_ns: int = SECOND) -> None:
@@ -97,8 +97,8 @@ class Lab:
             member.send(1, AGREED, 9_000)
             member.send(1, AGREED, 70_000)
         for caller in self.callers:
-            for service in ("UNRELIABLE", "FIFO", "AGREED", "SAFE"):
-                caller.call(Calls(caller.node.name, 1, service), 1)
+            for asked in ("UNRELIABLE", "FIFO", "AGREED", "SAFE"):
+                caller.call(Calls(caller.node.name, 1, asked), 1)
             caller.call(Calls(caller.node.name, 1, size=2_000, handler=2, wants_again=True), 1)
         self.run(200 * MS)
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ordercast.sim.script import SEPARATOR, parse_script
+from ordercast.sim.script import SEPARATOR, ExpectationFailed, parse_script
 from ordercast.sim.toy import ToyEngines
-from ordercast.sim.transcript import ExpectationFailed, run_script
+from ordercast.sim.transcript import run_script
 
 SCRIPTS = sorted(Path(__file__).parent.glob("*.script"))
 
@@ -29,7 +29,6 @@ show datagrams
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=[path.stem for path in SCRIPTS])
 def test_script(path: Path) -> None:
-    pytest.importorskip("ordercast.underlay")
     script = parse_script(path.read_text(encoding="utf-8"))
     transcript = run_script(script)
     if os.environ.get("REWRITE_SCRIPTS"):

@@ -73,7 +73,6 @@ def test_a_node_that_is_up_cannot_be_made_twice() -> None:
 
 
 def test_a_program_on_the_real_engines_survives_the_crash_of_the_sequencer() -> None:
-    pytest.importorskip("ordercast.underlay")
 
     async def program(node: Simulation) -> tuple[list[str], list[bytes], float]:
         nodes = [node(name) for name in "abc"]

@@ -7,11 +7,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import pytest
+from tests.sim.bug import Bug
+from tests.sim.planting import planted
 
 from ordercast.errors import UsageError
 from ordercast.sim.commands import configure_fuzz, configure_sim, run_fuzz, run_sim, scenario_of
@@ -32,7 +34,6 @@ def fuzz_args(*words: str) -> argparse.Namespace:
 
 
 def test_results_do_not_depend_on_the_number_of_jobs() -> None:
-    pytest.importorskip("ordercast.underlay")
     alone = fuzz("sequencer", 0, 6, jobs=1)
     together = fuzz("sequencer", 0, 6, jobs=2)
     assert [result.digest for result in alone.results] == [result.digest for result in together.results]
@@ -41,7 +42,6 @@ def test_results_do_not_depend_on_the_number_of_jobs() -> None:
 
 @pytest.mark.parametrize("orderer", ["sequencer", "token", "timestamp"])
 def test_the_first_seeds_hold(orderer: str) -> None:
-    pytest.importorskip("ordercast.underlay")
     report = fuzz(orderer, 0, 20)
     assert report.held, "\n".join(report.summary())
 
@@ -54,23 +54,12 @@ def test_seeds_of_the_token_use_locks_and_calls() -> None:
 
 
 def test_a_planted_bug_is_caught_and_the_seeds_it_took_are_counted() -> None:
-    underlay = pytest.importorskip("ordercast.underlay").Underlay
-
-    @contextmanager
-    def restless() -> Iterator[None]:
-        original = underlay.is_at_rest
-        underlay.is_at_rest = lambda _self: False
-        try:
-            yield
-        finally:
-            underlay.is_at_rest = original
-
-    assert seeds_until_caught(restless, "sequencer", limit=3) == 1
+    restless = Bug("restless", "Underlay.is_at_rest", "self._phase is Phase.MEMBER", "False", "rest", 1)
+    assert seeds_until_caught(partial(planted, restless), "sequencer", limit=3) == 1
     assert seeds_until_caught(nullcontext, "sequencer", limit=1) is None
 
 
 def test_progress_is_told_after_each_run() -> None:
-    pytest.importorskip("ordercast.underlay")
     told: list[tuple[int, int]] = []
     fuzz("sequencer", 0, 3, progress=lambda done, runs, _failed: told.append((done, runs)))
     assert told == [(1, 3), (2, 3), (3, 3)]
@@ -143,7 +132,6 @@ def test_fuzz_runs_both_variants_of_the_timestamp_orderer(flag: str, capsys: pyt
 
 
 def test_sim_prints_json_and_writes_the_same_trace_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("ordercast.underlay")
     words = ["--nodes", "3", "--messages", "30", "--seed", "2", "--json", "--trace"]
     assert run_sim(sim_args(*words, str(tmp_path / "one"))) == 0
     first = json.loads(capsys.readouterr().out)

@@ -106,11 +106,11 @@ def test_an_exception_in_an_engine_is_a_failure_of_the_run() -> None:
     @contextmanager
     def broken() -> Iterator[None]:
         original = ToyEngine.consume
-        ToyEngine.consume = lambda *_: 1 / 0  # type: ignore[method-seq, assignment]
+        ToyEngine.consume = lambda *_: 1 / 0  # type: ignore[method-assign, assignment]
         try:
             yield
         finally:
-            ToyEngine.consume = original  # type: ignore[method-seq]
+            ToyEngine.consume = original  # type: ignore[method-assign]
 
     scenario = plain_scenario(seed=3, messages=10, nodes=2)
     outcome = run_scenario(scenario, broken, engines=ToyEngines(scenario.nodes))
@@ -128,11 +128,11 @@ def test_a_planted_bug_is_caught_by_the_checkers() -> None:
             self._due = seq
             original(self, seq, *rest)  # type: ignore[arg-type]
 
-        ToyEngine._deliver = deliver  # type: ignore[method-seq, assignment]
+        ToyEngine._deliver = deliver  # type: ignore[method-assign, assignment]
         try:
             yield
         finally:
-            ToyEngine._deliver = original  # type: ignore[method-seq]
+            ToyEngine._deliver = original  # type: ignore[method-assign]
 
     scenario = plain_scenario(seed=5, messages=200, nodes=4, reorder=0.3)
     assert not run_scenario(scenario, disordered, engines=ToyEngines(scenario.nodes)).held

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 import pytest
+from tests.sim.bug import Bug
+from tests.sim.planting import planted
 
 from ordercast.config import MS, SECOND
 from ordercast.engine import Outbox
@@ -132,11 +135,11 @@ def test_a_part_that_goes_on_against_the_rule_is_found_out() -> None:
         def init(self: Underlay, *args: object, **options: object) -> None:
             original(self, *args, **{**options, "min_members": 1})  # type: ignore[arg-type]
 
-        Underlay.__init__ = init  # type: ignore[method-seq,assignment]
+        Underlay.__init__ = init  # type: ignore[method-assign]
         try:
             yield
         finally:
-            Underlay.__init__ = original  # type: ignore[method-seq]
+            Underlay.__init__ = original  # type: ignore[method-assign]
 
     parted = (Fault(2 * SECOND, "partition", ("a", "b"), for_ns=6 * SECOND),)
     loads = tuple(Load(name, 400, interval_ns=20 * MS, start_ns=SECOND) for name in "abcd")
@@ -153,11 +156,11 @@ def test_an_engine_that_holds_more_than_its_history_allows_is_found_out() -> Non
             original(self, now_ns, out)
             self.peak_bytes = 1 << 30
 
-        Underlay.after_batch = after_batch  # type: ignore[method-seq]
+        Underlay.after_batch = after_batch  # type: ignore[method-assign]
         try:
             yield
         finally:
-            Underlay.after_batch = original  # type: ignore[method-seq]
+            Underlay.after_batch = original  # type: ignore[method-assign]
 
     outcome = run_scenario(BASE, greedy)
     assert [text for text in outcome.failures if text.startswith("buffers:")]
@@ -165,18 +168,8 @@ def test_an_engine_that_holds_more_than_its_history_allows_is_found_out() -> Non
 
 
 def test_a_lock_that_nobody_gives_back_is_found_out() -> None:
-    from ordercast.groups.locks import Locks
-
-    @contextmanager
-    def forgetful() -> Iterator[None]:
-        original = Locks.give_up
-        Locks.give_up = lambda _self, _claim: None  # type: ignore[method-seq]
-        try:
-            yield
-        finally:
-            Locks.give_up = original  # type: ignore[method-seq]
-
-    outcome = run_scenario(replace(BASE, locks=(LockUse("b", "x", SECOND, MS),)), forgetful)
+    forgetful = Bug("forgetful", "Locks.give_up", "lock = self._locks.get(claim.key)", "lock = None", "locks", 1)
+    outcome = run_scenario(replace(BASE, locks=(LockUse("b", "x", SECOND, MS),)), partial(planted, forgetful))
     assert [text for text in outcome.failures if text.startswith("locks: at rest")]
 
 

@@ -135,6 +135,7 @@ class FakeEngine:
         self.counters: dict[str, int] = {}
 
     gives_locks = True
+    is_closed = False
 
     def supports(self, service: Service) -> bool:
         return service.rank >= RELIABLE_RANK or self.exchange.has_unreliable

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -211,13 +212,13 @@ def test_rows_that_make_no_sense_are_judged_and_never_raise(seed: int, data: st.
     for _ in range(data.draw(st.integers(1, 6))):
         at = rng.randrange(len(rows))
         column = rng.choice(COLUMNS)
-        strange = {
+        strange: dict[str, list[Any]] = {
             "n": [-1, 0, 7],
             "kind": ["view", "deliver", "submit", "leave", "stop", "gap", "confirm", "reply", "lock", "nonsense"],
             "members": [None, (), ("a/0",)],
             "came_with": [None, (), ("a/0",)],
         }
-        other = {"first": [None, -5, 3], "count": [None, 0, -1, 9], "position": [None, -1, 3]}
+        other: dict[str, list[Any]] = {"first": [None, -5, 3], "count": [None, 0, -1, 9], "position": [None, -1, 3]}
         choices = strange.get(column) or other.get(column) or [None, "", "b/0", "9@b/0", "SAFE"]
         rows[at] = rows[at]._replace(**{column: rng.choice(choices)})
     rng.shuffle(rows)

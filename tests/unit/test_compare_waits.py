@@ -161,8 +161,9 @@ def test_what_is_wrong_with_the_network_is_told_in_words() -> None:
 
 
 def point(orderer: str, t1: float, t2: float) -> Point:
-    times = [Times(mean, mean, mean) for mean in (t1 + t2, t1, t2, t1 + t2)]
-    return Point(orderer, 5, 100.0, 10, 40, *times, (t1 + t2,), 100.0, 3.0, {"data": 1.0}, 50, 0)  # type: ignore[arg-type]
+    all_times, first, second, again = [Times(mean, mean, mean) for mean in (t1 + t2, t1, t2, t1 + t2)]
+    means = (t1 + t2,)
+    return Point(orderer, 5, 100.0, 10, 40, all_times, first, second, again, means, 100.0, 3.0, {"data": 1.0}, 50, 0)
 
 
 def test_a_reduction_is_told_where_both_variants_are() -> None:

@@ -66,7 +66,8 @@ async def is_stuck(waiting: Awaitable[Any]) -> asyncio.Task[Any]:
 
 @on_loop
 async def test_members_receive_the_same_events_in_the_same_order() -> None:
-    exchange, nodes = Exchange(), []
+    exchange = Exchange()
+    nodes: list[FakeNode] = []
     a = await FakeNode("a", exchange, nodes).join("g", header=b"hello")
     b = await FakeNode("b", exchange, nodes).join("g")
     await asyncio.gather(a.send(b"1"), b.send(b"2", SAFE, 5), a.send_many([b"3", bytearray(b"4"), memoryview(b"5")]))
@@ -107,7 +108,8 @@ async def test_receive_tells_whether_more_is_here() -> None:
 async def test_confirmed_sends_return_positions() -> None:
     group = await FakeNode("a", Exchange()).join("g")
     assert await group.send(b"x", confirm=True) == 0
-    assert await group.send(b"x") is None
+    waiting: object = await group.send(b"x")  # type: ignore[func-returns-value]
+    assert waiting is None
     assert await group.send_many([b"x"] * 10, confirm=True) == 2
     assert await group.send(bytes(200_000), SAFE, confirm=True) == 12
     assert await group.send_many([], confirm=True) == -1

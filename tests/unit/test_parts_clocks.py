@@ -77,7 +77,8 @@ def test_a_gap_that_closes_in_time_is_never_asked_for() -> None:
 def test_a_gap_is_asked_for_again_with_longer_and_longer_waits() -> None:
     gaps: Gaps[int] = Gaps(delay_ns=0, retry_ns=20 * MS)
     gaps.update([1], 0)
-    asked, now_ns = [], 0
+    asked: list[int] = []
+    now_ns = 0
     while len(asked) < 8:
         if gaps.due(now_ns):
             asked.append(now_ns)

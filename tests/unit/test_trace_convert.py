@@ -6,6 +6,7 @@ import hashlib
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -253,7 +254,9 @@ row_bodies = st.tuples(
 
 @settings(max_examples=50, deadline=None)
 @given(bodies=st.lists(row_bodies, max_size=10))
-def test_any_rows_come_back_as_they_were(bodies: list[tuple], tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_any_rows_come_back_as_they_were(
+    bodies: list[tuple[Any, ...]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
     folder = tmp_path_factory.mktemp("trace")
     rows = [Row("a", 1, n, *body) for n, body in enumerate(bodies)]
     write_rows(folder, rows)

@@ -162,7 +162,7 @@ def test_a_descriptor_stays_open_for_its_owner(tmp_path: Path) -> None:
 
 def test_short_writes_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real_write = os.write
-    monkeypatch.setattr(recorder_module.os, "write", lambda fd, data: real_write(fd, data[:100]))
+    monkeypatch.setattr(os, "write", lambda fd, data: real_write(fd, data[:100]))
     path = tmp_path / "a-0.oct"
     recorder = Recorder(path, "a", 0)
     for at_ns in range(20):
@@ -187,7 +187,7 @@ def test_a_full_disk_is_said_once_and_leaves_a_readable_file(tmp_path: Path, mon
         room[0] -= done
         return done
 
-    monkeypatch.setattr(recorder_module.os, "write", write_until_full)
+    monkeypatch.setattr(os, "write", write_until_full)
     for at_ns in range(2, 5):
         recorder.row(HOLD, at_ns)
     with pytest.raises(TraceWriteFailed, match="a/0 ends here") as caught:

@@ -111,6 +111,22 @@ class ToyEngine:
     def is_closed(self) -> bool:
         return False
 
+    @property
+    def gives_locks(self) -> bool:
+        return False
+
+    def lock(self, now_ns: int, lock: str, out: Outbox) -> None:
+        """It gives none."""
+
+    def unlock(self, now_ns: int, lock: str, out: Outbox) -> None:
+        """It gives none."""
+
+    def answers(self, origin: int, number: int) -> bool:  # noqa: ARG002
+        return False
+
+    def reply(self, to: Address, number: int, body: bytes, out: Outbox) -> None:
+        """Nobody calls it."""
+
     def _header(self, kind: Kind, origin: int, number: int) -> bytes:
         return HEADER.pack(MAGIC, kind, 0, 0, self._tag, self._ring, origin, number)
 
