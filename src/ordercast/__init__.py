@@ -1,5 +1,8 @@
 """Group communication: every member sees the same messages, joins, leaves and failures in the same order."""
 
+from ordercast.api.group import Group
+from ordercast.api.locking import Handler, Lock
+from ordercast.api.transactions import Missed, Transaction, Transactions, TransactionTooLarge, publish, transactions
 from ordercast.config import GroupConfig, Timing
 from ordercast.engine import Failed, Transitional
 from ordercast.errors import (
@@ -12,15 +15,14 @@ from ordercast.errors import (
     NotMember,
     OrdercastError,
     OutcomeUnknown,
+    OutOfDescriptors,
     Unhandled,
     UnsupportedService,
     UsageError,
 )
 from ordercast.groups.events import Answer, Batch, Event, Left, Message, Request, Uncertain
-from ordercast.groups.group import Group
-from ordercast.groups.locking import Handler, Lock
-from ordercast.groups.transactions import Missed, Transaction, Transactions, TransactionTooLarge, publish, transactions
-from ordercast.runtime.blocking import BlockingGroup, BlockingNode
+from ordercast.runtime.blocking import BlockingNode
+from ordercast.runtime.blocking_group import BlockingGroup, BlockingHandler, BlockingLock
 from ordercast.runtime.node import Node, run
 from ordercast.service import (
     AGREED,
@@ -48,6 +50,8 @@ __all__ = [
     "Answer",
     "Batch",
     "BlockingGroup",
+    "BlockingHandler",
+    "BlockingLock",
     "BlockingNode",
     "CallTimeout",
     "Event",
@@ -68,6 +72,7 @@ __all__ = [
     "NotEnoughMembers",
     "NotMember",
     "OrdercastError",
+    "OutOfDescriptors",
     "OutcomeUnknown",
     "Reason",
     "Request",

@@ -125,8 +125,10 @@ Upcall = (
 
 
 class Note(NamedTuple):
-    """An event inside a protocol that the trace wants; `kind` is a kind of TRACE.md, or `name`: who an origin is.
+    """An event inside a protocol that the trace or the log wants.
 
+    `kind` is a kind of the trace, or `name`: who an origin is, or `membership`: a view change or a suspicion, whose
+    `detail` is a sentence that the driver logs on `ordercast.membership`.
     `head` is the block whose header names messages, sender number and service; None where `first` and `count` do.
     `first`/`count` of gap and repaired are block numbers or log places, as `detail` says.
     """

@@ -23,6 +23,10 @@ class MessageTooLarge(UsageError):
     """The message exceeds the group's `max_message`, which was set when the group was created."""
 
 
+class OutOfDescriptors(OrdercastError, OSError):
+    """The process, or the system, has no file descriptor left for a socket: the text says what to do."""
+
+
 class JoinRefused(OrdercastError):
     """The group exists (or does not) in a way that the join's parameters exclude; the text says which."""
 

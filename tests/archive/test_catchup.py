@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from tests.archive.disk import Disk
 
+from ordercast.api.group import Group
 from ordercast.archive.errors import ArchiveFull, OtherLog
 from ordercast.archive.log import MIN_SEGMENT_BYTES, Log, LogConfig
 from ordercast.archive.reader import Archive, Loss, Record
 from ordercast.archive.recorder import Recorder
 from ordercast.errors import NotMember
-from ordercast.groups.group import Group
 from ordercast.service import AGREED, FIFO, RELIABLE, SAFE
 from ordercast.sim.api import SimNode, Simulation, simulate
 

@@ -19,7 +19,8 @@ from ordercast import (
     UsageError,
     View,
 )
-from ordercast.runtime.udp import Counters, UnicastSocket
+from ordercast.runtime.udp.counters import Counters
+from ordercast.runtime.udp.sockets import UnicastSocket
 
 on_loop = within(20)
 
@@ -149,7 +150,8 @@ async def test_a_mistake_in_a_node_says_so(tmp_path: Path) -> None:
 async def test_calls_that_wait_learn_why_the_node_stopped() -> None:
     node = Node(timing=QUICK)
     group = await node.join(fresh())
-    group._port.engine.after_batch = lambda *_: 1 / 0  # type: ignore[method-assign, assignment]
+    [port] = node._driver.host.ports
+    port.engine.after_batch = lambda *_: 1 / 0  # type: ignore[method-assign, assignment]
     with pytest.raises(InvariantViolation, match="ZeroDivisionError"):
         await group.send(b"x", confirm=True)
     with pytest.raises(InvariantViolation, match="ZeroDivisionError"):

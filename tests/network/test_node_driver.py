@@ -88,7 +88,7 @@ async def test_static_peers_hear_what_is_for_anyone() -> None:
 
 @on_loop
 async def test_groups_that_share_an_address_share_a_socket(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ordercast.runtime.node.group_address", lambda _: group_address("same"))
+    monkeypatch.setattr("ordercast.runtime.listening.group_address", lambda _: group_address("same"))
     async with Node("a", engines=FloodEngine) as a, Node("b", engines=FloodEngine) as b:
         a1, a2 = await a.join("one"), await a.join("two")
         b1, b2 = await b.join("one"), await b.join("two")
@@ -117,8 +117,8 @@ async def test_deadlines_are_kept_and_moved() -> None:
     async with Node("a", engines=FloodEngine) as a:
         group = await a.join("driver")
         engine = FloodEngine.made[0]
-        late = a._now_ns() + 3_600_000_000_000
-        soon = a._now_ns() + 5_000_000
+        late = a._driver.now_ns() + 3_600_000_000_000
+        soon = a._driver.now_ns() + 5_000_000
         engine.deadline = late
         await group.send(b"x")
         await group.flush()
@@ -135,8 +135,8 @@ class Stubborn:
     def __init__(self, node: Node, refusals: int) -> None:
         self.left: list[bytes] = []
         self.refusals = refusals
-        self._send = node._socket.send
-        node._socket.send = self.send
+        self._send = node._driver.socket.send
+        node._driver.socket.send = self.send
 
     def send(self, address: Any, buffers: Any, stride: int = 0) -> bool:
         if self.refusals:
@@ -182,14 +182,14 @@ async def test_trace_is_written_before_the_datagrams_leave(tmp_path: Path) -> No
     async with Node("a", engines=FloodEngine, trace=tmp_path, life=7) as a:
         group = await a.join("driver")
         path = raw_path(tmp_path, "a", 7)
-        send = a._socket.send
+        send = a._driver.socket.send
 
         def look(address: Any, buffers: Any, stride: int = 0) -> bool:
             kinds = [row.kind for row in decode(path.read_bytes(), "a", 7)]
             assert kinds[:4] == ["start", "join", "view", "submit"]
             return send(address, buffers, stride)
 
-        a._socket.send = look
+        a._driver.socket.send = look
         await group.send(b"x")
         await group.flush()
     rows = list(decode(path.read_bytes(), "a", 7))

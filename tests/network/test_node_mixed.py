@@ -195,7 +195,7 @@ async def test_two_groups_on_one_address_and_port_do_not_disturb_each_other(
 ) -> None:
     """Section 3.1: in the case of collisions to the same address and port, ids filter the packets at each process."""
     same = group_address(fresh())
-    monkeypatch.setattr("ordercast.runtime.node.group_address", lambda _: same)
+    monkeypatch.setattr("ordercast.runtime.listening.group_address", lambda _: same)
     one, two = fresh(), fresh()
     async with AsyncExitStack() as stack:
         nodes = [await stack.enter_async_context(Node(name, timing=QUICK)) for name in "abcd"]
@@ -208,5 +208,5 @@ async def test_two_groups_on_one_address_and_port_do_not_disturb_each_other(
         for group, text in zip(groups, (b"1", b"1", b"2", b"2"), strict=True):
             assert await payloads(group, 10) == [text * LARGE] * 10
             assert len(group.members) == 2
-        assert all(node.host.counters["unknown_group"] > 0 for node in nodes)
+        assert all(node.stats["unknown_group"] > 0 for node in nodes)
         assert all(group.stats.get("malformed", 0) == 0 for group in groups)

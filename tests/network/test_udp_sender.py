@@ -1,4 +1,4 @@
-"""What `Sender` does when a socket is full or refuses: loopback never does, so that a fake socket plays it."""
+"""What `UdpSender` does when a socket is full or refuses: loopback never does, so that a fake socket plays it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import pytest
 
 from ordercast.engine import Buffer
-from ordercast.runtime.udp import Counters, Sender
+from ordercast.runtime.udp.counters import Counters
+from ordercast.runtime.udp.sender import UdpSender
 from ordercast.view import Address
 
 A: Address = ("127.0.0.1", 1)
@@ -43,8 +44,8 @@ class FakeSocket:
         return len(data)
 
 
-def sender_of(sock: FakeSocket, *, gso: bool = True) -> Sender:
-    return Sender(sock, Counters(), gso=gso)
+def sender_of(sock: FakeSocket, *, gso: bool = True) -> UdpSender:
+    return UdpSender(sock, Counters(), gso=gso)
 
 
 def datagrams(count: int, stride: int) -> list[bytes]:

@@ -13,9 +13,10 @@ from contextlib import ExitStack, closing
 import pytest
 
 from ordercast.errors import UsageError
-from ordercast.runtime import udp
 from ordercast.runtime.addresses import AddressError, group_address
-from ordercast.runtime.udp import MulticastReceiver, UnicastSocket
+from ordercast.runtime.udp import filters
+from ordercast.runtime.udp.sender import DATAGRAM_BYTES_MAX
+from ordercast.runtime.udp.sockets import MulticastReceiver, UnicastSocket
 from ordercast.view import Address
 
 GROUP = group_address("tests of udp")
@@ -100,8 +101,8 @@ def test_a_unicast_reaches_its_address_with_the_senders_as_source(node: Nodes) -
     (first, _), (second, _) = node(), node()
     assert first.send(second.address, [b"hello"])
     assert receive(second, 1) == [(first.address, b"hello", 5)]
-    assert second.send(first.address, [b"x" * udp.DATAGRAM_BYTES_MAX])
-    assert receive(first, 1) == [(second.address, b"x" * udp.DATAGRAM_BYTES_MAX, udp.DATAGRAM_BYTES_MAX)]
+    assert second.send(first.address, [b"x" * DATAGRAM_BYTES_MAX])
+    assert receive(first, 1) == [(second.address, b"x" * DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MAX)]
 
 
 @linux_only
@@ -186,7 +187,7 @@ def test_own_multicasts_are_left_out_without_a_filter_too(node: Nodes) -> None:
 @linux_only
 def test_a_node_without_the_echo_counter_gives_up_the_filter(node: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Or each of its own sends would look like a loss. A kernel without SO_MEMINFO is played by a patch."""
-    monkeypatch.setattr(udp._OwnEcho, "open", lambda *_: None)
+    monkeypatch.setattr(filters.OwnEcho, "open", lambda *_: None)
     mine, my_receiver = node()
     assert not my_receiver.filters_own
     assert mine.send(GROUP, [b"mine"])
@@ -294,7 +295,7 @@ def test_a_destination_that_nothing_reaches_is_counted_and_gso_survives_it(node:
 
 def test_datagrams_that_cannot_be_are_the_callers_mistake(node: Nodes) -> None:
     sender, _ = node()
-    for buffers, stride in (([bytes(udp.DATAGRAM_BYTES_MAX + 1)], 0), ([b"x"], -1), ([b"x"], 70_000)):
+    for buffers, stride in (([bytes(DATAGRAM_BYTES_MAX + 1)], 0), ([b"x"], -1), ([b"x"], 70_000)):
         with pytest.raises(UsageError):
             sender.send(GROUP, buffers, stride)
     assert sender.counters.datagrams_out == 0

@@ -8,9 +8,9 @@ from typing import Any
 
 from tests.paper.group import Lab
 
+from ordercast.api.group import Group
 from ordercast.config import Timing
 from ordercast.groups.events import Message, Request
-from ordercast.groups.group import Group
 from ordercast.sim.api import SimNode, Simulation, simulate
 from ordercast.sim.checkers import check_all
 from ordercast.sim.network import IDEAL, NetworkModel

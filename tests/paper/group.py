@@ -9,10 +9,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from ordercast.api.group import Group
 from ordercast.config import GroupConfig, Timing
 from ordercast.errors import NotMember
 from ordercast.groups.events import Message
-from ordercast.groups.group import Group
 from ordercast.sim.api import SimNode, Simulation, simulate
 from ordercast.sim.network import IDEAL, NetworkModel
 from ordercast.sim.world import World

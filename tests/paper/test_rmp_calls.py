@@ -587,7 +587,7 @@ def test_mistakes_of_callers_raise_at_the_call() -> None:
             await x.call("paper", b"", timeout="long")  # type: ignore[arg-type]
         with pytest.raises(TypeError):
             await x.call("paper", "text")  # type: ignore[arg-type]
-        with pytest.raises(CallTimeout, match="nobody in 'elsewhere' has answered within 2 s"):
+        with pytest.raises(CallTimeout, match="no member of 'elsewhere' has answered within 2 s"):
             await x.call("elsewhere", b"anybody?", timeout=2)
         await office.serve(0, 1)
         assert await x.call("paper", bytes(MAX_CALL), handler=1) == bytes(MAX_CALL)

@@ -8,8 +8,8 @@ from contextlib import suppress
 import pytest
 from tests.paper.calling import LOSSY, Office, in_office
 
+from ordercast.api.group import Group
 from ordercast.errors import NotMember, UsageError
-from ordercast.groups.group import Group
 from ordercast.sim.network import NetworkModel
 from ordercast.view import Reason
 

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from tests.paper.group import Lab, in_lab
 
+from ordercast.api.group import Group
 from ordercast.config import LAN_DATAGRAM, LOOPBACK_DATAGRAM, GroupConfig
 from ordercast.errors import JoinRefused, UsageError
 from ordercast.groups.events import Message
-from ordercast.groups.group import Group
 from ordercast.groups.host import Host
 from ordercast.orderers import ORDERERS
 from ordercast.service import AGREED, RESILIENT, SAFE

@@ -10,8 +10,8 @@ import pytest
 from tests.network.quick import QUICK, fresh, within
 
 import ordercast
+from ordercast.api.transactions import BEGIN_TYPE, Mark, TransactionTooLarge
 from ordercast.errors import UsageError
-from ordercast.groups.transactions import BEGIN_TYPE, Mark, TransactionTooLarge
 from ordercast.pipeline.stream import publisher
 from ordercast.pipeline.stream.options import SinkOptions, sink_options
 from ordercast.pipeline.stream.publisher import ATTEMPTS, Overtaken

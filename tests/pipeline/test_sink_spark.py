@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
 from tests.pipeline.archives import value_of, write
 from tests.pipeline.processes import Process, member, until
 
-from ordercast.groups.transactions import BEGIN_TYPE, ROW_TYPE, Mark
+from ordercast.api.transactions import BEGIN_TYPE, ROW_TYPE, Mark
 from ordercast.pipeline.stream import publisher, register
 from ordercast.pipeline.stream.datasource import OrdercastDataSource
 from ordercast.pipeline.stream.options import sink_options

@@ -20,7 +20,7 @@ TYPES = frozenset({"errors", "service", "view", "config", "engine"})
 PROTOCOL = frozenset({"wire", "parts", "membership", "orderers", "underlay"})
 FACADE = "__init__"  # the public names
 
-# wire, parts <- membership, orderers <- underlay <- groups <- runtime, sim <- daemon, cli. Where two rooms share a step
+# wire, parts <- membership, orderers <- underlay <- groups <- api <- runtime, sim, client <- daemon, cli. Where two rooms share a step
 # at most one sees the other, so that no two rooms need each other. Rooms that are still to be built have their rule.
 SEES: dict[str, frozenset[str]] = {
     **dict.fromkeys(TYPES, TYPES),
@@ -30,15 +30,18 @@ SEES: dict[str, frozenset[str]] = {
     "membership": TYPES | {"wire", "parts", "orderers"},
     "underlay": TYPES | {"wire", "parts", "membership", "orderers"},
     "trace": TYPES,
-    "archive": TYPES | {"trace", "groups"},  # who records is a member
+    "archive": TYPES | {"trace", "groups", "api"},  # a recorder is a member
     "groups": TYPES | PROTOCOL | {"trace"},
-    "runtime": TYPES | PROTOCOL | {"trace", "groups"},
-    "sim": TYPES | PROTOCOL | {"trace", "groups"},
-    FACADE: TYPES | {"groups", "runtime"},
-    "client": TYPES | {"wire"},
-    "daemon": TYPES | PROTOCOL | {"trace", "archive", "groups", "runtime", FACADE},
-    "pipeline": TYPES | {"trace", "archive", "groups", FACADE},  # the sink of streams is a member, too
-    "cli": TYPES | PROTOCOL | {"trace", "archive", "groups", "runtime", "sim", "daemon", "client", "pipeline", FACADE},
+    "api": TYPES | {"wire", "groups"},
+    "runtime": TYPES | PROTOCOL | {"trace", "groups", "api"},
+    "sim": TYPES | PROTOCOL | {"trace", "groups", "api"},
+    FACADE: TYPES | {"groups", "api", "runtime"},
+    "client": TYPES | {"wire", "groups", "api"},
+    "daemon": TYPES | PROTOCOL | {"trace", "archive", "groups", "api", "runtime", FACADE},
+    "pipeline": TYPES | {"trace", "archive", "groups", "api", FACADE},  # the sink of streams is a member, too
+    "cli": TYPES
+    | PROTOCOL
+    | {"trace", "archive", "groups", "api", "runtime", "sim", "daemon", "client", "pipeline", FACADE},
 }
 
 # Time and chance are arguments in these rooms (DESIGN section 5), and nothing waits.
@@ -46,8 +49,10 @@ QUIET = TYPES | PROTOCOL | {"groups"}
 WORLDLY = frozenset({"asyncio", "socket", "time", "threading"})
 # What would bring the same in by another door.
 ALSO_WORLDLY = frozenset({"concurrent", "datetime", "multiprocessing", "secrets", "select", "selectors", "uuid"})
-# The face of the groups is asynchronous; the host and the ports below it are not (docs/design/host.md).
-EXEMPT = {(f"groups/{name}.py", "asyncio") for name in ("base", "group", "locking")}
+
+# The API stands on `Seat`: one module of it knows what is below.
+LOCAL = "api/local.py"
+LOCAL_SEES = ("ordercast.groups.host", "ordercast.groups.port", "ordercast.groups.channel", "ordercast.groups.session")
 
 ORDERERS = ("sequencer", "token", "timestamp", "sites", "regions")
 
@@ -76,9 +81,9 @@ def violations(path: str, source: str) -> list[str]:
     for module, line in imports_of(path, tree):
         if module == PACKAGE or module.startswith(PACKAGE + "."):
             found += [f"{path}:{line}: {text}" for text in _against_order(path, room, module)]
-        elif room in QUIET:
+        elif room in QUIET or room == "api":
             top = module.partition(".")[0]
-            if top in WORLDLY | ALSO_WORLDLY and (path, top) not in EXEMPT:
+            if top in WORLDLY | ALSO_WORLDLY and not (room == "api" and top == "asyncio"):
                 found.append(f"{path}:{line}: {room} must not import {top}: time and the world are arguments")
     if room in QUIET:
         found += [f"{path}:{line}: {text}" for text, line in _careless_chance(tree)]
@@ -93,6 +98,8 @@ def _against_order(path: str, room: str, module: str) -> Iterator[str]:
         mine, other = orderer_of(path.split("/")[1:]), orderer_of(module.split(".")[2:])
         if mine and other and mine != other:
             yield f"{mine} must not import {module}: what two orderers share becomes a part"
+    if room == "api" and path != LOCAL and module.startswith(LOCAL_SEES):
+        yield f"{path} must not import {module}: the API stands on Seat, and only {LOCAL} knows hosts and ports"
     if path.startswith(JUDGES) and not module.startswith(JUDGES_SEE):
         yield f"a checker must not import {module}: it judges rows, and knows nothing of who wrote them"
 
@@ -184,8 +191,8 @@ def test_the_rules_themselves_have_no_circle() -> None:
 
 
 def test_pipeline_and_client_see_what_the_design_gives_them() -> None:
-    assert SEES["pipeline"] - TYPES == {"trace", "archive", "groups", FACADE}
-    assert SEES["client"] - TYPES == {"wire"}
+    assert SEES["pipeline"] - TYPES == {"trace", "archive", "groups", "api", FACADE}
+    assert SEES["client"] - TYPES == {"wire", "groups", "api"}
 
 
 # The checker catches what is planted. --------------------------------------------------------------------------------
@@ -205,7 +212,11 @@ def test_pipeline_and_client_see_what_the_design_gives_them() -> None:
         ("sim/world.py", "from ordercast.runtime import udp", "sim must not import ordercast.runtime.udp"),
         ("sim/world.py", "from ordercast import Node", "sim must not import ordercast.Node"),
         ("view.py", "from ordercast.wire.header import Kind", "view must not import"),
-        ("client/session.py", "from ordercast.groups.group import Group", "client must not import"),
+        ("groups/host.py", "from ordercast.api.group import Group", "groups must not import"),
+        ("api/group.py", "from ordercast.groups.port import Port", "the API stands on Seat"),
+        ("api/node.py", "from ordercast.groups.host import Host", "the API stands on Seat"),
+        ("api/group.py", "import socket", "api must not import socket"),
+        ("client/session.py", "from ordercast.runtime.node import Node", "client must not import"),
         ("pipeline/verify/fifo.py", "from ordercast.sim.checkers import check_all", "pipeline must not import"),
         ("pipeline/verify/fifo.py", "from ordercast.wire.header import Kind", "pipeline must not import"),
         ("wire/block.py", "from ..runtime import udp", "wire must not import ordercast.runtime.udp"),
@@ -271,7 +282,8 @@ def test_a_checker_that_looks_into_an_engine_is_caught() -> None:
         ("orderers/token.py", "from ordercast.parts.log import Log\nfrom ordercast.wire.writer import DatagramWriter"),
         ("underlay.py", "import random\ndef f(rng: random.Random) -> None: rng.random()"),
         ("groups/host.py", "from random import Random\nRandom(7)"),
-        ("groups/group.py", "import asyncio"),
+        ("api/group.py", "import asyncio"),
+        ("api/local.py", "from ordercast.groups.port import Port"),
         ("cli/member.py", "import ordercast\nfrom ordercast import Node"),
         ("pipeline/verify/fifo.py", "from ordercast.trace.schema import COLUMNS"),
     ],

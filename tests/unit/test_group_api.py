@@ -11,6 +11,8 @@ import pytest
 from tests.unit.fake_engine import Exchange, FakeEngine
 from tests.unit.fake_node import FakeNode
 
+from ordercast.api.group import Group
+from ordercast.api.local import LocalSeat
 from ordercast.engine import Departed, Failed, UnknownOutcome
 from ordercast.errors import (
     GroupFailed,
@@ -24,7 +26,6 @@ from ordercast.errors import (
     UsageError,
 )
 from ordercast.groups.events import Batch, Left, Message, Uncertain
-from ordercast.groups.group import Group
 from ordercast.groups.queue import QUEUE_BYTES
 from ordercast.service import AGREED, RESILIENT, SAFE, UNRELIABLE
 from ordercast.view import Reason, View
@@ -47,7 +48,9 @@ async def turns(count: int = 20) -> None:
 
 
 def fake(group: Group) -> FakeEngine:
-    engine = group._port.engine
+    seat = group._seat
+    assert isinstance(seat, LocalSeat)
+    engine = seat.port.engine
     assert isinstance(engine, FakeEngine)
     return engine
 

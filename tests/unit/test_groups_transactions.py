@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import ordercast
 from ordercast import AGREED, FIFO, SAFE, Batch, Missed, Transaction, Transactions, TransactionTooLarge
-from ordercast.groups import transactions as module
-from ordercast.groups.transactions import BEGIN_TYPE, COMMIT_TYPE, FIRST_FREE_TYPE, ROW_TYPE, Mark, open_mark
+from ordercast.api import transactions as module
+from ordercast.api.transactions import BEGIN_TYPE, COMMIT_TYPE, FIRST_FREE_TYPE, ROW_TYPE, Mark, open_mark
 
 
 class Line:

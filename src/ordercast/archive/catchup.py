@@ -13,6 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from ordercast.api.group import Group
+from ordercast.api.node import NodeBase
 from ordercast.archive.errors import ArchiveDamaged, ArchiveError
 from ordercast.archive.folder import frame_heads, read_frame
 from ordercast.archive.log import Log, rewrite
@@ -20,9 +22,7 @@ from ordercast.archive.reader import HOLE, Archive
 from ordercast.archive.segment import EMPTY, FRAME_BYTES, Frame, Sealed, open_frame_head, seal_mark
 from ordercast.config import MAX_GROUP_NAME
 from ordercast.errors import NotMember, OrdercastError, UsageError
-from ordercast.groups.base import NodeBase
 from ordercast.groups.events import Message
-from ordercast.groups.group import Group
 from ordercast.view import View
 
 SUFFIX: Final = "#archive"

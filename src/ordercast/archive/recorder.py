@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from time import monotonic_ns, time_ns
 from typing import Any, Final, Literal
 
+from ordercast.api.group import Group
+from ordercast.api.node import NodeBase
 from ordercast.archive.catchup import Exchange, Have, samples_of
 from ordercast.archive.errors import ArchiveFull, GapGone, OtherLog, SyncFailed
 from ordercast.archive.log import Log
 from ordercast.archive.reader import Archive
 from ordercast.archive.segment import FrameBuilder
 from ordercast.errors import NotMember, OrdercastError, UsageError
-from ordercast.groups.base import NodeBase
 from ordercast.groups.events import Batch, Left, PortEvent
-from ordercast.groups.group import Group
 from ordercast.view import View
 
 TAKE: Final = 256

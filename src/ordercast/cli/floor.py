@@ -15,7 +15,7 @@ from typing import Final
 from ordercast.cli.load import Sink, Source
 from ordercast.config import MAX_BLOCK
 from ordercast.runtime.addresses import group_address
-from ordercast.runtime.udp import MulticastReceiver, UnicastSocket
+from ordercast.runtime.udp.sockets import MulticastReceiver, UnicastSocket
 from ordercast.service import AGREED
 from ordercast.view import Address
 from ordercast.wire.block import OVERHEAD, open_messages, pack_run

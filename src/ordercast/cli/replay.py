@@ -18,12 +18,12 @@ from threading import Event
 from time import monotonic, time_ns
 from typing import Any, Final
 
+from ordercast.api.group import Group
 from ordercast.archive.errors import NoArchive
 from ordercast.archive.reader import Archive, Frame, Loss, Record
 from ordercast.cli.progress import Progress
 from ordercast.cli.record import add_node, node_of, seconds_of
 from ordercast.errors import OrdercastError, UsageError
-from ordercast.groups.group import Group
 from ordercast.runtime.node import run as run_loop
 from ordercast.service import parse_service
 from ordercast.sim.commands import add_orderer

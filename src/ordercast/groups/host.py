@@ -70,6 +70,7 @@ class Host:
         "_engines",
         "_heap",
         "_is_closed",
+        "_log",
         "_memories",
         "_news",
         "_order",
@@ -117,6 +118,7 @@ class Host:
         # Deadlines; an entry that is not its port's `armed_ns` is stale.
         self._heap: list[tuple[int, int, Port | Caller]] = []
         self._is_closed = False
+        self._log: list[tuple[str, str]] = []  # (group, text) that the driver is to log
         self.counters = {"malformed": 0, "unknown_group": 0, "mixed_trains": 0}
 
     # Groups.
@@ -307,7 +309,11 @@ class Host:
             if isinstance(port, Caller):
                 if port.is_closed:
                     self._close_caller(now_ns, port, None)
-            elif port.gone is not None:
+                continue
+            if port.log:
+                self._log.extend([(port.group, text) for text in port.log])
+                port.log.clear()
+            if port.gone is not None:
                 self._close_port(port)
         if self._recorder is not None:
             self._recorder.flush()
@@ -319,6 +325,16 @@ class Host:
             return []
         news, self._news = self._news, {}
         return list(news)
+
+    @property
+    def has_log(self) -> bool:
+        """Engines noted view changes or suspicions since the last `take_log`."""
+        return bool(self._log)
+
+    def take_log(self) -> list[tuple[str, str]]:
+        """(group, text) of view changes and suspicions, in order. The core does not log: its driver does."""
+        log, self._log = self._log, []
+        return log
 
     @property
     def is_dirty(self) -> bool:
@@ -363,6 +379,12 @@ class Host:
     def is_lingering(self) -> bool:
         """Whether a group that was left still has somebody to serve."""
         return any(port.deadline_ns < NEVER for port in self._ending)
+
+    @property
+    def lingering_work(self) -> int:
+        """Datagrams that came for groups that were left, heartbeats apart: it rises while members need something."""
+        counts = [port.received.counts for port in self._ending]
+        return sum([sum(count) - count[Kind.SYNC] for count in counts])
 
     def close(self, now_ns: int) -> None:
         """Stop of the node's own will, without a word to anybody: leave the groups first. Flushes the trace."""

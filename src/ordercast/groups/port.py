@@ -118,6 +118,7 @@ class Port:
         "is_member",
         "leave_due_ns",
         "locks",
+        "log",
         "me",
         "next_block",
         "order",
@@ -191,6 +192,7 @@ class Port:
         self.armed_ns = NEVER  # under which the host's heap has it
         self.sent = Meter()
         self.received = Meter()
+        self.log: list[str] = []  # view changes and suspicions, for the driver's log
         self.counters = {"unreadable_blocks": 0, "dropped_fragments": 0, "messages_sent": 0, "messages_delivered": 0}
 
     # The application sends.
@@ -379,6 +381,7 @@ class Port:
             if out.notes:
                 notes, out.notes = out.notes, []
                 self._rows.notes(now_ns, notes, self._names)
+                self.log.extend([note.detail for note in notes if note.kind == "membership"])
             for upcall in upcalls:
                 self._on_upcall(now_ns, upcall)
         else:

@@ -64,6 +64,22 @@ def parse_peer(text: str) -> Address:
     return host, port
 
 
+def peer_address(peer: object) -> Address:
+    """Address of another node from "host:port" or a pair of both. It blocks where a name is looked up."""
+    if isinstance(peer, str):
+        return parse_peer(peer)
+    if isinstance(peer, tuple) and len(peer) == 2 and isinstance(peer[0], str) and isinstance(peer[1], int):
+        return parse_peer(f"{peer[0]}:{peer[1]}")
+    raise UsageError(f'a peer is "host:port" or a pair of both, not {peer!r}')
+
+
+def interface_address(host: object) -> str:
+    """The IPv4 address of a node's own interface, given as such or by a name, such as localhost."""
+    if not isinstance(host, str):
+        raise UsageError(f"host is the address or the name of an interface, such as 127.0.0.1, not {host!r}")
+    return parse_bind(f"{host}:0")[0]
+
+
 def parse_bind(text: str) -> Address:
     """A node's own address from "host:port" or "host"; no port, or port 0, lets the system choose one."""
     return _host_and_port(text if ":" in text else f"{text}:0")

@@ -1,37 +1,29 @@
-"""The same verbs for programs without asyncio: a thread runs the loop, calls wait for it.
+"""The same API for programs without asyncio: a thread runs the loop, and calls wait for it.
 
-Each call costs two switches between threads (about 100 us), so iteration fetches what is at hand at once. Calls may
-come from any thread. A timeout ends a call *inside* the loop: either it had its effect and returns, or it had none and
-raises TimeoutError.
+Every name of `Node`, `Group`, `Lock` and `Handler` is here or in `blocking_group.py` (a test compares them). Calls that
+wait may have a `timeout` in addition. Each call costs two switches between threads (about 100 us), so iteration
+fetches what is at hand at once. Calls may come from any thread. A timeout ends a call *inside* the loop: either it had
+its effect and returns, or it had none and raises TimeoutError.
 """
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Iterator
-from concurrent.futures import Future
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Self
 
-from ordercast.config import DEFAULT_ORDERER, GroupConfig, MinMembers, RecoveryMode, Timing
-from ordercast.errors import NotMember, UsageError
-from ordercast.groups.base import JOIN_TIMEOUT_S
-from ordercast.groups.checks import Payload
-from ordercast.groups.events import Batch, Event, Left, Message, PortEvent, Request
-from ordercast.groups.group import CALL_TIMEOUT_S, Group
+from ordercast.api.checks import Payload
+from ordercast.api.group import CALL_TIMEOUT_S, Group
+from ordercast.api.node import JOIN_TIMEOUT_S
+from ordercast.config import DEFAULT_ORDERER, MinMembers, RecoveryMode, Timing
 from ordercast.groups.host import EngineFactory
-from ordercast.groups.locking import Handler, Lock
-from ordercast.runtime.node import Node, loop_factory
+from ordercast.runtime.blocking_group import BlockingGroup
+from ordercast.runtime.loop_thread import LoopThread
+from ordercast.runtime.node import Node
+from ordercast.runtime.udp.counters import Counters
 from ordercast.service import AGREED, Service
-from ordercast.view import Address, Member, View
-
-FETCH_EVENTS: Final = 64
-"""Events fetched at once: blocks of at most 60 KB, which the group counts as received at the next fetch."""
-
-_T = TypeVar("_T")
+from ordercast.view import Address, Member
 
 
 class BlockingNode:
@@ -53,10 +45,8 @@ class BlockingNode:
         life: int | None = None,
         engines: EngineFactory | None = None,
     ) -> None:
-        factory = loop_factory()
-        self._loop = factory() if factory is not None else asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="ordercast", daemon=True)
-        self._thread.start()
+        self._thread = LoopThread()
+        self._handles: dict[Group, BlockingGroup] = {}
 
         async def start() -> Node:
             return Node(
@@ -75,22 +65,53 @@ class BlockingNode:
             )
 
         try:
-            self._node = self._call(start())
+            self._node = self._thread.call(start())
         except BaseException:
-            self._end_loop()
+            self._thread.stop()
             raise
+
+    def __repr__(self) -> str:
+        return f"<Blocking{repr(self._node).removeprefix('<')}"
 
     @property
     def address(self) -> Address:
+        """As `Node.address`."""
         return self._node.address
 
     @property
     def member(self) -> Member:
+        """As `Node.member`."""
         return self._node.member
 
     @property
     def name(self) -> str:
+        """As `Node.name`."""
         return self._node.name
+
+    @property
+    def groups(self) -> list[BlockingGroup]:
+        """As `Node.groups`: the handles that `join` returned."""
+        groups = self._thread.read(lambda: self._node.groups)
+        return [handle for group in groups if (handle := self._handles.get(group)) is not None]
+
+    @property
+    def stats(self) -> dict[str, int]:
+        """As `Node.stats`."""
+        return self._thread.read(lambda: self._node.stats)
+
+    @property
+    def sockets(self) -> Counters:
+        """As `Node.sockets`."""
+        return self._node.sockets
+
+    @property
+    def uses_multicast(self) -> bool:
+        """As `Node.uses_multicast`."""
+        return self._node.uses_multicast
+
+    def read_drops(self) -> int:
+        """As `Node.read_drops`."""
+        return self._thread.read(self._node.read_drops)
 
     def join(
         self,
@@ -112,7 +133,7 @@ class BlockingNode:
         contact: str | Address | None = None,
     ) -> BlockingGroup:
         """Become a member, as `Node.join`."""
-        group = self._call(
+        group = self._thread.call(
             self._node.join(
                 name,
                 orderer=orderer,
@@ -131,7 +152,9 @@ class BlockingNode:
                 contact=contact,
             )
         )
-        return BlockingGroup(self, group)
+        handle = BlockingGroup(self._thread, group)
+        self._handles = {other: self._handles[other] for other in self._handles if other.is_member} | {group: handle}
+        return handle
 
     def call(
         self,
@@ -147,7 +170,7 @@ class BlockingNode:
         type: int = 0,
     ) -> bytes | None:
         """Send one message to a group that this node need not be in, and get an answer, as `Node.call`."""
-        return self._call(
+        return self._thread.call(
             self._node.call(
                 group,
                 payload,
@@ -163,9 +186,15 @@ class BlockingNode:
 
     def close(self) -> None:
         """Leave all groups, stop the node and its thread."""
-        if self._thread.is_alive():
-            self._call(self._node.close())
-            self._end_loop()
+        if self._thread.is_alive:
+            self._thread.call(self._node.close())
+            self._thread.stop()
+
+    def abort(self) -> None:
+        """Stop at once, without a word to anybody, as `Node.abort`. The thread ends as well."""
+        if self._thread.is_alive:
+            self._thread.read(self._node.abort)
+            self._thread.stop()
 
     def __enter__(self) -> Self:
         return self
@@ -174,244 +203,3 @@ class BlockingNode:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
-
-    def _end_loop(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-    def _call(self, call: Coroutine[Any, Any, _T], timeout: float | None = None) -> _T:
-        """Run a call on the loop and wait for it."""
-        if not self._thread.is_alive():
-            call.close()
-            raise NotMember("this node has been closed")
-        if threading.current_thread() is self._thread:
-            call.close()
-            raise UsageError("blocking calls cannot be made from the node's own thread")
-
-        async def bounded() -> _T:
-            bound = asyncio.timeout(timeout)
-            try:
-                async with bound:
-                    return await call
-            except TimeoutError:
-                if not bound.expired():
-                    raise  # the call's own
-                raise TimeoutError(f"the call was not done within {timeout} s") from None
-
-        future: Future[_T] = asyncio.run_coroutine_threadsafe(bounded(), self._loop)
-        try:
-            return future.result()
-        except KeyboardInterrupt:
-            future.cancel()
-            raise
-
-    def _read(self, read: Callable[[], _T]) -> _T:
-        """Read state on the loop's thread, where it does not change under the reader's hands."""
-
-        async def call() -> _T:
-            return read()
-
-        return self._call(call())
-
-
-class BlockingGroup:
-    """A `Group` whose calls block. `timeout` is in seconds, None waits as long as it takes. One thread may receive."""
-
-    def __init__(self, node: BlockingNode, group: Group) -> None:
-        self._node = node
-        self._group = group
-        self._fetched: deque[PortEvent] = deque()
-        self._messages: deque[Message] = deque()
-        self._has_ended = False
-
-    # State.
-
-    @property
-    def name(self) -> str:
-        return self._group.name
-
-    @property
-    def view(self) -> View | None:
-        return self._group.view
-
-    @property
-    def members(self) -> tuple[Member, ...]:
-        return self._group.members
-
-    @property
-    def config(self) -> GroupConfig:
-        return self._group.config
-
-    @property
-    def stats(self) -> dict[str, int]:
-        return self._node._read(lambda: self._group.stats)
-
-    @property
-    def locks(self) -> dict[str, str]:
-        return self._node._read(lambda: self._group.locks)
-
-    # Sending.
-
-    def send(
-        self,
-        payload: Payload,
-        service: Service | None = None,
-        type: int = 0,
-        confirm: bool = False,
-        timeout: float | None = None,
-    ) -> int | None:
-        """As `Group.send`. After TimeoutError a confirmed message may still be delivered."""
-        return self._node._call(self._group.send(payload, service, type, confirm), timeout)
-
-    def send_many(
-        self,
-        payloads: Iterable[Payload],
-        service: Service | None = None,
-        type: int = 0,
-        confirm: bool = False,
-        timeout: float | None = None,
-    ) -> int | None:
-        """As `Group.send_many`. After TimeoutError the first of the messages have been sent."""
-        return self._node._call(self._group.send_many(list(payloads), service, type, confirm), timeout)
-
-    def flush(self, timeout: float | None = None) -> None:
-        """As `Group.flush`."""
-        self._node._call(self._group.flush(), timeout)
-
-    # Receiving.
-
-    def receive(self, timeout: float | None = None) -> tuple[Event, bool]:
-        """As `Group.receive`: the next event, and whether more of them are here."""
-        event = self._next_event(timeout)
-        return event, bool(self._messages or self._fetched) or self._node._read(lambda: self._group.has_events)
-
-    def __iter__(self) -> Iterator[Event]:
-        """Events one by one, to the final `Left`."""
-        while not self._has_ended:
-            yield self._next_event(None)
-
-    def batches(self, timeout: float | None = None) -> Iterator[PortEvent]:
-        """As `Group.batches`; TimeoutError where nothing comes for `timeout` seconds, and iteration may begin anew."""
-        while not self._has_ended or self._fetched:
-            yield self._next(timeout)
-
-    # Calls and locks.
-
-    def call(
-        self,
-        payload: Payload,
-        *,
-        handler: int,
-        service: Service | None = None,
-        timeout: float | None = CALL_TIMEOUT_S,
-        type: int = 0,
-    ) -> bytes:
-        """As `Group.call`."""
-        return self._node._call(self._group.call(payload, handler=handler, service=service, timeout=timeout, type=type))
-
-    def reply(self, request: Message, payload: bytes, timeout: float | None = None) -> None:
-        """Answer a call, as `Request.reply`."""
-        self._node._call(request.reply(payload), timeout)
-
-    def lock(self, key: str | int, timeout: float | None = None) -> BlockingLock:
-        """As `Group.lock`: `with group.lock("printer") as lock`. One thread at a time is inside."""
-        return BlockingLock(self._node, self._node._read(lambda: self._group.lock(key, timeout)))
-
-    def handler(self, handler: int, timeout: float | None = None) -> BlockingHandler:
-        """As `Group.handler`: `with group.handler(2) as h`, then `for request in h`."""
-        return BlockingHandler(self._node, self._node._read(lambda: self._group.handler(handler, timeout)))
-
-    # Membership.
-
-    def leave(self, header: bytes = b"", timeout: float | None = None) -> None:
-        """As `Group.leave`; harmless where the node has been closed, which left all groups."""
-        if self._node._thread.is_alive():
-            self._node._call(self._group.leave(header), timeout)
-
-    def reset(self, min_members: MinMembers = "majority", header: bytes = b"", timeout: float | None = None) -> int:
-        """As `Group.reset`."""
-        return self._node._call(self._group.reset(min_members, header), timeout)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.leave()
-
-    # In detail.
-
-    def _next_event(self, timeout: float | None) -> Event:
-        while not self._messages:
-            event = self._next(timeout)
-            if not isinstance(event, Batch):
-                return event
-            self._messages.extend(event.each())
-        return self._messages.popleft()
-
-    def _next(self, timeout: float | None) -> PortEvent:
-        if not self._fetched:
-            self._fetched.extend(self._node._call(self._group.take(FETCH_EVENTS), timeout))
-        event = self._fetched.popleft()
-        self._has_ended = isinstance(event, Left) and not event.returning
-        return event
-
-
-class BlockingLock:
-    """A `Lock` whose entrance blocks."""
-
-    def __init__(self, node: BlockingNode, lock: Lock) -> None:
-        self._node = node
-        self._lock = lock
-
-    @property
-    def key(self) -> str:
-        return self._lock.key
-
-    @property
-    def is_held(self) -> bool:
-        return self._lock.is_held
-
-    def __enter__(self) -> Self:
-        self._node._call(self._lock.acquire())
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._node._thread.is_alive():
-            self._node._read(self._lock.release)
-
-
-class BlockingHandler(BlockingLock):
-    """A `Handler` whose entrance and iteration block. `reply` answers what the iteration gave."""
-
-    def __init__(self, node: BlockingNode, handler: Handler) -> None:
-        super().__init__(node, handler)
-        self._handler = handler
-
-    @property
-    def dropped(self) -> int:
-        return self._handler.dropped
-
-    def take(self, timeout: float | None = None) -> Request | None:
-        """The next request; None where the handler is lost. TimeoutError where none comes in time."""
-
-        async def take() -> Request | None:
-            return await anext(self._handler, None)
-
-        return self._node._call(take(), timeout)
-
-    def __iter__(self) -> Iterator[Request]:
-        while (request := self.take()) is not None:
-            yield request
-
-    def reply(self, request: Message, payload: bytes, timeout: float | None = None) -> None:
-        """Answer a call, as `Request.reply`."""
-        self._node._call(request.reply(payload), timeout)

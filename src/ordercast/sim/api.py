@@ -7,7 +7,7 @@
 
     simulate(program, seed=7, network=LAN)
 
-`Simulation` is what the program gets; beside making nodes it holds the world, for programs that want to break things.
+`Simulation` is what the program gets. It makes nodes, and it holds the world for programs that want to break things.
 """
 
 from __future__ import annotations
@@ -16,9 +16,12 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from ordercast.api.checks import check_timing
+from ordercast.api.handles import OpenGroups
+from ordercast.api.local import LocalBackend
+from ordercast.api.node import NodeBase
 from ordercast.config import LAN_DATAGRAM, GroupConfig, Timing
 from ordercast.errors import NotMember, UsageError
-from ordercast.groups.base import NodeBase
 from ordercast.groups.host import EngineFactory, Host
 from ordercast.sim.application import HostStack
 from ordercast.sim.loop import DEFAULT_LIMIT_NS, run_in_world
@@ -28,6 +31,111 @@ from ordercast.trace.recorder import Recorder
 from ordercast.view import Address
 
 T = TypeVar("T")
+
+
+class SimDriver:
+    """Runs the passes of one life of a node of a world (`ordercast.api.local.Driver`)."""
+
+    __slots__ = ("_engines", "_listener", "_node", "_timing", "_world", "host")
+
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        *,
+        timing: Timing | None,
+        buffer_bytes: int,
+        engines: EngineFactory | None,
+        has_multicast: bool,
+    ) -> None:
+        self._world = world
+        self._timing = timing
+        self._engines = engines
+        self._listener: OpenGroups | None = None
+        node = world.nodes.get(name)
+        if node is None:
+            node = world.add(name, self._boot, buffer_bytes=buffer_bytes, has_multicast=has_multicast)
+        elif node.is_up:
+            raise UsageError(f"there is a node {name!r}, and it is up")
+        else:
+            node.boot = self._boot
+        self._node = node
+        world.start(name)
+
+    def _boot(self, node: Node) -> HostStack:
+        recorder = Recorder(None, node.name, node.life)
+        node.recorders.append(recorder)
+        self.host = Host(
+            node.name,
+            node.life,
+            node.address,
+            buffer_bytes=node.buffer_bytes,
+            rng=self._world.stream(f"engine/{node.name}/{node.life}"),
+            timing=self._timing,
+            recorder=recorder,
+            engines=self._engines,
+            has_multicast=self._world.has_multicast(node),
+        )
+        self.host.start(self._world.clock(node))
+        node.after_pass = self._after_pass
+        return HostStack(self.host)
+
+    def start(self, listener: OpenGroups) -> None:
+        """`listener` is told of each pass."""
+        self._listener = listener
+
+    def _after_pass(self, _now_ns: int) -> None:
+        if self._listener is not None:
+            self.host.take_log()  # a simulation logs nothing: its trace tells
+            self._listener.settle()
+
+    # What seats and the backend ask for.
+
+    def now_ns(self) -> int:
+        return self._world.clock(self._node)
+
+    def wake(self) -> None:
+        for port in self.host.ports:
+            self._world.listen(self._node, port.group)
+        self._world.wake(self._node)
+
+    def hurry(self) -> None:
+        self.wake()
+
+    def prepare(self, group: str) -> None:
+        """`wake` listens to what is open."""
+
+    async def locate(self, contact: str | Address) -> Address:
+        """By the name of a node of the world, or by its address."""
+        if not isinstance(contact, str):
+            return contact
+        node = self._world.nodes.get(contact)
+        if node is None:
+            raise UsageError(f"there is no node {contact!r} in this world")
+        return node.address
+
+    def contacts(self) -> list[Address]:
+        if self._world.has_multicast(self._node):
+            return []
+        return [node.address for node in self._world.nodes.values() if node is not self._node]
+
+    def stats(self) -> dict[str, int]:
+        return {}
+
+    # The life of the node.
+
+    @property
+    def is_up(self) -> bool:
+        return self._node.stack is not None and self._node.life == self.host.me.life
+
+    def crash(self) -> None:
+        self._world.crash(self._node.name)
+
+    def halt(self) -> None:
+        """Stop of the node's own will."""
+        self.host.close(self.now_ns())
+        self._after_pass(0)
+        self._world.halt(self._node.name)
 
 
 class SimNode(NodeBase):
@@ -44,72 +152,30 @@ class SimNode(NodeBase):
         engines: EngineFactory | None = None,
         has_multicast: bool = True,
     ) -> None:
-        self._world = world
-        node = world.nodes.get(name)
-        if node is None:
-            node = world.add(name, self._boot, buffer_bytes=buffer_bytes, has_multicast=has_multicast)
-        elif node.is_up:
-            raise UsageError(f"there is a node {name!r}, and it is up")
-        else:
-            node.boot = self._boot
-        self._node = node
-        self._made_of = (timing, engines)
-        world.start(name)
-        super().__init__(self.host, config if config is not None else GroupConfig(datagram=LAN_DATAGRAM))
-
-    def _boot(self, node: Node) -> HostStack:
-        timing, engines = self._made_of
-        recorder = Recorder(None, node.name, node.life)
-        node.recorders.append(recorder)
-        self.host = Host(
-            node.name,
-            node.life,
-            node.address,
-            buffer_bytes=node.buffer_bytes,
-            rng=self._world.stream(f"engine/{node.name}/{node.life}"),
-            timing=timing,
-            recorder=recorder,
-            engines=engines,
-            has_multicast=self._world.has_multicast(node),
+        check_timing(timing)
+        driver = SimDriver(
+            world, name, timing=timing, buffer_bytes=buffer_bytes, engines=engines, has_multicast=has_multicast
         )
-        self.host.start(self._world.clock(node))
-        node.after_pass = self._after_pass
-        return HostStack(self.host)
+        defaults = config if config is not None else GroupConfig(datagram=LAN_DATAGRAM)
+        super().__init__(LocalBackend(driver.host, defaults, driver))
+        self._driver = driver
+        driver.start(self._open)
 
-    def _after_pass(self, _now_ns: int) -> None:
-        self.after_pass()
-
-    def _now_ns(self) -> int:
-        return self._world.clock(self._node)
-
-    def _wake(self) -> None:
-        for port in self.host.ports:
-            self._world.listen(self._node, port.group)
-        self._world.wake(self._node)
-
-    async def _locate(self, contact: str | Address) -> Address:
-        """By the name of a node of the world, or by its address."""
-        if not isinstance(contact, str):
-            return contact
-        node = self._world.nodes.get(contact)
-        if node is None:
-            raise UsageError(f"there is no node {contact!r} in this world")
-        return node.address
-
-    def _contacts(self) -> list[Address]:
-        if self._world.has_multicast(self._node):
-            return []
-        return [node.address for node in self._world.nodes.values() if node is not self._node]
+    @property
+    def host(self) -> Host:
+        """What runs the protocols of this life."""
+        return self._driver.host
 
     @property
     def is_up(self) -> bool:
-        return self._node.stack is not None and self._node.life == self.host.me.life
+        """Whether this life has neither crashed nor ended."""
+        return self._driver.is_up
 
     def crash(self) -> None:
-        """As by SIGKILL: nothing more is sent, and whoever waits here learns that the node is gone."""
+        """As by SIGKILL: nothing more is sent, and the tasks that wait here learn that the node is gone."""
         if self.is_up:
-            self._world.crash(self._node.name)
-            self.fail(NotMember(f"the node {self.name!r} has crashed"))
+            self._driver.crash()
+            self._open.fail(NotMember(f"the node {self.name!r} has crashed"))
 
     async def close(self) -> None:
         """Leave all groups and stop."""
@@ -117,9 +183,7 @@ class SimNode(NodeBase):
             return
         await asyncio.gather(*(group.leave() for group in self.groups))
         if self.is_up:
-            self.host.close(self._now_ns())
-            self.after_pass()
-            self._world.halt(self._node.name)
+            self._driver.halt()
 
 
 class Simulation:

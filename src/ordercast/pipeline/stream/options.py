@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
+from ordercast.api.transactions import MAX_BYTES
 from ordercast.config import DEFAULT_ORDERER
 from ordercast.errors import UsageError
-from ordercast.groups.transactions import MAX_BYTES
 from ordercast.service import RESILIENT, SAFE, Service, parse_service
 
 EARLIEST: Final = "earliest"

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import ordercast
+from ordercast.api.transactions import Transactions, publish_chunks
 from ordercast.errors import OrdercastError, UsageError
-from ordercast.groups.transactions import Transactions, publish_chunks
 from ordercast.pipeline.stream.options import SinkOptions
 
 ATTEMPTS: Final = 3
@@ -102,7 +102,7 @@ class _Watching:
     def __init__(self, group: ordercast.Group) -> None:
         self.reading = Transactions(keep_rows=False)
         self._group = group
-        self._me = str(group._node.member)
+        self._me = str(group.member)
         self._at = -1
         self._moved = asyncio.Event()
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 from uuid import uuid4
 
+from ordercast.api.transactions import MAX_ROW_TYPE
 from ordercast.errors import UsageError
-from ordercast.groups.transactions import MAX_ROW_TYPE
 
 if TYPE_CHECKING:
     import pyarrow

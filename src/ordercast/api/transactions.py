@@ -20,9 +20,9 @@ from hashlib import blake2b
 from struct import Struct
 from typing import Final
 
+from ordercast.api.group import Group
 from ordercast.errors import UsageError
 from ordercast.groups.events import Batch, PortEvent
-from ordercast.groups.group import Group
 from ordercast.service import RESILIENT, SAFE, Service
 
 ROW_TYPE: Final = -(1 << 15)
@@ -163,9 +163,9 @@ async def publish_chunks(
             f"batch {batch} has {rows} rows of {nbytes} bytes, more than the {max_bytes} that members are to keep: "
             "publish smaller batches, or have the members keep more"
         )
-    port = group._port
+    seat = group._seat
     # Unique: no message of this node's life has this number twice.
-    attempt = blake2b(f"{group.name}/{port.me}/{port.end_number}".encode(), digest_size=16).digest()
+    attempt = blake2b(f"{group.name}/{seat.member}/{seat.end_number}".encode(), digest_size=16).digest()
     await group.send(Mark(query, batch, attempt, rows, nbytes).pack(), service, BEGIN_TYPE)
     crc = sent = size = 0
     for payloads, type_ in chunks:

@@ -1,0 +1,467 @@
+"""One group of the public API on asyncio: send to it, receive from it (docs/api.md). `NodeBase.join` makes a `Group`.
+
+A group stands on a `Seat`. Every await here may be cancelled: an event is taken from the seat only when it is returned,
+and a message is either accepted or not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from types import TracebackType
+from typing import Final, Literal, Self, overload
+
+from ordercast.api.checks import (
+    Payload,
+    as_bytes,
+    as_header,
+    as_lock,
+    check_call,
+    check_handler,
+    check_min_members,
+    check_timeout,
+)
+from ordercast.api.locking import Handler, Lock
+from ordercast.api.receiving import EventReader
+from ordercast.api.seat import Seat
+from ordercast.api.sending import SendTurns
+from ordercast.api.waiting import wake, wake_all
+from ordercast.config import GroupConfig, MinMembers
+from ordercast.errors import (
+    CallTimeout,
+    InvariantViolation,
+    JoinRefused,
+    NotEnoughMembers,
+    NotMember,
+    OrdercastError,
+)
+from ordercast.groups.calls import Asked
+from ordercast.groups.events import Event, PortEvent
+from ordercast.groups.requests import PendingReply
+from ordercast.service import RELIABLE, UNRELIABLE, Service
+from ordercast.view import Member, View
+
+CALL_TIMEOUT_S: Final = 30.0
+"""How long a call waits for its answer by default."""
+
+_BYTES_ONLY: Final = {bytes}
+
+
+class Group:
+    """One group, as one member sees it. Made by `join`. One task at a time may receive; any number may send."""
+
+    def __init__(self, seat: Seat) -> None:
+        loop = asyncio.get_running_loop()
+        self._seat = seat
+        self._loop = loop
+        self._sending = SendTurns(seat, loop)
+        self._reader = EventReader(seat, loop)
+        self._handlers: set[Handler] = set()  # held, or waited for
+        # membership
+        self._joined: asyncio.Future[None] = loop.create_future()
+        self._leaves: list[asyncio.Future[None]] = []
+        self._resets: list[asyncio.Future[int]] = []
+        seat.respond_by(self._respond)
+
+    def __repr__(self) -> str:
+        view = self._seat.view
+        if view is None:
+            return f"<Group {self.name!r}, not a member>"
+        return f"<Group {self.name!r}, view {view.id}: {', '.join(map(str, view.members))}>"
+
+    # State.
+
+    @property
+    def name(self) -> str:
+        """The name under which the group was joined."""
+        return self._seat.group
+
+    @property
+    def member(self) -> Member:
+        """This node, as the views of the group name it."""
+        return self._seat.member
+
+    @property
+    def view(self) -> View | None:
+        """The newest view that this node has, None when it is out. The events tell where in the order it came."""
+        return self._seat.view
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """The members of `view`, the leader first; empty when this node is out."""
+        view = self._seat.view
+        return view.members if view else ()
+
+    @property
+    def is_member(self) -> bool:
+        """Whether this node is in the group now."""
+        return self._seat.is_member
+
+    @property
+    def config(self) -> GroupConfig:
+        """The group's parameters, as they were set when it was created."""
+        return self._seat.config
+
+    @property
+    def default_service(self) -> Service:
+        """What a send that names no service gets: AGREED, or RESILIENT(resilience)."""
+        return self._seat.default_service
+
+    @property
+    def locks(self) -> dict[str, str]:
+        """The locks that are held as of `view`: each lock's name, with its holder as name/life."""
+        view = self._seat.view
+        if view is None:
+            return {}
+        names = {member.id: str(member) for member in view.members}
+        return {key: names.get(holder, f"{holder:016x}") for key, holder in view.locks.items()}
+
+    @property
+    def stats(self) -> dict[str, int]:
+        """Counters of this member. `ordercast.api.stats.GROUP_STATS` lists them; all are always there."""
+        return self._seat.stats()
+
+    # Sending.
+
+    @overload
+    async def send(
+        self, payload: Payload, service: Service | None = None, type: int = 0, confirm: Literal[False] = False
+    ) -> None: ...
+
+    @overload
+    async def send(
+        self, payload: Payload, service: Service | None = None, type: int = 0, *, confirm: Literal[True]
+    ) -> int: ...
+
+    @overload
+    async def send(
+        self, payload: Payload, service: Service | None = None, type: int = 0, confirm: bool = False
+    ) -> int | None: ...
+
+    async def send(
+        self, payload: Payload, service: Service | None = None, type: int = 0, confirm: bool = False
+    ) -> int | None:
+        """Send one message to all members, this one included. Amoeba's SendToGroup.
+
+        Returns when the message is accepted; that takes long only while the queue is full. With `confirm` it returns
+        the message's position once it is delivered here, so that the promise of its service holds (-1 for a service
+        without order). Raises GroupFailed, NotMember, OutcomeUnknown, UnsupportedService, MessageTooLarge.
+        """
+        if payload.__class__ is not bytes:
+            payload = as_bytes(payload)
+        seat = self._seat
+        if service is None:
+            service = seat.default_service
+        turns = self._sending
+        number = -1 if turns.in_turn or seat.error is not None else seat.try_offer(payload, service, type)
+        if number < 0:
+            number = await turns.offer(payload, service, type)
+        if not confirm:
+            seat.wake()
+            return None
+        watch = seat.watch(number, number + 1, service)
+        seat.hurry()
+        await turns.outcome(watch)
+        return watch.position
+
+    @overload
+    async def send_many(
+        self,
+        payloads: Iterable[Payload],
+        service: Service | None = None,
+        type: int = 0,
+        confirm: Literal[False] = False,
+    ) -> None: ...
+
+    @overload
+    async def send_many(
+        self, payloads: Iterable[Payload], service: Service | None = None, type: int = 0, *, confirm: Literal[True]
+    ) -> int: ...
+
+    @overload
+    async def send_many(
+        self, payloads: Iterable[Payload], service: Service | None = None, type: int = 0, confirm: bool = False
+    ) -> int | None: ...
+
+    async def send_many(
+        self, payloads: Iterable[Payload], service: Service | None = None, type: int = 0, confirm: bool = False
+    ) -> int | None:
+        """Send many messages, which follow one another in this sender's order; those of others may come between.
+
+        Returns when all are accepted. With `confirm` it returns the position of the *first* when *all* are delivered
+        here (-1 if there is none). A call that is cancelled or fails half-way has sent the first of them. Errors as
+        `send`.
+        """
+        # Hot: benches measure it; each line that touches every message costs nanoseconds a message.
+        items = list(payloads)
+        if not items:
+            return -1 if confirm else None
+        if set(map(_class_of, items)) != _BYTES_ONLY:
+            items = [as_bytes(payload) for payload in items]
+        if service is None:
+            service = self._seat.default_service
+        lengths = list(map(len, items))
+        watch = await self._sending.offer_many(items, lengths, service, type, confirm)  # type: ignore[arg-type]
+        if watch is None:
+            return None
+        await self._sending.outcome(watch)
+        return watch.position
+
+    async def flush(self) -> None:
+        """Wait until everything that was sent before is delivered here. Errors are those of a confirmed send."""
+        self._seat.check_open()
+        watch = self._seat.flush()
+        if watch is not None:
+            await self._sending.outcome(watch)
+
+    # Receiving.
+
+    @property
+    def has_events(self) -> bool:
+        """Whether the next `receive` returns at once."""
+        return self._reader.has_events
+
+    async def receive(self) -> tuple[Event, bool]:
+        """The next event, and whether more of them are here already. Amoeba's ReceiveFromGroup.
+
+        Raises NotMember after the final `Left`.
+        """
+        event = await self._reader.next_event()
+        return event, self._reader.has_events
+
+    async def take(self, limit: int = 64) -> list[PortEvent]:
+        """The next events as `batches` yields them: waits for one, and adds those that are here, at most `limit`.
+
+        They count as received when more is asked for. Raises NotMember after the final `Left`.
+        """
+        reader = self._reader
+        rest = reader.take_rest()
+        events = [rest if rest is not None else await reader.next()]
+        while len(events) < limit and self._seat.has_events:
+            events.append(await reader.next())
+        return events
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        # Hot in the per-message API: nothing is awaited while there are messages at hand.
+        message = self._reader.next_message()
+        if message is not None:
+            return message
+        if self._reader.has_ended:
+            raise StopAsyncIteration
+        return await self._reader.next_event()
+
+    async def batches(self) -> AsyncIterator[PortEvent]:
+        """Blocks of messages as they come, with the other events between them in order. Ends after the final `Left`.
+
+        The fast way to receive: a `Batch` is one sender's consecutive messages, opened by its first use. A batch counts
+        as received, and its buffers are free for the group, when the next one is asked for.
+        """
+        reader = self._reader
+        while True:
+            rest = reader.take_rest()
+            if rest is not None:
+                yield rest
+            if reader.has_ended:
+                return
+            yield await reader.next()
+
+    # Calls and locks.
+
+    async def call(
+        self,
+        payload: Payload,
+        *,
+        handler: int,
+        service: Service | None = None,
+        timeout: float | None = CALL_TIMEOUT_S,
+        type: int = 0,
+    ) -> bytes:
+        """Send one message to all members, and return the answer of the handler's holder. RMP section 3.3.
+
+        The answer goes to all members as well. Raises CallTimeout after `timeout` seconds (None: never), Unhandled
+        where no member held the handler, and what a confirmed send raises. A call fits one block.
+        """
+        payload = as_bytes(payload)
+        check_handler(handler)
+        check_timeout(timeout)
+        check_call(len(payload), "a call")
+        seat = self._seat
+        if service is None:
+            service = seat.default_service
+        if service == UNRELIABLE:
+            service = RELIABLE  # the order decides who must answer, and UNRELIABLE messages are not in it
+        seat.check(len(payload), service, type)
+        seat.check_locks()
+        asked: Asked | None = None
+        try:
+            async with asyncio.timeout(timeout) as bound:
+                asked = await self._sending.take(lambda: seat.call(payload, service, handler, type))
+                asked.waiter = self._loop.create_future()
+                seat.hurry()
+                await asked.waiter
+        except BaseException as error:
+            if asked is not None:
+                seat.forget_call(asked)
+            if isinstance(error, TimeoutError) and bound.expired():
+                text = f"the holder of handler {handler} of {self.name!r} has not answered within {timeout} s"
+                raise CallTimeout(f"{text}: the call may or may not have been carried out") from None
+            raise
+        if asked.error is not None:
+            raise asked.error
+        if asked.answer is None:
+            raise InvariantViolation("a call was settled without an answer and without an error")
+        return asked.answer
+
+    def lock(self, key: str | int, timeout: float | None = None) -> Lock:
+        """A lock of the group, by a name or a number: `async with group.lock("printer") as lock`. RMP section 3.3.
+
+        Entering waits until this member holds it, TimeoutError after `timeout` seconds. Locks are granted in the total
+        order. The numbers 0 to 5 belong to the handlers.
+        """
+        check_timeout(timeout)
+        self._seat.check_locks()
+        return Lock(self._seat, as_lock(key), timeout)
+
+    def handler(self, handler: int, timeout: float | None = None) -> Handler:
+        """Answer calls: `async with group.handler(2) as h`, then `async for request in h`. RMP section 3.3."""
+        check_timeout(timeout)
+        self._seat.check_locks()
+        return Handler(self._seat, self._handlers, check_handler(handler), timeout)
+
+    # Membership.
+
+    async def leave(self, header: bytes = b"") -> None:
+        """Leave in order, after everything that was sent; the others get `header` with the view. Amoeba's LeaveGroup.
+
+        The events up to this node's leave can still be received afterwards. Leaving twice is harmless. If the wait is
+        cancelled, the leave goes on.
+        """
+        header = as_header(header)
+        if self._seat.gone is not None or self._seat.error is not None:
+            return
+        left: asyncio.Future[None] = self._loop.create_future()
+        self._seat.leave(header)
+        self._leaves.append(left)
+        try:
+            await left
+        finally:
+            if left in self._leaves:
+                self._leaves.remove(left)
+
+    async def reset(self, min_members: MinMembers = "majority", header: bytes = b"") -> int:
+        """Make a new view out of the members that are alive; its size. Amoeba's ResetGroup.
+
+        Raises NotEnoughMembers if fewer than `min_members` are found: the group stays failed, and reset may be
+        called again. Resets that overlap are one, with the parameters of the last, and end together.
+        """
+        check_min_members(min_members)
+        header = as_header(header)
+        seat = self._seat
+        if seat.error is not None:
+            raise seat.error
+        if seat.gone is not None or seat.is_leaving:
+            seat.check_open()
+        done: asyncio.Future[int] = self._loop.create_future()
+        seat.reset(min_members, header)
+        self._resets.append(done)
+        try:
+            return await done
+        finally:
+            if done in self._resets:
+                self._resets.remove(done)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.leave()
+
+    # What the node calls.
+
+    async def _wait_until_joined(self) -> None:
+        await self._joined
+
+    @property
+    def _is_leaving(self) -> bool:
+        return self._seat.is_leaving and self._seat.gone is None and self._seat.error is None
+
+    async def _is_in(self) -> bool:
+        """Whether this node is in, or on its way back; waits for the end of a join or a leave."""
+        seat = self._seat
+        if not self._joined.done():
+            await asyncio.wait([self._joined])
+        elif self._is_leaving:
+            await self.leave()
+        return seat.gone is None and seat.error is None and not seat.is_leaving
+
+    def _settle(self) -> None:
+        """A pass has worked on the seat: the tasks that waited for what it brought go on."""
+        seat = self._seat
+        gone = seat.gone
+        if not self._joined.done():
+            if seat.refusal is not None:
+                self._joined.set_exception(JoinRefused(seat.refusal))
+            elif gone is not None:
+                self._joined.set_exception(NotMember(f"{self.name!r} was left before it was joined: {gone.text}"))
+            elif seat.view is not None:
+                self._joined.set_result(None)
+            if self._joined.done():
+                self._joined.exception()  # seen, also where no task waits any more
+        wake_all(seat.take_settled())
+        for handler in self._handlers:
+            handler.settle()
+        for reset in seat.take_resets():
+            # A reset that begins while another is under way takes it over: all that wait have one outcome.
+            waiting, self._resets = self._resets, []
+            for done in waiting:
+                if not done.done():
+                    if reset.size:
+                        done.set_result(reset.size)
+                    else:
+                        done.set_exception(NotEnoughMembers(f"{self.name!r} stays failed: {reset.text}"))
+        self._sending.settle()
+        self._reader.settle()
+        if gone is not None:
+            self._end(NotMember(f"this node is no longer in {self.name!r}: {gone.text}"))
+
+    def _fail(self, error: OrdercastError) -> None:
+        """The node has failed."""
+        self._seat.fail(error)
+        if not self._joined.done():
+            self._joined.set_exception(error)
+            self._joined.exception()
+        wake_all(self._seat.take_settled())
+        for handler in self._handlers:
+            handler.settle()
+        self._sending.settle()
+        self._reader.settle()
+        self._end(error)
+
+    def _end(self, error: OrdercastError) -> None:
+        for done in self._resets:
+            if not done.done():
+                done.set_exception(error)
+                done.exception()
+        self._resets.clear()
+        for left in self._leaves:
+            wake(left)
+        self._leaves.clear()
+
+    async def _respond(self, owed: PendingReply, payload: bytes) -> None:
+        """Answer a call: to a caller outside at once, to the group in turn with what is sent to it."""
+        payload = as_bytes(payload)
+        check_call(len(payload), "an answer")
+        seat = self._seat
+        if owed.is_outside:
+            seat.answer(owed, payload)
+        else:
+            await self._sending.take(lambda: seat.answer(owed, payload) or None)
+        seat.hurry()
+
+
+_class_of = type  # `type` is an argument of the sends

@@ -1,0 +1,70 @@
+"""The groups that one node has open, and how the news of a pass reaches the tasks that wait."""
+
+from __future__ import annotations
+
+from ordercast.api.group import Group
+from ordercast.api.seat import NodeBackend, Seat
+from ordercast.api.waiting import wake_all
+from ordercast.errors import OrdercastError
+
+
+class OpenGroups:
+    """What a driver tells of its passes. `abandoned` are joins that were given up and have not ended yet."""
+
+    __slots__ = ("_abandoned", "_backend", "_groups", "error")
+
+    def __init__(self, backend: NodeBackend) -> None:
+        self._backend = backend
+        self._groups: dict[Seat, Group] = {}
+        self._abandoned: dict[Seat, Group] = {}
+        self.error: OrdercastError | None = None  # why the node has stopped
+
+    # What the driver calls.
+
+    def settle(self) -> None:
+        """A pass has ended: the tasks that waited for what it brought go on."""
+        backend = self._backend
+        for seat in backend.take_news():
+            group = self._groups.get(seat) or self._abandoned.get(seat)
+            if group is not None:
+                group._settle()
+                if seat.gone is not None:
+                    self._groups.pop(seat, None)
+                    self._abandoned.pop(seat, None)
+        wake_all(backend.take_settled())
+
+    def fail(self, error: OrdercastError) -> None:
+        """The node cannot go on: all tasks that wait, and every later call, learn why."""
+        self.error = error
+        for group in [*self._groups.values(), *self._abandoned.values()]:
+            group._fail(error)
+        self._groups.clear()
+        self._abandoned.clear()
+        self._backend.fail(error)
+        wake_all(self._backend.take_settled())
+
+    # What the node calls.
+
+    def __len__(self) -> int:
+        return len(self._groups) + len(self._abandoned)
+
+    @property
+    def all(self) -> list[Group]:
+        """In the order in which they were joined."""
+        return list(self._groups.values())
+
+    def add(self, seat: Seat) -> Group:
+        group = self._groups[seat] = Group(seat)
+        return group
+
+    def abandon(self, seat: Seat) -> None:
+        """A join was given up: the group is no longer one of the node's, and ends when the protocol allows it."""
+        group = self._groups.pop(seat, None)
+        if group is not None and seat.gone is None and self.error is None:
+            self._abandoned[seat] = group
+            seat.leave()
+
+    def named(self, name: str) -> Group | None:
+        """The open group of this name, also on its way in or out."""
+        seat = self._backend.seat(name)
+        return (self._groups.get(seat) or self._abandoned.get(seat)) if seat is not None else None

@@ -1,0 +1,326 @@
+"""Seats and a backend over a `Host` in this process: what `Node` and the simulator's nodes stand on.
+
+The only module of the API that knows `Host` and `Port`. A `Driver` gives the clock and runs the passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from ordercast.api.seat import JoinRequest, Respond, Seat, Waited
+from ordercast.api.stats import all_group_stats, all_node_stats
+from ordercast.config import GroupConfig, MinMembers
+from ordercast.engine import Reset
+from ordercast.errors import OrdercastError, UsageError
+from ordercast.groups.caller import Call, Caller
+from ordercast.groups.calls import Asked
+from ordercast.groups.events import Left, PortEvent
+from ordercast.groups.host import Host
+from ordercast.groups.locks import LockRequest
+from ordercast.groups.port import Port
+from ordercast.groups.requests import PendingReply
+from ordercast.groups.watches import Watch
+from ordercast.service import Service
+from ordercast.view import Address, Member, View
+
+
+class Driver(Protocol):
+    """What runs the passes of a host: on real sockets, or in virtual time."""
+
+    def now_ns(self) -> int:
+        """The clock of the host's passes."""
+
+    def wake(self) -> None:
+        """Have a pass run soon. Many calls before that pass ask for one pass."""
+
+    def hurry(self) -> None:
+        """Have a pass run now, if the driver can and has not done so in this turn of the loop; otherwise soon."""
+
+    def prepare(self, group: str) -> None:
+        """A group is about to be opened: listen to its address, or raise what stands against it."""
+
+    async def locate(self, contact: str | Address) -> Address:
+        """The address of a node that the application named."""
+
+    def contacts(self) -> Sequence[Address]:
+        """Nodes through which a group may be reached where multicast does not find it."""
+
+    def stats(self) -> dict[str, int]:
+        """Counters of the driver's own."""
+
+
+class LocalSeat:
+    """A seat whose port is in this process."""
+
+    # What is called for each message is bound once and skips a step.
+    __slots__ = ("_driver", "_host", "error", "forget", "offer", "offer_many", "port", "try_offer", "watch")
+
+    def __init__(self, host: Host, port: Port, driver: Driver) -> None:
+        self.port = port
+        self.error: OrdercastError | None = None
+        self._host = host
+        self._driver = driver
+        self.try_offer = port.try_offer
+        self.offer = port.offer
+        self.offer_many = port.offer_many
+        self.watch = port.watch
+        self.forget = port.forget
+
+    def __repr__(self) -> str:
+        return f"<seat of {self.port.me} in {self.port.group!r}>"
+
+    # State.
+
+    @property
+    def group(self) -> str:
+        return self.port.group
+
+    @property
+    def member(self) -> Member:
+        return self.port.me
+
+    @property
+    def view(self) -> View | None:
+        return self.port.view
+
+    @property
+    def is_member(self) -> bool:
+        return self.port.is_member
+
+    @property
+    def is_leaving(self) -> bool:
+        return self.port.is_leaving
+
+    @property
+    def gone(self) -> Left | None:
+        return self.port.gone
+
+    @property
+    def refusal(self) -> str | None:
+        return self.port.refusal
+
+    @property
+    def failure(self) -> str | None:
+        return self.port.failure
+
+    @property
+    def config(self) -> GroupConfig:
+        return self.port.engine.config
+
+    @property
+    def default_service(self) -> Service:
+        return self.port.default_service
+
+    def stats(self) -> dict[str, int]:
+        port = self.port
+        counts = {**port.counters, **port.engine.counters}
+        counts["queued_messages"] = port.queue.count
+        counts["queued_bytes"] = port.queue.queued_bytes
+        for direction, meter in (("sent", port.sent), ("received", port.received)):
+            for word, count in meter.by_detail().items():
+                counts[f"{direction}.{word}"] = count
+        return all_group_stats(counts)
+
+    # Sending.
+
+    def check(self, size: int, service: Service, type_: int) -> None:
+        if self.error is not None:
+            raise self.error
+        self.port.check(size, service, type_)
+
+    def check_open(self) -> None:
+        if self.error is not None:
+            raise self.error
+        self.port.check_open()
+
+    @property
+    def has_room(self) -> bool:
+        return self.port.has_room
+
+    @property
+    def end_number(self) -> int:
+        return self.port.end_number
+
+    def flush(self) -> Watch | None:
+        return self.port.flush()
+
+    # Receiving.
+
+    @property
+    def has_events(self) -> bool:
+        return self.port.has_events
+
+    def take(self) -> PortEvent | None:
+        port = self.port
+        event = port.take()
+        # Otherwise the next pass tells the group of free buffers, whatever brings that pass about.
+        if port.has_consumed and port.engine.waits_for_application():
+            self.wake()
+        return event
+
+    # Calls and locks.
+
+    def check_locks(self) -> None:
+        if self.error is not None:
+            raise self.error
+        self.port.check_locks()
+
+    def call(self, payload: bytes, service: Service, handler: int, type_: int = 0) -> Asked | None:
+        return self.port.call(payload, service, handler, type_)
+
+    def forget_call(self, asked: Asked) -> None:
+        self.port.calls.forget(asked)
+
+    def respond_by(self, respond: Respond) -> None:
+        self.port.calls.respond = respond
+
+    def answer(self, owed: PendingReply, payload: bytes) -> bool:
+        if self.error is not None:
+            raise self.error
+        return self.port.answer(owed, payload)
+
+    def lock(self, key: str) -> LockRequest:
+        return self.port.locks.claim(key)
+
+    def serve(self, handler: int) -> LockRequest:
+        return self.port.serve(handler)
+
+    def give_up(self, request: LockRequest) -> None:
+        self.port.locks.give_up(request)
+
+    # Membership.
+
+    def leave(self, header: bytes = b"") -> None:
+        self._host.leave(self.port, header)
+        self._driver.wake()
+
+    def reset(self, min_members: MinMembers, header: bytes = b"") -> None:
+        self._host.reset(self._driver.now_ns(), self.port, min_members, header)
+        self._driver.wake()
+
+    # Passes.
+
+    def wake(self) -> None:
+        self._host.touch(self.port)
+        self._driver.wake()
+
+    def hurry(self) -> None:
+        if self.error is None:
+            self._host.touch(self.port)
+            self._driver.hurry()
+
+    def take_settled(self) -> Sequence[Waited]:
+        port = self.port
+        settled: list[Waited] = []
+        for found in (port.settled, port.calls.settled, port.locks.settled):
+            if found:
+                settled.extend(found)
+                found.clear()
+        return settled
+
+    def take_resets(self) -> Sequence[Reset]:
+        resets = self.port.resets
+        if not resets:
+            return ()
+        taken = list(resets)
+        resets.clear()
+        return taken
+
+    def fail(self, error: OrdercastError) -> None:
+        self.error = error
+        self.port.fail(error)
+        self.port.locks.on_gone()
+
+
+class LocalBackend:
+    """The seats of one host."""
+
+    __slots__ = ("_driver", "_seats", "_settled", "defaults", "host")
+
+    def __init__(self, host: Host, defaults: GroupConfig, driver: Driver) -> None:
+        self.host = host
+        self.defaults = defaults
+        self._driver = driver
+        self._seats: dict[Port, LocalSeat] = {}
+        self._settled: list[Waited] = []
+
+    @property
+    def member(self) -> Member:
+        return self.host.me
+
+    def stats(self) -> dict[str, int]:
+        counts = dict(self.host.counters)
+        for name, count in self._driver.stats().items():
+            counts[name] = counts.get(name, 0) + count
+        return all_node_stats(counts)
+
+    async def locate(self, contact: str | Address) -> Address:
+        return await self._driver.locate(contact)
+
+    # Groups.
+
+    def open(self, group: str, request: JoinRequest) -> Seat:
+        self._driver.prepare(group)
+        port = self.host.open(
+            self._driver.now_ns(),
+            group,
+            config=request.config,
+            create=request.create,
+            min_members=request.min_members,
+            recovery=request.recovery,
+            demands=request.demands,
+            header=request.header,
+            ttl=request.ttl,
+            contact=request.contact,
+        )
+        self._seats[port] = seat = LocalSeat(self.host, port, self._driver)
+        self._driver.wake()
+        return seat
+
+    def seat(self, group: str) -> Seat | None:
+        port = self.host.port(group)
+        return self._seats.get(port) if port is not None else None
+
+    def take_news(self) -> Sequence[Seat]:
+        found: list[Seat] = []
+        for port in self.host.take_news():
+            if isinstance(port, Caller):
+                self._settled.extend(port.settled)
+                port.settled.clear()
+                continue
+            seat = self._seats.get(port)
+            if seat is not None:
+                found.append(seat)
+                if port.gone is not None:
+                    del self._seats[port]
+        return found
+
+    # Calls to groups that this node is not in.
+
+    def begin_call(self, group: str, call: Call) -> None:
+        contacts = self._driver.contacts()
+        if call.to is None and not contacts and not self.host.me.has_multicast:
+            raise UsageError(f"this node has neither multicast nor peers: name a member of {group!r} with to=...")
+        caller = self.host.caller(group, datagram=self.defaults.datagram, contacts=contacts)
+        caller.offer(call)
+        self.host.touch(caller)
+        self._driver.hurry()
+
+    def forget_call(self, group: str, call: Call) -> None:
+        for caller in self.host.callers:
+            if caller.group == group:
+                caller.forget(call)
+
+    def calls_to(self, group: str) -> Sequence[Call]:
+        return [call for caller in self.host.callers if caller.group == group for call in caller.waiting]
+
+    def take_settled(self) -> Sequence[Waited]:
+        settled, self._settled = self._settled, []
+        return settled
+
+    def fail(self, error: OrdercastError) -> None:
+        for caller in self.host.callers:
+            caller.fail(error)
+            self._settled.extend(caller.settled)
+            caller.settled.clear()

@@ -1,0 +1,147 @@
+"""Locks and handlers of the public API on asyncio (RMP section 3.3, docs/guides/calls-and-locks.md).
+
+Every await may be cancelled: a lock that is granted after its task has gone away is given back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import Self
+
+from ordercast.api.seat import Seat
+from ordercast.errors import UsageError
+from ordercast.groups.events import Request
+from ordercast.groups.locks import LockRequest
+from ordercast.groups.requests import Inbox
+
+
+class Lock:
+    """A lock of a group: `async with group.lock("name") as lock`. At most one task of one member is inside.
+
+    A member that is excluded from the group loses its locks: `is_held` turns false, and leaving the block is silent.
+    """
+
+    def __init__(self, seat: Seat, key: str, timeout: float | None) -> None:
+        self._seat = seat
+        self._key = key
+        self._timeout = timeout
+        self._request: LockRequest | None = None
+
+    def __repr__(self) -> str:
+        state = "held" if self.is_held else "not held"
+        return f"<{type(self).__name__} {self._key!r} of {self._seat.group!r}, {state}>"
+
+    @property
+    def key(self) -> str:
+        """The name of the lock; of a handler, its number as text."""
+        return self._key
+
+    @property
+    def is_held(self) -> bool:
+        """Whether this member holds it now. Once this is false, the next holder may be at work."""
+        return self._request is not None and self._request.is_held
+
+    async def acquire(self) -> None:
+        """Wait for it. TimeoutError after the lock's timeout; the other errors are those of `send`."""
+        if self._request is not None:
+            raise UsageError(f"this handle of lock {self._key!r} is in use: make one handle for each block")
+        try:
+            async with asyncio.timeout(self._timeout) as bound:
+                while not self.is_held:  # lost again before this task had its turn: wait for the next grant
+                    self._give_up()
+                    await self._ask()
+        except BaseException as error:
+            self._give_up()
+            if isinstance(error, TimeoutError) and bound.expired():
+                text = f"lock {self._key!r} of {self._seat.group!r} was not granted within {self._timeout} s"
+                raise TimeoutError(text) from None
+            raise
+
+    def release(self) -> None:
+        """Give it back; nothing happens where it is not held."""
+        self._give_up()
+
+    async def __aenter__(self) -> Self:
+        await self.acquire()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def _want(self) -> LockRequest:
+        return self._seat.lock(self._key)
+
+    async def _ask(self) -> None:
+        seat = self._seat
+        seat.check_locks()
+        self._request = request = self._want()
+        request.waiter = asyncio.get_running_loop().create_future()
+        seat.hurry()
+        await request.waiter
+        if request.error is not None:
+            raise request.error
+
+    def _give_up(self) -> None:
+        request, self._request = self._request, None
+        if request is not None:
+            self._seat.give_up(request)
+            if request.inbox is not None:
+                request.inbox.close()
+            self._seat.hurry()
+
+
+class Handler(Lock):
+    """A handler of a group: `async with group.handler(2) as h`, then `async for request in h`.
+
+    It yields the calls that this member must answer, from members and from outside. They are events of the group as
+    well, in their order; calls that were answered there are not yielded. Some task must go on receiving from the group.
+    The iteration ends when the handler is lost.
+    """
+
+    def __init__(self, seat: Seat, handlers: set[Handler], handler: int, timeout: float | None) -> None:
+        """`handlers`: those of the group that are held or waited for; this one enters itself."""
+        super().__init__(seat, str(handler), timeout)
+        self._handlers = handlers
+        self._handler = handler
+        self._inbox = Inbox()
+        self._news = asyncio.Event()
+
+    @property
+    def dropped(self) -> int:
+        """Requests that found no room here; their callers try again."""
+        return self._inbox.dropped
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Request:
+        while True:
+            found = self._inbox.take()
+            if found is not None:
+                return found[1]
+            if not self.is_held:
+                raise StopAsyncIteration
+            self._news.clear()
+            await self._news.wait()
+
+    def settle(self) -> None:
+        """A pass has worked on the group: requests may have come, or the handler may be lost."""
+        if self._request is not None and not self._request.is_held and self._request.waiter.done():
+            self._inbox.close()  # what waits there is no longer this member's to answer
+            self._news.set()
+        elif len(self._inbox):
+            self._news.set()
+
+    def _want(self) -> LockRequest:
+        self._handlers.add(self)
+        request = self._seat.serve(self._handler)
+        self._inbox = request.inbox if request.inbox is not None else Inbox()
+        return request
+
+    def _give_up(self) -> None:
+        super()._give_up()
+        self._handlers.discard(self)
+        self._news.set()
