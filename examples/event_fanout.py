@@ -1,4 +1,4 @@
-"""One publisher, three subscribers, the batch face. One subscriber leaves half-way; the others miss nothing.
+"""One publisher, three subscribers, received in batches. One subscriber leaves half-way; the others miss nothing.
 
 Runs on loopback: `python examples/event_fanout.py`; in the simulator, in virtual time: with `--sim`.
 """

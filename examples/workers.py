@@ -23,14 +23,14 @@ async def work(node: Any, group: ordercast.Group, crash: Callable[[Any], None] |
     members, tasks, done, own = [""], list[str](), dict[str, str](), 0
     async for event in group:
         todo: list[str] = []
-        if isinstance(event, ordercast.View):  # who is gone leaves its tasks: deal what is open anew
+        if isinstance(event, ordercast.View):  # a member that is gone leaves its tasks: deal the open ones again
             members, todo = [member.name for member in event.members], [task for task in tasks if task not in done]
         elif isinstance(event, ordercast.Message) and event.type == TASK:
             tasks.append(event.payload.decode())
             todo = tasks[-1:]
         elif isinstance(event, ordercast.Message):
             task, worker = event.payload.decode().split(" by ")
-            done.setdefault(task, worker)  # done twice: the first in the order counts, for everybody
+            done.setdefault(task, worker)  # done twice: the first in the order counts for all members
         for task in todo:
             if members[int(task) % len(members)] == node.name:
                 own += 1

@@ -36,7 +36,9 @@ class Service:
     """A guarantee asked of one message. Compare with `<`: a stronger service satisfies a weaker one."""
 
     rank: int
+    """Its step on the ladder, from 0 (UNRELIABLE) to 7 (SAFE)."""
     k: int = 0
+    """Of RESILIENT(k): how many other members hold the message before it is delivered."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.rank < len(RANK_NAMES):
@@ -50,6 +52,9 @@ class Service:
     def is_ordered(self) -> bool:
         """True for AGREED and everything stronger: the message has a position in the total order."""
         return self.rank >= AGREED_RANK
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def __str__(self) -> str:
         name = RANK_NAMES[self.rank]

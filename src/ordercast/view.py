@@ -62,20 +62,24 @@ class Reason(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One life of a node in a view. `buffer_bytes` is its socket's receive buffer, which bounds all senders.
-
-    `has_multicast`: it hears multicasts, else it gets copies (RMP section 3.4). `ttl` and `min_members` are what it
-    asked for when it came: of the whole view the largest holds (sections 3.1 and 4.4).
-    """
+    """One life of a node in a view. `str(member)` is name/life."""
 
     id: int
+    """64 bits made of name and life: the origin of everything that it sends."""
     name: str
+    """The name of the node."""
     life: int
+    """Which life of the node this is; it grows with each restart."""
     address: Address
+    """Where it receives, as (host, port)."""
     buffer_bytes: int = 0
+    """The receive buffer of its socket, which bounds what all senders have under way."""
     has_multicast: bool = True
+    """It hears multicasts; otherwise it gets copies of its own (RMP section 3.4)."""
     ttl: int = 1
+    """How many hops it asked multicasts to go. The largest of all members holds (RMP section 3.1)."""
     min_members: MinMembers = "majority"
+    """How many members it wants to go on after a failure. The largest of all members holds (RMP section 4.4)."""
 
     def __str__(self) -> str:
         return f"{self.name}/{self.life}"
@@ -83,37 +87,48 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """An agreed list of members. The first member leads: for the sequencer orderer it is the sequencer.
-
-    `seq` is the view's own place in the log of its underlay, `position` the first message position after it.
-    `numbers` holds the next block number of each origin, so that nothing comes twice (DESIGN section 7).
-    `prior` lists the members (ids, in order) of the view before, while it is not certain that all know of this one.
-    `locks` says who holds which lock, by its name or number; `callers` holds the next number of each caller that is no
-    member (RMP section 4.5). `awaited`, after a reset: blocks below these numbers come again before anybody joins.
-    `came_with` names the members that come with *this node* from its previous view; each node fills it in for itself.
-    """
+    """An agreed list of members, delivered in order with the messages."""
 
     counter: int
+    """The first part of the view's id: the creator's own counter, never used twice in its life."""
     creator: str
+    """The second part: the member that made the view, as name/life."""
     ring: int
+    """64 bits that name the chain of views without a failure between them that this one is part of."""
     incarnation: int
+    """Counts the recoveries of the group."""
     seq: int
+    """The view's own sequence number in the log of its underlay."""
     position: int
+    """The first position that a message after the view can have."""
     members: tuple[Member, ...]
+    """The members in their order. The first one leads: with the sequencer orderer it is the sequencer."""
     numbers: dict[int, int]
+    """The next block number of each origin, so that nothing is delivered twice."""
     reason: Reason = Reason.CREATE
-    subject: str = ""  # who joined, left, or coordinated the reset, as name/life
+    """Why the view was made."""
+    subject: str = ""
+    """The member that joined, left or coordinated the reset, as name/life."""
     header: bytes = b""
+    """The small message that the subject gave with its join, leave or reset."""
     prior: tuple[int, ...] = ()
+    """The members of the view before (ids, in order), while it is not certain that all know of this one."""
     came_with: tuple[str, ...] = ()
+    """The members that come with *this node* from its previous view; each node fills it in for itself."""
     locks: dict[str, int] = field(default_factory=dict)
+    """The locks that are held: name or number, and the id of the holder."""
     callers: dict[int, int] = field(default_factory=dict)
+    """The next number of each caller that is no member (RMP section 4.5)."""
     awaited: dict[int, int] = field(default_factory=dict)
-    lock: str = ""  # that was asked for or given back
-    serial: int = 0  # of the request that this view answers
+    """After a reset: blocks of these origins below these numbers come again before a member can join."""
+    lock: str = ""
+    """The lock that was asked for or given back."""
+    serial: int = 0
+    """The number of the request that this view answers."""
 
     @property
     def id(self) -> str:
+        """The name of the view: counter@creator."""
         return f"{self.counter}@{self.creator}"
 
     @property
@@ -123,6 +138,7 @@ class View:
 
     @property
     def leader(self) -> Member:
+        """The first member."""
         return self.members[0]
 
     @property
@@ -131,6 +147,7 @@ class View:
         return max(member.ttl for member in self.members)
 
     def member(self, origin: int) -> Member | None:
+        """The member with this id; None if it is not in the view."""
         for member in self.members:
             if member.id == origin:
                 return member

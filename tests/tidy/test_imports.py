@@ -20,8 +20,9 @@ TYPES = frozenset({"errors", "service", "view", "config", "engine"})
 PROTOCOL = frozenset({"wire", "parts", "membership", "orderers", "underlay"})
 FACADE = "__init__"  # the public names
 
-# wire, parts <- membership, orderers <- underlay <- groups <- api <- runtime, sim, client <- daemon, cli. Where two rooms share a step
-# at most one sees the other, so that no two rooms need each other. Rooms that are still to be built have their rule.
+# wire, parts <- membership, orderers <- underlay <- groups <- api <- runtime, sim, client <- daemon, cli. Where two
+# rooms share a step at most one sees the other, so that no two rooms need each other. Rooms that are still to be built
+# have their rule.
 SEES: dict[str, frozenset[str]] = {
     **dict.fromkeys(TYPES, TYPES),
     "wire": TYPES,

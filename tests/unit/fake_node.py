@@ -48,8 +48,7 @@ class FakeNode(NodeBase):
     def contacts(self) -> list[Address]:
         return []
 
-    @property
-    def stats(self) -> dict[str, int]:  # type: ignore[override]
+    def socket_stats(self) -> dict[str, int]:
         return {}
 
     def run_pass(self) -> None:

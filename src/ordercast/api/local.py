@@ -46,8 +46,8 @@ class Driver(Protocol):
     def contacts(self) -> Sequence[Address]:
         """Nodes through which a group may be reached where multicast does not find it."""
 
-    def stats(self) -> dict[str, int]:
-        """Counters of the driver's own."""
+    def socket_stats(self) -> dict[str, int]:
+        """Counters of the sockets; none where there are no sockets."""
 
 
 class LocalSeat:
@@ -251,7 +251,7 @@ class LocalBackend:
 
     def stats(self) -> dict[str, int]:
         counts = dict(self.host.counters)
-        for name, count in self._driver.stats().items():
+        for name, count in self._driver.socket_stats().items():
             counts[name] = counts.get(name, 0) + count
         return all_node_stats(counts)
 

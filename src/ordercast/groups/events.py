@@ -18,37 +18,62 @@ from ordercast.wire.block import open_columns, open_messages
 NO_POSITION = -1
 """Position of a message whose service is weaker than AGREED."""
 
+SHOWN_BYTES = 32
+"""How much of a payload `repr` shows."""
 
-@dataclass(slots=True)
+
+@dataclass(slots=True, repr=False)
 class Message:
-    """One message. `number` counts the sender's messages, `position` is its place in the total order (-1: none).
+    """One message.
 
-    A message that asks for an answer is a `Request`, an answer to a member an `Answer`; what they have besides is
-    empty here, so that a program may look at any message.
+    A message that asks for an answer is a `Request`, an answer to a member an `Answer`. The properties that only these
+    have are empty here, so that a program may look at any message.
     """
 
     payload: bytes
-    sender: str  # name/life, as in `str(member)`
+    """What was sent."""
+    sender: str
+    """The member, or the caller from outside, that sent it: name/life, as in `str(member)`."""
     number: int
+    """Counts the sender's messages to this group, from 0 on, over the life of its node."""
     position: int
+    """Its position in the total order of the group; -1 where the service is weaker than AGREED."""
     service: Service
+    """The service that it was sent with."""
     type: int
+    """The number that the sender gave it, -32768 to 32767."""
     group: str
+    """The name of the group."""
     view: str
+    """The id of the view in which it was delivered."""
+
+    def __repr__(self) -> str:
+        shown, size = self.payload[:SHOWN_BYTES], len(self.payload)
+        payload = repr(shown) if size <= SHOWN_BYTES else f"{shown!r}... {size} bytes"
+        words = [f"{self.sender!r} #{self.number}", str(self.service)]
+        if self.position != NO_POSITION:
+            words.append(f"position {self.position}")
+        if self.type:
+            words.append(f"type {self.type}")
+        if self.handler is not None:
+            words.append(f"handler {self.handler}" + (", to be answered here" if self.must_answer else ""))
+        if self.answers is not None:
+            words.append(f"answers {self.answers[0]!r} #{self.answers[1]}")
+        return f"<{self.__class__.__name__} {', '.join(words)}: {payload}>"
 
     @property
     def handler(self) -> int | None:
-        """Of a call: whose holder is to answer; None where an acknowledgement is enough."""
+        """Of a call: the number of the handler whose holder answers; None where an acknowledgement is enough."""
         return None
 
     @property
     def caller(self) -> str | None:
-        """Of a call: who called, as name/life."""
+        """Of a call: the node that called, as name/life."""
         return None
 
     @property
     def must_answer(self) -> bool:
-        """Whether this member holds the handler at this place of the order, and so is the one who answers."""
+        """Whether this member holds the handler at this position of the order, and so has to answer."""
         return False
 
     @property
@@ -58,17 +83,17 @@ class Message:
 
     async def reply(self, payload: bytes) -> None:  # noqa: ARG002 - a call's
         """Answer a call, once; see `Request`."""
-        raise UsageError(f"message {self.number} of {self.sender} is no call: there is nobody to answer")
+        raise UsageError(f"message {self.number} of {self.sender} is no call and takes no answer")
 
 
 class Owed(Protocol):
-    """An answer that this member owes somebody."""
+    """An answer that this member owes."""
 
     async def give(self, payload: bytes) -> None: ...
 
 
 class Request(Message):
-    """A call (RMP section 4.5), from a member or from outside, at its place in the order."""
+    """A call (RMP section 4.5), from a member or from outside, at its position in the order."""
 
     __slots__ = ("_handler", "_owed")
 
@@ -109,10 +134,12 @@ class Request(Message):
     async def reply(self, payload: bytes) -> None:
         """Answer: to the caller alone if it is no member, else to the whole group. At most once.
 
-        Raises UsageError where this member is not the one to answer, or has answered; NotMember where it is out.
+        Raises UsageError where another member has to answer, or this one has answered; NotMember where it is out.
         """
         if self._owed is None:
-            raise UsageError(f"this member does not hold handler {self._handler} at this place: another one answers")
+            raise UsageError(
+                f"this member did not hold handler {self._handler} when the call came: another one answers"
+            )
         await self._owed.give(payload)
 
 
@@ -143,11 +170,14 @@ class Answer(Message):
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """This node is out of the group. `wanted`: it asked for it. `returning`: it is on its way back as a new member."""
+    """This node is out of the group."""
 
     wanted: bool
+    """The application asked for it."""
     returning: bool
+    """The node is on its way back as a new member: more events follow."""
     text: str
+    """Why, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,13 +185,22 @@ class Uncertain:
     """Own messages [first, first + count) were lost with this node's membership: others may or may not have them."""
 
     first: int
+    """The number of the first of them."""
     count: int
+    """How many they are."""
 
 
 class Batch:
     """Consecutive messages of one sender: a block. It is opened when `messages` is first read.
 
-    Message i has number `first + i` and, where the service is AGREED or stronger, position `position + i`.
+    group: the name of the group.
+    view: the id of the view in which it was delivered.
+    sender: the member that sent it, as name/life.
+    first: the number of its first message; message i has number `first + i`.
+    count: how many messages it has, as `len(batch)`.
+    position: the position of its first message in the total order, -1 where the service is weaker than AGREED;
+    message i has position `position + i`.
+    service: the service of all its messages.
     """
 
     __slots__ = ("_block", "_messages", "_types", "count", "first", "group", "position", "sender", "service", "view")
@@ -197,7 +236,8 @@ class Batch:
         return iter(self.messages)
 
     def __repr__(self) -> str:
-        return f"Batch(sender={self.sender!r}, first={self.first}, count={self.count}, position={self.position})"
+        at = f", position {self.position}" if self.position != NO_POSITION else ""
+        return f"<Batch of {self.count} from {self.sender!r} #{self.first}, {self.service}{at}>"
 
     @property
     def messages(self) -> Sequence[bytes]:
@@ -222,10 +262,11 @@ class Batch:
 
     @property
     def is_readable(self) -> bool:
+        """Whether the block could be opened."""
         return len(self.messages) == self.count
 
     def columns(self) -> tuple[Sequence[int], Buffer, Sequence[int] | int]:
-        """Lengths, payloads in a row, and types (one for all, or one each): for who writes messages on unopened.
+        """Lengths, payloads in a row, and types (one for all, or one each), to write messages on without opening them.
 
         An unreadable batch has no lengths.
         """
@@ -240,7 +281,7 @@ class Batch:
         return list(map(len, self._messages)), b"".join(self._messages), self._types
 
     def each(self) -> Iterator[Message]:
-        """The messages one by one, for the per-message face."""
+        """The messages one by one."""
         payloads, sender, service, group, view = self.messages, self.sender, self.service, self.group, self.view
         number, position, step = self.first, self.position, 1 if self.service.is_ordered else 0
         if isinstance(self._types, int):

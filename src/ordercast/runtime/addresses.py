@@ -12,7 +12,7 @@ Deviations, with reasons:
   multicast address, so 24 bits alias in pairs, and parts of 239/8 share their MAC addresses with 224.0.0.x, which
   switches always flood. All 18 bits of the /14 survive and touch none of those.
 - The port is hashed into 61000..65535, the top of RMP's 32768..65535. RMP kept clear of *static* ports; today's Linux
-  also hands out 32768..60999 to whoever asks for any port, and one such socket on the wildcard address makes a join of
+  also hands out 32768..60999 to programs that ask for any port, and one such socket on the wildcard address makes a join of
   that port fail with EADDRINUSE on that host alone, at random. Trying another port is no answer: the other members
   would not know. With 18 + 12 bits, a thousand groups have one colliding pair in about two thousand cases.
 

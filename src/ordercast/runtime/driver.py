@@ -149,7 +149,7 @@ class UdpDriver:
     def contacts(self) -> Sequence[Address]:
         return self._peers
 
-    def stats(self) -> dict[str, int]:
+    def socket_stats(self) -> dict[str, int]:
         self._count_drops()
         return asdict(self.counters)
 

@@ -21,8 +21,8 @@ class LoopThread:
     __slots__ = ("_loop", "_thread")
 
     def __init__(self) -> None:
-        factory = loop_factory()
         try:
+            factory = loop_factory()
             self._loop = factory() if factory is not None else asyncio.new_event_loop()
         except OSError as error:
             if error.errno in OUT_OF_DESCRIPTORS:

@@ -119,7 +119,7 @@ class SimDriver:
             return []
         return [node.address for node in self._world.nodes.values() if node is not self._node]
 
-    def stats(self) -> dict[str, int]:
+    def socket_stats(self) -> dict[str, int]:
         return {}
 
     # The life of the node.

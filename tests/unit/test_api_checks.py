@@ -1,0 +1,49 @@
+"""What callers get wrong is said at the call, with what was expected."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.unit.fake_engine import Exchange
+from tests.unit.fake_node import FakeNode
+
+from ordercast import Timing, UsageError
+from ordercast.api.checks import check_group_name, check_timing
+
+
+@pytest.mark.parametrize("name", ["a\nb", "\x00", "tab\there", "bell\x07", "\x7f", "next\x85line", "\x1b[31mred"])
+def test_control_characters_in_the_name_of_a_group_are_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="control character"):
+        check_group_name(name)
+
+
+@pytest.mark.parametrize("name", ["prices", "Ünïcode €", "with space/and:more", "x" * 255])
+def test_other_names_are_taken(name: str) -> None:
+    check_group_name(name)
+
+
+@pytest.mark.parametrize("name", ["", "x" * 256, "\ud800", 5, None, b"bytes"])
+def test_what_cannot_be_a_name_is_refused(name: object) -> None:
+    with pytest.raises(UsageError):
+        check_group_name(name)
+
+
+def test_join_and_call_refuse_control_characters() -> None:
+    async def program() -> None:
+        node = FakeNode("a", Exchange())
+        with pytest.raises(UsageError, match="control character"):
+            await node.join("a\nb")
+        with pytest.raises(UsageError, match="control character"):
+            await node.call("a\nb", b"x")
+        assert node.groups == []
+
+    asyncio.run(program())
+
+
+def test_a_timing_that_is_none_is_refused() -> None:
+    check_timing(None)
+    check_timing(Timing())
+    for wrong in (5, "fast", {"beacon_ns": 1}):
+        with pytest.raises(UsageError, match=r"timing is an ordercast\.Timing or None"):
+            check_timing(wrong)
