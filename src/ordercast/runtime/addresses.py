@@ -11,9 +11,9 @@ Deviations, with reasons:
   know where to stop; most of the other 24-bit range 239.0.0.0/8 is unassigned. Ethernet keeps only the low 23 bits of a
   multicast address, so 24 bits alias in pairs, and parts of 239/8 share their MAC addresses with 224.0.0.x, which
   switches always flood. All 18 bits of the /14 survive and touch none of those.
-- The port is hashed into 61000..65535, the top of RMP's 32768..65535. RMP kept clear of *static* ports; today's Linux
-  also hands out 32768..60999 to programs that ask for any port, and one such socket on the wildcard address makes a join of
-  that port fail with EADDRINUSE on that host alone, at random. Trying another port is no answer: the other members
+- The port is hashed into 61000..65535, the top of RMP's 32768..65535. RMP kept clear of *static* ports. Today's Linux
+  also hands out 32768..60999 to programs that ask for any port. One such socket on the wildcard address makes a join
+  of that port fail with EADDRINUSE on that host alone, at random. Trying another port is no answer: the other members
   would not know. With 18 + 12 bits, a thousand groups have one colliding pair in about two thousand cases.
 
 IPv4 only. IPv6 text is recognised and refused with a clear error rather than misread as a host name.
