@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from tests.unit.fake_engine import Exchange
@@ -10,6 +11,7 @@ from tests.unit.fake_node import FakeNode
 
 from ordercast import Timing, UsageError
 from ordercast.api.checks import check_group_name, check_timing
+from ordercast.cli.main import main
 
 
 @pytest.mark.parametrize("name", ["a\nb", "\x00", "tab\there", "bell\x07", "\x7f", "next\x85line", "\x1b[31mred"])
@@ -39,6 +41,15 @@ def test_join_and_call_refuse_control_characters() -> None:
         assert node.groups == []
 
     asyncio.run(program())
+
+
+def test_the_command_refuses_such_a_name_before_it_writes_anything(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "archive"
+    assert main(["record", "a\nb", "--out", str(folder)]) == 2
+    assert "control character" in capsys.readouterr().err
+    assert not folder.exists()
 
 
 def test_a_timing_that_is_none_is_refused() -> None:

@@ -68,7 +68,7 @@ class Node(NodeBase):
         multicast: True, False (another member multicasts for this one; where none can, each member gets a copy of its
         own), or None: True where there are no peers and the interface has it. Members of one group may differ.
         datagram: bytes of the largest UDP datagram for groups that this node creates.
-        trace: folder to which the events are appended (`raw/`); clock_offset_ns as in its run.json.
+        trace: folder to which the events are appended (`raw/`, docs/trace.md); clock_offset_ns as in its run.json.
         insecure: needed for any interface but loopback, since nothing is encrypted or authenticated yet.
         timing: heartbeats, suspicion and retransmission, if not the usual ones.
         life: which life of `name` this is; by default the time. engines: what makes protocol engines, for tests.
