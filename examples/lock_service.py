@@ -1,7 +1,7 @@
 """A lock service on three nodes for clients that are not in the group. The server that answers crashes; nobody notices.
 
 Runs on loopback: `python examples/lock_service.py`; in the simulator, in virtual time: with `--sim`.
-Calls come to all servers in one order, so that all know whose turn it is. Whoever holds handler 0 answers.
+Calls come to all servers in one order, so that all know whose turn it is. The server that holds handler 0 answers.
 """
 
 from __future__ import annotations

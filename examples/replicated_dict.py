@@ -31,7 +31,7 @@ class ReplicatedDict:
             await self.group.send(json.dumps([key, value]).encode(), confirm=True)
 
     async def apply(self, count: int) -> None:
-        """Take `count` claims. Whoever comes second finds the key taken, at every node."""
+        """Take `count` claims. A second claim finds the key taken, at every node."""
         async for event in self.group:
             if isinstance(event, ordercast.Message):
                 key, value = json.loads(event.payload)

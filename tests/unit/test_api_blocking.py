@@ -18,18 +18,13 @@ from ordercast import (
 )
 
 PAIRS = [(Node, BlockingNode), (Group, BlockingGroup), (Lock, BlockingLock), (Handler, BlockingHandler)]
-INTERNAL = {"settle"}  # of Handler: what its group calls
 
 # What asyncio spells with an `a`.
 SPECIAL = {"__aiter__": "__iter__", "__aenter__": "__enter__", "__aexit__": "__exit__"}
 
 
 def public(kind: type) -> dict[str, object]:
-    return {
-        name: inspect.getattr_static(kind, name)
-        for name in dir(kind)
-        if not name.startswith("_") and name not in INTERNAL
-    }
+    return {name: inspect.getattr_static(kind, name) for name in dir(kind) if not name.startswith("_")}
 
 
 @pytest.mark.parametrize(("asyncio_api", "blocking_api"), PAIRS, ids=lambda kind: kind.__name__)

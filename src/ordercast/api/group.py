@@ -414,7 +414,7 @@ class Group:
                 self._joined.exception()  # seen, also where no task waits any more
         wake_all(seat.take_settled())
         for handler in self._handlers:
-            handler.settle()
+            handler._settle()
         for reset in seat.take_resets():
             # A reset that begins while another is under way takes it over: all that wait have one outcome.
             waiting, self._resets = self._resets, []
@@ -437,7 +437,7 @@ class Group:
             self._joined.exception()
         wake_all(self._seat.take_settled())
         for handler in self._handlers:
-            handler.settle()
+            handler._settle()
         self._sending.settle()
         self._reader.settle()
         self._end(error)

@@ -127,7 +127,7 @@ class Handler(Lock):
             self._news.clear()
             await self._news.wait()
 
-    def settle(self) -> None:
+    def _settle(self) -> None:
         """A pass has worked on the group: requests may have come, or the handler may be lost."""
         if self._request is not None and not self._request.is_held and self._request.waiter.done():
             self._inbox.close()  # what waits there is no longer this member's to answer

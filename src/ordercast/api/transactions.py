@@ -1,9 +1,9 @@
 """Batches that all members get whole and once, although their publisher may die and begin again at any moment.
 
-A *transaction* is one batch of one query: BEGIN, the rows as messages of their own, COMMIT, from one sender. Whoever
-publishes may fail half-way; then another *attempt* publishes the same batch, in whatever way it is cut by then. Members
-read through `Transactions`, which hands over a batch where its COMMIT stands in the order, and only the first time.
-It knows nothing but the order, so all members that read from the same place on decide alike.
+A *transaction* is one batch of one query: BEGIN, the rows as messages of their own, COMMIT, from one sender. A
+publisher may fail half-way; then another *attempt* publishes the same batch, however it is cut by then. Members read
+through `Transactions`, which hands over a batch where its COMMIT stands in the order, and only the first time. It knows
+nothing but the order, so all members that read from the same place on decide alike.
 
 Which messages belong to transactions is told by their types: those below FIRST_FREE_TYPE do, in groups that have
 transactions. A row of type t has the type ROW_TYPE + t on its way, and its payload is the row's own, so that archives
@@ -154,8 +154,8 @@ async def publish_chunks(
 
     It returns when the COMMIT is delivered here with its service. Some task has to go on receiving from the group, and
     sees by `Transactions` whether the batch was handed over: another attempt may have begun meanwhile. One batch at a
-    time may be published by one node. Errors as a confirmed `send`; nothing is handed over to anybody unless the COMMIT
-    was sent, which is after all rows are known to be delivered.
+    time may be published by one node. Errors as a confirmed `send`; no member gets the batch unless the COMMIT was sent,
+    which is after all rows are known to be delivered.
     """
     _check(query, batch, service)
     if size_of(rows, nbytes) > max_bytes:
@@ -316,7 +316,7 @@ class Transactions:
             return
         if self._keep_rows:
             size = size_of(mark.rows, mark.nbytes)
-            # Whoever never came back to finish makes room, the oldest first.
+            # Attempts that were never finished make room, the oldest first.
             while self._open and self._open_bytes + size > self._max_bytes:
                 self._close(next(iter(self._open)))
                 self.dropped += 1

@@ -191,7 +191,7 @@ class BlockingNode:
             self._thread.stop()
 
     def abort(self) -> None:
-        """Stop at once, without a word to anybody, as `Node.abort`. The thread ends as well."""
+        """Stop at once, without leaving the groups, as `Node.abort`. The thread ends as well."""
         if self._thread.is_alive:
             self._thread.read(self._node.abort)
             self._thread.stop()

@@ -166,7 +166,7 @@ class Node(NodeBase):
             driver.stop(NotMember("this node has been closed"))
 
     def abort(self) -> None:
-        """Stop at once, without a word to anybody: for the others this is a crash."""
+        """Stop at once, without leaving the groups: for the others this is a crash."""
         self._driver.stop(NotMember("this node has been stopped"))
 
 

@@ -112,7 +112,7 @@ def open_group(group: Address) -> socket.socket:
         # of them to have the same user; BSD systems want SO_REUSEPORT.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR if LINUX else socket.SO_REUSEPORT, 1)
         if LINUX:
-            # Without this a socket hears all groups that *anybody* on the host joined, on its port.
+            # Without this a socket hears all groups that any program on the host joined on its port.
             try_option(sock, socket.IPPROTO_IP, _IP_MULTICAST_ALL, 0)
             try_option(sock, socket.IPPROTO_UDP, UDP_GRO, 1)
         # Linux filters by the bound address, so that neither other groups on the port nor unicasts leak in.
