@@ -75,7 +75,8 @@ class FakeSeat:
         return len(self.offered) < self.capacity
 
     def try_offer(self, payload: bytes, service: Service, type_: int) -> int:
-        return self.offer(payload, service, type_) if self.is_member and not self.is_leaving else -1
+        is_open = self.is_member and not self.is_leaving and self.failure is None and self.error is None
+        return self.offer(payload, service, type_) if is_open else -1
 
     def offer(self, payload: bytes, service: Service, type_: int = 0) -> int:
         if not self.has_room:

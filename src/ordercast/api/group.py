@@ -57,6 +57,7 @@ class Group:
         self._sending = SendTurns(seat, loop)
         self._reader = EventReader(seat, loop)
         self._handlers: set[Handler] = set()  # held, or waited for
+        self._default_service = seat.default_service  # the seat's, as of the last pass: a look-up per send would cost
         # membership
         self._joined: asyncio.Future[None] = loop.create_future()
         self._leaves: list[asyncio.Future[None]] = []
@@ -151,17 +152,16 @@ class Group:
             payload = as_bytes(payload)
         seat = self._seat
         if service is None:
-            service = seat.default_service
-        turns = self._sending
-        number = -1 if turns.in_turn or seat.error is not None else seat.try_offer(payload, service, type)
+            service = self._default_service
+        number = -1 if self._sending.in_turn else seat.try_offer(payload, service, type)
         if number < 0:
-            number = await turns.offer(payload, service, type)
+            number = await self._sending.offer(payload, service, type)
         if not confirm:
             seat.wake()
             return None
         watch = seat.watch(number, number + 1, service)
         seat.hurry()
-        await turns.outcome(watch)
+        await self._sending.outcome(watch)
         return watch.position
 
     @overload
@@ -199,7 +199,7 @@ class Group:
         if set(map(_class_of, items)) != _BYTES_ONLY:
             items = [as_bytes(payload) for payload in items]
         if service is None:
-            service = self._seat.default_service
+            service = self._default_service
         lengths = list(map(len, items))
         watch = await self._sending.offer_many(items, lengths, service, type, confirm)  # type: ignore[arg-type]
         if watch is None:
@@ -246,12 +246,14 @@ class Group:
 
     async def __anext__(self) -> Event:
         # Hot in the per-message API: nothing is awaited while there are messages at hand.
-        message = self._reader.next_message()
+        reader = self._reader
+        message = next(reader.messages, None)
         if message is not None:
+            reader.handed += 1
             return message
-        if self._reader.has_ended:
+        if reader.has_ended:
             raise StopAsyncIteration
-        return await self._reader.next_event()
+        return await reader.next_event()
 
     async def batches(self) -> AsyncIterator[PortEvent]:
         """Blocks of messages as they come, with the other events between them in order. Ends after the final `Left`.
@@ -290,7 +292,7 @@ class Group:
         check_call(len(payload), "a call")
         seat = self._seat
         if service is None:
-            service = seat.default_service
+            service = self._default_service
         if service == UNRELIABLE:
             service = RELIABLE  # the order decides who must answer, and UNRELIABLE messages are not in it
         seat.check(len(payload), service, type)
@@ -403,6 +405,7 @@ class Group:
         """A pass has worked on the seat: the tasks that waited for what it brought go on."""
         seat = self._seat
         gone = seat.gone
+        self._default_service = seat.default_service
         if not self._joined.done():
             if seat.refusal is not None:
                 self._joined.set_exception(JoinRefused(seat.refusal))

@@ -54,7 +54,17 @@ class LocalSeat:
     """A seat whose port is in this process."""
 
     # What is called for each message is bound once and skips a step.
-    __slots__ = ("_driver", "_host", "error", "forget", "offer", "offer_many", "port", "try_offer", "watch")
+    __slots__ = (
+        "_driver",
+        "_host",
+        "error",
+        "forget",
+        "offer",
+        "offer_many",
+        "port",
+        "try_offer",
+        "watch",
+    )
 
     def __init__(self, host: Host, port: Port, driver: Driver) -> None:
         self.port = port
@@ -202,7 +212,7 @@ class LocalSeat:
     # Passes.
 
     def wake(self) -> None:
-        self._host.touch(self.port)
+        self._host.touch(self.port)  # hot: once per send; methods bound beforehand would be slower
         self._driver.wake()
 
     def hurry(self) -> None:
@@ -229,8 +239,13 @@ class LocalSeat:
 
     def fail(self, error: OrdercastError) -> None:
         self.error = error
+        self.try_offer = _refuse
         self.port.fail(error)
         self.port.locks.on_gone()
+
+
+def _refuse(payload: bytes, service: Service, type_: int) -> int:  # noqa: ARG001 - in place of a port's `try_offer`
+    return -1
 
 
 class LocalBackend:

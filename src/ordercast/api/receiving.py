@@ -4,30 +4,34 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from typing import Final
 
 from ordercast.api.seat import Seat
 from ordercast.api.waiting import wake
 from ordercast.errors import NotMember, UsageError
 from ordercast.groups.events import Batch, Event, Message, PortEvent
 
+_NOTHING: Final[Iterator[Message]] = iter(())
+
 
 class EventReader:
     """The receiving end of one group. One task at a time may wait for an event."""
 
-    __slots__ = ("_batch", "_consumer", "_handed", "_loop", "_messages", "_seat")
+    __slots__ = ("_batch", "_consumer", "_loop", "_seat", "handed", "messages")
 
     def __init__(self, seat: Seat, loop: asyncio.AbstractEventLoop) -> None:
         self._seat = seat
         self._loop = loop
         self._consumer: asyncio.Future[None] | None = None
         self._batch: Batch | None = None  # its messages are being handed out one by one
-        self._messages: Iterator[Message] = iter(())
-        self._handed = 0
+        # `Group.__anext__` takes messages from here without a call of its own, and counts them.
+        self.messages: Iterator[Message] = iter(())
+        self.handed = 0
 
     @property
     def has_events(self) -> bool:
         """Whether the next event is here already."""
-        return self._seat.has_events or (self._batch is not None and self._handed < len(self._batch.messages))
+        return self._seat.has_events or (self._batch is not None and self.handed < len(self._batch.messages))
 
     @property
     def has_ended(self) -> bool:
@@ -35,27 +39,21 @@ class EventReader:
         seat = self._seat
         return seat.gone is not None and not seat.has_events and seat.error is None
 
-    def next_message(self) -> Message | None:
-        """The next message of the block that is open. Hot: once per message of the per-message API."""
-        message = next(self._messages, None)
-        if message is not None:
-            self._handed += 1
-        return message
-
     async def next_event(self) -> Event:
         """The next event, blocks opened."""
         while True:
-            message = self.next_message()
+            message = next(self.messages, None)
             if message is not None:
+                self.handed += 1
                 return message
             event = await self.next()
             if not isinstance(event, Batch):
                 return event
-            self._batch, self._handed, self._messages = event, 0, event.each()
+            self._batch, self.handed, self.messages = event, 0, event.each()
 
     def take_rest(self) -> Batch | None:
         """What is left of the block whose messages were handed out one by one."""
-        batch, handed = self._batch, self._handed
+        batch, handed = self._batch, self.handed
         if batch is None or handed >= len(batch.messages):
             return None
         self._close_batch()
@@ -91,4 +89,4 @@ class EventReader:
                 wake(self._consumer)
 
     def _close_batch(self) -> None:
-        self._batch, self._handed, self._messages = None, 0, iter(())
+        self._batch, self.handed, self.messages = None, 0, _NOTHING

@@ -104,7 +104,10 @@ class Seat(Protocol):
         """The number of the next message that is offered."""
 
     def try_offer(self, payload: bytes, service: Service, type_: int) -> int:
-        """`check` and `offer` in one for the usual case: the number, or -1: call them one after the other."""
+        """`check` and `offer` in one for the usual case: the number, or -1: call them one after the other.
+
+        Hot: once per `send`. It returns -1 where a check would raise, the node's `error` included.
+        """
 
     def offer(self, payload: bytes, service: Service, type_: int = 0) -> int:
         """Queue one message that was checked: its number, or -1: the queue is full."""

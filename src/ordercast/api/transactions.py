@@ -154,8 +154,8 @@ async def publish_chunks(
 
     It returns when the COMMIT is delivered here with its service. Some task has to go on receiving from the group, and
     sees by `Transactions` whether the batch was handed over: another attempt may have begun meanwhile. One batch at a
-    time may be published by one node. Errors as a confirmed `send`; no member gets the batch unless the COMMIT was sent,
-    which is after all rows are known to be delivered.
+    time may be published by one node. Errors as a confirmed `send`. No member gets the batch unless the COMMIT was
+    sent, which is after all rows are known to be delivered.
     """
     _check(query, batch, service)
     if size_of(rows, nbytes) > max_bytes:
