@@ -189,7 +189,7 @@ def test_at_most_one_answer_is_given_and_only_by_the_holder() -> None:
         assert await x.call("paper", b"hello", handler=2) == b"one"
         assert await office.groups[0].call(b"hello", handler=2) == b"one"
         await asyncio.sleep(0.1)
-        with pytest.raises(UsageError, match="does not hold handler 2"):
+        with pytest.raises(UsageError, match="did not hold handler 2"):
             await office.messages(0)[0].reply(b"three")
         with pytest.raises(UsageError, match="is no call"):
             await office.messages(0)[-1].reply(b"four")

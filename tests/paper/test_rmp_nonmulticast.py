@@ -97,7 +97,7 @@ def judge(lab: Lab) -> None:
 
 
 def forwarded(groups: dict[str, Group]) -> dict[str, int]:
-    return {name: group.stats["forwarded"] for name, group in groups.items() if "forwarded" in group.stats}
+    return {name: count for name, group in groups.items() if (count := group.stats["forwarded"])}
 
 
 def test_the_view_tells_who_has_multicast(orderer: str) -> None:
