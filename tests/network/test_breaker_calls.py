@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.network.flood_engine import FloodEngine
 from tests.network.quick import QUICK, fresh, within
 
 from ordercast import (
@@ -146,12 +147,17 @@ async def test_a_mistake_in_a_node_says_so(tmp_path: Path) -> None:
             Node(**mistake)
 
 
+class BrokenEngine(FloodEngine):
+    """Fails as soon as something is sent."""
+
+    def submit(self, *_: Any) -> int:
+        return 1 // 0
+
+
 @on_loop
 async def test_calls_that_wait_learn_why_the_node_stopped() -> None:
-    node = Node(timing=QUICK)
+    node = Node(timing=QUICK, engines=BrokenEngine)
     group = await node.join(fresh())
-    [port] = node._driver.host.ports
-    port.engine.after_batch = lambda *_: 1 / 0  # type: ignore[method-assign, assignment]
     with pytest.raises(InvariantViolation, match="ZeroDivisionError"):
         await group.send(b"x", confirm=True)
     with pytest.raises(InvariantViolation, match="ZeroDivisionError"):

@@ -40,7 +40,8 @@ def test_repr_of_a_batch_does_not_open_it() -> None:
 def test_every_field_has_a_docstring(kind: type) -> None:
     [definition] = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     assert isinstance(definition, ast.ClassDef)
-    documented, bare = [], []
+    documented: list[str] = []
+    bare: list[str] = []
     for statement, following in zip(definition.body, definition.body[1:], strict=False):
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
             is_text = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
