@@ -115,7 +115,7 @@ class Node(NodeBase):
         self.sockets = Counters()
         self._socket = UnicastSocket(host, port, counters=self.sockets)
         self._receivers: dict[Address, MulticastReceiver] = {}
-        self._listening: dict[str, Address] = {}  # group -> its multicast address
+        self._listening: dict[str, Address] = {}  # underlay -> its multicast address
         self._recorder: Recorder | None = None
         try:
             self._multicast = self._decide_multicast(multicast)
@@ -214,15 +214,16 @@ class Node(NodeBase):
     def _prepare(self, group: str) -> None:
         if self._is_closed:
             raise UsageError("this node has been closed")
-        if not self._multicast or group in self._listening:
+        underlay = self.host.underlay_of(group)
+        if not self._multicast or underlay in self._listening:
             return
-        address = group_address(group)
+        address = group_address(underlay)
         if address not in self._receivers:
             receiver = MulticastReceiver(address, self._socket.address[0], own=self.address, counters=self.sockets)
             self._receivers[address] = receiver
             if not self._is_blocked:
                 self._loop.add_reader(receiver.fileno(), self._on_readable, receiver)
-        self._listening[group] = address
+        self._listening[underlay] = address
 
     async def _locate(self, contact: str | Address) -> Address:
         # In a thread: a name may have to be looked up.
@@ -281,7 +282,7 @@ class Node(NodeBase):
             self._break(error)
             return
         self.after_pass()
-        if len(self._listening) > len(self._groups):
+        if len(self._listening) > self.host.open_channels:
             self._stop_listening()
         if not self._is_blocked:
             self._arm(now_ns)
@@ -302,27 +303,27 @@ class Node(NodeBase):
 
     def _transmit(self, sends: Sequence[tuple[str, Send]]) -> None:
         send = self._socket.send
-        last = ""  # the group that the three below are of: looked up once, however much it sends
+        last = ""  # the underlay that the three below are of: looked up once, however much it sends
         multicast: Address = To.MULTICAST
         copies: Sequence[Address] = ()
         ttl = self._socket.ttl
-        for group, (to, buffers, stride) in sends:
+        for underlay, (to, buffers, stride) in sends:
             if to not in _SYMBOLIC:
                 if self._unsent or not send(to, buffers, stride):
                     self._unsent.append(((to,), buffers, stride, ttl))
                 continue
-            if group != last and self._multicast:
-                last = group
-                multicast = self._listening.get(group) or group_address(group)  # a caller does not listen
-                copies = self.host.copies(group)
-                ttl = self.host.ttl(group)
+            if underlay != last and self._multicast:
+                last = underlay
+                multicast = self._listening.get(underlay) or group_address(underlay)  # a caller does not listen
+                copies = self.host.copies(underlay)
+                ttl = self.host.ttl(underlay)
                 if not self._unsent:
                     self._socket.set_ttl(ttl)
             addresses: Sequence[Address]
             if not self._multicast:
                 if to == To.MULTICAST:
                     continue
-                addresses = self.host.audience(group) if to == To.ALL else self._peers
+                addresses = self.host.audience(underlay) if to == To.ALL else self._peers
             elif to == To.ANYONE:
                 addresses = [multicast, *self._peers]
             elif to == To.ALL and copies:
@@ -384,9 +385,9 @@ class Node(NodeBase):
         return True
 
     def _stop_listening(self) -> None:
-        """Give up the addresses of groups that were left and have nobody to serve any more."""
-        for group in [group for group in self._listening if not self.host.knows(group)]:
-            address = self._listening.pop(group)
+        """Give up the addresses of underlays that were left and have nobody to serve any more."""
+        for underlay in [underlay for underlay in self._listening if not self.host.knows(underlay)]:
+            address = self._listening.pop(underlay)
             if address not in self._listening.values():
                 receiver = self._receivers.pop(address)
                 self._loop.remove_reader(receiver.fileno())

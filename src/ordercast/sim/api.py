@@ -84,7 +84,7 @@ class SimNode(NodeBase):
 
     def _wake(self) -> None:
         for port in self.host.ports:
-            self._world.listen(self._node, port.group)
+            self._world.listen(self._node, port.underlay)
         self._world.wake(self._node)
 
     async def _locate(self, contact: str | Address) -> Address:
