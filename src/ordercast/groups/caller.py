@@ -401,6 +401,11 @@ class Caller:
         return self.group
 
     @property
+    def log(self) -> list[str]:
+        """A caller sees no views."""
+        return []
+
+    @property
     def resume(self) -> tuple[int, int]:
         return self._next_number, self._next_call
 

@@ -80,8 +80,8 @@ class Channel:
         "engine",
         "failure",
         "is_over",
-        "is_shared",
         "leaving",
+        "log",
         "max_message",
         "me",
         "next_block",
@@ -111,7 +111,6 @@ class Channel:
     ) -> None:
         # which and whose
         self.underlay = placement.underlay
-        self.is_shared = placement.is_shared
         self.me = me
         self.engine = engine
         self.order = order
@@ -132,11 +131,12 @@ class Channel:
         # traffic
         self.out = Outbox()
         self.next_block = next_block
-        self.rows = Rows(recorder, self.underlay, str(me), directory if self.is_shared else None)
+        self.rows = Rows(recorder, self.underlay, str(me), directory if placement.is_shared else None)
         self.consumption = Consumption()
-        self.reception = Reception(me, self.streams, self.consumption, self.rows, self.is_shared, self.max_message)
+        self.reception = Reception(me, self.streams, self.consumption, self.rows, placement.is_shared, self.max_message)
         self.sent = Meter()
         self.received = Meter()
+        self.log: list[str] = []  # view changes and suspicions of this pass, for the driver's log
         # driving
         self.deadline_ns = -1
         self.armed_ns = NEVER
@@ -226,6 +226,7 @@ class Channel:
             if out.notes:
                 notes, out.notes = out.notes, []
                 self.rows.notes(now_ns, notes, self.reception.names)
+                self.log.extend([note.detail for note in notes if note.kind == "membership"])
             for upcall in upcalls:
                 self._on_upcall(now_ns, upcall)
         else:

@@ -33,6 +33,10 @@ class Driven(Protocol):
     def sent(self) -> Meter: ...
 
     @property
+    def log(self) -> list[str]:
+        """View changes and suspicions of this pass, for the driver's log."""
+
+    @property
     def is_over(self) -> bool:
         """The application's part has ended."""
 

@@ -40,6 +40,9 @@ MAX_REMEMBERED: Final = 1 << 20
 """Underlays left in one life, whose numbers are remembered. Beyond it no new one is opened: forgetting a number would
 let a message be taken for an old one."""
 
+MAX_LOG: Final = 1_024
+"""Texts for the driver's log that nobody has taken; the oldest go first."""
+
 _REPLY: Final = int(Kind.REPLY)
 
 
@@ -79,6 +82,7 @@ class Host:
         "_engines",
         "_heap",
         "_is_closed",
+        "_log",
         "_memories",
         "_news",
         "_order",
@@ -129,6 +133,7 @@ class Host:
         # Deadlines; an entry that is not its channel's `armed_ns` is stale.
         self._heap: list[tuple[int, int, Driven]] = []
         self._is_closed = False
+        self._log: list[tuple[str, str]] = []  # (underlay, text) that the driver is to log
         self.counters = {"malformed": 0, "unknown_group": 0, "mixed_trains": 0}
 
     # Groups.
@@ -340,6 +345,10 @@ class Host:
                     meter.add(buffers[0][1], -(-size // stride) if stride else 1, size)
                     sends.append((underlay, send))
                 out.sends.clear()
+            if driven.log:
+                self._log.extend([(driven.underlay, text) for text in driven.log])
+                del self._log[:-MAX_LOG]
+                driven.log.clear()
             self._news[driven] = None
             self._push(driven)
             if driven.is_over:
@@ -354,6 +363,16 @@ class Host:
             return []
         news, self._news = self._news, {}
         return [handle for driven in news for handle in driven.take_news()]
+
+    @property
+    def has_log(self) -> bool:
+        """Engines noted view changes or suspicions since the last `take_log`."""
+        return bool(self._log)
+
+    def take_log(self) -> list[tuple[str, str]]:
+        """(underlay, text) of view changes and suspicions, in order. The core does not log: its driver does."""
+        log, self._log = self._log, []
+        return log
 
     @property
     def is_dirty(self) -> bool:
@@ -399,6 +418,12 @@ class Host:
     def is_lingering(self) -> bool:
         """Whether an underlay that was left still has somebody to serve."""
         return any(channel.deadline_ns < NEVER for channel in self._ending)
+
+    @property
+    def lingering_work(self) -> int:
+        """Datagrams that came for underlays that were left, heartbeats apart: it rises while members need something."""
+        meters = [channel.received for channel in self._ending]
+        return sum([meter.total - meter.count(Kind.SYNC) for meter in meters])
 
     def close(self, now_ns: int) -> None:
         """Stop of the node's own will, without a word to anybody: leave the groups first. Flushes the trace."""

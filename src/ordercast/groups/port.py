@@ -256,7 +256,7 @@ class Port:
         if not self.engine.gives_locks:
             name = self.engine.config.orderer
             raise UsageError(f'{self.group!r} has the orderer {name!r}; locks, handlers, calls need orderer="token"')
-        if self.channel.is_shared:
+        if self.channel.reception.is_shared:
             # Locks stand in the views of the underlay, and would be common to all of its groups.
             raise UsageError(
                 f"{self.group!r} shares the underlay {self.underlay!r}; locks, handlers, calls need one of its own"

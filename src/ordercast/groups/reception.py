@@ -40,7 +40,6 @@ class Reception:
     __slots__ = (
         "_assembler",
         "_consumption",
-        "_is_shared",
         "_me",
         "_previous",
         "_routes",
@@ -48,6 +47,7 @@ class Reception:
         "_streams",
         "_view",
         "dropped_fragments",
+        "is_shared",
         "names",
         "unreadable_blocks",
     )
@@ -60,7 +60,7 @@ class Reception:
         self._consumption = consumption
         self._rows = rows
         # routing
-        self._is_shared = is_shared  # otherwise all blocks are of one group, whatever they say
+        self.is_shared = is_shared  # otherwise all blocks are of one group, whatever they say
         self._routes: dict[int, list[Port]] = {}  # group number -> the ports of all sessions
         # the stream of deliveries
         self._view: View | None = None
@@ -86,7 +86,7 @@ class Reception:
     def run(self, now_ns: int, deliveries: Sequence[Delivery]) -> None:
         """Blocks in their order. Hot: one turn per block; benches measure it as part of `deliver`."""
         rows, names, me, consumption = self._rows, self.names, self._me.id, self._consumption
-        routes, is_shared = self._routes, self._is_shared
+        routes, is_shared = self._routes, self.is_shared
         view = self._view.id if self._view else ""
         group = 0
         for seq, position, origin, number, block in deliveries:
@@ -151,7 +151,7 @@ class Reception:
         call = self._open_call(again.origin, again.number, -1, again.block)
         if call is None:
             return
-        group = _group_of(again.block, 1) if self._is_shared else 0
+        group = _group_of(again.block, 1) if self.is_shared else 0
         ports = self._routes.get(group)
         if ports is not None and ports[0].calls.again(call):
             self._rows.redeliver(now_ns, group, call.sender, call.first, call.service, len(call.payload))

@@ -30,12 +30,12 @@ _CODES: Final = {kind: code for code, kind in enumerate(KINDS)}
 class Meter:
     """Datagrams and bytes by kind of datagram, since the channel was opened. Only kinds that were seen take memory."""
 
-    __slots__ = ("_kinds", "_told", "_total")
+    __slots__ = ("_kinds", "_told", "total")
 
     def __init__(self) -> None:
         self._kinds: dict[int, list[int]] = {}  # kind -> datagrams and bytes, and how many of both `news` has told
-        self._total = 0
-        self._told = 0
+        self.total = 0  # datagrams
+        self._told = 0  # of them
 
     def add(self, kind: int, datagrams: int, nbytes: int) -> None:
         """Hot: once per block sent, and once per block received."""
@@ -44,13 +44,18 @@ class Meter:
             entry = self._kinds[kind] = [0, 0, 0, 0]
         entry[0] += datagrams
         entry[1] += nbytes
-        self._total += datagrams
+        self.total += datagrams
+
+    def count(self, kind: int) -> int:
+        """Datagrams of one kind."""
+        entry = self._kinds.get(kind)
+        return entry[0] if entry is not None else 0
 
     def news(self) -> list[tuple[str, int, int]]:
         """(detail, datagrams, bytes) since the last call, by rising kind."""
-        if self._total == self._told:
+        if self.total == self._told:
             return []
-        self._told = self._total
+        self._told = self.total
         found: list[tuple[str, int, int]] = []
         for kind, entry in sorted(self._kinds.items()):
             count, nbytes, told_count, told_bytes = entry
