@@ -196,6 +196,18 @@ def test_a_port_on_a_joined_underlay_begins_with_its_view() -> None:
     assert b.end_number == 1
     with pytest.raises(UsageError, match="orderer='token'"):
         host.open(0, "c", config=GroupConfig(orderer="sequencer"))
+    assert host.ports == [a, b]
+
+
+@pytest.mark.parametrize("number", [1, -1, 1 << 32])
+def test_a_group_without_a_number_of_its_own_is_not_opened(number: int) -> None:
+    directory = SharedDirectory("floor", "a")
+    directory.numbers["odd"] = number
+    host = Host("x", 0, ("127.0.0.1", 1), buffer_bytes=1, rng=random.Random(1), engines=Exchange(), directory=directory)
+    (a,) = open_ports(host, "a")
+    with pytest.raises(UsageError, match="number"):
+        open_ports(host, "odd")
+    assert host.ports == [a]
 
 
 def test_confirmed_sends_and_flushes_are_the_sessions() -> None:

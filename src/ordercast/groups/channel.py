@@ -161,7 +161,7 @@ class Channel:
         if stream is None:
             stream = Stream(self, session, session.numbers.get(self.underlay, 0))
             self.streams.append(stream)
-        if number in stream.ports:
+        elif number in stream.ports:
             raise UsageError(f"{group!r} and {stream.ports[number].group!r} have one number on {self.underlay!r}")
         port = stream.ports[number] = session.ports[group] = Port(group, number, stream)
         self.reception.attach(port)

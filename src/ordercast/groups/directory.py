@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple, Protocol
 
-MAX_NUMBER: Final = (1 << 32) - 1
-"""Groups of one underlay are numbered by 32 bits on the wire. The directory refuses a group that finds no number."""
+MAX_GROUP_NUMBER: Final = (1 << 32) - 1
+"""Groups of one underlay are numbered by 32 bits on the wire. A group with a greater number is not opened."""
 
 
 class Placement(NamedTuple):

@@ -27,7 +27,7 @@ from ordercast.engine import NEVER, Send
 from ordercast.errors import NotMember, OrdercastError, OutcomeUnknown, UsageError
 from ordercast.groups.caller import Caller
 from ordercast.groups.channel import Channel, GroupEngine
-from ordercast.groups.directory import Directory, OwnDirectory, Placement
+from ordercast.groups.directory import MAX_GROUP_NUMBER, Directory, OwnDirectory, Placement
 from ordercast.groups.driven import Driven, Handle
 from ordercast.groups.port import Port
 from ordercast.groups.session import Session
@@ -463,6 +463,8 @@ class Host:
         if group in session.ports:
             raise UsageError(f"this node is in {group!r} already; use that handle, or leave first")
         placement = self._directory.place(group)
+        if not 0 <= placement.number <= MAX_GROUP_NUMBER:
+            raise UsageError(f"{group!r} has the number {placement.number}; the largest is {MAX_GROUP_NUMBER}")
         if len(self._blocks) >= MAX_REMEMBERED and placement.underlay not in self._blocks:
             raise UsageError(f"this node has used {MAX_REMEMBERED} groups in its life; start a new one")
         return placement
