@@ -18,7 +18,6 @@ def test_deliveries_are_consumed_in_their_order_whoever_finishes_first() -> None
     consumption.finish(first)
     assert consumption.take() == 4
     consumption.finish(second)
-    assert consumption.has_news
     assert consumption.take() == 9
     assert consumption.take() == -1
 

@@ -150,13 +150,13 @@ class CallEngine:
         self._group = group
         self._me = me
         self._timing = timing
-        self._contacts = contacts  # through whom the group is reached where there is no multicast
+        self._contacts = contacts  # nodes that pass a call on where there is no multicast
         self._writer = DatagramWriter(group_tag(group), me.id, datagram)
         self.counters: dict[str, int] = {}
         self._intake = Intake(self._writer.tag, self.counters)
         # what the group has told
         self._is_first = True  # nothing yet
-        self._contact: Address | None = None  # who answered last
+        self._contact: Address | None = None  # of the member that answered last
         self._turn = 0
         # under way
         self._under_way: dict[int, Call] = {}  # by number, rising
@@ -299,7 +299,7 @@ class CallEngine:
         return next((call for call in self._under_way.values() if not call.is_acknowledged), None)
 
     def _route(self, call: Call, is_in_vain: bool) -> tuple[Address, int]:
-        """Where a try goes, and whether who gets it has to pass it on."""
+        """Where a try goes, and whether its receiver has to pass it on."""
         if call.to is not None:
             return call.to, RELAY
         contacts = self._contacts
@@ -459,7 +459,7 @@ class Caller:
         return [self]
 
     def fail(self, error: OrdercastError) -> None:
-        """Whoever waits learns `error`."""
+        """All waits end with `error`."""
         for call in self._waiting:
             call.error = error
             call.is_over = True

@@ -109,7 +109,7 @@ class Channel:
         recorder: Recorder | None,
         directory: Directory,
     ) -> None:
-        # which and whose
+        # what it is
         self.underlay = placement.underlay
         self.me = me
         self.engine = engine
@@ -146,7 +146,10 @@ class Channel:
     @property
     def ports(self) -> list[Port]:
         """Of all sessions, in the order of opening within each."""
-        return [port for stream in self.streams for port in stream.ports.values()]
+        streams = self.streams
+        if len(streams) == 1:
+            return list(streams[0].ports.values())
+        return [port for stream in streams for port in stream.ports.values()]
 
     @property
     def is_leaving(self) -> bool:
@@ -176,6 +179,8 @@ class Channel:
 
     def take_news(self) -> list[Port]:
         """The ports of this channel, and those that have ended since the last call."""
+        if not self._ended:
+            return self.ports
         ended, self._ended = self._ended, []
         return self.ports + ended
 
@@ -199,14 +204,16 @@ class Channel:
             for port in self.leaving:
                 port.finish_taken()
             self.consumption.pass_leaving()
-        seq = self.consumption.take()
-        if seq >= 0 and not self.is_over:
-            engine.consume(now_ns, seq, out)
+        consumption = self.consumption
+        if consumption.done_seq > consumption.consumed_seq:
+            seq = consumption.take()
+            if not self.is_over:
+                engine.consume(now_ns, seq, out)
         wants_pass = False
         for turn in range(PASS_ROUNDS):
             has_moved = False
             for stream in self.streams:
-                if stream.has_work and stream.submit(now_ns):
+                if (stream.queue.count or stream.ready) and stream.submit(now_ns):
                     has_moved = True
             for port in self._talkers:
                 if port.has_steps:

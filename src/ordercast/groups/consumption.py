@@ -25,36 +25,33 @@ class Receipt:
 class Consumption:
     """The receipts of one channel, in the order of delivery."""
 
-    __slots__ = ("_receipts", "consumed_seq", "done_seq")
+    __slots__ = ("consumed_seq", "done_seq", "receipts")
 
     def __init__(self) -> None:
-        self._receipts: deque[Receipt] = deque()
+        self.receipts: deque[Receipt] = deque()
         self.done_seq = -1
         self.consumed_seq = -1  # what the engine was told
 
-    @property
-    def has_news(self) -> bool:
-        """The engine is to be told of buffers that are free again."""
-        return self.done_seq > self.consumed_seq
-
     def add(self, seq: int, ports: int) -> Receipt:
-        """`ports` ports got a delivery, or an event (seq -1). Hot: once per block."""
+        """`ports` ports got a delivery, or an event (seq -1). `Reception.run` does the same in place."""
         receipt = Receipt(seq, ports)
-        self._receipts.append(receipt)
+        self.receipts.append(receipt)
         return receipt
 
     def pass_over(self, seq: int) -> None:
         """A delivery that no port gets is finished with as soon as everything before it is."""
-        if self._receipts:
-            last = self._receipts[-1]
+        if self.receipts:
+            last = self.receipts[-1]
             last.seq = max(last.seq, seq)
         else:
             self.done_seq = max(self.done_seq, seq)
 
     def finish(self, receipt: Receipt) -> None:
-        """One port has finished with it."""
+        """One port has finished with it. Hot: once per block."""
         receipt.remaining -= 1
-        receipts = self._receipts
+        if receipt.remaining:
+            return
+        receipts = self.receipts
         while receipts and not receipts[0].remaining:
             seq = receipts.popleft().seq
             if seq > self.done_seq:
@@ -62,7 +59,7 @@ class Consumption:
 
     def pass_leaving(self) -> None:
         """What only leaving ports have counts as finished with: what they sent must not wait for their receiving."""
-        for receipt in self._receipts:
+        for receipt in self.receipts:
             if receipt.remaining > receipt.leaving:
                 break
             self.done_seq = max(self.done_seq, receipt.seq)
@@ -77,5 +74,5 @@ class Consumption:
     def on_departed(self) -> None:
         """What is queued belongs to a log that this node has left: finishing with it frees nothing any more."""
         self.done_seq = self.consumed_seq = -1
-        for receipt in self._receipts:
+        for receipt in self.receipts:
             receipt.seq = -1

@@ -47,7 +47,7 @@ class Driven(Protocol):
         """End the pass. What is to leave stands in `out.sends`."""
 
     def take_news(self) -> Sequence[Port | Caller]:
-        """Whom the API looks at after a pass."""
+        """What the API looks at after a pass."""
 
 
 class Handle(Protocol):

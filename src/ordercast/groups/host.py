@@ -5,7 +5,7 @@ No clock, socket or loop. `ordercast.runtime.node` feeds it from real sockets, `
     host.receive(now_ns, source, data, stride)   # each batch that was drained; or
     host.expire(now_ns)                          # when `deadline_ns()` has come; or calls on a `Port`
     sends = host.finish(now_ns)                  # ends the pass: trace written, then what is to leave, in order
-    for port in host.take_news(): ...            # whose events, watches or membership may have changed
+    for port in host.take_news(): ...            # something may have changed there
 
 A directory says which underlay carries a group, and so which channel. Only channels that something happened to are
 worked on, in the order in which it happened, so that a node pays for those that are busy, and a simulation gives the
@@ -399,7 +399,7 @@ class Host:
         return list(dict.fromkeys([address for channel in channels for address in channel.engine.audience()]))
 
     def copies(self, underlay: str) -> list[Address]:
-        """Who gets a copy beside each multicast of an underlay."""
+        """The addresses that get a copy of each multicast of an underlay, because they hear none."""
         channels = self._all(underlay)
         if len(channels) == 1:
             return channels[0].engine.copies()
@@ -450,8 +450,8 @@ class Host:
     # In detail.
 
     def _all(self, underlay: str) -> list[Channel]:
-        """The channels of an underlay. A node that has left and comes back has two: the old one goes on answering those
-        whom the new one asks to be let in."""
+        """The channels of an underlay. A node that has left and comes back has two: the old one goes on answering
+        members that the new one asks to be let in."""
         return [channel for channel in self._tags.get(group_tag(underlay), ()) if channel.underlay == underlay]
 
     def _place(self, group: str, session: Session) -> Placement:
@@ -501,7 +501,7 @@ class Host:
             self._ending[driven] = None
 
     def _close_caller(self, now_ns: int, caller: Caller, error: OrdercastError | None) -> None:
-        """Its numbers are kept; whoever still waits learns `error`."""
+        """Its numbers are kept; tasks that still wait learn `error`."""
         del self._callers[caller.group]
         self.session.numbers[caller.group], self._blocks[caller.group] = caller.resume
         if error is not None:

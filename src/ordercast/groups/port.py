@@ -309,8 +309,12 @@ class Port:
 
     def take(self) -> PortEvent | None:
         """The next event. Asking for it says that the application has finished with the one before."""
-        if self._taken is not None:
-            self.finish_taken()
+        taken = self._taken
+        if taken is not None:
+            self._taken = None
+            if self.is_leaving:
+                taken.leaving -= 1
+            self.channel.consumption.finish(taken)
         if not self._taking:
             if not self._events:
                 return None
@@ -333,7 +337,8 @@ class Port:
     @property
     def has_consumed(self) -> bool:
         """The engine is to be told of buffers that are free again: a pass is wanted."""
-        return self.channel.consumption.has_news
+        consumption = self.channel.consumption
+        return consumption.done_seq > consumption.consumed_seq
 
     def _finish(self, receipt: Receipt) -> None:
         if self.is_leaving:
@@ -435,12 +440,12 @@ class Port:
         self.fail_requests(NotMember(f"this node is no longer in {self.group!r}: {left.text}"))
 
     def fail(self, error: OrdercastError) -> None:
-        """All who wait learn `error`: here, and for own messages on the same stream."""
+        """All waits end with `error`: those of this port, and those for own messages on the same stream."""
         self.stream.fail(error)
         self.fail_requests(error)
 
     def fail_requests(self, error: OrdercastError) -> None:
-        """All who wait for an answer or a lock learn `error`."""
+        """All waits for an answer or a lock end with `error`."""
         if self._calls is not None:
             self._calls.fail(error)
         if self._locks is not None:

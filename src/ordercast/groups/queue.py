@@ -10,7 +10,7 @@ A message larger than a block is *large*: it is cut lazily, fragment by fragment
 head of the queue until this node has delivered it. The reason: a member that joins in the middle of it has no
 beginning, and the others must not deliver what the joiner cannot (TRACE.md, virtual synchrony): at such a view all
 drop the open fragments and the sender begins again (`restart`), and then nothing of the same sender may have overtaken
-it. The price is one round trip per large message, nothing beside its transfer.
+it. The price is one round trip per large message, in addition to its transfer.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import Final
 
 from ordercast.engine import Delivery, RepeatedCall
 from ordercast.errors import WireError
-from ordercast.groups.consumption import Consumption
+from ordercast.groups.consumption import Consumption, Receipt
 from ordercast.groups.events import NO_POSITION, Batch, CallBatch
 from ordercast.groups.port import Port
 from ordercast.groups.requests import Incoming, read_call
@@ -86,7 +86,7 @@ class Reception:
     def run(self, now_ns: int, deliveries: Sequence[Delivery]) -> None:
         """Blocks in their order. Hot: one turn per block; benches measure it as part of `deliver`."""
         rows, names, me, consumption = self._rows, self.names, self._me.id, self._consumption
-        routes, is_shared = self._routes, self.is_shared
+        routes, is_shared, streams = self._routes, self.is_shared, self._streams
         view = self._view.id if self._view else ""
         group = 0
         for seq, position, origin, number, block in deliveries:
@@ -101,13 +101,16 @@ class Reception:
                 group = _group_of(block, head.kinds)
             ports = routes.get(group)
             sender = names.get(origin) or f"{origin:016x}"
-            stream = self._sender(number) if origin == me else None
+            stream: Stream | None = None
+            if origin == me:
+                # One session is the usual case, and owns blocks of before it came in, too.
+                stream = streams[0] if len(streams) == 1 else self._sender(number)
             batch: Batch | None
             if flags & CALLED:
                 call = self._open_call(origin, number, position, block)
                 if call is None or ports is None:
                     if stream is not None and call is not None and not call.is_outside:
-                        self._on_own(now_ns, stream, number, first, count, position)
+                        stream.delivered(now_ns, number, first, count, position)
                     consumption.pass_over(seq)
                     continue
                 sender, service, size = call.sender, call.service, len(call.payload)
@@ -137,11 +140,12 @@ class Reception:
                 if rank >= AGREED_RANK:
                     self._previous = position + count - 1
             if stream is not None:
-                self._on_own(now_ns, stream, number, first, count, position)
+                stream.delivered(now_ns, number, first, count, position)
             if ports is None:
                 consumption.pass_over(seq)
                 continue
-            receipt = consumption.add(seq, len(ports))
+            receipt = Receipt(seq, len(ports))
+            consumption.receipts.append(receipt)
             for port in ports:
                 port.messages_delivered += count
                 port.add(batch, receipt)
@@ -182,18 +186,8 @@ class Reception:
     # In detail.
 
     def _sender(self, number: int) -> Stream | None:
-        """The session that sent own block `number`. One session is the usual case, and knows blocks of before, too.
-
-        With several, UNRELIABLE blocks are nobody's: they have no number.
-        """
-        streams = self._streams
-        if len(streams) == 1:
-            return streams[0]
-        return next((stream for stream in streams if number in stream.outstanding), None)
-
-    def _on_own(self, now_ns: int, stream: Stream, number: int, first: int, count: int, position: int) -> None:
-        stream.outstanding.pop(number, None)
-        stream.delivered(now_ns, first, count, position)
+        """The session that sent own block `number`. UNRELIABLE blocks have no number, and are nobody's."""
+        return next((stream for stream in self._streams if number in stream.outstanding), None)
 
     def _open_call(self, origin: int, number: int, position: int, block: bytes) -> Incoming | None:
         try:
@@ -211,7 +205,7 @@ class Reception:
     def _assemble(
         self, origin: int, block: bytes, position: int, sender: str, view: str, group: str, stream: Stream | None
     ) -> Batch | None:
-        """The large message that a fragment completes. `stream`: of an own one, who sent it."""
+        """The large message that a fragment completes. `stream`: the sender of an own one."""
         try:
             whole = self._assembler.add(origin, block)
         except WireError:

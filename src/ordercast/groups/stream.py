@@ -25,9 +25,9 @@ PASS_BLOCKS: Final = 256
 
 
 class Stream:
-    """What one session sends on one channel, and who waits for it."""
+    """What one session sends on one channel, and the waits for it."""
 
-    __slots__ = ("_ready", "channel", "is_large_open", "outstanding", "ports", "queue", "session", "watches")
+    __slots__ = ("channel", "is_large_open", "outstanding", "ports", "queue", "ready", "session", "watches")
 
     def __init__(self, channel: Channel, session: Session, next_number: int) -> None:
         self.channel = channel
@@ -35,7 +35,7 @@ class Stream:
         self.ports: dict[int, Port] = {}  # by the group's number on the underlay, in the order of opening
         # sending
         self.queue = SendQueue(next_number)
-        self._ready: list[Packed] = []  # packed, and refused by the engine for now; at most PASS_BLOCKS
+        self.ready: list[Packed] = []  # packed, and refused by the engine for now; at most PASS_BLOCKS
         # Own block number -> first message, messages and group of what is not yet delivered here. The engine's room
         # bounds it.
         self.outstanding: dict[int, tuple[int, int, int]] = {}
@@ -43,10 +43,6 @@ class Stream:
         self.watches = Watches()
 
     # State.
-
-    @property
-    def has_work(self) -> bool:
-        return bool(self.queue.count or self._ready)
 
     @property
     def lowest_undelivered(self) -> int:
@@ -58,14 +54,14 @@ class Stream:
     @property
     def lowest_unsent(self) -> int:
         """The first own message that the engine has not taken."""
-        return self._ready[0].first if self._ready else self.queue.next_number
+        return self.ready[0].first if self.ready else self.queue.next_number
 
     @property
     def resume(self) -> int:
         """The number with which a later stream of the session on this underlay goes on."""
-        if not self._ready:
+        if not self.ready:
             return self.queue.spent_number
-        head = self._ready[0]
+        head = self.ready[0]
         return head.first + int(not head.shown)  # a later fragment: the number is spent
 
     # The application.
@@ -79,7 +75,7 @@ class Stream:
 
     def submit(self, now_ns: int) -> bool:
         """Pack and submit what the engine has room for; False if there was nothing to do."""
-        channel, queue, ready = self.channel, self.queue, self._ready
+        channel, queue, ready = self.channel, self.queue, self.ready
         if channel.view is None or (queue.is_waiting and not ready):
             return False
         engine = channel.engine
@@ -117,8 +113,9 @@ class Stream:
             rows.submit(now_ns, packed.group, packed.first, packed.shown, packed.service, packed.payload_bytes)
         return count > 0
 
-    def delivered(self, now_ns: int, first: int, count: int, position: int) -> None:
-        """Own messages [first, first + count) were delivered here: the promise of their service holds."""
+    def delivered(self, now_ns: int, number: int, first: int, count: int, position: int) -> None:
+        """Own block `number`, with messages [first, first + count), was delivered here: its service is kept."""
+        self.outstanding.pop(number, None)
         watches = self.watches
         for watch, service in watches.delivered(first, count, position):
             self.channel.rows.confirm(
@@ -151,7 +148,7 @@ class Stream:
         self._lose(begins, ends, group)
 
     def fail(self, error: OrdercastError) -> None:
-        """All who wait learn `error`."""
+        """All waits end with `error`."""
         self.watches.fail(error)
 
     def _lose(self, first: int, stop: int, group: int) -> None:

@@ -1,4 +1,4 @@
-"""Who waits for own messages: confirmed sends, and flushes. They come back settled, and the API wakes their waiters."""
+"""Waits for own messages: confirmed sends, and flushes. They come back settled, and the API wakes their tasks."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Watches:
             self.settled.append(self._flushes.pop(0))
 
     def fail(self, error: OrdercastError) -> None:
-        """All who wait learn `error`."""
+        """All waits end with `error`."""
         for watch in (*self._confirms, *self._flushes):
             watch.error = error
             self.settled.append(watch)
@@ -96,7 +96,7 @@ class Watches:
         self._flushes.clear()
 
     def lose(self, first: int, stop: int, error: OrdercastError) -> None:
-        """Messages [first, stop) are lost: who waits for one of them, or for all before something later, learns so."""
+        """Messages [first, stop) are lost: waits for one of them, or for everything before something later, end so."""
         self._settle([watch for watch in self._confirms if watch.first < stop and watch.stop > first], error)
         self._settle([watch for watch in self._flushes if watch.stop > first], error)
 
