@@ -232,8 +232,7 @@ class Channel:
                 upcalls = []
             if out.notes:
                 notes, out.notes = out.notes, []
-                self.rows.notes(now_ns, notes, self.reception.names)
-                self.log.extend([note.detail for note in notes if note.kind == "membership"])
+                self.log += self.rows.notes(now_ns, notes, self.reception.names)
             for upcall in upcalls:
                 self._on_upcall(now_ns, upcall)
         else:

@@ -50,6 +50,7 @@ class Port:
         "_taken",
         "_taking",
         "channel",
+        "driven",
         "engine",
         "gone",
         "group",
@@ -73,6 +74,7 @@ class Port:
         self.group = group
         self.number = number  # of the group, on its underlay
         self.channel: Channel = stream.channel
+        self.driven = stream.channel  # what a pass works on when something happens to this port
         self.stream = stream
         self.queue = stream.queue
         self.engine = stream.channel.engine
@@ -98,11 +100,6 @@ class Port:
         self.messages_delivered = 0
 
     # State.
-
-    @property
-    def driven(self) -> Channel:
-        """What a pass works on when something happens to this port."""
-        return self.channel
 
     @property
     def underlay(self) -> str:

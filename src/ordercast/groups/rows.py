@@ -30,12 +30,10 @@ _CODES: Final = {kind: code for code, kind in enumerate(KINDS)}
 class Meter:
     """Datagrams and bytes by kind of datagram, since the channel was opened. Only kinds that were seen take memory."""
 
-    __slots__ = ("_kinds", "_told", "total")
+    __slots__ = ("_kinds",)
 
     def __init__(self) -> None:
         self._kinds: dict[int, list[int]] = {}  # kind -> datagrams and bytes, and how many of both `news` has told
-        self.total = 0  # datagrams
-        self._told = 0  # of them
 
     def add(self, kind: int, datagrams: int, nbytes: int) -> None:
         """Hot: once per block sent, and once per block received."""
@@ -44,7 +42,11 @@ class Meter:
             entry = self._kinds[kind] = [0, 0, 0, 0]
         entry[0] += datagrams
         entry[1] += nbytes
-        self.total += datagrams
+
+    @property
+    def total(self) -> int:
+        """Datagrams of all kinds."""
+        return sum([entry[0] for entry in self._kinds.values()])
 
     def count(self, kind: int) -> int:
         """Datagrams of one kind."""
@@ -53,9 +55,6 @@ class Meter:
 
     def news(self) -> list[tuple[str, int, int]]:
         """(detail, datagrams, bytes) since the last call, by rising kind."""
-        if self.total == self._told:
-            return []
-        self._told = self.total
         found: list[tuple[str, int, int]] = []
         for kind, entry in sorted(self._kinds.items()):
             count, nbytes, told_count, told_bytes = entry
@@ -197,11 +196,12 @@ class Rows:
             self._recorder.row(trace.LEAVE, now_ns, self._underlay, 0, self._view, detail=detail)
             self._view = 0
 
-    def notes(self, now_ns: int, notes: Sequence[Note], names: dict[int, str]) -> None:
-        """What the protocol noticed: hold, placed, gap, repaired. Kinds that the trace does not know are left out."""
+    def notes(self, now_ns: int, notes: Sequence[Note], names: dict[int, str]) -> list[str]:
+        """What the protocol noticed: hold, placed, gap, repaired. Returns the texts of those that are for the log."""
         recorder = self._recorder
         if not recorder:
-            return
+            return [note.detail for note in notes if note.kind == "membership"]
+        log: list[str] = []
         parsed: Buffer | None = None  # a block is often held and placed in one pass
         head = NO_HEAD
         nbytes = 0
@@ -211,6 +211,8 @@ class Rows:
             if code is None:
                 if note.kind == "name":  # of a sender whose view is still to be delivered
                     names[note.origin] = note.detail
+                elif note.kind == "membership":
+                    log.append(note.detail)
                 continue
             sender = 0
             if note.origin != GROUP_ORIGIN:
@@ -242,6 +244,7 @@ class Rows:
                 code, now_ns, self._underlay, group, self._view, sender, head.first, head.count, head.rank, head.k,
                 position, NULL, nbytes, detail,
             )  # fmt: skip
+        return log
 
     def traffic(self, now_ns: int, sent: Meter, received: Meter, *, last: bool = False) -> None:
         """At most one row per 100 ms, direction and kind of datagram; the rest of them when the node stops."""
