@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol, runtime_checkable
+from typing import Final, NamedTuple, Protocol
 
 from ordercast.config import MinMembers
 from ordercast.view import Address, Member, Reason, View
@@ -217,17 +217,6 @@ class Engine(Protocol):
     @property
     def is_closed(self) -> bool:
         """The engine has nothing left to do. After `Gone(wanted=True)` it may serve repairs for a while before."""
-
-
-@runtime_checkable
-class Remembering(Protocol):
-    """An engine that knows what its node has been given: a later membership of the same life must not repeat it."""
-
-    def carry(self) -> object:
-        """What the engine of the next membership is to know; None: nothing."""
-
-    def inherit(self, memory: object) -> None:
-        """Before `start`: what the engine of the last membership carried."""
 
 
 class Change(NamedTuple):

@@ -70,6 +70,12 @@ class FloodEngine:
     def reply(self, to: Address, number: int, body: bytes, out: Outbox) -> None:
         """Nobody calls it."""
 
+    def carry(self) -> object:
+        return None
+
+    def inherit(self, memory: object) -> None:
+        raise AssertionError("this engine carries nothing")
+
     def start(self, now_ns: int, out: Outbox) -> None:
         self.view = View(1, str(self.me), 1, 1, 0, 0, (self.me,), {}, Reason.CREATE, came_with=(str(self.me),))
         self.pending += [Joined(), self.view]

@@ -140,6 +140,12 @@ class FakeEngine:
     def supports(self, service: Service) -> bool:
         return service.rank >= RELIABLE_RANK or self.exchange.has_unreliable
 
+    def carry(self) -> object:
+        return None
+
+    def inherit(self, memory: object) -> None:
+        raise AssertionError("this engine carries nothing")
+
     def start(self, now_ns: int, out: Outbox) -> None:
         if self.exchange.refuse:
             self.pending.append(Refused(self.exchange.refuse))

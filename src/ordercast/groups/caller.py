@@ -1,7 +1,7 @@
 """A caller that is no member of the group it calls (RMP section 4.5): numbers, tries, and what comes back.
 
 `CallEngine` speaks to the group: CALL datagrams until a REPLY comes, under flow control (section 4.6). `Caller` is the
-application's side, in the tables of the `Host` where a member has its `Port`. It is opened by the first call, and
+application's side. The `Host` drives it where a member has its `Channel`. It is opened by the first call, and
 closed again before the group may have forgotten its numbers: the next call then begins anew, with the first-packet
 flag. Message and call numbers go on for the life of the node.
 
@@ -53,6 +53,8 @@ MAX_UNDER_WAY: Final = 128
 
 WINDOW_BYTES: Final = 128 << 10
 """The most that one caller has under way. It does not know the members' buffers, which all senders share."""
+
+_REPLY: Final = int(Kind.REPLY)
 
 NAMELESS_ROOM: Final = 64
 """What header and flags of a CALL take of a datagram, and some to spare."""
@@ -148,13 +150,13 @@ class CallEngine:
         self._group = group
         self._me = me
         self._timing = timing
-        self._contacts = contacts  # through whom the group is reached where there is no multicast
+        self._contacts = contacts  # nodes that pass a call on where there is no multicast
         self._writer = DatagramWriter(group_tag(group), me.id, datagram)
         self.counters: dict[str, int] = {}
         self._intake = Intake(self._writer.tag, self.counters)
         # what the group has told
         self._is_first = True  # nothing yet
-        self._contact: Address | None = None  # who answered last
+        self._contact: Address | None = None  # of the member that answered last
         self._turn = 0
         # under way
         self._under_way: dict[int, Call] = {}  # by number, rising
@@ -297,7 +299,7 @@ class CallEngine:
         return next((call for call in self._under_way.values() if not call.is_acknowledged), None)
 
     def _route(self, call: Call, is_in_vain: bool) -> tuple[Address, int]:
-        """Where a try goes, and whether who gets it has to pass it on."""
+        """Where a try goes, and whether its receiver has to pass it on."""
         if call.to is not None:
             return call.to, RELAY
         contacts = self._contacts
@@ -348,14 +350,12 @@ class Caller:
         "deadline_ns",
         "engine",
         "group",
-        "is_closed",
-        "leave_due_ns",
+        "is_over",
         "order",
         "out",
         "received",
         "sent",
         "settled",
-        "wants_pass",
     )
 
     def __init__(
@@ -383,14 +383,27 @@ class Caller:
         self._waiting: dict[Call, None] = {}  # that the application waits for
         self.settled: list[Call] = []
         # driving
-        self._idle_ns = timing.caller_flush_ns // 2
-        self.is_closed = False
-        self.wants_pass = False
+        self._idle_ns = timing.caller_flush_ns // 2  # after so long at rest it is closed
+        self.is_over = False
         self.deadline_ns = -1
         self.armed_ns = NEVER
-        self.leave_due_ns = NEVER  # when it is closed, if it stays at rest
         self.sent = Meter()
         self.received = Meter()
+
+    @property
+    def driven(self) -> Caller:
+        """What a pass works on when a call is made: the caller itself."""
+        return self
+
+    @property
+    def underlay(self) -> str:
+        """Groups that are called have an underlay of their own."""
+        return self.group
+
+    @property
+    def log(self) -> list[str]:
+        """A caller sees no views."""
+        return []
 
     @property
     def resume(self) -> tuple[int, int]:
@@ -418,22 +431,35 @@ class Caller:
         elif not call.is_over:
             self.engine.forget(call)
 
+    def receive(self, now_ns: int, source: Address, data: memoryview, stride: int) -> None:
+        """A batch of the group's datagrams: only replies are for callers."""
+        if data[1] == _REPLY:
+            self.received.add(_REPLY, -(-len(data) // stride), len(data))
+        self.engine.receive(now_ns, source, data, stride, self.out)
+
+    def expire(self, now_ns: int) -> None:
+        self.engine.expire(now_ns, self.out)
+
     def finish(self, now_ns: int) -> None:
         """Let calls leave as the window opens, and take what has come back."""
         self._take(now_ns)
         while self._queue and self.engine.may_leave(self._queue[0]):
             call = self._queue.popleft()
-            self._rows.submit(now_ns, self._next_number, 1, call.service, len(call.payload))
+            self._rows.submit(now_ns, 0, self._next_number, 1, call.service, len(call.payload))
             self.engine.send(now_ns, call, self._next_call, self._next_number, self.out)
             self._next_call += 1
             self._next_number += 1
         self._take(now_ns)
-        self.leave_due_ns = self.engine.used_ns + self._idle_ns if self.is_at_rest else NEVER
-        self.is_closed = self.leave_due_ns <= now_ns
+        close_ns = self.engine.used_ns + self._idle_ns if self.is_at_rest else NEVER
+        self.is_over = close_ns <= now_ns
         self._rows.traffic(now_ns, self.sent, self.received)
+        self.deadline_ns = min(self.engine.deadline_ns(), close_ns)
+
+    def take_news(self) -> list[Caller]:
+        return [self]
 
     def fail(self, error: OrdercastError) -> None:
-        """Whoever waits learns `error`."""
+        """All waits end with `error`."""
         for call in self._waiting:
             call.error = error
             call.is_over = True
@@ -449,6 +475,6 @@ class Caller:
         ended, self.engine.ended = self.engine.ended, []
         for call in ended:
             if call.wants_ack:
-                self._rows.confirm(now_ns, call.first, 1, call.service, call.position)
+                self._rows.confirm(now_ns, 0, call.first, 1, call.service, call.position)
             self._waiting.pop(call, None)
             self.settled.append(call)

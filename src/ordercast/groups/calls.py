@@ -1,4 +1,4 @@
-"""A member's part in calls (RMP sections 3.3 and 4.5): who answers, what was answered, and what comes again.
+"""A member's part in calls (RMP sections 3.3 and 4.5): which member answers, what was answered, and what comes again.
 
 A call is delivered like any message. The member that holds its handler at that place of the order must answer; where no
 handler is named, the token site acknowledges. Callers outside send again until something comes back: an answer is kept
@@ -97,7 +97,7 @@ class Calls:
         self._asked.pop(asked.number, None)
 
     def fail(self, error: OrdercastError, stop: int | None = None) -> None:
-        """Whoever waits for an answer (to a call below `stop`) learns `error`."""
+        """Waits for an answer (to a call below `stop`) end with `error`."""
         for number in [number for number in self._asked if stop is None or number < stop]:
             self._settle(number, None, error)
 
@@ -188,7 +188,7 @@ class Calls:
     # In detail.
 
     def _inbox(self, handler: int) -> Inbox | None:
-        """Of who serves the handler here."""
+        """Where requests wait for the task that serves the handler here."""
         claim = self._locks.holder(str(handler))
         return claim.inbox if claim is not None else None
 

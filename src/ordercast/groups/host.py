@@ -1,14 +1,15 @@
-"""One node: many groups, one engine each, one pass at a time (docs/design/host.md).
+"""One node: its channels, each with an engine, one pass at a time (docs/design/host.md).
 
 No clock, socket or loop. `ordercast.runtime.node` feeds it from real sockets, `ordercast.sim` from virtual time:
 
     host.receive(now_ns, source, data, stride)   # each batch that was drained; or
     host.expire(now_ns)                          # when `deadline_ns()` has come; or calls on a `Port`
     sends = host.finish(now_ns)                  # ends the pass: trace written, then what is to leave, in order
-    for port in host.take_news(): ...            # whose events, watches or membership changed
+    for port in host.take_news(): ...            # something may have changed there
 
-Only ports that something happened to are worked on, in the order in which it happened, so that a node in a hundred
-thousand groups pays for those that are busy, and a simulation gives the same trace every time.
+A directory says which underlay carries a group, and so which channel. Only channels that something happened to are
+worked on, in the order in which it happened, so that a node pays for those that are busy, and a simulation gives the
+same trace every time.
 """
 
 from __future__ import annotations
@@ -22,18 +23,25 @@ from typing import Final, Protocol
 import numpy as np
 
 from ordercast.config import MAX_GROUP_NAME, MAX_HEADER, Demands, GroupConfig, MinMembers, RecoveryMode, Timing
-from ordercast.engine import NEVER, Remembering, Send
+from ordercast.engine import NEVER, Send
 from ordercast.errors import NotMember, OrdercastError, OutcomeUnknown, UsageError
 from ordercast.groups.caller import Caller
-from ordercast.groups.port import GroupEngine, Port
+from ordercast.groups.channel import Channel, GroupEngine
+from ordercast.groups.directory import MAX_GROUP_NUMBER, Directory, OwnDirectory, Placement
+from ordercast.groups.driven import Driven, Handle
+from ordercast.groups.port import Port
+from ordercast.groups.session import Session
 from ordercast.trace import recorder as trace
 from ordercast.trace.recorder import Recorder
 from ordercast.view import Address, Member, group_tag, node_id
 from ordercast.wire.header import HEADER_BYTES, MAGIC, TAG, TAG_OFFSET, Kind
 
 MAX_REMEMBERED: Final = 1 << 20
-"""Groups left in one life, whose numbers are remembered. Beyond it no new group is opened: forgetting a number would
+"""Underlays left in one life, whose numbers are remembered. Beyond it no new one is opened: forgetting a number would
 let a message be taken for an old one."""
+
+MAX_LOG: Final = 1_024
+"""Texts for the driver's log that nobody has taken; the oldest go first."""
 
 _REPLY: Final = int(Kind.REPLY)
 
@@ -43,11 +51,12 @@ class EngineFactory(Protocol):
 
     def __call__(
         self,
-        group: str,
+        underlay: str,
         me: Member,
         config: GroupConfig,
         timing: Timing,
         rng: Random,
+        /,
         *,
         create: bool | None,
         min_members: MinMembers,
@@ -60,11 +69,14 @@ class EngineFactory(Protocol):
 
 
 class Host:
-    """The groups of one life of one node."""
+    """The channels of one life of one node, and what is opened on them."""
 
     __slots__ = (
+        "_blocks",
         "_callers",
         "_calling",
+        "_channels",
+        "_directory",
         "_dirty",
         "_ending",
         "_engines",
@@ -74,14 +86,13 @@ class Host:
         "_memories",
         "_news",
         "_order",
-        "_ports",
         "_recorder",
-        "_resume",
         "_rng",
         "_tags",
         "_timing",
         "counters",
         "me",
+        "session",
     )
 
     def __init__(
@@ -95,6 +106,7 @@ class Host:
         timing: Timing | None = None,
         recorder: Recorder | None = None,
         engines: EngineFactory | None = None,
+        directory: Directory | None = None,
         has_multicast: bool = True,
         ttl: int = 1,
     ) -> None:
@@ -103,22 +115,25 @@ class Host:
         self._timing = timing if timing is not None else Timing()
         self._recorder = recorder
         self._engines = engines if engines is not None else _underlay()
-        # the groups
-        self._ports: dict[str, Port] = {}  # the open ones, by name
-        self._tags: dict[int, list[Port]] = {}  # these and the leavers that still answer
-        self._ending: dict[Port, None] = {}  # those leavers
+        self._directory: Directory = directory if directory is not None else OwnDirectory()
+        self.session = Session()  # of the program that the node is a part of
+        # channels and callers
+        self._channels: dict[str, Channel] = {}  # the open ones, by underlay
+        self._tags: dict[int, list[Channel]] = {}  # these and the ending ones
+        self._ending: dict[Channel, None] = {}  # left underlays where others may still need this node's history
         self._callers: dict[str, Caller] = {}  # groups that this node calls, and is not in
         self._calling: dict[int, list[Caller]] = {}  # the same, by tag
         self._order = 0
-        self._memories: dict[str, object] = {}  # left groups: what their engines carry on
-        self._resume: dict[str, tuple[int, int]] = {}  # left groups: message and block number to go on with
+        # underlays that were left; MAX_REMEMBERED bounds both
+        self._memories: dict[str, object] = {}  # what their engines carry on
+        self._blocks: dict[str, int] = {}  # the number of the next block
         # the pass
-        self._dirty: dict[Port | Caller, None] = {}  # in the order in which something happened to them
-        self._news: dict[Port | Caller, None] = {}
-        # Deadlines; an entry that is not its port's `armed_ns` is stale.
-        self._heap: list[tuple[int, int, Port | Caller]] = []
+        self._dirty: dict[Driven, None] = {}  # in the order in which something happened to them
+        self._news: dict[Driven, None] = {}
+        # Deadlines; an entry that is not its channel's `armed_ns` is stale.
+        self._heap: list[tuple[int, int, Driven]] = []
         self._is_closed = False
-        self._log: list[tuple[str, str]] = []  # (group, text) that the driver is to log
+        self._log: list[tuple[str, str]] = []  # (underlay, text) that the driver is to log
         self.counters = {"malformed": 0, "unknown_group": 0, "mixed_trains": 0}
 
     # Groups.
@@ -136,60 +151,83 @@ class Host:
         header: bytes = b"",
         ttl: int | None = None,
         contact: Address | None = None,
+        session: Session | None = None,
     ) -> Port:
         """Begin to find, join or create a group. What becomes of it is known by the port's `view` or `refusal`.
 
         ttl: how far this member's multicasts must go, if not as far as the node's do. contact: a member of the group
-        through which it is joined, instead of by its name (RMP section 3.3).
+        through which it is joined, instead of by its name (RMP section 3.3). session: of another application than the
+        node's own. A group whose underlay this node is in already has that underlay's parameters, whatever is given.
         """
-        self._check_group(group)
-        if len(header) > MAX_HEADER:
-            raise UsageError(f"a header has at most {MAX_HEADER} bytes, got {len(header)}")
-        caller = self._callers.get(group)
-        next_number, next_block = caller.resume if caller is not None else self._resume.get(group, (0, 0))
-        me = self.me if ttl is None else replace(self.me, ttl=ttl)
-        engine = self._engines(
-            group,
-            me,
-            config,
-            self._timing,
-            # Each group has its own chance: what one draws must not change what the others do.
-            Random(self._rng.getrandbits(64)),
-            create=create,
-            min_members=min_members,
-            recovery=recovery,
-            demands=demands if demands is not None else Demands(),
-            header=header,
-            next_block=next_block,
-            contact=contact,
-        )
-        memory = self._memories.pop(group, None)
-        if memory is not None and isinstance(engine, Remembering):
+        session = session if session is not None else self.session
+        placement = self._place(group, session)
+        _check_header(header)
+        channel = self._channels.get(placement.underlay)
+        if channel is None:
+            me = self.me if ttl is None else replace(self.me, ttl=ttl)
+            caller = self._callers.get(placement.underlay)
+            next_block = caller.resume[1] if caller is not None else self._blocks.get(placement.underlay, 0)
+            engine = self._engines(
+                placement.underlay,
+                me,
+                config,
+                self._timing,
+                # Each underlay has its own chance: what one draws must not change what the others do.
+                Random(self._rng.getrandbits(64)),
+                create=create,
+                min_members=min_members,
+                recovery=recovery,
+                demands=demands if demands is not None else Demands(),
+                header=header,
+                next_block=next_block,
+                contact=contact,
+            )
+            channel = self._open_channel(now_ns, placement, me, engine, next_block)
+        elif channel.engine.config.orderer != config.orderer:
+            raise UsageError(
+                f"{group!r} is carried by the underlay {channel.underlay!r}, which this node has joined with "
+                f"orderer={channel.engine.config.orderer!r}: not {config.orderer!r}"
+            )
+        port = channel.attach(session, group, placement.number)
+        self._dirty[channel] = None
+        return port
+
+    def _open_channel(
+        self, now_ns: int, placement: Placement, me: Member, engine: GroupEngine, next_block: int
+    ) -> Channel:
+        underlay = placement.underlay
+        memory = self._memories.pop(underlay, None)
+        if memory is not None:
             engine.inherit(memory)
-        port = Port(
-            group,
+        channel = Channel(
+            placement,
             me,
             engine,
             self._order,
-            next_number=next_number,
             next_block=next_block,
             recorder=self._recorder,
+            directory=self._directory,
         )
         self._order += 1
-        engine.start(now_ns, port.out)  # before the port is entered: where it raises, nothing has been opened
+        engine.start(now_ns, channel.out)  # before the channel is entered: where it raises, nothing has been opened
+        caller = self._callers.get(underlay)
         if caller is not None:
-            # Its numbers are the port's from here on, and the group takes no calls of a member.
-            text = f"this node joined {group!r} while its call was under way: it may or may not have been carried out"
-            self._close_caller(now_ns, caller, OutcomeUnknown(text))
-        self._ports[group] = port
-        self._tags.setdefault(group_tag(group), []).append(port)
-        self.touch(port)
-        return port
+            # Its numbers are the session's from here on, and the group takes no calls of a member.
+            text = f"this node joined {caller.group!r} while its call was under way: it may or may not have been "
+            self._close_caller(now_ns, caller, OutcomeUnknown(text + "carried out"))
+        self._channels[underlay] = channel
+        self._tags.setdefault(group_tag(underlay), []).append(channel)
+        return channel
 
     @property
     def ports(self) -> list[Port]:
-        """The open groups, in the order in which they were opened."""
-        return list(self._ports.values())
+        """The open groups: by channel in the order in which these were opened, then by their own."""
+        return [port for channel in self._channels.values() for port in channel.ports]
+
+    @property
+    def open_channels(self) -> int:
+        """How many underlays this node is in, or on its way into."""
+        return len(self._channels)
 
     @property
     def callers(self) -> list[Caller]:
@@ -203,7 +241,9 @@ class Host:
         """
         caller = self._callers.get(group)
         if caller is None:
-            self._check_group(group)
+            placement = self._place(group, self.session)
+            if placement.is_shared:
+                raise UsageError(f"{group!r} shares the underlay {placement.underlay!r}; only members can send to it")
             caller = Caller(
                 group,
                 self.me,
@@ -211,7 +251,7 @@ class Host:
                 self._order,
                 datagram=datagram,
                 contacts=list(contacts),
-                resume=self._resume.get(group, (0, 0)),
+                resume=(self.session.numbers.get(group, 0), self._blocks.get(group, 0)),
                 recorder=self._recorder,
             )
             self._order += 1
@@ -220,25 +260,27 @@ class Host:
         return caller
 
     def port(self, group: str) -> Port | None:
-        """The open port of a group: of a member, or of who is on its way in or out."""
-        return self._ports.get(group)
+        """The open port of a group: of a member, or on its way in or out."""
+        return self.session.ports.get(group)
 
-    def touch(self, port: Port | Caller) -> None:
-        """The application did something with the port: the next `finish` works on it."""
-        self._dirty[port] = None
+    def underlay_of(self, group: str) -> str:
+        """The underlay that carries a group: its multicast address is the one to listen to."""
+        return self._directory.place(group).underlay
+
+    def touch(self, port: Handle) -> None:
+        """The application did something with a port or a caller: the next `finish` works on its channel."""
+        self._dirty[port.driven] = None
 
     def leave(self, port: Port, header: bytes = b"") -> None:
         """Leave in order, after what was sent. A port that is not in yet gives up its join."""
-        if len(header) > MAX_HEADER:
-            raise UsageError(f"a header has at most {MAX_HEADER} bytes, got {len(header)}")
+        _check_header(header)
         port.leave(header)
         self.touch(port)
 
     def reset(self, now_ns: int, port: Port, min_members: MinMembers, header: bytes = b"") -> None:
         """Amoeba's ResetGroup; the port's `resets` tell how it ended."""
-        if len(header) > MAX_HEADER:
-            raise UsageError(f"a header has at most {MAX_HEADER} bytes, got {len(header)}")
-        port.engine.reset(now_ns, min_members, header, port.out)
+        _check_header(header)
+        port.engine.reset(now_ns, min_members, header, port.channel.out)
         self.touch(port)
 
     # One pass.
@@ -257,7 +299,7 @@ class Host:
         if not 0 < stride < size:
             stride = size
         (tag,) = TAG.unpack_from(data, TAG_OFFSET)
-        # One group needs no second look: its engine drops what is not of its ring.
+        # One underlay needs no second look: its engine drops what is not of its ring.
         if stride < size and len(self._tags) + len(self._calling) > 1 and self._is_mixed(data, stride, tag):
             self.counters["mixed_trains"] += 1
             for start in range(0, size, stride):
@@ -268,63 +310,59 @@ class Host:
             self._receive_reply(now_ns, source, data, stride, tag)
             if kind == _REPLY and stride == size:
                 return
-        ports = self._tags.get(tag)
-        if ports is None:
+        channels = self._tags.get(tag)
+        if channels is None:
             self.counters["unknown_group"] += tag not in self._calling
             return
-        for port in ports:
-            port.received.add(kind, -(-size // stride), size)
-            port.engine.receive(now_ns, source, data, stride, port.out)
-            self._dirty[port] = None
+        for channel in channels:
+            channel.received.add(kind, -(-size // stride), size)
+            channel.engine.receive(now_ns, source, data, stride, channel.out)
+            self._dirty[channel] = None
 
     def expire(self, now_ns: int) -> None:
         """Run what is due."""
         while self.deadline_ns() <= now_ns:
-            _, _, port = heappop(self._heap)
-            port.armed_ns = NEVER
-            port.deadline_ns = -1
-            port.engine.expire(now_ns, port.out)
-            self._dirty[port] = None
+            _, _, driven = heappop(self._heap)
+            driven.armed_ns = NEVER
+            driven.deadline_ns = -1
+            driven.expire(now_ns)
+            self._dirty[driven] = None
 
     def finish(self, now_ns: int) -> list[tuple[str, Send]]:
-        """End the pass: (group, send) in the order in which they must leave, after the trace has been written."""
+        """End the pass: (underlay, send) in the order in which they must leave, after the trace has been written."""
         sends: list[tuple[str, Send]] = []
         if self._ending:
             self._forget_ended(now_ns)
         dirty, self._dirty = self._dirty, {}
-        for port in dirty:
-            port.finish(now_ns)
-            out = port.out
+        for driven in dirty:
+            driven.finish(now_ns)
+            out = driven.out
             if out.sends:
-                group = port.group
-                meter = port.sent
+                underlay, meter = driven.underlay, driven.sent
                 for send in out.sends:
                     _, buffers, stride = send
                     size = sum(map(len, buffers))
                     meter.add(buffers[0][1], -(-size // stride) if stride else 1, size)
-                    sends.append((group, send))
+                    sends.append((underlay, send))
                 out.sends.clear()
-            self._news[port] = None
-            self._arm(now_ns, port)
-            if isinstance(port, Caller):
-                if port.is_closed:
-                    self._close_caller(now_ns, port, None)
-                continue
-            if port.log:
-                self._log.extend([(port.group, text) for text in port.log])
-                port.log.clear()
-            if port.gone is not None:
-                self._close_port(port)
+            if driven.log:
+                self._log.extend([(driven.underlay, text) for text in driven.log])
+                del self._log[:-MAX_LOG]
+                driven.log.clear()
+            self._news[driven] = None
+            self._push(driven)
+            if driven.is_over:
+                self._close(now_ns, driven)
         if self._recorder is not None:
             self._recorder.flush()
         return sends
 
     def take_news(self) -> list[Port | Caller]:
-        """Ports and callers that were worked on since the last call."""
+        """Ports of channels, and callers, that were worked on since the last call."""
         if not self._news:
             return []
         news, self._news = self._news, {}
-        return list(news)
+        return [handle for driven in news for handle in driven.take_news()]
 
     @property
     def has_log(self) -> bool:
@@ -332,7 +370,7 @@ class Host:
         return bool(self._log)
 
     def take_log(self) -> list[tuple[str, str]]:
-        """(group, text) of view changes and suspicions, in order. The core does not log: its driver does."""
+        """(underlay, text) of view changes and suspicions, in order. The core does not log: its driver does."""
         log, self._log = self._log, []
         return log
 
@@ -345,59 +383,62 @@ class Host:
         """When `expire` is due next; NEVER if not at all. A time that has passed asks for another pass at once."""
         heap = self._heap
         while heap:
-            armed_ns, _, port = heap[0]
-            if armed_ns == port.armed_ns:
-                if armed_ns == port.deadline_ns:
+            armed_ns, _, driven = heap[0]
+            if armed_ns == driven.armed_ns:
+                if armed_ns == driven.deadline_ns:
                     return armed_ns
-                # The port's deadline has moved on since: most do in each pass, and are looked at only here.
-                port.armed_ns = NEVER
-                self._push(port)
+                # The deadline has moved on since: most do in each pass, and are looked at only here.
+                driven.armed_ns = NEVER
+                self._push(driven)
             heappop(heap)
         return NEVER
 
-    def audience(self, group: str) -> list[Address]:
-        """Where `To.ALL` of a group goes when there is no multicast."""
-        return list(dict.fromkeys([address for port in self._all_ports(group) for address in port.engine.audience()]))
+    def audience(self, underlay: str) -> list[Address]:
+        """Where `To.ALL` of an underlay goes when there is no multicast."""
+        channels = self._all(underlay)
+        return list(dict.fromkeys([address for channel in channels for address in channel.engine.audience()]))
 
-    def copies(self, group: str) -> list[Address]:
-        """Who gets a copy beside each multicast of a group."""
-        ports = self._all_ports(group)
-        if len(ports) == 1:
-            return ports[0].engine.copies()
-        return list(dict.fromkeys([address for port in ports for address in port.engine.copies()]))
+    def copies(self, underlay: str) -> list[Address]:
+        """The addresses that get a copy of each multicast of an underlay, because they hear none."""
+        channels = self._all(underlay)
+        if len(channels) == 1:
+            return channels[0].engine.copies()
+        return list(dict.fromkeys([address for channel in channels for address in channel.engine.copies()]))
 
-    def ttl(self, group: str) -> int:
-        """How far multicasts of a group go."""
-        port = self._port(group)
-        return port.engine.ttl if port is not None else self.me.ttl
+    def ttl(self, underlay: str) -> int:
+        """How far multicasts of an underlay go."""
+        channel = self._channels.get(underlay) or next(iter(self._all(underlay)), None)
+        return channel.engine.ttl if channel is not None else self.me.ttl
 
-    def knows(self, group: str) -> bool:
-        """Whether datagrams of this group are of any use here: it is open, or was left and still answers."""
-        return any(port.group == group for port in self._tags.get(group_tag(group), ()))
+    def knows(self, underlay: str) -> bool:
+        """Whether datagrams of this underlay are of any use here: it is open, or was left and still answers."""
+        return bool(self._all(underlay))
 
     @property
     def is_lingering(self) -> bool:
-        """Whether a group that was left still has somebody to serve."""
-        return any(port.deadline_ns < NEVER for port in self._ending)
+        """Whether an underlay that was left still has somebody to serve."""
+        return any(channel.deadline_ns < NEVER for channel in self._ending)
 
     @property
     def lingering_work(self) -> int:
-        """Datagrams that came for groups that were left, heartbeats apart: it rises while members need something."""
-        counts = [port.received.counts for port in self._ending]
-        return sum([sum(count) - count[Kind.SYNC] for count in counts])
+        """Datagrams that came for underlays that were left, heartbeats apart: it rises while members need something."""
+        meters = [channel.received for channel in self._ending]
+        return sum([meter.total - meter.count(Kind.SYNC) for meter in meters])
 
     def close(self, now_ns: int) -> None:
         """Stop of the node's own will, without a word to anybody: leave the groups first. Flushes the trace."""
         if self._is_closed:
             return
         self._is_closed = True
-        for ports in self._tags.values():
-            for port in ports:
-                port.stop(now_ns)
-                self._news[port] = None
+        for channels in self._tags.values():
+            for channel in channels:
+                channel.stop(now_ns)
+                self._news[channel] = None
+                for stream in channel.streams:
+                    stream.session.ports.clear()
         for caller in self.callers:
             self._close_caller(now_ns, caller, NotMember("this node has been closed"))
-        self._ports.clear()
+        self._channels.clear()
         self._tags.clear()
         self._ending.clear()
         self._dirty.clear()
@@ -408,66 +449,61 @@ class Host:
 
     # In detail.
 
-    def _port(self, group: str) -> Port | None:
-        """The group's port: open, or left and still answering."""
-        port = self._ports.get(group)
-        if port is not None:
-            return port
-        return next((port for port in self._tags.get(group_tag(group), ()) if port.group == group), None)
+    def _all(self, underlay: str) -> list[Channel]:
+        """The channels of an underlay. A node that has left and comes back has two: the old one goes on answering
+        members that the new one asks to be let in."""
+        return [channel for channel in self._tags.get(group_tag(underlay), ()) if channel.underlay == underlay]
 
-    def _all_ports(self, group: str) -> list[Port]:
-        """Who has left and comes back has two: one goes on answering those whom the other asks to be let in."""
-        return [port for port in self._tags.get(group_tag(group), ()) if port.group == group]
-
-    def _check_group(self, group: str) -> None:
-        """Raise what stands against joining or calling a group."""
+    def _place(self, group: str, session: Session) -> Placement:
+        """Where a group is carried. Raises what stands against joining or calling it."""
         if self._is_closed:
             raise UsageError("this node has been closed")
         if not group or len(group.encode()) > MAX_GROUP_NAME:
             raise UsageError(f"a group's name has 1 to {MAX_GROUP_NAME} bytes, got {len(group.encode())}")
-        if group in self._ports:
+        if group in session.ports:
             raise UsageError(f"this node is in {group!r} already; use that handle, or leave first")
-        if len(self._resume) >= MAX_REMEMBERED and group not in self._resume:
+        placement = self._directory.place(group)
+        if not 0 <= placement.number <= MAX_GROUP_NUMBER:
+            raise UsageError(f"{group!r} has the number {placement.number}; the largest is {MAX_GROUP_NUMBER}")
+        if len(self._blocks) >= MAX_REMEMBERED and placement.underlay not in self._blocks:
             raise UsageError(f"this node has used {MAX_REMEMBERED} groups in its life; start a new one")
+        return placement
 
     def _receive_reply(self, now_ns: int, source: Address, data: memoryview, stride: int, tag: int) -> None:
         """What callers take of a batch; replies may come in one train with what is meant for members."""
         for caller in self._calling[tag]:
-            if data[1] == _REPLY:
-                caller.received.add(_REPLY, -(-len(data) // stride), len(data))
-            caller.engine.receive(now_ns, source, data, stride, caller.out)
+            caller.receive(now_ns, source, data, stride)
             self._dirty[caller] = None
 
     def _is_mixed(self, data: memoryview, stride: int, tag: int) -> bool:
-        """Whether a train holds datagrams of several groups: the kernel joins what came one after the other."""
+        """Whether a train holds datagrams of several underlays: the kernel joins what came one after the other."""
         count = (len(data) - TAG_OFFSET - 4) // stride + 1
         tags = np.ndarray((count,), "<u4", data, TAG_OFFSET, (stride,))
         return bool((tags != tag).any())
 
-    def _arm(self, now_ns: int, port: Port | Caller) -> None:
-        port.deadline_ns = now_ns if port.wants_pass else min(port.engine.deadline_ns(), port.leave_due_ns)
-        self._push(port)
+    def _push(self, driven: Driven) -> None:
+        """Enter its deadline, unless an earlier entry will look at it anyway."""
+        if driven.deadline_ns < driven.armed_ns:
+            driven.armed_ns = driven.deadline_ns
+            heappush(self._heap, (driven.armed_ns, driven.order, driven))
 
-    def _push(self, port: Port | Caller) -> None:
-        """Enter the port's deadline, unless an earlier entry will look at it anyway."""
-        if port.deadline_ns < port.armed_ns:
-            port.armed_ns = port.deadline_ns
-            heappush(self._heap, (port.armed_ns, port.order, port))
-
-    def _close_port(self, port: Port) -> None:
-        """The application's part has ended. A leaver goes on answering repairs until its engine wants no more time."""
-        if self._ports.get(port.group) is port:
-            del self._ports[port.group]
-            self._resume[port.group] = port.resume
-            memory = port.engine.carry() if isinstance(port.engine, Remembering) else None
-            if memory is not None:
-                self._memories[port.group] = memory
-        self._ending[port] = None
+    def _close(self, now_ns: int, driven: Driven) -> None:
+        """The application's part has ended. A left underlay goes on answering until its engine wants no more time."""
+        if isinstance(driven, Caller):
+            self._close_caller(now_ns, driven, None)
+        elif isinstance(driven, Channel):
+            if self._channels.get(driven.underlay) is driven:
+                del self._channels[driven.underlay]
+                self._blocks[driven.underlay] = driven.next_block
+                memory = driven.engine.carry()
+                if memory is not None:
+                    self._memories[driven.underlay] = memory
+            self._ending[driven] = None
 
     def _close_caller(self, now_ns: int, caller: Caller, error: OrdercastError | None) -> None:
-        """Its numbers are kept; whoever still waits learns `error`."""
+        """Its numbers are kept; tasks that still wait learn `error`."""
         del self._callers[caller.group]
-        self._resume[caller.group] = caller.resume
+        self.session.numbers[caller.group], self._blocks[caller.group] = caller.resume
         if error is not None:
             caller.fail(error)
             self._news[caller] = None
@@ -480,14 +516,19 @@ class Host:
             self._calling[tag] = callers
 
     def _forget_ended(self, now_ns: int) -> None:
-        """Forget leavers that have nothing more to do. One pass later, since their last words may still be resolved."""
-        for port in [port for port in self._ending if port.deadline_ns >= NEVER and port not in self._dirty]:
-            del self._ending[port]
-            port.stop(now_ns)
-            tag = group_tag(port.group)
-            ports = [other for other in self._tags.pop(tag, ()) if other is not port]
-            if ports:
-                self._tags[tag] = ports
+        """Forget left underlays that have nothing to do. One pass later: their last sends may still be resolved."""
+        for channel in [each for each in self._ending if each.deadline_ns >= NEVER and each not in self._dirty]:
+            del self._ending[channel]
+            channel.stop(now_ns)
+            tag = group_tag(channel.underlay)
+            channels = [other for other in self._tags.pop(tag, ()) if other is not channel]
+            if channels:
+                self._tags[tag] = channels
+
+
+def _check_header(header: bytes) -> None:
+    if len(header) > MAX_HEADER:
+        raise UsageError(f"a header has at most {MAX_HEADER} bytes, got {len(header)}")
 
 
 def _underlay() -> EngineFactory:

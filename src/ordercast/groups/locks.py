@@ -1,7 +1,7 @@
 """Locks of a group, as one member wants and holds them (RMP sections 3.3 and 4.3).
 
-Views say who holds what. A member asks once; the answer is a view in which it holds the lock, or `Denied`. Who was
-denied asks again when a view shows the lock free, and so does a member whose request a recovery may have lost. Several
+Views name the holder of each lock. A member asks once; the answer is a view in which it holds the lock, or `Denied`.
+After a denial it asks again when a view shows the lock free, or when a recovery may have lost its request. Several
 claims at one member are served in turn. Deviation: between two of them the lock goes back to the group, so that one
 member cannot keep it from the others by handing it round among its own tasks.
 """
@@ -134,7 +134,7 @@ class Locks:
                 self._ask(key, lock)
                 self._tidy(key, lock)
         for key, member in view.locks.items():
-            if member == self._me and key not in self._locks:  # whoever asked for it has given up meanwhile
+            if member == self._me and key not in self._locks:  # the task that asked for it has given up meanwhile
                 granted.append(key)
                 self._locks[key] = lock = _Lock()
                 self._grant(key, lock)
@@ -162,7 +162,7 @@ class Locks:
             self._tidy(key, lock)
 
     def fail(self, error: OrdercastError) -> None:
-        """Whoever waits learns `error`; who holds a lock goes on holding it."""
+        """Waits end with `error`; a lock that is held stays held."""
         for key, lock in list(self._locks.items()):
             for claim in [claim for claim in lock.claims if not claim.is_held]:
                 lock.claims.remove(claim)

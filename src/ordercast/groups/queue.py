@@ -1,15 +1,16 @@
-"""What the application has sent and the engine has not taken yet: a bounded queue that packs itself into blocks.
+"""What a session has sent on a channel and the engine has not taken: a bounded queue that packs itself into blocks.
 
-Messages of one service and type that follow one another share blocks. There is no loop over
-messages: a block is one `join` of a slice. (Joining the payloads of a `send_many` at once, to cut blocks out of that,
-was tried: it copies everything twice and costs twice as much.) Nothing here waits for a timer: what has gathered when
-the engine has room leaves.
+Messages of one group, service and type that follow one another share blocks. A block holds one group: it is cut where
+the group changes. (A block that mixes groups would have to be taken apart at each receiver, message by message, and
+its trace rows would name no group.) There is no loop over messages: a block is one `join` of a slice. (Joining the
+payloads of a `send_many` at once, to cut blocks out of that, was tried: it copies everything twice and costs twice as
+much.) Nothing here waits for a timer: what has gathered when the engine has room leaves.
 
 A message larger than a block is *large*: it is cut lazily, fragment by fragment as the window opens, and stays at the
 head of the queue until this node has delivered it. The reason: a member that joins in the middle of it has no
 beginning, and the others must not deliver what the joiner cannot (TRACE.md, virtual synchrony): at such a view all
 drop the open fragments and the sender begins again (`restart`), and then nothing of the same sender may have overtaken
-it. The price is one round trip per large message, nothing beside its transfer.
+it. The price is one round trip per large message, in addition to its transfer.
 """
 
 from __future__ import annotations
@@ -51,14 +52,16 @@ class Packed(NamedTuple):
     payload_bytes: int  # of what is shown
     service: Service
     shown: int  # messages whose `submit` row goes with this block: of a large one with its first fragment
+    group: int = 0
 
 
 class _Stretch:
-    """Consecutive messages of one service and type, as the application gave them: bytes need no copy."""
+    """Consecutive messages of one group, service and type, as the application gave them: bytes need no copy."""
 
-    __slots__ = ("at", "ends", "equal", "lengths", "payloads", "service", "type")
+    __slots__ = ("at", "ends", "equal", "group", "lengths", "payloads", "service", "type")
 
-    def __init__(self, service: Service, type_: int, payloads: Sequence[bytes]) -> None:
+    def __init__(self, group: int, service: Service, type_: int, payloads: Sequence[bytes]) -> None:
+        self.group = group
         self.service = service
         self.type = type_
         self.payloads: Sequence[bytes] = payloads
@@ -101,9 +104,10 @@ class _Stretch:
 class _Large:
     """One message larger than a block, and how far it has been submitted."""
 
-    __slots__ = ("is_out", "is_traced", "offset", "payload", "service", "type")
+    __slots__ = ("group", "is_out", "is_traced", "offset", "payload", "service", "type")
 
-    def __init__(self, service: Service, type_: int, payload: bytes) -> None:
+    def __init__(self, group: int, service: Service, type_: int, payload: bytes) -> None:
+        self.group = group
         self.service = service
         self.type = type_
         self.payload = payload
@@ -115,9 +119,10 @@ class _Large:
 class _Call:
     """One message that asks for an answer, or is one: a block of its own (`wire/calls.py`)."""
 
-    __slots__ = ("head", "payload", "service", "type")
+    __slots__ = ("group", "head", "payload", "service", "type")
 
-    def __init__(self, service: Service, type_: int, payload: bytes, head: CallHead) -> None:
+    def __init__(self, group: int, service: Service, type_: int, payload: bytes, head: CallHead) -> None:
+        self.group = group
         self.service = service
         self.type = type_
         self.payload = payload
@@ -166,15 +171,20 @@ class SendQueue:
         head = self._items[0] if self._items else None
         return len(head.payload) if isinstance(head, _Large) else 0
 
+    @property
+    def head_group(self) -> int:
+        """The group of the message at the head; 0 if there is none."""
+        return self._items[0].group if self._items else 0
+
     # In.
 
-    def offer(self, payload: bytes, service: Service, type_: int) -> None:
+    def offer(self, payload: bytes, service: Service, type_: int, group: int = 0) -> None:
         """Take one message. The caller has asked `has_room`."""
         size = len(payload)
         self.count += 1
         self.queued_bytes += size
         if size > LARGE_BYTES:
-            self._items.append(_Large(_whole(service), type_, payload))
+            self._items.append(_Large(group, _whole(service), type_, payload))
             return
         last = self._items[-1] if self._items else None
         if (
@@ -182,20 +192,26 @@ class SendQueue:
             and isinstance(last.payloads, list)
             and not last.lengths
             and last.type == type_
+            and last.group == group
             and (last.service is service or last.service == service)
         ):
             last.payloads.append(payload)
             return
-        self._items.append(_Stretch(service, type_, [payload]))
+        self._items.append(_Stretch(group, service, type_, [payload]))
 
-    def offer_call(self, payload: bytes, service: Service, type_: int, head: CallHead) -> None:
+    def offer_call(self, payload: bytes, service: Service, type_: int, head: CallHead, group: int = 0) -> None:
         """Take one call, or answer, which the caller has found to fit a block."""
         self.count += 1
         self.queued_bytes += len(payload)
-        self._items.append(_Call(service, type_, payload, head))
+        self._items.append(_Call(group, service, type_, payload, head))
 
     def offer_many(
-        self, payloads: Sequence[bytes], service: Service, type_: int, lengths: list[int] | None = None
+        self,
+        payloads: Sequence[bytes],
+        service: Service,
+        type_: int,
+        lengths: list[int] | None = None,
+        group: int = 0,
     ) -> int:
         """Take as many messages, from the first on, as the bound allows; how many.
 
@@ -214,11 +230,11 @@ class SendQueue:
         if take < len(lengths):
             payloads, lengths = payloads[:take], lengths[:take]
             total = sum(lengths)
-        stretch = _Stretch(service, type_, payloads)
+        stretch = _Stretch(group, service, type_, payloads)
         stretch.set_lengths(lengths)
         if (stretch.equal if stretch.equal >= 0 else max(lengths)) > LARGE_BYTES:
             for payload in payloads:
-                self.offer(payload, service, type_)
+                self.offer(payload, service, type_, group)
             return take
         self._items.append(stretch)
         self.count += take
@@ -288,30 +304,30 @@ class SendQueue:
         start = large.offset
         stop = min(start + limit - FRAGMENT_OVERHEAD, size)
         first = self.next_number
-        block = pack_fragment(first, large.service, 0, large.type, large.payload, start, stop)
+        block = pack_fragment(first, large.service, large.group, large.type, large.payload, start, stop)
         large.offset = stop
         # Its number is spent, and shown to the trace, with the first fragment: the rest may never get out.
         shown = 0 if large.is_traced else 1
         large.is_traced = True
         large.is_out = large.is_out or stop == size
-        return Packed(block, first, int(stop == size), size if shown else 0, large.service, shown)
+        return Packed(block, first, int(stop == size), size if shown else 0, large.service, shown, large.group)
 
     def _pack_call(self, call: _Call, limit: int, largest: int) -> Packed | None:
         first = self.next_number
-        block = pack_call(first, call.service, call.head, call.payload, call.type)
+        block = pack_call(first, call.service, call.head, call.payload, call.type, call.group)
         # A call is one block also where the blocks of a group with small buffers are smaller: then it goes alone.
         if limit < min(len(block), largest):
             return None
         self._items.popleft()
         self._took(1, len(call.payload))
-        return Packed(block, first, 1, len(call.payload), call.service, 1)
+        return Packed(block, first, 1, len(call.payload), call.service, 1, call.group)
 
     def _pack_messages(self, limit: int, largest: int) -> Packed | None:
         items = self._items
         head = items[0]
         assert isinstance(head, _Stretch)
         head.measure()
-        service, type_, equal = head.service, head.type, head.equal
+        group, service, type_, equal = head.group, head.service, head.type, head.equal
         budget = limit - OVERHEAD
         column = 0 if equal >= 0 else 2
         parts: list[bytes] = []
@@ -319,7 +335,7 @@ class SendQueue:
         count = used = 0
         while items and count < MAX_COUNT:
             item = items[0]
-            if not isinstance(item, _Stretch) or item.service != service or item.type != type_:
+            if not isinstance(item, _Stretch) or item.group != group or item.type != type_ or item.service != service:
                 break
             item.measure()
             if not column and item.equal != equal:
@@ -349,12 +365,12 @@ class SendQueue:
             head_bytes = HEAD.pack(number, count, service.rank, service.k, EQUAL, 1)
             lengths_bytes = LENGTH.pack(equal)
         self._took(count, used)
-        block = b"".join((head_bytes, ENTRY.pack(0, type_, 0, count), lengths_bytes, *parts))
-        return Packed(block, number, count, used, service, count)
+        block = b"".join((head_bytes, ENTRY.pack(group, type_, 0, count), lengths_bytes, *parts))
+        return Packed(block, number, count, used, service, count, group)
 
     def _make_large(self, head: _Stretch, limit: int) -> Packed | None:
         """The next message does not fit the largest block of this group: it becomes a large one."""
-        large = _Large(_whole(head.service), head.type, head.payloads[head.at])
+        large = _Large(head.group, _whole(head.service), head.type, head.payloads[head.at])
         head.at += 1
         if head.at == len(head.lengths):
             self._items.popleft()

@@ -1,4 +1,4 @@
-"""Calls as they reach a member, and what waits for whoever serves a handler there (RMP section 3.3)."""
+"""Calls as they reach a member, and what waits for the task that serves a handler there (RMP section 3.3)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Incoming(NamedTuple):
 
 
 def read_call(origin: int, number: int, position: int, block: bytes, view: str, names: dict[int, str]) -> Incoming:
-    """Open the block of a call. A caller outside says who it is; its name counts where it gives its id."""
+    """Open the block of a call. A caller outside gives its name, which counts if its id follows from it."""
     head, payload = open_call(block)
     front = head_of(block)
     sender = names.get(origin)
@@ -98,7 +98,7 @@ class PendingReply:
 
 
 class Inbox:
-    """Requests for who serves one handler, in their order."""
+    """Requests for the task that serves one handler, in their order."""
 
     __slots__ = ("_requests", "dropped", "is_closed", "waiter")
 

@@ -1,7 +1,8 @@
-"""The trace rows of one group at one node: TRACE.md's kinds out of blocks, views and notes.
+"""The trace rows of one channel: TRACE.md's kinds out of blocks, views and notes, and the meters of datagrams.
 
 Names are looked up in the recorder once and remembered as numbers. A block is one row; a fragment that completes no
-message has a count of 0 and gives none.
+message has a count of 0 and gives none. A row names the underlay, and the group where it is about messages of one.
+Views, joins and leaves are the underlay's: their rows name no group.
 """
 
 from __future__ import annotations
@@ -11,52 +12,63 @@ from typing import Final
 
 from ordercast.engine import Buffer, Note
 from ordercast.errors import WireError
+from ordercast.groups.directory import Directory
 from ordercast.service import AGREED_RANK, Service
 from ordercast.trace import recorder as trace
 from ordercast.trace.recorder import NULL, Recorder, Traffic
 from ordercast.trace.schema import KINDS
 from ordercast.view import GROUP_ORIGIN, View
-from ordercast.wire.block import CHANGE, Head, head_of, payload_bytes
+from ordercast.wire.block import CHANGE, ENTRY, HEAD_BYTES, Head, head_of, payload_bytes
 from ordercast.wire.header import detail_of
+
+MAX_GROUPS: Final = 4_096
+"""Groups of a shared underlay whose names are remembered; at the bound all are looked up again."""
 
 _CODES: Final = {kind: code for code, kind in enumerate(KINDS)}
 
 
 class Meter:
-    """Datagrams and bytes by kind of datagram, since the port was opened."""
+    """Datagrams and bytes by kind of datagram, since the channel was opened. Only kinds that were seen take memory."""
 
-    __slots__ = ("counts", "nbytes", "seen_bytes", "seen_counts")
+    __slots__ = ("_kinds",)
 
     def __init__(self) -> None:
-        self.counts = [0] * 256
-        self.nbytes = [0] * 256
-        self.seen_counts = [0] * 256  # what `news` has told
-        self.seen_bytes = [0] * 256
+        self._kinds: dict[int, list[int]] = {}  # kind -> datagrams and bytes, and how many of both `news` has told
 
     def add(self, kind: int, datagrams: int, nbytes: int) -> None:
-        self.counts[kind] += datagrams
-        self.nbytes[kind] += nbytes
+        """Hot: once per block sent, and once per block received."""
+        entry = self._kinds.get(kind)
+        if entry is None:
+            entry = self._kinds[kind] = [0, 0, 0, 0]
+        entry[0] += datagrams
+        entry[1] += nbytes
+
+    @property
+    def total(self) -> int:
+        """Datagrams of all kinds."""
+        return sum([entry[0] for entry in self._kinds.values()])
+
+    def count(self, kind: int) -> int:
+        """Datagrams of one kind."""
+        entry = self._kinds.get(kind)
+        return entry[0] if entry is not None else 0
 
     def news(self) -> list[tuple[str, int, int]]:
-        """(detail, datagrams, bytes) since the last call."""
-        if self.counts == self.seen_counts:
-            return []
-        found = [
-            (detail_of(kind), count - self.seen_counts[kind], self.nbytes[kind] - self.seen_bytes[kind])
-            for kind, count in enumerate(self.counts)
-            if count != self.seen_counts[kind]
-        ]
-        self.seen_counts[:] = self.counts
-        self.seen_bytes[:] = self.nbytes
+        """(detail, datagrams, bytes) since the last call, by rising kind."""
+        found: list[tuple[str, int, int]] = []
+        for kind, entry in sorted(self._kinds.items()):
+            count, nbytes, told_count, told_bytes = entry
+            if count != told_count:
+                found.append((detail_of(kind), count - told_count, nbytes - told_bytes))
+                entry[2], entry[3] = count, nbytes
         return found
 
     def by_detail(self) -> dict[str, int]:
         """Datagrams by the word that traces use for them."""
         totals: dict[str, int] = {}
-        for kind, count in enumerate(self.counts):
-            if count:
-                detail = detail_of(kind)
-                totals[detail] = totals.get(detail, 0) + count
+        for kind, (count, *_) in sorted(self._kinds.items()):
+            detail = detail_of(kind)
+            totals[detail] = totals.get(detail, 0) + count
         return totals
 
 
@@ -64,28 +76,50 @@ NO_HEAD: Final = Head(0, 0, 0, 0, 0, 0)
 
 
 class Rows:
-    """Writes what happens at one port. Without a recorder every call returns at once."""
+    """Writes what happens on one channel. Without a recorder every call returns at once."""
 
-    __slots__ = ("_group", "_me", "_recorder", "_traffic", "_traffic_ns", "_view")
+    __slots__ = ("_directory", "_groups", "_me", "_own", "_recorder", "_traffic", "_traffic_ns", "_underlay", "_view")
 
-    def __init__(self, recorder: Recorder | None, group: str, me: str) -> None:
+    def __init__(self, recorder: Recorder | None, underlay: str, me: str, directory: Directory | None = None) -> None:
+        """`directory`: of a shared underlay, what names its groups. Without one the underlay's name is the group's."""
         self._recorder = recorder
-        self._group = recorder.string(group) if recorder else 0
+        self._underlay = recorder.string(underlay) if recorder else 0
         self._me = recorder.string(me) if recorder else 0
         self._view = 0
-        self._traffic = Traffic(self._group)
+        # groups
+        self._directory = (directory, underlay) if directory is not None else None
+        self._own = self._underlay if directory is None else 0  # the group of rows that are about none in particular
+        self._groups: dict[int, int] = {}  # number -> the recorder's
+        # traffic
+        self._traffic = Traffic(self._underlay) if recorder else None
         self._traffic_ns = 0
 
-    def submit(self, now_ns: int, first: int, count: int, service: Service, nbytes: int) -> None:
+    def _group(self, number: int) -> int:
+        """The recorder's number of a group's name."""
+        if self._directory is None or self._recorder is None:
+            return self._own
+        group = self._groups.get(number)
+        if group is None:
+            directory, underlay = self._directory
+            name = directory.group_at(underlay, number)
+            if not name:
+                return 0
+            if len(self._groups) >= MAX_GROUPS:
+                self._groups.clear()
+            group = self._groups[number] = self._recorder.string(name)
+        return group
+
+    def submit(self, now_ns: int, group: int, first: int, count: int, service: Service, nbytes: int) -> None:
         if self._recorder and count:
             self._recorder.row(
-                trace.SUBMIT, now_ns, self._group, self._group, self._view, self._me, first, count, service.rank,
-                service.k, nbytes=nbytes,
+                trace.SUBMIT, now_ns, self._underlay, self._group(group), self._view, self._me, first, count,
+                service.rank, service.k, nbytes=nbytes,
             )  # fmt: skip
 
     def deliver(
         self,
         now_ns: int,
+        group: int,
         sender: str,
         first: int,
         count: int,
@@ -98,43 +132,43 @@ class Rows:
         if recorder:
             ordered = service.rank >= AGREED_RANK
             recorder.row(
-                trace.DELIVER, now_ns, self._group, self._group, self._view, recorder.string(sender), first, count,
-                service.rank, service.k, position if ordered else NULL, previous if ordered else NULL, nbytes,
+                trace.DELIVER, now_ns, self._underlay, self._group(group), self._view, recorder.string(sender), first,
+                count, service.rank, service.k, position if ordered else NULL, previous if ordered else NULL, nbytes,
             )  # fmt: skip
 
-    def confirm(self, now_ns: int, first: int, count: int, service: Service, position: int) -> None:
+    def confirm(self, now_ns: int, group: int, first: int, count: int, service: Service, position: int) -> None:
         if self._recorder:
             self._recorder.row(
-                trace.CONFIRM, now_ns, self._group, self._group, self._view, self._me, first, count, service.rank,
-                service.k, position if service.is_ordered and position >= 0 else NULL,
+                trace.CONFIRM, now_ns, self._underlay, self._group(group), self._view, self._me, first, count,
+                service.rank, service.k, position if service.is_ordered and position >= 0 else NULL,
             )  # fmt: skip
 
-    def redeliver(self, now_ns: int, sender: str, first: int, service: Service, nbytes: int) -> None:
+    def redeliver(self, now_ns: int, group: int, sender: str, first: int, service: Service, nbytes: int) -> None:
         recorder = self._recorder
         if recorder:
             recorder.row(
-                trace.REDELIVER, now_ns, self._group, self._group, self._view, recorder.string(sender), first, 1,
-                service.rank, service.k, nbytes=nbytes,
+                trace.REDELIVER, now_ns, self._underlay, self._group(group), self._view, recorder.string(sender), first,
+                1, service.rank, service.k, nbytes=nbytes,
             )  # fmt: skip
 
-    def reply(self, now_ns: int, sender: str, first: int) -> None:
+    def reply(self, now_ns: int, group: int, sender: str, first: int) -> None:
         """An answer to the call `first` of `sender` leaves."""
         recorder = self._recorder
         if recorder:
             recorder.row(
-                trace.REPLY, now_ns, self._group, self._group, self._view, recorder.string(sender), first, 1
+                trace.REPLY, now_ns, self._underlay, self._group(group), self._view, recorder.string(sender), first, 1
             )  # fmt: skip
 
-    def lock(self, now_ns: int, key: str) -> None:
+    def lock(self, now_ns: int, group: int, key: str) -> None:
         if self._recorder:
             self._recorder.row(
-                trace.LOCK, now_ns, self._group, self._group, self._view, detail=self._recorder.detail(key)
+                trace.LOCK, now_ns, self._underlay, self._group(group), self._view, detail=self._recorder.detail(key)
             )  # fmt: skip
 
-    def unlock(self, now_ns: int, key: str) -> None:
+    def unlock(self, now_ns: int, group: int, key: str) -> None:
         if self._recorder:
             self._recorder.row(
-                trace.UNLOCK, now_ns, self._group, self._group, self._view, detail=self._recorder.detail(key)
+                trace.UNLOCK, now_ns, self._underlay, self._group(group), self._view, detail=self._recorder.detail(key)
             )  # fmt: skip
 
     def view(self, now_ns: int, view: View) -> None:
@@ -143,38 +177,42 @@ class Rows:
             self._view = recorder.string(view.id)
             recorder.row(
                 # No group: TRACE.md keeps that for lightweight groups. This view is the underlay's.
-                trace.VIEW, now_ns, self._group, 0, self._view,
+                trace.VIEW, now_ns, self._underlay, 0, self._view,
                 detail=recorder.detail(view.reason.name.lower()),
                 members=recorder.strings(map(str, view.members)), came_with=recorder.strings(view.came_with),
             )  # fmt: skip
 
     def transitional(self, now_ns: int) -> None:
         if self._recorder:
-            self._recorder.row(trace.TRANSITIONAL, now_ns, self._group, 0, self._view)
+            self._recorder.row(trace.TRANSITIONAL, now_ns, self._underlay, 0, self._view)
 
     def join(self, now_ns: int) -> None:
         if self._recorder:
-            self._recorder.row(trace.JOIN, now_ns, self._group)
+            self._recorder.row(trace.JOIN, now_ns, self._underlay)
 
     def leave(self, now_ns: int, text: str) -> None:
         if self._recorder:
             detail = self._recorder.detail(text) if text else 0
-            self._recorder.row(trace.LEAVE, now_ns, self._group, 0, self._view, detail=detail)
+            self._recorder.row(trace.LEAVE, now_ns, self._underlay, 0, self._view, detail=detail)
             self._view = 0
 
-    def notes(self, now_ns: int, notes: Sequence[Note], names: dict[int, str]) -> None:
-        """What the protocol noticed: hold, placed, gap, repaired. Kinds that the trace does not know are left out."""
+    def notes(self, now_ns: int, notes: Sequence[Note], names: dict[int, str]) -> list[str]:
+        """What the protocol noticed: hold, placed, gap, repaired. Returns the texts of those that are for the log."""
         recorder = self._recorder
         if not recorder:
-            return
+            return [note.detail for note in notes if note.kind == "membership"]
+        log: list[str] = []
         parsed: Buffer | None = None  # a block is often held and placed in one pass
         head = NO_HEAD
         nbytes = 0
+        group = self._own
         for note in notes:
             code = _CODES.get(note.kind)
             if code is None:
                 if note.kind == "name":  # of a sender whose view is still to be delivered
                     names[note.origin] = note.detail
+                elif note.kind == "membership":
+                    log.append(note.detail)
                 continue
             sender = 0
             if note.origin != GROUP_ORIGIN:
@@ -182,7 +220,7 @@ class Rows:
             detail = recorder.detail(note.detail) if note.detail else 0
             if note.block is None:
                 recorder.row(
-                    code, now_ns, self._group, self._group, self._view, sender,
+                    code, now_ns, self._underlay, self._own, self._view, sender,
                     note.first if note.first >= 0 else NULL, note.count, detail=detail,
                 )  # fmt: skip
                 continue
@@ -196,17 +234,21 @@ class Rows:
                     except WireError:
                         head = NO_HEAD
                 nbytes = payload_bytes(parsed, head) if head.count else 0
+                group = self._own
+                if self._directory is not None and head.count:
+                    group = self._group(ENTRY.unpack_from(parsed, HEAD_BYTES)[0])
             if not head.count or head.flags & CHANGE:
                 continue
             position = note.position if note.position >= 0 and head.rank >= AGREED_RANK else NULL
             recorder.row(
-                code, now_ns, self._group, self._group, self._view, sender, head.first, head.count, head.rank, head.k,
+                code, now_ns, self._underlay, group, self._view, sender, head.first, head.count, head.rank, head.k,
                 position, NULL, nbytes, detail,
             )  # fmt: skip
+        return log
 
     def traffic(self, now_ns: int, sent: Meter, received: Meter, *, last: bool = False) -> None:
         """At most one row per 100 ms, direction and kind of datagram; the rest of them when the node stops."""
-        if not self._recorder or (now_ns < self._traffic_ns and not last):
+        if self._recorder is None or self._traffic is None or (now_ns < self._traffic_ns and not last):
             return
         for detail, datagrams, nbytes in sent.news():
             self._traffic.sent(detail, nbytes, datagrams)

@@ -1,4 +1,4 @@
-"""Who waits for own messages: confirmed sends, and flushes. They come back settled, and the API wakes their waiters."""
+"""Waits for own messages: confirmed sends, and flushes. They come back settled, and the API wakes their tasks."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from ordercast.service import Service
 class Watch:
     """Somebody waits for own messages [first, stop): until they are delivered here, or their fate is known."""
 
-    __slots__ = ("error", "first", "position", "remaining", "service", "stop", "waiter")
+    __slots__ = ("error", "first", "group", "position", "remaining", "service", "stop", "waiter")
 
-    def __init__(self, first: int, stop: int, service: Service | None) -> None:
+    def __init__(self, first: int, stop: int, service: Service | None, group: int = 0) -> None:
+        self.group = group
         self.first = first
         self.stop = stop
         self.service = service  # None: a flush
@@ -31,7 +32,7 @@ _STOP: Final = attrgetter("stop")
 
 
 class Watches:
-    """All that wait at one port. `settled` is for the API to take."""
+    """All that wait on one stream. `settled` is for the API to take."""
 
     __slots__ = ("_confirms", "_flushes", "settled")
 
@@ -40,9 +41,9 @@ class Watches:
         self._flushes: list[Watch] = []  # rising
         self.settled: list[Watch] = []
 
-    def confirm(self, first: int, stop: int, service: Service) -> Watch:
-        """Messages [first, stop) have just been offered."""
-        watch = Watch(first, stop, service)
+    def confirm(self, first: int, stop: int, service: Service, group: int = 0) -> Watch:
+        """Messages [first, stop) have just been offered, all to one group."""
+        watch = Watch(first, stop, service, group)
         self._confirms.append(watch)
         return watch
 
@@ -87,7 +88,7 @@ class Watches:
             self.settled.append(self._flushes.pop(0))
 
     def fail(self, error: OrdercastError) -> None:
-        """All who wait learn `error`."""
+        """All waits end with `error`."""
         for watch in (*self._confirms, *self._flushes):
             watch.error = error
             self.settled.append(watch)
@@ -95,7 +96,7 @@ class Watches:
         self._flushes.clear()
 
     def lose(self, first: int, stop: int, error: OrdercastError) -> None:
-        """Messages [first, stop) are lost: who waits for one of them, or for all before something later, learns so."""
+        """Messages [first, stop) are lost: waits for one of them, or for everything before something later, end so."""
         self._settle([watch for watch in self._confirms if watch.first < stop and watch.stop > first], error)
         self._settle([watch for watch in self._flushes if watch.stop > first], error)
 

@@ -138,7 +138,7 @@ class UdpDriver:
         if self.is_closed:
             raise UsageError("this node has been closed")
         if self._has_multicast:
-            opened = self._listening.add(group)
+            opened = self._listening.add(self.host.underlay_of(group))
             if opened is not None and not self._is_blocked:
                 self._loop.add_reader(opened.fileno(), self._on_readable, opened)
 
@@ -262,7 +262,7 @@ class UdpDriver:
             self._warn_of_size()
         if self._listener is not None:
             self._listener.settle()
-            if len(self._listening.addresses) > len(self._listener):
+            if len(self._listening.addresses) > host.open_channels:
                 self._stop_listening()
         if not self._is_blocked:
             self._arm(now_ns)
@@ -309,7 +309,7 @@ class UdpDriver:
             receiver.read_drops()
 
     def _stop_listening(self) -> None:
-        """Close the sockets of groups that were left and need no answers any more."""
+        """Close the sockets of underlays that were left and need no answers any more."""
         for receiver in self._listening.keep(self.host.knows):
             self._loop.remove_reader(receiver.fileno())
             receiver.read_drops()
@@ -317,8 +317,8 @@ class UdpDriver:
 
     def _tell_log(self) -> None:
         """Log view changes and suspicions, which the engines only note."""
-        for group, text in self.host.take_log():
-            _membership_log.info("%s in %r: %s", self.host.me, group, text)
+        for underlay, text in self.host.take_log():
+            _membership_log.info("%s in %r: %s", self.host.me, underlay, text)
 
     def _warn_of_size(self) -> None:
         self._has_warned = True

@@ -1,4 +1,4 @@
-"""The multicast addresses that a node listens to: one socket for each address, which groups may share."""
+"""The multicast addresses that a node listens to: one socket for each address, which underlays may share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ordercast.view import Address
 
 
 class Listening:
-    """The sockets of the groups that a node is in. Opened and closed sockets are returned: the driver watches them."""
+    """The sockets of the underlays that a node is in. The driver watches the sockets that are returned."""
 
     __slots__ = ("_counters", "_own", "_receivers", "addresses")
 
@@ -20,29 +20,29 @@ class Listening:
         self._own = own
         self._counters = counters
         self._receivers: dict[Address, MulticastReceiver] = {}
-        self.addresses: dict[str, Address] = {}  # group -> its multicast address
+        self.addresses: dict[str, Address] = {}  # underlay -> its multicast address
 
     @property
     def receivers(self) -> list[MulticastReceiver]:
         return list(self._receivers.values())
 
-    def add(self, group: str) -> MulticastReceiver | None:
-        """Listen to a group: the socket that was opened for it, None where there is one already."""
-        if group in self.addresses:
+    def add(self, underlay: str) -> MulticastReceiver | None:
+        """Listen to a underlay: the socket that was opened for it, None where there is one already."""
+        if underlay in self.addresses:
             return None
-        address = group_address(group)
+        address = group_address(underlay)
         opened: MulticastReceiver | None = None
         if address not in self._receivers:
             opened = MulticastReceiver(address, self._own[0], own=self._own, counters=self._counters)
             self._receivers[address] = opened
-        self.addresses[group] = address
+        self.addresses[underlay] = address
         return opened
 
     def keep(self, is_wanted: Callable[[str], bool]) -> list[MulticastReceiver]:
-        """Give up the other groups: the sockets that nothing needs any more. The caller closes them."""
+        """Give up the other underlays: the sockets that nothing needs any more. The caller closes them."""
         unused = []
-        for group in [group for group in self.addresses if not is_wanted(group)]:
-            address = self.addresses.pop(group)
+        for underlay in [underlay for underlay in self.addresses if not is_wanted(underlay)]:
+            address = self.addresses.pop(underlay)
             if address not in self.addresses.values():
                 unused.append(self._receivers.pop(address))
         return unused

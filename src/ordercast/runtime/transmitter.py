@@ -33,7 +33,7 @@ class Transmitter:
         peers: Sequence[Address],
         listening: Mapping[str, Address],
     ) -> None:
-        """`listening`: the multicast addresses of the groups that the node is in."""
+        """`listening`: the multicast addresses of the underlays that the node is in."""
         self._socket = socket
         self._host = host
         self._has_multicast = has_multicast
@@ -47,27 +47,27 @@ class Transmitter:
         socket = self._socket
         send = socket.send
         unsent = self._unsent
-        last = ""  # the group that the three below are of: looked up once, however much it sends
+        last = ""  # the underlay that the three below are of: looked up once, however much it sends
         multicast: Address = To.MULTICAST
         copies: Sequence[Address] = ()
         ttl = socket.ttl
-        for group, (to, buffers, stride) in sends:
+        for underlay, (to, buffers, stride) in sends:
             if to not in _SYMBOLIC:
                 if unsent or not send(to, buffers, stride):
                     unsent.append(((to,), buffers, stride, ttl))
                 continue
-            if group != last and self._has_multicast:
-                last = group
-                multicast = self._listening.get(group) or group_address(group)  # a caller does not listen
-                copies = self._host.copies(group)
-                ttl = self._host.ttl(group)
+            if underlay != last and self._has_multicast:
+                last = underlay
+                multicast = self._listening.get(underlay) or group_address(underlay)  # a caller does not listen
+                copies = self._host.copies(underlay)
+                ttl = self._host.ttl(underlay)
                 if not unsent:
                     socket.set_ttl(ttl)
             addresses: Sequence[Address]
             if not self._has_multicast:
                 if to == To.MULTICAST:
                     continue
-                addresses = self._host.audience(group) if to == To.ALL else self._peers
+                addresses = self._host.audience(underlay) if to == To.ALL else self._peers
             elif to == To.ANYONE:
                 addresses = [multicast, *self._peers]
             elif to == To.ALL and copies:

@@ -96,7 +96,7 @@ class SimDriver:
 
     def wake(self) -> None:
         for port in self.host.ports:
-            self._world.listen(self._node, port.group)
+            self._world.listen(self._node, port.underlay)
         self._world.wake(self._node)
 
     def hurry(self) -> None:

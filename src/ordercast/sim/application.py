@@ -7,6 +7,7 @@ from typing import Final
 
 from ordercast.config import Timing
 from ordercast.engine import Send
+from ordercast.groups.directory import Directory
 from ordercast.groups.host import EngineFactory, Host
 from ordercast.groups.port import Port
 from ordercast.sim.world import Node, World
@@ -50,11 +51,11 @@ class HostStack:
         self.finish: Callable[[int], Sequence[tuple[str, Send]]] = host.finish
         self.deadline_ns: Callable[[], int] = host.deadline_ns
 
-    def audience(self, group: str) -> Sequence[Address]:
-        return self.host.audience(group)
+    def audience(self, underlay: str) -> Sequence[Address]:
+        return self.host.audience(underlay)
 
-    def copies(self, group: str) -> Sequence[Address]:
-        return self.host.copies(group)
+    def copies(self, underlay: str) -> Sequence[Address]:
+        return self.host.copies(underlay)
 
     def unrest(self) -> list[str]:
         texts: list[str] = []
@@ -85,8 +86,14 @@ def port_unrest(port: Port) -> list[str]:
     return texts
 
 
-def boot_host(world: World, node: Node, timing: Timing, engines: EngineFactory | None) -> Host:
-    """A new life begins on a node. `engines`: None for the real ones."""
+def boot_host(
+    world: World,
+    node: Node,
+    timing: Timing,
+    engines: EngineFactory | None,
+    directory: Directory | None = None,
+) -> Host:
+    """A new life begins on a node. `engines`: None for the real ones. `directory`: None for an underlay per group."""
     recorder = Recorder(None, node.name, node.life)
     node.recorders.append(recorder)
     host = Host(
@@ -98,6 +105,7 @@ def boot_host(world: World, node: Node, timing: Timing, engines: EngineFactory |
         timing=timing,
         recorder=recorder,
         engines=engines,
+        directory=directory,
         has_multicast=world.has_multicast(node),
     )
     host.start(world.clock(node))

@@ -190,7 +190,7 @@ class Member:
             min_members=self.rule,
             recovery=terms.recovery,
         )
-        world.listen(self.node, GROUP)
+        world.listen(self.node, self.port.underlay)
         world.wake(self.node)
 
     def touch(self) -> None:

@@ -44,6 +44,12 @@ class ToyEngine:
     def supports(self, service: Service) -> bool:
         return service in (RELIABLE, FIFO, AGREED)
 
+    def carry(self) -> object:
+        return None
+
+    def inherit(self, memory: object) -> None:
+        """It carries nothing, so there is nothing to inherit."""
+
     def room(self, now_ns: int) -> tuple[int, int]:  # noqa: ARG002
         return 8_000, 1_000
 

@@ -52,14 +52,14 @@ class Stack(Protocol):
     def expire(self, now_ns: int) -> None: ...
 
     def finish(self, now_ns: int) -> Sequence[tuple[str, Send]]:
-        """End the pass: what leaves, each with the group that it belongs to."""
+        """End the pass: what leaves, each with the underlay that it belongs to."""
 
     def deadline_ns(self) -> int: ...
 
-    def audience(self, group: str) -> Sequence[Address]:
+    def audience(self, underlay: str) -> Sequence[Address]:
         """Where `To.ALL` goes where there is no multicast."""
 
-    def copies(self, group: str) -> Sequence[Address]:
+    def copies(self, underlay: str) -> Sequence[Address]:
         """Where `To.ALL` goes beside a multicast."""
 
     def unrest(self) -> list[str]:
@@ -106,7 +106,7 @@ class Node:
         self.life = -1
         self.stack: Stack | None = None  # None: down
         self.recorders: list[Recorder] = []  # of all lives
-        self.listening: dict[str, None] = {}  # groups whose multicasts it hears, in the order in which it began to
+        self.listening: dict[str, None] = {}  # underlays whose multicasts it hears, in the order in which it began to
         self.after_pass: Callable[[int], None] | None = None  # the application's turn
         # socket
         self.inbox: deque[Batch] = deque()
@@ -249,11 +249,11 @@ class World:
         """Whether the node and its network have it."""
         return node.has_multicast and self.network.model.has_multicast
 
-    def listen(self, node: Node, group: str) -> None:
-        node.listening[group] = None
+    def listen(self, node: Node, underlay: str) -> None:
+        node.listening[underlay] = None
 
-    def unlisten(self, node: Node, group: str) -> None:
-        node.listening.pop(group, None)
+    def unlisten(self, node: Node, underlay: str) -> None:
+        node.listening.pop(underlay, None)
 
     # Events. ---------------------------------------------------------------------------------------------------------
 
@@ -406,8 +406,8 @@ class World:
         sends = stack.finish(now_ns)
         # flush
         leave_ns = now_ns
-        for group, send in sends:
-            leave_ns = self._transmit(leave_ns, node, stack, group, send)
+        for underlay, send in sends:
+            leave_ns = self._transmit(leave_ns, node, stack, underlay, send)
         node.busy_until_ns = leave_ns
         # the application's turn, which may ask for another pass
         if node.after_pass is not None:
@@ -433,13 +433,13 @@ class World:
                 f"{self.now_ns / SECOND:.3f} s of virtual time: `expire` does not clear it"
             )
 
-    def _transmit(self, leave_ns: int, node: Node, stack: Stack, group: str, send: Send) -> int:
+    def _transmit(self, leave_ns: int, node: Node, stack: Stack, underlay: str, send: Send) -> int:
         """Put one transmission on the network; when the processor is done with it."""
         to, buffers, stride = send
         data = b"".join(buffers)
         size = len(data)
         datagrams = 1 if stride <= 0 or stride >= size else -(-size // stride)
-        for targets in self._targets(node, stack, group, to):
+        for targets in self._targets(node, stack, underlay, to):
             leave_ns += self.network.model.send_cost_ns(datagrams, size) * node.slowness // NORMAL_SPEED
             for arrival in self.network.transmit(leave_ns, node.name, targets, data, stride):
                 self._sequence += 1
@@ -464,7 +464,7 @@ class World:
             heappush(self._heap, (arrival.at_ns, self._sequence, self._arrive, arrival))
         self._plan_turn()
 
-    def _targets(self, node: Node, stack: Stack, group: str, to: Address) -> list[list[str]]:
+    def _targets(self, node: Node, stack: Stack, underlay: str, to: Address) -> list[list[str]]:
         """The transmissions that a destination takes, each with its receivers."""
         if to not in (To.ALL, To.MULTICAST, To.ANYONE):
             target = self._by_address.get(to)
@@ -473,15 +473,17 @@ class World:
         alone: Sequence[Address] = ()
         if self.has_multicast(node):
             nodes = self.nodes.values()
-            hear = [each.name for each in nodes if group in each.listening and each.has_multicast and each is not node]
+            hear = [
+                each.name for each in nodes if underlay in each.listening and each.has_multicast and each is not node
+            ]
             multicasts.append(hear)
             if to == To.ALL:
-                alone = stack.copies(group)
+                alone = stack.copies(underlay)
         elif to == To.ANYONE:
             peers = self.peers.get(node.name)
             alone = list(self._by_address) if peers is None else [self.nodes[name].address for name in peers]
         elif to == To.ALL:
-            alone = stack.audience(group)
+            alone = stack.audience(underlay)
         known = (self._by_address.get(address) for address in alone)
         return multicasts + [[other.name] for other in known if other is not None and other is not node]
 

@@ -63,7 +63,7 @@ class Reply(NamedTuple):
     allowance: int = 0  # bytes that the caller may have out, as far as the members' sockets go; 0: not said
 
 
-def pack_call(first: int, service: Service, head: CallHead, payload: bytes, type_: int = 0) -> bytes:
+def pack_call(first: int, service: Service, head: CallHead, payload: bytes, type_: int = 0, group: int = 0) -> bytes:
     """The block of one call; `first` is the sender's message number."""
     writer = Writer().pack(CALL, head.needs, head.flags, head.handler, head.asker, head.asked)
     writer.text(head.caller).text(head.address[0]).u16(head.address[1])
@@ -71,7 +71,7 @@ def pack_call(first: int, service: Service, head: CallHead, payload: bytes, type
         writer.text(head.asked_by)
     body = writer.raw(payload).bytes()
     front = HEAD.pack(first, 1, service.rank, service.k, EQUAL | CALLED, 1)
-    return b"".join((front, ENTRY.pack(0, type_, 0, 1), LENGTH.pack(len(body)), body))
+    return b"".join((front, ENTRY.pack(group, type_, 0, 1), LENGTH.pack(len(body)), body))
 
 
 def open_call(block: bytes) -> tuple[CallHead, bytes]:

@@ -1,0 +1,381 @@
+"""An underlay as one node has it: the engine, what it wants of the world, and the sessions that use it.
+
+A pass works on channels (docs/design/host.md): the sessions' streams submit what the engine has room for, the engine
+concludes, and its upcalls become events of the ports. The channel follows the node's membership of the underlay. A
+group that shares the underlay has the underlay's view so far: what a roster is for is still to be built.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from ordercast.config import GroupConfig
+from ordercast.engine import (
+    NEVER,
+    Denied,
+    Departed,
+    Engine,
+    Failed,
+    Joined,
+    Outbox,
+    Refused,
+    RepeatedCall,
+    Reset,
+    Run,
+    Transitional,
+    UnknownOutcome,
+    Upcall,
+)
+from ordercast.errors import GroupFailed, NotMember, OrdercastError, UnsupportedService, UsageError
+from ordercast.groups.consumption import Consumption
+from ordercast.groups.directory import Directory, Placement
+from ordercast.groups.events import Left, PortEvent
+from ordercast.groups.port import Port
+from ordercast.groups.reception import Reception
+from ordercast.groups.rows import Meter, Rows
+from ordercast.groups.session import Session
+from ordercast.groups.stream import Stream
+from ordercast.service import AGREED, RESILIENT, Service
+from ordercast.trace.recorder import Recorder
+from ordercast.view import Member, View
+
+PASS_ROUNDS: Final = 4
+"""Rounds of submit and after_batch in one pass, where delivering has made new room; then the driver gets its turn."""
+
+
+class GroupEngine(Engine, Protocol):
+    """An engine as a host has it: what `ordercast.underlay.Underlay` is, and what a test may fake."""
+
+    @property
+    def view(self) -> View | None: ...
+
+    @property
+    def config(self) -> GroupConfig: ...
+
+    @property
+    def counters(self) -> dict[str, int]: ...
+
+    @property
+    def gives_locks(self) -> bool: ...
+
+    def supports(self, service: Service) -> bool: ...
+
+    def carry(self) -> object:
+        """What the engine of the node's next membership is to know: it must not deliver again. None: nothing."""
+
+    def inherit(self, memory: object) -> None:
+        """Before `start`: what the engine of the last membership carried."""
+
+
+class Channel:
+    """One underlay at one node. Its `engine` is driven by the `Host` only."""
+
+    __slots__ = (
+        "_ended",
+        "_talkers",
+        "armed_ns",
+        "consumption",
+        "deadline_ns",
+        "default_service",
+        "engine",
+        "failure",
+        "is_over",
+        "leaving",
+        "log",
+        "max_message",
+        "me",
+        "next_block",
+        "order",
+        "out",
+        "received",
+        "reception",
+        "rows",
+        "sent",
+        "streams",
+        "supported",
+        "underlay",
+        "usual",
+        "view",
+    )
+
+    def __init__(
+        self,
+        placement: Placement,
+        me: Member,
+        engine: GroupEngine,
+        order: int,
+        *,
+        next_block: int,
+        recorder: Recorder | None,
+        directory: Directory,
+    ) -> None:
+        # what it is
+        self.underlay = placement.underlay
+        self.me = me
+        self.engine = engine
+        self.order = order
+        # membership of the underlay
+        self.view: View | None = None  # None: not a member
+        self.failure: str | None = None  # why calls fail until a reset
+        self.is_over = False  # out for good
+        # sessions
+        self.streams: list[Stream] = []
+        self.leaving: list[Port] = []  # ports that are on their way out
+        self._talkers: list[Port] = []  # ports that use locks or calls
+        self._ended: list[Port] = []  # ports that ended since `take_news`
+        # the engine's, as of the last view
+        self.supported: set[Service] = set()
+        self.usual: Service | None = None  # one of them
+        self.max_message = engine.config.max_message
+        self.default_service = AGREED
+        # traffic
+        self.out = Outbox()
+        self.next_block = next_block
+        self.rows = Rows(recorder, self.underlay, str(me), directory if placement.is_shared else None)
+        self.consumption = Consumption()
+        self.reception = Reception(me, self.streams, self.consumption, self.rows, placement.is_shared, self.max_message)
+        self.sent = Meter()
+        self.received = Meter()
+        self.log: list[str] = []  # view changes and suspicions of this pass, for the driver's log
+        # driving
+        self.deadline_ns = -1
+        self.armed_ns = NEVER
+
+    # Ports.
+
+    @property
+    def ports(self) -> list[Port]:
+        """Of all sessions, in the order of opening within each."""
+        streams = self.streams
+        if len(streams) == 1:
+            return list(streams[0].ports.values())
+        return [port for stream in streams for port in stream.ports.values()]
+
+    @property
+    def is_leaving(self) -> bool:
+        """The engine has been told to leave."""
+        return any(port.leave_header is None for port in self.leaving)
+
+    def attach(self, session: Session, group: str, number: int) -> Port:
+        """Open a group for a session. Where this node is in the underlay already, the port begins with its view."""
+        if self.is_leaving:
+            raise UsageError(f"this node is leaving the underlay {self.underlay!r} of {group!r}; wait until it is out")
+        stream = next((stream for stream in self.streams if stream.session is session), None)
+        if stream is None:
+            stream = Stream(self, session, session.numbers.get(self.underlay, 0))
+            self.streams.append(stream)
+        elif number in stream.ports:
+            raise UsageError(f"{group!r} and {stream.ports[number].group!r} have one number on {self.underlay!r}")
+        port = stream.ports[number] = session.ports[group] = Port(group, number, stream)
+        self.reception.attach(port)
+        if self.view is not None:
+            port.on_view(self.view)
+            port.add(self.view, self.consumption.add(-1, 1))
+        return port
+
+    def add_talker(self, port: Port) -> None:
+        """The port uses locks or calls from now on: each pass asks it what it has to say."""
+        self._talkers.append(port)
+
+    def take_news(self) -> list[Port]:
+        """The ports of this channel, and those that have ended since the last call."""
+        if not self._ended:
+            return self.ports
+        ended, self._ended = self._ended, []
+        return self.ports + ended
+
+    def check_service(self, service: Service, group: str) -> None:
+        """Raise if the underlay cannot give a service."""
+        if service not in self.supported:
+            if not self.engine.supports(service):
+                raise UnsupportedService(f"the {self.engine.config.orderer} orderer of {group!r} cannot give {service}")
+            self.supported.add(service)
+            self.usual = service
+
+    # One pass.
+
+    def expire(self, now_ns: int) -> None:
+        self.engine.expire(now_ns, self.out)
+
+    def finish(self, now_ns: int) -> None:
+        """Submit what there is room for, let the engine conclude, and take what it has for the application."""
+        engine, out = self.engine, self.out
+        if self.leaving:
+            for port in self.leaving:
+                port.finish_taken()
+            self.consumption.pass_leaving()
+        consumption = self.consumption
+        if consumption.done_seq > consumption.consumed_seq:
+            seq = consumption.take()
+            if not self.is_over:
+                engine.consume(now_ns, seq, out)
+        wants_pass = False
+        for turn in range(PASS_ROUNDS):
+            has_moved = False
+            for stream in self.streams:
+                if (stream.queue.count or stream.ready) and stream.submit(now_ns):
+                    has_moved = True
+            for port in self._talkers:
+                if port.has_steps:
+                    port.take_steps(now_ns)
+                    has_moved = True
+            if not has_moved and turn:
+                break
+            if self.leaving:
+                self._leave(now_ns)
+            engine.after_batch(now_ns, out)
+            # The lists are emptied before they are worked through: an error must not hand anything over twice.
+            if out.upcalls:
+                upcalls, out.upcalls = out.upcalls, []
+                upcalls = self._enter(now_ns, upcalls)
+            else:
+                upcalls = []
+            if out.notes:
+                notes, out.notes = out.notes, []
+                self.log += self.rows.notes(now_ns, notes, self.reception.names)
+            for upcall in upcalls:
+                self._on_upcall(now_ns, upcall)
+        else:
+            wants_pass = True
+        if self.leaving and any(port.leave_header is not None and port.may_leave(now_ns) for port in self.leaving):
+            wants_pass = True
+        self.rows.traffic(now_ns, self.sent, self.received)
+        self.deadline_ns = now_ns if wants_pass else engine.deadline_ns()
+        for port in self.leaving:
+            self.deadline_ns = min(self.deadline_ns, port.leave_due_ns)
+
+    def stop(self, now_ns: int) -> None:
+        """The node stops, or is no longer needed here: the last traffic rows, and nobody waits any longer."""
+        self.rows.traffic(now_ns, self.sent, self.received, last=True)
+        for port in self.ports:
+            port.fail(NotMember(f"the node has stopped, and with it its part of {port.group!r}"))
+
+    def _enter(self, now_ns: int, upcalls: list[Upcall]) -> list[Upcall]:
+        """Come in before the notes of the same pass are written: they are about senders that the first view names.
+
+        The upcalls that are left; all of them where the pass does not begin a membership.
+        """
+        for upcall in upcalls:
+            if type(upcall) is Joined:
+                break
+        else:
+            return upcalls
+        entered = next((at for at, upcall in enumerate(upcalls) if isinstance(upcall, View)), -1) + 1
+        for upcall in upcalls[:entered]:
+            self._on_upcall(now_ns, upcall)
+        return upcalls[entered:]
+
+    def _leave(self, now_ns: int) -> None:
+        """Ports whose messages are out leave. With the last port the node leaves the underlay."""
+        for port in list(self.leaving):
+            if port.leave_header is None or not port.may_leave(now_ns):
+                continue
+            if len(self.ports) > 1:
+                # The header travels with a view of the group, and without a roster a shared group has none.
+                self._end_port(port, Left(wanted=True, returning=False, text="left"))
+            else:
+                self.engine.leave(now_ns, port.leave_header, self.out)
+                port.leave_header = None
+                port.leave_due_ns = NEVER
+
+    # What the engine says.
+
+    def _on_upcall(self, now_ns: int, upcall: Upcall) -> None:
+        if isinstance(upcall, Run):
+            self.reception.run(now_ns, upcall.deliveries)
+        elif isinstance(upcall, View):
+            self._on_view(now_ns, upcall)
+        elif isinstance(upcall, Transitional):
+            self.rows.transitional(now_ns)
+            self._add(upcall)
+        elif isinstance(upcall, Joined):
+            self.rows.join(now_ns)
+        elif isinstance(upcall, Failed):
+            self.failure = upcall.text
+            for port in self.ports:
+                port.fail(GroupFailed(f"{port.group!r} has failed ({upcall.text}); call reset()"))
+            self._add(upcall)
+        elif isinstance(upcall, UnknownOutcome):
+            for stream in self.streams:
+                stream.forget_unknown(upcall.number, upcall.stop)
+        elif isinstance(upcall, Departed):
+            self._on_departed(now_ns, upcall)
+        elif isinstance(upcall, Reset):
+            if upcall.size:
+                self.failure = None
+            for port in self.ports:
+                port.resets.append(upcall)
+        elif isinstance(upcall, Denied):
+            for port in self.ports:
+                port.on_denied(upcall.lock)
+        elif isinstance(upcall, RepeatedCall):
+            self.reception.repeat(now_ns, upcall)
+        elif isinstance(upcall, Refused):
+            for port in self.ports:
+                port.refusal = upcall.text
+            self._end(Left(wanted=False, returning=False, text=upcall.text))
+
+    def _on_view(self, now_ns: int, view: View) -> None:
+        self.view = view
+        self.failure = None
+        config = self.engine.config
+        if self.reception.install(view, config.max_message):
+            for stream in self.streams:
+                stream.restart_large()
+        self.supported.clear()
+        self.usual = None
+        self.max_message = config.max_message
+        self.default_service = RESILIENT(config.resilience) if config.resilience else AGREED
+        self.rows.view(now_ns, view)
+        for port in self.ports:
+            for key in port.on_view(view):
+                self.rows.lock(now_ns, port.number, key)
+        self._add(view)
+
+    def _on_departed(self, now_ns: int, gone: Departed) -> None:
+        self.rows.leave(now_ns, gone.text)
+        self.view = None
+        ports = self.ports
+        for port in ports:
+            port.finish_taken()
+        self.reception.on_departed(self.engine.config.max_message)
+        for port in ports:
+            port.on_departed()
+        for stream in self.streams:
+            stream.restart_large()
+        left = Left(gone.wanted, gone.returning, gone.text)
+        if gone.returning:
+            self._add(left)
+        else:
+            self._end(left)
+
+    def _add(self, event: PortEvent) -> None:
+        """An event of the underlay is one of every group that it carries."""
+        ports = self.ports
+        if ports:
+            receipt = self.consumption.add(-1, len(ports))
+            for port in ports:
+                port.add(event, receipt)
+
+    def _end(self, left: Left) -> None:
+        self.is_over = True
+        for port in self.ports:
+            self._end_port(port, left)
+
+    def _end_port(self, port: Port, left: Left) -> None:
+        """The port is out for good. A stream ends with its last port."""
+        stream, session = port.stream, port.stream.session
+        del stream.ports[port.number]
+        del session.ports[port.group]
+        self.reception.detach(port)
+        if port in self.leaving:
+            self.leaving.remove(port)
+        if port in self._talkers:
+            self._talkers.remove(port)
+        self._ended.append(port)
+        if not stream.ports:
+            session.numbers[self.underlay] = stream.resume
+            self.streams.remove(stream)
+            error: OrdercastError = NotMember(f"this node is no longer in {port.group!r}: {left.text}")
+            stream.fail(error)
+        port.end(left)

@@ -1,0 +1,78 @@
+"""How far the application has finished with what an engine delivered: what `Engine.consume` is told.
+
+A delivery goes to the ports of its group, a view to all ports. It is finished with when all of these ports are. The
+engine is told the highest sequence number up to which everything is finished with, so that one slow port keeps the
+buffers of its whole channel. The queue has no bound of its own: what is not consumed stays in the history of the
+underlay, and the history is bounded (Amoeba section 3: a member that never receives blocks the group).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+
+class Receipt:
+    """One delivery or event, and the ports that have not finished with it."""
+
+    __slots__ = ("leaving", "remaining", "seq")
+
+    def __init__(self, seq: int, remaining: int) -> None:
+        self.seq = seq  # finished with this receipt, everything up to `seq` is; -1: an event that holds no buffer
+        self.remaining = remaining  # ports
+        self.leaving = 0  # those of them that are leaving: nobody may receive there any more
+
+
+class Consumption:
+    """The receipts of one channel, in the order of delivery."""
+
+    __slots__ = ("consumed_seq", "done_seq", "receipts")
+
+    def __init__(self) -> None:
+        self.receipts: deque[Receipt] = deque()
+        self.done_seq = -1
+        self.consumed_seq = -1  # what the engine was told
+
+    def add(self, seq: int, ports: int) -> Receipt:
+        """`ports` ports got a delivery, or an event (seq -1). `Reception.run` does the same in place."""
+        receipt = Receipt(seq, ports)
+        self.receipts.append(receipt)
+        return receipt
+
+    def pass_over(self, seq: int) -> None:
+        """A delivery that no port gets is finished with as soon as everything before it is."""
+        if self.receipts:
+            last = self.receipts[-1]
+            last.seq = max(last.seq, seq)
+        else:
+            self.done_seq = max(self.done_seq, seq)
+
+    def finish(self, receipt: Receipt) -> None:
+        """One port has finished with it. Hot: once per block."""
+        receipt.remaining -= 1
+        if receipt.remaining:
+            return
+        receipts = self.receipts
+        while receipts and not receipts[0].remaining:
+            seq = receipts.popleft().seq
+            if seq > self.done_seq:
+                self.done_seq = seq
+
+    def pass_leaving(self) -> None:
+        """What only leaving ports have counts as finished with: what they sent must not wait for their receiving."""
+        for receipt in self.receipts:
+            if receipt.remaining > receipt.leaving:
+                break
+            self.done_seq = max(self.done_seq, receipt.seq)
+
+    def take(self) -> int:
+        """The sequence number that the engine is to be told; -1: nothing new."""
+        if self.done_seq <= self.consumed_seq:
+            return -1
+        self.consumed_seq = self.done_seq
+        return self.done_seq
+
+    def on_departed(self) -> None:
+        """What is queued belongs to a log that this node has left: finishing with it frees nothing any more."""
+        self.done_seq = self.consumed_seq = -1
+        for receipt in self.receipts:
+            receipt.seq = -1

@@ -1,0 +1,232 @@
+"""What an engine delivers on one channel: blocks are routed to the ports of their group.
+
+A block that no port here wants is passed over: it counts as consumed when everything before it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from ordercast.engine import Delivery, RepeatedCall
+from ordercast.errors import WireError
+from ordercast.groups.consumption import Consumption, Receipt
+from ordercast.groups.events import NO_POSITION, Batch, CallBatch
+from ordercast.groups.port import Port
+from ordercast.groups.requests import Incoming, read_call
+from ordercast.groups.rows import Rows
+from ordercast.groups.stream import Stream
+from ordercast.service import AGREED_RANK
+from ordercast.view import Member, View
+from ordercast.wire.block import (
+    CALLED,
+    CHANGE,
+    ENTRY,
+    FRAGMENTED,
+    HEAD_BYTES,
+    head_of,
+    payload_bytes,
+    service_of,
+)
+from ordercast.wire.fragments import Assembler
+
+MAX_NAMES: Final = 4_096
+"""Names of senders remembered, those of earlier views included; at the bound only the present members' are kept."""
+
+
+class Reception:
+    """The receiving side of one channel. `streams` is the channel's list of sessions."""
+
+    __slots__ = (
+        "_assembler",
+        "_consumption",
+        "_me",
+        "_previous",
+        "_routes",
+        "_rows",
+        "_streams",
+        "_view",
+        "dropped_fragments",
+        "is_shared",
+        "names",
+        "unreadable_blocks",
+    )
+
+    def __init__(
+        self, me: Member, streams: list[Stream], consumption: Consumption, rows: Rows, is_shared: bool, max_message: int
+    ) -> None:
+        self._me = me
+        self._streams = streams
+        self._consumption = consumption
+        self._rows = rows
+        # routing
+        self.is_shared = is_shared  # otherwise all blocks are of one group, whatever they say
+        self._routes: dict[int, list[Port]] = {}  # group number -> the ports of all sessions
+        # the stream of deliveries
+        self._view: View | None = None
+        self._previous = -1  # position of the last ordered message delivered
+        self._assembler = Assembler(max_message)
+        self.names: dict[int, str] = {me.id: str(me)}  # of senders
+        # counters
+        self.unreadable_blocks = 0
+        self.dropped_fragments = 0
+
+    # Ports.
+
+    def attach(self, port: Port) -> None:
+        self._routes.setdefault(port.number, []).append(port)
+
+    def detach(self, port: Port) -> None:
+        ports = [other for other in self._routes.pop(port.number, ()) if other is not port]
+        if ports:
+            self._routes[port.number] = ports
+
+    # What the engine says.
+
+    def run(self, now_ns: int, deliveries: Sequence[Delivery]) -> None:
+        """Blocks in their order. Hot: one turn per block; benches measure it as part of `deliver`."""
+        rows, names, me, consumption = self._rows, self.names, self._me.id, self._consumption
+        routes, is_shared, streams = self._routes, self.is_shared, self._streams
+        view = self._view.id if self._view else ""
+        group = 0
+        for seq, position, origin, number, block in deliveries:
+            try:
+                head = head_of(block)
+            except WireError:
+                self.unreadable_blocks += 1
+                consumption.pass_over(seq)
+                continue
+            first, count, rank, k, flags, _ = head
+            if is_shared:
+                group = _group_of(block, head.kinds)
+            ports = routes.get(group)
+            sender = names.get(origin) or f"{origin:016x}"
+            stream: Stream | None = None
+            if origin == me:
+                # One session is the usual case, and owns blocks of before it came in, too.
+                stream = streams[0] if len(streams) == 1 else self._sender(number)
+            batch: Batch | None
+            if flags & CALLED:
+                call = self._open_call(origin, number, position, block)
+                if call is None or ports is None:
+                    if stream is not None and call is not None and not call.is_outside:
+                        stream.delivered(now_ns, number, first, count, position)
+                    consumption.pass_over(seq)
+                    continue
+                sender, service, size = call.sender, call.service, len(call.payload)
+                if call.is_outside:
+                    stream = None  # a call from before this node came in
+                batch = CallBatch(ports[0].calls.deliver(call))
+            elif flags & (FRAGMENTED | CHANGE):
+                batch = None
+                if flags & FRAGMENTED:
+                    name = ports[0].group if ports is not None else ""
+                    batch = self._assemble(origin, block, position, sender, view, name, stream)
+                if stream is not None:
+                    stream.outstanding.pop(number, None)
+                    if batch is not None:
+                        stream.queue.delivered_large(first)
+                if batch is None:
+                    consumption.pass_over(seq)
+                    continue
+                service, size = batch.service, len(batch.messages[0])
+            else:
+                service, size = service_of(rank, k), payload_bytes(block, head)
+                shown_at = position if rank >= AGREED_RANK else NO_POSITION
+                name = ports[0].group if ports is not None else ""
+                batch = Batch(block, name, view, sender, first, count, shown_at, service)
+            if ports is not None:
+                rows.deliver(now_ns, group, sender, first, count, service, position, self._previous, size)
+                if rank >= AGREED_RANK:
+                    self._previous = position + count - 1
+            if stream is not None:
+                stream.delivered(now_ns, number, first, count, position)
+            if ports is None:
+                consumption.pass_over(seq)
+                continue
+            receipt = Receipt(seq, len(ports))
+            consumption.receipts.append(receipt)
+            for port in ports:
+                port.messages_delivered += count
+                port.add(batch, receipt)
+
+    def repeat(self, now_ns: int, again: RepeatedCall) -> None:
+        """A call that was delivered here has come again."""
+        call = self._open_call(again.origin, again.number, -1, again.block)
+        if call is None:
+            return
+        group = _group_of(again.block, 1) if self.is_shared else 0
+        ports = self._routes.get(group)
+        if ports is not None and ports[0].calls.again(call):
+            self._rows.redeliver(now_ns, group, call.sender, call.first, call.service, len(call.payload))
+
+    def install(self, view: View, max_message: int) -> bool:
+        """The next deliveries are in this view. True: members dropped the large messages that are half delivered."""
+        self._view = view
+        present = {member.id: str(member) for member in view.members}
+        if len(self.names) + len(present) > MAX_NAMES:
+            self.names.clear()
+            self.names[self._me.id] = str(self._me)
+        self.names.update(present)
+        if len(view.came_with) < len(view.members):
+            # Somebody is new and has no beginning of the large messages that are half delivered: all drop theirs, and
+            # the senders begin again. This node may be the new one, and its group another than before.
+            self._assembler = Assembler(max_message)
+            return True
+        self._assembler.retire(present)
+        return False
+
+    def on_departed(self, max_message: int) -> None:
+        """This node is out: what comes next belongs to another log."""
+        self._view = None
+        self._previous = -1
+        self._assembler = Assembler(max_message)
+        self._consumption.on_departed()
+
+    # In detail.
+
+    def _sender(self, number: int) -> Stream | None:
+        """The session that sent own block `number`. UNRELIABLE blocks have no number, and are nobody's."""
+        return next((stream for stream in self._streams if number in stream.outstanding), None)
+
+    def _open_call(self, origin: int, number: int, position: int, block: bytes) -> Incoming | None:
+        try:
+            call = read_call(origin, number, position, block, self._view.id if self._view else "", self.names)
+        except WireError:
+            self.unreadable_blocks += 1
+            return None
+        if origin not in self.names:
+            if len(self.names) >= MAX_NAMES:
+                self.names.clear()
+                self.names.update((member.id, str(member)) for member in (self._view.members if self._view else ()))
+            self.names[origin] = call.sender
+        return call
+
+    def _assemble(
+        self, origin: int, block: bytes, position: int, sender: str, view: str, group: str, stream: Stream | None
+    ) -> Batch | None:
+        """The large message that a fragment completes. `stream`: the sender of an own one."""
+        try:
+            whole = self._assembler.add(origin, block)
+        except WireError:
+            self.dropped_fragments += 1
+            return None
+        if stream is not None:
+            stream.is_large_open = whole is None
+        if whole is None:
+            return None
+        shown_at = position if whole.service.is_ordered else NO_POSITION
+        return Batch(b"", group, view, sender, whole.first, 1, shown_at, whole.service, [whole.payload], whole.type)
+
+
+def _group_of(block: bytes, kinds: int) -> int:
+    """The number of the group that a block is for; -1 where it mixes groups, which no sender does so far."""
+    number: int = ENTRY.unpack_from(block, HEAD_BYTES)[0]
+    if kinds > 1:
+        stop = HEAD_BYTES + kinds * ENTRY.size
+        if len(block) < stop:
+            return -1
+        for at in range(HEAD_BYTES + ENTRY.size, stop, ENTRY.size):
+            if ENTRY.unpack_from(block, at)[0] != number:
+                return -1
+    return number

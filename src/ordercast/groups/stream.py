@@ -1,0 +1,162 @@
+"""One session on one channel: one send queue, one numbering of messages, and the ports of the session's groups there.
+
+Everything that the session sends on the channel goes through one queue, whatever its group. So FIFO, causal and total
+order hold across the session's groups, and one large message delays those behind it in every group.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ordercast.config import MAX_BLOCK
+from ordercast.errors import OrdercastError, OutcomeUnknown
+from ordercast.groups.events import Uncertain
+from ordercast.groups.queue import SMALL_SHARE, Packed, SendQueue
+from ordercast.groups.watches import Watch, Watches
+from ordercast.service import UNRELIABLE_RANK
+
+if TYPE_CHECKING:
+    from ordercast.groups.channel import Channel
+    from ordercast.groups.port import Port
+    from ordercast.groups.session import Session
+
+PASS_BLOCKS: Final = 256
+"""Blocks submitted at once; the rest of the queue follows in the next round."""
+
+
+class Stream:
+    """What one session sends on one channel, and the waits for it."""
+
+    __slots__ = ("channel", "is_large_open", "outstanding", "ports", "queue", "ready", "session", "watches")
+
+    def __init__(self, channel: Channel, session: Session, next_number: int) -> None:
+        self.channel = channel
+        self.session = session
+        self.ports: dict[int, Port] = {}  # by the group's number on the underlay, in the order of opening
+        # sending
+        self.queue = SendQueue(next_number)
+        self.ready: list[Packed] = []  # packed, and refused by the engine for now; at most PASS_BLOCKS
+        # Own block number -> first message, messages and group of what is not yet delivered here. The engine's room
+        # bounds it.
+        self.outstanding: dict[int, tuple[int, int, int]] = {}
+        self.is_large_open = False  # fragments of an own message were delivered here, and not yet its last
+        self.watches = Watches()
+
+    # State.
+
+    @property
+    def lowest_undelivered(self) -> int:
+        """The first own message that is not yet delivered here."""
+        for first, _, _ in self.outstanding.values():
+            return first
+        return self.lowest_unsent
+
+    @property
+    def lowest_unsent(self) -> int:
+        """The first own message that the engine has not taken."""
+        return self.ready[0].first if self.ready else self.queue.next_number
+
+    @property
+    def resume(self) -> int:
+        """The number with which a later stream of the session on this underlay goes on."""
+        if not self.ready:
+            return self.queue.spent_number
+        head = self.ready[0]
+        return head.first + int(not head.shown)  # a later fragment: the number is spent
+
+    # The application.
+
+    def flush(self) -> Watch | None:
+        """Wait until everything offered so far is delivered here; None if it is."""
+        stop = self.queue.end_number
+        return self.watches.flush(stop) if self.lowest_undelivered < stop else None
+
+    # The channel.
+
+    def submit(self, now_ns: int) -> bool:
+        """Pack and submit what the engine has room for; False if there was nothing to do."""
+        channel, queue, ready = self.channel, self.queue, self.ready
+        if channel.view is None or (queue.is_waiting and not ready):
+            return False
+        engine = channel.engine
+        room, largest = engine.room(now_ns)
+        largest = min(largest, MAX_BLOCK)
+        if queue.large_bytes > engine.config.max_message:
+            # This node came back into a group that was made anew with a smaller max_message.
+            self._lose(queue.next_number, queue.next_number + 1, queue.head_group)
+            queue.drop_large()
+        if ready:
+            room -= sum(len(packed.block) for packed in ready)
+        while room > 0 and len(ready) < PASS_BLOCKS:
+            limit = min(room, largest)
+            if limit * SMALL_SHARE < largest and queue.queued_bytes > limit and (self.outstanding or ready):
+                break
+            packed = queue.pack(limit, largest)
+            if packed is None:
+                break
+            ready.append(packed)
+            room -= len(packed.block)
+        if not ready:
+            return False
+        count = engine.submit(now_ns, [packed.block for packed in ready], channel.out)
+        taken = ready[:count]
+        del ready[:count]
+        for packed in taken:
+            if packed.service.rank != UNRELIABLE_RANK:  # those have no block number, and are delivered in this pass
+                self.outstanding[channel.next_block] = (packed.first, packed.messages, packed.group)
+                channel.next_block += 1
+        rows, ports = channel.rows, self.ports
+        for packed in taken:
+            port = ports.get(packed.group)
+            if port is not None:
+                port.messages_sent += packed.messages
+            rows.submit(now_ns, packed.group, packed.first, packed.shown, packed.service, packed.payload_bytes)
+        return count > 0
+
+    def delivered(self, now_ns: int, number: int, first: int, count: int, position: int) -> None:
+        """Own block `number`, with messages [first, first + count), was delivered here: its service is kept."""
+        self.outstanding.pop(number, None)
+        watches = self.watches
+        for watch, service in watches.delivered(first, count, position):
+            self.channel.rows.confirm(
+                now_ns, watch.group, watch.first, watch.stop - watch.first, service, watch.position
+            )
+        if watches.has_flushes:
+            watches.flushed(self.lowest_undelivered)
+
+    def restart_large(self) -> None:
+        """Members no longer have the beginning of an own large message: it begins again."""
+        if self.is_large_open:
+            self.queue.restart()
+            self.is_large_open = False
+
+    def forget_unknown(self, number: int, stop: int) -> None:
+        """Own blocks [number, stop) were lost with this node's membership: others may or may not deliver them."""
+        lost = [block for block in self.outstanding if number <= block < stop]
+        if not lost:
+            return
+        ranges = [self.outstanding.pop(block) for block in lost]
+        begins, ends, group = ranges[0][0], 0, ranges[0][2]
+        for first, count, its_group in ranges:
+            if its_group != group:
+                self._lose(begins, ends, group)
+                begins, ends, group = first, 0, its_group
+            ends = max(ends, first + count)
+        last = ranges[-1][0]
+        if self.queue.abandon_large(last):
+            ends = max(ends, last + 1)
+        self._lose(begins, ends, group)
+
+    def fail(self, error: OrdercastError) -> None:
+        """All waits end with `error`."""
+        self.watches.fail(error)
+
+    def _lose(self, first: int, stop: int, group: int) -> None:
+        if stop <= first:
+            return
+        port = self.ports.get(group)
+        name = port.group if port is not None else self.channel.underlay
+        text = f"this node was out of {name!r} before it saw its messages {first} to {stop - 1} delivered"
+        self.watches.lose(first, stop, OutcomeUnknown(text))
+        if port is not None:
+            port.add(Uncertain(first, stop - first), self.channel.consumption.add(-1, 1))
