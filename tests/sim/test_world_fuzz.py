@@ -16,9 +16,9 @@ from tests.sim.bug import Bug
 from tests.sim.planting import planted
 
 from ordercast.errors import UsageError
+from ordercast.sim.chance import random_scenario
 from ordercast.sim.commands import configure_fuzz, configure_sim, run_fuzz, run_sim, scenario_of
 from ordercast.sim.fuzz import fuzz, run_seed, seeds_until_caught
-from ordercast.sim.scenario import random_scenario
 
 
 def sim_args(*words: str) -> argparse.Namespace:

@@ -71,7 +71,7 @@ class Parameters:
 
 
 @dataclass(slots=True)
-class Phase:
+class PhaseResult:
     """What one phase gave, over all members."""
 
     per_s: float  # delivered, mean of the receivers
@@ -247,7 +247,7 @@ class _Bench:
             },
         }
 
-    async def _phase(self, phase: str, senders: list[Child], seconds: float, text: str) -> Phase:
+    async def _phase(self, phase: str, senders: list[Child], seconds: float, text: str) -> PhaseResult:
         children = self.children
         self._progress.note(f"{text}, {seconds:g} s")
         keys = {child.name: self._members[child.name] for child in children}
@@ -288,7 +288,7 @@ class _Bench:
 
 def phase_of(
     begin: list[Saying], end: list[Saying], drained: list[Saying], sent: dict[str, int], is_sender: list[bool]
-) -> Phase:
+) -> PhaseResult:
     """The numbers of one phase out of what its members said."""
     deliveries = [after["delivered"] - before["delivered"] for before, after in zip(begin, end, strict=True)]
     times_s = [(after["at_ns"] - before["at_ns"]) / 1e9 for before, after in zip(begin, end, strict=True)]
@@ -301,7 +301,7 @@ def phase_of(
     # Where members disagree about the order of blocks, no single one of them can be called the wrong one.
     disagreeing = len({said["digest"] for said in drained}) - 1
     others = [said for said, sends in zip(drained, is_sender, strict=True) if not sends]
-    return Phase(
+    return PhaseResult(
         per_s=sum(rates) / len(rates),
         slowest_per_s=min(rates),
         cpu_us=cpu_s * 1e6 / max(1, sum(deliveries)),

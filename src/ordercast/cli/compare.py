@@ -11,7 +11,8 @@ from typing import Final, TypeVar
 
 from ordercast.cli.progress import Progress
 from ordercast.errors import UsageError
-from ordercast.sim.compare import LOADS, WORDS, Comparison, Plan, compare, parse_load, parse_variant
+from ordercast.sim.compare import compare
+from ordercast.sim.comparison import LOADS, WORDS, Comparison, ComparisonPlan, parse_load, parse_variant
 from ordercast.sim.lab import MeasurementFailed
 from ordercast.sim.network import NETWORKS
 from ordercast.sim.plots import FORMATS, draw, load_matplotlib
@@ -98,9 +99,9 @@ def run(args: argparse.Namespace) -> int:
     return 0 if found.held else 1
 
 
-def plan_of(args: argparse.Namespace) -> Plan:
+def plan_of(args: argparse.Namespace) -> ComparisonPlan:
     """The plan that the flags ask for; `UsageError` says what is wrong with them."""
-    return Plan(
+    return ComparisonPlan(
         variants=_several("orderers", args.orderers, parse_variant),
         nodes=_several("nodes", args.nodes, _number),
         loads=_several("load", args.load, lambda word: parse_load(word, args.network)),

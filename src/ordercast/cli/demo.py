@@ -75,7 +75,7 @@ ROLES: Final = {"token": "the token site", "sequencer": "the sequencer", "timest
 
 
 @dataclass(slots=True)
-class Plan:
+class DemoPlan:
     """What was asked for, checked."""
 
     venue: Venue
@@ -149,7 +149,7 @@ def run(args: argparse.Namespace) -> int:
     return 0 if holds(story, proof) else 1
 
 
-def plan_of(args: argparse.Namespace) -> Plan:
+def plan_of(args: argparse.Namespace) -> DemoPlan:
     """The plan that the flags ask for; `UsageError` says what is wrong with them."""
     if not MIN_SECONDS <= args.seconds <= MAX_SECONDS:
         raise UsageError(f"--seconds lies between {MIN_SECONDS:g} and {MAX_SECONDS:g}, not {args.seconds:g}")
@@ -188,7 +188,7 @@ def plan_of(args: argparse.Namespace) -> Plan:
         ) from error
     trace = trace_folder(args.trace)
     venue = Venue(trace, args.orderer, service, addresses, peers, args.exec_prefix, args.insecure, anticipate)
-    return Plan(venue, args.seconds, args.pause)
+    return DemoPlan(venue, args.seconds, args.pause)
 
 
 def trace_folder(wanted: Path | None) -> Path:
@@ -204,7 +204,7 @@ def trace_folder(wanted: Path | None) -> Path:
     return wanted.resolve()
 
 
-async def play(plan: Plan, progress: Progress) -> tuple[Story, dict[tuple[str, int], int]]:
+async def play(plan: DemoPlan, progress: Progress) -> tuple[Story, dict[tuple[str, int], int]]:
     """Start, send, kill, recover, join, leave, drain, stop; what happened, and who crashed when."""
     stage = _Stage(plan, progress)
     try:
@@ -217,7 +217,7 @@ async def play(plan: Plan, progress: Progress) -> tuple[Story, dict[tuple[str, i
 class _Stage:
     """The scenario, and what the audience sees of it."""
 
-    def __init__(self, plan: Plan, progress: Progress) -> None:
+    def __init__(self, plan: DemoPlan, progress: Progress) -> None:
         self.troupe = Troupe(plan.venue)
         self.story = Story()
         self._plan = plan
@@ -361,7 +361,7 @@ def holds(story: Story, proof: Proof) -> bool:
     return proof.held and story.drained.is_same
 
 
-def report(plan: Plan, story: Story, proof: Proof) -> list[str]:
+def report(plan: DemoPlan, story: Story, proof: Proof) -> list[str]:
     """The verdict for people."""
     drained = story.drained
     rows = [("property", "examined", "", "violations", "")]
@@ -398,7 +398,7 @@ def report(plan: Plan, story: Story, proof: Proof) -> list[str]:
     return lines
 
 
-def as_json(plan: Plan, story: Story, proof: Proof) -> dict[str, Any]:
+def as_json(plan: DemoPlan, story: Story, proof: Proof) -> dict[str, Any]:
     """The verdict for programs."""
     venue = plan.venue
     result: Saying = {

@@ -58,7 +58,7 @@ COMMANDS: Final[dict[str, Module]] = {
 }
 
 
-class _Parser(argparse.ArgumentParser):
+class _CommandParser(argparse.ArgumentParser):
     """Answers bad input with one sentence instead of a page of usage."""
 
     def error(self, message: str) -> NoReturn:
@@ -68,7 +68,7 @@ class _Parser(argparse.ArgumentParser):
 def build_parser() -> argparse.ArgumentParser:
     """The whole command line."""
     raw = argparse.RawDescriptionHelpFormatter
-    parser = _Parser(prog="ordercast", description=DESCRIPTION, epilog=EPILOG, formatter_class=raw)
+    parser = _CommandParser(prog="ordercast", description=DESCRIPTION, epilog=EPILOG, formatter_class=raw)
     parser.add_argument("--version", action="version", version=f"ordercast {software_version()}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name, module in COMMANDS.items():

@@ -23,7 +23,7 @@ from ordercast.groups.host import EngineFactory, Host
 from ordercast.sim.application import HostStack
 from ordercast.sim.loop import DEFAULT_LIMIT_NS, run_in_world
 from ordercast.sim.network import LAN, NetworkModel
-from ordercast.sim.world import BUFFER_BYTES, Node, World
+from ordercast.sim.world import BUFFER_BYTES, Machine, World
 from ordercast.trace.recorder import Recorder
 from ordercast.view import Address
 
@@ -57,7 +57,7 @@ class SimNode(NodeBase):
         world.start(name)
         super().__init__(self.host, config if config is not None else GroupConfig(datagram=LAN_DATAGRAM))
 
-    def _boot(self, node: Node) -> HostStack:
+    def _boot(self, node: Machine) -> HostStack:
         timing, engines = self._made_of
         recorder = Recorder(None, node.name, node.life)
         node.recorders.append(recorder)

@@ -9,7 +9,8 @@ from ordercast.config import Timing
 from ordercast.engine import Send
 from ordercast.groups.host import EngineFactory, Host
 from ordercast.groups.port import Port
-from ordercast.sim.world import Node, World
+from ordercast.sim.inspection import inspect
+from ordercast.sim.world import Machine, World
 from ordercast.trace.recorder import Recorder
 from ordercast.view import Address
 
@@ -70,8 +71,7 @@ def port_unrest(port: Port) -> list[str]:
     if port.gone is not None:
         return texts
     if not port.engine.is_at_rest():
-        describe = getattr(port.engine, "describe", None)
-        texts.append(f"the engine is not at rest{': ' + str(describe()) if describe is not None else ''}")
+        texts.append(f"the engine is not at rest: {inspect(port.engine).describe()}")
     if port.queue.count:
         texts.append(f"{port.queue.count} messages wait to be sent")
     if port.has_events:
@@ -85,7 +85,7 @@ def port_unrest(port: Port) -> list[str]:
     return texts
 
 
-def boot_host(world: World, node: Node, timing: Timing, engines: EngineFactory | None) -> Host:
+def boot_host(world: World, node: Machine, timing: Timing, engines: EngineFactory | None) -> Host:
     """A new life begins on a node. `engines`: None for the real ones."""
     recorder = Recorder(None, node.name, node.life)
     node.recorders.append(recorder)

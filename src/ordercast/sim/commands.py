@@ -15,12 +15,15 @@ from typing import Any, Final
 
 from ordercast.config import DEFAULT_ORDERER, MS, SECOND, MinMembers
 from ordercast.errors import UsageError
+from ordercast.sim.chance import random_scenario
 from ordercast.sim.figures import figures, ladder
 from ordercast.sim.fuzz import fuzz
 from ordercast.sim.lab import MeasurementFailed
 from ordercast.sim.network import NETWORKS
+from ordercast.sim.plain import plain_scenario
 from ordercast.sim.run import Outcome, run_scenario
-from ordercast.sim.scenario import SERVICES, Scenario, check_anticipate, plain_scenario, random_scenario
+from ordercast.sim.scenario import SERVICES, Scenario, check_anticipate
+from ordercast.sim.scenario_json import scenario_from_json, scenario_to_json
 from ordercast.sim.tables import figures_lines, ladder_lines
 from ordercast.trace.run import RunInfo
 
@@ -124,7 +127,7 @@ def run_sim(args: argparse.Namespace) -> int:
         print(f"ordercast sim: {error}", file=sys.stderr)
         return BAD_INPUT
     if args.save is not None:
-        args.save.write_text(scenario.to_json() + "\n", encoding="utf-8")
+        args.save.write_text(scenario_to_json(scenario) + "\n", encoding="utf-8")
     outcome = run_scenario(scenario)
     if args.trace is not None:
         try:
@@ -229,7 +232,7 @@ def scenario_of(args: argparse.Namespace) -> Scenario:
         if args.scenario is not None:
             if args.anticipate is not None:
                 raise UsageError("a scenario says whether to anticipate: leave that out")
-            return Scenario.from_json(args.scenario.read_text(encoding="utf-8"))
+            return scenario_from_json(args.scenario.read_text(encoding="utf-8"))
         return random_scenario(args.scenario_seed, args.orderer, args.anticipate)
     return plain_scenario(seed=args.seed, orderer=args.orderer, anticipate=args.anticipate, **given)
 
@@ -250,16 +253,16 @@ def write_trace(folder: Path, outcome: Outcome) -> None:
 
 def report(outcome: Outcome) -> list[str]:
     """Lines for people: what happened, the verdict, and how to see it again."""
-    scenario = outcome.scenario
+    scenario, stats = outcome.scenario, outcome.stats
     lines = [
         f"{len(scenario.nodes)} nodes on {scenario.network}, {scenario.messages} messages, "
-        f"{len(scenario.faults)} faults, {outcome.virtual_ns / SECOND:.3f} s of virtual time",
+        f"{len(scenario.faults)} faults, {stats.virtual_ns / SECOND:.3f} s of virtual time",
         *(f"  {fault}" for fault in scenario.faults),
-        f"{outcome.submitted} submitted, {outcome.delivered} delivered at all members together, {outcome.views} views, "
-        f"{outcome.repairs} repairs, {outcome.lost} datagrams lost, {outcome.socket_drops} dropped by sockets",
-        f"latency p50 {outcome.latency_p50_ns / MS:.3f} ms, p99 {outcome.latency_p99_ns / MS:.3f} ms; "
-        f"{outcome.throughput_per_s:.0f} messages/s at each receiver",
-        "datagrams: " + ", ".join(f"{kind} {count}" for kind, count in sorted(outcome.datagrams.items())),
+        f"{stats.submitted} submitted, {stats.delivered} delivered at all members together, {stats.views} views, "
+        f"{stats.repairs} repairs, {stats.lost} datagrams lost, {stats.socket_drops} dropped by sockets",
+        f"latency p50 {stats.latency_p50_ns / MS:.3f} ms, p99 {stats.latency_p99_ns / MS:.3f} ms; "
+        f"{stats.throughput_per_s:.0f} messages/s at each receiver",
+        "datagrams: " + ", ".join(f"{kind} {count}" for kind, count in sorted(stats.datagrams.items())),
     ]
     if outcome.is_stuck_legally:
         lines.append("the group could not go on: too few members of its last view were left")

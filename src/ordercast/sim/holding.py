@@ -17,7 +17,7 @@ from ordercast.groups.requests import PendingReply
 from ordercast.sim.scenario import LockUse
 
 if TYPE_CHECKING:
-    from ordercast.sim.cluster import Member
+    from ordercast.sim.member import SimMember
 
 HANDLER_LOCKS: Final = tuple(str(number) for number in range(6))
 ANSWER_AGAIN_NS: Final = 20 * MS  # a full queue is tried again after this
@@ -33,7 +33,7 @@ class Holding:
 
     __slots__ = ("_answer_ns", "_member", "_owed", "_uses", "answered", "granted")
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: SimMember) -> None:
         self._member = member
         self._uses: dict[LockRequest, LockUse] = {}  # wanted or held
         self._owed: dict[int, PendingReply] = {}  # id() -> an answer that is planned

@@ -104,7 +104,7 @@ class Script:
 def parse_script(text: str) -> Script:
     """Read a script; `ScriptError` says which line is wrong and what would be right."""
     body, dashes, transcript = _split(text)
-    parser = _Parser()
+    parser = _ScriptParser()
     for number, line in enumerate(body.splitlines(), start=1):
         for part in line.partition("#")[0].split(";"):
             if part.strip():
@@ -142,7 +142,7 @@ def _split(text: str) -> tuple[str, bool, str]:
 
 
 @dataclass(slots=True)
-class _Parser:
+class _ScriptParser:
     """Line by line; knows the names so far, so that a wrong one is found where it stands."""
 
     nodes: tuple[str, ...] = ()

@@ -15,7 +15,8 @@ message's own sender is left out: that is property 2.
 from __future__ import annotations
 
 from ordercast.service import CAUSAL_RANK
-from ordercast.sim.checkers.index import Cut, Delivery, Local, Segment, Submit, Trace, Underlay
+from ordercast.sim.checkers.index import Trace
+from ordercast.sim.checkers.records import DeliveryRow, Departure, Local, Submit, UnderlayTrace, ViewPeriod
 from ordercast.sim.checkers.verdict import Explained, PropertyResult, span_text
 
 NAME = "causal"
@@ -30,7 +31,7 @@ def check(trace: Trace, explained: Explained | None = None) -> PropertyResult:
     return result
 
 
-class _Walker:
+class _LifeWalk:
     """One life on its way through its events."""
 
     __slots__ = ("at", "direct", "index", "local", "need", "saved")
@@ -44,7 +45,7 @@ class _Walker:
         self.saved: tuple[list[int], list[int]] = (self.need, self.direct)
 
 
-def _check_underlay(underlay: Underlay, result: PropertyResult, explained: Explained) -> None:
+def _check_underlay(underlay: UnderlayTrace, result: PropertyResult, explained: Explained) -> None:
     senders = [
         member
         for member, local in underlay.locals.items()
@@ -53,8 +54,8 @@ def _check_underlay(underlay: Underlay, result: PropertyResult, explained: Expla
     if not senders:
         return
     place = {member: index for index, member in enumerate(senders)}
-    walkers = [_Walker(local, place.get(member, -1), len(senders)) for member, local in underlay.locals.items()]
-    waiting: dict[str, list[_Walker]] = {}
+    walkers = [_LifeWalk(local, place.get(member, -1), len(senders)) for member, local in underlay.locals.items()]
+    waiting: dict[str, list[_LifeWalk]] = {}
     ready = walkers
     while ready:
         walker = ready.pop()
@@ -65,13 +66,13 @@ def _check_underlay(underlay: Underlay, result: PropertyResult, explained: Expla
 
 
 def _run(
-    walker: _Walker,
-    underlay: Underlay,
+    walker: _LifeWalk,
+    underlay: UnderlayTrace,
     place: dict[str, int],
     result: PropertyResult,
     explained: Explained,
-    waiting: dict[str, list[_Walker]],
-    ready: list[_Walker],
+    waiting: dict[str, list[_LifeWalk]],
+    ready: list[_LifeWalk],
 ) -> str | None:
     """Walk until the end, or until a delivery whose cause is not known yet; return the sender to wait for."""
     local, index = walker.local, walker.index
@@ -84,7 +85,7 @@ def _run(
     submitted = False
     while at < size:
         event = events[at]
-        if type(event) is Delivery:
+        if type(event) is DeliveryRow:
             if event.rank >= CAUSAL_RANK and not event.tainted:
                 sender = event.sender
                 source = locals_here[sender]
@@ -112,9 +113,9 @@ def _run(
                 event.clock = past
                 direct[index] = event.stop - 1
                 submitted = True
-        elif type(event) is Segment:
+        elif type(event) is ViewPeriod:
             walker.saved = (need, list(direct))
-        elif type(event) is Cut:
+        elif type(event) is Departure:
             own = direct[index] if index >= 0 else -1
             need, direct = walker.saved[0], list(walker.saved[1])
             if index >= 0:
@@ -128,8 +129,8 @@ def _run(
 
 def _report(
     local: Local,
-    event: Delivery,
-    underlay: Underlay,
+    event: DeliveryRow,
+    underlay: UnderlayTrace,
     place: dict[str, int],
     result: PropertyResult,
     explained: Explained,

@@ -19,7 +19,8 @@ from __future__ import annotations
 from bisect import bisect_right
 
 from ordercast.service import MAJORITY_RANK, RESILIENT_RANK, SAFE_RANK
-from ordercast.sim.checkers.index import FOREVER, Delivery, HoldList, Local, Trace, Underlay
+from ordercast.sim.checkers.index import Trace
+from ordercast.sim.checkers.records import FOREVER, DeliveryRow, HoldList, Local, UnderlayTrace
 from ordercast.sim.checkers.verdict import PropertyResult, span_text
 
 NAME = "resilience"
@@ -73,7 +74,7 @@ class _Possession:
 class _Underlay:
     """The times of possession of one underlay, computed once for each range and set of members."""
 
-    def __init__(self, underlay: Underlay, result: PropertyResult) -> None:
+    def __init__(self, underlay: UnderlayTrace, result: PropertyResult) -> None:
         self.underlay = underlay
         self.result = result
         self.possessions: dict[tuple[str, str, bool], _Possession] = {}
@@ -85,15 +86,15 @@ class _Underlay:
                 if delivery.rank >= RESILIENT_RANK and not delivery.tainted:
                     self._check(local, delivery)
 
-    def _check(self, local: Local, delivery: Delivery) -> None:
-        segment = delivery.segment
-        if segment is None:
+    def _check(self, local: Local, delivery: DeliveryRow) -> None:
+        period = delivery.period
+        if period is None:
             return
-        members = segment.members
+        members = period.members
         if delivery.after_transitional:
-            if segment.next is None:
+            if period.next is None:
                 return
-            members = segment.next.came_with
+            members = period.next.came_with
         if not members:
             return  # the well_formed checker names it
         self.result.checked += 1
@@ -115,7 +116,7 @@ class _Underlay:
         have = [member for when, member in times if when <= at_ns]
         if delivery.rank == RESILIENT_RANK:
             have = [member for member in have if member != local.member]
-        kind = "members that recovered together" if delivery.after_transitional else f"members of {segment.view}"
+        kind = "members that recovered together" if delivery.after_transitional else f"members of {period.view}"
         kind = f"other {kind}" if delivery.rank == RESILIENT_RANK else kind
         self.result.report(
             f"{local.member} delivered {span_text(delivery.sender, delivery.span)} at {at_ns} ns (n={delivery.n}) when "
@@ -125,10 +126,10 @@ class _Underlay:
             other=next((member for when, member in times if when > at_ns), None),
             sender=delivery.sender,
             span=delivery.span,
-            view=segment.view,
+            view=period.view,
         )
 
-    def _times(self, delivery: Delivery, members: tuple[str, ...]) -> list[tuple[int, str]]:
+    def _times(self, delivery: DeliveryRow, members: tuple[str, ...]) -> list[tuple[int, str]]:
         """When each member had the range, sorted by time. All deliverers of a view share the answer."""
         both = delivery.rank >= MAJORITY_RANK
         key = delivery.sender, delivery.first, delivery.stop, both, members
@@ -144,7 +145,7 @@ class _Underlay:
             self.times[key] = found
         return found
 
-    def _since(self, member: str, delivery: Delivery, *, placed: bool) -> int:
+    def _since(self, member: str, delivery: DeliveryRow, *, placed: bool) -> int:
         key = member, delivery.sender, placed
         possession = self.possessions.get(key)
         if possession is None:

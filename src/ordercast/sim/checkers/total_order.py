@@ -21,8 +21,9 @@ Reading, as a certificate that is cheap to check (SPARK.md section 3) and implie
 from __future__ import annotations
 
 from ordercast.service import MAJORITY_RANK, SAFE_RANK
-from ordercast.sim.checkers.index import FOREVER, Delivery, Local, Trace, Underlay, is_ordered
+from ordercast.sim.checkers.index import Trace
 from ordercast.sim.checkers.ranges import Range
+from ordercast.sim.checkers.records import FOREVER, DeliveryRow, Local, UnderlayTrace, is_ordered
 from ordercast.sim.checkers.verdict import Explained, PropertyResult, span_text
 
 NAME = "total_order"
@@ -39,7 +40,7 @@ def check(trace: Trace, explained: Explained | None = None) -> PropertyResult:
     return result
 
 
-def _check_underlay(underlay: Underlay, result: PropertyResult, explained: Explained) -> None:
+def _check_underlay(underlay: UnderlayTrace, result: PropertyResult, explained: Explained) -> None:
     strong_rank = MAJORITY_RANK if only_majorities_go_on(underlay) else SAFE_RANK
     names: dict[str | None, set[Named]] = {}
     strong: set[Named] = set()
@@ -47,7 +48,7 @@ def _check_underlay(underlay: Underlay, result: PropertyResult, explained: Expla
     for local in underlay.locals.values():
         stay = -1
         top = -1
-        before: Delivery | None = None
+        before: DeliveryRow | None = None
         strong_top = -1
         for delivery in local.deliveries:
             if not is_ordered(delivery):
@@ -66,7 +67,7 @@ def _check_underlay(underlay: Underlay, result: PropertyResult, explained: Expla
                 if position < strong_top:
                     strong_certain = False
                 strong_top = stop
-            here = delivery.segment.stay if delivery.segment is not None else 0
+            here = delivery.period.stay if delivery.period is not None else 0
             if here != stay:
                 stay, top, before = here, -1, None
             if position < top:
@@ -81,34 +82,34 @@ def _check_underlay(underlay: Underlay, result: PropertyResult, explained: Expla
         _check_strong(underlay, strong_rank, result, explained)
 
 
-def only_majorities_go_on(underlay: Underlay) -> bool:
+def only_majorities_go_on(underlay: UnderlayTrace) -> bool:
     """Did every change of view in the trace leave at most one part that could go on?"""
     for local in underlay.locals.values():
-        for segment in local.segments:
-            if segment.next is None:
+        for period in local.periods:
+            if period.next is None:
                 continue
-            stayed = [member for member in segment.members if member in segment.next.came_with]
-            if 2 * len(stayed) > len(segment.members):
+            stayed = [member for member in period.members if member in period.next.came_with]
+            if 2 * len(stayed) > len(period.members):
                 continue
-            if 2 * len(stayed) == len(segment.members) and segment.members[0] in stayed:
+            if 2 * len(stayed) == len(period.members) and period.members[0] in stayed:
                 continue
-            gone = [member for member in segment.members if member not in stayed]
-            if segment.transitional_n < FOREVER or any(
-                not _left_quietly(underlay, member, segment.view) for member in gone
+            gone = [member for member in period.members if member not in stayed]
+            if period.transitional_n < FOREVER or any(
+                not _left_quietly(underlay, member, period.view) for member in gone
             ):
                 return False
     return True
 
 
-def _left_quietly(underlay: Underlay, member: str, view: str) -> bool:
+def _left_quietly(underlay: UnderlayTrace, member: str, view: str) -> bool:
     local = underlay.locals.get(member)
-    for segment in local.segments if local is not None else ():
-        if segment.view == view:
-            return segment.cut in ("leave", "stop") and segment.transitional_n == FOREVER
+    for period in local.periods if local is not None else ():
+        if period.view == view:
+            return period.cut in ("leave", "stop") and period.transitional_n == FOREVER
     return False
 
 
-def _report_fall(local: Local, delivery: Delivery, before: Delivery | None, result: PropertyResult) -> None:
+def _report_fall(local: Local, delivery: DeliveryRow, before: DeliveryRow | None, result: PropertyResult) -> None:
     other = span_text(before.sender, before.span) if before is not None else "?"
     place = before.position if before is not None else None
     result.report(
@@ -122,7 +123,7 @@ def _report_fall(local: Local, delivery: Delivery, before: Delivery | None, resu
     )
 
 
-def _check_names(underlay: Underlay, view: str | None, bucket: set[Named], result: PropertyResult) -> None:
+def _check_names(underlay: UnderlayTrace, view: str | None, bucket: set[Named], result: PropertyResult) -> None:
     """One message for each position, one position for each message; overlapping rows may be cut differently."""
     blamed: set[Named] = set()
     last: Named | None = None
@@ -161,7 +162,7 @@ def _has_two_positions(strong: set[Named]) -> bool:
 
 
 def _report_clash(
-    underlay: Underlay, view: str | None, left: Named, right: Named, what: str, result: PropertyResult
+    underlay: UnderlayTrace, view: str | None, left: Named, right: Named, what: str, result: PropertyResult
 ) -> None:
     who = _who_delivered(underlay, view, left)
     other = _who_delivered(underlay, view, right)
@@ -179,7 +180,7 @@ def _span(named: Named) -> Range:
     return named[0] + named[3], named[1] + named[3]
 
 
-def _who_delivered(underlay: Underlay, view: str | None, named: Named) -> str:
+def _who_delivered(underlay: UnderlayTrace, view: str | None, named: Named) -> str:
     first, stop = _span(named)
     for local in underlay.locals.values():
         for delivery in local.deliveries:
@@ -193,10 +194,10 @@ def _who_delivered(underlay: Underlay, view: str | None, named: Named) -> str:
     return "?"
 
 
-def _check_strong(underlay: Underlay, rank: int, result: PropertyResult, explained: Explained) -> None:
+def _check_strong(underlay: UnderlayTrace, rank: int, result: PropertyResult, explained: Explained) -> None:
     """Compare exactly, for each two members, the order of the strong messages that both delivered."""
     cuts: dict[str, set[int]] = {}
-    lines: list[tuple[Local, list[Delivery]]] = []
+    lines: list[tuple[Local, list[DeliveryRow]]] = []
     for local in underlay.locals.values():
         line = [d for d in local.deliveries if d.rank >= rank and is_ordered(d) and id(d) not in explained.misplaced]
         if line:
@@ -205,9 +206,9 @@ def _check_strong(underlay: Underlay, rank: int, result: PropertyResult, explain
             cuts.setdefault(delivery.sender, set()).update(delivery.span)
     points = {sender: sorted(numbers) for sender, numbers in cuts.items()}
     index = {sender: {number: at for at, number in enumerate(numbers)} for sender, numbers in points.items()}
-    atoms: list[tuple[Local, list[tuple[str, int, Delivery]]]] = []
+    atoms: list[tuple[Local, list[tuple[str, int, DeliveryRow]]]] = []
     for local, line in lines:
-        pieces: list[tuple[str, int, Delivery]] = []
+        pieces: list[tuple[str, int, DeliveryRow]] = []
         for delivery in line:
             at = index[delivery.sender]
             pieces.extend(
@@ -224,11 +225,11 @@ def _compare(
     left: Local,
     rank_of: dict[tuple[str, int], int],
     right: Local,
-    pieces: list[tuple[str, int, Delivery]],
+    pieces: list[tuple[str, int, DeliveryRow]],
     result: PropertyResult,
 ) -> None:
     top = -1
-    before: Delivery | None = None
+    before: DeliveryRow | None = None
     for sender, number, delivery in pieces:
         place = rank_of.get((sender, number))
         if place is None:
