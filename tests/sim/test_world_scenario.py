@@ -17,7 +17,8 @@ from ordercast.config import MS
 from ordercast.errors import UsageError
 from ordercast.sim.application import is_intact, payload
 from ordercast.sim.chance import random_scenario
-from ordercast.sim.cluster import Cluster
+from ordercast.sim.checkers import check_all
+from ordercast.sim.cluster import Cluster, Terms
 from ordercast.sim.faults import Fault
 from ordercast.sim.network import IDEAL
 from ordercast.sim.plain import plain_scenario
@@ -307,3 +308,31 @@ def test_members_of_a_cluster_deliver_in_one_order() -> None:
     assert logs[0] == logs[1] == logs[2]
     assert [member.seen.confirmed for member in cluster.members.values()] == [20, 20, 20]
     assert cluster.corruptions() == []
+
+
+def test_members_of_one_world_may_be_in_different_groups() -> None:
+    cluster = Cluster(2, IDEAL)
+    for name, group in (("a", None), ("b", None), ("c", "other"), ("d", "other")):
+        cluster.add(name, group=group)
+        cluster.world.start(name)
+    assert cluster.run_to_rest(20_000_000_000) == []
+    for member in cluster.members.values():
+        member.send(10, "AGREED", 50)
+    assert cluster.run_to_rest(40_000_000_000) == []
+    assert [sorted(map(str, view.members)) for view in cluster.views("sim")] == [["a/0", "b/0"]]
+    assert len(cluster.views()) == 2
+    for group, names in (("sim", "ab"), ("other", "cd")):
+        seen = [cluster.members[name].seen for name in names]
+        assert seen[0].log == seen[1].log
+        assert seen[0].delivered_by == {f"{name}/0": 10 for name in names}
+        assert {row.underlay for row in cluster.world.rows() if row.node in names and row.kind == "deliver"} == {group}
+    assert check_all(cluster.world.rows(), clock="virtual", quiet=True).held
+
+
+def test_the_name_of_a_group_is_a_parameter_of_the_cluster() -> None:
+    cluster = Cluster(2, IDEAL, Terms(group="floor"))
+    for name in "ab":
+        cluster.add(name)
+        cluster.world.start(name)
+    assert cluster.run_to_rest(20_000_000_000) == []
+    assert {row.underlay for row in cluster.world.rows() if row.kind == "view"} == {"floor"}

@@ -15,6 +15,8 @@ from ordercast.trace.recorder import Recorder
 from ordercast.view import Address
 
 GROUP: Final = "sim"
+"""The group that simulated applications are in, where nobody says another."""
+
 PATTERN: Final = bytes(range(33, 127)) * 40
 FULL_NAME_BYTES: Final = 40  # from this size on a payload holds its whole name
 

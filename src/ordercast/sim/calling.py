@@ -13,7 +13,7 @@ from ordercast.groups.caller import Call
 from ordercast.groups.caller import Caller as CallerPort
 from ordercast.groups.host import Host
 from ordercast.service import AGREED, Service, parse_service
-from ordercast.sim.application import GROUP, HostStack, boot_host, payload
+from ordercast.sim.application import HostStack, boot_host, payload
 from ordercast.sim.holding import answer_to
 from ordercast.sim.scenario import CallPlan
 from ordercast.sim.world import Machine
@@ -89,7 +89,7 @@ class SimCaller:
         # Where everybody has multicast there is no need for static peers.
         is_simple = all(map(world.has_multicast, (node, *members)))
         contacts = [] if is_simple else [member.address for member in members]
-        port = host.caller(GROUP, datagram=self._cluster.terms.config.datagram, contacts=contacts)
+        port = host.caller(self._cluster.terms.group, datagram=self._cluster.terms.config.datagram, contacts=contacts)
         port.offer(call)
         host.touch(port)
         world.wake(node)

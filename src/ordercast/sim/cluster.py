@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from ordercast.config import GroupConfig, MinMembers, RecoveryMode, Timing
 from ordercast.groups.host import EngineFactory
-from ordercast.sim.application import HostStack
+from ordercast.sim.application import GROUP, HostStack
 from ordercast.sim.calling import SimCaller
 from ordercast.sim.member import SimMember
 from ordercast.sim.network import IDEAL, NetworkModel
@@ -16,17 +16,25 @@ from ordercast.view import View
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """With what every member joins."""
+    """With what every member joins. `group`: its name; a member may have another (`Cluster.add`).
+
+    `underlay`: the name of the underlay that carries the groups; empty where each group has its own, with its name.
+    """
 
     config: GroupConfig = field(default_factory=GroupConfig)
     create: bool | None = None
     min_members: MinMembers = "majority"
     recovery: RecoveryMode = "automatic"
     timing: Timing = field(default_factory=Timing)
+    group: str = GROUP
+    underlay: str = ""
+
+    def underlay_of(self, group: str) -> str:
+        return self.underlay or group
 
 
 class Cluster:
-    """A world of members of one group, and of nodes beside it that call it."""
+    """A world of members of a group, or of several, and of nodes outside that call it."""
 
     __slots__ = ("callers", "engines", "members", "terms", "world")
 
@@ -53,14 +61,18 @@ class Cluster:
         take_delay_ns: int = 0,
         has_multicast: bool = True,
         rule: MinMembers | None = None,
+        group: str | None = None,
     ) -> SimMember:
-        """A member whose node is still down. `rule`: the `min_members` that it asks for, if not that of all."""
+        """A member whose node is still down.
+
+        rule: the `min_members` that it asks for, if not that of all. group: the group that it joins, likewise.
+        """
 
         def boot(node: Machine) -> HostStack:
             return self.members[node.name].boot(node)
 
         node = self.world.add(name, boot, buffer_bytes=buffer_bytes, has_multicast=has_multicast)
-        member = SimMember(self, node, take_delay_ns, rule)
+        member = SimMember(self, node, take_delay_ns, rule, group)
         self.members[name] = member
         return member
 
@@ -109,17 +121,18 @@ class Cluster:
         for caller in self.callers.values():
             if caller.node.is_up and caller.waiting:
                 texts.append(f"{caller}: {caller.waiting} calls are open")
-        views = self.views()
-        if len(views) > 1:
-            listed = "; ".join(f"{view.id} of {', '.join(map(str, view.members))}" for view in views)
-            texts.append(f"there are several views at once: {listed}")
+        for group in dict.fromkeys(member.group for member in self.members.values()):
+            views = self.views(group)
+            if len(views) > 1:
+                listed = "; ".join(f"{view.id} of {', '.join(map(str, view.members))}" for view in views)
+                texts.append(f"there are several views at once: {listed}")
         return texts
 
-    def views(self) -> list[View]:
-        """The different views that live members are in, in the order of the members."""
+    def views(self, group: str | None = None) -> list[View]:
+        """The different views that live members of a group are in, in the order of the members; None: of any group."""
         views: dict[str, View] = {}
         for member in self.members.values():
-            view = member.view if member.node.is_up else None
+            view = member.view if member.node.is_up and group in (None, member.group) else None
             if view is not None:
                 views.setdefault(view.id, view)
         return list(views.values())

@@ -22,7 +22,7 @@ from ordercast.groups.events import Batch, CallBatch, Left, Request, Uncertain
 from ordercast.groups.host import Host
 from ordercast.groups.port import Port
 from ordercast.service import Service, parse_service
-from ordercast.sim.application import GROUP, HostStack, boot_host, is_intact, payload
+from ordercast.sim.application import HostStack, boot_host, is_intact, payload
 from ordercast.sim.calling import CALL_PATIENCE_NS
 from ordercast.sim.holding import Holding, answer_to
 from ordercast.sim.inspection import inspect
@@ -79,6 +79,7 @@ class SimMember:
         "_is_take_planned",
         "_orders",
         "_rng",
+        "group",
         "holding",
         "host",
         "is_stalled",
@@ -92,9 +93,12 @@ class SimMember:
         "take_delay_ns",
     )
 
-    def __init__(self, cluster: Cluster, node: Machine, take_delay_ns: int, rule: MinMembers | None) -> None:
+    def __init__(
+        self, cluster: Cluster, node: Machine, take_delay_ns: int, rule: MinMembers | None, group: str | None = None
+    ) -> None:
         self._cluster = cluster
         self.node = node
+        self.group = cluster.terms.group if group is None else group
         self.rule: MinMembers = cluster.terms.min_members if rule is None else rule
         self._rng: random.Random = cluster.world.stream(f"application/{node.name}")
         # the present life
@@ -164,13 +168,13 @@ class SimMember:
             return
         self.port = host.open(
             world.clock(self.node),
-            GROUP,
+            self.group,
             config=terms.config,
             create=terms.create,
             min_members=self.rule,
             recovery=terms.recovery,
         )
-        world.listen(self.node, GROUP)
+        world.listen(self.node, terms.underlay_of(self.group))
         world.wake(self.node)
 
     def touch(self) -> None:
