@@ -161,7 +161,7 @@ def test_a_figure_without_matplotlib_is_refused_before_anything_runs(
     with without("matplotlib", monkeypatch):
         assert main(["compare", "latency", "--out", str(tmp_path / "figure.png")]) == 2
     shown = capsys.readouterr()
-    assert shown.err == "ordercast compare: a figure needs matplotlib: pip install 'ordercast[plot]'\n"
+    assert shown.err == "ordercast compare: --out needs matplotlib: pip install 'ordercast[plot]'\n"
     assert not list(tmp_path.iterdir())
 
 
@@ -188,8 +188,8 @@ def without(module: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         ("--service LOUD", "unknown service"),
         ("--service MAJORITY", "the sequencer gives"),
         ("--senders 9", "--senders lies between 0 and 5"),
-        ("--messages 0", "--messages lies between"),
-        ("--jobs 0", "--jobs lies between"),
+        ("--messages 0", "--messages: expected"),
+        ("--jobs 0", "--jobs: expected"),
         ("--network moon", "--help"),
         ("--out figure.pdf", "neither .png nor .svg"),
         ("--out nowhere/at/all.png", "there is no folder nowhere/at"),

@@ -15,6 +15,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
+from ordercast.cli.arguments import decimal, whole
 from ordercast.cli.children import Child, ChildFailed, Saying
 from ordercast.cli.choices import add_choices, service_of
 from ordercast.cli.load import MAX_SIZE, MIN_SIZE
@@ -90,14 +91,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `ordercast bench`."""
     parser.description = DESCRIPTION
     add_choices(parser, "what every message asks for")
-    parser.add_argument("--members", type=int, default=4, help=f"member processes, 2 to {MAX_MEMBERS} (4)")
+    parser.add_argument(
+        "--members", type=whole(2, MAX_MEMBERS), default=4, help=f"member processes, 2 to {MAX_MEMBERS} (4)"
+    )
     parser.add_argument(
         "--senders", default="1", choices=["1", "all"], help="one, which did not create the group, or all of them (1)"
     )
-    parser.add_argument("--size", type=int, default=100, help=f"bytes of a message, {MIN_SIZE} to {MAX_SIZE} (100)")
-    parser.add_argument("--seconds", type=float, default=5.0, help="how long the batch face is measured (5)")
     parser.add_argument(
-        "--datagram", type=int, default=LOOPBACK_DATAGRAM, help=f"largest datagram in bytes ({LOOPBACK_DATAGRAM})"
+        "--size",
+        type=whole(MIN_SIZE, MAX_SIZE),
+        default=100,
+        help=f"bytes of a message, {MIN_SIZE} to {MAX_SIZE} (100)",
+    )
+    parser.add_argument(
+        "--seconds", type=decimal(MIN_SECONDS, MAX_SECONDS), default=5.0, help="how long the batch face is measured (5)"
+    )
+    parser.add_argument(
+        "--datagram",
+        type=whole(MIN_DATAGRAM, MAX_DATAGRAM),
+        default=LOOPBACK_DATAGRAM,
+        help=f"largest datagram in bytes ({LOOPBACK_DATAGRAM})",
     )
     parser.add_argument("--trace", type=Path, default=None, metavar="DIR", help="keep the members' traces here")
     parser.add_argument(
@@ -133,15 +146,6 @@ def run(args: argparse.Namespace) -> int:
 
 def parameters_of(args: argparse.Namespace) -> Parameters:
     """The parameters that the flags ask for; `UsageError` says what is wrong with them."""
-    for name, low, high in (
-        ("members", 2, MAX_MEMBERS),
-        ("size", MIN_SIZE, MAX_SIZE),
-        ("seconds", MIN_SECONDS, MAX_SECONDS),
-        ("datagram", MIN_DATAGRAM, MAX_DATAGRAM),
-    ):
-        value = getattr(args, name)
-        if not low <= value <= high:
-            raise UsageError(f"--{name} lies between {low:g} and {high:g}, not {value:g}")
     return Parameters(
         args.orderer,
         args.members,

@@ -20,13 +20,14 @@ from typing import Any, Final
 
 from ordercast.archive.errors import NoArchive
 from ordercast.archive.reader import Archive, Frame, Loss, Record
+from ordercast.cli.arguments import MAX_POSITION, group_name, whole
+from ordercast.cli.choices import add_orderer
 from ordercast.cli.progress import Progress
 from ordercast.cli.record import add_node, node_of, seconds_of
 from ordercast.errors import OrdercastError, UsageError
 from ordercast.groups.group import Group
 from ordercast.runtime.node import run as run_loop
 from ordercast.service import parse_service
-from ordercast.sim.commands import add_orderer
 from ordercast.sim.scenario import SERVICES, check_anticipate
 
 HELP: Final = "print an archive, follow it, or send it into a group again"
@@ -36,7 +37,7 @@ DESCRIPTION: Final = (
 )
 EXAMPLES: Final = """examples:
   ordercast replay ./orders
-      everything: position, time, sender, service, type and value
+      everything, one line a message: position, time (UTC), sender, its number, service, type if any, value
   ordercast replay ./orders --from 1000 --to 2000 --json
       positions 1000 to 1999, one JSON object a line
   ordercast replay ./orders --since 10m --follow
@@ -55,15 +56,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = DESCRIPTION
     parser.add_argument("archive", type=Path, metavar="DIR", help="the archive's folder")
     start = parser.add_mutually_exclusive_group()
-    start.add_argument("--from", dest="first", type=int, default=None, metavar="POS", help="begin at this position")
+    start.add_argument(
+        "--from", dest="first", type=whole(0, MAX_POSITION), default=None, metavar="POS", help="begin at this position"
+    )
     start.add_argument("--since", default=None, metavar="TIME", help="begin at this time, or so long ago (10m, 2h, 1d)")
     end = parser.add_mutually_exclusive_group()
-    end.add_argument("--to", dest="stop", type=int, default=None, metavar="POS", help="end before this position")
+    end.add_argument(
+        "--to", dest="stop", type=whole(0, MAX_POSITION), default=None, metavar="POS", help="end before this position"
+    )
     end.add_argument("--until", default=None, metavar="TIME", help="end before this time")
     parser.add_argument("--follow", action="store_true", help="go on with what is recorded, until interrupted")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     parser.add_argument("--allow-loss", action="store_true", help="pass over what is not there, and say so; else end")
-    parser.add_argument("--into", default=None, metavar="GROUP", help="send the messages to this group instead")
+    parser.add_argument(
+        "--into", type=group_name, default=None, metavar="GROUP", help="send the messages to this group instead"
+    )
     add_orderer(parser)
     add_node(parser)
 
@@ -78,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
         raise NoArchive(f"{args.archive} holds no segment of an archive")
     first, stop = _range(args, archive)
     if first is not None and stop is not None and first > stop:
-        raise UsageError(f"--from {first} lies behind --to {stop}")
+        raise UsageError(f"nothing to read: the first position, {first}, comes after the end, {stop}")
     progress = Progress()
     # A service ends by SIGTERM as a person does by Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -99,8 +106,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _range(args: argparse.Namespace, archive: Archive) -> tuple[int | None, int | None]:
     first, stop = args.first, args.stop
-    if first is not None and first < 0:
-        raise UsageError(f"--from is a position from 0 on, not {first}")
     if args.since is not None:
         first = archive.position_at(time_of(args.since, "--since"))
     if args.until is not None:

@@ -54,15 +54,25 @@ def plain_scenario(
     that a single sender is not the first member) and over `seconds` of virtual time (0: a millisecond for each
     message, a second at least); faults fall into that time."""
     given = dict(locals())
-    if messages < 0 or size < 0:
-        raise UsageError("messages and size cannot be negative")
-    if crash > nodes or restart > crash:
-        raise UsageError(f"of {nodes} nodes at most {nodes} crash, and no more restart than crash")
-    asked = str(parse_service(service)).partition("(")[0]
-    if asked not in SERVICES.get(orderer, ()):
-        raise UsageError(f"the {orderer} gives {', '.join(SERVICES.get(orderer, ()))}, not {asked}")
     if not 1 <= nodes <= MAX_NODES:
         raise UsageError(f"a run has between 1 and {MAX_NODES} nodes, got {nodes}")
+    counts_given = {"messages": messages, "size": size, "senders": senders, "seconds": seconds, "crash": crash}
+    counts_given |= {"restart": restart, "pause": pause, "partition": partition, "cut": cut, "slow": slow}
+    for name, value in (counts_given | {"stall": stall, "leave": leave}).items():
+        if value < 0:
+            raise UsageError(f"{name} is 0 or more, got {value}")
+    if crash > nodes:
+        raise UsageError(f"{crash} members cannot crash: the group has {nodes}")
+    if restart > crash:
+        raise UsageError(f"{restart} members cannot restart: {crash} of them crash")
+    if senders > nodes:
+        raise UsageError(f"{senders} members cannot send: the group has {nodes}")
+    try:
+        asked = str(parse_service(service)).partition("(")[0]
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    if asked not in SERVICES.get(orderer, ()):
+        raise UsageError(f"the {orderer} gives {', '.join(SERVICES.get(orderer, ()))}, not {asked}")
     anticipates = check_anticipate(orderer, anticipate)
     names = node_names(nodes)
     load_ns = int(seconds * SECOND) or max(SECOND, messages * MS)

@@ -32,7 +32,7 @@ MIXED_IN: Final = ("AGREED", "RESILIENT(1)", "SAFE")
 """What members send beside the service that they are told."""
 
 START_TIMEOUT_S: Final = 30.0
-REFORM_TIMEOUT_S: Final = 30.0
+RECOVERY_TIMEOUT_S: Final = 30.0
 DRAIN_TIMEOUT_S: Final = 30.0
 POLL_S: Final = 0.05
 SETTLE_S: Final = 1.0
@@ -67,7 +67,7 @@ class Pause:
 
 
 @dataclass(slots=True)
-class Judged:
+class Judgement:
     """What the traces say."""
 
     verdict: Verdict
@@ -83,7 +83,7 @@ class Drained:
     is_same: bool = False  # those that were never excluded: the same ordered messages, byte for byte, in one order
 
 
-class Troupe:
+class ProcessGroup:
     """The member processes of one group."""
 
     def __init__(self, venue: Venue) -> None:
@@ -92,7 +92,7 @@ class Troupe:
         self.outside: dict[str, Child] = {}  # who has not joined: it may call the group
         self.crashed: dict[tuple[str, int], int] = {}  # (name, life) -> when, on the run clock
         self.offset_ns = time_ns() - monotonic_ns()
-        self._group = f"troupe-{os.getpid()}-{next(_groups)}"
+        self._group = f"processes-{os.getpid()}-{next(_groups)}"
         self._lives: dict[str, int] = {}
         self._is_created = False
 
@@ -191,7 +191,7 @@ class Troupe:
         stood_ms = {}
         for child in [child for name, child in self.children.items() if name not in gone]:
             while True:
-                resumed = await child.expect("resumed", REFORM_TIMEOUT_S)
+                resumed = await child.expect("resumed", RECOVERY_TIMEOUT_S)
                 if not set(resumed["members"]) & set(gone):
                     break
             stood_ms[child.name] = round(resumed["stood_ms"], 1)
@@ -264,10 +264,10 @@ class Troupe:
             clock_offset_ns=self.offset_ns,
         ).write(venue.trace)
 
-    def judge(self, expect: Sequence[str]) -> Judged:
+    def judge(self, expect: Sequence[str]) -> Judgement:
         """Turn the traces into Parquet, and check every property over what was read back from it."""
         convert(self.venue.trace, crashed=self.crashed)
         info, rows = read_trace(self.venue.trace)
         verdict = check_all(rows, clock=info.clock, quiet=True, expect=expect)
         confirmed = sum(row.count or 0 for row in rows if row.kind == "confirm")
-        return Judged(verdict, confirmed, verdict.properties["promises"].total)
+        return Judgement(verdict, confirmed, verdict.properties["promises"].total)
