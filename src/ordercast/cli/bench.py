@@ -27,9 +27,9 @@ from ordercast.trace.run import software_version
 
 HELP: Final = "measure throughput, CPU and latency between real processes on this machine"
 DESCRIPTION: Final = (
-    "Starts member processes on loopback, with their traces on, and measures: the batch face (send_many, batches()) "
-    "flat out, the per-message face (async for event in group; senders still use send_many), latency flat out and with "
-    "one 100-byte message at a time, and the floor: the same sockets, blocks and application with a plain credit "
+    "Starts member processes on loopback, with their traces on, and measures: the batch API (send_many, batches()) at "
+    "full load, the per-message API (async for event in group; senders still use send_many), latency at full load and "
+    "with one 100-byte message at a time, and the floor: the same sockets, blocks and application with a plain credit "
     "window, without ordering or repair. Every message is sliced to its own bytes and its first and last byte are "
     "read, which also checks the order. CPU is user + system of all members by deliveries at all members. Services "
     "without order are sent one at a time every 2 ms. Exit code 1 if anything was misordered, or, unless it was "
@@ -104,7 +104,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help=f"bytes of a message, {MIN_SIZE} to {MAX_SIZE} (100)",
     )
     parser.add_argument(
-        "--seconds", type=decimal(MIN_SECONDS, MAX_SECONDS), default=5.0, help="how long the batch face is measured (5)"
+        "--seconds", type=decimal(MIN_SECONDS, MAX_SECONDS), default=5.0, help="how long the batch API is measured (5)"
     )
     parser.add_argument(
         "--datagram",
@@ -213,8 +213,8 @@ class _Bench:
         # The first member has created the group: where there is a sequencer, it is the first.
         single = [children[1]]
         senders = children if parameters.senders == "all" else single
-        batch = await self._phase("batch", senders, seconds, "batch face, flat out")
-        messages = await self._phase("messages", senders, min(2.0, seconds / 2), "per-message face, flat out")
+        batch = await self._phase("batch", senders, seconds, "batch API, flat out")
+        messages = await self._phase("messages", senders, min(2.0, seconds / 2), "per-message API, flat out")
         alone = await self._phase("single", single, min(2.0, seconds / 2), "one message at a time")
         floor = await self._phase("floor", senders, min(3.0, seconds / 2), "floor: no ordering, no repair")
         ordered = (batch, messages, alone)
@@ -232,7 +232,7 @@ class _Bench:
             "misordered": sum(phase.misordered for phase in ordered),
             "socket_drops": sum(phase.drops for phase in ordered),
             "repairs": sum(phase.datagrams.get("repair", 0) for phase in ordered),
-            "per_message_face_per_s": round(messages.per_s),
+            "per_message_api_per_s": round(messages.per_s),
             "floor_per_s": round(floor.per_s),
             "floor_cpu_us_per_delivery": round(floor.cpu_us, 3),
             "ratio_to_floor": round(batch.per_s / floor.per_s, 3) if floor.per_s else None,
@@ -338,11 +338,11 @@ def report(result: dict[str, Any]) -> list[str]:
         return f"p50 {latency[which]['p50']:,} us, p99 {latency[which]['p99']:,} us"
 
     rows = [
-        ("batch face, each receiver", f"{result['delivered_per_s']:,} messages/s, {result['mb_per_s']:,} MB/s"),
+        ("batch API, each receiver", f"{result['delivered_per_s']:,} messages/s, {result['mb_per_s']:,} MB/s"),
         ("CPU, all members", f"{result['cpu_us_per_delivery']} us for each delivered message"),
         ("floor, each receiver", f"{result['floor_per_s']:,} messages/s, {result['floor_cpu_us_per_delivery']} us"),
         ("share of the floor", f"{result['ratio_to_floor']}"),
-        ("per-message face, each receiver", f"{result['per_message_face_per_s']:,} messages/s"),
+        ("per-message API, each receiver", f"{result['per_message_api_per_s']:,} messages/s"),
         ("latency flat out", both("loaded")),
         ("latency one at a time", both("single")),
         ("the same, back at its sender", both("single_at_sender")),
@@ -352,7 +352,7 @@ def report(result: dict[str, Any]) -> list[str]:
             "memory of the largest member",
             f"{result['memory_mb']['start']} MB, at the end {result['memory_mb']['end']} MB",
         ),
-        ("datagrams of the batch face", ", ".join(f"{kind} {n:,}" for kind, n in sorted(result["datagrams"].items()))),
+        ("datagrams of the batch API", ", ".join(f"{kind} {n:,}" for kind, n in sorted(result["datagrams"].items()))),
     ]
     variant = "" if parameters["anticipate"] else " without anticipation"
     return [

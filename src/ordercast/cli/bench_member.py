@@ -107,7 +107,7 @@ class BenchMember:
             async with contextlib.aclosing(group.batches()) as batches:  # type: ignore[type-var]
                 async for batch in batches:
                     if isinstance(batch, Batch):
-                        sink.placed(batch.position, batch.first, batch.count)
+                        sink.ordered(batch.position, batch.first, batch.count)
                         sink.take(batch.sender, batch.messages, batch.first)
                         if not sink.open:
                             break

@@ -35,13 +35,13 @@ from ordercast.sim.tables import comparison_lines
 
 HELP: Final = "measure several orderers under the same load, in virtual time"
 DESCRIPTION: Final = (
-    "Runs the same messages on each orderer in the simulator and tells how long a message waits at its receivers, from "
-    "reception to delivery, and how many datagrams it takes. The wait has two parts, as in the TOMPA paper (2.3): t1 "
-    "until the receiver knows the message's final place, and t2 from then to the delivery. The sequencer and the token "
-    "say that a place is known when all places before it are known, too: their t2 is only what services stronger than "
-    "AGREED wait for. All datagrams of all members count, a multicast once. Arrivals at each sender are a Poisson "
-    "process, drawn from the seed and the same for each orderer; only what is sent to a formed group counts. Every run "
-    "is judged: exit code 1 if any guarantee was violated."
+    "Runs the same messages on each orderer in the simulator and tells how long a message waits at its receivers, "
+    "from reception to delivery, and how many datagrams it takes. The wait has two parts, as in the TOMPA paper "
+    "(2.3): t1 until the receiver knows the message's sequence number, and t2 from then to the delivery. With the "
+    "sequencer and the token a number counts as known when all before it are known, too: their t2 is only what "
+    "services stronger than AGREED wait for. All datagrams of all members count, a multicast once. Arrivals at each "
+    "sender are a Poisson process, drawn from the seed and the same for each orderer; only what is sent to a formed "
+    "group counts. Every run is judged: exit code 1 if any guarantee was violated."
 )
 EXAMPLES: Final = """examples:
   ordercast compare latency

@@ -1,4 +1,4 @@
-"""`ordercast demo`: real processes, a crash in full flight, a recovery, and the verdict over what they wrote down."""
+"""`ordercast demo`: real processes, a crash at full load, a recovery, and the verdict over their traces."""
 
 from __future__ import annotations
 
@@ -38,13 +38,12 @@ from ordercast.sim.scenario import check_anticipate
 
 HELP: Final = "show ordered delivery, a crash, the recovery, and the proof, on this machine"
 DESCRIPTION: Final = (
-    "Starts four member processes in one group. All send; the member that orders the messages (the token site at that "
-    "moment, or the sequencer; with timestamps, where all do, the first) is killed in full flight; the survivors form "
-    "the group anew and go on; a fifth joins and leaves. With the token, the fifth also calls the group from outside "
-    "before it joins: the holder of a handler lock answers, and after the crash the next holder. Then everything comes "
-    "to rest, and the trace that each process wrote is judged on Spark: every guarantee, with how much was examined. "
-    "At the end there is a report to look at, one HTML file. Where Spark is not installed the checkers of the "
-    "simulator judge, which is said, and there is no report."
+    "Starts four member processes in one group. All of them send. The member that orders the messages is killed at "
+    "full load: the token site, or the sequencer, or, with timestamps, the first member. The survivors recover the "
+    "group and continue. A fifth member joins and leaves. With the token it also calls the group from outside before "
+    "it joins: the holder of a handler lock answers, and after the crash the next holder. Then everything comes to "
+    "rest, and Spark checks every guarantee over the traces that the processes wrote. The demo ends with a report, "
+    "one HTML file. Without Spark the checkers of the simulator judge, and there is no report."
 )
 EXAMPLES: Final = """examples:
   ordercast demo
@@ -69,10 +68,10 @@ SECONDS: Final = 10.0
 MIN_SECONDS: Final = 1.0
 MAX_SECONDS: Final = 600.0
 SURGE_S: Final = 0.4
-"""How long everybody sends as fast as it can before the member that orders is killed."""
+"""How long all members send as fast as they can before the member that orders is killed."""
 
 ROLES: Final = {"token": "the token site", "sequencer": "the sequencer", "timestamp": "the first member"}
-"""Who is killed. With timestamps all members order alike; the first also orders joins and leaves."""
+"""The member that is killed. With timestamps all members order alike; the first also orders joins and leaves."""
 
 
 @dataclass(slots=True)
@@ -101,7 +100,7 @@ class Story:
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `ordercast demo`."""
     parser.description = DESCRIPTION
-    add_choices(parser, "what most messages ask for, beside some SAFE and RESILIENT(1)")
+    add_choices(parser, "what most messages ask for, besides some SAFE and RESILIENT(1)")
     parser.add_argument("--trace", type=Path, default=None, metavar="DIR", help="folder for the trace; new or empty")
     parser.add_argument(
         "--seconds",
@@ -207,7 +206,7 @@ def trace_folder(wanted: Path | None) -> Path:
 
 
 async def play(plan: DemoPlan, progress: Progress) -> tuple[Story, dict[tuple[str, int], int]]:
-    """Start, send, kill, recover, join, leave, drain, stop; what happened, and who crashed when."""
+    """Start, send, kill, recover, join, leave, drain, stop; what happened, and the crashes with their times."""
     stage = _Stage(plan, progress)
     try:
         await stage.play()
@@ -285,12 +284,12 @@ class _Stage:
         await self._watch(SURGE_S)
         await processes.kill_ordering(victim)
         story.killed = victim.name
-        self._note(f"killed {victim.name}, {ROLES[self._plan.venue.orderer]}, with SIGKILL in full flight")
+        self._note(f"killed {victim.name}, {ROLES[self._plan.venue.orderer]}, with SIGKILL at full load")
         async with self._shown():
             story.stood_ms = await processes.stand_still([victim.name])
         processes.tell("pace", seconds=PACE_S)
         self._note(
-            f"{', '.join(story.stood_ms)} have formed the group anew and go on; it stood still for "
+            f"{', '.join(story.stood_ms)} have recovered the group and continue; deliveries stood still for "
             f"{max(story.stood_ms.values()) / 1e3:.2f} s"
         )
         if self._has_calls:

@@ -13,8 +13,8 @@ from ordercast.sim.fuzz import MAX_JOBS, fuzz
 
 HELP: Final = "simulate many random disasters, one for each seed"
 DESCRIPTION: Final = (
-    "Draws a whole scenario from each seed (nodes, messages, services, losses, faults, joins, leaves, limits), runs it "
-    "and checks every guarantee. A failing seed is listed with the command that replays it."
+    "Draws a whole scenario from each seed (nodes, messages, services, losses, faults, joins, leaves, limits), runs "
+    "it and checks every guarantee. A failing seed is listed with the command that replays it."
 )
 EXAMPLES: Final = """examples:
   ordercast fuzz --runs 100

@@ -104,7 +104,7 @@ class Sink:
                 self.latencies_ns.append(monotonic_ns() - sent_ns)
 
     def take_one(self, sender: str, payload: bytes, first: int = 0) -> None:
-        """The same for the per-message face."""
+        """The same for the per-message API."""
         number = self.next[sender] if self._begins is None else first - self._begins[sender]
         low = number & 255
         if payload[0] != low or payload[-1] != low:
@@ -115,7 +115,7 @@ class Sink:
         self.next[sender] += 1
         self.delivered += 1
 
-    def placed(self, position: int, first: int, count: int) -> None:
+    def ordered(self, position: int, first: int, count: int) -> None:
         """A block came at this position: positions rise, and all members see the same blocks in the same order."""
         if position < 0:
             return  # a service without order

@@ -96,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"ordercast {args.command}: interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has had enough. Python would complain once more while it closes standard output.
+        # The reader of our output has closed the pipe. Python would complain again while it closes standard output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     return code

@@ -1,4 +1,4 @@
-"""The verdict over the trace of `ordercast demo`, and who gave it: Spark, or the checkers of the simulator."""
+"""The verdict over the trace of `ordercast demo`, given by Spark or by the checkers of the simulator."""
 
 from __future__ import annotations
 

@@ -25,9 +25,10 @@ from ordercast.sim.scenario import check_anticipate
 
 HELP: Final = "record a group: every ordered message, with its position, to files"
 DESCRIPTION: Final = (
-    "Joins GROUP, or creates it, and writes every message that has a position (AGREED or stronger) to segment files in "
-    "DIR, until it is interrupted. Started again on the same folder, it continues where it stopped and fetches what it "
-    "missed from other recorders of the group. Positions that no recorder has become a hole, which is reported."
+    "Joins GROUP, or creates it, and writes every message that has a position (AGREED or stronger) to segment files "
+    "in DIR, until it is interrupted. Started again on the same folder, it continues where it stopped and fetches "
+    "what it missed from other recorders of the group. Positions that no recorder has become a hole, which is "
+    "reported."
 )
 EXAMPLES: Final = """examples:
   ordercast record orders --out /var/lib/orders
@@ -213,7 +214,7 @@ def _summary(folder: Path, recorder: Recorder) -> list[str]:
     if tally.caught_up:
         lines.append(f"{tally.caught_up:,} positions were caught up from other recorders")
     if tally.holes:
-        lines.append(f"{tally.holes:,} positions are holes: nobody had them")
+        lines.append(f"{tally.holes:,} positions are holes: no recorder had them")
     if log.gaps:
         spans = ", ".join(f"{begin} to {stop - 1}" for begin, stop in log.gaps)
         lines.append(f"positions {spans} are still to be caught up on: start the recorder again")

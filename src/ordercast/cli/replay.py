@@ -212,7 +212,7 @@ async def _send(
 
 
 async def _drain(group: Group) -> None:
-    """This member's own copies: who does not receive them holds up the group."""
+    """Receive this member's own copies: a member that does not receive blocks the group."""
     with suppress(OrdercastError):
         async for _ in group.batches():
             pass

@@ -98,7 +98,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--min-members", type=min_members, default=None, metavar="N", help="a number, majority or all (majority)"
     )
-    parser.add_argument("--recovery", choices=["automatic", "manual"], default=None, help="who calls reset (automatic)")
+    parser.add_argument(
+        "--recovery",
+        choices=["automatic", "manual"],
+        default=None,
+        help="whether members recover by themselves, or the application calls reset (automatic)",
+    )
     parser.add_argument(
         "--scenario-seed", type=whole(0, MAX_SEED), default=None, help="replay this seed of `ordercast fuzz`"
     )
