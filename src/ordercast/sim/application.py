@@ -22,7 +22,7 @@ FULL_NAME_BYTES: Final = 40  # from this size on a payload holds its whole name
 
 
 def payload(sender: str, number: int, size: int) -> bytes:
-    """`size` bytes that name who sent them and when, so that the receiver can tell whether they are whole."""
+    """`size` bytes that name their sender and number, so that the receiver can tell whether they are whole."""
     name = f"{sender}:{number}:{size}|".encode()
     if size <= len(name):
         return name[:size]

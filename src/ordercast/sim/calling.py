@@ -26,7 +26,7 @@ MAX_CORRUPT: Final = 10
 
 
 class SimCaller:
-    """The application on one node beside the group, through all its lives."""
+    """The application on one node outside the group, through all its lives."""
 
     __slots__ = ("_cluster", "_created", "_open", "answers", "calls", "corruptions", "host", "node")
 

@@ -102,6 +102,7 @@ def _with_conditions(rng: random.Random, drawn: Scenario, begin_ns: int, load_ns
     drawn = replace(
         drawn, flow=flow, rules=rules, without_multicast=without_multicast, faults=_in_order([*drawn.faults, *parted])
     )
+    # The stream keeps its first name: with another one every seed would be another scenario.
     crowded = random.Random(f"{drawn.orderer}/{drawn.seed}/comings")
     return _with_joins(crowded, drawn, begin_ns) if crowded.random() < 0.15 else drawn
 
@@ -156,7 +157,7 @@ def _with_services(rng: random.Random, drawn: Scenario, begin_ns: int, load_ns: 
         ]
     asked = sorted({call.handler for call in calls if call.handler >= 0})
     for handler in asked:
-        # Mostly somebody answers, and mostly another takes over.
+        # Mostly a member answers, and mostly another takes over.
         for name in rng.sample(names, rng.choice((0, 1, 2, min(3, len(names))))):
             at_ns = begin_ns + (0 if rng.random() < 0.5 else rng.randrange(load_ns))
             answer_ns = rng.choice((0, 0, 0, 1, 30, 500)) * MS if rng.random() < 0.95 else -1
@@ -166,7 +167,7 @@ def _with_services(rng: random.Random, drawn: Scenario, begin_ns: int, load_ns: 
     faults += _draw_long_partition(rng, drawn, rules, (*names, *callers), begin_ns, load_ns)
     aimed = random.Random(f"{drawn.orderer}/{drawn.seed}/aimed")
     if not is_calm and aimed.random() < 0.15:
-        # Who holds a lock leaves: chance alone hits that too rarely.
+        # The holder of a lock leaves: chance alone hits that too rarely.
         name, at_ns = aimed.choice(names), begin_ns + aimed.randrange(load_ns)
         locks.append(LockUse(name, "x", at_ns, 3_000 * MS))
         faults.append(Fault(at_ns + aimed.randrange(20, 1_000) * MS, FaultKind.LEAVE, (name,)))
@@ -232,7 +233,7 @@ def _draw_long_partition(
 
 
 def _draw_locks(rng: random.Random, names: Sequence[str], begin_ns: int, load_ns: int) -> list[LockUse]:
-    """Few locks and many who want them, most of them for a short time."""
+    """Few locks and many members that want them, mostly for a short time."""
     keys = rng.sample(("x", "y", "2", "lock of a longer name", "7"), rng.choice((1, 1, 2, 3)))
     longest_ns = rng.choice((5, 50, 500, 2_000)) * MS
     return [
@@ -275,7 +276,7 @@ def _draw_calls(
 def _draw_caller_faults(
     rng: random.Random, name: str, members: Sequence[str], begin_ns: int, load_ns: int
 ) -> list[Fault]:
-    """Callers die, stand still and are cut off like everybody else."""
+    """Callers die, stand still and are cut off like members."""
     at_ns = begin_ns + rng.randrange(load_ns)
     how_long_ns = rng.randrange(MS, rng.choice((200, 2_000, 6_000)) * MS)
     dice = rng.random()

@@ -172,7 +172,7 @@ def seeds_until_caught(patch: Patch, orderer: str = "sequencer", limit: int = 10
 
 
 def _results(orderer: str, anticipate: bool | None, seeds: Iterable[int], jobs: int) -> Iterator[SeedResult]:
-    """In the order of the seeds, whoever is done first."""
+    """In the order of the seeds, whichever is done first."""
     work = partial(run_seed, orderer, anticipate=anticipate)
     if jobs == 1:
         yield from map(work, seeds)

@@ -1,4 +1,4 @@
-"""What the simulator reads of an engine beyond its contract, in one place.
+"""What the simulator reads of an engine beyond its contract.
 
 A driver needs `Engine` only. A judge also wants to know how much an engine buffers, whether its view is certain, and
 what keeps it from resting. Nothing in `sim` reads other internals of an engine.

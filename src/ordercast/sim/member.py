@@ -303,7 +303,7 @@ class SimMember:
             if isinstance(batch.message, Request):
                 self.holding.on_request(batch.message)
             elif batch.message.answers is not None:
-                # Who asked and left before this member came is known here by its number only.
+                # An asker that left before this member came is known here by its number only.
                 asker, number = batch.message.answers
                 right = answer_to(asker, number) if "/" in asker else f"#{number}".encode()
                 if not batch.message.payload.endswith(right):

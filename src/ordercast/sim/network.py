@@ -31,7 +31,7 @@ from ordercast.config import SECOND
 from ordercast.engine import NEVER
 from ordercast.wire.header import FORWARD, HEADER_BYTES, MAGIC, UNKNOWN_DETAIL, Kind
 
-SOCKET_OVERHEAD_BYTES: Final = 1_024  # what a datagram costs a receive buffer beside its bytes (DESIGN section 6)
+SOCKET_OVERHEAD_BYTES: Final = 1_024  # what a datagram costs a receive buffer besides its bytes (DESIGN section 6)
 COALESCE_NS: Final = 200_000  # interrupt coalescing: one batch of arrivals spans no more of the medium's time
 KIND_OFFSET: Final = 1
 

@@ -1,12 +1,12 @@
 """Run a scenario to its end and judge it.
 
-1. Everything of the scenario happens; afterwards all faults are ended, but who is down stays down.
+1. Everything of the scenario happens; afterwards all faults end, but nodes that are down stay down.
 2. The group must come to rest with empty buffers: first with the links as lossy as they are, then without loss.
 3. The liveness probe: every live member sends one message more, and all of them must get all of these.
 4. The checkers judge the trace.
 
 A group that cannot legally go on (too few of its last view are left) is not asked for 2 and 3: such runs are counted
-(`is_stuck_legally`), as are those in which nobody is left at all (`is_deserted`). A run in which messages were handed
+(`is_stuck_legally`), as are those in which no member is left (`is_deserted`). A run in which messages were handed
 over and none was ever delivered is a failure: it would hold every property for want of evidence.
 """
 
@@ -51,7 +51,7 @@ MAX_VIOLATIONS: Final = 10  # of the checkers, in `failures`
 PEACE_NS: Final = 4 * SECOND  # without faults, after which members know what the others have
 PEAK_FACTOR: Final = 2
 PEAK_BLOCKS: Final = 16
-"""What an engine may hold that is not stable: twice the history (what has places, and as much that waits for one), and
+"""What an engine may hold that is not stable: twice the history (what is ordered, and as much that waits for that), and
 for each member a largest block, or so many small ones, that was on its way when the bound was reached."""
 
 COMING_AND_GOING: Final = frozenset((FaultKind.JOIN, FaultKind.LEAVE, FaultKind.REJOIN))
@@ -198,7 +198,7 @@ class _Run:
         self._probe()
 
     def _is_over(self, unrest: list[str]) -> bool:
-        """Whether there is nobody left, or too few to go on: nothing more can be asked of such a group."""
+        """Whether no member is left, or too few to go on: nothing more can be asked of such a group."""
         outcome = self._outcome
         outcome.is_deserted = not self._live()
         outcome.is_stuck_legally = bool(unrest) and self._cannot_go_on()
@@ -223,7 +223,7 @@ class _Run:
             here = [member for member in inside if str(member) in alive]
             is_sure = any(inspect(member.port.engine).is_sure for member in here if member.port)
             if view.prior and not is_sure and not self._is_known(view):
-                # Not all may know of the change that made it: those who do not could be enough of the view before.
+                # Not all may know of the change that made it: the others could be enough of the view before.
                 ids = {id_of(name) for name in alive}
                 counts.append((len(view.prior), len(ids.intersection(view.prior)), view.prior[0] in ids))
             if all(is_enough(rules[member.name], *count) for member in view.members for count in counts):
@@ -246,9 +246,9 @@ class _Run:
         )
 
     def _probe(self) -> None:
-        """All live members send, and all get everything; at the end they, and nobody else, are in one view.
+        """All live members send, and all get everything; at the end exactly these are in one view.
 
-        A crash, or a pause that has only just ended, may still have to be noticed: members that come in anew after a
+        A crash, or a pause that has only just ended, may still have to be noticed: members that join again after a
         probe was sent do not get it. So there are several rounds, with rest between them that is longer than
         suspicion takes; one of them must succeed.
         """
@@ -279,7 +279,7 @@ class _Run:
                 text = f"at rest view {view.id} has {', '.join(names)}; alive are {', '.join(live)}"
                 self._outcome.failures.append(f"members: {text}")
         for member in members:
-            # Whoever wanted a lock has had it and given it back by now.
+            # Every member that wanted a lock has had it and given it back by now.
             if member.view is not None and member.view.locks:
                 locks = ", ".join(f"{key!r} of {holder:016x}" for key, holder in sorted(member.view.locks.items()))
                 self._outcome.failures.append(f"locks: at rest {member} still sees {locks} held")
@@ -323,7 +323,7 @@ class _Run:
             return
         broken = sorted({row.view or "" for row in self._outcome.rows if row.kind == "transitional"})
         if broken:
-            self._outcome.failures.append(f"steadiness: {', '.join(broken)} was re-formed, and nothing had failed")
+            self._outcome.failures.append(f"steadiness: {', '.join(broken)} was recovered from, and nothing had failed")
 
     def _check_peaks(self) -> None:
         """Buffers are bounded by the history that the group was created with, and by what recovery brings in.
@@ -368,7 +368,7 @@ def is_steady(scenario: Scenario) -> bool:
 
 
 class _Probe:
-    """One message from each member and one call from each caller, and who has not got them."""
+    """One message from each member and one call from each caller, and which of them are missing where."""
 
     __slots__ = ("_before", "_calls", "_members", "_senders")
 

@@ -87,7 +87,7 @@ class Transcript:
     # What nodes see. -------------------------------------------------------------------------------------------------
 
     def see(self, member: SimMember, event: Any) -> None:
-        """Called for every event that an application takes. Deliveries that follow one another are summed up."""
+        """Called for every event that an application takes. Consecutive deliveries are summed up."""
         seen = self._seen[member.node.name]
         if isinstance(event, Batch):
             if not seen or not isinstance(seen[-1], Counter):
@@ -282,7 +282,7 @@ def _cluster(settings: Settings, engines: EngineFactory | None) -> Cluster:
     terms = Terms(config=config, min_members=min_members, recovery=recovery)
     cluster = Cluster(settings.seed, model, terms, engines=engines)
     for name in settings.nodes:
-        # Scripts say themselves who calls reset.
+        # Scripts say which members call reset.
         cluster.add(name, buffer_bytes=settings.buffer).resets_by_itself = False
     for name in settings.callers:
         cluster.add_caller(name, buffer_bytes=settings.buffer)

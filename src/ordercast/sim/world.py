@@ -60,7 +60,7 @@ class Stack(Protocol):
         """Where `To.ALL` goes where there is no multicast."""
 
     def copies(self, group: str) -> Sequence[Address]:
-        """Where `To.ALL` goes beside a multicast."""
+        """Where `To.ALL` goes besides a multicast."""
 
     def unrest(self) -> list[str]:
         """What is not at rest, in words; empty when everything is."""
@@ -373,7 +373,7 @@ class World:
         node, at_ns, life = planned
         stack = node.stack
         if stack is None or node.wake_ns != at_ns or node.life != life or node.is_paused:
-            return  # an earlier pass took its place, or there is nobody left to run it
+            return  # an earlier pass replaced it, or the node is down
         node.wake_ns = NEVER
         if not node.has_work and not node.inbox:
             # Only a timer was due when this was planned; most are put off before they run.
@@ -457,7 +457,7 @@ class World:
 
     def _take_turn(self, planned_ns: int) -> None:
         if planned_ns != self._medium_ns:
-            return  # an earlier plan took its place
+            return  # an earlier plan replaced it
         self._medium_ns = NEVER
         for arrival in self.network.serve(self.now_ns):
             self._sequence += 1

@@ -80,8 +80,8 @@ def check_all(
 
     `clock` is that of `run.json`. `quiet` says that the run came to rest with a whole network (see `liveness`).
     `expect` names properties that must have examined something: where one did not, the verdict does not hold.
-    `min_members` is the failure policy of the groups: who may legally be left blocked at the end, and whether two parts
-    of a partition may both go on. One rule for all, or one for each node by its name.
+    `min_members` is the failure policy of the groups: which members may legally be left blocked at the end, and
+    whether two parts of a partition may both go on. One rule for all, or one for each node by its name.
     """
     if clock not in CLOCKS:
         raise ValueError(f"unknown clock {clock!r}; choose one of {', '.join(CLOCKS)}")

@@ -1,4 +1,4 @@
-"""Property 3, causal: nobody who delivers both delivers a message before one that caused it (CAUSAL and stronger).
+"""Property 3, causal: no member delivers a message before one that caused it (CAUSAL and stronger).
 
 Reading. m1 causes m2 if the submitter of m2 had delivered or submitted m1, transitively, where every message of the
 chain is CAUSAL or stronger: between services the weaker guarantee holds (DESIGN section 3), so a FIFO message carries
@@ -53,13 +53,13 @@ def _check_underlay(underlay: UnderlayTrace, result: PropertyResult, explained: 
     ]
     if not senders:
         return
-    place = {member: index for index, member in enumerate(senders)}
-    walkers = [_LifeWalk(local, place.get(member, -1), len(senders)) for member, local in underlay.locals.items()]
+    entry_of = {member: index for index, member in enumerate(senders)}
+    walkers = [_LifeWalk(local, entry_of.get(member, -1), len(senders)) for member, local in underlay.locals.items()]
     waiting: dict[str, list[_LifeWalk]] = {}
     ready = walkers
     while ready:
         walker = ready.pop()
-        blocker = _run(walker, underlay, place, result, explained, waiting, ready)
+        blocker = _run(walker, underlay, entry_of, result, explained, waiting, ready)
         if blocker is not None:
             waiting.setdefault(blocker, []).append(walker)
     # What still waits is caught in a circle of deliveries before their submits, which property 1 reports.
@@ -68,7 +68,7 @@ def _check_underlay(underlay: UnderlayTrace, result: PropertyResult, explained: 
 def _run(
     walker: _LifeWalk,
     underlay: UnderlayTrace,
-    place: dict[str, int],
+    entry_of: dict[str, int],
     result: PropertyResult,
     explained: Explained,
     waiting: dict[str, list[_LifeWalk]],
@@ -99,10 +99,10 @@ def _run(
                         continue
                     blocker = sender
                     break
-                entry = place[sender]
+                entry = entry_of[sender]
                 result.checked += 1
-                if event.first <= need[entry] and id(event) not in explained.misplaced:
-                    _report(local, event, underlay, place, result, explained)
+                if event.first <= need[entry] and id(event) not in explained.misordered:
+                    _report(local, event, underlay, entry_of, result, explained)
                 if direct[entry] < event.stop - 1:
                     direct[entry] = event.stop - 1
                 need = list(map(max, need, clock))
@@ -131,12 +131,12 @@ def _report(
     local: Local,
     event: DeliveryRow,
     underlay: UnderlayTrace,
-    place: dict[str, int],
+    entry_of: dict[str, int],
     result: PropertyResult,
     explained: Explained,
 ) -> None:
-    explained.misplaced.add(id(event))
-    entry = place[event.sender]
+    explained.misordered.add(id(event))
+    entry = entry_of[event.sender]
     for effect in local.deliveries:
         if effect.n >= event.n:
             break

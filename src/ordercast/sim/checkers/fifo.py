@@ -52,7 +52,7 @@ def _check_local(underlay: UnderlayTrace, local: Local, result: PropertyResult, 
                 last_of[sender] = delivery
                 continue
             if delivery.first < last.stop:
-                explained.misplaced.add(id(delivery))
+                explained.misordered.add(id(delivery))
                 explained.add_missing(local.member, underlay.name, sender, [delivery.span])
                 result.report(
                     f"{local.member} delivered {span_text(sender, delivery.span)} at n={delivery.n} after "

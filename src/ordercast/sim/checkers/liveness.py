@@ -5,26 +5,27 @@ Reading.
 - *Ends quietly* is known to the harness only: nothing in flight, network whole, time enough for suspicion and
   recovery. A run that ends cut off or in haste is checked with `quiet=False`, and liveness is not judged.
 - *Stayed in*: the member's last stay is open (no `leave`, `stop`, `crash`, later life), and it is not stranded. It is
-  stranded if those who are still in its last view are too few to go on: the others crashed, left, or went on without
-  it. Too few is `min_members` as in DESIGN section 3: not more than half of that view, nor half with its first
-  member; or less than a number; with "all" (which also suits groups that recover by hand) anybody missing strands the
-  rest. Of several rules every one counts. A majority that hangs in a view with dead members is *not* excused.
+  stranded if the members that are still in its last view are too few to go on: the others crashed, left, or went on
+  without it. What is too few is said by `min_members` (`views.is_enough`): with "majority" half of the view or less,
+  unless it is half with the first member; with a number fewer members than that, or than the view has; with "all",
+  which also suits groups that recover by hand, one missing member. Of several rules every one counts. A majority that
+  hangs in a view with dead members is *not* excused.
 - Nodes that are stopped when all is over stayed in: a `stop` in a view, after the last submit and delivery of the
   underlay by the run clock, ends the run and not the stay. Where clocks cannot be compared a `stop` is a departure.
 - *Since it last came in*: messages submitted after the first view of that stay.
-- *The view of the first delivery and went on since*: everyone who came through the same views as the sender, from
-  that view to the end; the earliest of the sender's views in which anyone delivered the message is meant. Whoever
-  joined later, or went through another component of a partition, owes nothing. Never delivered at all is a violation,
-  if anyone should have.
+- *The view of the first delivery and went on since*: every member that came through the same views as the sender, from
+  that view to the end. The view is the earliest of the sender's views in which any member delivered the message. A
+  member that joined later, or went through another component of a partition, owes nothing. A message that was never
+  delivered is a violation if any member should have delivered it.
 - *A caller* (it never was in a view: multi-RPC) may give up or die at any time, so nothing is owed because it was
-  submitted. But what one of those who stayed in delivered of it, everybody owes who was in that view and went on since:
-  the group makes no difference between its senders.
+  submitted. But if one member that stayed in delivered a message of it, all members owe that message that were in that
+  view and went on since: the group makes no difference between its senders.
 - Lightweight groups: owed by members that came into the group before the submit, by the run clock (where clocks
-  cannot be compared, before any view that they share with the sender), and are in it to the end. Unknown targets are
-  owed by nobody.
-- *A gap is open* at a member that stayed in if nothing of `repaired`, `hold`, `deliver` has filled it since; unless
-  it is of UNRELIABLE messages, or was noticed in an earlier view and its sender did not come along: what no survivor
-  has is lost with its view.
+  cannot be compared, before any view that they share with the sender), and are in it to the end. No
+  member owes messages with unknown targets.
+- *A gap is open* at a member that stayed in if nothing of `repaired`, `hold`, `deliver` has filled it since; unless it
+  is of UNRELIABLE messages, or was noticed in an earlier view and its sender did not come along: what no survivor has
+  is lost with its view.
 """
 
 from __future__ import annotations
@@ -168,7 +169,7 @@ def _check_sender(
 def _check_caller(
     underlay: UnderlayTrace, source: Local, settled: dict[str, Local], result: PropertyResult, explained: Explained
 ) -> None:
-    """What one member delivered of a sender outside, all who were there owe."""
+    """What one member delivered of a sender outside, all members of that view owe."""
     sender = source.member
     views = {member: {period.view for period in stay_of(local.periods[-1])} for member, local in settled.items()}
     by_view: dict[str, list[Range]] = {}
@@ -202,7 +203,7 @@ def _check_caller(
 
 
 def _submitted_before(owed: list[Submit], start: ViewPeriod, underlay: UnderlayTrace, sender: str) -> list[Range]:
-    """Never delivered, and submitted before the view `start`: owed by those who were there, not by later comers."""
+    """Never delivered, and submitted before the view `start`: owed by the members of that time, not by later ones."""
     old = merged((submit.first, submit.stop) for submit in owed if submit.n < start.n)
     for local in underlay.locals.values():
         delivered = local.delivered.get(sender)
@@ -221,23 +222,23 @@ class _EarlierDeliveries:
         self.by_view: dict[str, list[Range]] | None = None
         self.known: dict[int, list[Range]] = {}
 
-    def before(self, place: int) -> list[Range]:
-        """What was delivered by anyone in a view of the path before `place`."""
+    def before(self, index: int) -> list[Range]:
+        """What was delivered by any member in a view of the path before `index`."""
         if self.by_view is None:
             self.by_view = {}
             for local in self.underlay.locals.values():
                 for period in local.periods:
                     spans = self.by_view.setdefault(period.view, [])
                     spans.extend(d.span for d in period.deliveries if d.sender == self.sender and not d.tainted)
-        found = self.known.get(place)
+        found = self.known.get(index)
         if found is None:
-            found = merged(span for view in self.views[:place] for span in self.by_view.get(view, ()))
-            self.known[place] = found
+            found = merged(span for view in self.views[:index] for span in self.by_view.get(view, ()))
+            self.known[index] = found
         return found
 
 
 def _common_suffix(path: list[ViewPeriod], theirs: list[ViewPeriod]) -> int:
-    """The place on `path` from which both went through the same views to the end."""
+    """The index in `path` from which both went through the same views to the end."""
     length = 0
     while length < min(len(path), len(theirs)) and path[-1 - length].view == theirs[-1 - length].view:
         length += 1

@@ -2,23 +2,23 @@
 
 Reading.
 
-- **Confirmed**: a `confirm` row of a RESILIENT(k)-or-stronger message (the service is that of its submit). The
-  members who *were there* are those of the view in which the sender delivered it (a sender that did not deliver it:
-  its view at the `confirm`; a sender outside: the earliest view in which anyone delivered it). Each of them that went
-  on from that view and stayed in to the end (as in property 7) must have delivered it, in that view or a later one,
-  for what survivors hold but cannot place is submitted again (DESIGN section 7). *At most k failed at once*: no
-  change of view on its way lost more than k members (for MAJORITY half of the view, for SAFE all but one); whoever
-  did not come along counts as failed. Judged where the run ended quietly, since until then it may still come. And
-  whatever the service, RELIABLE or stronger: what is confirmed has been delivered by somebody, and of a caller's before
-  the confirmation arrives, where clocks can be compared.
+- **Confirmed**: a `confirm` row of a RESILIENT(k)-or-stronger message (the service is that of its submit). The members
+  that *were there* are those of the view in which the sender delivered it (a sender that did not deliver it: its view
+  at the `confirm`; a sender outside: the earliest view in which any member delivered it). Each of them that went on
+  from that view and stayed in to the end (as in property 7) must have delivered it, in that view or a later one, for
+  what survivors hold but cannot order is submitted again (DESIGN section 7). *At most k failed at once*: no change of
+  view on its way lost more than k members (for MAJORITY half of the view, for SAFE all but one). A member that did not
+  come along counts as failed. This is judged where the run ended quietly, since until then the message may still come.
+  With any service from RELIABLE on, some member has delivered what is confirmed; a caller's message before the
+  confirmation arrives, where clocks can be compared.
 - **Locks**: per underlay, group and name (`detail`). A lock is held from `lock` to `unlock`, `leave`, `stop` or
-  `crash`. Two holders are two members whose times overlap and whose views at that time contain each other: who is
-  excluded and does not know yet may still believe to hold it. Where clocks cannot be compared only locks that both
-  hold at the end are judged.
+  `crash`. Two holders are two members whose times overlap and whose views at that time contain each other: a member
+  that is excluded and does not know it yet may still believe to hold the lock. Where clocks cannot be compared only
+  locks that both hold at the end are judged.
 - **Calls**: a call is named by the sender and number in its `reply` rows; two such rows are two answers. They are
   excused where two rings gave them, which the members' `min_members` did not forbid: delivered in different views that
   have none in common behind them, or one that both sides of a failure may go on from; and neither answerer went on
-  from its own to the other's. Who answers has delivered the call before, once or (`redeliver`) again.
+  from its own to the other's. A member that answers has delivered the call before, once or (`redeliver`) again.
 """
 
 from __future__ import annotations
@@ -286,7 +286,7 @@ def _went_on(period: ViewPeriod, view: str) -> bool:
 
 
 def _heard(local: Local) -> dict[tuple[str, int], int]:
-    """When each call was handed over to one who answers: a call is one message, and a row of its own."""
+    """When each call was handed over to a member that answers: a call is one message, and a row of its own."""
     askers = {row.sender for row in local.replies}
     heard: dict[tuple[str, int], int] = {}
     for delivery in local.deliveries:

@@ -264,5 +264,5 @@ class UnderlayTrace:
 
 
 def is_ordered(delivery: DeliveryRow) -> bool:
-    """A delivery that has a place in the total order and that no earlier property rejected."""
+    """A delivery that has a position in the total order and that no earlier property rejected."""
     return delivery.rank >= AGREED_RANK and delivery.position is not None and not delivery.tainted

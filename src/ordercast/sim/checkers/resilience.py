@@ -2,12 +2,12 @@
 
 Amoeba section 4.2 (resilience degree), RMP section 3.2, DESIGN section 3. Reading.
 
-- *Its view* is the view in which it is delivered. k counts members other than the one who delivers, capped at members
-  - 1, and only `hold` matters. MAJORITY and SAFE count members, the deliverer included, that have it both held and
-  placed: more than half, or all.
-- After `transitional` the `came_with` of the next view takes the place of the members, for the cap and the half too.
-  If no view follows (crash, exclusion, end of the trace) it cannot be said who recovered together, and nothing is
-  judged.
+- *Its view* is the view in which it is delivered. k counts members other than the one that delivers, capped at members
+  - 1, and only `hold` matters. MAJORITY and SAFE count members, the deliverer included, that hold it and know its
+  sequence number (`hold` and `placed`): more than half, or all.
+- After `transitional` the `came_with` of the next view stands for the members, for the cap and the half too. If no
+  view follows (crash, exclusion, end of the trace) the trace does not say which members recovered together, and
+  nothing is judged.
 - `Before` is by the run clock: at the same instant is in time, since a pass reads the clock after its last receive
   and before its first send. So this is judged where the clock is `virtual` or `one-host`.
 - A member has a range when it has all of it; rows of `hold` and `placed` may be cut differently from those of

@@ -5,17 +5,17 @@ Reading, as a certificate that is cheap to check (SPARK.md section 3) and implie
 - View and position together name one message, and in one view a message has one position, at all members. Ranges may
   be cut differently.
 - During a stay (from coming in to going out) a member's positions rise, across views too, since a view starts above
-  all positions of those who came. So any two members order what both deliver in one view alike; and as those who go
-  on together deliver the same set in each view (property 5), they agree over all views. A fall of positions that
-  contradicts no other member is reported as well: by the definition of `position` it is a fault, if only of the
+  all positions of the members that came. So any two members order what both deliver in one view alike; and as members
+  that go on together deliver the same set in each view (property 5), they agree over all views. A fall of positions
+  that contradicts no other member is reported as well: by the definition of `position` it is a fault, if only of the
   recorder.
 - Nothing is compared between different views, nor across a `leave`: a member left behind by a failure may have
   delivered in V what the others deliver later in another order, and a ring that dissolves has positions of its own.
 - SAFE messages keep one order at any two members whatever happens. Certificate: one position in the whole trace, and
   rising over the whole life. Where that fails, the orders of each two members are compared exactly. MAJORITY messages
-  are judged with them where only a majority goes on: where in every change of view of the underlay those who came
-  together are more than half of the old view, or half with its first member, or all others had left of their own
-  (they wrote `leave` or `stop`, and nobody wrote `transitional`).
+  are judged with them where only a majority goes on: where in every change of view of the underlay the members that
+  came together are more than half of the old view, or half with its first member, or all others had left of their own
+  (they wrote `leave` or `stop`, and no member wrote `transitional`).
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def _check_underlay(underlay: UnderlayTrace, result: PropertyResult, explained: 
             if here != stay:
                 stay, top, before = here, -1, None
             if position < top:
-                if id(delivery) not in explained.misplaced:
-                    explained.misplaced.add(id(delivery))
+                if id(delivery) not in explained.misordered:
+                    explained.misordered.add(id(delivery))
                     _report_fall(local, delivery, before, result)
                 continue  # the one that came late is the odd one: those after it are measured against the rest
             top, before = stop, delivery
@@ -111,10 +111,10 @@ def _left_quietly(underlay: UnderlayTrace, member: str, view: str) -> bool:
 
 def _report_fall(local: Local, delivery: DeliveryRow, before: DeliveryRow | None, result: PropertyResult) -> None:
     other = span_text(before.sender, before.span) if before is not None else "?"
-    place = before.position if before is not None else None
+    previous = before.position if before is not None else None
     result.report(
         f"{local.member} delivered {span_text(delivery.sender, delivery.span)} at position {delivery.position} "
-        f"(n={delivery.n}) after {other} at position {place}",
+        f"(n={delivery.n}) after {other} at position {previous}",
         member=local.member,
         other=before.sender if before is not None else None,
         sender=delivery.sender,
@@ -164,23 +164,23 @@ def _has_two_positions(strong: set[Named]) -> bool:
 def _report_clash(
     underlay: UnderlayTrace, view: str | None, left: Named, right: Named, what: str, result: PropertyResult
 ) -> None:
-    who = _who_delivered(underlay, view, left)
-    other = _who_delivered(underlay, view, right)
+    deliverer = _deliverer_of(underlay, view, left)
+    other = _deliverer_of(underlay, view, right)
     left_span, right_span = _span(left), _span(right)
     if what == "position":
         text = f"in view {view} position {right[0]} is {span_text(right[2], right_span)} at {other}, but part of "
-        text += f"{span_text(left[2], left_span)} from position {left[0]} at {who}"
+        text += f"{span_text(left[2], left_span)} from position {left[0]} at {deliverer}"
     else:
         text = f"in view {view} {span_text(right[2], right_span)} is at position {right[0]} at {other}, but "
-        text += f"{span_text(left[2], left_span)} is at position {left[0]} at {who}"
-    result.report(text, member=other, other=who, sender=right[2], span=right_span, view=view)
+        text += f"{span_text(left[2], left_span)} is at position {left[0]} at {deliverer}"
+    result.report(text, member=other, other=deliverer, sender=right[2], span=right_span, view=view)
 
 
 def _span(named: Named) -> Range:
     return named[0] + named[3], named[1] + named[3]
 
 
-def _who_delivered(underlay: UnderlayTrace, view: str | None, named: Named) -> str:
+def _deliverer_of(underlay: UnderlayTrace, view: str | None, named: Named) -> str:
     first, stop = _span(named)
     for local in underlay.locals.values():
         for delivery in local.deliveries:
@@ -199,7 +199,7 @@ def _check_strong(underlay: UnderlayTrace, rank: int, result: PropertyResult, ex
     cuts: dict[str, set[int]] = {}
     lines: list[tuple[Local, list[DeliveryRow]]] = []
     for local in underlay.locals.values():
-        line = [d for d in local.deliveries if d.rank >= rank and is_ordered(d) and id(d) not in explained.misplaced]
+        line = [d for d in local.deliveries if d.rank >= rank and is_ordered(d) and id(d) not in explained.misordered]
         if line:
             lines.append((local, line))
         for delivery in line:
@@ -216,7 +216,7 @@ def _check_strong(underlay: UnderlayTrace, rank: int, result: PropertyResult, ex
             )
         atoms.append((local, pieces))
     for left in range(len(atoms)):
-        rank_of = {(sender, number): place for place, (sender, number, _) in enumerate(atoms[left][1])}
+        rank_of = {(sender, number): rank for rank, (sender, number, _) in enumerate(atoms[left][1])}
         for right in range(left + 1, len(atoms)):
             _compare(atoms[left][0], rank_of, atoms[right][0], atoms[right][1], result)
 
@@ -231,10 +231,10 @@ def _compare(
     top = -1
     before: DeliveryRow | None = None
     for sender, number, delivery in pieces:
-        place = rank_of.get((sender, number))
-        if place is None:
+        rank = rank_of.get((sender, number))
+        if rank is None:
             continue
-        if place < top and before is not None:
+        if rank < top and before is not None:
             result.report(
                 f"{right.member} delivered {span_text(before.sender, before.span)} before "
                 f"{span_text(sender, delivery.span)}, {left.member} the other way round; both are SAFE or MAJORITY",
@@ -245,4 +245,4 @@ def _compare(
                 view=delivery.view,
             )
             return
-        top, before = place, delivery
+        top, before = rank, delivery

@@ -20,7 +20,7 @@ Rules = MinMembers | str | Mapping[str, MinMembers]
 
 
 class Fork(NamedTuple):
-    """Two recoveries, each with the view that it followed and who came with it from there."""
+    """Two recoveries, each with the view that it followed and the members that came with it from there."""
 
     ancestor: str  # the latest view that both have behind them
     left: ViewPeriod
@@ -28,7 +28,7 @@ class Fork(NamedTuple):
 
 
 def rule_of(rules: Rules, member: str) -> MinMembers | str:
-    """What the member `name/life` asked for; the default where nobody says."""
+    """What the member `name/life` asked for; the default where the rules do not say."""
     if isinstance(rules, Mapping):
         return rules.get(member.rpartition("/")[0], "majority")
     return rules
@@ -56,7 +56,7 @@ def may_go_on(members: tuple[str, ...], present: list[str], rules: Rules) -> boo
 
 
 def sort_views(lines: Iterable[list[ViewPeriod]]) -> dict[str, int]:
-    """The place of each view in an order that keeps the order of every member; views that have none are left out."""
+    """The rank of each view in an order that keeps the order of every member; views that have none are left out."""
     after: dict[str, list[str]] = {}
     incoming: dict[str, int] = {}
     known: set[tuple[str, str]] = set()
@@ -135,7 +135,7 @@ def _is_strict(members: tuple[str, ...], rules: Rules) -> bool:
 
 
 def _before(lines: list[list[ViewPeriod]]) -> dict[str, set[str]]:
-    """Of each view those that it followed at somebody."""
+    """Of each view those that it followed at some member."""
     before: dict[str, set[str]] = {}
     for periods in lines:
         for period in periods:

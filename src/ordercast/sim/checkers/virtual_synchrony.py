@@ -1,4 +1,4 @@
-"""Property 5, virtual_synchrony: who goes together from view to view delivers the same in between.
+"""Property 5, virtual_synchrony: members that go together from view to view deliver the same in between.
 
 Reading.
 
@@ -6,10 +6,11 @@ Reading.
   other in `came_with`. They must have delivered the same set of AGREED-or-stronger messages in V. Of lightweight
   groups only what goes to a group that both are in is compared: certainly in it, that is during the whole period,
   or by positions between the first ordered delivery after coming in and the last one before going out, or in a view
-  of the group that both were in and that the one who lacks the message did not leave. Rows of unknown targets count as
+  of the group that both were in and that the one without the message did not leave. Rows of unknown targets count as
   delivered but are owed only among members with the same groups all the time.
-- `came_with` itself must be true, or a protocol could excuse itself: whoever installed V' straight after the same V
-  is in it, who came from elsewhere is not, and a joiner (first view, or the first after a `leave`) came alone.
+- `came_with` itself must be true, or a protocol could excuse itself: a member that installed V' straight after the
+  same V is in it, a member that came from elsewhere is not, and a joiner (first view, or the first after a `leave`)
+  came alone.
 - Views are delivered in order: there is one order of all views of an underlay (or group) that suits every member.
 - A member delivers only in the view that it is in at that moment. Sessions know no views of the underlay and are
   exempt.
@@ -266,7 +267,7 @@ def _compare_some(
     lacks: dict[tuple[str, Range], list[str]],
     holder: dict[tuple[str, Range], str],
 ) -> None:
-    """Compare what `is_meant` picks, among members who all should have it."""
+    """Compare what `is_meant` picks, among members that all should have it."""
     picked = [_sets(filter(is_meant, _ordered(local, old))) for local, old in olds]
     if all(each == picked[0] for each in picked[1:]):
         return
