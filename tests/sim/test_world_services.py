@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 from tests.sim.bug import Bug
 from tests.sim.planting import planted
 
 from ordercast.config import MS, SECOND
-from ordercast.engine import Outbox
 from ordercast.sim.faults import Fault
 from ordercast.sim.run import Outcome, run_scenario
 from ordercast.sim.scenario import SERVICES, CallPlan, Load, LockUse, Scenario
@@ -28,6 +26,22 @@ def held(scenario: Scenario) -> Outcome:
     assert outcome.held, "\n".join(outcome.failures)
     assert outcome.is_quiet
     return outcome
+
+
+class Wrapped:
+    """The real engine, of which a test may change something."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self._engine = Underlay(*args, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def carry(self) -> object:
+        return self._engine.carry()
+
+    def inherit(self, memory: object) -> None:
+        self._engine.inherit(memory)
 
 
 def of_kind(outcome: Outcome, *kinds: str) -> list[Row]:
@@ -130,41 +144,20 @@ def test_one_member_that_asks_for_a_majority_keeps_the_smaller_part_from_going_o
 def test_a_part_that_goes_on_against_the_rule_is_found_out() -> None:
     """The same, where engines ignore what they were asked for: the fork of the views is seen."""
 
-    @contextmanager
-    def careless() -> Iterator[None]:
-        original = Underlay.__init__
-
-        def init(self: Underlay, *args: object, **options: object) -> None:
-            original(self, *args, **{**options, "min_members": 1})  # type: ignore[arg-type]
-
-        Underlay.__init__ = init  # type: ignore[method-assign]
-        try:
-            yield
-        finally:
-            Underlay.__init__ = original  # type: ignore[method-assign]
+    def careless(*args: Any, **options: Any) -> Underlay:
+        return Underlay(*args, **{**options, "min_members": 1})
 
     parted = (Fault(2 * SECOND, "partition", ("a", "b"), for_ns=6 * SECOND),)
     loads = tuple(Load(name, 400, interval_ns=20 * MS, start_ns=SECOND) for name in "abcd")
-    outcome = run_scenario(replace(BASE, faults=parted, loads=loads), careless)
+    outcome = run_scenario(replace(BASE, faults=parted, loads=loads), engines=careless)
     assert any("two parts of sim went on" in text for text in outcome.failures), outcome.failures
 
 
 def test_an_engine_that_holds_more_than_its_history_allows_is_found_out() -> None:
-    @contextmanager
-    def greedy() -> Iterator[None]:
-        original = Underlay.after_batch
+    class Greedy(Wrapped):
+        peak_bytes = 1 << 30
 
-        def after_batch(self: Underlay, now_ns: int, out: Outbox) -> None:
-            original(self, now_ns, out)
-            self.peak_bytes = 1 << 30
-
-        Underlay.after_batch = after_batch  # type: ignore[method-assign]
-        try:
-            yield
-        finally:
-            Underlay.after_batch = original  # type: ignore[method-assign]
-
-    outcome = run_scenario(BASE, greedy)
+    outcome = run_scenario(BASE, engines=Greedy)
     assert [text for text in outcome.failures if text.startswith("buffers:")]
     assert outcome.stats.peak_bytes == 1 << 30
 

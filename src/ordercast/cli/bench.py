@@ -180,6 +180,8 @@ async def measure(parameters: Parameters, trace: Path, profile: str, progress: P
 class _Bench:
     """The member processes, and the phases that they go through together."""
 
+    __slots__ = ("_members", "_parameters", "_progress", "_sent", "children")
+
     def __init__(self, parameters: Parameters, progress: Progress) -> None:
         self.children: list[Child] = []
         self._parameters = parameters

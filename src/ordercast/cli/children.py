@@ -34,6 +34,8 @@ class ChildFailed(Exception):
 class Child:
     """One member process, seen from the command."""
 
+    __slots__ = ("_failure", "_is_wanted", "_news", "_process", "_reader", "_said", "name", "pid", "status")
+
     def __init__(self, name: str, process: asyncio.subprocess.Process) -> None:
         self.name = name
         self.pid = process.pid
@@ -161,6 +163,8 @@ class Child:
 
 class Command:
     """The command, seen from a member process."""
+
+    __slots__ = ("_reader", "settings")
 
     def __init__(self, reader: asyncio.StreamReader, settings: Saying) -> None:
         self.settings = settings

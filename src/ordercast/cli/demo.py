@@ -218,6 +218,8 @@ async def play(plan: DemoPlan, progress: Progress) -> tuple[Story, dict[tuple[st
 class _Stage:
     """The scenario, and what the audience sees of it."""
 
+    __slots__ = ("_began_s", "_has_calls", "_plan", "_progress", "_rates", "processes", "story")
+
     def __init__(self, plan: DemoPlan, progress: Progress) -> None:
         self.processes = ProcessGroup(plan.venue)
         self.story = Story()

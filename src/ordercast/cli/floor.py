@@ -43,6 +43,23 @@ class _FloorStream:
 class Floor:
     """One member of the floor."""
 
+    __slots__ = (
+        "_blocks",
+        "_consumer",
+        "_credits",
+        "_datagram",
+        "_group",
+        "_loop",
+        "_name",
+        "_receiver",
+        "_room",
+        "_sent",
+        "_socket",
+        "_streams",
+        "_window",
+        "address",
+    )
+
     def __init__(self, name: str, group: str, datagram: int) -> None:
         self._name = name
         self._datagram = datagram

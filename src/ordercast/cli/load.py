@@ -39,6 +39,8 @@ _LAST: Final = itemgetter(-1)
 class Source:
     """Numbered messages of one size, in chunks."""
 
+    __slots__ = ("_padding", "_payloads", "chunk", "sent", "size")
+
     def __init__(self, size: int, chunk: int | None = None) -> None:
         self.size = size
         self.chunk = chunk if chunk is not None else chunk_of(size)
@@ -68,6 +70,8 @@ class Sink:
     Where not even each sender's order is promised, messages are checked by their own numbers: `begins` says with which
     each sender began the phase. They may come in any order, and what does not come is lost.
     """
+
+    __slots__ = ("_begins", "_chunk", "_position", "delivered", "digest", "latencies_ns", "misordered", "next", "open")
 
     def __init__(self, senders: Iterable[str], chunk: int, begins: Mapping[str, int] | None = None) -> None:
         self.delivered = 0

@@ -92,6 +92,28 @@ def mortal_engine(*args: Any, **options: Any) -> Any:
 class DemoMember:
     """The application: what it has seen and what it is doing."""
 
+    __slots__ = (
+        "_checksum",
+        "_command",
+        "_delivered",
+        "_exclusions",
+        "_group",
+        "_is_sending",
+        "_lag_ns",
+        "_last_ns",
+        "_longest_ns",
+        "_node",
+        "_ordered",
+        "_pace_s",
+        "_position",
+        "_resumes_in",
+        "_senders",
+        "_sent",
+        "_service",
+        "_tasks",
+        "_view",
+    )
+
     def __init__(self, node: Node, command: Command) -> None:
         self._node = node
         self._command = command

@@ -86,6 +86,8 @@ class Drained:
 class ProcessGroup:
     """The member processes of one group."""
 
+    __slots__ = ("_group", "_is_created", "_lives", "children", "crashed", "offset_ns", "outside", "venue")
+
     def __init__(self, venue: Venue) -> None:
         self.venue = venue
         self.children: dict[str, Child] = {}  # the members

@@ -339,6 +339,8 @@ def data_packets(nbytes: int) -> int:
 class _Rally:
     """One message back and forth between two members."""
 
+    __slots__ = ("_ends", "_left", "_size")
+
     def __init__(self, ends: Sequence[SimMember], strokes: int, size: int) -> None:
         self._ends = {str(member): member for member in ends}
         self._left = strokes

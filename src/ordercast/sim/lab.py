@@ -35,6 +35,8 @@ class MeasurementFailed(OrdercastError):
 class Lab:
     """A group of members on a network without loss, formed and at rest."""
 
+    __slots__ = ("_rows", "cluster", "members", "world")
+
     def __init__(
         self,
         config: GroupConfig,

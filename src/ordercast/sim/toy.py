@@ -191,6 +191,8 @@ class ToyEngine:
 class ToyEngines:
     """Makes the engines of a world whose nodes were added in the order of `names`; all of them in their first life."""
 
+    __slots__ = ("_members",)
+
     def __init__(self, names: Sequence[str]) -> None:
         self._members = [
             Member(node_id(name, 0), name, 0, (f"10.0.{index // 250}.{index % 250 + 1}", PORT))

@@ -215,6 +215,8 @@ def _submitted_before(owed: list[Submit], start: ViewPeriod, underlay: UnderlayT
 class _EarlierDeliveries:
     """What anyone delivered of one sender in the first views of its path; computed only if somebody joined later."""
 
+    __slots__ = ("by_view", "known", "sender", "underlay", "views")
+
     def __init__(self, underlay: UnderlayTrace, sender: str, views: list[str]) -> None:
         self.underlay = underlay
         self.sender = sender

@@ -74,6 +74,8 @@ class _Possession:
 class _Underlay:
     """The times of possession of one underlay, computed once for each range and set of members."""
 
+    __slots__ = ("possessions", "result", "times", "underlay")
+
     def __init__(self, underlay: UnderlayTrace, result: PropertyResult) -> None:
         self.underlay = underlay
         self.result = result
