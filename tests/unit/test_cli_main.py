@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ordercast.cli.main import COMMANDS, main
+from ordercast.archive.reader import Record
+from ordercast.cli import demo, replay
+from ordercast.cli.main import COMMANDS, EPILOG, main
 
 BAD_INPUT = 2
 
@@ -101,3 +103,24 @@ def test_the_module_can_be_run() -> None:
     )
     assert done.returncode == BAD_INPUT
     assert "--members: expected" in done.stderr
+
+
+def test_the_length_of_the_demo_is_told_once() -> None:
+    """One measured number, in both helps, the Makefile and the README."""
+    root = Path(__file__).resolve().parents[2]
+    lines = {
+        "Makefile": [line for line in (root / "Makefile").read_text().splitlines() if line.startswith("demo:")],
+        "README.md": [line for line in (root / "README.md").read_text().splitlines() if line.startswith("make demo")],
+        "ordercast --help": [line for line in EPILOG.splitlines() if "ordercast demo" in line],
+        "ordercast demo --help": demo.EXAMPLES.splitlines()[2:3],
+    }
+    for where, told in lines.items():
+        assert len(told) == 1, where
+        assert demo.LENGTH in told[0], where
+
+
+def test_replay_prints_the_columns_that_its_help_promises() -> None:
+    record = Record("g", 7, "1@ann/1", "ann/1", 3, "AGREED", 1_700_000_000_000_000_000, 5, b"tea")
+    assert replay.line_of(record) == "7 2023-11-14T22:13:20.000Z ann/1 3 AGREED type 5 tea\n"
+    assert replay.line_of(record._replace(type=0)).split()[5:] == ["tea"]
+    assert "position, time (UTC), sender, its number, service, type if any, value" in replay.EXAMPLES

@@ -45,9 +45,13 @@ DESCRIPTION: Final = (
     "rest, and Spark checks every guarantee over the traces that the processes wrote. The demo ends with a report, "
     "one HTML file. Without Spark the checkers of the simulator judge, and there is no report."
 )
-EXAMPLES: Final = """examples:
+LENGTH: Final = "about a minute and a half"
+"""How long it takes with its defaults, as measured on two idle cores (`docs/benchmarks.md`). It is told here, in
+`ordercast --help`, in the Makefile and in the README; a test compares them."""
+
+EXAMPLES: Final = f"""examples:
   ordercast demo
-      about a minute on loopback; trace and report go to a new folder under the system's temporary one
+      {LENGTH} on loopback, most of it Spark's; trace and report go to a new folder under the system's temporary one
   ordercast demo --no-spark
       about 20 seconds: the verdict comes from the checkers of the simulator, and there is no report
   ordercast demo --orderer sequencer
@@ -60,7 +64,7 @@ EXAMPLES: Final = """examples:
       the verdict for a program; progress goes to standard error
   ordercast demo --peers 127.0.0.1:7401 127.0.0.1:7402 127.0.0.1:7403 127.0.0.1:7404 127.0.0.1:7405
       without multicast: the members find one another by a list of addresses
-  ordercast demo --insecure --exec-prefix 'ip netns exec oc{n}' --hosts 10.7.0.1,10.7.0.2,10.7.0.3,10.7.0.4,10.7.0.5
+  ordercast demo --insecure --exec-prefix 'ip netns exec oc{{n}}' --hosts 10.7.0.1,10.7.0.2,10.7.0.3,10.7.0.4,10.7.0.5
       each member in a network namespace of its own (benches/chaos.py makes them, with losses)"""
 
 FOUNDERS: Final = 4

@@ -23,8 +23,8 @@ INTERRUPTED: Final = 130
 DESCRIPTION: Final = (
     "Group communication: every member sees the same messages, joins, leaves and failures in the same order."
 )
-EPILOG: Final = """start here:
-  ordercast demo                    four processes, a crash, a recovery and the proof, in half a minute
+EPILOG: Final = f"""start here:
+  ordercast demo                    four processes, a crash, a recovery and the proof; {demo.LENGTH}
   ordercast sim --seed 7 --crash 1  the same protocol in virtual time, with faults drawn from a seed
   ordercast COMMAND --help          what a command does, with examples
 

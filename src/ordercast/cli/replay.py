@@ -147,13 +147,14 @@ def _print(args: argparse.Namespace, frames: Iterator[Frame], first: int | None,
     for frame in frames:
         write = sys.stdout.write
         for record in frame.records(first, stop):
-            write(_json(record) if args.json else _line(record))
+            write(_json(record) if args.json else line_of(record))
         if args.follow:
             sys.stdout.flush()
     return 0
 
 
-def _line(record: Record) -> str:
+def line_of(record: Record) -> str:
+    """What is printed of a message; the help lists the columns."""
     at = datetime.fromtimestamp(record.timestamp / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3]
     type_ = f" type {record.type}" if record.type else ""
     return f"{record.position} {at}Z {record.sender} {record.number} {record.service}{type_} {_shown(record.value)}\n"

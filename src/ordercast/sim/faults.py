@@ -1,4 +1,4 @@
-"""What can go wrong, as data: a fault has a time, a kind and the nodes that it befalls (DESIGN section 8).
+"""What can go wrong, as data: a fault has a time, a kind and the nodes that it befalls.
 
 Kinds with a duration end by themselves; `heal_all` ends the rest. Membership changes that the application asks for
 (leave, rejoin, reset) are in the same list, because a scenario is one list of what happens from outside.

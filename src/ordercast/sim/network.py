@@ -1,4 +1,4 @@
-"""The network in virtual time: what becomes of a datagram between two nodes (DESIGN section 8).
+"""The network in virtual time: what becomes of a datagram between two nodes (docs/design/overview.md section 8).
 
 `Network.transmit` takes one transmission and returns its arrivals; the world puts them on its heap. Nothing here calls
 back, and chance is one `random.Random` that is drawn from only where the model leaves something to chance.
@@ -31,7 +31,7 @@ from ordercast.config import SECOND
 from ordercast.engine import NEVER
 from ordercast.wire.header import FORWARD, HEADER_BYTES, MAGIC, UNKNOWN_DETAIL, Kind
 
-SOCKET_OVERHEAD_BYTES: Final = 1_024  # what a datagram costs a receive buffer besides its bytes (DESIGN section 6)
+SOCKET_OVERHEAD_BYTES: Final = 1_024  # what a datagram costs a receive buffer besides its bytes (overview.md section 6)
 COALESCE_NS: Final = 200_000  # interrupt coalescing: one batch of arrivals spans no more of the medium's time
 KIND_OFFSET: Final = 1
 

@@ -356,7 +356,7 @@ def _buffered(scenario: Scenario, nbytes: int) -> int:
 
 
 def is_calm(scenario: Scenario) -> bool:
-    """Nothing is lost, doubled or broken from outside: a drop by a socket is then a bug (DESIGN section 6)."""
+    """Nothing is lost, doubled or broken from outside: a drop by a socket is then a bug (overview.md section 6)."""
     return not (scenario.loss or scenario.duplicate or any(fault.kind != FaultKind.JOIN for fault in scenario.faults))
 
 

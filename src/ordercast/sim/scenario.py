@@ -18,7 +18,7 @@ MAX_NODES: Final = 200
 EVENT_LIMIT: Final = 3_000_000
 NAMES: Final = "abcdefghijklmnopqrstuvwxyz"
 
-# What each orderer can be asked for (DESIGN section 3); RESILIENT stands for every k.
+# What each orderer can be asked for (docs/design/overview.md section 3); RESILIENT stands for every k.
 SERVICES: Final[dict[str, tuple[str, ...]]] = {
     "sequencer": ("RELIABLE", "FIFO", "AGREED", "RESILIENT", "SAFE"),
     "token": ("UNRELIABLE", "RELIABLE", "FIFO", "CAUSAL", "AGREED", "RESILIENT", "MAJORITY", "SAFE"),

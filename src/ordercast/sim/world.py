@@ -1,4 +1,6 @@
-"""Virtual time, nodes with a processor and a socket buffer, and everything that can happen to them (DESIGN section 8).
+"""Virtual time, nodes with a processor and a socket buffer, and everything that can happen to them.
+
+See docs/design/overview.md section 8 and docs/design/simulator.md.
 
 A `World` owns one heap of events ordered by (time, sequence number), so that two events of the same nanosecond happen
 in the order in which they were made, under any PYTHONHASHSEED. Nodes run *stacks* (a `Host` with its engines, or a fake

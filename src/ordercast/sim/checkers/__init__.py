@@ -1,11 +1,10 @@
-"""Judges of a finished trace, outside the protocol engines. TRACE.md lists the properties; SPARK.md section 3 the
-algorithms.
+"""Judges of a finished trace, outside the protocol engines. docs/trace.md lists the properties.
 
     verdict = check_all(rows, clock="virtual", quiet=True)
     print("\\n".join(verdict.summary()))
 
 Each property is a module with a `check(trace, ...)` of its own over one shared `Trace`, and says in its docstring how
-it reads its sentence of TRACE.md. The same code judges simulated and real runs, so it knows rows only: nothing of
+it reads its sentence of docs/trace.md. The same code judges simulated and real runs, so it knows rows only: nothing of
 engines, orderers or the simulator, and nothing beyond the standard library.
 
 Order of judgement: form, then integrity, then the rest, each silent about what an earlier one explained.

@@ -1,10 +1,10 @@
 """Property 3, causal: no member delivers a message before one that caused it (CAUSAL and stronger).
 
 Reading. m1 causes m2 if the submitter of m2 had delivered or submitted m1, transitively, where every message of the
-chain is CAUSAL or stronger: between services the weaker guarantee holds (DESIGN section 3), so a FIFO message carries
-no causality. Causality is that of one underlay. When a life goes out and comes back as new, the deliveries of its
-last view leave its causal past: a member left behind by a failure may have delivered what the others deliver
-differently (property 4), and the group cannot order by what it never heard of.
+chain is CAUSAL or stronger: between services the weaker guarantee holds (docs/design/overview.md section 3), so a FIFO
+message carries no causality. Causality is that of one underlay. When a life goes out and comes back as new, the
+deliveries of its last view leave its causal past: a member left behind by a failure may have delivered what the others
+deliver differently (property 4), and the group cannot order by what it never heard of.
 
 Algorithm. A vector clock for each submit row, not for each message: entry t is the highest number of sender t in its
 past. Lives are walked side by side; one that meets a delivery whose submit has no clock yet waits for that sender. At

@@ -1,6 +1,6 @@
 """The index that all checkers share: rows by node life, views as periods of its time, messages as ranges.
 
-Built once per trace. How the columns of TRACE.md are read:
+Built once per trace. How the columns of docs/trace.md are read:
 
 - A member is `name/life`. The events of a life are taken in the order of `n`, whatever order the rows come in.
 - A *period* is what lies between the `view` row of an underlay and the next one at the same life. It is cut off by

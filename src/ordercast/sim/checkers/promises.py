@@ -6,11 +6,11 @@ Reading.
   that *were there* are those of the view in which the sender delivered it (a sender that did not deliver it: its view
   at the `confirm`; a sender outside: the earliest view in which any member delivered it). Each of them that went on
   from that view and stayed in to the end (as in property 7) must have delivered it, in that view or a later one, for
-  what survivors hold but cannot order is submitted again (DESIGN section 7). *At most k failed at once*: no change of
-  view on its way lost more than k members (for MAJORITY half of the view, for SAFE all but one). A member that did not
-  come along counts as failed. This is judged where the run ended quietly, since until then the message may still come.
-  With any service from RELIABLE on, some member has delivered what is confirmed; a caller's message before the
-  confirmation arrives, where clocks can be compared.
+  what survivors hold but cannot order is submitted again (docs/design/overview.md section 7). *At most k failed at
+  once*: no change of view on its way lost more than k members (for MAJORITY half of the view, for SAFE all but one). A
+  member that did not come along counts as failed. This is judged where the run ended quietly, since until then the
+  message may still come. With any service from RELIABLE on, some member has delivered what is confirmed; a caller's
+  message before the confirmation arrives, where clocks can be compared.
 - **Locks**: per underlay, group and name (`detail`). A lock is held from `lock` to `unlock`, `leave`, `stop` or
   `crash`. Two holders are two members whose times overlap and whose views at that time contain each other: a member
   that is excluded and does not know it yet may still believe to hold the lock. Where clocks cannot be compared only

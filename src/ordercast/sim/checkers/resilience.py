@@ -1,6 +1,6 @@
 """Property 6, resilience: RESILIENT(k), MAJORITY and SAFE are not delivered before enough members have the message.
 
-Amoeba section 4.2 (resilience degree), RMP section 3.2, DESIGN section 3. Reading.
+Amoeba section 4.2 (resilience degree), RMP section 3.2, docs/design/overview.md section 3. Reading.
 
 - *Its view* is the view in which it is delivered. k counts members other than the one that delivers, capped at members
   - 1, and only `hold` matters. MAJORITY and SAFE count members, the deliverer included, that hold it and know its

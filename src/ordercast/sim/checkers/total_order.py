@@ -1,6 +1,6 @@
 """Property 4, total_order: AGREED-or-stronger messages come in one order, per underlay, so across groups too.
 
-Reading, as a certificate that is cheap to check (SPARK.md section 3) and implies the property:
+Reading, as a certificate that is cheap to check and implies the property:
 
 - View and position together name one message, and in one view a message has one position, at all members. Ranges may
   be cut differently.

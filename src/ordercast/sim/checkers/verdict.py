@@ -1,6 +1,6 @@
 """What the checkers say: violations with evidence, per property, in the order in which faults cause one another.
 
-SPARK.md section 3 found that one fault shows in several checks (a duplicate trips FIFO and virtual synchrony, too),
+One fault shows in several checks (a duplicate trips FIFO and virtual synchrony, too),
 so a verdict is made root causes first: a delivery that a former property rejected, or a message that it found
 missing, is not reported again by a later one. `Explained` carries that knowledge from check to check.
 """

@@ -1,4 +1,4 @@
-"""Views as a history: one order of all of them (TRACE.md property 5), and whether it forked.
+"""Views as a history: one order of all of them (docs/trace.md property 5), and whether it forked.
 
 A group that only a majority may continue has one line of views. A *recovery* is a view that some member came to through
 a `transitional`: what failures lead to. Of two recoveries with a common ancestor one must be an ancestor of the other,
