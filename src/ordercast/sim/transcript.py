@@ -223,7 +223,8 @@ class Transcript:
             case "answered":
                 callers = [cluster.callers[name] for name in statement.nodes if name in cluster.callers]
                 return lambda: all(
-                    enough(count) for count in [each.seen.answers for each in members] + [each.answers for each in callers]
+                    enough(count)
+                    for count in [each.seen.answers for each in members] + [each.answers for each in callers]
                 )
             case "failed":
                 return lambda: all(member.port is not None and member.port.failure is not None for member in members)
