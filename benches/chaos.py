@@ -37,8 +37,8 @@ from time import monotonic
 
 from ordercast.cli.children import ChildFailed
 from ordercast.cli.main import main as ordercast
+from ordercast.cli.processes import NAMES, ProcessGroup, Venue
 from ordercast.cli.progress import table
-from ordercast.cli.troupe import NAMES, Troupe, Venue
 from ordercast.sim.checkers import PROPERTIES
 
 SCRIPT = Path(__file__).with_name("netns.sh")
@@ -124,25 +124,25 @@ def dropped(number: int) -> int:
 
 
 @contextlib.asynccontextmanager
-async def at_work(outcome: Outcome, options: Options, pace_s: float = 0.0) -> AsyncIterator[Troupe]:
+async def at_work(outcome: Outcome, options: Options, pace_s: float = 0.0) -> AsyncIterator[ProcessGroup]:
     """Four members that send; behind it everything comes to rest and is judged."""
     trace = Path(tempfile.mkdtemp(prefix=f"{outcome.orderer}-{outcome.scenario}-", dir=options.traces))
     addresses = [(host, 0) for host in HOSTS]
-    troupe = Troupe(Venue(trace, outcome.orderer, addresses=addresses, prefix=PREFIX, insecure=True))
-    troupe.write_info({"bench": "chaos", "scenario": outcome.scenario})
+    processes = ProcessGroup(Venue(trace, outcome.orderer, addresses=addresses, prefix=PREFIX, insecure=True))
+    processes.write_info({"bench": "chaos", "scenario": outcome.scenario})
     try:
         for number in range(FOUNDERS):
-            await troupe.start(number)
-        troupe.tell("pace", seconds=pace_s)
-        troupe.tell("send")
+            await processes.start(number)
+        processes.tell("pace", seconds=pace_s)
+        processes.tell("send")
         await asyncio.sleep(options.seconds / 2)
-        yield troupe
+        yield processes
         await asyncio.sleep(options.seconds / 2)
-        drained = await troupe.drain()
-        await troupe.stop()
+        drained = await processes.drain()
+        await processes.stop()
     finally:
-        await troupe.kill()
-    judged = troupe.judge(PROPERTIES)
+        await processes.kill()
+    judged = processes.judge(PROPERTIES)
     outcome.confirmed += judged.confirmed
     outcome.broken += judged.lost
     outcome.held &= judged.verdict.held and drained.is_same
@@ -154,11 +154,11 @@ async def at_work(outcome: Outcome, options: Options, pace_s: float = 0.0) -> As
 async def kill(outcome: Outcome, options: Options) -> None:
     stood_s = []
     for _ in range(KILLS):
-        async with at_work(outcome, options) as troupe:
-            victim = troupe.children[NAMES[0]]
-            await troupe.kill_ordering(victim)
-            stood_s.append(max((await troupe.stand_still([victim.name])).values()) / 1e3)
-            troupe.tell("pace", seconds=0.02)
+        async with at_work(outcome, options) as processes:
+            victim = processes.children[NAMES[0]]
+            await processes.kill_ordering(victim)
+            stood_s.append(max((await processes.stand_still([victim.name])).values()) / 1e3)
+            processes.tell("pace", seconds=0.02)
     outcome.stood_s = max(stood_s)
     outcome.notes.append(f"stood still for {', '.join(f'{each:.2f}' for each in stood_s)} s")
 
@@ -174,50 +174,50 @@ async def losses(outcome: Outcome, options: Options) -> None:
 
 
 async def pause(outcome: Outcome, options: Options) -> None:
-    async with at_work(outcome, options, 0.01) as troupe:
-        paused = await troupe.pause(troupe.children[NAMES[FOUNDERS - 1]], PAUSE_S)
+    async with at_work(outcome, options, 0.01) as processes:
+        paused = await processes.pause(processes.children[NAMES[FOUNDERS - 1]], PAUSE_S)
     outcome.views = paused.views
     outcome.notes.append(f"the stopped member's own loop stood still for {max(paused.lags_ms.values()):,.0f} ms")
 
 
 async def short_cut(outcome: Outcome, options: Options) -> None:
-    async with at_work(outcome, options, 0.01) as troupe:
-        before = troupe.changes()
+    async with at_work(outcome, options, 0.01) as processes:
+        before = processes.changes()
         cut([NAMES[FOUNDERS - 1]], list(NAMES[: FOUNDERS - 1]))
         await asyncio.sleep(CUT_S)
         netns("heal")
         await asyncio.sleep(2.0)
-        outcome.views = troupe.changes() - before
+        outcome.views = processes.changes() - before
 
 
 async def outage(outcome: Outcome, options: Options) -> None:
-    async with at_work(outcome, options) as troupe:
+    async with at_work(outcome, options) as processes:
         lost, others = NAMES[FOUNDERS - 1], list(NAMES[: FOUNDERS - 1])
-        await troupe.watch()
+        await processes.watch()
         cut([lost], others)
-        stood_ms, _ = await asyncio.gather(troupe.stand_still([lost]), asyncio.sleep(OUTAGE_S))
-        troupe.tell("pace", seconds=0.02)
+        stood_ms, _ = await asyncio.gather(processes.stand_still([lost]), asyncio.sleep(OUTAGE_S))
+        processes.tell("pace", seconds=0.02)
         netns("heal")
         began_s = monotonic()
-        await troupe.until_together(NAMES[:FOUNDERS], RETURN_TIMEOUT_S)
+        await processes.until_together(NAMES[:FOUNDERS], RETURN_TIMEOUT_S)
         outcome.notes.append(f"{lost} was back as a new member {monotonic() - began_s:.1f} s after the cut had ended")
     outcome.stood_s = max(stood_ms.values()) / 1e3
 
 
 async def halves(outcome: Outcome, options: Options) -> None:
-    async with at_work(outcome, options) as troupe:
-        members = (await troupe.ask())[NAMES[0]]["members"]
+    async with at_work(outcome, options) as processes:
+        members = (await processes.ask())[NAMES[0]]["members"]
         first, second = members[: FOUNDERS // 2], members[FOUNDERS // 2 :]
-        await troupe.watch()
+        await processes.watch()
         cut(first, second)
-        stood_ms, _ = await asyncio.gather(troupe.stand_still(second), asyncio.sleep(OUTAGE_S / 2))
-        before = await troupe.ask()
+        stood_ms, _ = await asyncio.gather(processes.stand_still(second), asyncio.sleep(OUTAGE_S / 2))
+        before = await processes.ask()
         await asyncio.sleep(OUTAGE_S / 2)
-        after = await troupe.ask()
-        troupe.tell("pace", seconds=0.02)
+        after = await processes.ask()
+        processes.tell("pace", seconds=0.02)
         netns("heal")
         began_s = monotonic()
-        await troupe.until_together(NAMES[:FOUNDERS], RETURN_TIMEOUT_S)
+        await processes.until_together(NAMES[:FOUNDERS], RETURN_TIMEOUT_S)
         went_on = [name for name in members if after[name]["ordered"] > before[name]["ordered"]]
         outcome.notes.append(f"{' '.join(went_on)} went on without {' '.join(second)}")
         outcome.notes.append(f"all were together again {monotonic() - began_s:.1f} s after the cut had ended")

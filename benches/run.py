@@ -109,7 +109,7 @@ def row(name: str, result: Result) -> list[str]:
         f"{result['cpu_us_per_delivery']:.2f}",
         f"{result['floor_per_s']:,}",
         "-" if ratio is None else f"{ratio:.2f}",
-        f"{result['per_message_face_per_s']:,}",
+        f"{result['per_message_api_per_s']:,}",
         f"{loaded['p50'] / 1e3:.1f} / {loaded['p99'] / 1e3:.1f}",
         f"{single['p50']:.0f} / {single['p99']:.0f}",
         str(result["lost"]),

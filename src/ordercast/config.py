@@ -84,7 +84,7 @@ class Demands:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Local timers. The defaults are DESIGN section 7's; the simulator and tests may shorten them."""
+    """Local timers. docs/design/overview.md section 7 gives the defaults; simulations and tests may shorten them."""
 
     heartbeat_busy_ns: int = 100 * MS
     suspect_busy_ns: int = 1_300 * MS
@@ -117,9 +117,15 @@ class Timing:
 
 
 def required_members(rule: MinMembers, previous: int, survivors: int, has_first: bool) -> bool:
-    """Whether `survivors` of a view of `previous` members may go on (DESIGN section 3, failure policy)."""
+    """Whether `survivors` of a view of `previous` members may go on (docs/design/overview.md section 3).
+
+    `rule` is one member's `min_members`. A number asks for so many survivors, but never for more than the view had: in
+    a view of three, `min_members=5` asks for all three. Otherwise such a group could never recover, not even with all
+    of its members alive. "majority" asks for more than half, or for half with the view's first member (`has_first`).
+    "all" asks for every member. The judges of traces have a reading of their own, so that one error here shows.
+    """
     if rule == "all":
         return survivors >= previous
     if rule == "majority":
         return 2 * survivors > previous or (2 * survivors == previous and has_first)
-    return survivors >= rule
+    return survivors >= min(rule, previous)

@@ -95,7 +95,7 @@ def test_spark_judges_the_demo_and_draws_a_report(tmp_path: Path) -> None:
 
 
 def test_without_spark_the_demo_says_who_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proof, "find_spec", lambda _: None)
+    monkeypatch.setattr(proof, "missing", lambda _: ["pyspark"])
     monkeypatch.setattr(proof, "convert", lambda *_, **__: None)
     with contextlib.redirect_stdout(io.StringIO()):
         assert main(["sim", "--messages", "100", "--trace", str(tmp_path / "trace")]) == 0

@@ -11,7 +11,7 @@ from time import monotonic_ns
 
 import pytest
 
-from ordercast.cli.troupe import Pause, Troupe, Venue
+from ordercast.cli.processes import Pause, ProcessGroup, Venue
 from ordercast.config import Timing
 from ordercast.sim.checkers import PROPERTIES
 
@@ -23,19 +23,19 @@ GENEROUS_MS = 20_000.0  # the goal is 2 s on a quiet machine; benches/chaos.py m
 
 
 @asynccontextmanager
-async def at_work(venue: Venue, members: int) -> AsyncIterator[Troupe]:
+async def at_work(venue: Venue, members: int) -> AsyncIterator[ProcessGroup]:
     """Members that send as fast as they can."""
-    troupe = Troupe(venue)
-    troupe.write_info({"test": "failures", "members": members})
+    processes = ProcessGroup(venue)
+    processes.write_info({"test": "failures", "members": members})
     try:
         for number in range(members):
-            await troupe.start(number)
-        troupe.tell("pace", seconds=0.0)
-        troupe.tell("send")
+            await processes.start(number)
+        processes.tell("pace", seconds=0.0)
+        processes.tell("send")
         await asyncio.sleep(0.3)
-        yield troupe
+        yield processes
     finally:
-        await troupe.kill()
+        await processes.kill()
 
 
 @pytest.mark.parametrize("orderer", ORDERERS)
@@ -44,20 +44,20 @@ def test_sends_go_on_and_nothing_confirmed_is_lost_when_who_orders_is_killed(
 ) -> None:
     """SIGKILL of the sequencer, of the token site while it has the token, of the first of members that all order."""
 
-    async def story() -> Troupe:
-        async with at_work(Venue(tmp_path, orderer), 4) as troupe:
-            victim = troupe.children["ann"]
-            await troupe.kill_ordering(victim)
-            stood_ms = await troupe.stand_still([victim.name])
+    async def story() -> ProcessGroup:
+        async with at_work(Venue(tmp_path, orderer), 4) as processes:
+            victim = processes.children["ann"]
+            await processes.kill_ordering(victim)
+            stood_ms = await processes.stand_still([victim.name])
             assert set(stood_ms) == {"bob", "cleo", "dan"}
             print(f"{orderer}: deliveries stood still for {stood_ms} ms")
             record_property("stood_still_ms", stood_ms)
             assert max(stood_ms.values()) < GENEROUS_MS
-            await troupe.until_together(set(stood_ms), GENEROUS_MS / 1e3)
-            drained = await troupe.drain()
-            await troupe.stop()
+            await processes.until_together(set(stood_ms), GENEROUS_MS / 1e3)
+            drained = await processes.drain()
+            await processes.stop()
         assert drained.is_same
-        return troupe
+        return processes
 
     judged = asyncio.run(story()).judge(PROPERTIES)
     assert judged.verdict.held, judged.verdict.summary()
@@ -68,25 +68,25 @@ def test_sends_go_on_and_nothing_confirmed_is_lost_when_who_orders_is_killed(
 def test_a_sender_that_was_killed_between_the_phases_comes_back_under_its_name(tmp_path: Path) -> None:
     """With timestamps, who sends without a pause always has blocks that are acknowledged and not decided (SIGKILL)."""
 
-    async def story() -> Troupe:
-        async with at_work(Venue(tmp_path, "timestamp"), 4) as troupe:
-            victim = troupe.children["cleo"]
-            joins = [view["subject"] for view in troupe.children["ann"].heard("view") if view["reason"] == "join"]
+    async def story() -> ProcessGroup:
+        async with at_work(Venue(tmp_path, "timestamp"), 4) as processes:
+            victim = processes.children["cleo"]
+            joins = [view["subject"] for view in processes.children["ann"].heard("view") if view["reason"] == "join"]
             (life,) = (int(subject.partition("/")[2]) for subject in joins if subject.startswith("cleo/"))
             victim.signal(signal.SIGKILL)
             await victim.fall(GENEROUS_MS / 1e3)
-            troupe.crashed["cleo", life] = monotonic_ns() + troupe.offset_ns
-            del troupe.children["cleo"]
-            await troupe.stand_still(["cleo"])
-            troupe.tell("pace", seconds=0.02)  # the verdict takes its time over what is sent
-            back = await troupe.start(2)
-            await troupe.until_together(["ann", "bob", "dan", "cleo"], GENEROUS_MS / 1e3)
+            processes.crashed["cleo", life] = monotonic_ns() + processes.offset_ns
+            del processes.children["cleo"]
+            await processes.stand_still(["cleo"])
+            processes.tell("pace", seconds=0.02)  # the verdict takes its time over what is sent
+            back = await processes.start(2)
+            await processes.until_together(["ann", "bob", "dan", "cleo"], GENEROUS_MS / 1e3)
             back.tell("send")
             await asyncio.sleep(0.3)
-            drained = await troupe.drain()
+            drained = await processes.drain()
             assert drained.delivered["cleo"] > 0
-            await troupe.stop()
-        return troupe
+            await processes.stop()
+        return processes
 
     judged = asyncio.run(story()).judge(PROPERTIES)
     assert judged.verdict.held, judged.verdict.summary()
@@ -106,14 +106,14 @@ def test_no_view_changes_when_a_member_stands_still_for_a_second(orderer: str, t
 
     async def story() -> list[Pause]:
         pauses = []
-        async with at_work(Venue(tmp_path, orderer), 3) as troupe:
-            troupe.tell("pace", seconds=0.01)  # the machine is to have time for everybody
+        async with at_work(Venue(tmp_path, orderer), 3) as processes:
+            processes.tell("pace", seconds=0.01)  # the machine is to have time for everybody
             for _ in range(TRIES):
-                pauses.append(await troupe.pause(troupe.children["cleo"], PAUSE_S))
+                pauses.append(await processes.pause(processes.children["cleo"], PAUSE_S))
                 if is_fair(pauses[-1]) or pauses[-1].views:
                     break
             if not pauses[-1].views:
-                drained = await troupe.drain()
+                drained = await processes.drain()
                 assert drained.is_same
         return pauses
 

@@ -19,9 +19,9 @@ from tests.unit.trace_builder import World
 from ordercast.pipeline.reading import inspect
 from ordercast.pipeline.verify.findings import CONSEQUENCE, ROOT, Findings, Violation
 from ordercast.pipeline.verify.job import as_json, judge, report, verify
+from ordercast.sim.chance import random_scenario
 from ordercast.sim.checkers import check_all
 from ordercast.sim.run import Outcome, run_scenario
-from ordercast.sim.scenario import random_scenario
 from ordercast.trace.schema import Row
 
 if TYPE_CHECKING:

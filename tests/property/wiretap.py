@@ -10,7 +10,7 @@ from ordercast.config import MS, SECOND, GroupConfig, RecoveryMode
 from ordercast.service import AGREED, FIFO, MAJORITY, RELIABLE, RESILIENT, SAFE, UNRELIABLE
 from ordercast.sim.cluster import Cluster, Terms
 from ordercast.sim.network import IDEAL, Arrival, Network, NetworkModel
-from ordercast.sim.scenario import Calls
+from ordercast.sim.scenario import CallPlan
 from ordercast.view import Address
 
 # Besides AGREED, RESILIENT and SAFE, which all orderers give.
@@ -98,8 +98,8 @@ class Lab:
             member.send(1, AGREED, 70_000)
         for caller in self.callers:
             for asked in ("UNRELIABLE", "FIFO", "AGREED", "SAFE"):
-                caller.call(Calls(caller.node.name, 1, asked), 1)
-            caller.call(Calls(caller.node.name, 1, size=2_000, handler=2, wants_again=True), 1)
+                caller.call(CallPlan(caller.node.name, 1, asked), 1)
+            caller.call(CallPlan(caller.node.name, 1, size=2_000, handler=2, wants_again=True), 1)
         self.run(200 * MS)
 
     def inject(self, index: int, source: Address, data: bytes, stride: int) -> None:

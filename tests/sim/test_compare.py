@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from ordercast.cli.main import main
-from ordercast.sim.compare import SATURATED, Comparison, Plan, Run, Variant, compare, measure, parse_variant
+from ordercast.sim.compare import compare, measure
+from ordercast.sim.comparison import SATURATED, Comparison, ComparisonPlan, PlannedRun, Variant, parse_variant
 from ordercast.sim.lab import Lab
 from ordercast.sim.plots import draw
 from ordercast.sim.tables import comparison_lines
@@ -24,7 +25,7 @@ ALL = (Variant("sequencer"), Variant("token"), *BOTH)
 
 @pytest.fixture(scope="module")
 def small() -> Comparison:
-    return compare(Plan(ALL, (3,), (2_000.0, SATURATED), messages=60))
+    return compare(ComparisonPlan(ALL, (3,), (2_000.0, SATURATED), messages=60))
 
 
 def test_the_same_messages_are_measured_on_each_orderer(small: Comparison) -> None:
@@ -53,7 +54,7 @@ def test_the_place_of_sequencer_and_token_is_the_last_thing_they_wait_for(small:
 
 def test_an_idle_message_takes_a_multicast_acknowledgements_and_a_decision() -> None:
     """TOMPA section 1 counts 3N messages for one; a multicast is one here, and nobody acknowledges to itself."""
-    (tompa, abcast) = compare(Plan(BOTH, (4,), (200.0,), messages=40)).points
+    (tompa, abcast) = compare(ComparisonPlan(BOTH, (4,), (200.0,), messages=40)).points
     for point in (tompa, abcast):
         assert point.datagrams_by_kind["data"] == 1
         assert point.datagrams_by_kind["ack"] == pytest.approx(3, abs=0.1)
@@ -61,13 +62,15 @@ def test_an_idle_message_takes_a_multicast_acknowledgements_and_a_decision() -> 
 
 
 def test_anticipation_cuts_the_second_part_where_datagrams_are_late() -> None:
-    (reduction,) = compare(Plan(BOTH, (4,), (5_000.0,), messages=400, reorder=0.05)).reductions()
+    (reduction,) = compare(ComparisonPlan(BOTH, (4,), (5_000.0,), messages=400, reorder=0.05)).reductions()
     assert reduction.t2 > 10
     assert reduction.latency > 0
 
 
 def test_the_result_is_the_same_again_and_with_several_jobs() -> None:
-    plan = Plan((Variant("token"), Variant("sequencer")), (2,), (2_000.0,), messages=20, seeds=2, jitter_ms=0.5)
+    plan = ComparisonPlan(
+        (Variant("token"), Variant("sequencer")), (2,), (2_000.0,), messages=20, seeds=2, jitter_ms=0.5
+    )
     told: list[tuple[int, int]] = []
     alone = compare(plan, progress=lambda done, runs, _text: told.append((done, runs)))
     assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
@@ -76,7 +79,7 @@ def test_the_result_is_the_same_again_and_with_several_jobs() -> None:
 
 
 def test_only_some_may_send_and_services_may_be_strong() -> None:
-    plan = Plan((Variant("token"),), (3,), (1_000.0,), senders=1, messages=30, service="SAFE")
+    plan = ComparisonPlan((Variant("token"),), (3,), (1_000.0,), senders=1, messages=30, service="SAFE")
     (found,) = compare(plan).points
     assert (found.messages, found.deliveries) == (30, 2 * 27)
     assert found.t2.mean_us > 0
@@ -99,8 +102,8 @@ def test_a_group_that_does_not_deliver_is_a_failure(
 
 
 def test_one_run_is_a_pure_function() -> None:
-    plan = Plan((Variant("timestamp"),), (3,), (2_000.0,), messages=30)
-    run = Run(parse_variant("timestamp"), 3, 2_000.0, 4)
+    plan = ComparisonPlan((Variant("timestamp"),), (3,), (2_000.0,), messages=30)
+    run = PlannedRun(parse_variant("timestamp"), 3, 2_000.0, 4)
     assert measure(plan, run) == measure(plan, run)
 
 
@@ -124,10 +127,15 @@ def test_the_figure_is_the_same_file_again(small: Comparison, name: str, magic: 
 
 def test_the_figure_names_what_it_shows(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    plan = Plan(BOTH, (2, 3), (1_000.0,), messages=20)
+    plan = ComparisonPlan(BOTH, (2, 3), (1_000.0,), messages=20)
     draw(compare(plan), tmp_path / "figure.svg")
     figure = (tmp_path / "figure.svg").read_text(encoding="utf-8")
-    for word in ("timestamp:no-anticipate", "t1: until its place is known", "members", "datagrams per message"):
+    for word in (
+        "timestamp:no-anticipate",
+        "t1: until its sequence number is known",
+        "members",
+        "datagrams per message",
+    ):
         assert word in figure
     assert "mean latency (µs)" in figure
 
@@ -153,7 +161,7 @@ def test_a_figure_without_matplotlib_is_refused_before_anything_runs(
     with without("matplotlib", monkeypatch):
         assert main(["compare", "latency", "--out", str(tmp_path / "figure.png")]) == 2
     shown = capsys.readouterr()
-    assert shown.err == "ordercast compare: a figure needs matplotlib: pip install 'ordercast[plot]'\n"
+    assert shown.err == "ordercast compare: --out needs matplotlib: pip install 'ordercast[plot]'\n"
     assert not list(tmp_path.iterdir())
 
 
@@ -180,8 +188,8 @@ def without(module: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         ("--service LOUD", "unknown service"),
         ("--service MAJORITY", "the sequencer gives"),
         ("--senders 9", "--senders lies between 0 and 5"),
-        ("--messages 0", "--messages lies between"),
-        ("--jobs 0", "--jobs lies between"),
+        ("--messages 0", "--messages: expected"),
+        ("--jobs 0", "--jobs: expected"),
         ("--network moon", "--help"),
         ("--out figure.pdf", "neither .png nor .svg"),
         ("--out nowhere/at/all.png", "there is no folder nowhere/at"),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 
 import pytest
 
+from ordercast.cli.main import main
 from ordercast.config import MS
-from ordercast.sim.commands import configure_sim, run_sim
 from ordercast.sim.figures import delivery_latencies, figures, ladder, steady_bytes_per_s
 from ordercast.sim.network import ETHERNET, IDEAL
 from ordercast.sim.tables import figures_lines, ladder_lines
@@ -17,12 +16,6 @@ from ordercast.trace.schema import Row
 
 def row(node: str, kind: str, at_ns: int, first: int = 0, count: int = 1, sender: str | None = None) -> Row:
     return Row(node, 0, 0, at_ns, kind, "g", sender=sender, first=first, count=count, bytes=100 * count)
-
-
-def args(*words: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    configure_sim(parser)
-    return parser.parse_args(words)
 
 
 def test_latency_is_from_the_submit_that_has_the_number() -> None:
@@ -94,5 +87,5 @@ def test_throughput_needs_a_wire_to_be_compared_with() -> None:
     ],
 )
 def test_measurements_take_no_other_parameters(words: str, error: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_sim(args(*words.split())) == 2
+    assert main(["sim", *words.split()]) == 2
     assert error in capsys.readouterr().err

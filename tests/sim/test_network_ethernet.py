@@ -10,7 +10,7 @@ import pytest
 from ordercast.config import MS, SECOND
 from ordercast.engine import NEVER, Send, To
 from ordercast.sim.network import ETHERNET, NETWORKS, Network, NetworkModel
-from ordercast.sim.world import Node, World
+from ordercast.sim.world import Machine, World
 from ordercast.view import Address
 
 WIRE = ETHERNET.bits_per_s // 8  # bytes a second
@@ -61,7 +61,7 @@ def bare_world(stacks: dict[str, Bare], *streaming: str) -> World:
     """Nodes that each run their stack; those `streaming` ask for a pass as soon as the last is over."""
     world = World(1, ETHERNET)
 
-    def boot(node: Node) -> Bare:
+    def boot(node: Machine) -> Bare:
         world.listen(node, "g")
         stack = stacks[node.name]
         if node.name in streaming:

@@ -15,22 +15,26 @@ import pytest
 from tests.sim.bug import Bug
 from tests.sim.planting import planted
 
+from ordercast.cli import sim
+from ordercast.cli.main import main
+from ordercast.cli.sim import scenario_of
 from ordercast.errors import UsageError
-from ordercast.sim.commands import configure_fuzz, configure_sim, run_fuzz, run_sim, scenario_of
+from ordercast.sim.chance import random_scenario
 from ordercast.sim.fuzz import fuzz, run_seed, seeds_until_caught
-from ordercast.sim.scenario import random_scenario
 
 
 def sim_args(*words: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    configure_sim(parser)
+    sim.configure(parser)
     return parser.parse_args(words)
 
 
-def fuzz_args(*words: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    configure_fuzz(parser)
-    return parser.parse_args(words)
+def command(*words: str) -> int:
+    """The exit code of `ordercast` with these arguments."""
+    try:
+        return main(words)
+    except SystemExit as ended:
+        return int(ended.code or 0)
 
 
 def test_results_do_not_depend_on_the_number_of_jobs() -> None:
@@ -94,15 +98,15 @@ def test_a_run_without_anticipation_is_replayed_by_its_command() -> None:
     ("words", "error"),
     [
         ("--scenario-seed 5 --loss 0.1", "a scenario says everything"),
-        ("--loss 1.5", "loss is a probability"),
+        ("--loss 1.5", "--loss: expected a probability"),
         ("--service LOUD", "unknown service"),
         (
             "--orderer sequencer --service MAJORITY",
             "the sequencer gives RELIABLE, FIFO, AGREED, RESILIENT, SAFE, not MAJORITY",
         ),
-        ("--nodes 0", "between 1 and"),
-        ("--crash 9", "at most 5 crash"),
-        ("--min-members none", "min-members is a number"),
+        ("--nodes 0", "--nodes: expected a whole number from 1 to 200"),
+        ("--crash 9", "9 members cannot crash: the group has 5"),
+        ("--min-members none", "--min-members: expected a whole number"),
         ("--orderer token --no-anticipate", "a choice of timestamp only, not of token"),
         ("--orderer sequencer --anticipate", "a choice of timestamp only, not of sequencer"),
         ("--orderer token --no-anticipate --ladder", "a choice of timestamp only, not of token"),
@@ -111,14 +115,14 @@ def test_a_run_without_anticipation_is_replayed_by_its_command() -> None:
     ],
 )
 def test_bad_input_is_named_and_exits_with_2(words: str, error: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_sim(sim_args(*words.split())) == 2
+    assert command("sim", *words.split()) == 2
     assert error in capsys.readouterr().err
 
 
 def test_fuzz_refuses_what_it_cannot_do(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_fuzz(fuzz_args("--runs", "0")) == 2
-    assert "runs and jobs begin at 1" in capsys.readouterr().err
-    assert run_fuzz(fuzz_args("--orderer", "token", "--no-anticipate", "--runs", "1")) == 2
+    assert command("fuzz", "--runs", "0") == 2
+    assert "--runs: expected a whole number from 1" in capsys.readouterr().err
+    assert command("fuzz", "--orderer", "token", "--no-anticipate", "--runs", "1") == 2
     assert "a choice of timestamp only" in capsys.readouterr().err
     with pytest.raises(UsageError, match="no orderer 'moon'"):
         fuzz("moon")
@@ -126,16 +130,16 @@ def test_fuzz_refuses_what_it_cannot_do(capsys: pytest.CaptureFixture[str]) -> N
 
 @pytest.mark.parametrize("flag", ["--anticipate", "--no-anticipate"])
 def test_fuzz_runs_both_variants_of_the_timestamp_orderer(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_fuzz(fuzz_args("--orderer", "timestamp", flag, "--runs", "3", "--json")) == 0
+    assert command("fuzz", "--orderer", "timestamp", flag, "--runs", "3", "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["orderer"], found["anticipate"]) == ("timestamp", flag == "--anticipate")
 
 
 def test_sim_prints_json_and_writes_the_same_trace_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--nodes", "3", "--messages", "30", "--seed", "2", "--json", "--trace"]
-    assert run_sim(sim_args(*words, str(tmp_path / "one"))) == 0
+    assert command("sim", *words, str(tmp_path / "one")) == 0
     first = json.loads(capsys.readouterr().out)
-    assert run_sim(sim_args(*words, str(tmp_path / "two"))) == 0
+    assert command("sim", *words, str(tmp_path / "two")) == 0
     assert json.loads(capsys.readouterr().out)["digest"] == first["digest"]
     files = sorted(path.relative_to(tmp_path / "one") for path in (tmp_path / "one").rglob("*") if path.is_file())
     assert len(files) == 4
@@ -146,7 +150,7 @@ def test_sim_prints_json_and_writes_the_same_trace_twice(tmp_path: Path, capsys:
 @pytest.mark.parametrize("service", ["UNRELIABLE", "RELIABLE", "CAUSAL", "RESILIENT(3)", "MAJORITY"])
 def test_sim_runs_the_token_with_every_service(service: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--orderer", "token", "--nodes", "4", "--messages", "40", "--network", "ethernet", "--service", service]
-    assert run_sim(sim_args(*words, "--json")) == 0
+    assert command("sim", *words, "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert found["held"]
     assert found["delivered"] == 4 * (40 + 4)  # the probe is one message of each

@@ -8,7 +8,7 @@ import pytest
 
 from ordercast.engine import NEVER, Send, To
 from ordercast.sim.network import IDEAL, NetworkModel
-from ordercast.sim.world import Livelock, Node, World
+from ordercast.sim.world import Livelock, Machine, World
 from ordercast.view import Address
 
 
@@ -53,7 +53,7 @@ class Toy:
 def toys(world: World, names: str, buffer_bytes: int = 1 << 20, answers: str = "") -> dict[str, Toy]:
     made: dict[str, Toy] = {}
 
-    def boot(node: Node) -> Toy:
+    def boot(node: Machine) -> Toy:
         made[node.name] = Toy(node.name in answers)
         world.listen(node, "g")
         return made[node.name]

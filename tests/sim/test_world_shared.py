@@ -16,7 +16,7 @@ from ordercast.service import AGREED, FIFO, SAFE, Service
 from ordercast.sim.application import HostStack, boot_host
 from ordercast.sim.checkers import check_all
 from ordercast.sim.network import LAN, NetworkModel
-from ordercast.sim.world import Node, World
+from ordercast.sim.world import Machine, World
 from ordercast.view import View
 
 FLOOR = SharedDirectory("floor", "a", "b")
@@ -37,7 +37,7 @@ class Application:
         self.node = world.add(name, self.boot)
         world.start(name)
 
-    def boot(self, node: Node) -> HostStack:
+    def boot(self, node: Machine) -> HostStack:
         self.host: Host = boot_host(self.world, node, Timing(), None, FLOOR)
         self.ports: dict[str, Port] = {}
         for group in self.groups:

@@ -23,7 +23,7 @@ def test_messages_in_order_are_counted_and_nothing_is_wrong(size: int) -> None:
     assert len(sink.latencies_ns) == 3
 
 
-def test_the_per_message_face_counts_the_same() -> None:
+def test_the_per_message_api_counts_the_same() -> None:
     source = Source(100)
     sink = Sink(["ann"], source.chunk)
     for message in [*source.next(), *source.next(), source.end()]:
@@ -74,10 +74,10 @@ def test_without_order_messages_are_known_by_their_numbers() -> None:
 
 def test_positions_must_rise() -> None:
     sink = Sink(["ann"], 1)
-    sink.placed(10, 0, 5)
-    sink.placed(15, 5, 5)
+    sink.ordered(10, 0, 5)
+    sink.ordered(15, 5, 5)
     assert sink.misordered == 0
-    sink.placed(14, 10, 5)
+    sink.ordered(14, 10, 5)
     assert sink.misordered == 5
 
 

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ordercast.cli.main import COMMANDS, main
+from ordercast.archive.reader import Record
+from ordercast.cli import demo, replay
+from ordercast.cli.main import COMMANDS, EPILOG, main
 
 BAD_INPUT = 2
 
@@ -52,7 +54,7 @@ def test_no_command_is_answered_with_the_choice(capsys: pytest.CaptureFixture[st
     [
         (["dmeo"], "choose from"),
         (["demo", "--sekonds", "3"], "--help"),
-        (["demo", "--seconds", "0"], "--seconds lies between"),
+        (["demo", "--seconds", "0"], "expected a number from 1 to 600"),
         (["demo", "--seconds", "soon"], "--help"),
         (["demo", "--host", "10.0.0.1"], "--insecure"),
         (["demo", "--host", "localhost:x"], "no port"),
@@ -61,11 +63,11 @@ def test_no_command_is_answered_with_the_choice(capsys: pytest.CaptureFixture[st
         (["demo", "--peers", *["127.0.0.1:7401"] * 5], "names an address twice"),
         (["demo", "--exec-prefix", "ip netns exec {name}"], "only {n} is replaced"),
         (["demo", "--exec-prefix", "'half a quote"], "cannot be read"),
-        (["demo", "--pause", "-1"], "--pause lies between"),
-        (["bench", "--members", "1"], "--members lies between"),
-        (["bench", "--size", "3"], "--size lies between"),
-        (["bench", "--seconds", "nan"], "--seconds lies between"),
-        (["bench", "--datagram", "100000"], "--datagram lies between"),
+        (["demo", "--pause", "-1"], "--pause: expected"),
+        (["bench", "--members", "1"], "--members: expected"),
+        (["bench", "--size", "3"], "--size: expected"),
+        (["bench", "--seconds", "nan"], "--seconds: expected"),
+        (["bench", "--datagram", "100000"], "--datagram: expected"),
         (["bench", "--service", "PERFECT"], "choose one of"),
         (["bench", "--orderer", "sequencer", "--service", "CAUSAL"], "sequencer gives"),
         (["bench", "--service", "RESILIENT"], "RESILIENT(2)"),
@@ -100,4 +102,25 @@ def test_the_module_can_be_run() -> None:
         check=False,
     )
     assert done.returncode == BAD_INPUT
-    assert "--members lies between" in done.stderr
+    assert "--members: expected" in done.stderr
+
+
+def test_the_length_of_the_demo_is_told_once() -> None:
+    """One measured number, in both helps, the Makefile and the README."""
+    root = Path(__file__).resolve().parents[2]
+    lines = {
+        "Makefile": [line for line in (root / "Makefile").read_text().splitlines() if line.startswith("demo:")],
+        "README.md": [line for line in (root / "README.md").read_text().splitlines() if line.startswith("make demo")],
+        "ordercast --help": [line for line in EPILOG.splitlines() if "ordercast demo" in line],
+        "ordercast demo --help": demo.EXAMPLES.splitlines()[2:3],
+    }
+    for where, told in lines.items():
+        assert len(told) == 1, where
+        assert demo.LENGTH in told[0], where
+
+
+def test_replay_prints_the_columns_that_its_help_promises() -> None:
+    record = Record("g", 7, "1@ann/1", "ann/1", 3, "AGREED", 1_700_000_000_000_000_000, 5, b"tea")
+    assert replay.line_of(record) == "7 2023-11-14T22:13:20.000Z ann/1 3 AGREED type 5 tea\n"
+    assert replay.line_of(record._replace(type=0)).split()[5:] == ["tea"]
+    assert "position, time (UTC), sender, its number, service, type if any, value" in replay.EXAMPLES

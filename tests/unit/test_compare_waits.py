@@ -5,25 +5,21 @@ from __future__ import annotations
 import pytest
 
 from ordercast.errors import UsageError
-from ordercast.sim.compare import (
+from ordercast.sim.compare import arrivals, by_detail
+from ordercast.sim.comparison import (
     LOADS,
     SATURATED,
     Comparison,
-    Plan,
+    ComparisonPlan,
     Point,
-    Times,
     Variant,
-    Wait,
-    arrivals,
-    by_detail,
     load_name,
     parse_load,
     parse_variant,
-    times_of,
-    waits,
 )
 from ordercast.sim.lab import MeasurementFailed
 from ordercast.sim.network import NETWORKS
+from ordercast.sim.waits import Times, Wait, times_of, waits
 from ordercast.trace.schema import Row
 
 SECOND = 1_000_000_000
@@ -34,7 +30,7 @@ def row(node: str, kind: str, at_ns: int, first: int = 0, count: int = 1) -> Row
     return Row(node, 0, 0, at_ns, kind, "g", sender=sender, first=first, count=count, bytes=100 * count)
 
 
-def test_the_place_divides_the_wait() -> None:
+def test_the_sequence_number_divides_the_wait() -> None:
     rows = [row("a", "submit", 1), row("b", "hold", 10), row("b", "placed", 25), row("b", "deliver", 60)]
     assert list(waits(rows)) == [Wait(15, 35, 59, 1)]
 
@@ -44,7 +40,7 @@ def test_the_sender_itself_does_not_count() -> None:
     assert list(waits(rows)) == []
 
 
-def test_a_place_that_comes_before_the_message_counts_from_its_arrival() -> None:
+def test_a_sequence_number_that_comes_before_the_message_counts_from_its_arrival() -> None:
     rows = [row("a", "submit", 1), row("b", "placed", 5), row("b", "hold", 10), row("b", "deliver", 60)]
     assert list(waits(rows)) == [Wait(0, 50, 59, 1)]
 
@@ -142,22 +138,22 @@ def test_the_words_for_loads_rise_on_every_network() -> None:
         ({"jitter_ms": -3.0}, "--jitter-ms lies between"),
         ({"network": "moon"}, "there is no network 'moon'"),
         ({"service": "LOUD"}, "unknown service"),
-        ({"service": "UNRELIABLE"}, "get no place"),
+        ({"service": "UNRELIABLE"}, "are not ordered"),
         ({"variants": (Variant("token"), Variant("sequencer")), "service": "CAUSAL"}, "the sequencer gives RELIABLE"),
     ],
 )
 def test_a_plan_that_makes_no_sense_is_refused(given: dict[str, object], error: str) -> None:
     with pytest.raises(UsageError, match=error):
-        Plan(**{"variants": (Variant("token"),), **given})  # type: ignore[arg-type]
+        ComparisonPlan(**{"variants": (Variant("token"),), **given})  # type: ignore[arg-type]
 
 
 def test_what_is_wrong_with_the_network_is_told_in_words() -> None:
-    assert Plan((Variant("token"),), loss=0.001, reorder=0.05).troubles() == [
+    assert ComparisonPlan((Variant("token"),), loss=0.001, reorder=0.05).troubles() == [
         "0.1 % of datagrams lost",
         "5 % up to 2 ms late",
     ]
-    assert Plan((Variant("token"),), loss=0.1).troubles() == ["10 % of datagrams lost"]
-    assert Plan((Variant("token"),)).troubles() == []
+    assert ComparisonPlan((Variant("token"),), loss=0.1).troubles() == ["10 % of datagrams lost"]
+    assert ComparisonPlan((Variant("token"),)).troubles() == []
 
 
 def point(orderer: str, t1: float, t2: float) -> Point:
@@ -167,7 +163,7 @@ def point(orderer: str, t1: float, t2: float) -> Point:
 
 
 def test_a_reduction_is_told_where_both_variants_are() -> None:
-    plan = Plan((Variant("timestamp"), Variant("timestamp", anticipate=False)), (5,), (100.0,))
+    plan = ComparisonPlan((Variant("timestamp"), Variant("timestamp", anticipate=False)), (5,), (100.0,))
     points = [point("timestamp", 60, 5), point("timestamp:no-anticipate", 60, 40)]
     (found,) = Comparison(plan, points).reductions()
     assert (found.latency, found.t2, found.t2_share) == pytest.approx((35, 87.5, 40))

@@ -15,6 +15,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
+from ordercast.cli.arguments import decimal, whole
 from ordercast.cli.children import Child, ChildFailed, Saying
 from ordercast.cli.choices import add_choices, service_of
 from ordercast.cli.load import MAX_SIZE, MIN_SIZE
@@ -26,9 +27,9 @@ from ordercast.trace.run import software_version
 
 HELP: Final = "measure throughput, CPU and latency between real processes on this machine"
 DESCRIPTION: Final = (
-    "Starts member processes on loopback, with their traces on, and measures: the batch face (send_many, batches()) "
-    "flat out, the per-message face (async for event in group; senders still use send_many), latency flat out and with "
-    "one 100-byte message at a time, and the floor: the same sockets, blocks and application with a plain credit "
+    "Starts member processes on loopback, with their traces on, and measures: the batch API (send_many, batches()) at "
+    "full load, the per-message API (async for event in group; senders still use send_many), latency at full load and "
+    "with one 100-byte message at a time, and the floor: the same sockets, blocks and application with a plain credit "
     "window, without ordering or repair. Every message is sliced to its own bytes and its first and last byte are "
     "read, which also checks the order. CPU is user + system of all members by deliveries at all members. Services "
     "without order are sent one at a time every 2 ms. Exit code 1 if anything was misordered, or, unless it was "
@@ -71,7 +72,7 @@ class Parameters:
 
 
 @dataclass(slots=True)
-class Phase:
+class PhaseResult:
     """What one phase gave, over all members."""
 
     per_s: float  # delivered, mean of the receivers
@@ -90,14 +91,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `ordercast bench`."""
     parser.description = DESCRIPTION
     add_choices(parser, "what every message asks for")
-    parser.add_argument("--members", type=int, default=4, help=f"member processes, 2 to {MAX_MEMBERS} (4)")
+    parser.add_argument(
+        "--members", type=whole(2, MAX_MEMBERS), default=4, help=f"member processes, 2 to {MAX_MEMBERS} (4)"
+    )
     parser.add_argument(
         "--senders", default="1", choices=["1", "all"], help="one, which did not create the group, or all of them (1)"
     )
-    parser.add_argument("--size", type=int, default=100, help=f"bytes of a message, {MIN_SIZE} to {MAX_SIZE} (100)")
-    parser.add_argument("--seconds", type=float, default=5.0, help="how long the batch face is measured (5)")
     parser.add_argument(
-        "--datagram", type=int, default=LOOPBACK_DATAGRAM, help=f"largest datagram in bytes ({LOOPBACK_DATAGRAM})"
+        "--size",
+        type=whole(MIN_SIZE, MAX_SIZE),
+        default=100,
+        help=f"bytes of a message, {MIN_SIZE} to {MAX_SIZE} (100)",
+    )
+    parser.add_argument(
+        "--seconds", type=decimal(MIN_SECONDS, MAX_SECONDS), default=5.0, help="how long the batch API is measured (5)"
+    )
+    parser.add_argument(
+        "--datagram",
+        type=whole(MIN_DATAGRAM, MAX_DATAGRAM),
+        default=LOOPBACK_DATAGRAM,
+        help=f"largest datagram in bytes ({LOOPBACK_DATAGRAM})",
     )
     parser.add_argument("--trace", type=Path, default=None, metavar="DIR", help="keep the members' traces here")
     parser.add_argument(
@@ -133,15 +146,6 @@ def run(args: argparse.Namespace) -> int:
 
 def parameters_of(args: argparse.Namespace) -> Parameters:
     """The parameters that the flags ask for; `UsageError` says what is wrong with them."""
-    for name, low, high in (
-        ("members", 2, MAX_MEMBERS),
-        ("size", MIN_SIZE, MAX_SIZE),
-        ("seconds", MIN_SECONDS, MAX_SECONDS),
-        ("datagram", MIN_DATAGRAM, MAX_DATAGRAM),
-    ):
-        value = getattr(args, name)
-        if not low <= value <= high:
-            raise UsageError(f"--{name} lies between {low:g} and {high:g}, not {value:g}")
     return Parameters(
         args.orderer,
         args.members,
@@ -176,6 +180,8 @@ async def measure(parameters: Parameters, trace: Path, profile: str, progress: P
 class _Bench:
     """The member processes, and the phases that they go through together."""
 
+    __slots__ = ("_members", "_parameters", "_progress", "_sent", "children")
+
     def __init__(self, parameters: Parameters, progress: Progress) -> None:
         self.children: list[Child] = []
         self._parameters = parameters
@@ -209,8 +215,8 @@ class _Bench:
         # The first member has created the group: where there is a sequencer, it is the first.
         single = [children[1]]
         senders = children if parameters.senders == "all" else single
-        batch = await self._phase("batch", senders, seconds, "batch face, flat out")
-        messages = await self._phase("messages", senders, min(2.0, seconds / 2), "per-message face, flat out")
+        batch = await self._phase("batch", senders, seconds, "batch API, flat out")
+        messages = await self._phase("messages", senders, min(2.0, seconds / 2), "per-message API, flat out")
         alone = await self._phase("single", single, min(2.0, seconds / 2), "one message at a time")
         floor = await self._phase("floor", senders, min(3.0, seconds / 2), "floor: no ordering, no repair")
         ordered = (batch, messages, alone)
@@ -228,7 +234,7 @@ class _Bench:
             "misordered": sum(phase.misordered for phase in ordered),
             "socket_drops": sum(phase.drops for phase in ordered),
             "repairs": sum(phase.datagrams.get("repair", 0) for phase in ordered),
-            "per_message_face_per_s": round(messages.per_s),
+            "per_message_api_per_s": round(messages.per_s),
             "floor_per_s": round(floor.per_s),
             "floor_cpu_us_per_delivery": round(floor.cpu_us, 3),
             "ratio_to_floor": round(batch.per_s / floor.per_s, 3) if floor.per_s else None,
@@ -247,7 +253,7 @@ class _Bench:
             },
         }
 
-    async def _phase(self, phase: str, senders: list[Child], seconds: float, text: str) -> Phase:
+    async def _phase(self, phase: str, senders: list[Child], seconds: float, text: str) -> PhaseResult:
         children = self.children
         self._progress.note(f"{text}, {seconds:g} s")
         keys = {child.name: self._members[child.name] for child in children}
@@ -288,7 +294,7 @@ class _Bench:
 
 def phase_of(
     begin: list[Saying], end: list[Saying], drained: list[Saying], sent: dict[str, int], is_sender: list[bool]
-) -> Phase:
+) -> PhaseResult:
     """The numbers of one phase out of what its members said."""
     deliveries = [after["delivered"] - before["delivered"] for before, after in zip(begin, end, strict=True)]
     times_s = [(after["at_ns"] - before["at_ns"]) / 1e9 for before, after in zip(begin, end, strict=True)]
@@ -301,7 +307,7 @@ def phase_of(
     # Where members disagree about the order of blocks, no single one of them can be called the wrong one.
     disagreeing = len({said["digest"] for said in drained}) - 1
     others = [said for said, sends in zip(drained, is_sender, strict=True) if not sends]
-    return Phase(
+    return PhaseResult(
         per_s=sum(rates) / len(rates),
         slowest_per_s=min(rates),
         cpu_us=cpu_s * 1e6 / max(1, sum(deliveries)),
@@ -334,11 +340,11 @@ def report(result: dict[str, Any]) -> list[str]:
         return f"p50 {latency[which]['p50']:,} us, p99 {latency[which]['p99']:,} us"
 
     rows = [
-        ("batch face, each receiver", f"{result['delivered_per_s']:,} messages/s, {result['mb_per_s']:,} MB/s"),
+        ("batch API, each receiver", f"{result['delivered_per_s']:,} messages/s, {result['mb_per_s']:,} MB/s"),
         ("CPU, all members", f"{result['cpu_us_per_delivery']} us for each delivered message"),
         ("floor, each receiver", f"{result['floor_per_s']:,} messages/s, {result['floor_cpu_us_per_delivery']} us"),
         ("share of the floor", f"{result['ratio_to_floor']}"),
-        ("per-message face, each receiver", f"{result['per_message_face_per_s']:,} messages/s"),
+        ("per-message API, each receiver", f"{result['per_message_api_per_s']:,} messages/s"),
         ("latency flat out", both("loaded")),
         ("latency one at a time", both("single")),
         ("the same, back at its sender", both("single_at_sender")),
@@ -348,7 +354,7 @@ def report(result: dict[str, Any]) -> list[str]:
             "memory of the largest member",
             f"{result['memory_mb']['start']} MB, at the end {result['memory_mb']['end']} MB",
         ),
-        ("datagrams of the batch face", ", ".join(f"{kind} {n:,}" for kind, n in sorted(result["datagrams"].items()))),
+        ("datagrams of the batch API", ", ".join(f"{kind} {n:,}" for kind, n in sorted(result["datagrams"].items()))),
     ]
     variant = "" if parameters["anticipate"] else " without anticipation"
     return [

@@ -37,6 +37,24 @@ SINGLE_PACE_S: Final = 0.002
 class BenchMember:
     """Does what the command says, one phase after the other."""
 
+    __slots__ = (
+        "_command",
+        "_floor",
+        "_flowing",
+        "_group",
+        "_is_sending",
+        "_name",
+        "_node",
+        "_phase",
+        "_receiving",
+        "_sending",
+        "_service",
+        "_sink",
+        "_size",
+        "_source",
+        "_stats",
+    )
+
     def __init__(self, node: Node, group: Group, command: Command) -> None:
         settings = command.settings
         self._node = node
@@ -107,7 +125,7 @@ class BenchMember:
             async with contextlib.aclosing(group.batches()) as batches:  # type: ignore[type-var]
                 async for batch in batches:
                     if isinstance(batch, Batch):
-                        sink.placed(batch.position, batch.first, batch.count)
+                        sink.ordered(batch.position, batch.first, batch.count)
                         sink.take(batch.sender, batch.messages, batch.first)
                         if not sink.open:
                             break

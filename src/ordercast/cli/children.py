@@ -19,7 +19,7 @@ LINE_BYTES: Final = 8 << 20
 """The longest line; samples of latencies are the longest things that are said."""
 
 WAITING_LINES: Final = 10_000
-"""Answers kept that nobody has asked for; more of them mean that the two sides do not understand one another."""
+"""Answers that are kept until they are asked for; with more of them the two sides do not understand one another."""
 
 END_TIMEOUT_S: Final = 5.0
 """How long a child that was told to end may take before it is killed."""
@@ -33,6 +33,8 @@ class ChildFailed(Exception):
 
 class Child:
     """One member process, seen from the command."""
+
+    __slots__ = ("_failure", "_is_wanted", "_news", "_process", "_reader", "_said", "name", "pid", "status")
 
     def __init__(self, name: str, process: asyncio.subprocess.Process) -> None:
         self.name = name
@@ -87,7 +89,7 @@ class Child:
         return await self.expect(answer, timeout_s)
 
     def heard(self, word: str) -> list[Saying]:
-        """Everything of that name that it has said and nobody has taken."""
+        """Everything of that name that it has said and that was not taken yet."""
         return list(self._said.get(word, ()))
 
     def forget(self, word: str) -> None:
@@ -162,6 +164,8 @@ class Child:
 class Command:
     """The command, seen from a member process."""
 
+    __slots__ = ("_reader", "settings")
+
     def __init__(self, reader: asyncio.StreamReader, settings: Saying) -> None:
         self.settings = settings
         self._reader = reader
@@ -169,7 +173,7 @@ class Command:
     @classmethod
     async def open(cls) -> Self:
         """Connect to standard input and wait for the settings."""
-        # The terminal sends Ctrl-C to the whole process group; who ends when is the command's business.
+        # The terminal sends Ctrl-C to the whole process group. The command decides when a member ends.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         reader = asyncio.StreamReader(limit=LINE_BYTES)
         loop = asyncio.get_running_loop()

@@ -1,16 +1,32 @@
-"""The flags `--orderer`, `--anticipate` and `--service`, which `demo` and `bench` share."""
+"""The flags `--orderer`, `--anticipate` and `--service`, which several commands share."""
 
 from __future__ import annotations
 
 import argparse
 from typing import Final
 
+from ordercast.config import DEFAULT_ORDERER
 from ordercast.errors import UsageError
 from ordercast.service import parse_service
-from ordercast.sim.commands import add_orderer
 from ordercast.sim.scenario import SERVICES
 
 DEFAULT_SERVICE: Final = "AGREED"
+
+
+def add_orderer(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that say how a group orders; `check_anticipate` judges the second."""
+    parser.add_argument(
+        "--orderer",
+        default=DEFAULT_ORDERER,
+        choices=list(SERVICES),
+        help=f"the ordering discipline ({DEFAULT_ORDERER})",
+    )
+    parser.add_argument(
+        "--anticipate",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="with the timestamp orderer: TOMPA, the default, or plain ABCAST",
+    )
 
 
 def add_choices(parser: argparse.ArgumentParser, service_help: str) -> None:

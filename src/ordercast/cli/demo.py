@@ -1,4 +1,4 @@
-"""`ordercast demo`: real processes, a crash in full flight, a recovery, and the verdict over what they wrote down."""
+"""`ordercast demo`: real processes, a crash at full load, a recovery, and the verdict over their traces."""
 
 from __future__ import annotations
 
@@ -15,39 +15,43 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
+from ordercast.cli.arguments import decimal
 from ordercast.cli.children import Child, ChildFailed, Saying
 from ordercast.cli.choices import add_choices, service_of
+from ordercast.cli.extras import need
 from ordercast.cli.member import HANDLER, PACE_S
-from ordercast.cli.progress import Progress, table
-from ordercast.cli.proof import Proof, prove
-from ordercast.cli.troupe import (
+from ordercast.cli.processes import (
     CHANGES,
     NAMES,
     START_TIMEOUT_S,
     Drained,
     Pause,
-    Troupe,
+    ProcessGroup,
     Venue,
 )
+from ordercast.cli.progress import Progress, table
+from ordercast.cli.proof import Proof, prove
 from ordercast.errors import UsageError
 from ordercast.orderers import ORDERERS
 from ordercast.runtime.addresses import is_loopback, parse_bind, parse_peer
 from ordercast.sim.scenario import check_anticipate
-from ordercast.trace.convert import load_pyarrow
 
 HELP: Final = "show ordered delivery, a crash, the recovery, and the proof, on this machine"
 DESCRIPTION: Final = (
-    "Starts four member processes in one group. All send; the member that orders the messages (the token site at that "
-    "moment, or the sequencer; with timestamps, where all do, the first) is killed in full flight; the survivors form "
-    "the group anew and go on; a fifth joins and leaves. With the token, the fifth also calls the group from outside "
-    "before it joins: the holder of a handler lock answers, and after the crash the next holder. Then everything comes "
-    "to rest, and the trace that each process wrote is judged on Spark: every guarantee, with how much was examined. "
-    "At the end there is a report to look at, one HTML file. Where Spark is not installed the checkers of the "
-    "simulator judge, which is said, and there is no report."
+    "Starts four member processes in one group. All of them send. The member that orders the messages is killed at "
+    "full load: the token site, or the sequencer, or, with timestamps, the first member. The survivors recover the "
+    "group and continue. A fifth member joins and leaves. With the token it also calls the group from outside before "
+    "it joins: the holder of a handler lock answers, and after the crash the next holder. Then everything comes to "
+    "rest, and Spark checks every guarantee over the traces that the processes wrote. The demo ends with a report, "
+    "one HTML file. Without Spark the checkers of the simulator judge, and there is no report."
 )
-EXAMPLES: Final = """examples:
+LENGTH: Final = "about a minute and a half"
+"""How long it takes with its defaults, as measured on two idle cores (`docs/benchmarks.md`). It is told here, in
+`ordercast --help`, in the Makefile and in the README; a test compares them."""
+
+EXAMPLES: Final = f"""examples:
   ordercast demo
-      about a minute on loopback; trace and report go to a new folder under the system's temporary one
+      {LENGTH} on loopback, most of it Spark's; trace and report go to a new folder under the system's temporary one
   ordercast demo --no-spark
       about 20 seconds: the verdict comes from the checkers of the simulator, and there is no report
   ordercast demo --orderer sequencer
@@ -60,7 +64,7 @@ EXAMPLES: Final = """examples:
       the verdict for a program; progress goes to standard error
   ordercast demo --peers 127.0.0.1:7401 127.0.0.1:7402 127.0.0.1:7403 127.0.0.1:7404 127.0.0.1:7405
       without multicast: the members find one another by a list of addresses
-  ordercast demo --insecure --exec-prefix 'ip netns exec oc{n}' --hosts 10.7.0.1,10.7.0.2,10.7.0.3,10.7.0.4,10.7.0.5
+  ordercast demo --insecure --exec-prefix 'ip netns exec oc{{n}}' --hosts 10.7.0.1,10.7.0.2,10.7.0.3,10.7.0.4,10.7.0.5
       each member in a network namespace of its own (benches/chaos.py makes them, with losses)"""
 
 FOUNDERS: Final = 4
@@ -68,14 +72,14 @@ SECONDS: Final = 10.0
 MIN_SECONDS: Final = 1.0
 MAX_SECONDS: Final = 600.0
 SURGE_S: Final = 0.4
-"""How long everybody sends as fast as it can before the member that orders is killed."""
+"""How long all members send as fast as they can before the member that orders is killed."""
 
 ROLES: Final = {"token": "the token site", "sequencer": "the sequencer", "timestamp": "the first member"}
-"""Who is killed. With timestamps all members order alike; the first also orders joins and leaves."""
+"""The member that is killed. With timestamps all members order alike; the first also orders joins and leaves."""
 
 
 @dataclass(slots=True)
-class Plan:
+class DemoPlan:
     """What was asked for, checked."""
 
     venue: Venue
@@ -100,10 +104,13 @@ class Story:
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `ordercast demo`."""
     parser.description = DESCRIPTION
-    add_choices(parser, "what most messages ask for, beside some SAFE and RESILIENT(1)")
+    add_choices(parser, "what most messages ask for, besides some SAFE and RESILIENT(1)")
     parser.add_argument("--trace", type=Path, default=None, metavar="DIR", help="folder for the trace; new or empty")
     parser.add_argument(
-        "--seconds", type=float, default=SECONDS, help=f"how long messages are sent, recovery not counted ({SECONDS:g})"
+        "--seconds",
+        type=decimal(MIN_SECONDS, MAX_SECONDS),
+        default=SECONDS,
+        help=f"how long messages are sent, recovery not counted ({SECONDS:g})",
     )
     parser.add_argument("--host", default="127.0.0.1", help="address of the interface that all use (127.0.0.1)")
     parser.add_argument("--hosts", default=None, metavar="A,B,…", help="instead: one address for each of the 5 members")
@@ -120,7 +127,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="put before each member's command; {n} is its number, 1 to 5",
     )
     parser.add_argument(
-        "--pause", type=float, default=0.0, metavar="SECONDS", help="also stop one member for so long (SIGSTOP)"
+        "--pause",
+        type=decimal(0, MAX_SECONDS),
+        default=0.0,
+        metavar="SECONDS",
+        help="also stop one member for so long (SIGSTOP)",
     )
     parser.add_argument(
         "--no-spark", action="store_true", help="judge without Spark, in this process; there is no report then"
@@ -149,12 +160,9 @@ def run(args: argparse.Namespace) -> int:
     return 0 if holds(story, proof) else 1
 
 
-def plan_of(args: argparse.Namespace) -> Plan:
+def plan_of(args: argparse.Namespace) -> DemoPlan:
     """The plan that the flags ask for; `UsageError` says what is wrong with them."""
-    if not MIN_SECONDS <= args.seconds <= MAX_SECONDS:
-        raise UsageError(f"--seconds lies between {MIN_SECONDS:g} and {MAX_SECONDS:g}, not {args.seconds:g}")
-    if not 0 <= args.pause <= MAX_SECONDS:
-        raise UsageError(f"--pause lies between 0 and {MAX_SECONDS:g} seconds, not {args.pause:g}")
+    need("trace", "ordercast demo")
     service = service_of(args)
     anticipate = check_anticipate(args.orderer, args.anticipate)
     peers: list[str] = []
@@ -177,18 +185,15 @@ def plan_of(args: argparse.Namespace) -> Plan:
                 f"{host} is not loopback and nothing is encrypted yet: add --insecure if that is all right"
             )
     try:
-        load_pyarrow()
         args.exec_prefix.format(n=1)
         shlex.split(args.exec_prefix)
-    except ImportError as error:
-        raise UsageError(str(error)) from error
     except (ValueError, KeyError, IndexError) as error:
         raise UsageError(
             f"--exec-prefix {args.exec_prefix!r} cannot be read ({error}); only {{n}} is replaced"
         ) from error
     trace = trace_folder(args.trace)
     venue = Venue(trace, args.orderer, service, addresses, peers, args.exec_prefix, args.insecure, anticipate)
-    return Plan(venue, args.seconds, args.pause)
+    return DemoPlan(venue, args.seconds, args.pause)
 
 
 def trace_folder(wanted: Path | None) -> Path:
@@ -204,21 +209,23 @@ def trace_folder(wanted: Path | None) -> Path:
     return wanted.resolve()
 
 
-async def play(plan: Plan, progress: Progress) -> tuple[Story, dict[tuple[str, int], int]]:
-    """Start, send, kill, recover, join, leave, drain, stop; what happened, and who crashed when."""
+async def play(plan: DemoPlan, progress: Progress) -> tuple[Story, dict[tuple[str, int], int]]:
+    """Start, send, kill, recover, join, leave, drain, stop; what happened, and the crashes with their times."""
     stage = _Stage(plan, progress)
     try:
         await stage.play()
     finally:
-        await stage.troupe.kill()
-    return stage.story, stage.troupe.crashed
+        await stage.processes.kill()
+    return stage.story, stage.processes.crashed
 
 
 class _Stage:
     """The scenario, and what the audience sees of it."""
 
-    def __init__(self, plan: Plan, progress: Progress) -> None:
-        self.troupe = Troupe(plan.venue)
+    __slots__ = ("_began_s", "_has_calls", "_plan", "_progress", "_rates", "processes", "story")
+
+    def __init__(self, plan: DemoPlan, progress: Progress) -> None:
+        self.processes = ProcessGroup(plan.venue)
         self.story = Story()
         self._plan = plan
         self._progress = progress
@@ -227,17 +234,17 @@ class _Stage:
         self._began_s = monotonic()
 
     async def play(self) -> None:
-        plan, troupe = self._plan, self.troupe
+        plan, processes = self._plan, self.processes
         parameters = {"command": "demo", "members": FOUNDERS, "seconds": plan.seconds, "pause": plan.pause_s}
-        troupe.write_info(parameters)
+        processes.write_info(parameters)
         for number in range(FOUNDERS):
             async with self._shown():
-                await troupe.start(number)
-        members = list(troupe.children.values())
-        self._note(f"{len(members)} members in one group, all of them send: {', '.join(troupe.children)}")
-        troupe.tell("send")
+                await processes.start(number)
+        members = list(processes.children.values())
+        self._note(f"{len(members)} members in one group, all of them send: {', '.join(processes.children)}")
+        processes.tell("send")
         await self._watch(0.2 * plan.seconds)
-        guest = await troupe.start(FOUNDERS, joins=False)
+        guest = await processes.start(FOUNDERS, joins=False)
         if self._has_calls:
             await self._offer_handler(guest)
         await self._watch(0.1 * plan.seconds)
@@ -247,24 +254,24 @@ class _Stage:
         await self._watch(0.2 * plan.seconds)
 
         async with self._shown():
-            await troupe.join(guest)
+            await processes.join(guest)
         self._note(f"{guest.name} has joined while the others went on sending")
         guest.tell("send")
         await self._watch(0.2 * plan.seconds)
         async with self._shown():
-            await troupe.leave(guest)
+            await processes.leave(guest)
         self._note(f"{guest.name} has left, in order, behind its last message")
         await self._watch(0.3 * plan.seconds)
 
         async with self._shown():
-            self.story.drained = await troupe.drain()
+            self.story.drained = await processes.drain()
         self._note("everything is delivered; the members stop")
-        await troupe.stop()
-        self.story.views = changed_views(next(iter(troupe.children.values())))
+        await processes.stop()
+        self.story.views = changed_views(next(iter(processes.children.values())))
 
     async def _offer_handler(self, guest: Child) -> None:
         """The first member takes the handler's lock, the others wait for it; the guest calls from outside."""
-        first, *others = self.troupe.children.values()
+        first, *others = self.processes.children.values()
         async with self._shown():
             await first.ask("handle", "handles", START_TIMEOUT_S)
             for child in others:
@@ -278,23 +285,23 @@ class _Stage:
         self._note(f"{guest.name}, which is no member, called handler {HANDLER}: {called['answer']!r}")
 
     async def _kill_ordering(self, victim: Child, guest: Child) -> None:
-        troupe, story = self.troupe, self.story
-        troupe.tell("pace", seconds=0.0)
+        processes, story = self.processes, self.story
+        processes.tell("pace", seconds=0.0)
         await self._watch(SURGE_S)
-        await troupe.kill_ordering(victim)
+        await processes.kill_ordering(victim)
         story.killed = victim.name
-        self._note(f"killed {victim.name}, {ROLES[self._plan.venue.orderer]}, with SIGKILL in full flight")
+        self._note(f"killed {victim.name}, {ROLES[self._plan.venue.orderer]}, with SIGKILL at full load")
         async with self._shown():
-            story.stood_ms = await troupe.stand_still([victim.name])
-        troupe.tell("pace", seconds=PACE_S)
+            story.stood_ms = await processes.stand_still([victim.name])
+        processes.tell("pace", seconds=PACE_S)
         self._note(
-            f"{', '.join(story.stood_ms)} have formed the group anew and go on; it stood still for "
+            f"{', '.join(story.stood_ms)} have recovered the group and continue; deliveries stood still for "
             f"{max(story.stood_ms.values()) / 1e3:.2f} s"
         )
         if self._has_calls:
             async with self._shown():
                 # The lock of the dead went with the view without it, and to the next that waited.
-                holder = await troupe.first_to("handles", START_TIMEOUT_S)
+                holder = await processes.first_to("handles", START_TIMEOUT_S)
                 self._note(f"handler {HANDLER} has passed from {victim.name} to {holder}")
                 await self._call(guest)
 
@@ -302,7 +309,7 @@ class _Stage:
         plan, story = self._plan, self.story
         self._note(f"{child.name} is stopped for {plan.pause_s:g} s with SIGSTOP")
         async with self._shown():
-            story.pause = await self.troupe.pause(child, plan.pause_s)
+            story.pause = await self.processes.pause(child, plan.pause_s)
         story.paused = child.name
         self._note(f"{child.name} goes on; views that changed because of the pause: {story.pause.views}")
 
@@ -320,12 +327,12 @@ class _Stage:
             shower.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await shower
-        for child in self.troupe.children.values():
+        for child in self.processes.children.values():
             child.check()
 
     async def _show(self) -> None:
         while True:
-            self._progress.live([self._line(child) for child in self.troupe.children.values()], self._summary())
+            self._progress.live([self._line(child) for child in self.processes.children.values()], self._summary())
             await asyncio.sleep(0.1)
 
     def _line(self, child: Child) -> str:
@@ -341,9 +348,9 @@ class _Stage:
 
     def _summary(self) -> str:
         """All members in one line, for logs."""
-        states = [child.status for child in self.troupe.children.values() if "delivered" in child.status]
+        states = [child.status for child in self.processes.children.values() if "delivered" in child.status]
         delivered = " ".join(
-            f"{child.name}:{child.status.get('delivered', 0)}" for child in self.troupe.children.values()
+            f"{child.name}:{child.status.get('delivered', 0)}" for child in self.processes.children.values()
         )
         views = sorted({" ".join(state["members"]) for state in states})
         return f"{monotonic() - self._began_s:5.1f} s    delivered {delivered}  in view of {' / '.join(views)}"
@@ -361,7 +368,7 @@ def holds(story: Story, proof: Proof) -> bool:
     return proof.held and story.drained.is_same
 
 
-def report(plan: Plan, story: Story, proof: Proof) -> list[str]:
+def report(plan: DemoPlan, story: Story, proof: Proof) -> list[str]:
     """The verdict for people."""
     drained = story.drained
     rows = [("property", "examined", "", "violations", "")]
@@ -398,7 +405,7 @@ def report(plan: Plan, story: Story, proof: Proof) -> list[str]:
     return lines
 
 
-def as_json(plan: Plan, story: Story, proof: Proof) -> dict[str, Any]:
+def as_json(plan: DemoPlan, story: Story, proof: Proof) -> dict[str, Any]:
     """The verdict for programs."""
     venue = plan.venue
     result: Saying = {

@@ -27,7 +27,7 @@ LENGTH: Final = Struct("<I")
 CREDIT: Final = Struct("<Q")
 
 
-class _Stream:
+class _FloorStream:
     """What came from one sender: blocks with their lengths in front, in one or several datagrams."""
 
     __slots__ = ("consumed", "credited", "name", "partial", "reply_to")
@@ -43,6 +43,23 @@ class _Stream:
 class Floor:
     """One member of the floor."""
 
+    __slots__ = (
+        "_blocks",
+        "_consumer",
+        "_credits",
+        "_datagram",
+        "_group",
+        "_loop",
+        "_name",
+        "_receiver",
+        "_room",
+        "_sent",
+        "_socket",
+        "_streams",
+        "_window",
+        "address",
+    )
+
     def __init__(self, name: str, group: str, datagram: int) -> None:
         self._name = name
         self._datagram = datagram
@@ -52,8 +69,8 @@ class Floor:
         self._receiver = MulticastReceiver(self._group, "127.0.0.1", own=self._socket.address)
         self.address = self._socket.address
         # receiving
-        self._streams: dict[Address, _Stream] = {}
-        self._blocks: deque[tuple[_Stream | None, bytes]] = deque()  # bounded by the window
+        self._streams: dict[Address, _FloorStream] = {}
+        self._blocks: deque[tuple[_FloorStream | None, bytes]] = deque()  # bounded by the window
         self._consumer: asyncio.Future[None] | None = None
         # sending
         self._window = 0
@@ -65,7 +82,7 @@ class Floor:
 
     def prepare(self, addresses: dict[str, Address], senders: list[str]) -> None:
         """Know the others before anything is sent."""
-        self._streams = {address: _Stream(name, address) for name, address in addresses.items() if name in senders}
+        self._streams = {address: _FloorStream(name, address) for name, address in addresses.items() if name in senders}
         self._credits = {address: 0 for name, address in addresses.items() if name != self._name}
         self._window = min(WINDOW_BYTES, self._receiver.receive_buffer_bytes // 4) // len(senders)
 

@@ -39,6 +39,8 @@ _LAST: Final = itemgetter(-1)
 class Source:
     """Numbered messages of one size, in chunks."""
 
+    __slots__ = ("_padding", "_payloads", "chunk", "sent", "size")
+
     def __init__(self, size: int, chunk: int | None = None) -> None:
         self.size = size
         self.chunk = chunk if chunk is not None else chunk_of(size)
@@ -68,6 +70,8 @@ class Sink:
     Where not even each sender's order is promised, messages are checked by their own numbers: `begins` says with which
     each sender began the phase. They may come in any order, and what does not come is lost.
     """
+
+    __slots__ = ("_begins", "_chunk", "_position", "delivered", "digest", "latencies_ns", "misordered", "next", "open")
 
     def __init__(self, senders: Iterable[str], chunk: int, begins: Mapping[str, int] | None = None) -> None:
         self.delivered = 0
@@ -104,7 +108,7 @@ class Sink:
                 self.latencies_ns.append(monotonic_ns() - sent_ns)
 
     def take_one(self, sender: str, payload: bytes, first: int = 0) -> None:
-        """The same for the per-message face."""
+        """The same for the per-message API."""
         number = self.next[sender] if self._begins is None else first - self._begins[sender]
         low = number & 255
         if payload[0] != low or payload[-1] != low:
@@ -115,7 +119,7 @@ class Sink:
         self.next[sender] += 1
         self.delivered += 1
 
-    def placed(self, position: int, first: int, count: int) -> None:
+    def ordered(self, position: int, first: int, count: int) -> None:
         """A block came at this position: positions rise, and all members see the same blocks in the same order."""
         if position < 0:
             return  # a service without order

@@ -23,8 +23,8 @@ INTERRUPTED: Final = 130
 DESCRIPTION: Final = (
     "Group communication: every member sees the same messages, joins, leaves and failures in the same order."
 )
-EPILOG: Final = """start here:
-  ordercast demo                    four processes, a crash, a recovery and the proof, in half a minute
+EPILOG: Final = f"""start here:
+  ordercast demo                    four processes, a crash, a recovery and the proof; {demo.LENGTH}
   ordercast sim --seed 7 --crash 1  the same protocol in virtual time, with faults drawn from a seed
   ordercast COMMAND --help          what a command does, with examples
 
@@ -58,7 +58,7 @@ COMMANDS: Final[dict[str, Module]] = {
 }
 
 
-class _Parser(argparse.ArgumentParser):
+class _CommandParser(argparse.ArgumentParser):
     """Answers bad input with one sentence instead of a page of usage."""
 
     def error(self, message: str) -> NoReturn:
@@ -68,7 +68,7 @@ class _Parser(argparse.ArgumentParser):
 def build_parser() -> argparse.ArgumentParser:
     """The whole command line."""
     raw = argparse.RawDescriptionHelpFormatter
-    parser = _Parser(prog="ordercast", description=DESCRIPTION, epilog=EPILOG, formatter_class=raw)
+    parser = _CommandParser(prog="ordercast", description=DESCRIPTION, epilog=EPILOG, formatter_class=raw)
     parser.add_argument("--version", action="version", version=f"ordercast {software_version()}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name, module in COMMANDS.items():
@@ -96,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"ordercast {args.command}: interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has had enough. Python would complain once more while it closes standard output.
+        # The reader of our output has closed the pipe. Python would complain again while it closes standard output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     return code

@@ -4,7 +4,7 @@
 
 Traffic: mostly the service that was asked for, in batches; some SAFE and RESILIENT(1), some of each confirmed; now and
 then a message that is larger than a block. Members that go on together must compute the same checksum over all ordered
-payloads: the application's own proof, beside that of the trace.
+payloads: the application's own proof, besides that of the trace.
 """
 
 from __future__ import annotations
@@ -52,22 +52,67 @@ HANDLER: Final = 2
 CALL_TIMEOUT_S: Final = 20.0
 
 
-class Mortal(Underlay):
-    """Once it is condemned, its process dies of SIGKILL in the first pass in which this member gives places.
+class MortalEngine:
+    """An engine whose process can be told to die while it assigns sequence numbers.
 
-    For the token that is the pass in which it has come, before it is passed on: nothing of that pass leaves.
+    Once `is_condemned` is set, the process dies of SIGKILL in the first pass in which this member orders. With the
+    token that is the pass in which the token has arrived, before it is passed on: nothing of that pass leaves. All the
+    rest is the real engine's. It is wrapped and not extended: compiled classes have no interpreted subclasses.
     """
+
+    __slots__ = ("_engine",)
 
     is_condemned: ClassVar[bool] = False
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self._engine = Underlay(*args, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    # These two are looked up on the class.
+
+    def carry(self) -> object:
+        return self._engine.carry()
+
+    def inherit(self, memory: object) -> None:
+        self._engine.inherit(memory)
+
     def after_batch(self, now_ns: int, out: Outbox) -> None:
-        if Mortal.is_condemned and self.is_ordering:
+        if MortalEngine.is_condemned and self._engine.is_ordering:
             os.kill(os.getpid(), signal.SIGKILL)
-        super().after_batch(now_ns, out)
+        self._engine.after_batch(now_ns, out)
+
+
+def mortal_engine(*args: Any, **options: Any) -> Any:
+    """The factory of such engines."""
+    return MortalEngine(*args, **options)
 
 
 class DemoMember:
     """The application: what it has seen and what it is doing."""
+
+    __slots__ = (
+        "_checksum",
+        "_command",
+        "_delivered",
+        "_exclusions",
+        "_group",
+        "_is_sending",
+        "_lag_ns",
+        "_last_ns",
+        "_longest_ns",
+        "_node",
+        "_ordered",
+        "_pace_s",
+        "_position",
+        "_resumes_in",
+        "_senders",
+        "_sent",
+        "_service",
+        "_tasks",
+        "_view",
+    )
 
     def __init__(self, node: Node, command: Command) -> None:
         self._node = node
@@ -144,7 +189,7 @@ class DemoMember:
                 took_ms = (monotonic_ns() - began_ns) / 1e6
                 command.tell("called", answer=(answer or b"").decode(), took_ms=took_ms)
             case "die":
-                Mortal.is_condemned = True
+                MortalEngine.is_condemned = True
             case "quiet":
                 await self._become_quiet()
                 command.tell("flushed")
@@ -244,7 +289,7 @@ class DemoMember:
         """Send no more, and wait until everything is delivered.
 
         Services without order are delivered here before anybody else has them. So something ordered comes last:
-        whoever has delivered it has everything before it.
+        a member that has delivered it has everything before it.
         """
         self._is_sending = False
         await asyncio.gather(*self._senders)
@@ -302,7 +347,7 @@ async def live() -> None:
             trace=settings["trace"],
             clock_offset_ns=settings["clock_offset_ns"],
             insecure=settings["insecure"],
-            engines=Mortal,
+            engines=mortal_engine,
         )
     except (OrdercastError, OSError) as error:
         command.tell("failed", text=str(error))

@@ -14,6 +14,8 @@ REDRAW_INTERVAL_S: Final = 0.1
 class Progress:
     """Writes to standard error, so that standard output carries results only."""
 
+    __slots__ = ("_is_terminal", "_next_s", "_shown", "_stream")
+
     def __init__(self) -> None:
         self._stream = sys.stderr
         self._is_terminal = self._stream.isatty()

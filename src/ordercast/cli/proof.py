@@ -1,20 +1,20 @@
-"""The verdict over the trace of `ordercast demo`, and who gave it: Spark, or the checkers of the simulator."""
+"""The verdict over the trace of `ordercast demo`, given by Spark or by the checkers of the simulator."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
+from ordercast.cli.extras import advice, missing
 from ordercast.errors import UsageError
 from ordercast.sim.checkers import PROPERTIES, check_all
 from ordercast.trace.convert import convert
 from ordercast.trace.store import read_trace
 
 SHOWN_VIOLATIONS: Final = 10
-NO_SPARK: Final = "Spark is not installed (pip install 'ordercast[spark]')"
+NO_SPARK: Final = f"Spark is not installed ({advice('spark')})"
 SETTINGS: Final = {
     # Some ten thousand rows: one task after the other costs less than to plan how many there should be.
     "spark.sql.shuffle.partitions": "2",
@@ -81,7 +81,7 @@ def prove(trace: Path, crashed: Mapping[tuple[str, int], int], *, with_spark: bo
     convert(trace, crashed=dict(crashed))
     if not with_spark:
         return _in_process(trace, "the checkers of the simulator")
-    if find_spec("pyspark") is None:
+    if missing("spark"):
         say(f"{NO_SPARK}: the checkers of the simulator judge instead, and there is no report")
         return _in_process(trace, f"the checkers of the simulator: {NO_SPARK}")
     try:

@@ -15,19 +15,21 @@ from ordercast.api.checks import check_group_name
 from ordercast.archive.errors import ArchiveFull
 from ordercast.archive.log import FSYNCS, INTERVAL_MS, Log, LogConfig
 from ordercast.archive.recorder import PATIENCE_S, WHEN_FULL, Recorder
+from ordercast.cli.arguments import decimal, group_name, whole
+from ordercast.cli.choices import add_orderer
 from ordercast.cli.progress import Progress
 from ordercast.errors import NotMember, OrdercastError, UsageError
 from ordercast.runtime.addresses import parse_bind, parse_peer
 from ordercast.runtime.node import Node
 from ordercast.runtime.node import run as run_loop
-from ordercast.sim.commands import add_orderer
 from ordercast.sim.scenario import check_anticipate
 
 HELP: Final = "record a group: every ordered message, with its position, to files"
 DESCRIPTION: Final = (
-    "Joins GROUP, or creates it, and writes every message that has a position (AGREED or stronger) to segment files in "
-    "DIR, until it is interrupted. Started again on the same folder it goes on where it ended, and catches up on what "
-    "it missed from other recorders of the group, if there are any; what nobody has, it records as a hole and says so."
+    "Joins GROUP, or creates it, and writes every message that has a position (AGREED or stronger) to segment files "
+    "in DIR, until it is interrupted. Started again on the same folder, it continues where it stopped and fetches "
+    "what it missed from other recorders of the group. Positions that no recorder has become a hole, which is "
+    "reported."
 )
 EXAMPLES: Final = """examples:
   ordercast record orders --out /var/lib/orders
@@ -42,12 +44,14 @@ EXAMPLES: Final = """examples:
 BYTES: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 STATUS_S: Final = 0.2
+MAX_INTERVAL_MS: Final = 3_600_000
+MAX_PATIENCE_S: Final = 86_400.0
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `ordercast record`."""
     parser.description = DESCRIPTION
-    parser.add_argument("group", metavar="GROUP", help="the group's name")
+    parser.add_argument("group", type=group_name, metavar="GROUP", help="the group's name")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the archive's folder, its own")
     parser.add_argument(
         "--fsync",
@@ -57,11 +61,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "(interval), or when the system likes (never); a killed recorder loses nothing with any (interval)",
     )
     parser.add_argument(
-        "--fsync-interval", default=f"{INTERVAL_MS}", metavar="MS", type=int, help=f"milliseconds ({INTERVAL_MS})"
+        "--fsync-interval",
+        default=INTERVAL_MS,
+        metavar="MS",
+        type=whole(1, MAX_INTERVAL_MS),
+        help=f"milliseconds ({INTERVAL_MS})",
     )
     parser.add_argument("--segment-bytes", default="64M", metavar="SIZE", help="size of a segment file (64M)")
     parser.add_argument("--keep-bytes", default="0", metavar="SIZE", help="what to keep, as 10G; 0: everything (0)")
-    parser.add_argument("--keep-age", default="0", metavar="TIME", help="how long to keep it, as 12h; 0: for ever (0)")
+    parser.add_argument("--keep-age", default="0", metavar="TIME", help="how long to keep it, as 12h; 0: forever (0)")
     parser.add_argument(
         "--when-full",
         choices=WHEN_FULL,
@@ -70,7 +78,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--patience",
-        type=float,
+        type=decimal(0, MAX_PATIENCE_S),
         default=PATIENCE_S,
         metavar="SECONDS",
         help=f"how long to look for other recorders before what was missed becomes a hole ({PATIENCE_S:g})",
@@ -118,8 +126,6 @@ def seconds_of(text: str, word: str) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Record until a signal."""
-    if args.patience < 0:
-        raise UsageError(f"--patience is 0 seconds or more, not {args.patience:g}")
     config = LogConfig(
         fsync=args.fsync,
         interval_ms=args.fsync_interval,
@@ -210,7 +216,7 @@ def _summary(folder: Path, recorder: Recorder) -> list[str]:
     if tally.caught_up:
         lines.append(f"{tally.caught_up:,} positions were caught up from other recorders")
     if tally.holes:
-        lines.append(f"{tally.holes:,} positions are holes: nobody had them")
+        lines.append(f"{tally.holes:,} positions are holes: no recorder had them")
     if log.gaps:
         spans = ", ".join(f"{begin} to {stop - 1}" for begin, stop in log.gaps)
         lines.append(f"positions {spans} are still to be caught up on: start the recorder again")

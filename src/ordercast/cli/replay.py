@@ -21,12 +21,13 @@ from typing import Any, Final
 from ordercast.api.group import Group
 from ordercast.archive.errors import NoArchive
 from ordercast.archive.reader import Archive, Frame, Loss, Record
+from ordercast.cli.arguments import MAX_POSITION, group_name, whole
+from ordercast.cli.choices import add_orderer
 from ordercast.cli.progress import Progress
 from ordercast.cli.record import add_node, node_of, seconds_of
 from ordercast.errors import OrdercastError, UsageError
 from ordercast.runtime.node import run as run_loop
 from ordercast.service import parse_service
-from ordercast.sim.commands import add_orderer
 from ordercast.sim.scenario import SERVICES, check_anticipate
 
 HELP: Final = "print an archive, follow it, or send it into a group again"
@@ -36,7 +37,7 @@ DESCRIPTION: Final = (
 )
 EXAMPLES: Final = """examples:
   ordercast replay ./orders
-      everything: position, time, sender, service, type and value
+      everything, one line a message: position, time (UTC), sender, its number, service, type if any, value
   ordercast replay ./orders --from 1000 --to 2000 --json
       positions 1000 to 1999, one JSON object a line
   ordercast replay ./orders --since 10m --follow
@@ -55,15 +56,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = DESCRIPTION
     parser.add_argument("archive", type=Path, metavar="DIR", help="the archive's folder")
     start = parser.add_mutually_exclusive_group()
-    start.add_argument("--from", dest="first", type=int, default=None, metavar="POS", help="begin at this position")
+    start.add_argument(
+        "--from", dest="first", type=whole(0, MAX_POSITION), default=None, metavar="POS", help="begin at this position"
+    )
     start.add_argument("--since", default=None, metavar="TIME", help="begin at this time, or so long ago (10m, 2h, 1d)")
     end = parser.add_mutually_exclusive_group()
-    end.add_argument("--to", dest="stop", type=int, default=None, metavar="POS", help="end before this position")
+    end.add_argument(
+        "--to", dest="stop", type=whole(0, MAX_POSITION), default=None, metavar="POS", help="end before this position"
+    )
     end.add_argument("--until", default=None, metavar="TIME", help="end before this time")
     parser.add_argument("--follow", action="store_true", help="go on with what is recorded, until interrupted")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     parser.add_argument("--allow-loss", action="store_true", help="pass over what is not there, and say so; else end")
-    parser.add_argument("--into", default=None, metavar="GROUP", help="send the messages to this group instead")
+    parser.add_argument(
+        "--into", type=group_name, default=None, metavar="GROUP", help="send the messages to this group instead"
+    )
     add_orderer(parser)
     add_node(parser)
 
@@ -78,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
         raise NoArchive(f"{args.archive} holds no segment of an archive")
     first, stop = _range(args, archive)
     if first is not None and stop is not None and first > stop:
-        raise UsageError(f"--from {first} lies behind --to {stop}")
+        raise UsageError(f"nothing to read: the first position, {first}, comes after the end, {stop}")
     progress = Progress()
     # A service ends by SIGTERM as a person does by Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -99,8 +106,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _range(args: argparse.Namespace, archive: Archive) -> tuple[int | None, int | None]:
     first, stop = args.first, args.stop
-    if first is not None and first < 0:
-        raise UsageError(f"--from is a position from 0 on, not {first}")
     if args.since is not None:
         first = archive.position_at(time_of(args.since, "--since"))
     if args.until is not None:
@@ -142,13 +147,14 @@ def _print(args: argparse.Namespace, frames: Iterator[Frame], first: int | None,
     for frame in frames:
         write = sys.stdout.write
         for record in frame.records(first, stop):
-            write(_json(record) if args.json else _line(record))
+            write(_json(record) if args.json else line_of(record))
         if args.follow:
             sys.stdout.flush()
     return 0
 
 
-def _line(record: Record) -> str:
+def line_of(record: Record) -> str:
+    """What is printed of a message; the help lists the columns."""
     at = datetime.fromtimestamp(record.timestamp / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3]
     type_ = f" type {record.type}" if record.type else ""
     return f"{record.position} {at}Z {record.sender} {record.number} {record.service}{type_} {_shown(record.value)}\n"
@@ -207,7 +213,7 @@ async def _send(
 
 
 async def _drain(group: Group) -> None:
-    """This member's own copies: who does not receive them holds up the group."""
+    """Receive this member's own copies: a member that does not receive blocks the group."""
     with suppress(OrdercastError):
         async for _ in group.batches():
             pass

@@ -1,12 +1,49 @@
-"""`ordercast sim`: one simulated disaster. What it does is in `ordercast.sim.commands`."""
+"""`ordercast sim`: one simulated run (`sim/run.py`), or the measurements of the RMP paper (`sim/figures.py`).
+
+Exit codes: 0 everything held, 1 something was violated or failed, 2 bad input. Progress goes to stderr.
+"""
 
 from __future__ import annotations
 
-from ordercast.sim.commands import SIM_HELP as HELP
-from ordercast.sim.commands import configure_sim as configure
-from ordercast.sim.commands import run_sim as run
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Final
 
-EXAMPLES = """examples:
+from ordercast.cli.arguments import MAX_SEED, decimal, min_members, probability, whole
+from ordercast.cli.choices import add_orderer
+from ordercast.cli.extras import need
+from ordercast.config import MAX_DATAGRAM, MIN_DATAGRAM, MS, SECOND
+from ordercast.errors import UsageError
+from ordercast.sim.chance import random_scenario
+from ordercast.sim.figures import figures, ladder
+from ordercast.sim.lab import MeasurementFailed
+from ordercast.sim.network import NETWORKS
+from ordercast.sim.plain import plain_scenario
+from ordercast.sim.run import Outcome, run_scenario
+from ordercast.sim.scenario import MAX_NODES, Scenario, check_anticipate
+from ordercast.sim.scenario_json import scenario_from_json, scenario_to_json
+from ordercast.sim.tables import figures_lines, ladder_lines
+from ordercast.trace.run import RunInfo
+
+HELD: Final = 0
+VIOLATED: Final = 1
+
+MAX_MESSAGES: Final = 10_000_000
+MAX_SIZE: Final = 64 << 20
+MAX_FAULTS: Final = 1_000
+MAX_SECONDS: Final = 86_400.0
+
+HELP: Final = "run one simulated disaster in virtual time and check every guarantee"
+DESCRIPTION: Final = (
+    "Simulates a group in virtual time: the same protocol code as on a real network, with losses, crashes and "
+    "partitions drawn from a seed. The same command always gives the same run, byte for byte. Afterwards everything "
+    "must come to rest, every live member must still get messages through, and every guarantee must hold."
+)
+EXAMPLES: Final = """examples:
   ordercast sim --nodes 5 --messages 2000 --seed 7
       a quiet run: five members, nothing goes wrong
   ordercast sim --seed 7 --loss 0.05 --duplicate 0.01 --reorder 0.05 --crash 1 --restart 1 --pause 1 --partition 1
@@ -22,4 +59,216 @@ EXAMPLES = """examples:
   ordercast sim --figures --json
       the measurements of the RMP paper on a 10 Mb/s segment, as numbers for a plot"""
 
-__all__ = ["EXAMPLES", "HELP", "configure", "run"]
+# Flags that are passed on to `plain_scenario` as they are.
+_PLAIN: Final[tuple[tuple[str, Callable[[str], Any], str], ...]] = (
+    ("nodes", whole(1, MAX_NODES), "how many members (5)"),
+    ("messages", whole(0, MAX_MESSAGES), "how many messages in all (2000)"),
+    ("size", whole(0, MAX_SIZE), "bytes of each message (100)"),
+    ("service", str, "UNRELIABLE, RELIABLE, FIFO, CAUSAL, AGREED, RESILIENT(k), MAJORITY or SAFE (AGREED)"),
+    ("senders", whole(0, MAX_NODES), "only the last so many members send (0: all)"),
+    (
+        "seconds",
+        decimal(0, MAX_SECONDS),
+        "virtual time over which messages are spread (0: 1 ms for each, at least 1 s)",
+    ),
+    ("loss", probability, "probability that a receiver does not get a datagram (0)"),
+    ("duplicate", probability, "probability that it gets one twice (0)"),
+    ("reorder", probability, "probability that it gets one late (0)"),
+    ("datagram", whole(MIN_DATAGRAM, MAX_DATAGRAM), "largest datagram in bytes (1400)"),
+    ("crash", whole(0, MAX_FAULTS), "so many members crash (0)"),
+    ("restart", whole(0, MAX_FAULTS), "so many of them come back (0)"),
+    ("pause", whole(0, MAX_FAULTS), "so many times a member stands still for a while (0)"),
+    ("partition", whole(0, MAX_FAULTS), "so many times the network falls apart and heals (0)"),
+    ("cut", whole(0, MAX_FAULTS), "so many times a member is not heard by some others (0)"),
+    ("slow", whole(0, MAX_FAULTS), "so many times a member's processor gets slow (0)"),
+    ("stall", whole(0, MAX_FAULTS), "so many times an application takes nothing for a while (0)"),
+    ("leave", whole(0, MAX_FAULTS), "so many times a member leaves, and mostly comes back (0)"),
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of `ordercast sim`."""
+    parser.description = DESCRIPTION
+    add_orderer(parser)
+    parser.add_argument("--seed", type=whole(0, MAX_SEED), default=0, help="what chance is drawn from (0)")
+    for name, kind, text in _PLAIN:
+        parser.add_argument(f"--{name}", type=kind, default=None, help=text)
+    parser.add_argument("--network", choices=list(NETWORKS), default=None, help="cost model of network and CPU (lan)")
+    parser.add_argument("--no-multicast", action="store_true", help="one transmission for each receiver")
+    parser.add_argument(
+        "--min-members", type=min_members, default=None, metavar="N", help="a number, majority or all (majority)"
+    )
+    parser.add_argument(
+        "--recovery",
+        choices=["automatic", "manual"],
+        default=None,
+        help="whether members recover by themselves, or the application calls reset (automatic)",
+    )
+    parser.add_argument(
+        "--scenario-seed", type=whole(0, MAX_SEED), default=None, help="replay this seed of `ordercast fuzz`"
+    )
+    parser.add_argument("--scenario", type=Path, default=None, help="run a scenario written by --save")
+    parser.add_argument("--save", type=Path, default=None, help="write the scenario as JSON")
+    parser.add_argument("--trace", type=Path, default=None, help="write the trace into this folder")
+    parser.add_argument(
+        "--ladder", action="store_true", help="latency and throughput of each service, one after the other (RMP 3.2)"
+    )
+    parser.add_argument(
+        "--figures", action="store_true", help="figures 5.1 to 5.3 of the RMP paper: the numbers that a plot needs"
+    )
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Simulate and judge, or measure; `UsageError` says what is wrong with the flags."""
+    if args.ladder or args.figures:
+        return _run_measurements(args)
+    scenario = scenario_of(args)
+    if args.trace is not None:
+        _check_trace(args.trace)
+    if args.save is not None:
+        _save(args.save, scenario)
+    outcome = run_scenario(scenario)
+    if args.trace is not None:
+        try:
+            write_trace(args.trace, outcome)
+        except OSError as error:
+            raise UsageError(f"the trace cannot be written to {args.trace}: {error.strerror or error}") from error
+    if args.json:
+        print(json.dumps(outcome.as_json(), indent=2))
+    else:
+        print("\n".join(report(outcome)))
+    return HELD if outcome.held else VIOLATED
+
+
+def _run_measurements(args: argparse.Namespace) -> int:
+    """`--ladder` and `--figures`: they take an orderer, its variant, a seed, a network and `--json` only."""
+    is_shown = sys.stderr.isatty()
+
+    def progress(text: str) -> None:
+        print(f"\r\x1b[K{text}" if is_shown else text, end="" if is_shown else "\n", file=sys.stderr, flush=True)
+
+    try:
+        _check_measurements(args)
+        orderer = args.orderer
+        anticipate = check_anticipate(orderer, args.anticipate)
+        if args.ladder:
+            network = NETWORKS[args.network or "lan"]
+            rungs = ladder(orderer, anticipate=anticipate, network=network, seed=args.seed, progress=progress)
+            held = not any(rung.violations for rung in rungs)
+            found = {
+                "held": held,
+                "orderer": orderer,
+                "network": network.name,
+                "ladder": [asdict(one) for one in rungs],
+            }
+            lines = ladder_lines(rungs)
+        else:
+            network = NETWORKS[args.network or "ethernet"]
+            drawn = figures(orderer, anticipate=anticipate, network=network, seed=args.seed, progress=progress)
+            held = drawn.held
+            found = {"orderer": orderer, "network": network.name, **drawn.as_json()}
+            lines = figures_lines(drawn)
+    except MeasurementFailed as error:
+        print(f"ordercast sim: {error}", file=sys.stderr)
+        return VIOLATED
+    if is_shown:
+        progress("")
+    print(json.dumps(found, indent=2) if args.json else "\n".join(lines))
+    return HELD if held else VIOLATED
+
+
+def _check_measurements(args: argparse.Namespace) -> None:
+    if args.ladder and args.figures:
+        raise UsageError("--ladder and --figures are two measurements: give one of them")
+    others = [name for name, _, _ in _PLAIN if getattr(args, name) is not None]
+    others += [name for name in ("scenario", "scenario_seed", "save", "trace") if getattr(args, name) is not None]
+    others += [name for name in ("recovery", "min_members") if getattr(args, name) is not None]
+    others += ["no_multicast"] if args.no_multicast else []
+    if others:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in others)
+        raise UsageError(f"--ladder and --figures measure what the paper measured, and take no {flags}")
+
+
+def scenario_of(args: argparse.Namespace) -> Scenario:
+    """The scenario that the flags of `ordercast sim` ask for; `UsageError` if they ask for nonsense."""
+    given = {name: getattr(args, name) for name, _, _ in _PLAIN if getattr(args, name) is not None}
+    if args.network is not None:
+        given["network"] = args.network
+    if args.recovery is not None:
+        given["recovery"] = args.recovery
+    if args.min_members is not None:
+        given["min_members"] = args.min_members
+    if args.no_multicast:
+        given["has_multicast"] = False
+    if args.scenario is not None or args.scenario_seed is not None:
+        if given or (args.scenario is not None and args.scenario_seed is not None):
+            raise UsageError("a scenario says everything: give --scenario or --scenario-seed without other parameters")
+        if args.scenario is not None:
+            if args.anticipate is not None:
+                raise UsageError("a scenario says whether to anticipate: leave that out")
+            return _load(args.scenario)
+        return random_scenario(args.scenario_seed, args.orderer, args.anticipate)
+    return plain_scenario(seed=args.seed, orderer=args.orderer, anticipate=args.anticipate, **given)
+
+
+def _load(path: Path) -> Scenario:
+    try:
+        return scenario_from_json(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--scenario {path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _save(path: Path, scenario: Scenario) -> None:
+    try:
+        path.write_text(scenario_to_json(scenario) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--save {path} cannot be written: {error.strerror or error}") from error
+
+
+def _check_trace(folder: Path) -> None:
+    """Say what is wrong with the folder of the trace before anything is run."""
+    need("trace", "--trace")
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"--trace {folder} is a file, not a folder")
+    if folder.is_dir() and any(folder.iterdir()):
+        raise UsageError(f"--trace {folder} is not empty: a trace needs a folder of its own")
+
+
+def write_trace(folder: Path, outcome: Outcome) -> None:
+    """Write the trace as Parquet: the same command writes the same bytes."""
+    # Not at the top: Parquet is an extra, and a run without --trace must not need it.
+    from ordercast.trace.convert import write_rows
+
+    scenario = outcome.scenario
+    services = sorted({load.service for load in scenario.loads})
+    parameters = asdict(scenario)
+    info = RunInfo.simulated(seed=scenario.seed, orderer=scenario.orderer, services=services, parameters=parameters)
+    # How it ended is no parameter, so it is not part of the name. A judge of the trace must know it.
+    replace(info, parameters={**info.parameters, "quiet": outcome.is_quiet}).write(folder)
+    write_rows(folder, outcome.rows)
+
+
+def report(outcome: Outcome) -> list[str]:
+    """Lines for people: what happened, the verdict, and how to see it again."""
+    scenario, stats = outcome.scenario, outcome.stats
+    lines = [
+        f"{len(scenario.nodes)} nodes on {scenario.network}, {scenario.messages} messages, "
+        f"{len(scenario.faults)} faults, {stats.virtual_ns / SECOND:.3f} s of virtual time",
+        *(f"  {fault}" for fault in scenario.faults),
+        f"{stats.submitted} submitted, {stats.delivered} delivered at all members together, {stats.views} views, "
+        f"{stats.repairs} repairs, {stats.lost} datagrams lost, {stats.socket_drops} dropped by sockets",
+        f"latency p50 {stats.latency_p50_ns / MS:.3f} ms, p99 {stats.latency_p99_ns / MS:.3f} ms; "
+        f"{stats.throughput_per_s:.0f} messages/s at each receiver",
+        "datagrams: " + ", ".join(f"{kind} {count}" for kind, count in sorted(stats.datagrams.items())),
+    ]
+    if outcome.is_stuck_legally:
+        lines.append("the group could not go on: too few members of its last view were left")
+    if outcome.is_deserted:
+        lines.append("no member was left")
+    if outcome.verdict is not None:
+        lines += outcome.verdict.summary()
+    lines += [f"FAILED: {text}" for text in outcome.failures]
+    lines.append(f"digest {outcome.digest}")
+    lines.append(f"replay: {outcome.command}")
+    return lines

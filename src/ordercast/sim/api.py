@@ -26,7 +26,7 @@ from ordercast.groups.host import EngineFactory, Host
 from ordercast.sim.application import HostStack
 from ordercast.sim.loop import DEFAULT_LIMIT_NS, run_in_world
 from ordercast.sim.network import LAN, NetworkModel
-from ordercast.sim.world import BUFFER_BYTES, Node, World
+from ordercast.sim.world import BUFFER_BYTES, Machine, World
 from ordercast.trace.recorder import Recorder
 from ordercast.view import Address
 
@@ -62,7 +62,7 @@ class SimDriver:
         self._node = node
         world.start(name)
 
-    def _boot(self, node: Node) -> HostStack:
+    def _boot(self, node: Machine) -> HostStack:
         recorder = Recorder(None, node.name, node.life)
         node.recorders.append(recorder)
         self.host = Host(

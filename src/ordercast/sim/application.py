@@ -10,17 +10,20 @@ from ordercast.engine import Send
 from ordercast.groups.directory import Directory
 from ordercast.groups.host import EngineFactory, Host
 from ordercast.groups.port import Port
-from ordercast.sim.world import Node, World
+from ordercast.sim.inspection import inspect
+from ordercast.sim.world import Machine, World
 from ordercast.trace.recorder import Recorder
 from ordercast.view import Address
 
 GROUP: Final = "sim"
+"""The group that simulated applications are in, where nobody says another."""
+
 PATTERN: Final = bytes(range(33, 127)) * 40
 FULL_NAME_BYTES: Final = 40  # from this size on a payload holds its whole name
 
 
 def payload(sender: str, number: int, size: int) -> bytes:
-    """`size` bytes that name who sent them and when, so that the receiver can tell whether they are whole."""
+    """`size` bytes that name their sender and number, so that the receiver can tell whether they are whole."""
     name = f"{sender}:{number}:{size}|".encode()
     if size <= len(name):
         return name[:size]
@@ -71,8 +74,7 @@ def port_unrest(port: Port) -> list[str]:
     if port.gone is not None:
         return texts
     if not port.engine.is_at_rest():
-        describe = getattr(port.engine, "describe", None)
-        texts.append(f"the engine is not at rest{': ' + str(describe()) if describe is not None else ''}")
+        texts.append(f"the engine is not at rest: {inspect(port.engine).describe()}")
     if port.queue.count:
         texts.append(f"{port.queue.count} messages wait to be sent")
     if port.has_events:
@@ -88,7 +90,7 @@ def port_unrest(port: Port) -> list[str]:
 
 def boot_host(
     world: World,
-    node: Node,
+    node: Machine,
     timing: Timing,
     engines: EngineFactory | None,
     directory: Directory | None = None,

@@ -13,10 +13,10 @@ from ordercast.groups.caller import Call
 from ordercast.groups.caller import Caller as CallerPort
 from ordercast.groups.host import Host
 from ordercast.service import AGREED, Service, parse_service
-from ordercast.sim.application import GROUP, HostStack, boot_host, payload
+from ordercast.sim.application import HostStack, boot_host, payload
 from ordercast.sim.holding import answer_to
-from ordercast.sim.scenario import Calls
-from ordercast.sim.world import Node
+from ordercast.sim.scenario import CallPlan
+from ordercast.sim.world import Machine
 
 if TYPE_CHECKING:
     from ordercast.sim.cluster import Cluster
@@ -25,12 +25,12 @@ CALL_PATIENCE_NS: Final = 8 * SECOND  # an application gives a call up after thi
 MAX_CORRUPT: Final = 10
 
 
-class Caller:
-    """The application on one node beside the group, through all its lives."""
+class SimCaller:
+    """The application on one node outside the group, through all its lives."""
 
     __slots__ = ("_cluster", "_created", "_open", "answers", "calls", "corruptions", "host", "node")
 
-    def __init__(self, cluster: Cluster, node: Node) -> None:
+    def __init__(self, cluster: Cluster, node: Machine) -> None:
         self._cluster = cluster
         self.node = node
         # the present life
@@ -50,7 +50,7 @@ class Caller:
         """Calls that the application waits for."""
         return len(self._open)
 
-    def boot(self, node: Node) -> HostStack:
+    def boot(self, node: Machine) -> HostStack:
         """A new life begins; it is no member of anything."""
         cluster = self._cluster
         self.host = boot_host(cluster.world, node, cluster.terms.timing, cluster.engines)
@@ -59,7 +59,7 @@ class Caller:
         node.after_pass = self.turn
         return HostStack(self.host)
 
-    def call(self, asked: Calls, count: int) -> None:
+    def call(self, asked: CallPlan, count: int) -> None:
         """Make so many calls of a kind at once; nothing if the node is down."""
         service = parse_service(asked.service)
         to = self._cluster.world.nodes[asked.to].address if asked.to else None
@@ -89,7 +89,7 @@ class Caller:
         # Where everybody has multicast there is no need for static peers.
         is_simple = all(map(world.has_multicast, (node, *members)))
         contacts = [] if is_simple else [member.address for member in members]
-        port = host.caller(GROUP, datagram=self._cluster.terms.config.datagram, contacts=contacts)
+        port = host.caller(self._cluster.terms.group, datagram=self._cluster.terms.config.datagram, contacts=contacts)
         port.offer(call)
         host.touch(port)
         world.wake(node)

@@ -1,4 +1,4 @@
-"""What can go wrong, as data: a fault has a time, a kind and the nodes that it befalls (DESIGN section 8).
+"""What can go wrong, as data: a fault has a time, a kind and the nodes that it befalls.
 
 Kinds with a duration end by themselves; `heal_all` ends the rest. Membership changes that the application asks for
 (leave, rejoin, reset) are in the same list, because a scenario is one list of what happens from outside.
@@ -83,7 +83,7 @@ class Faults:
                 world.at(fault.at_ns + fault.for_ns, self._end, fault)
 
     def heal_all(self) -> None:
-        """Everything works again, but who is down stays down. Faults that are still to come do not."""
+        """Everything works again, but nodes that are down stay down. Faults that are still to come do not happen."""
         self._healed = True
         world = self._world
         world.network.heal()
@@ -133,7 +133,7 @@ class Faults:
         world, network = self._world, self._world.network
         kind = FaultKind(fault.kind)
         if kind is FaultKind.PARTITION:
-            # A later partition may have taken the place of this one: it then ends here, too, which is as good a fault.
+            # A later partition may have replaced this one: it then ends here, too, which is as good a fault.
             network.partition([])
             return
         for name in fault.nodes:

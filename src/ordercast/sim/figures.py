@@ -29,11 +29,11 @@ from ordercast.config import MS, SECOND, GroupConfig, Timing
 from ordercast.errors import UsageError
 from ordercast.groups.events import Batch
 from ordercast.service import AGREED, Service, parse_service
-from ordercast.sim.cluster import Member
 from ordercast.sim.lab import BULK_SIZE, DATAGRAM, LIMIT_NS, WARM_BYTES, Lab, MeasurementFailed
+from ordercast.sim.member import SimMember
 from ordercast.sim.network import ETHERNET, LAN, NetworkModel
-from ordercast.sim.run import quantile
 from ordercast.sim.scenario import SERVICES
+from ordercast.sim.statistics import quantile
 from ordercast.trace.schema import Row
 from ordercast.wire.block import OVERHEAD
 from ordercast.wire.header import HEADER_BYTES
@@ -339,7 +339,9 @@ def data_packets(nbytes: int) -> int:
 class _Rally:
     """One message back and forth between two members."""
 
-    def __init__(self, ends: Sequence[Member], strokes: int, size: int) -> None:
+    __slots__ = ("_ends", "_left", "_size")
+
+    def __init__(self, ends: Sequence[SimMember], strokes: int, size: int) -> None:
         self._ends = {str(member): member for member in ends}
         self._left = strokes
         self._size = size
@@ -355,14 +357,14 @@ class _Rally:
         for member in self._ends.values():
             member.on_event = None
 
-    def _on_event(self, member: Member, event: object) -> None:
+    def _on_event(self, member: SimMember, event: object) -> None:
         if isinstance(event, Batch) and event.sender in self._ends and event.sender != str(member) and self._left:
             self._left -= 1
             if self._left:
                 member.send(1, AGREED, self._size)
 
 
-def _send_one(what: tuple[Member, Service, int]) -> None:
+def _send_one(what: tuple[SimMember, Service, int]) -> None:
     member, service, size = what
     member.send(1, service, size)
 

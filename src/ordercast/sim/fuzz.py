@@ -20,8 +20,9 @@ from types import FrameType
 from typing import Any, Final
 
 from ordercast.errors import UsageError
+from ordercast.sim.chance import random_scenario
 from ordercast.sim.run import Outcome, Patch, run_scenario
-from ordercast.sim.scenario import SERVICES, check_anticipate, random_scenario
+from ordercast.sim.scenario import SERVICES, check_anticipate
 
 HANG_S: Final = 120.0
 CHUNK: Final = 2  # seeds that a process takes at a time; more would leave one process working alone at the end
@@ -171,7 +172,7 @@ def seeds_until_caught(patch: Patch, orderer: str = "sequencer", limit: int = 10
 
 
 def _results(orderer: str, anticipate: bool | None, seeds: Iterable[int], jobs: int) -> Iterator[SeedResult]:
-    """In the order of the seeds, whoever is done first."""
+    """In the order of the seeds, whichever is done first."""
     work = partial(run_seed, orderer, anticipate=anticipate)
     if jobs == 1:
         yield from map(work, seeds)
@@ -187,17 +188,17 @@ def _result(seed: int, outcome: Outcome, cpu_s: float) -> SeedResult:
         tuple(outcome.failures),
         outcome.command,
         outcome.digest,
-        outcome.submitted,
-        outcome.delivered,
-        outcome.views,
-        outcome.locks,
-        outcome.calls,
-        outcome.answers,
-        outcome.events,
+        outcome.stats.submitted,
+        outcome.stats.delivered,
+        outcome.stats.views,
+        outcome.stats.locks,
+        outcome.stats.calls,
+        outcome.stats.answers,
+        outcome.stats.events,
         outcome.is_quiet,
         outcome.is_stuck_legally,
         outcome.is_deserted,
-        outcome.virtual_ns,
+        outcome.stats.virtual_ns,
         cpu_s,
     )
 

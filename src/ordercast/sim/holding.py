@@ -1,8 +1,8 @@
 """What a simulated application does with locks and handlers: it wants one, waits, keeps it for a while, gives it back.
 
-Who holds a handler answers the calls that name it, at once, late or never (`LockUse.answer_ns`): those that come with
-the group's events, and those that are handed over again. An answer names the call that it answers, so that whoever
-asked can tell whether it got its own.
+The holder of a handler answers the calls that name it, at once, late or never (`LockUse.answer_ns`): those that come
+with the group's events, and those that are handed over again. An answer names the call that it answers, so that the
+caller can tell whether it got its own.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from ordercast.groups.requests import PendingReply
 from ordercast.sim.scenario import LockUse
 
 if TYPE_CHECKING:
-    from ordercast.sim.cluster import Member
+    from ordercast.sim.member import SimMember
 
 HANDLER_LOCKS: Final = tuple(str(number) for number in range(6))
 ANSWER_AGAIN_NS: Final = 20 * MS  # a full queue is tried again after this
 
 
 def answer_to(sender: str, number: int) -> bytes:
-    """What is answered to call `number` of `sender`, by whoever answers."""
+    """The answer to call `number` of `sender`, the same from every member."""
     return f"answer to {sender} #{number}".encode()
 
 
@@ -33,7 +33,7 @@ class Holding:
 
     __slots__ = ("_answer_ns", "_member", "_owed", "_uses", "answered", "granted")
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: SimMember) -> None:
         self._member = member
         self._uses: dict[LockRequest, LockUse] = {}  # wanted or held
         self._owed: dict[int, PendingReply] = {}  # id() -> an answer that is planned

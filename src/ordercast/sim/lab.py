@@ -12,7 +12,8 @@ from ordercast.config import MS, SECOND, GroupConfig, Timing
 from ordercast.errors import OrdercastError
 from ordercast.service import Service
 from ordercast.sim.checkers import check_all
-from ordercast.sim.cluster import Cluster, Member, Terms
+from ordercast.sim.cluster import Cluster, Terms
+from ordercast.sim.member import SimMember
 from ordercast.sim.network import NetworkModel
 from ordercast.sim.scenario import node_names
 from ordercast.trace.schema import Row
@@ -33,6 +34,8 @@ class MeasurementFailed(OrdercastError):
 
 class Lab:
     """A group of members on a network without loss, formed and at rest."""
+
+    __slots__ = ("_rows", "cluster", "members", "world")
 
     def __init__(
         self,
@@ -66,7 +69,7 @@ class Lab:
         self.transfer(self.members, nbytes, BULK_SIZE, service)
 
     def transfer(
-        self, sources: Sequence[Member], nbytes: int, size: int, service: Service, *, is_rested: bool = True
+        self, sources: Sequence[SimMember], nbytes: int, size: int, service: Service, *, is_rested: bool = True
     ) -> None:
         """So many bytes, from all sources together, as fast as the group takes them."""
         count = -(-nbytes // size // len(sources))

@@ -1,4 +1,4 @@
-"""The network in virtual time: what becomes of a datagram between two nodes (DESIGN section 8).
+"""The network in virtual time: what becomes of a datagram between two nodes (docs/design/overview.md section 8).
 
 `Network.transmit` takes one transmission and returns its arrivals; the world puts them on its heap. Nothing here calls
 back, and chance is one `random.Random` that is drawn from only where the model leaves something to chance.
@@ -31,7 +31,7 @@ from ordercast.config import SECOND
 from ordercast.engine import NEVER
 from ordercast.wire.header import FORWARD, HEADER_BYTES, MAGIC, UNKNOWN_DETAIL, Kind
 
-SOCKET_OVERHEAD_BYTES: Final = 1_024  # what a datagram costs a receive buffer beside its bytes (DESIGN section 6)
+SOCKET_OVERHEAD_BYTES: Final = 1_024  # what a datagram costs a receive buffer besides its bytes (overview.md section 6)
 COALESCE_NS: Final = 200_000  # interrupt coalescing: one batch of arrivals spans no more of the medium's time
 KIND_OFFSET: Final = 1
 
@@ -151,7 +151,7 @@ NETWORKS: Final[dict[str, NetworkModel]] = {
 }
 
 
-class Batch(NamedTuple):
+class Train(NamedTuple):
     """Datagrams of one sender that a node reads in one call: `stride`-sized, the last may be shorter."""
 
     source: str
@@ -163,7 +163,7 @@ class Batch(NamedTuple):
 class Arrival(NamedTuple):
     at_ns: int
     target: str
-    batch: Batch
+    batch: Train
 
 
 class Waiting(NamedTuple):
@@ -171,7 +171,7 @@ class Waiting(NamedTuple):
 
     ready_ns: int
     targets: Sequence[str]
-    batch: Batch
+    batch: Train
 
 
 @dataclass(slots=True)
@@ -318,7 +318,7 @@ class Network:
             return []
         arrivals: list[Arrival] = []
         for end_ns, wire_ns, first, stop in self._occupy(leave_ns, source, size, stride, datagrams):
-            whole = Batch(source, data, stride if datagrams > 1 else 0, datagrams)
+            whole = Train(source, data, stride if datagrams > 1 else 0, datagrams)
             if stop - first < datagrams:
                 whole = _piece(source, data, stride, first, stop)
             for target in targets:
@@ -362,7 +362,7 @@ class Network:
         queue = self._interfaces.setdefault(source, deque())
         each_ns = self.model.send_cost_ns(1, stride)
         for index in range(datagrams):
-            batch = Batch(source, data, 0, 1) if datagrams == 1 else _piece(source, data, stride, index, index + 1)
+            batch = Train(source, data, 0, 1) if datagrams == 1 else _piece(source, data, stride, index, index + 1)
             queue.append(Waiting(leave_ns - (datagrams - 1 - index) * each_ns, targets, batch))
 
     def _occupy(
@@ -391,7 +391,7 @@ class Network:
             self._egress_free_ns[source] = now_ns
         yield from ends
 
-    def _deliver(self, end_ns: int, wire_ns: int, target: str, batch: Batch, arrivals: list[Arrival]) -> None:
+    def _deliver(self, end_ns: int, wire_ns: int, target: str, batch: Train, arrivals: list[Arrival]) -> None:
         """What one receiver gets of one batch."""
         pair = (batch.source, target)
         link = self._links.get(pair, self._default) if self._links else self._default
@@ -412,7 +412,7 @@ class Network:
             return
         self._deliver_by_chance(at_ns, link, target, batch, arrivals)
 
-    def _deliver_by_chance(self, at_ns: int, link: Link, target: str, batch: Batch, arrivals: list[Arrival]) -> None:
+    def _deliver_by_chance(self, at_ns: int, link: Link, target: str, batch: Train, arrivals: list[Arrival]) -> None:
         rng, counters = self._rng, self.counters
         source, data, stride, datagrams = batch
         together = 0  # the first datagram of those that are still together
@@ -444,8 +444,8 @@ def _link_of(model: NetworkModel) -> Link:
     return Link(model.latency_ns, model.jitter_ns, model.loss, model.duplicate, model.reorder, model.reorder_ns)
 
 
-def _piece(source: str, data: bytes, stride: int, first: int, stop: int) -> Batch:
+def _piece(source: str, data: bytes, stride: int, first: int, stop: int) -> Train:
     """Datagrams `first` up to `stop` of a train."""
     if not stride:
-        return Batch(source, data, 0, 1)
-    return Batch(source, data[first * stride : stop * stride], stride if stop - first > 1 else 0, stop - first)
+        return Train(source, data, 0, 1)
+    return Train(source, data[first * stride : stop * stride], stride if stop - first > 1 else 0, stop - first)

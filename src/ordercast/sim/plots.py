@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from ordercast.sim.compare import PLAIN, Comparison, Point, load_name
+from ordercast.sim.comparison import PLAIN, Comparison, Point, load_name
 
 FORMATS: Final = (".png", ".svg")
 COLOURS: Final = {"sequencer": "#4477aa", "token": "#ddaa33", "timestamp": "#117733", f"timestamp:{PLAIN}": "#bb5566"}
@@ -102,7 +102,7 @@ def _draw_latency(axis: Any, title: str, groups: Groups, found: Comparison) -> N
     unit, divisor = ("ms", 1_000.0) if highest > MS_FROM_US else ("µs", 1.0)
     tops: dict[tuple[int, str], tuple[float, float]] = {}
     for index, (_, points) in enumerate(groups):
-        for at, width, name in _places(index, list(points)):
+        for at, width, name in _bars(index, list(points)):
             point, colour = points[name], _colour(name)
             t1, t2 = point.t1.mean_us / divisor, point.t2.mean_us / divisor
             axis.bar(at, t1, width, color=colour)
@@ -130,7 +130,7 @@ def _draw_latency(axis: Any, title: str, groups: Groups, found: Comparison) -> N
 
 def _draw_datagrams(axis: Any, groups: Groups) -> None:
     for index, (_, points) in enumerate(groups):
-        for at, width, name in _places(index, list(points)):
+        for at, width, name in _bars(index, list(points)):
             axis.bar(at, points[name].datagrams_per_message, width, color=_colour(name))
     _label(axis, groups, "datagrams per message")
 
@@ -142,7 +142,7 @@ def _label(axis: Any, groups: Groups, text: str) -> None:
     axis.spines[["top", "right"]].set_visible(False)
 
 
-def _places(index: int, names: Sequence[str]) -> list[tuple[float, float, str]]:
+def _bars(index: int, names: Sequence[str]) -> list[tuple[float, float, str]]:
     """Where the bars of one group stand: centre, width, orderer."""
     width = GROUP_WIDTH / max(len(names), 2)
     first = index - width * (len(names) - 1) / 2
@@ -155,7 +155,7 @@ def _legend(found: Comparison) -> tuple[list[Any], list[str]]:
     names = [str(variant) for variant in found.plan.variants]
     handles = [Patch(color=_colour(name)) for name in names]
     handles += [Patch(color=GREY), Patch(facecolor=_tinted(GREY), edgecolor=GREY)]
-    return handles, [*names, "t1: until its place is known", "t2: until it is delivered"]
+    return handles, [*names, "t1: until its sequence number is known", "t2: until it is delivered"]
 
 
 def _colour(name: str) -> str:

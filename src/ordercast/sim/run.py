@@ -1,12 +1,12 @@
 """Run a scenario to its end and judge it.
 
-1. Everything of the scenario happens; afterwards all faults are ended, but who is down stays down.
+1. Everything of the scenario happens; afterwards all faults end, but nodes that are down stay down.
 2. The group must come to rest with empty buffers: first with the links as lossy as they are, then without loss.
 3. The liveness probe: every live member sends one message more, and all of them must get all of these.
 4. The checkers judge the trace.
 
 A group that cannot legally go on (too few of its last view are left) is not asked for 2 and 3: such runs are counted
-(`is_stuck_legally`), as are those in which nobody is left at all (`is_deserted`). A run in which messages were handed
+(`is_stuck_legally`), as are those in which no member is left (`is_deserted`). A run in which messages were handed
 over and none was ever delivered is a failure: it would hold every property for want of evidence.
 """
 
@@ -14,25 +14,28 @@ from __future__ import annotations
 
 import hashlib
 import traceback
-from bisect import bisect_right
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from ordercast.config import MAX_BLOCK, MS, SECOND, required_members
+from ordercast.config import MAX_BLOCK, MS, SECOND
 from ordercast.errors import OrdercastError
 from ordercast.groups.caller import WINDOW_BYTES
 from ordercast.groups.host import EngineFactory
 from ordercast.service import AGREED
-from ordercast.sim.calling import Caller
+from ordercast.sim.calling import SimCaller
 from ordercast.sim.checkers import Verdict, check_all
-from ordercast.sim.cluster import Cluster, Member, Terms
+from ordercast.sim.checkers.views import is_enough
+from ordercast.sim.cluster import Cluster, Terms
 from ordercast.sim.faults import FaultKind, Faults
+from ordercast.sim.inspection import inspect
+from ordercast.sim.member import SimMember
 from ordercast.sim.network import SOCKET_OVERHEAD_BYTES
-from ordercast.sim.scenario import Calls, Load, Scenario
-from ordercast.sim.world import Livelock, World
+from ordercast.sim.scenario import Scenario
+from ordercast.sim.statistics import Statistics, count
+from ordercast.sim.traffic import CallDriver, LoadDriver
+from ordercast.sim.world import Livelock
 from ordercast.trace.schema import Row
 from ordercast.view import Reason, View, id_of
 from ordercast.wire.header import HEADER_BYTES
@@ -48,7 +51,7 @@ MAX_VIOLATIONS: Final = 10  # of the checkers, in `failures`
 PEACE_NS: Final = 4 * SECOND  # without faults, after which members know what the others have
 PEAK_FACTOR: Final = 2
 PEAK_BLOCKS: Final = 16
-"""What an engine may hold that is not stable: twice the history (what has places, and as much that waits for one), and
+"""What an engine may hold that is not stable: twice the history (what is ordered, and as much that waits for that), and
 for each member a largest block, or so many small ones, that was on its way when the bound was reached."""
 
 COMING_AND_GOING: Final = frozenset((FaultKind.JOIN, FaultKind.LEAVE, FaultKind.REJOIN))
@@ -68,29 +71,7 @@ class Outcome:
     is_quiet: bool = False
     is_stuck_legally: bool = False
     is_deserted: bool = False
-    # what it did
-    submitted: int = 0
-    delivered: int = 0
-    confirmed: int = 0
-    uncertain: int = 0
-    locks: int = 0  # granted
-    calls: int = 0  # made by callers
-    answers: int = 0  # that came back to callers and members, acknowledgements included
-    peak_bytes: int = 0  # the most that an engine held and could not yet free; 0 where engines do not say
-    peak_blocks: int = 0
-    views: int = 0
-    datagrams: dict[str, int] = field(default_factory=dict)  # sent, by kind; a multicast is one
-    datagram_bytes: int = 0
-    repairs: int = 0
-    lost: int = 0
-    socket_drops: int = 0
-    counters: dict[str, int] = field(default_factory=dict)  # of the engines that were alive at the end
-    virtual_ns: int = 0
-    load_ns: int = 0  # from the first submit to the last delivery
-    throughput_per_s: float = 0.0  # deliveries per receiver in that time
-    latency_p50_ns: int = 0
-    latency_p99_ns: int = 0
-    events: int = 0
+    stats: Statistics = field(default_factory=Statistics)
     # evidence
     rows: list[Row] = field(default_factory=list)
     digest: str = ""
@@ -112,26 +93,7 @@ class Outcome:
             "quiet": self.is_quiet,
             "stuck_legally": self.is_stuck_legally,
             "deserted": self.is_deserted,
-            "submitted": self.submitted,
-            "delivered": self.delivered,
-            "confirmed": self.confirmed,
-            "uncertain": self.uncertain,
-            "locks": self.locks,
-            "calls": self.calls,
-            "answers": self.answers,
-            "peak_bytes": self.peak_bytes,
-            "peak_blocks": self.peak_blocks,
-            "views": self.views,
-            "datagrams": dict(sorted(self.datagrams.items())),
-            "datagram_bytes": self.datagram_bytes,
-            "repairs": self.repairs,
-            "lost": self.lost,
-            "socket_drops": self.socket_drops,
-            "counters": dict(sorted(self.counters.items())),
-            "virtual_s": self.virtual_ns / SECOND,
-            "throughput_per_s": round(self.throughput_per_s, 1),
-            "latency_us": {"p50": self.latency_p50_ns / 1_000, "p99": self.latency_p99_ns / 1_000},
-            "events": self.events,
+            **self.stats.as_json(),
             "rows": len(self.rows),
             "digest": self.digest,
             "verdict": self.verdict.as_json() if self.verdict is not None else None,
@@ -194,9 +156,9 @@ class _Run:
             )
             cluster.world.at(0, cluster.world.start, name)
         for load in scenario.loads:
-            _Sender(cluster, load)
-        for calls in scenario.calls:
-            _Asker(cluster, calls)
+            LoadDriver(cluster, load)
+        for plan in scenario.calls:
+            CallDriver(cluster, plan)
         for use in scenario.locks:
             cluster.world.at(use.at_ns, cluster.members[use.node].holding.want, use)
         self._faults = Faults(cluster.world, cluster, scenario.faults)
@@ -236,17 +198,17 @@ class _Run:
         self._probe()
 
     def _is_over(self, unrest: list[str]) -> bool:
-        """Whether there is nobody left, or too few to go on: nothing more can be asked of such a group."""
+        """Whether no member is left, or too few to go on: nothing more can be asked of such a group."""
         outcome = self._outcome
         outcome.is_deserted = not self._live()
         outcome.is_stuck_legally = bool(unrest) and self._cannot_go_on()
         return outcome.is_deserted or outcome.is_stuck_legally
 
-    def _live(self) -> list[Member]:
+    def _live(self) -> list[SimMember]:
         return [member for member in self._cluster.members.values() if member.node.is_up and member.is_wanted]
 
     def _cannot_go_on(self) -> bool:
-        """Whether of no view enough members are left for it to be followed by another (`config.required_members`).
+        """Whether of no view enough members are left for it to be followed by another (`checkers.views`).
 
         Members without a view do not count: they wait for the others, unless there are no others at all.
         """
@@ -259,12 +221,12 @@ class _Run:
             survivors = [name for name in map(str, view.members) if name in alive]
             counts = [(len(view.members), len(survivors), str(view.leader) in alive)]
             here = [member for member in inside if str(member) in alive]
-            is_sure = any(getattr(member.port.engine, "is_sure", True) for member in here if member.port)
+            is_sure = any(inspect(member.port.engine).is_sure for member in here if member.port)
             if view.prior and not is_sure and not self._is_known(view):
-                # Not all may know of the change that made it: those who do not could be enough of the view before.
+                # Not all may know of the change that made it: the others could be enough of the view before.
                 ids = {id_of(name) for name in alive}
                 counts.append((len(view.prior), len(ids.intersection(view.prior)), view.prior[0] in ids))
-            if all(required_members(rules[member.name], *count) for member in view.members for count in counts):
+            if all(is_enough(rules[member.name], *count) for member in view.members for count in counts):
                 return False
         return True
 
@@ -284,9 +246,9 @@ class _Run:
         )
 
     def _probe(self) -> None:
-        """All live members send, and all get everything; at the end they, and nobody else, are in one view.
+        """All live members send, and all get everything; at the end exactly these are in one view.
 
-        A crash, or a pause that has only just ended, may still have to be noticed: members that come in anew after a
+        A crash, or a pause that has only just ended, may still have to be noticed: members that join again after a
         probe was sent do not get it. So there are several rounds, with rest between them that is longer than
         suspicion takes; one of them must succeed.
         """
@@ -310,14 +272,14 @@ class _Run:
                 return
         outcome.failures.append(f"probe: in {PROBE_ROUNDS} rounds {'; '.join(missing)}")
 
-    def _check_members(self, members: list[Member]) -> None:
+    def _check_members(self, members: list[SimMember]) -> None:
         for view in self._cluster.views():
             names, live = sorted(map(str, view.members)), sorted(map(str, members))
             if names != live:
                 text = f"at rest view {view.id} has {', '.join(names)}; alive are {', '.join(live)}"
                 self._outcome.failures.append(f"members: {text}")
         for member in members:
-            # Whoever wanted a lock has had it and given it back by now.
+            # Every member that wanted a lock has had it and given it back by now.
             if member.view is not None and member.view.locks:
                 locks = ", ".join(f"{key!r} of {holder:016x}" for key, holder in sorted(member.view.locks.items()))
                 self._outcome.failures.append(f"locks: at rest {member} still sees {locks} held")
@@ -329,13 +291,13 @@ class _Run:
         for recorder in world.recorders():
             digest.update(recorder.dump())
         outcome.digest = digest.hexdigest()
-        _count(outcome, cluster)
+        outcome.stats = stats = count(cluster, outcome.rows)
         outcome.failures += [f"corrupt: {text}" for text in cluster.corruptions()]
-        if outcome.submitted and not outcome.delivered and not outcome.is_stuck_legally and not outcome.is_deserted:
-            outcome.failures.append(f"vacuous: {outcome.submitted} messages were handed over, none was delivered")
-        if outcome.socket_drops and is_calm(self._scenario):
+        if stats.submitted and not stats.delivered and not outcome.is_stuck_legally and not outcome.is_deserted:
+            outcome.failures.append(f"vacuous: {stats.submitted} messages were handed over, none was delivered")
+        if stats.socket_drops and is_calm(self._scenario):
             outcome.failures.append(
-                f"flow control: sockets dropped {outcome.socket_drops} datagrams, and nothing was wrong"
+                f"flow control: sockets dropped {stats.socket_drops} datagrams, and nothing was wrong"
             )
         self._check_peaks()
         verdict = check_all(
@@ -361,14 +323,14 @@ class _Run:
             return
         broken = sorted({row.view or "" for row in self._outcome.rows if row.kind == "transitional"})
         if broken:
-            self._outcome.failures.append(f"steadiness: {', '.join(broken)} was re-formed, and nothing had failed")
+            self._outcome.failures.append(f"steadiness: {', '.join(broken)} was recovered from, and nothing had failed")
 
     def _check_peaks(self) -> None:
         """Buffers are bounded by the history that the group was created with, and by what recovery brings in.
 
         Callers come on top: their windows know the members' buffers, and not how far the history is filled.
         """
-        outcome, scenario = self._outcome, self._scenario
+        outcome, scenario, stats = self._outcome, self._scenario, self._outcome.stats
         # Blocks are no larger than the history; a call is never cut, and may be.
         call = max((calls.size for calls in scenario.calls), default=0)
         block = _buffered(scenario, max(min(MAX_BLOCK, scenario.history_bytes), call))
@@ -379,9 +341,9 @@ class _Run:
         )
         most_bytes = PEAK_FACTOR * scenario.history_bytes + len(scenario.nodes) * block + called
         most_blocks = PEAK_FACTOR * scenario.history_blocks + PEAK_BLOCKS * len(scenario.nodes)
-        if outcome.peak_bytes > most_bytes or outcome.peak_blocks > most_blocks:
+        if stats.peak_bytes > most_bytes or stats.peak_blocks > most_blocks:
             outcome.failures.append(
-                f"buffers: an engine held {outcome.peak_bytes} bytes in {outcome.peak_blocks} blocks, where a history "
+                f"buffers: an engine held {stats.peak_bytes} bytes in {stats.peak_blocks} blocks, where a history "
                 f"of {scenario.history_bytes} bytes and {scenario.history_blocks} blocks leaves room for {most_bytes} "
                 f"and {most_blocks}"
             )
@@ -394,7 +356,7 @@ def _buffered(scenario: Scenario, nbytes: int) -> int:
 
 
 def is_calm(scenario: Scenario) -> bool:
-    """Nothing is lost, doubled or broken from outside: a drop by a socket is then a bug (DESIGN section 6)."""
+    """Nothing is lost, doubled or broken from outside: a drop by a socket is then a bug (overview.md section 6)."""
     return not (scenario.loss or scenario.duplicate or any(fault.kind != FaultKind.JOIN for fault in scenario.faults))
 
 
@@ -406,13 +368,13 @@ def is_steady(scenario: Scenario) -> bool:
 
 
 class _Probe:
-    """One message from each member and one call from each caller, and who has not got them."""
+    """One message from each member and one call from each caller, and which of them are missing where."""
 
     __slots__ = ("_before", "_calls", "_members", "_senders")
 
-    def __init__(self, members: list[Member], callers: list[Caller]) -> None:
+    def __init__(self, members: list[SimMember], callers: list[SimCaller]) -> None:
         self._members = members
-        self._before = {str(member): dict(member.delivered_by) for member in members}
+        self._before = {str(member): dict(member.seen.delivered_by) for member in members}
         self._senders = [str(each) for each in (*members, *callers)]
         for member in members:
             member.send(1, AGREED, PROBE_BYTES)
@@ -423,120 +385,9 @@ class _Probe:
             f"{member} has not got {sender}'s"
             for member in self._members
             for sender in self._senders
-            if member.delivered_by[sender] <= self._before[str(member)].get(sender, 0)
+            if member.seen.delivered_by[sender] <= self._before[str(member)].get(sender, 0)
         ]
         for caller, call in self._calls:
             if call is not None and call.answer is None:
                 texts.append(f"{caller} has no acknowledgement")
         return texts
-
-
-class _Sender:
-    """Hands the bursts of a load over to the application when they are due."""
-
-    __slots__ = ("_left", "_load", "_member", "_world")
-
-    def __init__(self, cluster: Cluster, load: Load) -> None:
-        self._world: World = cluster.world
-        self._member: Member = cluster.members[load.node]
-        self._load = load
-        self._left = load.count
-        self._world.at(load.start_ns, self._burst)
-
-    def _burst(self, _: None) -> None:
-        load = self._load
-        count = min(load.burst, self._left)
-        self._left -= count
-        if self._member.is_wanted:
-            self._member.send(count, load.service, load.size, load.is_confirmed)
-        if self._left:
-            self._world.after(load.interval_ns, self._burst)
-
-
-class _Asker:
-    """Has calls made when they are due."""
-
-    __slots__ = ("_calls", "_cluster", "_left", "_world")
-
-    def __init__(self, cluster: Cluster, calls: Calls) -> None:
-        self._world: World = cluster.world
-        self._cluster = cluster
-        self._calls = calls
-        self._left = calls.count
-        self._world.at(calls.start_ns, self._burst)
-
-    def _burst(self, _: None) -> None:
-        calls = self._calls
-        count = min(calls.burst, self._left)
-        self._left -= count
-        member = self._cluster.members.get(calls.node)
-        if member is None:
-            self._cluster.callers[calls.node].call(calls, count)
-        elif member.is_wanted:
-            member.call(count, calls.service, calls.size, calls.handler)
-        if self._left:
-            self._world.after(calls.interval_ns, self._burst)
-
-
-def _count(outcome: Outcome, cluster: Cluster) -> None:
-    """Statistics, from the trace where it knows and from the network where it does not."""
-    world = cluster.world
-    counters = world.network.counters
-    outcome.virtual_ns = world.now_ns
-    outcome.events = world.events
-    outcome.datagrams = dict(counters.sent_by_kind)
-    outcome.datagram_bytes = counters.sent_bytes
-    outcome.repairs = counters.sent_by_kind["repair"]
-    outcome.lost = counters.lost
-    outcome.socket_drops = counters.socket_drops
-    totals: Counter[str] = Counter()
-    for member in cluster.members.values():
-        outcome.confirmed += member.confirmed
-        outcome.uncertain += member.uncertain
-        outcome.locks += member.holding.granted
-        outcome.answers += member.answers
-        outcome.peak_bytes = max(outcome.peak_bytes, member.peak_bytes)
-        outcome.peak_blocks = max(outcome.peak_blocks, member.peak_blocks)
-        if member.node.is_up and member.port is not None:
-            totals.update(member.port.engine.counters)
-    for caller in cluster.callers.values():
-        outcome.calls += caller.calls
-        outcome.answers += caller.answers
-    outcome.counters = dict(totals)
-
-    submits: dict[str, tuple[list[int], list[int]]] = {}  # sender -> first numbers, times
-    ids: set[str] = set()
-    receivers: set[tuple[str, int]] = set()
-    first_ns = last_ns = -1
-    for row in outcome.rows:
-        if row.kind == "submit" and row.count:
-            outcome.submitted += row.count
-            firsts, times = submits.setdefault(f"{row.node}/{row.life}", ([], []))
-            firsts.append(row.first or 0)
-            times.append(row.at_ns)
-            first_ns = row.at_ns if first_ns < 0 else min(first_ns, row.at_ns)
-        elif row.kind == "view" and row.view is not None:
-            ids.add(row.view)
-    latencies: list[int] = []
-    for row in outcome.rows:
-        if row.kind != "deliver" or not row.count or row.sender is None:
-            continue
-        outcome.delivered += row.count
-        receivers.add((row.node, row.life))
-        last_ns = max(last_ns, row.at_ns)
-        firsts, times = submits.get(row.sender, ([], []))
-        at = bisect_right(firsts, row.first or 0) - 1
-        if at >= 0:
-            latencies.append(row.at_ns - times[at])
-    outcome.views = len(ids)
-    outcome.load_ns = max(0, last_ns - first_ns)
-    if outcome.load_ns and receivers:
-        outcome.throughput_per_s = outcome.delivered / len(receivers) * SECOND / outcome.load_ns
-    latencies.sort()
-    outcome.latency_p50_ns = quantile(latencies, 0.5)
-    outcome.latency_p99_ns = quantile(latencies, 0.99)
-
-
-def quantile(ordered: Sequence[int], share: float) -> int:
-    """Of sorted values; 0 where there are none."""
-    return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else 0

@@ -12,9 +12,9 @@ Statements end with the line or with `;`, and `#` begins a comment. Settings (`n
 it happens while a later `run` or `until` lets time go by. Everything else happens at once.
 
 `callers x y` names nodes that never join: `x call 2 AGREED` calls the group from outside. `a lock key 300ms` asks for a
-lock and gives it back 300 ms after it was granted; who holds the lock 0 to 5 answers the calls that name this handler.
+lock and gives it back 300 ms after it was granted; the holder of lock 0 to 5 answers the calls that name this handler.
 `lose token -> b` loses the next datagram of a kind on its way to b, and `watch token nak` has the transcript show
-datagrams of these kinds: who sent them, and what a pass of the token orders.
+datagrams of these kinds: their senders, and what a pass of the token orders.
 
 Like the tests of etcd/raft, a script may end with a line of dashes and the transcript that it must give. The transcript
 holds what each node saw between two statements, without times: those change whenever a timer does.
@@ -104,7 +104,7 @@ class Script:
 def parse_script(text: str) -> Script:
     """Read a script; `ScriptError` says which line is wrong and what would be right."""
     body, dashes, transcript = _split(text)
-    parser = _Parser()
+    parser = _ScriptParser()
     for number, line in enumerate(body.splitlines(), start=1):
         for part in line.partition("#")[0].split(";"):
             if part.strip():
@@ -142,7 +142,7 @@ def _split(text: str) -> tuple[str, bool, str]:
 
 
 @dataclass(slots=True)
-class _Parser:
+class _ScriptParser:
     """Line by line; knows the names so far, so that a wrong one is found where it stands."""
 
     nodes: tuple[str, ...] = ()

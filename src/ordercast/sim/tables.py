@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ordercast.sim.compare import Comparison, load_name
+from ordercast.sim.comparison import Comparison, load_name
 from ordercast.sim.figures import Figures, Rung
 
 
@@ -63,8 +63,8 @@ def comparison_lines(found: Comparison) -> list[str]:
     lines = [
         f"{plan.service}, {plan.size} bytes, {plan.senders or 'all'} sending; {network}, "
         f"{model.latency_ns / 1_000:g} us a hop and up to {model.jitter_ns / 1_000:g} us more",
-        "reception to delivery at each receiver: t1 until the final place is known, t2 from then on; microseconds.",
-        "From submit: mean until the delivery at receivers. A message that comes with its place waits before it comes.",
+        "reception to delivery at each receiver, in us: t1 until its sequence number is known, t2 from then on.",
+        "From submit: mean until the delivery at receivers. A message with its number waits before it comes.",
         "",
     ]
     parts = [f"{part}{word}" for part in ("", "t1 ", "t2 ") for word in ("mean", "p50", "p95")]

@@ -19,7 +19,23 @@ from ordercast.wire.header import HEADER, HEADER_BYTES, MAGIC, Kind
 
 
 class ToyEngine:
-    """One member. REQUEST carries a block to the first member, ORDERED carries it on with its place."""
+    """One member. REQUEST carries a block to the first member, ORDERED carries it on with its sequence number."""
+
+    __slots__ = (
+        "_due",
+        "_early",
+        "_first",
+        "_me",
+        "_next_number",
+        "_next_seq",
+        "_position",
+        "_ring",
+        "_tag",
+        "_undelivered",
+        "config",
+        "counters",
+        "view",
+    )
 
     def __init__(self, group: str, me: Member, members: Sequence[Member], config: GroupConfig) -> None:
         self.config = config
@@ -31,10 +47,31 @@ class ToyEngine:
         self._first = members[0]
         self._next_number = 0
         self._undelivered = 0  # own blocks
-        self._next_seq = 1  # the next to give
-        self._due = 1  # the next to deliver; place 0 is the view
+        self._next_seq = 1  # the next to assign
+        self._due = 1  # the next to deliver; 0 is the view
         self._position = 0
         self._early: dict[int, tuple[int, int, bytes]] = {}
+
+    # What a simulation looks at (`inspection.py`): there is little to see.
+
+    @property
+    def peak_bytes(self) -> int:
+        return 0
+
+    @property
+    def peak_blocks(self) -> int:
+        return 0
+
+    @property
+    def is_sure(self) -> bool:
+        return True
+
+    @property
+    def is_ordering(self) -> bool:
+        return self._first.id == self._me.id
+
+    def describe(self) -> str:
+        return f"{self._undelivered} own blocks are not delivered, {len(self._early)} blocks came early"
 
     def start(self, now_ns: int, out: Outbox) -> None:  # noqa: ARG002
         if self.view is None:
@@ -159,6 +196,8 @@ class ToyEngine:
 
 class ToyEngines:
     """Makes the engines of a world whose nodes were added in the order of `names`; all of them in their first life."""
+
+    __slots__ = ("_members",)
 
     def __init__(self, names: Sequence[str]) -> None:
         self._members = [

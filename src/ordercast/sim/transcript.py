@@ -12,9 +12,10 @@ from ordercast.engine import Failed
 from ordercast.groups.events import Batch, Left, Uncertain
 from ordercast.groups.host import EngineFactory
 from ordercast.sim.checkers import Verdict, check_all
-from ordercast.sim.cluster import Cluster, Member, Terms
+from ordercast.sim.cluster import Cluster, Terms
+from ordercast.sim.member import SimMember
 from ordercast.sim.network import NETWORKS
-from ordercast.sim.scenario import Calls, LockUse
+from ordercast.sim.scenario import CallPlan, LockUse
 from ordercast.sim.script import ExpectationFailed, Script, Settings, Statement
 from ordercast.sim.watching import WatchedNetwork
 from ordercast.view import View
@@ -85,8 +86,8 @@ class Transcript:
 
     # What nodes see. -------------------------------------------------------------------------------------------------
 
-    def see(self, member: Member, event: Any) -> None:
-        """Called for every event that an application takes. Deliveries that follow one another are summed up."""
+    def see(self, member: SimMember, event: Any) -> None:
+        """Called for every event that an application takes. Consecutive deliveries are summed up."""
         seen = self._seen[member.node.name]
         if isinstance(event, Batch):
             if not seen or not isinstance(seen[-1], Counter):
@@ -216,13 +217,14 @@ class Transcript:
             case "delivered":
                 return lambda: all(enough(member.delivered) for member in members)
             case "confirmed":
-                return lambda: all(enough(member.confirmed) for member in members)
+                return lambda: all(enough(member.seen.confirmed) for member in members)
             case "granted":
                 return lambda: all(enough(member.holding.granted) for member in members)
             case "answered":
                 callers = [cluster.callers[name] for name in statement.nodes if name in cluster.callers]
                 return lambda: all(
-                    enough(count) for count in [each.answers for each in members] + [each.answers for each in callers]
+                    enough(count)
+                    for count in [each.seen.answers for each in members] + [each.answers for each in callers]
                 )
             case "failed":
                 return lambda: all(member.port is not None and member.port.failure is not None for member in members)
@@ -235,7 +237,7 @@ class Transcript:
     def _state(self, statement: Statement) -> str:
         """What there is instead of what was expected."""
         return "; ".join(
-            f"{member} delivered {member.delivered}, confirmed {member.confirmed}, "
+            f"{member} delivered {member.delivered}, confirmed {member.seen.confirmed}, "
             f"{'in the view of ' + ' '.join(_names(member)) if member.is_in else 'not in'}"
             for member in (self.cluster.members[name] for name in statement.nodes if name in self.cluster.members)
         )
@@ -281,15 +283,15 @@ def _cluster(settings: Settings, engines: EngineFactory | None) -> Cluster:
     terms = Terms(config=config, min_members=min_members, recovery=recovery)
     cluster = Cluster(settings.seed, model, terms, engines=engines)
     for name in settings.nodes:
-        # Scripts say themselves who calls reset.
+        # Scripts say which members call reset.
         cluster.add(name, buffer_bytes=settings.buffer).resets_by_itself = False
     for name in settings.callers:
         cluster.add_caller(name, buffer_bytes=settings.buffer)
     return cluster
 
 
-def _calls(statement: Statement, name: str) -> Calls:
-    return Calls(name, statement.number, statement.word, statement.size, handler=statement.handler)
+def _calls(statement: Statement, name: str) -> CallPlan:
+    return CallPlan(name, statement.number, statement.word, statement.size, handler=statement.handler)
 
 
 def _everybody_sees(cluster: Cluster, names: list[str]) -> Callable[[], bool]:
@@ -297,14 +299,14 @@ def _everybody_sees(cluster: Cluster, names: list[str]) -> Callable[[], bool]:
     return lambda: all(len(_names(member)) >= len(members) for member in members)
 
 
-def _names(member: Member) -> list[str]:
+def _names(member: SimMember) -> list[str]:
     view = member.view if member.node.is_up else None
     return [each.name for each in view.members] if view is not None else []
 
 
-def _numbered(member: Member) -> list[tuple[str, int]]:
+def _numbered(member: SimMember) -> list[tuple[str, int]]:
     """Every message that the present life of a member delivered, in its order."""
-    return [(sender, number) for sender, first, count in member.log for number in range(first, first + count)]
+    return [(sender, number) for sender, first, count in member.seen.log for number in range(first, first + count)]
 
 
 def _short(member: Any) -> str:

@@ -1,4 +1,6 @@
-"""Virtual time, nodes with a processor and a socket buffer, and everything that can happen to them (DESIGN section 8).
+"""Virtual time, nodes with a processor and a socket buffer, and everything that can happen to them.
+
+See docs/design/overview.md section 8 and docs/design/simulator.md.
 
 A `World` owns one heap of events ordered by (time, sequence number), so that two events of the same nanosecond happen
 in the order in which they were made, under any PYTHONHASHSEED. Nodes run *stacks* (a `Host` with its engines, or a fake
@@ -25,7 +27,7 @@ from typing import Any, Final, Protocol
 from ordercast.config import MS, SECOND
 from ordercast.engine import NEVER, Send, To
 from ordercast.errors import OrdercastError
-from ordercast.sim.network import IDEAL, SOCKET_OVERHEAD_BYTES, Arrival, Batch, Network, NetworkModel
+from ordercast.sim.network import IDEAL, SOCKET_OVERHEAD_BYTES, Arrival, Network, NetworkModel, Train
 from ordercast.trace.recorder import CRASH, Recorder
 from ordercast.trace.schema import Row
 from ordercast.view import Address
@@ -60,13 +62,13 @@ class Stack(Protocol):
         """Where `To.ALL` goes where there is no multicast."""
 
     def copies(self, underlay: str) -> Sequence[Address]:
-        """Where `To.ALL` goes beside a multicast."""
+        """Where `To.ALL` goes besides a multicast."""
 
     def unrest(self) -> list[str]:
         """What is not at rest, in words; empty when everything is."""
 
 
-class Node:
+class Machine:
     """One machine of the world: it outlives the lives of what runs on it."""
 
     __slots__ = (
@@ -94,7 +96,7 @@ class Node:
     )
 
     def __init__(
-        self, index: int, name: str, boot: Callable[[Node], Stack], buffer_bytes: int, has_multicast: bool
+        self, index: int, name: str, boot: Callable[[Machine], Stack], buffer_bytes: int, has_multicast: bool
     ) -> None:
         self.index = index
         self.name = name
@@ -109,7 +111,7 @@ class Node:
         self.listening: dict[str, None] = {}  # underlays whose multicasts it hears, in the order in which it began to
         self.after_pass: Callable[[int], None] | None = None  # the application's turn
         # socket
-        self.inbox: deque[Batch] = deque()
+        self.inbox: deque[Train] = deque()
         self.inbox_bytes = 0
         self.dropped = 0
         # processor
@@ -151,10 +153,10 @@ class World:
         self.seed = seed
         self.now_ns = 0
         self.network = Network(network, self.stream("network"))
-        self.nodes: dict[str, Node] = {}
+        self.nodes: dict[str, Machine] = {}
         self.passes = 0
         self.peers: dict[str, list[str]] = {}  # static ones of a node without multicast; by default all others
-        self._by_address: dict[Address, Node] = {}
+        self._by_address: dict[Address, Machine] = {}
         # The third and fourth of an event are never compared: no two events have the same sequence number.
         self._heap: list[tuple[int, int, Callable[[Any], None], Any]] = []
         self._sequence = 0
@@ -181,15 +183,15 @@ class World:
     def add(
         self,
         name: str,
-        boot: Callable[[Node], Stack],
+        boot: Callable[[Machine], Stack],
         *,
         buffer_bytes: int = BUFFER_BYTES,
         has_multicast: bool = True,
-    ) -> Node:
+    ) -> Machine:
         """A machine that is still down; `start` makes `boot` give it a stack, in every life a new one."""
         if name in self.nodes:
             raise ValueError(f"there is a node {name!r} already")
-        node = Node(len(self.nodes), name, boot, buffer_bytes, has_multicast)
+        node = Machine(len(self.nodes), name, boot, buffer_bytes, has_multicast)
         self.nodes[name] = node
         self._by_address[node.address] = node
         return node
@@ -220,7 +222,7 @@ class World:
         """Take a node that has stopped of its own will off the network."""
         self._down(self.nodes[name])
 
-    def _down(self, node: Node) -> None:
+    def _down(self, node: Machine) -> None:
         node.stack = None
         node.after_pass = None
         node.inbox.clear()
@@ -245,14 +247,14 @@ class World:
         """Processor costs of the node times `factor`; 1 is normal."""
         self.nodes[name].slowness = int(NORMAL_SPEED * factor)
 
-    def has_multicast(self, node: Node) -> bool:
+    def has_multicast(self, node: Machine) -> bool:
         """Whether the node and its network have it."""
         return node.has_multicast and self.network.model.has_multicast
 
-    def listen(self, node: Node, underlay: str) -> None:
+    def listen(self, node: Machine, underlay: str) -> None:
         node.listening[underlay] = None
 
-    def unlisten(self, node: Node, underlay: str) -> None:
+    def unlisten(self, node: Machine, underlay: str) -> None:
         node.listening.pop(underlay, None)
 
     # Events. ---------------------------------------------------------------------------------------------------------
@@ -265,7 +267,7 @@ class World:
     def after(self, delay_ns: int, action: Callable[[Any], None], argument: Any = None) -> None:
         self.at(self.now_ns + delay_ns, action, argument)
 
-    def wake(self, node: Node, at_ns: int = 0) -> None:
+    def wake(self, node: Machine, at_ns: int = 0) -> None:
         """Plan a pass for `at_ns` (0: there is work now), or when the processor is free; an earlier plan stays."""
         if not at_ns:
             node.has_work = True
@@ -275,7 +277,7 @@ class World:
             self._sequence += 1
             heappush(self._heap, (at_ns, self._sequence, self._run_pass, (node, at_ns, node.life)))
 
-    def clock(self, node: Node) -> int:
+    def clock(self, node: Machine) -> int:
         """The time as a program on the node reads it: never before what its stack was told last."""
         return max(self.now_ns, node.last_ns)
 
@@ -355,7 +357,7 @@ class World:
         if node.wake_ns > self.now_ns:
             self.wake(node)
 
-    def _arrive_in_part(self, node: Node, batch: Batch) -> None:
+    def _arrive_in_part(self, node: Machine, batch: Train) -> None:
         """What still fits the socket buffer of a batch that as a whole does not; the rest is dropped and counted."""
         stride = batch.stride or len(batch.data)
         room = node.buffer_bytes - node.inbox_bytes
@@ -364,16 +366,16 @@ class World:
         node.dropped += dropped
         self.network.counters.socket_drops += dropped
         if fits > 0:
-            node.inbox.append(Batch(batch.source, batch.data[: fits * stride], stride if fits > 1 else 0, fits))
+            node.inbox.append(Train(batch.source, batch.data[: fits * stride], stride if fits > 1 else 0, fits))
             node.inbox_bytes += fits * (stride + SOCKET_OVERHEAD_BYTES)
         self.wake(node)
 
-    def _run_pass(self, planned: tuple[Node, int, int]) -> None:
+    def _run_pass(self, planned: tuple[Machine, int, int]) -> None:
         """Drain, process, flush. Hot: one call per pass of the simulated world."""
         node, at_ns, life = planned
         stack = node.stack
         if stack is None or node.wake_ns != at_ns or node.life != life or node.is_paused:
-            return  # an earlier pass took its place, or there is nobody left to run it
+            return  # an earlier pass replaced it, or the node is down
         node.wake_ns = NEVER
         if not node.has_work and not node.inbox:
             # Only a timer was due when this was planned; most are put off before they run.
@@ -387,7 +389,7 @@ class World:
         slowness = node.slowness
         # drain
         inbox = node.inbox
-        batches: list[Batch] = []
+        batches: list[Train] = []
         cost_ns = model.pass_ns
         while inbox and len(batches) < DRAIN_BATCHES:
             batch = inbox.popleft()
@@ -424,7 +426,7 @@ class World:
         if deadline_ns < node.wake_ns:
             self.wake(node, deadline_ns)
 
-    def _note_spin(self, node: Node, overdue_ns: int) -> None:
+    def _note_spin(self, node: Machine, overdue_ns: int) -> None:
         """A pass without input left a timer overdue: now and then that divides a long pass, always it is a bug."""
         node.spins += 1
         if node.spins > SPIN_PASSES:
@@ -433,7 +435,7 @@ class World:
                 f"{self.now_ns / SECOND:.3f} s of virtual time: `expire` does not clear it"
             )
 
-    def _transmit(self, leave_ns: int, node: Node, stack: Stack, underlay: str, send: Send) -> int:
+    def _transmit(self, leave_ns: int, node: Machine, stack: Stack, underlay: str, send: Send) -> int:
         """Put one transmission on the network; when the processor is done with it."""
         to, buffers, stride = send
         data = b"".join(buffers)
@@ -457,14 +459,14 @@ class World:
 
     def _take_turn(self, planned_ns: int) -> None:
         if planned_ns != self._medium_ns:
-            return  # an earlier plan took its place
+            return  # an earlier plan replaced it
         self._medium_ns = NEVER
         for arrival in self.network.serve(self.now_ns):
             self._sequence += 1
             heappush(self._heap, (arrival.at_ns, self._sequence, self._arrive, arrival))
         self._plan_turn()
 
-    def _targets(self, node: Node, stack: Stack, underlay: str, to: Address) -> list[list[str]]:
+    def _targets(self, node: Machine, stack: Stack, underlay: str, to: Address) -> list[list[str]]:
         """The transmissions that a destination takes, each with its receivers."""
         if to not in (To.ALL, To.MULTICAST, To.ANYONE):
             target = self._by_address.get(to)

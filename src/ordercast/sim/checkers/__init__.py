@@ -1,11 +1,10 @@
-"""Judges of a finished trace, outside the protocol engines. TRACE.md lists the properties; SPARK.md section 3 the
-algorithms.
+"""Judges of a finished trace, outside the protocol engines. docs/trace.md lists the properties.
 
     verdict = check_all(rows, clock="virtual", quiet=True)
     print("\\n".join(verdict.summary()))
 
 Each property is a module with a `check(trace, ...)` of its own over one shared `Trace`, and says in its docstring how
-it reads its sentence of TRACE.md. The same code judges simulated and real runs, so it knows rows only: nothing of
+it reads its sentence of docs/trace.md. The same code judges simulated and real runs, so it knows rows only: nothing of
 engines, orderers or the simulator, and nothing beyond the standard library.
 
 Order of judgement: form, then integrity, then the rest, each silent about what an earlier one explained.
@@ -80,8 +79,8 @@ def check_all(
 
     `clock` is that of `run.json`. `quiet` says that the run came to rest with a whole network (see `liveness`).
     `expect` names properties that must have examined something: where one did not, the verdict does not hold.
-    `min_members` is the failure policy of the groups: who may legally be left blocked at the end, and whether two parts
-    of a partition may both go on. One rule for all, or one for each node by its name.
+    `min_members` is the failure policy of the groups: which members may legally be left blocked at the end, and
+    whether two parts of a partition may both go on. One rule for all, or one for each node by its name.
     """
     if clock not in CLOCKS:
         raise ValueError(f"unknown clock {clock!r}; choose one of {', '.join(CLOCKS)}")

@@ -1,10 +1,10 @@
-"""Property 3, causal: nobody who delivers both delivers a message before one that caused it (CAUSAL and stronger).
+"""Property 3, causal: no member delivers a message before one that caused it (CAUSAL and stronger).
 
 Reading. m1 causes m2 if the submitter of m2 had delivered or submitted m1, transitively, where every message of the
-chain is CAUSAL or stronger: between services the weaker guarantee holds (DESIGN section 3), so a FIFO message carries
-no causality. Causality is that of one underlay. When a life goes out and comes back as new, the deliveries of its
-last view leave its causal past: a member left behind by a failure may have delivered what the others deliver
-differently (property 4), and the group cannot order by what it never heard of.
+chain is CAUSAL or stronger: between services the weaker guarantee holds (docs/design/overview.md section 3), so a FIFO
+message carries no causality. Causality is that of one underlay. When a life goes out and comes back as new, the
+deliveries of its last view leave its causal past: a member left behind by a failure may have delivered what the others
+deliver differently (property 4), and the group cannot order by what it never heard of.
 
 Algorithm. A vector clock for each submit row, not for each message: entry t is the highest number of sender t in its
 past. Lives are walked side by side; one that meets a delivery whose submit has no clock yet waits for that sender. At
@@ -15,7 +15,8 @@ message's own sender is left out: that is property 2.
 from __future__ import annotations
 
 from ordercast.service import CAUSAL_RANK
-from ordercast.sim.checkers.index import Cut, Delivery, Local, Segment, Submit, Trace, Underlay
+from ordercast.sim.checkers.index import Trace
+from ordercast.sim.checkers.records import DeliveryRow, Departure, Local, Submit, UnderlayTrace, ViewPeriod
 from ordercast.sim.checkers.verdict import Explained, PropertyResult, span_text
 
 NAME = "causal"
@@ -30,7 +31,7 @@ def check(trace: Trace, explained: Explained | None = None) -> PropertyResult:
     return result
 
 
-class _Walker:
+class _LifeWalk:
     """One life on its way through its events."""
 
     __slots__ = ("at", "direct", "index", "local", "need", "saved")
@@ -44,7 +45,7 @@ class _Walker:
         self.saved: tuple[list[int], list[int]] = (self.need, self.direct)
 
 
-def _check_underlay(underlay: Underlay, result: PropertyResult, explained: Explained) -> None:
+def _check_underlay(underlay: UnderlayTrace, result: PropertyResult, explained: Explained) -> None:
     senders = [
         member
         for member, local in underlay.locals.items()
@@ -52,26 +53,26 @@ def _check_underlay(underlay: Underlay, result: PropertyResult, explained: Expla
     ]
     if not senders:
         return
-    place = {member: index for index, member in enumerate(senders)}
-    walkers = [_Walker(local, place.get(member, -1), len(senders)) for member, local in underlay.locals.items()]
-    waiting: dict[str, list[_Walker]] = {}
+    entry_of = {member: index for index, member in enumerate(senders)}
+    walkers = [_LifeWalk(local, entry_of.get(member, -1), len(senders)) for member, local in underlay.locals.items()]
+    waiting: dict[str, list[_LifeWalk]] = {}
     ready = walkers
     while ready:
         walker = ready.pop()
-        blocker = _run(walker, underlay, place, result, explained, waiting, ready)
+        blocker = _run(walker, underlay, entry_of, result, explained, waiting, ready)
         if blocker is not None:
             waiting.setdefault(blocker, []).append(walker)
     # What still waits is caught in a circle of deliveries before their submits, which property 1 reports.
 
 
 def _run(
-    walker: _Walker,
-    underlay: Underlay,
-    place: dict[str, int],
+    walker: _LifeWalk,
+    underlay: UnderlayTrace,
+    entry_of: dict[str, int],
     result: PropertyResult,
     explained: Explained,
-    waiting: dict[str, list[_Walker]],
-    ready: list[_Walker],
+    waiting: dict[str, list[_LifeWalk]],
+    ready: list[_LifeWalk],
 ) -> str | None:
     """Walk until the end, or until a delivery whose cause is not known yet; return the sender to wait for."""
     local, index = walker.local, walker.index
@@ -84,7 +85,7 @@ def _run(
     submitted = False
     while at < size:
         event = events[at]
-        if type(event) is Delivery:
+        if type(event) is DeliveryRow:
             if event.rank >= CAUSAL_RANK and not event.tainted:
                 sender = event.sender
                 source = locals_here[sender]
@@ -98,10 +99,10 @@ def _run(
                         continue
                     blocker = sender
                     break
-                entry = place[sender]
+                entry = entry_of[sender]
                 result.checked += 1
-                if event.first <= need[entry] and id(event) not in explained.misplaced:
-                    _report(local, event, underlay, place, result, explained)
+                if event.first <= need[entry] and id(event) not in explained.misordered:
+                    _report(local, event, underlay, entry_of, result, explained)
                 if direct[entry] < event.stop - 1:
                     direct[entry] = event.stop - 1
                 need = list(map(max, need, clock))
@@ -112,9 +113,9 @@ def _run(
                 event.clock = past
                 direct[index] = event.stop - 1
                 submitted = True
-        elif type(event) is Segment:
+        elif type(event) is ViewPeriod:
             walker.saved = (need, list(direct))
-        elif type(event) is Cut:
+        elif type(event) is Departure:
             own = direct[index] if index >= 0 else -1
             need, direct = walker.saved[0], list(walker.saved[1])
             if index >= 0:
@@ -128,14 +129,14 @@ def _run(
 
 def _report(
     local: Local,
-    event: Delivery,
-    underlay: Underlay,
-    place: dict[str, int],
+    event: DeliveryRow,
+    underlay: UnderlayTrace,
+    entry_of: dict[str, int],
     result: PropertyResult,
     explained: Explained,
 ) -> None:
-    explained.misplaced.add(id(event))
-    entry = place[event.sender]
+    explained.misordered.add(id(event))
+    entry = entry_of[event.sender]
     for effect in local.deliveries:
         if effect.n >= event.n:
             break

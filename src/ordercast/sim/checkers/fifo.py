@@ -20,8 +20,9 @@ from __future__ import annotations
 from bisect import bisect_right
 
 from ordercast.service import FIFO_RANK
-from ordercast.sim.checkers.index import Delivery, Local, Segment, Trace, Underlay
+from ordercast.sim.checkers.index import Trace
 from ordercast.sim.checkers.ranges import Range
+from ordercast.sim.checkers.records import DeliveryRow, Local, UnderlayTrace, ViewPeriod
 from ordercast.sim.checkers.verdict import Explained, PropertyResult, span_text
 
 NAME = "fifo"
@@ -38,8 +39,8 @@ def check(trace: Trace, explained: Explained | None = None) -> PropertyResult:
     return result
 
 
-def _check_local(underlay: Underlay, local: Local, result: PropertyResult, explained: Explained) -> None:
-    last_of: dict[str, Delivery] = {}
+def _check_local(underlay: UnderlayTrace, local: Local, result: PropertyResult, explained: Explained) -> None:
+    last_of: dict[str, DeliveryRow] = {}
     for delivery in local.deliveries:
         if delivery.rank < FIFO_RANK or delivery.tainted:
             continue
@@ -51,7 +52,7 @@ def _check_local(underlay: Underlay, local: Local, result: PropertyResult, expla
                 last_of[sender] = delivery
                 continue
             if delivery.first < last.stop:
-                explained.misplaced.add(id(delivery))
+                explained.misordered.add(id(delivery))
                 explained.add_missing(local.member, underlay.name, sender, [delivery.span])
                 result.report(
                     f"{local.member} delivered {span_text(sender, delivery.span)} at n={delivery.n} after "
@@ -80,9 +81,9 @@ def _check_local(underlay: Underlay, local: Local, result: PropertyResult, expla
             )
 
 
-def _holes(underlay: Underlay, local: Local, delivery: Delivery, last: Delivery | None) -> list[Range]:
+def _holes(underlay: UnderlayTrace, local: Local, delivery: DeliveryRow, last: DeliveryRow | None) -> list[Range]:
     source = underlay.locals[delivery.sender]
-    start = shared_since(delivery.segment, delivery.sender)
+    start = shared_since(delivery.period, delivery.sender)
     if start is None:
         return []
     if last is not None and last.n >= start.n:
@@ -105,19 +106,19 @@ def _holes(underlay: Underlay, local: Local, delivery: Delivery, last: Delivery 
     return holes
 
 
-def shared_since(segment: Segment | None, other: str) -> Segment | None:
-    """The first segment of the stretch up to `segment` in which the member went through all views with `other`."""
-    if segment is None or other not in segment.members:
+def shared_since(period: ViewPeriod | None, other: str) -> ViewPeriod | None:
+    """The first period of the stretch up to `period` in which the member went through all views with `other`."""
+    if period is None or other not in period.members:
         return None
-    while segment.prev is not None and other in segment.came_with:
-        segment = segment.prev
-    return segment
+    while period.prev is not None and other in period.came_with:
+        period = period.prev
+    return period
 
 
 def _first_number_in(source: Local, view: str) -> int | None:
     """The number of the first message that `source` submitted after it installed `view`; None if it never did."""
-    for segment in source.segments:
-        if segment.view == view:
-            index = bisect_right(source.submits, segment.n, key=lambda submit: submit.n)
+    for period in source.periods:
+        if period.view == view:
+            index = bisect_right(source.submits, period.n, key=lambda submit: submit.n)
             return source.submits[index].first if index < len(source.submits) else source.submits[-1].stop
     return None

@@ -1,10 +1,10 @@
-"""The index that all checkers share: rows by node life, views as segments of its time, messages as ranges.
+"""The index that all checkers share: rows by node life, views as periods of its time, messages as ranges.
 
-Built once per trace. How the columns of TRACE.md are read:
+Built once per trace. How the columns of docs/trace.md are read:
 
 - A member is `name/life`. The events of a life are taken in the order of `n`, whatever order the rows come in.
-- A *segment* is what lies between the `view` row of an underlay and the next one at the same life. It is cut off by
-  `leave`, `stop`, `crash`, or by a later life of the same node; otherwise the last one is open. Segments that follow
+- A *period* is what lies between the `view` row of an underlay and the next one at the same life. It is cut off by
+  `leave`, `stop`, `crash`, or by a later life of the same node; otherwise the last one is open. Periods that follow
   one another without a cut form a *stay*: `prev` and `next` link them, and nothing links across a cut, because a
   member that left comes back as a joiner.
 - A group is *lightweight* if some `view` row of its underlay names it. Where an underlay has no lightweight groups
@@ -20,276 +20,48 @@ Built once per trace. How the columns of TRACE.md are read:
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import Final
 
-from ordercast.service import AGREED_RANK, RESILIENT_RANK, parse_service
+from ordercast.service import RESILIENT_RANK, parse_service
 from ordercast.sim.checkers.ranges import Range, RangeSet
+from ordercast.sim.checkers.records import (
+    EVERYONE,
+    FOREVER,
+    UNKNOWN,
+    DeliveryRow,
+    Departure,
+    Local,
+    Submit,
+    Targets,
+    UnderlayTrace,
+    ViewPeriod,
+)
 from ordercast.trace.schema import Row
-
-Targets = tuple[str, ...] | None
-EVERYONE: Final[tuple[str, ...]] = ()  # every member of the underlay's view
-UNKNOWN: Final[Targets] = None  # the row mixes groups and does not say which
-
-FOREVER: Final = 1 << 62
-
-
-class Submit:
-    """A `submit` row: numbers `[first, stop)` of one sender life in one underlay."""
-
-    __slots__ = ("at_ns", "clock", "first", "k", "n", "rank", "stop", "targets")
-
-    def __init__(self, n: int, at_ns: int, first: int, stop: int, rank: int, k: int, targets: Targets) -> None:
-        self.n = n
-        self.at_ns = at_ns
-        self.first = first
-        self.stop = stop
-        self.rank = rank
-        self.k = k
-        self.targets = targets
-        self.clock: list[int] | None = None  # the causal past, filled in by the causal checker
-
-
-class Segment:
-    """The time of one life in one view, of an underlay (`group` is None) or of a lightweight group."""
-
-    __slots__ = (
-        "at_ns",
-        "came_with",
-        "cut",
-        "deliveries",
-        "end_ns",
-        "group",
-        "member",
-        "members",
-        "n",
-        "next",
-        "prev",
-        "stay",
-        "stop_n",
-        "transitional_n",
-        "view",
-    )
-
-    def __init__(
-        self,
-        member: str,
-        group: str | None,
-        view: str,
-        members: tuple[str, ...],
-        came_with: tuple[str, ...],
-        n: int,
-        at_ns: int,
-        prev: Segment | None,
-        stay: int,
-    ) -> None:
-        self.member = member
-        self.group = group
-        self.view = view
-        self.members = members
-        self.came_with = came_with
-        self.n = n
-        self.at_ns = at_ns
-        self.prev = prev
-        self.next: Segment | None = None
-        self.stay = stay
-        self.stop_n = FOREVER  # number of the event that ended it
-        self.end_ns = FOREVER
-        self.cut: str | None = None  # leave, stop, crash or gone; None: open, or followed by `next`
-        self.transitional_n = FOREVER
-        self.deliveries: list[Delivery] = []
-
-    @property
-    def is_open(self) -> bool:
-        """The trace ended in this segment."""
-        return self.next is None and self.cut is None
-
-
-class Delivery:
-    """A `deliver` row."""
-
-    __slots__ = (
-        "after_transitional",
-        "at_ns",
-        "first",
-        "k",
-        "member",
-        "n",
-        "position",
-        "rank",
-        "segment",
-        "sender",
-        "stop",
-        "submit",
-        "tainted",
-        "targets",
-        "view",
-    )
-
-    def __init__(
-        self,
-        member: str,
-        n: int,
-        at_ns: int,
-        sender: str,
-        first: int,
-        stop: int,
-        rank: int,
-        k: int,
-        position: int | None,
-        view: str | None,
-        segment: Segment | None,
-        targets: Targets,
-        after_transitional: bool,
-    ) -> None:
-        self.member = member
-        self.n = n
-        self.at_ns = at_ns
-        self.sender = sender
-        self.first = first
-        self.stop = stop
-        self.rank = rank
-        self.k = k
-        self.position = position
-        self.view = view
-        self.segment = segment
-        self.targets = targets
-        self.after_transitional = after_transitional
-        self.submit = -1  # index of the submit that has `first`, in the sender's list
-        self.tainted = False
-
-    @property
-    def span(self) -> Range:
-        """The numbers it covers."""
-        return self.first, self.stop
-
-
-class Cut:
-    """The point at which a life went out of an underlay."""
-
-    __slots__ = ("n",)
-
-    def __init__(self, n: int) -> None:
-        self.n = n
-
-
-Event = Submit | Delivery | Segment | Cut
-HoldList = list[tuple[int, int, int]]  # (first, stop, at_ns)
-
-
-class Local:
-    """One life of one node in one underlay."""
-
-    __slots__ = (
-        "confirms",
-        "current",
-        "cuts",
-        "delivered",
-        "deliveries",
-        "events",
-        "gaps",
-        "group_current",
-        "group_segments",
-        "group_spans",
-        "holds",
-        "locks",
-        "member",
-        "placed",
-        "redeliveries",
-        "repaired",
-        "replies",
-        "segments",
-        "stays",
-        "submit_firsts",
-        "submits",
-        "underlay",
-        "unlocks",
-    )
-
-    def __init__(self, member: str, underlay: str) -> None:
-        self.member = member
-        self.underlay = underlay
-        # Time
-        self.events: list[Event] = []
-        self.segments: list[Segment] = []
-        self.current: Segment | None = None
-        self.stays = 0
-        self.cuts: list[tuple[int, int]] = []  # (n, at_ns) of going out, in a view or not
-        # Lightweight groups: segments, and spans [from n, to n) of membership, and the time of coming in
-        self.group_segments: dict[str, list[Segment]] = {}
-        self.group_current: dict[str, Segment] = {}
-        self.group_spans: dict[str, list[list[int]]] = {}
-        # Messages
-        self.submits: list[Submit] = []
-        self.submit_firsts: list[int] = []
-        self.deliveries: list[Delivery] = []
-        self.delivered: dict[str, RangeSet] = {}
-        self.holds: dict[str, HoldList] = {}
-        self.placed: dict[str, HoldList] = {}
-        # Rare rows, kept whole
-        self.confirms: list[Row] = []
-        self.locks: list[Row] = []
-        self.unlocks: list[Row] = []
-        self.replies: list[Row] = []
-        self.redeliveries: list[Row] = []
-        self.gaps: list[Row] = []
-        self.repaired: list[Row] = []
-
-    @property
-    def is_outside(self) -> bool:
-        """It sends, and never was in a view of the underlay or of a group: a caller (multi-RPC)."""
-        return bool(self.submits) and not self.segments and not self.group_segments
-
-    @property
-    def is_session(self) -> bool:
-        """It knows views of groups, but none of the underlay."""
-        return not self.segments and bool(self.group_segments)
-
-    def in_group(self, group: str, from_n: int, to_n: int) -> bool:
-        """Was it in the lightweight group during all of `[from_n, to_n]`?"""
-        return any(begin <= from_n and to_n <= end for begin, end, _ in self.group_spans.get(group, ()))
-
-    def is_owed(self, targets: Targets, from_n: int, to_n: int) -> bool:
-        """Was it, during all of `[from_n, to_n]`, certainly among those to whom these targets are addressed?"""
-        if targets is None:
-            return False
-        return not targets or any(self.in_group(group, from_n, to_n) for group in targets)
-
-    def segment_at(self, n: int) -> Segment | None:
-        """The underlay segment in which event `n` lies."""
-        index = bisect_right(self.segments, n, key=lambda segment: segment.n) - 1
-        return self.segments[index] if index >= 0 and n < self.segments[index].stop_n else None
-
-    def submits_in(self, first: int, stop: int) -> list[Submit]:
-        """Its submits that touch the numbers `[first, stop)`."""
-        low = max(bisect_right(self.submit_firsts, first) - 1, 0)
-        high = bisect_left(self.submit_firsts, stop)
-        return [submit for submit in self.submits[low:high] if submit.stop > first]
-
-
-class Underlay:
-    """All lives that have a row in one underlay."""
-
-    __slots__ = ("lightweight", "locals", "name")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.locals: dict[str, Local] = {}
-        self.lightweight: set[str] = set()
 
 
 class Trace:
     """The index. `problems` of property 1 are found while it is built, since they decide what the others look at."""
 
+    __slots__ = (
+        "_services",
+        "delivery_rows",
+        "duplicates",
+        "lives",
+        "row_count",
+        "spurious",
+        "underlays",
+        "weakened",
+    )
+
     def __init__(self, rows: Iterable[Row]) -> None:
         self.lives: dict[tuple[str, int], list[Row]] = {}
-        self.underlays: dict[str, Underlay] = {}
+        self.underlays: dict[str, UnderlayTrace] = {}
         self.row_count = 0
-        self.spurious: list[tuple[Delivery, Underlay]] = []
-        self.duplicates: list[tuple[Delivery, Underlay, Range]] = []
-        self.weakened: list[tuple[Delivery, Underlay, Submit]] = []
+        self.spurious: list[tuple[DeliveryRow, UnderlayTrace]] = []
+        self.duplicates: list[tuple[DeliveryRow, UnderlayTrace, Range]] = []
+        self.weakened: list[tuple[DeliveryRow, UnderlayTrace, Submit]] = []
         self.delivery_rows = 0
         self._services: dict[str | None, tuple[int, int] | None] = {None: None}
         self._group(rows)
@@ -335,10 +107,10 @@ class Trace:
             if any(left[2] > right[2] for left, right in pairwise(bucket)):
                 bucket.sort(key=lambda row: row[2])
 
-    def _underlay(self, name: str) -> Underlay:
+    def _underlay(self, name: str) -> UnderlayTrace:
         found = self.underlays.get(name)
         if found is None:
-            found = self.underlays[name] = Underlay(name)
+            found = self.underlays[name] = UnderlayTrace(name)
         return found
 
     def _walk(self, member: str, rows: list[Row], *, is_gone: bool) -> None:
@@ -389,7 +161,7 @@ class Trace:
                     local.events.append(submit)
                     continue
                 current = local.current
-                delivery = Delivery(
+                delivery = DeliveryRow(
                     member,
                     row[2],
                     row[3],
@@ -459,22 +231,22 @@ class Trace:
         if row.group is not None:
             before = local.group_current.get(row.group)
             self._enter_group(local, row.group, row.n, row.at_ns)
-            line = local.group_segments.setdefault(row.group, [])
-            segment = Segment(
+            line = local.group_periods.setdefault(row.group, [])
+            period = ViewPeriod(
                 local.member, row.group, row.view, members, came_with, row.n, row.at_ns, before, local.stays
             )
-            local.group_current[row.group] = segment
-            line.append(segment)
+            local.group_current[row.group] = period
+            line.append(period)
         else:
             before = local.current
             if before is None:
                 local.stays += 1
-            segment = Segment(local.member, None, row.view, members, came_with, row.n, row.at_ns, before, local.stays)
-            local.current = segment
-            local.segments.append(segment)
-            local.events.append(segment)
+            period = ViewPeriod(local.member, None, row.view, members, came_with, row.n, row.at_ns, before, local.stays)
+            local.current = period
+            local.periods.append(period)
+            local.events.append(period)
         if before is not None:
-            before.next = segment
+            before.next = period
             before.stop_n = row.n
             before.end_ns = row.at_ns
 
@@ -487,9 +259,9 @@ class Trace:
         spans = local.group_spans.get(group)
         if spans and spans[-1][1] == FOREVER:
             spans[-1][1] = n
-        segment = local.group_current.pop(group, None)
-        if segment is not None:
-            segment.stop_n, segment.end_ns, segment.cut = n, at_ns, cut
+        period = local.group_current.pop(group, None)
+        if period is not None:
+            period.stop_n, period.end_ns, period.cut = n, at_ns, cut
 
     def _leave(self, local: Local, n: int, at_ns: int, cut: str) -> None:
         local.cuts.append((n, at_ns))
@@ -498,9 +270,9 @@ class Trace:
         if local.current is not None:
             local.current.stop_n, local.current.end_ns, local.current.cut = n, at_ns, cut
             local.current = None
-            local.events.append(Cut(n))
+            local.events.append(Departure(n))
 
-    def _taint(self, underlay: Underlay) -> None:
+    def _taint(self, underlay: UnderlayTrace) -> None:
         senders = {
             member: (local, local.submits[-1].stop) for member, local in underlay.locals.items() if local.submits
         }
@@ -537,8 +309,3 @@ class Trace:
                     delivery.k = submit.k
                 if delivery.targets is None:
                     delivery.targets = submit.targets if delivery.stop <= submit.stop else None
-
-
-def is_ordered(delivery: Delivery) -> bool:
-    """A delivery that has a place in the total order and that no earlier property rejected."""
-    return delivery.rank >= AGREED_RANK and delivery.position is not None and not delivery.tainted

@@ -11,8 +11,9 @@ was asked.
 
 from __future__ import annotations
 
-from ordercast.sim.checkers.index import Local, Trace, Underlay
+from ordercast.sim.checkers.index import Trace
 from ordercast.sim.checkers.ranges import merged, subtract
+from ordercast.sim.checkers.records import Local, UnderlayTrace
 from ordercast.sim.checkers.verdict import PropertyResult, span_text
 from ordercast.trace.schema import Row
 
@@ -58,7 +59,7 @@ def check(trace: Trace, *, clock: str = "virtual") -> PropertyResult:
     return result
 
 
-def _check_again(underlay: Underlay, local: Local, row: Row, result: PropertyResult) -> None:
+def _check_again(underlay: UnderlayTrace, local: Local, row: Row, result: PropertyResult) -> None:
     """What is handed over again was submitted once."""
     if row.sender is None or row.first is None or row.count is None:
         return  # the well_formed checker names it

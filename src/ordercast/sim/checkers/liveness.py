@@ -5,33 +5,35 @@ Reading.
 - *Ends quietly* is known to the harness only: nothing in flight, network whole, time enough for suspicion and
   recovery. A run that ends cut off or in haste is checked with `quiet=False`, and liveness is not judged.
 - *Stayed in*: the member's last stay is open (no `leave`, `stop`, `crash`, later life), and it is not stranded. It is
-  stranded if those who are still in its last view are too few to go on: the others crashed, left, or went on without
-  it. Too few is `min_members` as in DESIGN section 3: not more than half of that view, nor half with its first
-  member; or less than a number; with "all" (which also suits groups that recover by hand) anybody missing strands the
-  rest. Of several rules every one counts. A majority that hangs in a view with dead members is *not* excused.
+  stranded if the members that are still in its last view are too few to go on: the others crashed, left, or went on
+  without it. What is too few is said by `min_members` (`views.is_enough`): with "majority" half of the view or less,
+  unless it is half with the first member; with a number fewer members than that, or than the view has; with "all",
+  which also suits groups that recover by hand, one missing member. Of several rules every one counts. A majority that
+  hangs in a view with dead members is *not* excused.
 - Nodes that are stopped when all is over stayed in: a `stop` in a view, after the last submit and delivery of the
   underlay by the run clock, ends the run and not the stay. Where clocks cannot be compared a `stop` is a departure.
 - *Since it last came in*: messages submitted after the first view of that stay.
-- *The view of the first delivery and went on since*: everyone who came through the same views as the sender, from
-  that view to the end; the earliest of the sender's views in which anyone delivered the message is meant. Whoever
-  joined later, or went through another component of a partition, owes nothing. Never delivered at all is a violation,
-  if anyone should have.
+- *The view of the first delivery and went on since*: every member that came through the same views as the sender, from
+  that view to the end. The view is the earliest of the sender's views in which any member delivered the message. A
+  member that joined later, or went through another component of a partition, owes nothing. A message that was never
+  delivered is a violation if any member should have delivered it.
 - *A caller* (it never was in a view: multi-RPC) may give up or die at any time, so nothing is owed because it was
-  submitted. But what one of those who stayed in delivered of it, everybody owes who was in that view and went on since:
-  the group makes no difference between its senders.
+  submitted. But if one member that stayed in delivered a message of it, all members owe that message that were in that
+  view and went on since: the group makes no difference between its senders.
 - Lightweight groups: owed by members that came into the group before the submit, by the run clock (where clocks
-  cannot be compared, before any view that they share with the sender), and are in it to the end. Unknown targets are
-  owed by nobody.
-- *A gap is open* at a member that stayed in if nothing of `repaired`, `hold`, `deliver` has filled it since; unless
-  it is of UNRELIABLE messages, or was noticed in an earlier view and its sender did not come along: what no survivor
-  has is lost with its view.
+  cannot be compared, before any view that they share with the sender), and are in it to the end. No
+  member owes messages with unknown targets.
+- *A gap is open* at a member that stayed in if nothing of `repaired`, `hold`, `deliver` has filled it since; unless it
+  is of UNRELIABLE messages, or was noticed in an earlier view and its sender did not come along: what no survivor has
+  is lost with its view.
 """
 
 from __future__ import annotations
 
 from ordercast.service import RELIABLE_RANK
-from ordercast.sim.checkers.index import FOREVER, Local, Segment, Submit, Trace, Underlay
+from ordercast.sim.checkers.index import Trace
 from ordercast.sim.checkers.ranges import Range, merged, size_of, subtract
+from ordercast.sim.checkers.records import FOREVER, Local, Submit, UnderlayTrace, ViewPeriod
 from ordercast.sim.checkers.verdict import Explained, PropertyResult, span_text
 from ordercast.sim.checkers.views import Rules, may_go_on
 
@@ -65,17 +67,17 @@ def check(
 
 
 def settled_members(
-    underlay: Underlay, min_members: Rules = "majority", *, comparable: bool = True
+    underlay: UnderlayTrace, min_members: Rules = "majority", *, comparable: bool = True
 ) -> dict[str, Local]:
     """The members that stayed in: in a last view that still has enough of its members to go on."""
     busy_ns = _last_traffic_ns(underlay) if comparable else FOREVER
     last = {member: last_segment(local, busy_ns) for member, local in underlay.locals.items()}
     views: dict[str, list[str]] = {}
     lists: dict[str, tuple[str, ...]] = {}
-    for member, segment in last.items():
-        if segment is not None:
-            views.setdefault(segment.view, []).append(member)
-            lists[segment.view] = segment.members
+    for member, period in last.items():
+        if period is not None:
+            views.setdefault(period.view, []).append(member)
+            lists[period.view] = period.members
     settled: dict[str, Local] = {}
     for view, present in views.items():
         if may_go_on(lists[view], present, min_members):
@@ -83,15 +85,15 @@ def settled_members(
     return settled
 
 
-def last_segment(local: Local, busy_ns: int) -> Segment | None:
-    """The segment in which the run ended for it: open, or closed by a `stop` after all traffic of the underlay."""
-    segment = local.segments[-1] if local.segments else None
-    if segment is None or segment.is_open or (segment.cut == "stop" and segment.end_ns > busy_ns):
-        return segment
+def last_segment(local: Local, busy_ns: int) -> ViewPeriod | None:
+    """The period in which the run ended for it: open, or closed by a `stop` after all traffic of the underlay."""
+    period = local.periods[-1] if local.periods else None
+    if period is None or period.is_open or (period.cut == "stop" and period.end_ns > busy_ns):
+        return period
     return None
 
 
-def _last_traffic_ns(underlay: Underlay) -> int:
+def _last_traffic_ns(underlay: UnderlayTrace) -> int:
     """When the last message was submitted or delivered."""
     return max(
         (
@@ -104,9 +106,9 @@ def _last_traffic_ns(underlay: Underlay) -> int:
     )
 
 
-def stay_of(segment: Segment) -> list[Segment]:
-    """The segments from coming in up to `segment`, in order."""
-    path = [segment]
+def stay_of(period: ViewPeriod) -> list[ViewPeriod]:
+    """The periods from coming in up to `period`, in order."""
+    path = [period]
     while path[-1].prev is not None:
         path.append(path[-1].prev)
     path.reverse()
@@ -114,7 +116,7 @@ def stay_of(segment: Segment) -> list[Segment]:
 
 
 def _check_sender(
-    underlay: Underlay,
+    underlay: UnderlayTrace,
     source: Local,
     settled: dict[str, Local],
     result: PropertyResult,
@@ -124,7 +126,7 @@ def _check_sender(
 ) -> None:
     if not source.submits:
         return
-    last = source.segments[-1]
+    last = source.periods[-1]
     path = stay_of(last)
     owed = [submit for submit in source.submits if submit.n > path[0].n and submit.rank >= RELIABLE_RANK]
     if not owed:
@@ -133,10 +135,10 @@ def _check_sender(
     for submit in owed:
         if submit.targets is not None:
             by_targets.setdefault(submit.targets, []).append(submit)
-    earlier = _EarlierDeliveries(underlay, source.member, [segment.view for segment in path])
+    earlier = _EarlierDeliveries(underlay, source.member, [period.view for period in path])
     lacks: dict[Range, list[str]] = {}
     for member, local in settled.items():
-        their_last = local.segments[-1]
+        their_last = local.periods[-1]
         if their_last.view != last.view:
             continue
         theirs = stay_of(their_last)
@@ -165,18 +167,18 @@ def _check_sender(
 
 
 def _check_caller(
-    underlay: Underlay, source: Local, settled: dict[str, Local], result: PropertyResult, explained: Explained
+    underlay: UnderlayTrace, source: Local, settled: dict[str, Local], result: PropertyResult, explained: Explained
 ) -> None:
-    """What one member delivered of a sender outside, all who were there owe."""
+    """What one member delivered of a sender outside, all members of that view owe."""
     sender = source.member
-    views = {member: {segment.view for segment in stay_of(local.segments[-1])} for member, local in settled.items()}
+    views = {member: {period.view for period in stay_of(local.periods[-1])} for member, local in settled.items()}
     by_view: dict[str, list[Range]] = {}
     for member, local in settled.items():
         for delivery in local.deliveries:
             if delivery.sender != sender or delivery.tainted or delivery.rank < RELIABLE_RANK:
                 continue
-            if delivery.segment is not None and delivery.targets == () and delivery.segment.view in views[member]:
-                by_view.setdefault(delivery.segment.view, []).append(delivery.span)
+            if delivery.period is not None and delivery.targets == () and delivery.period.view in views[member]:
+                by_view.setdefault(delivery.period.view, []).append(delivery.span)
     lacks: dict[tuple[str, Range], list[str]] = {}
     for view, spans in by_view.items():
         due = merged(spans)
@@ -200,8 +202,8 @@ def _check_caller(
         )
 
 
-def _submitted_before(owed: list[Submit], start: Segment, underlay: Underlay, sender: str) -> list[Range]:
-    """Never delivered, and submitted before the view `start`: owed by those who were there, not by later comers."""
+def _submitted_before(owed: list[Submit], start: ViewPeriod, underlay: UnderlayTrace, sender: str) -> list[Range]:
+    """Never delivered, and submitted before the view `start`: owed by the members of that time, not by later ones."""
     old = merged((submit.first, submit.stop) for submit in owed if submit.n < start.n)
     for local in underlay.locals.values():
         delivered = local.delivered.get(sender)
@@ -213,30 +215,32 @@ def _submitted_before(owed: list[Submit], start: Segment, underlay: Underlay, se
 class _EarlierDeliveries:
     """What anyone delivered of one sender in the first views of its path; computed only if somebody joined later."""
 
-    def __init__(self, underlay: Underlay, sender: str, views: list[str]) -> None:
+    __slots__ = ("by_view", "known", "sender", "underlay", "views")
+
+    def __init__(self, underlay: UnderlayTrace, sender: str, views: list[str]) -> None:
         self.underlay = underlay
         self.sender = sender
         self.views = views
         self.by_view: dict[str, list[Range]] | None = None
         self.known: dict[int, list[Range]] = {}
 
-    def before(self, place: int) -> list[Range]:
-        """What was delivered by anyone in a view of the path before `place`."""
+    def before(self, index: int) -> list[Range]:
+        """What was delivered by any member in a view of the path before `index`."""
         if self.by_view is None:
             self.by_view = {}
             for local in self.underlay.locals.values():
-                for segment in local.segments:
-                    spans = self.by_view.setdefault(segment.view, [])
-                    spans.extend(d.span for d in segment.deliveries if d.sender == self.sender and not d.tainted)
-        found = self.known.get(place)
+                for period in local.periods:
+                    spans = self.by_view.setdefault(period.view, [])
+                    spans.extend(d.span for d in period.deliveries if d.sender == self.sender and not d.tainted)
+        found = self.known.get(index)
         if found is None:
-            found = merged(span for view in self.views[:place] for span in self.by_view.get(view, ()))
-            self.known[place] = found
+            found = merged(span for view in self.views[:index] for span in self.by_view.get(view, ()))
+            self.known[index] = found
         return found
 
 
-def _common_suffix(path: list[Segment], theirs: list[Segment]) -> int:
-    """The place on `path` from which both went through the same views to the end."""
+def _common_suffix(path: list[ViewPeriod], theirs: list[ViewPeriod]) -> int:
+    """The index in `path` from which both went through the same views to the end."""
     length = 0
     while length < min(len(path), len(theirs)) and path[-1 - length].view == theirs[-1 - length].view:
         length += 1
@@ -248,26 +252,26 @@ def _addressed(local: Local, targets: tuple[str, ...], submits: list[Submit], *,
     if not targets:
         return submits
     spans = [local.group_spans[group][-1] for group in targets if group in local.group_spans]
-    begins = [(at_ns, n) for n, stop_n, at_ns in spans if stop_n >= local.segments[-1].stop_n]
+    begins = [(at_ns, n) for n, stop_n, at_ns in spans if stop_n >= local.periods[-1].stop_n]
     if not begins:
         return []
     at_ns, n = min(begins)
     if comparable:
         return [submit for submit in submits if submit.at_ns > at_ns]
-    return submits if n < stay_of(local.segments[-1])[0].n else []
+    return submits if n < stay_of(local.periods[-1])[0].n else []
 
 
-def _check_gaps(underlay: Underlay, local: Local, result: PropertyResult) -> None:
+def _check_gaps(underlay: UnderlayTrace, local: Local, result: PropertyResult) -> None:
     if not local.gaps:
         return
-    last = local.segments[-1]
+    last = local.periods[-1]
     path = stay_of(last)
     for gap in local.gaps:
         if gap.n < path[0].n or gap.first is None:
             continue
         result.checked += 1
         sender = gap.sender
-        noticed = local.segment_at(gap.n)
+        noticed = local.period_at(gap.n)
         if noticed is not last and (sender is None or not _came_along(noticed, sender)):
             continue
         filled = [
@@ -294,10 +298,10 @@ def _check_gaps(underlay: Underlay, local: Local, result: PropertyResult) -> Non
             )
 
 
-def _came_along(segment: Segment | None, sender: str) -> bool:
+def _came_along(period: ViewPeriod | None, sender: str) -> bool:
     """Did the sender come along through all later views?"""
-    while segment is not None and segment.next is not None:
-        segment = segment.next
-        if sender not in segment.came_with:
+    while period is not None and period.next is not None:
+        period = period.next
+        if sender not in period.came_with:
             return False
-    return segment is not None and sender in segment.members
+    return period is not None and sender in period.members

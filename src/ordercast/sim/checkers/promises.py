@@ -2,23 +2,23 @@
 
 Reading.
 
-- **Confirmed**: a `confirm` row of a RESILIENT(k)-or-stronger message (the service is that of its submit). The
-  members who *were there* are those of the view in which the sender delivered it (a sender that did not deliver it:
-  its view at the `confirm`; a sender outside: the earliest view in which anyone delivered it). Each of them that went
-  on from that view and stayed in to the end (as in property 7) must have delivered it, in that view or a later one,
-  for what survivors hold but cannot place is submitted again (DESIGN section 7). *At most k failed at once*: no
-  change of view on its way lost more than k members (for MAJORITY half of the view, for SAFE all but one); whoever
-  did not come along counts as failed. Judged where the run ended quietly, since until then it may still come. And
-  whatever the service, RELIABLE or stronger: what is confirmed has been delivered by somebody, and of a caller's before
-  the confirmation arrives, where clocks can be compared.
+- **Confirmed**: a `confirm` row of a RESILIENT(k)-or-stronger message (the service is that of its submit). The members
+  that *were there* are those of the view in which the sender delivered it (a sender that did not deliver it: its view
+  at the `confirm`; a sender outside: the earliest view in which any member delivered it). Each of them that went on
+  from that view and stayed in to the end (as in property 7) must have delivered it, in that view or a later one, for
+  what survivors hold but cannot order is submitted again (docs/design/overview.md section 7). *At most k failed at
+  once*: no change of view on its way lost more than k members (for MAJORITY half of the view, for SAFE all but one). A
+  member that did not come along counts as failed. This is judged where the run ended quietly, since until then the
+  message may still come. With any service from RELIABLE on, some member has delivered what is confirmed; a caller's
+  message before the confirmation arrives, where clocks can be compared.
 - **Locks**: per underlay, group and name (`detail`). A lock is held from `lock` to `unlock`, `leave`, `stop` or
-  `crash`. Two holders are two members whose times overlap and whose views at that time contain each other: who is
-  excluded and does not know yet may still believe to hold it. Where clocks cannot be compared only locks that both
-  hold at the end are judged.
+  `crash`. Two holders are two members whose times overlap and whose views at that time contain each other: a member
+  that is excluded and does not know it yet may still believe to hold the lock. Where clocks cannot be compared only
+  locks that both hold at the end are judged.
 - **Calls**: a call is named by the sender and number in its `reply` rows; two such rows are two answers. They are
   excused where two rings gave them, which the members' `min_members` did not forbid: delivered in different views that
   have none in common behind them, or one that both sides of a failure may go on from; and neither answerer went on
-  from its own to the other's. Who answers has delivered the call before, once or (`redeliver`) again.
+  from its own to the other's. A member that answers has delivered the call before, once or (`redeliver`) again.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from __future__ import annotations
 from bisect import bisect_right
 
 from ordercast.service import MAJORITY_RANK, RELIABLE_RANK, RESILIENT_RANK, SAFE_RANK
-from ordercast.sim.checkers.index import FOREVER, Local, Segment, Trace, Underlay
+from ordercast.sim.checkers.index import Trace
 from ordercast.sim.checkers.liveness import settled_members
 from ordercast.sim.checkers.ranges import Range, merged, subtract
+from ordercast.sim.checkers.records import FOREVER, Local, UnderlayTrace, ViewPeriod
 from ordercast.sim.checkers.verdict import Explained, PropertyResult, span_text
 from ordercast.sim.checkers.views import Rules, may_part, sort_views
 from ordercast.trace.schema import Row
@@ -65,7 +66,12 @@ def check(
 
 
 def _check_confirm(
-    underlay: Underlay, local: Local, row: Row, settled: dict[str, Local], result: PropertyResult, explained: Explained
+    underlay: UnderlayTrace,
+    local: Local,
+    row: Row,
+    settled: dict[str, Local],
+    result: PropertyResult,
+    explained: Explained,
 ) -> None:
     sender = row.sender or local.member
     source = underlay.locals.get(sender)
@@ -80,8 +86,8 @@ def _check_confirm(
             continue
         result.checked += 1
         for member, survivor in settled.items():
-            there = next((segment for segment in survivor.segments if segment.view == view), None)
-            if there is None or there.stay != survivor.segments[-1].stay or there.next is None:
+            there = next((period for period in survivor.periods if period.view == view), None)
+            if there is None or there.stay != survivor.periods[-1].stay or there.next is None:
                 continue
             if not survivor.is_owed(submit.targets, there.n, there.stop_n):
                 continue
@@ -102,7 +108,7 @@ def _check_confirm(
                 )
 
 
-def _first_deliveries(underlay: Underlay) -> dict[tuple[str, int], int]:
+def _first_deliveries(underlay: UnderlayTrace) -> dict[tuple[str, int], int]:
     """When each call of a caller outside was first delivered by anybody."""
     found: dict[tuple[str, int], int] = {}
     for local in underlay.locals.values():
@@ -116,7 +122,7 @@ def _first_deliveries(underlay: Underlay) -> dict[tuple[str, int], int]:
 
 
 def _check_delivered(
-    underlay: Underlay, local: Local, row: Row, first_ns: dict[tuple[str, int], int] | None, result: PropertyResult
+    underlay: UnderlayTrace, local: Local, row: Row, first_ns: dict[tuple[str, int], int] | None, result: PropertyResult
 ) -> None:
     """What was confirmed has been delivered, by the sender itself or, of a caller's, by anybody: before, as far as
     clocks can tell."""
@@ -150,38 +156,38 @@ def _check_delivered(
         )
 
 
-def _view_of(underlay: Underlay, source: Local, row: Row, span: Range) -> str | None:
+def _view_of(underlay: UnderlayTrace, source: Local, row: Row, span: Range) -> str | None:
     """The view whose members were there when the message was confirmed."""
     for delivery in source.deliveries:
         if delivery.sender == source.member and delivery.first <= span[0] < delivery.stop and not delivery.tainted:
-            return delivery.segment.view if delivery.segment is not None else None
-    segment = source.segment_at(row.n)
-    if segment is not None:
-        return segment.view
+            return delivery.period.view if delivery.period is not None else None
+    period = source.period_at(row.n)
+    if period is not None:
+        return period.view
     views = {
-        delivery.segment.view
+        delivery.period.view
         for local in underlay.locals.values()
         for delivery in local.deliveries
-        if delivery.segment is not None
+        if delivery.period is not None
         and delivery.sender == source.member
         and delivery.first <= span[0] < delivery.stop
     }
-    rank = sort_views([local.segments for local in underlay.locals.values()])
+    rank = sort_views([local.periods for local in underlay.locals.values()])
     return min(views, key=lambda view: (rank.get(view, 0), view), default=None)
 
 
-def _few_failed(segment: Segment, rank: int, k: int) -> bool:
-    while segment.next is not None:
-        size = len(segment.members)
-        lost = size - sum(member in segment.next.came_with for member in segment.members)
+def _few_failed(period: ViewPeriod, rank: int, k: int) -> bool:
+    while period.next is not None:
+        size = len(period.members)
+        lost = size - sum(member in period.next.came_with for member in period.members)
         tolerated = size - 1 if rank == SAFE_RANK else size // 2 if rank == MAJORITY_RANK else k
         if lost > tolerated:
             return False
-        segment = segment.next
+        period = period.next
     return True
 
 
-def _check_locks(underlay: Underlay, result: PropertyResult, *, comparable: bool) -> None:
+def _check_locks(underlay: UnderlayTrace, result: PropertyResult, *, comparable: bool) -> None:
     held: dict[tuple[str | None, str | None], list[Held]] = {}
     for local in underlay.locals.values():
         for row in local.locks:
@@ -200,12 +206,12 @@ def _check_locks(underlay: Underlay, result: PropertyResult, *, comparable: bool
                 at_ns = begin if comparable else FOREVER - 1
                 if not (_sees(local, other, at_ns) and _sees(other, local, at_ns)):
                     continue
-                segment = local.segment_at(n)
+                period = local.period_at(n)
                 result.report(
                     f"lock {lock!r} was granted to {local.member} at {begin} ns (n={n}) while {other.member} held it",
                     member=local.member,
                     other=other.member,
-                    view=segment.view if segment is not None else None,
+                    view=period.view if period is not None else None,
                 )
                 break
             running.append((begin, end, local, n))
@@ -221,14 +227,14 @@ def _released(local: Local, lock: Row) -> int:
 
 def _sees(local: Local, other: Local, at_ns: int) -> bool:
     """Is `other` in the view in which `local` is at that time? Lives without views see everyone."""
-    if not local.segments:
+    if not local.periods:
         return True
-    index = bisect_right(local.segments, at_ns, key=lambda segment: segment.at_ns) - 1
-    return index >= 0 and other.member in local.segments[index].members
+    index = bisect_right(local.periods, at_ns, key=lambda period: period.at_ns) - 1
+    return index >= 0 and other.member in local.periods[index].members
 
 
-def _check_replies(underlay: Underlay, result: PropertyResult, rules: Rules) -> None:
-    given: dict[tuple[str, int], list[tuple[Local, Row, Segment | None]]] = {}
+def _check_replies(underlay: UnderlayTrace, result: PropertyResult, rules: Rules) -> None:
+    given: dict[tuple[str, int], list[tuple[Local, Row, ViewPeriod | None]]] = {}
     for local in underlay.locals.values():
         heard = _heard(local) if local.replies else {}
         for row in local.replies:
@@ -246,7 +252,7 @@ def _check_replies(underlay: Underlay, result: PropertyResult, rules: Rules) -> 
                     span=span,
                     view=row.view,
                 )
-            here = local.segment_at(min(heard_n, row.n))
+            here = local.period_at(min(heard_n, row.n))
             before = given.setdefault((row.sender, row.first), [])
             other = next((one for one in before if not _were_parted(underlay, rules, one[2], here)), None)
             if other is not None:
@@ -262,25 +268,25 @@ def _check_replies(underlay: Underlay, result: PropertyResult, rules: Rules) -> 
             before.append((local, row, here))
 
 
-def _were_parted(underlay: Underlay, rules: Rules, one: Segment | None, other: Segment | None) -> bool:
+def _were_parted(underlay: UnderlayTrace, rules: Rules, one: ViewPeriod | None, other: ViewPeriod | None) -> bool:
     """Whether two members that delivered the same call were in two rings that may both have been there."""
     if one is None or other is None or one.member == other.member or one.view == other.view:
         return False
     if _went_on(one, other.view) or _went_on(other, one.view):
         return False
-    return may_part([local.segments for local in underlay.locals.values()], rules, one.view, other.view)
+    return may_part([local.periods for local in underlay.locals.values()], rules, one.view, other.view)
 
 
-def _went_on(segment: Segment, view: str) -> bool:
-    while segment.next is not None:
-        segment = segment.next
-        if segment.view == view:
+def _went_on(period: ViewPeriod, view: str) -> bool:
+    while period.next is not None:
+        period = period.next
+        if period.view == view:
             return True
     return False
 
 
 def _heard(local: Local) -> dict[tuple[str, int], int]:
-    """When each call was handed over to one who answers: a call is one message, and a row of its own."""
+    """When each call was handed over to a member that answers: a call is one message, and a row of its own."""
     askers = {row.sender for row in local.replies}
     heard: dict[tuple[str, int], int] = {}
     for delivery in local.deliveries:

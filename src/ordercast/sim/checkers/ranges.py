@@ -1,6 +1,6 @@
 """Half-open ranges of message numbers, the unit in which the checkers think.
 
-A trace row stands for up to 500 messages (TRACE.md), and different rows cut the same messages differently, so no
+A trace row stands for up to 500 messages (docs/trace.md), and different rows cut the same messages differently, so no
 checker may look at single messages: each works on sorted, disjoint, merged lists of `(first, stop)`.
 """
 

@@ -1,13 +1,13 @@
 """Property 6, resilience: RESILIENT(k), MAJORITY and SAFE are not delivered before enough members have the message.
 
-Amoeba section 4.2 (resilience degree), RMP section 3.2, DESIGN section 3. Reading.
+Amoeba section 4.2 (resilience degree), RMP section 3.2, docs/design/overview.md section 3. Reading.
 
-- *Its view* is the view in which it is delivered. k counts members other than the one who delivers, capped at members
-  - 1, and only `hold` matters. MAJORITY and SAFE count members, the deliverer included, that have it both held and
-  placed: more than half, or all.
-- After `transitional` the `came_with` of the next view takes the place of the members, for the cap and the half too.
-  If no view follows (crash, exclusion, end of the trace) it cannot be said who recovered together, and nothing is
-  judged.
+- *Its view* is the view in which it is delivered. k counts members other than the one that delivers, capped at members
+  - 1, and only `hold` matters. MAJORITY and SAFE count members, the deliverer included, that hold it and know its
+  sequence number (`hold` and `placed`): more than half, or all.
+- After `transitional` the `came_with` of the next view stands for the members, for the cap and the half too. If no
+  view follows (crash, exclusion, end of the trace) the trace does not say which members recovered together, and
+  nothing is judged.
 - `Before` is by the run clock: at the same instant is in time, since a pass reads the clock after its last receive
   and before its first send. So this is judged where the clock is `virtual` or `one-host`.
 - A member has a range when it has all of it; rows of `hold` and `placed` may be cut differently from those of
@@ -19,7 +19,8 @@ from __future__ import annotations
 from bisect import bisect_right
 
 from ordercast.service import MAJORITY_RANK, RESILIENT_RANK, SAFE_RANK
-from ordercast.sim.checkers.index import FOREVER, Delivery, HoldList, Local, Trace, Underlay
+from ordercast.sim.checkers.index import Trace
+from ordercast.sim.checkers.records import FOREVER, DeliveryRow, HoldList, Local, UnderlayTrace
 from ordercast.sim.checkers.verdict import PropertyResult, span_text
 
 NAME = "resilience"
@@ -73,7 +74,9 @@ class _Possession:
 class _Underlay:
     """The times of possession of one underlay, computed once for each range and set of members."""
 
-    def __init__(self, underlay: Underlay, result: PropertyResult) -> None:
+    __slots__ = ("possessions", "result", "times", "underlay")
+
+    def __init__(self, underlay: UnderlayTrace, result: PropertyResult) -> None:
         self.underlay = underlay
         self.result = result
         self.possessions: dict[tuple[str, str, bool], _Possession] = {}
@@ -85,15 +88,15 @@ class _Underlay:
                 if delivery.rank >= RESILIENT_RANK and not delivery.tainted:
                     self._check(local, delivery)
 
-    def _check(self, local: Local, delivery: Delivery) -> None:
-        segment = delivery.segment
-        if segment is None:
+    def _check(self, local: Local, delivery: DeliveryRow) -> None:
+        period = delivery.period
+        if period is None:
             return
-        members = segment.members
+        members = period.members
         if delivery.after_transitional:
-            if segment.next is None:
+            if period.next is None:
                 return
-            members = segment.next.came_with
+            members = period.next.came_with
         if not members:
             return  # the well_formed checker names it
         self.result.checked += 1
@@ -115,7 +118,7 @@ class _Underlay:
         have = [member for when, member in times if when <= at_ns]
         if delivery.rank == RESILIENT_RANK:
             have = [member for member in have if member != local.member]
-        kind = "members that recovered together" if delivery.after_transitional else f"members of {segment.view}"
+        kind = "members that recovered together" if delivery.after_transitional else f"members of {period.view}"
         kind = f"other {kind}" if delivery.rank == RESILIENT_RANK else kind
         self.result.report(
             f"{local.member} delivered {span_text(delivery.sender, delivery.span)} at {at_ns} ns (n={delivery.n}) when "
@@ -125,10 +128,10 @@ class _Underlay:
             other=next((member for when, member in times if when > at_ns), None),
             sender=delivery.sender,
             span=delivery.span,
-            view=segment.view,
+            view=period.view,
         )
 
-    def _times(self, delivery: Delivery, members: tuple[str, ...]) -> list[tuple[int, str]]:
+    def _times(self, delivery: DeliveryRow, members: tuple[str, ...]) -> list[tuple[int, str]]:
         """When each member had the range, sorted by time. All deliverers of a view share the answer."""
         both = delivery.rank >= MAJORITY_RANK
         key = delivery.sender, delivery.first, delivery.stop, both, members
@@ -144,7 +147,7 @@ class _Underlay:
             self.times[key] = found
         return found
 
-    def _since(self, member: str, delivery: Delivery, *, placed: bool) -> int:
+    def _since(self, member: str, delivery: DeliveryRow, *, placed: bool) -> int:
         key = member, delivery.sender, placed
         possession = self.possessions.get(key)
         if possession is None:

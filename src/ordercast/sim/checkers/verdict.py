@@ -1,6 +1,6 @@
 """What the checkers say: violations with evidence, per property, in the order in which faults cause one another.
 
-SPARK.md section 3 found that one fault shows in several checks (a duplicate trips FIFO and virtual synchrony, too),
+One fault shows in several checks (a duplicate trips FIFO and virtual synchrony, too),
 so a verdict is made root causes first: a delivery that a former property rejected, or a message that it found
 missing, is not reported again by a later one. `Explained` carries that knowledge from check to check.
 """
@@ -22,7 +22,7 @@ SUMMARY_VIOLATIONS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One broken promise: who, against whom, over which messages, and a sentence that a person can check."""
+    """One broken promise: the members and messages that it is about, and a sentence that a person can check."""
 
     property: str
     evidence: str
@@ -136,20 +136,20 @@ class Verdict:
 class Explained:
     """What earlier properties have already reported, so that later ones stay silent about its consequences."""
 
-    __slots__ = ("misplaced", "missing")
+    __slots__ = ("misordered", "missing")
 
     def __init__(self) -> None:
-        self.misplaced: set[int] = set()  # id() of deliveries out of place; the trace keeps them alive
+        self.misordered: set[int] = set()  # id() of deliveries out of order; the trace keeps them alive
         self.missing: dict[tuple[str, str, str], RangeSet] = {}  # (member, underlay, sender) -> numbers not delivered
 
     def add_missing(self, member: str, underlay: str, sender: str, ranges: Sequence[Range]) -> None:
-        """These messages are known to be missing at `member`, or to have come at the wrong place there."""
+        """These messages are known to be missing at `member`, or to have come out of order there."""
         known = self.missing.setdefault((member, underlay, sender), RangeSet())
         for first, stop in ranges:
             known.add(first, stop)
 
     def unexplained(self, member: str, underlay: str, sender: str, ranges: list[Range]) -> list[Range]:
-        """The part of `ranges` that nobody has reported yet."""
+        """The part of `ranges` that was not reported yet."""
         known = self.missing.get((member, underlay, sender))
         return ranges if known is None else subtract(ranges, known.ranges())
 

@@ -1,4 +1,4 @@
-"""Views as a history: one order of all of them (TRACE.md property 5), and whether it forked.
+"""Views as a history: one order of all of them (docs/trace.md property 5), and whether it forked.
 
 A group that only a majority may continue has one line of views. A *recovery* is a view that some member came to through
 a `transitional`: what failures lead to. Of two recoveries with a common ancestor one must be an ancestor of the other,
@@ -13,50 +13,57 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ordercast.config import MinMembers
-from ordercast.sim.checkers.index import FOREVER, Segment
+from ordercast.sim.checkers.records import FOREVER, ViewPeriod
 
 Rules = MinMembers | str | Mapping[str, MinMembers]
 """What members asked for when they joined: one rule for all, or one for each node by its name."""
 
 
 class Fork(NamedTuple):
-    """Two recoveries, each with the view that it followed and who came with it from there."""
+    """Two recoveries, each with the view that it followed and the members that came with it from there."""
 
     ancestor: str  # the latest view that both have behind them
-    left: Segment
-    right: Segment
+    left: ViewPeriod
+    right: ViewPeriod
 
 
 def rule_of(rules: Rules, member: str) -> MinMembers | str:
-    """What the member `name/life` asked for; the default where nobody says."""
+    """What the member `name/life` asked for; the default where the rules do not say."""
     if isinstance(rules, Mapping):
         return rules.get(member.rpartition("/")[0], "majority")
     return rules
 
 
+def is_enough(rule: MinMembers | str, members: int, present: int, has_first: bool) -> bool:
+    """Whether `present` of a view's `members` may continue it by one member's `min_members`.
+
+    The judge's own reading of the definition, on purpose not the engine's code (`config.required_members`): a number
+    asks for so many members, and for all of them where the view has fewer; a majority is more than half, or half with
+    the view's first member.
+    """
+    missing = members - present
+    if rule == "majority":
+        return missing < present or (missing == present and has_first)
+    return missing == 0 or (rule != "all" and present >= int(rule))
+
+
 def may_go_on(members: tuple[str, ...], present: list[str], rules: Rules) -> bool:
     """Whether those present are enough of a view by what each of its members asked for (RMP section 4.4)."""
-    for rule in {rule_of(rules, member) for member in members}:
-        if rule == "all":
-            enough = len(present) >= len(members)
-        elif isinstance(rule, int):
-            enough = len(present) >= min(rule, len(members))
-        else:
-            enough = 2 * len(present) > len(members) or (2 * len(present) == len(members) and members[0] in present)
-        if not enough:
-            return False
-    return True
+    has_first = members[0] in present
+    return all(
+        is_enough(rule, len(members), len(present), has_first) for rule in {rule_of(rules, name) for name in members}
+    )
 
 
-def sort_views(lines: Iterable[list[Segment]]) -> dict[str, int]:
-    """The place of each view in an order that keeps the order of every member; views that have none are left out."""
+def sort_views(lines: Iterable[list[ViewPeriod]]) -> dict[str, int]:
+    """The rank of each view in an order that keeps the order of every member; views that have none are left out."""
     after: dict[str, list[str]] = {}
     incoming: dict[str, int] = {}
     known: set[tuple[str, str]] = set()
-    for segments in lines:
-        for segment in segments:
-            incoming.setdefault(segment.view, 0)
-        for left, right in pairwise(segments):
+    for periods in lines:
+        for period in periods:
+            incoming.setdefault(period.view, 0)
+        for left, right in pairwise(periods):
             if (left.view, right.view) not in known and left.view != right.view:
                 known.add((left.view, right.view))
                 after.setdefault(left.view, []).append(right.view)
@@ -73,24 +80,24 @@ def sort_views(lines: Iterable[list[Segment]]) -> dict[str, int]:
     return rank
 
 
-def recoveries(lines: Iterable[list[Segment]]) -> list[Segment]:
-    """One segment for each view that followed a failure, in the order of the members."""
-    found: dict[str, Segment] = {}
-    for segments in lines:
-        for segment in segments:
-            if segment.prev is not None and segment.prev.transitional_n < FOREVER:
-                found.setdefault(segment.view, segment)
+def recoveries(lines: Iterable[list[ViewPeriod]]) -> list[ViewPeriod]:
+    """One period for each view that followed a failure, in the order of the members."""
+    found: dict[str, ViewPeriod] = {}
+    for periods in lines:
+        for period in periods:
+            if period.prev is not None and period.prev.transitional_n < FOREVER:
+                found.setdefault(period.view, period)
     return list(found.values())
 
 
-def forks(lines: list[list[Segment]], rules: Rules) -> list[Fork]:
+def forks(lines: list[list[ViewPeriod]], rules: Rules) -> list[Fork]:
     """Pairs of recoveries that went on side by side where the rules leave room for one: the first of each branch."""
     before = _before(lines)
     rank = sort_views(lines)
     ends = [
-        (segment, _line(before, segment.view))
-        for segment in recoveries(lines)
-        if segment.prev is not None and _is_strict(segment.prev.members, rules)
+        (period, _line(before, period.view))
+        for period in recoveries(lines)
+        if period.prev is not None and _is_strict(period.prev.members, rules)
     ]
     ends.sort(key=lambda end: (rank.get(end[0].view, -1), end[0].view))
     found: list[Fork] = []
@@ -106,7 +113,7 @@ def forks(lines: list[list[Segment]], rules: Rules) -> list[Fork]:
     return found
 
 
-def may_part(lines: list[list[Segment]], rules: Rules, left: str, right: str) -> bool:
+def may_part(lines: list[list[ViewPeriod]], rules: Rules, left: str, right: str) -> bool:
     """Whether two views may have been installed side by side: they have no view in common behind them, or the rules of
     the last one that they have leave room for two parts."""
     before = _before(lines)
@@ -115,7 +122,7 @@ def may_part(lines: list[list[Segment]], rules: Rules, left: str, right: str) ->
         return True
     rank = sort_views(lines)
     last = max(common, key=lambda view: (rank.get(view, -1), view))
-    members = next((segment.members for segments in lines for segment in segments if segment.view == last), ())
+    members = next((period.members for periods in lines for period in periods if period.view == last), ())
     return not _is_strict(members, rules)
 
 
@@ -127,14 +134,14 @@ def _is_strict(members: tuple[str, ...], rules: Rules) -> bool:
     )
 
 
-def _before(lines: list[list[Segment]]) -> dict[str, set[str]]:
-    """Of each view those that it followed at somebody."""
+def _before(lines: list[list[ViewPeriod]]) -> dict[str, set[str]]:
+    """Of each view those that it followed at some member."""
     before: dict[str, set[str]] = {}
-    for segments in lines:
-        for segment in segments:
-            known = before.setdefault(segment.view, set())
-            if segment.prev is not None:
-                known.add(segment.prev.view)
+    for periods in lines:
+        for period in periods:
+            known = before.setdefault(period.view, set())
+            if period.prev is not None:
+                known.add(period.prev.view)
     return before
 
 

@@ -1,15 +1,16 @@
-"""Property 5, virtual_synchrony: who goes together from view to view delivers the same in between.
+"""Property 5, virtual_synchrony: members that go together from view to view deliver the same in between.
 
 Reading.
 
 - Members *go together* from V to V' if both installed V' straight after V, without a `leave` between, and name each
   other in `came_with`. They must have delivered the same set of AGREED-or-stronger messages in V. Of lightweight
-  groups only what goes to a group that both are in is compared: certainly in it, that is during the whole segment,
+  groups only what goes to a group that both are in is compared: certainly in it, that is during the whole period,
   or by positions between the first ordered delivery after coming in and the last one before going out, or in a view
-  of the group that both were in and that the one who lacks the message did not leave. Rows of unknown targets count as
+  of the group that both were in and that the one without the message did not leave. Rows of unknown targets count as
   delivered but are owed only among members with the same groups all the time.
-- `came_with` itself must be true, or a protocol could excuse itself: whoever installed V' straight after the same V
-  is in it, who came from elsewhere is not, and a joiner (first view, or the first after a `leave`) came alone.
+- `came_with` itself must be true, or a protocol could excuse itself: a member that installed V' straight after the
+  same V is in it, a member that came from elsewhere is not, and a joiner (first view, or the first after a `leave`)
+  came alone.
 - Views are delivered in order: there is one order of all views of an underlay (or group) that suits every member.
 - A member delivers only in the view that it is in at that moment. Sessions know no views of the underlay and are
   exempt.
@@ -26,15 +27,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ordercast.sim.checkers.index import Delivery, Local, Segment, Trace, Underlay, is_ordered
+from ordercast.sim.checkers.index import Trace
 from ordercast.sim.checkers.ranges import Range, merged, subtract
+from ordercast.sim.checkers.records import DeliveryRow, Local, UnderlayTrace, ViewPeriod, is_ordered
 from ordercast.sim.checkers.verdict import Explained, PropertyResult, span_text
 from ordercast.sim.checkers.views import Rules, forks, recoveries, sort_views
 
 NAME = "virtual_synchrony"
 
 Sets = dict[str, list[Range]]  # sender -> numbers
-Line = tuple[Local, list[Segment]]
+Line = tuple[Local, list[ViewPeriod]]
 
 
 def check(trace: Trace, explained: Explained | None = None, *, min_members: Rules = "majority") -> PropertyResult:
@@ -44,29 +46,27 @@ def check(trace: Trace, explained: Explained | None = None, *, min_members: Rule
     for underlay in trace.underlays.values():
         for local in underlay.locals.values():
             _check_place(local, underlay, result)
-        lines: list[Line] = [(local, local.segments) for local in underlay.locals.values() if local.segments]
+        lines: list[Line] = [(local, local.periods) for local in underlay.locals.values() if local.periods]
         _check_views(underlay, None, lines, result, explained)
         _check_forks(underlay, lines, min_members, result)
         for group in sorted(underlay.lightweight):
-            lines = [
-                (one, one.group_segments[group]) for one in underlay.locals.values() if group in one.group_segments
-            ]
+            lines = [(one, one.group_periods[group]) for one in underlay.locals.values() if group in one.group_periods]
             _check_views(underlay, group, lines, result, explained)
     return result
 
 
-def _check_place(local: Local, underlay: Underlay, result: PropertyResult) -> None:
+def _check_place(local: Local, underlay: UnderlayTrace, result: PropertyResult) -> None:
     """A member delivers only in the view in which it is at that moment."""
     if local.is_session:
         return
     for delivery in local.deliveries:
-        segment = delivery.segment
-        if segment is not None and (delivery.view == segment.view or delivery.view is None):
+        period = delivery.period
+        if period is not None and (delivery.view == period.view or delivery.view is None):
             continue
-        current = local.group_segments and _is_group_view(local, delivery)
-        if delivery.tainted or (segment is not None and current):
+        current = local.group_periods and _is_group_view(local, delivery)
+        if delivery.tainted or (period is not None and current):
             continue
-        where = f"is in view {segment.view}" if segment is not None else "is in no view"
+        where = f"is in view {period.view}" if period is not None else "is in no view"
         result.report(
             f"{local.member} delivered {span_text(delivery.sender, delivery.span)} at n={delivery.n} in view "
             f"{delivery.view} of {underlay.name}, but {where} then",
@@ -77,50 +77,50 @@ def _check_place(local: Local, underlay: Underlay, result: PropertyResult) -> No
         )
 
 
-def _is_group_view(local: Local, delivery: Delivery) -> bool:
+def _is_group_view(local: Local, delivery: DeliveryRow) -> bool:
     """The row may name the view of its lightweight group instead of that of the underlay."""
     return any(
-        segment.view == delivery.view and segment.n < delivery.n < segment.stop_n
+        period.view == delivery.view and period.n < delivery.n < period.stop_n
         for group in delivery.targets or ()
-        for segment in local.group_segments.get(group, ())
+        for period in local.group_periods.get(group, ())
     )
 
 
 def _check_views(
-    underlay: Underlay, group: str | None, lines: list[Line], result: PropertyResult, explained: Explained
+    underlay: UnderlayTrace, group: str | None, lines: list[Line], result: PropertyResult, explained: Explained
 ) -> None:
-    lists: dict[str, Segment] = {}
-    installs: dict[str, list[tuple[Local, Segment]]] = {}
-    for local, segments in lines:
-        for segment in segments:
+    lists: dict[str, ViewPeriod] = {}
+    installs: dict[str, list[tuple[Local, ViewPeriod]]] = {}
+    for local, periods in lines:
+        for period in periods:
             result.checked += 1
-            first = lists.setdefault(segment.view, segment)
-            if first.members != segment.members:
+            first = lists.setdefault(period.view, period)
+            if first.members != period.members:
                 result.report(
-                    f"view {segment.view} of {group or underlay.name} is {_names(segment.members)} at {local.member}, "
+                    f"view {period.view} of {group or underlay.name} is {_names(period.members)} at {local.member}, "
                     f"but {_names(first.members)} at {first.member}",
                     member=local.member,
                     other=first.member,
-                    view=segment.view,
+                    view=period.view,
                 )
-            installs.setdefault(segment.view, []).append((local, segment))
+            installs.setdefault(period.view, []).append((local, period))
     _check_view_order(underlay, group, lines, result)
     for view, arrivals in installs.items():
-        if group is not None and any(not segment.came_with for _, segment in arrivals):
+        if group is not None and any(not period.came_with for _, period in arrivals):
             continue
-        parts: dict[str | None, list[tuple[Local, Segment]]] = {}
-        for local, segment in arrivals:
-            parts.setdefault(segment.prev.view if segment.prev is not None else None, []).append((local, segment))
+        parts: dict[str | None, list[tuple[Local, ViewPeriod]]] = {}
+        for local, period in arrivals:
+            parts.setdefault(period.prev.view if period.prev is not None else None, []).append((local, period))
         _check_came_with(view, arrivals, result)
         for previous, part in parts.items():
             if previous is not None and len(part) > 1:
                 _check_same_set(underlay, group, previous, view, part, result, explained)
 
 
-def _check_came_with(view: str, arrivals: list[tuple[Local, Segment]], result: PropertyResult) -> None:
-    previous = {segment.member: segment.prev.view if segment.prev is not None else None for _, segment in arrivals}
-    for local, segment in arrivals:
-        came = set(segment.came_with)
+def _check_came_with(view: str, arrivals: list[tuple[Local, ViewPeriod]], result: PropertyResult) -> None:
+    previous = {period.member: period.prev.view if period.prev is not None else None for _, period in arrivals}
+    for local, period in arrivals:
+        came = set(period.came_with)
         mine = previous[local.member]
         for member, theirs in previous.items():
             if member == local.member:
@@ -143,15 +143,15 @@ def _check_came_with(view: str, arrivals: list[tuple[Local, Segment]], result: P
             )
 
 
-def _check_view_order(underlay: Underlay, group: str | None, lines: list[Line], result: PropertyResult) -> None:
+def _check_view_order(underlay: UnderlayTrace, group: str | None, lines: list[Line], result: PropertyResult) -> None:
     """What cannot be sorted was delivered in different orders."""
-    rank = sort_views([segments for _, segments in lines])
-    stuck = {segment.view for _, segments in lines for segment in segments if segment.view not in rank}
+    rank = sort_views([periods for _, periods in lines])
+    stuck = {period.view for _, periods in lines for period in periods if period.view not in rank}
     if not stuck:
         return
     place_of: dict[tuple[str, str], str] = {}
-    for local, segments in lines:
-        views = [segment.view for segment in segments if segment.view in stuck]
+    for local, periods in lines:
+        views = [period.view for period in periods if period.view in stuck]
         for at, left_view in enumerate(views):
             for right_view in views[at + 1 :]:
                 other = place_of.get((right_view, left_view))
@@ -167,11 +167,11 @@ def _check_view_order(underlay: Underlay, group: str | None, lines: list[Line], 
     result.report(f"views {', '.join(sorted(stuck))} of {group or underlay.name} have no common order")
 
 
-def _check_forks(underlay: Underlay, lines: list[Line], rules: Rules, result: PropertyResult) -> None:
+def _check_forks(underlay: UnderlayTrace, lines: list[Line], rules: Rules, result: PropertyResult) -> None:
     """No two parts of a group that only one may continue have gone on."""
-    segments = [line for _, line in lines]
-    result.checked += len(recoveries(segments))
-    for ancestor, left, right in forks(segments, rules):
+    periods = [line for _, line in lines]
+    result.checked += len(recoveries(periods))
+    for ancestor, left, right in forks(periods, rules):
         result.report(
             f"two parts of {underlay.name} went on from view {ancestor}: {_names(left.came_with)} to {left.view} and "
             f"{_names(right.came_with)} to {right.view}, though only one may have enough members",
@@ -182,16 +182,16 @@ def _check_forks(underlay: Underlay, lines: list[Line], rules: Rules, result: Pr
 
 
 def _check_same_set(
-    underlay: Underlay,
+    underlay: UnderlayTrace,
     group: str | None,
     previous: str,
     view: str,
-    part: list[tuple[Local, Segment]],
+    part: list[tuple[Local, ViewPeriod]],
     result: PropertyResult,
     explained: Explained,
 ) -> None:
     result.checked += len(part) - 1
-    olds = [(local, segment.prev) for local, segment in part if segment.prev is not None]
+    olds = [(local, period.prev) for local, period in part if period.prev is not None]
     lacks: dict[tuple[str, Range], list[str]] = {}
     holder: dict[tuple[str, Range], str] = {}
     everything = [_sets(_ordered(local, old)) for local, old in olds]
@@ -261,13 +261,13 @@ def _note_lacks(
 
 
 def _compare_some(
-    is_meant: Callable[[Delivery], bool],
-    olds: list[tuple[Local, Segment]],
+    is_meant: Callable[[DeliveryRow], bool],
+    olds: list[tuple[Local, ViewPeriod]],
     everything: list[Sets],
     lacks: dict[tuple[str, Range], list[str]],
     holder: dict[tuple[str, Range], str],
 ) -> None:
-    """Compare what `is_meant` picks, among members who all should have it."""
+    """Compare what `is_meant` picks, among members that all should have it."""
     picked = [_sets(filter(is_meant, _ordered(local, old))) for local, old in olds]
     if all(each == picked[0] for each in picked[1:]):
         return
@@ -278,7 +278,7 @@ def _compare_some(
 
 def _compare_group(
     group: str,
-    olds: list[tuple[Local, Segment]],
+    olds: list[tuple[Local, ViewPeriod]],
     everything: list[Sets],
     lacks: dict[tuple[str, Range], list[str]],
     holder: dict[tuple[str, Range], str],
@@ -298,11 +298,11 @@ def _compare_group(
     for at in inside:
         local, old = olds[at]
         windows = _windows(local, old, group)
-        whole_views = {one.view for one in local.group_segments.get(group, ()) if one.cut is None}
+        whole_views = {one.view for one in local.group_periods.get(group, ()) if one.cut is None}
         for source in inside:
             if at == source:
                 continue
-            lines = olds[source][0].group_segments.get(group, [])
+            lines = olds[source][0].group_periods.get(group, [])
             owed = (
                 d
                 for d in to_group[source]
@@ -311,13 +311,13 @@ def _compare_group(
             _note_lacks(olds[source][0].member, _sets(owed), local.member, everything[at], lacks, holder)
 
 
-def _view_at(segments: list[Segment], n: int) -> str | None:
+def _view_at(periods: list[ViewPeriod], n: int) -> str | None:
     """The view of a lightweight group in which event `n` lies."""
-    return next((segment.view for segment in segments if segment.n < n < segment.stop_n), None)
+    return next((period.view for period in periods if period.n < n < period.stop_n), None)
 
 
-def _windows(local: Local, old: Segment, group: str) -> list[tuple[float, float]]:
-    """Positions at which the member was certainly in the group during the segment."""
+def _windows(local: Local, old: ViewPeriod, group: str) -> list[tuple[float, float]]:
+    """Positions at which the member was certainly in the group during the period."""
     windows: list[tuple[float, float]] = []
     for begin, end, _ in local.group_spans.get(group, ()):
         if begin >= old.stop_n or end <= old.n:
@@ -333,29 +333,29 @@ def _windows(local: Local, old: Segment, group: str) -> list[tuple[float, float]
     return windows
 
 
-def _groups_throughout(local: Local, old: Segment) -> frozenset[str]:
+def _groups_throughout(local: Local, old: ViewPeriod) -> frozenset[str]:
     return frozenset(group for group in local.group_spans if local.in_group(group, old.n, old.stop_n))
 
 
-def _is_constant(local: Local, old: Segment, groups: frozenset[str]) -> bool:
-    """It was in no other group for a part of the segment."""
+def _is_constant(local: Local, old: ViewPeriod, groups: frozenset[str]) -> bool:
+    """It was in no other group for a part of the period."""
     return all(
         group in groups or all(begin >= old.stop_n or end <= old.n for begin, end, _ in spans)
         for group, spans in local.group_spans.items()
     )
 
 
-def _goes_to_everyone(delivery: Delivery) -> bool:
+def _goes_to_everyone(delivery: DeliveryRow) -> bool:
     return delivery.targets == ()
 
 
-def _ordered(local: Local, segment: Segment) -> Iterable[Delivery]:
-    if segment.group is None:
-        return [delivery for delivery in segment.deliveries if is_ordered(delivery)]
-    return [d for d in local.deliveries if segment.n < d.n < segment.stop_n and is_ordered(d)]
+def _ordered(local: Local, period: ViewPeriod) -> Iterable[DeliveryRow]:
+    if period.group is None:
+        return [delivery for delivery in period.deliveries if is_ordered(delivery)]
+    return [d for d in local.deliveries if period.n < d.n < period.stop_n and is_ordered(d)]
 
 
-def _sets(deliveries: Iterable[Delivery]) -> Sets:
+def _sets(deliveries: Iterable[DeliveryRow]) -> Sets:
     spans: dict[str, list[Range]] = {}
     for delivery in deliveries:
         known = spans.get(delivery.sender)

@@ -1,14 +1,14 @@
-"""Before any property: is this a trace at all, as TRACE.md describes one?
+"""Before any property: is this a trace at all, as docs/trace.md describes one?
 
 Reading. Per node and life `n` goes 0, 1, 2, … without gaps, and nothing follows a `crash`. View ids are
-`counter@name/life`; a life writes each view once, with itself in `members` and in `came_with`, and `came_with` is
-part of `members` (that members of one view agree on its list is property 5 and judged there). Rows name views that
-the life installed, except those that may speak of another's view (`join`, `leave`, `transitional`, `gap`, …) and
-those of a life that never was in a view (non-member senders); the view of a `deliver` is property 5's. A `submit` is
-the sender's own, and its numbers go on where the last ended, per life and underlay. `prev_position` is the last
-position of the ordered delivery before it in the same underlay and life; after a `leave` -1 is taken, too, since
-TRACE.md does not say whether `here` outlives it. A delivery weaker than AGREED that carries a position (CAUSAL given
-as AGREED) may count as ordered or not.
+`counter@name/life`; a life writes each view once, with itself in `members` and in `came_with`, and `came_with` is part
+of `members` (that members of one view agree on its list is property 5 and judged there). Rows name views that the life
+installed, except those that may speak of another's view (`join`, `leave`, `transitional`, `gap`, …) and those of a
+life that never was in a view (non-member senders); the view of a `deliver` is property 5's. A `submit` is the sender's
+own, and its numbers go on where the last ended, per life and underlay. `prev_position` is the last position of the
+ordered delivery before it in the same underlay and life; after a `leave` -1 is taken, too, since docs/trace.md does
+not say whether `here` outlives it. A delivery weaker than AGREED that carries a position (CAUSAL given as AGREED) may
+count as ordered or not.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Member processes in one group, and what is done to them: shared by `demo`, `benches/chaos.py` and tests of failures.
 
-Who is killed dies by SIGKILL while it gives places: as the sequencer, or, where the token goes round many times a
-second, in the pass in which the token has come and was not passed on yet. From outside that moment cannot be hit, so
-the member is told to do it (`member.Mortal`).
+The victim dies by SIGKILL while it assigns sequence numbers: as the sequencer, or as the token site, in the pass in
+which the token has arrived and is not passed on yet. The token goes round many times a second, so that moment cannot be
+hit from outside. The member is told to do it (`member.MortalEngine`).
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from ordercast.trace.store import read_trace
 MEMBER: Final = "ordercast.cli.member"
 NAMES: Final = ("ann", "bob", "cleo", "dan", "eve")
 MIXED_IN: Final = ("AGREED", "RESILIENT(1)", "SAFE")
-"""What members send beside the service that they are told."""
+"""What members send besides the service that they are told."""
 
 START_TIMEOUT_S: Final = 30.0
-REFORM_TIMEOUT_S: Final = 30.0
+RECOVERY_TIMEOUT_S: Final = 30.0
 DRAIN_TIMEOUT_S: Final = 30.0
 POLL_S: Final = 0.05
 SETTLE_S: Final = 1.0
-"""How long after a pause views are watched: whoever was suspected is out by then, or will not be."""
+"""How long after a pause views are watched: a suspected member is out by then, or will not be."""
 
 CHANGES: Final = frozenset({"create", "join", "leave", "reset"})
-"""Reasons of views that change who is in: locks make views, too."""
+"""Reasons of views that change the members: locks make views, too."""
 
 _groups = count()
 
@@ -67,7 +67,7 @@ class Pause:
 
 
 @dataclass(slots=True)
-class Judged:
+class Judgement:
     """What the traces say."""
 
     verdict: Verdict
@@ -83,16 +83,18 @@ class Drained:
     is_same: bool = False  # those that were never excluded: the same ordered messages, byte for byte, in one order
 
 
-class Troupe:
+class ProcessGroup:
     """The member processes of one group."""
+
+    __slots__ = ("_group", "_is_created", "_lives", "children", "crashed", "offset_ns", "outside", "venue")
 
     def __init__(self, venue: Venue) -> None:
         self.venue = venue
         self.children: dict[str, Child] = {}  # the members
-        self.outside: dict[str, Child] = {}  # who has not joined: it may call the group
+        self.outside: dict[str, Child] = {}  # processes that have not joined: they may call the group
         self.crashed: dict[tuple[str, int], int] = {}  # (name, life) -> when, on the run clock
         self.offset_ns = time_ns() - monotonic_ns()
-        self._group = f"troupe-{os.getpid()}-{next(_groups)}"
+        self._group = f"processes-{os.getpid()}-{next(_groups)}"
         self._lives: dict[str, int] = {}
         self._is_created = False
 
@@ -135,7 +137,7 @@ class Troupe:
         await child.end()
 
     async def stop(self) -> None:
-        """Stop all members where they are: who leaves owes nothing any more, and the verdict would judge nobody."""
+        """Stop all members where they are. A member that leaves owes nothing any more, and could not be judged."""
         children = list(self.children.values())
         await asyncio.gather(*(child.ask("stop", "stopped", DRAIN_TIMEOUT_S) for child in children))
         await asyncio.gather(*(child.end() for child in children))
@@ -158,7 +160,7 @@ class Troupe:
         return {child.name: answer for child, answer in zip(children, answers, strict=True)}
 
     async def first_to(self, word: str, timeout_s: float) -> str:
-        """Wait until one of them has said something of that name; who it is."""
+        """Wait until one of them has said something of that name; the name of that member."""
         deadline_s = monotonic() + timeout_s
         while True:
             for child in self.children.values():
@@ -172,7 +174,7 @@ class Troupe:
     # What happens to them.
 
     async def kill_ordering(self, victim: Child) -> None:
-        """Kill a member with SIGKILL while it gives places: the sequencer always does, the token comes round."""
+        """Kill a member with SIGKILL while it orders: the sequencer always does, the token comes round."""
         await self.watch()
         victim.tell("die")
         await victim.fall(DRAIN_TIMEOUT_S)
@@ -191,7 +193,7 @@ class Troupe:
         stood_ms = {}
         for child in [child for name, child in self.children.items() if name not in gone]:
             while True:
-                resumed = await child.expect("resumed", REFORM_TIMEOUT_S)
+                resumed = await child.expect("resumed", RECOVERY_TIMEOUT_S)
                 if not set(resumed["members"]) & set(gone):
                     break
             stood_ms[child.name] = round(resumed["stood_ms"], 1)
@@ -229,7 +231,7 @@ class Troupe:
             await asyncio.sleep(POLL_S)
 
     async def drain(self) -> Drained:
-        """Until nobody has anything to send, and everybody has delivered the same."""
+        """Wait until no member has anything to send and all have delivered the same."""
         children = list(self.children.values())
         await asyncio.gather(*(child.ask("quiet", "flushed", DRAIN_TIMEOUT_S) for child in children))
         deadline_s = monotonic() + DRAIN_TIMEOUT_S
@@ -264,10 +266,10 @@ class Troupe:
             clock_offset_ns=self.offset_ns,
         ).write(venue.trace)
 
-    def judge(self, expect: Sequence[str]) -> Judged:
+    def judge(self, expect: Sequence[str]) -> Judgement:
         """Turn the traces into Parquet, and check every property over what was read back from it."""
         convert(self.venue.trace, crashed=self.crashed)
         info, rows = read_trace(self.venue.trace)
         verdict = check_all(rows, clock=info.clock, quiet=True, expect=expect)
         confirmed = sum(row.count or 0 for row in rows if row.kind == "confirm")
-        return Judged(verdict, confirmed, verdict.properties["promises"].total)
+        return Judgement(verdict, confirmed, verdict.properties["promises"].total)

@@ -1,0 +1,42 @@
+"""What the simulator reads of an engine beyond its contract.
+
+A driver needs `Engine` only. A judge also wants to know how much an engine buffers, whether its view is certain, and
+what keeps it from resting. Nothing in `sim` reads other internals of an engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol, cast
+
+
+class Inspectable(Protocol):
+    """An engine that a simulation can look into."""
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """Rare events, by name."""
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most that it held and could not yet free."""
+
+    @property
+    def peak_blocks(self) -> int:
+        """The same in blocks."""
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether it knows that all members know of its view."""
+
+    @property
+    def is_ordering(self) -> bool:
+        """Whether the next sequence number is this member's to assign."""
+
+    def describe(self) -> str:
+        """What it is doing, in words, for a run that does not come to rest."""
+
+
+def inspect(engine: object) -> Inspectable:
+    """An engine as judges see it. The cast is the only one: engines do not declare this, since no driver needs it."""
+    return cast("Inspectable", engine)

@@ -1,0 +1,132 @@
+"""The scenario of `ordercast sim` with its flags: a person gives a few parameters, the rest is filled in."""
+
+from __future__ import annotations
+
+import random
+import shlex
+from typing import Any
+
+from ordercast.config import MS, SECOND, MinMembers
+from ordercast.errors import UsageError
+from ordercast.service import parse_service
+from ordercast.sim.faults import draw_faults
+from ordercast.sim.scenario import (
+    EVENT_LIMIT,
+    MAX_NODES,
+    SERVICES,
+    Load,
+    Scenario,
+    anticipate_flags,
+    check_anticipate,
+    node_names,
+)
+
+
+def plain_scenario(
+    *,
+    seed: int = 0,
+    orderer: str = "sequencer",
+    nodes: int = 5,
+    messages: int = 2_000,
+    size: int = 100,
+    service: str = "AGREED",
+    senders: int = 0,
+    seconds: float = 0.0,
+    network: str = "lan",
+    loss: float = 0.0,
+    duplicate: float = 0.0,
+    reorder: float = 0.0,
+    datagram: int = 1_400,
+    crash: int = 0,
+    restart: int = 0,
+    pause: int = 0,
+    partition: int = 0,
+    cut: int = 0,
+    slow: int = 0,
+    stall: int = 0,
+    leave: int = 0,
+    min_members: MinMembers = "majority",
+    recovery: str = "automatic",
+    has_multicast: bool = True,
+    anticipate: bool | None = None,
+) -> Scenario:
+    """The scenario of the command's flags: `messages` spread evenly over all nodes (or the last `senders` of them, so
+    that a single sender is not the first member) and over `seconds` of virtual time (0: a millisecond for each
+    message, a second at least); faults fall into that time."""
+    given = dict(locals())
+    if not 1 <= nodes <= MAX_NODES:
+        raise UsageError(f"a run has between 1 and {MAX_NODES} nodes, got {nodes}")
+    counts_given = {"messages": messages, "size": size, "senders": senders, "seconds": seconds, "crash": crash}
+    counts_given |= {"restart": restart, "pause": pause, "partition": partition, "cut": cut, "slow": slow}
+    for name, value in (counts_given | {"stall": stall, "leave": leave}).items():
+        if value < 0:
+            raise UsageError(f"{name} is 0 or more, got {value}")
+    if crash > nodes:
+        raise UsageError(f"{crash} members cannot crash: the group has {nodes}")
+    if restart > crash:
+        raise UsageError(f"{restart} members cannot restart: {crash} of them crash")
+    if senders > nodes:
+        raise UsageError(f"{senders} members cannot send: the group has {nodes}")
+    try:
+        asked = str(parse_service(service)).partition("(")[0]
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    if asked not in SERVICES.get(orderer, ()):
+        raise UsageError(f"the {orderer} gives {', '.join(SERVICES.get(orderer, ()))}, not {asked}")
+    anticipates = check_anticipate(orderer, anticipate)
+    names = node_names(nodes)
+    load_ns = int(seconds * SECOND) or max(SECOND, messages * MS)
+    speakers = names[-senders:] if senders else names
+    counts = [messages // len(speakers) + (index < messages % len(speakers)) for index in range(len(speakers))]
+    begin_ns = SECOND  # by then the group has formed
+    loads = tuple(
+        Load(name, count, service, size, begin_ns + index * 10_000, max(1, load_ns // count))
+        for index, (name, count) in enumerate(zip(speakers, counts, strict=True))
+        if count
+    )
+    faults = draw_faults(
+        random.Random(f"{seed}/faults"),
+        names,
+        begin_ns,
+        begin_ns + load_ns,
+        crash=crash,
+        restart=restart,
+        pause=pause,
+        partition=partition,
+        cut=cut,
+        slow=slow,
+        stall=stall,
+        leave=leave,
+    )
+    return Scenario(
+        seed=seed,
+        orderer=orderer,
+        nodes=names,
+        network=network,
+        loss=loss,
+        duplicate=duplicate,
+        reorder=reorder,
+        has_multicast=has_multicast,
+        datagram=datagram,
+        anticipate=anticipates,
+        min_members=min_members,
+        recovery=recovery,
+        loads=loads,
+        faults=tuple(faults),
+        event_limit=max(EVENT_LIMIT, messages * nodes * 100),
+        command=_command(given),
+    )
+
+
+def _command(given: dict[str, Any]) -> str:
+    defaults = plain_scenario.__kwdefaults__ or {}
+    words = ["ordercast", "sim"]
+    for name, value in given.items():
+        flag = name.replace("_", "-")
+        if name == "has_multicast":
+            words += [] if value else ["--no-multicast"]
+        elif name == "anticipate":
+            words += anticipate_flags(value)
+        elif value != defaults[name] or name in ("seed", "orderer"):
+            words += [f"--{flag}", str(value)]
+    return shlex.join(words)

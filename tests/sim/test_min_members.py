@@ -1,0 +1,91 @@
+"""`min_members` has one meaning: a number larger than the view asks for all of its members.
+
+The engine (`config.required_members`) and the judge (`checkers.views.is_enough`) read it each on their own. So a wrong
+rule in the engine shows in a verdict, and is not excused by the same mistake of the judge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+
+import pytest
+
+from ordercast.config import MS, SECOND, MinMembers, required_members
+from ordercast.sim.checkers.views import is_enough, may_go_on
+from ordercast.sim.faults import Fault
+from ordercast.sim.run import run_scenario
+from ordercast.sim.scenario import Load, Scenario
+
+RULES: tuple[MinMembers, ...] = ("majority", "all", 1, 2, 3, 5, 1_000)
+THREE = Scenario(
+    orderer="token",
+    nodes=("a", "b", "c"),
+    min_members=5,
+    loads=tuple(Load(name, 200, interval_ns=20 * MS, start_ns=SECOND) for name in "abc"),
+)
+PARTED = replace(THREE, faults=(Fault(2 * SECOND, "partition", ("c",), for_ns=5 * SECOND),))
+CRASHED = replace(THREE, faults=(Fault(2 * SECOND, "crash", ("c",)),))
+
+
+@pytest.mark.parametrize("orderer", ["token", "sequencer", "timestamp"])
+def test_a_view_smaller_than_the_number_recovers_with_all_its_members(orderer: str) -> None:
+    outcome = run_scenario(replace(PARTED, orderer=orderer))
+    assert outcome.held, outcome.failures
+    assert outcome.is_quiet
+    recovered = {frozenset(row.members or ()) for row in outcome.rows if row.kind == "view" and row.detail == "reset"}
+    assert recovered == {frozenset(("a/0", "b/0", "c/0"))}, "nobody went on before the three were together again"
+
+
+def test_a_view_smaller_than_the_number_does_not_go_on_without_one_of_its_members() -> None:
+    outcome = run_scenario(CRASHED)
+    assert outcome.held, outcome.failures
+    assert outcome.is_stuck_legally
+
+
+def test_the_judge_objects_to_an_engine_that_waits_for_more_members_than_there_are() -> None:
+    def endless(rule: MinMembers, previous: int, survivors: int, has_first: bool) -> bool:
+        return previous < 0 or has_first is None or (isinstance(rule, int) and survivors >= rule)
+
+    outcome = run_scenario(PARTED, _with_rule(endless))
+    assert [text for text in outcome.failures if text.startswith("not at rest")], outcome.failures
+
+
+def test_the_judge_objects_to_an_engine_that_is_content_with_one_member_less() -> None:
+    def lax(rule: MinMembers, previous: int, survivors: int, has_first: bool) -> bool:
+        return has_first is None or (isinstance(rule, int) and survivors >= min(rule, previous) - 2)
+
+    outcome = run_scenario(PARTED, _with_rule(lax))
+    assert [text for text in outcome.failures if "went on" in text], outcome.failures
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_engine_and_judge_agree_on_every_small_view(rule: MinMembers) -> None:
+    for members in range(1, 8):
+        for present in range(members + 1):
+            for has_first in {present == members, present > 0}:
+                expected = required_members(rule, members, present, has_first)
+                assert is_enough(rule, members, present, has_first) is expected, (members, present, has_first)
+
+
+def test_the_strictest_member_of_a_view_decides() -> None:
+    view = ("a/0", "b/0", "c/0")
+    assert may_go_on(view, ["a/0", "b/0"], {"a": "majority", "b": 2, "c": 1})
+    assert not may_go_on(view, ["a/0", "b/0"], {"a": "majority", "b": 5, "c": 1})
+    assert may_go_on(view, list(view), {"a": "majority", "b": 5, "c": 1})
+
+
+def _with_rule(wrong: Callable[..., bool]) -> Callable[[], AbstractContextManager[None]]:
+    """Plant another rule in the engine for the time of a run. Its code is exchanged, as for the planted bugs."""
+
+    @contextmanager
+    def planted() -> Iterator[None]:
+        right = required_members.__code__
+        required_members.__code__ = wrong.__code__
+        try:
+            yield
+        finally:
+            required_members.__code__ = right
+
+    return planted
