@@ -13,28 +13,21 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Final, NamedTuple
 
+from ordercast.archive.arrow import arrow_schema, to_arrow
 from ordercast.archive.errors import ArchiveDamaged, DataLoss, NoArchive
 from ordercast.archive.folder import (
     check_owner,
     damage,
     find_frame,
     frame_heads,
-    names_in,
+    list_folder,
     read_head,
     refuse_foreign,
 )
-from ordercast.archive.segment import (
-    FRAME_BYTES,
-    Frame,
-    FrameHead,
-    Record,
-    SegmentHead,
-    arrow_schema,
-    open_frame_head,
-    to_arrow,
-)
+from ordercast.archive.frame import Frame, Record
+from ordercast.archive.headers import FRAME_BYTES, FrameHead, SegmentHead, open_frame_head
 
-__all__ = ["Archive", "Frame", "Loss", "Record", "arrow_schema", "to_arrow"]
+__all__ = ["Archive", "Epoch", "Frame", "Loss", "Record", "arrow_schema", "to_arrow"]
 
 CHUNK_BYTES: Final = 4 << 20
 """Bytes that are read at a time while frames are handed out; a larger frame is read by itself."""
@@ -68,6 +61,17 @@ class Loss(NamedTuple):
 
     def __str__(self) -> str:
         return f"positions {self.begin} to {self.stop - 1} are not in the archive; {_TEXTS[self.reason]}"
+
+
+class Epoch(NamedTuple):
+    """The time of one log of the group: the group counted from 0 again at `base`. It covers `[first, stop)`.
+
+    The group's own position of a message is its position in the archive - `base`.
+    """
+
+    base: int
+    first: int
+    stop: int
 
 
 class SegmentInfo:
@@ -126,18 +130,18 @@ class Archive:
 
     def refresh(self) -> None:
         """Look at the folder again. Raises NoArchive, ForeignFile, WrongGroup, NewerFormat, ArchiveDamaged."""
-        names = names_in(self.folder)
+        listing = list_folder(self.folder)
         if self._strict:
-            refuse_foreign(self.folder, names.foreign)
+            refuse_foreign(self.folder, listing.foreign)
         known = {info.head.first: info for info in self._segments}
         neighbours = {one.first: two.first for one, two in pairwise(self._segments)}
-        following = dict(pairwise(first for first, _ in names.segments))
+        following = dict(pairwise(first for first, _ in listing.segments))
         segments: list[SegmentInfo] = []
-        for first, path in names.segments:
+        for first, path in listing.segments:
             info = known.get(first)
             # An end can only have been cut off where nothing followed, or where something else does now.
             is_inner = first in neighbours and neighbours[first] == following.get(first)
-            if info is None or not (is_inner or _is_same(info)):
+            if info is None or info.last is None or not (is_inner or _is_same(info)):
                 info = self._open(first, path)
             if info is not None:
                 segments.append(info)
@@ -181,6 +185,17 @@ class Archive:
     def losses(self) -> list[Loss]:
         """Holes, and what is missing between segments, as of the last `refresh`."""
         return list(self._losses)
+
+    @property
+    def epochs(self) -> list[Epoch]:
+        """The logs of the group that this archive holds, the oldest first, as of the last `refresh`."""
+        epochs: list[Epoch] = []
+        for info in self._segments:
+            if epochs and epochs[-1].base == info.head.base:
+                epochs[-1] = epochs[-1]._replace(stop=info.stop)
+            else:
+                epochs.append(Epoch(info.head.base, info.first, info.stop))
+        return epochs
 
     def bounds(self) -> tuple[int, int] | None:
         """`[first, stop)`: what can be read now; None while there is nothing. Looks at the folder again.

@@ -13,10 +13,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ordercast.archive.arrow import to_arrow
 from ordercast.archive.errors import ArchiveDamaged, DataLoss
 from ordercast.archive.folder import frame_heads
+from ordercast.archive.headers import FRAME_BYTES, open_frame_head
 from ordercast.archive.reader import Archive, Frame
-from ordercast.archive.segment import FRAME_BYTES, open_frame_head, to_arrow
 
 if TYPE_CHECKING:
     import pyarrow
@@ -44,7 +45,7 @@ class Slice(NamedTuple):
     size: int  # the file is whole up to here
 
 
-class _Stretch(NamedTuple):
+class _SegmentRange(NamedTuple):
     """Positions `[first, stop)` of a segment with about `nbytes` bytes, to be cut."""
 
     segment: int
@@ -59,18 +60,18 @@ def cut(archive: Archive, first: int, stop: int, parts: int) -> list[list[Slice]
     By what the archive knew at its last `refresh`. Positions that it does not have are simply not there.
     """
     segments = archive.segments
-    stretches: list[_Stretch] = []
+    stretches: list[_SegmentRange] = []
     for index, info in enumerate(segments):
         marks = [*info.marks, (info.stop, info.size)]
         for (begin, at), (end, end_at) in pairwise(marks):
             low, high = max(begin, first), min(end, stop)
             if low < high:
-                stretches.append(_Stretch(index, low, high, (end_at - at) * (high - low) // (end - begin)))
+                stretches.append(_SegmentRange(index, low, high, (end_at - at) * (high - low) // (end - begin)))
     total = sum(stretch.nbytes for stretch in stretches)
     parts = max(parts, -(-total // PART_BYTES))
     planned: list[list[Slice]] = []
     for part in _even(stretches, parts, total):
-        joined: list[_Stretch] = []
+        joined: list[_SegmentRange] = []
         for stretch in part:
             if joined and joined[-1].segment == stretch.segment:
                 stretch = stretch._replace(first=joined.pop().first)
@@ -84,10 +85,10 @@ def cut(archive: Archive, first: int, stop: int, parts: int) -> list[list[Slice]
     return planned
 
 
-def _even(stretches: Iterable[_Stretch], parts: int, total: int) -> Iterator[list[_Stretch]]:
+def _even(stretches: Iterable[_SegmentRange], parts: int, total: int) -> Iterator[list[_SegmentRange]]:
     """Group stretches to about equal bytes; one that is larger than a part is cut by its positions."""
     share = max(total / parts, 1.0)
-    part: list[_Stretch] = []
+    part: list[_SegmentRange] = []
     room = share
     for stretch in stretches:
         while stretch.nbytes > room and stretch.stop - stretch.first > 1:
