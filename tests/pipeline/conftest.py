@@ -20,7 +20,7 @@ def spark() -> Iterator[SparkSession]:
     session = make_session(
         "tests",
         "local[2]",
-        is_short=True,
+        rows=1_000,
         settings={"spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2"},
     )
     try:

@@ -15,13 +15,6 @@ from ordercast.trace.store import read_trace
 
 SHOWN_VIOLATIONS: Final = 10
 NO_SPARK: Final = "Spark is not installed (pip install 'ordercast[spark]')"
-SETTINGS: Final = {
-    # Some ten thousand rows: one task after the other costs less than to plan how many there should be.
-    "spark.sql.shuffle.partitions": "2",
-    "spark.default.parallelism": "2",
-    "spark.sql.adaptive.enabled": "false",
-}
-
 Say = Callable[[str], None]
 
 
@@ -98,7 +91,7 @@ def _with_spark(trace: Path, say: Say) -> Proof:
 
     runs = inspect([trace])
     say("starting Spark ...")
-    with session("ordercast demo", is_short=True, settings=SETTINGS) as spark:
+    with session("ordercast demo", rows=sum(one.rows for one in runs)) as spark:
         say("checking every guarantee on Spark, and measuring ...")
         verdict, measured = judge_and_measure(spark, runs)
         path = write_report(spark, runs, trace, verdict, title="Ordercast demo", measured=measured)

@@ -36,7 +36,7 @@ _PATTERN: Final = re.compile(r"([\\*?\[\]{}])")
 _FILE_IN_ERROR: Final = re.compile(r"file:/[^\s'\"]*\.parquet")
 
 
-class Part(NamedTuple):
+class TracePart(NamedTuple):
     """One life of one node: mostly one file. What footers say beside the number of rows may be None: unknown."""
 
     paths: tuple[Path, ...]
@@ -60,13 +60,13 @@ class Part(NamedTuple):
         return f"{self.node}/{self.life}"
 
 
-class Run(NamedTuple):
+class TraceRun(NamedTuple):
     """One trace folder. `name` is its run id, with a number behind it where another folder has the same."""
 
     name: str
     folder: Path
     info: RunInfo
-    parts: tuple[Part, ...]
+    parts: tuple[TracePart, ...]
 
     @property
     def rows(self) -> int:
@@ -76,7 +76,7 @@ class Run(NamedTuple):
 class Traces(NamedTuple):
     """What a job works on."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[TraceRun, ...]
     events: DataFrame
 
 
@@ -86,11 +86,11 @@ def read_traces(spark: SparkSession, folders: Sequence[Path | str]) -> Traces:
     return Traces(runs, events_of(spark, runs))
 
 
-def inspect(folders: Sequence[Path | str]) -> tuple[Run, ...]:
+def inspect(folders: Sequence[Path | str]) -> tuple[TraceRun, ...]:
     """The runs of these folders, looked at without Spark."""
     if not folders:
         raise UsageError("name at least one trace folder")
-    runs: list[Run] = []
+    runs: list[TraceRun] = []
     seen: dict[Path, Path] = {}
     names: set[str] = set()
     for given in map(Path, folders):
@@ -104,12 +104,12 @@ def inspect(folders: Sequence[Path | str]) -> tuple[Run, ...]:
             number += 1
             name = f"{info.run_id}#{number}"
         names.add(name)
-        runs.append(Run(name, real, info, parts))
+        runs.append(TraceRun(name, real, info, parts))
     return tuple(runs)
 
 
 def events_of(
-    spark: SparkSession, runs: Iterable[Run], *, numbered: bool = False, only: Collection[int] | None = None
+    spark: SparkSession, runs: Iterable[TraceRun], *, numbered: bool = False, only: Collection[int] | None = None
 ) -> DataFrame:
     """One row for each event: `run`, then the columns of TRACE.md.
 
@@ -166,7 +166,7 @@ def events_of(
     )
 
 
-def _paths(runs: Sequence[Run], only: Collection[int] | None) -> list[str]:
+def _paths(runs: Sequence[TraceRun], only: Collection[int] | None) -> list[str]:
     if only is None:
         return [_literal(run.folder / EVENTS_FOLDER) for run in runs]
     parts = [part for run in runs for part in run.parts]
@@ -220,7 +220,7 @@ def explain(error: Exception) -> UsageError | None:
     return UsageError(f"{what} cannot be read: it is damaged, or was taken away")
 
 
-def _inspect(folder: Path) -> tuple[RunInfo, tuple[Part, ...]]:
+def _inspect(folder: Path) -> tuple[RunInfo, tuple[TracePart, ...]]:
     if not folder.exists():
         raise UsageError(f"{folder} does not exist")
     if not folder.is_dir():
@@ -234,7 +234,7 @@ def _inspect(folder: Path) -> tuple[RunInfo, tuple[Part, ...]]:
         if any((folder / RAW_FOLDER).glob(f"*{RAW_SUFFIX}")):
             raise UsageError(f"{folder} has only raw files: turn them into Parquet first (ordercast.trace.convert)")
         raise UsageError(f"{folder} has no folder {EVENTS_FOLDER}: nothing was recorded, or it was not converted")
-    parts: list[Part] = []
+    parts: list[TracePart] = []
     nodes = 0
     for node_folder in sorted(events.iterdir()):
         if node_folder.name.startswith((".", "_")):
@@ -250,7 +250,7 @@ def _inspect(folder: Path) -> tuple[RunInfo, tuple[Part, ...]]:
     return info, tuple(parts)
 
 
-def _parts_of(folder: Path) -> list[Part]:
+def _parts_of(folder: Path) -> list[TracePart]:
     node = folder.name.removeprefix("node=")
     try:
         check_node_name(node)
@@ -280,7 +280,7 @@ class _File(NamedTuple):
     has_long_counts: bool
 
 
-def _life_of(node: str, life: int, files: list[_File]) -> Part:
+def _life_of(node: str, life: int, files: list[_File]) -> TracePart:
     due, numbers = 0, sorted(one for file in files for one in file.numbers or [])
     is_numbered: bool | None = all(file.numbers is not None and len(file.lives) == 1 for file in files) or None
     for first, stop in numbers if is_numbered else ():
@@ -288,7 +288,7 @@ def _life_of(node: str, life: int, files: list[_File]) -> Part:
         due = stop
     times = [file.last_ns for file in files]
     underlays = {name for file in files for name in file.underlays}
-    return Part(
+    return TracePart(
         tuple(file.path for file in files),
         node,
         life,

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ordercast.errors import UsageError
-from ordercast.pipeline.reading import Run, Traces, events_of, explain, inspect
+from ordercast.pipeline.reading import TraceRun, Traces, events_of, explain, inspect
 from ordercast.trace.convert import load_pyarrow
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ EXAMPLES: Final = """examples:
 
 APP: Final = "ordercast measure"
 DONE, UNUSABLE = 0, 2
-SHORT_ROWS: Final = 1_000_000  # below which Java's quick compiler alone is the better choice
 SUMMARY: Final = "summary.json"
 
 
@@ -74,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     runs = inspect(args.traces)  # before Spark starts: a missing file is no reason to wait for it
     make_folder(args.out)
     rows = sum(one.rows for one in runs)
-    with session(APP, args.master, heap=args.heap or DEFAULT_HEAP, is_short=rows < SHORT_ROWS) as spark:
+    with session(APP, args.master, heap=args.heap or DEFAULT_HEAP, rows=rows) as spark:
         try:
             found = measure_runs(spark, runs)
         except Exception as error:
@@ -93,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
     return DONE
 
 
-def measure_runs(spark: SparkSession, runs: Sequence[Run]) -> Measures:
+def measure_runs(spark: SparkSession, runs: Sequence[TraceRun]) -> Measures:
     """Measure these runs with Spark."""
     from ordercast.pipeline.measure.measures import measure
     from ordercast.pipeline.measure.quiet import hush

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ordercast.errors import UsageError
-from ordercast.pipeline.measure.job import SHORT_ROWS, make_folder, measure_runs
-from ordercast.pipeline.reading import Run, events_of, explain, inspect
-from ordercast.pipeline.report.verdict import Judged, Verdict
+from ordercast.pipeline.measure.job import make_folder, measure_runs
+from ordercast.pipeline.reading import TraceRun, events_of, explain, inspect
+from ordercast.pipeline.report.verdict import JudgedProperty, ReportVerdict
+from ordercast.pipeline.session import SHORT_ROWS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     runs = inspect(args.traces)  # before Spark starts: a missing file is no reason to wait for it
     make_folder(args.out)
     rows = sum(one.rows for one in runs)
-    with session(APP, args.master, heap=args.heap or DEFAULT_HEAP, is_short=rows < SHORT_ROWS) as spark:
+    with session(APP, args.master, heap=args.heap or DEFAULT_HEAP, rows=rows) as spark:
         try:
             verdict, measured = None, None
             if not args.no_verify:
@@ -98,8 +99,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def judge_and_measure(
-    spark: SparkSession, runs: Sequence[Run], *, unfinished: bool = False
-) -> tuple[Verdict, Measures]:
+    spark: SparkSession, runs: Sequence[TraceRun], *, unfinished: bool = False
+) -> tuple[ReportVerdict, Measures]:
     """Both. Of small runs side by side: what takes time there is planning, of which Spark does one query at a time."""
     if sum(one.rows for one in runs) >= SHORT_ROWS:
         return verdict_of(spark, runs, unfinished=unfinished), measure_runs(spark, runs)
@@ -109,20 +110,20 @@ def judge_and_measure(
         return verdict, measuring.result()
 
 
-def verdict_of(spark: SparkSession, runs: Sequence[Run], *, unfinished: bool = False) -> Verdict:
+def verdict_of(spark: SparkSession, runs: Sequence[TraceRun], *, unfinished: bool = False) -> ReportVerdict:
     """Verify with Spark."""
     from ordercast.pipeline.verify.job import verify
 
     return as_verdict(verify(spark, runs, unfinished=unfinished), runs)
 
 
-def as_verdict(findings: Any, runs: Sequence[Run]) -> Verdict:
+def as_verdict(findings: Any, runs: Sequence[TraceRun]) -> ReportVerdict:
     """What `pipeline.verify` found, as the report shows it."""
     rows = sum(one.rows for one in runs)
-    return Verdict(
+    return ReportVerdict(
         f"ordercast verify, on Spark: {rows:,} events of {len(runs)} run{'s' * (len(runs) > 1)}",
         [
-            Judged(name, int(checked), int(findings.totals[name]), findings.not_judged.get(name, ""))
+            JudgedProperty(name, int(checked), int(findings.totals[name]), findings.not_judged.get(name, ""))
             for name, checked in findings.checked.items()
         ],
         [violation._asdict() for violation in findings.violations()],
@@ -131,9 +132,9 @@ def as_verdict(findings: Any, runs: Sequence[Run]) -> Verdict:
 
 def write_report(
     spark: SparkSession,
-    runs: Sequence[Run],
+    runs: Sequence[TraceRun],
     folder: Path,
-    verdict: Verdict | None,
+    verdict: ReportVerdict | None,
     *,
     title: str = TITLE,
     measured: Measures | None = None,

@@ -10,7 +10,7 @@ SHOWN: Final = 200  # rows of evidence in the page
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedProperty:
     """One property: how much was examined, how often it was violated, and why it was not judged where it was not."""
 
     name: str
@@ -20,11 +20,11 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ReportVerdict:
     """`by` says who judged; each row of `evidence` has the columns of the violations table."""
 
     by: str
-    properties: Sequence[Judged]
+    properties: Sequence[JudgedProperty]
     evidence: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
 
     @property

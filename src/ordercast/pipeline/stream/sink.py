@@ -41,7 +41,7 @@ COLUMNS: Final[dict[str, tuple[type[DataType], ...]]] = {
 }
 
 
-class Rows(WriterCommitMessage):
+class StagedRows(WriterCommitMessage):
     """What a task says when it is done."""
 
     def __init__(self, query: str, batch: int, staged: Staged | None) -> None:
@@ -56,7 +56,7 @@ class StreamSink(DataSourceStreamArrowWriter):
     def __init__(self, options: SinkOptions) -> None:
         self.options = options
 
-    def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> Rows:
+    def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> StagedRows:
         context = _context()
         query = context.getLocalProperty(QUERY_PROPERTY)
         batch = context.getLocalProperty(BATCH_PROPERTY)
@@ -78,7 +78,7 @@ class TableSink(DataSourceArrowWriter):
         self.options = options
         self.query = f"write-{uuid4().hex}"
 
-    def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> Rows:
+    def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> StagedRows:
         return _stage(self.options, self.query, 0, _context(), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -114,13 +114,13 @@ def _context() -> TaskContext:
 
 def _stage(
     options: SinkOptions, query: str, batch: int, context: TaskContext, iterator: Iterator[pyarrow.RecordBatch]
-) -> Rows:
+) -> StagedRows:
     folder = batch_folder(options.staging, query, batch)
-    return Rows(query, batch, stage(folder, context.partitionId(), context.taskAttemptId(), iterator))
+    return StagedRows(query, batch, stage(folder, context.partitionId(), context.taskAttemptId(), iterator))
 
 
 def _commit(options: SinkOptions, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
-    rows = [message for message in messages if isinstance(message, Rows)]
+    rows = [message for message in messages if isinstance(message, StagedRows)]
     queries = {message.query for message in rows}
     if len(rows) != len(messages) or len(queries) > 1 or {message.batch for message in rows} - {batch}:
         raise InvariantViolation(f"batch {batch} was to be committed with what other batches wrote: {queries}")
@@ -134,4 +134,4 @@ def _commit(options: SinkOptions, messages: Sequence[WriterCommitMessage | None]
 
 
 def _abort(messages: Sequence[WriterCommitMessage | None]) -> None:
-    remove(message.staged for message in messages if isinstance(message, Rows) and message.staged is not None)
+    remove(message.staged for message in messages if isinstance(message, StagedRows) and message.staged is not None)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from ordercast.pipeline.reading import Run, events_of
+from ordercast.pipeline.reading import TraceRun, events_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -20,7 +20,7 @@ Record = dict[str, Any]
 PREFIX: Final = "ordercast_"  # of the names of temporary views, beside those of a caller's session
 
 
-class Engine(Protocol):
+class SqlEngine(Protocol):
     """Runs SQL. Names of tables are written in braces: `FROM {sub}`."""
 
     def define(self, name: str, sql: str, *, keep: bool = False) -> None:
@@ -52,7 +52,7 @@ class Engine(Protocol):
 class SparkEngine:
     """Spark, over the files of these runs."""
 
-    def __init__(self, spark: SparkSession, runs: Sequence[Run]) -> None:
+    def __init__(self, spark: SparkSession, runs: Sequence[TraceRun]) -> None:
         self._spark = spark
         self._runs = runs
         self._names: dict[str, str] = {}

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ordercast.errors import UsageError
-from ordercast.pipeline.reading import Run, event_schema, events_of, explain, inspect
-from ordercast.pipeline.verify import ending, integrity, order, resilience, views
-from ordercast.pipeline.verify.engine import Engine, SparkEngine
+from ordercast.pipeline.reading import TraceRun, event_schema, events_of, explain, inspect
+from ordercast.pipeline.verify import integrity, liveness, order, promises, resilience, views
+from ordercast.pipeline.verify.engine import SparkEngine, SqlEngine
 from ordercast.pipeline.verify.facts import gather
-from ordercast.pipeline.verify.findings import COLUMNS, PROPERTIES, ROOT, Findings, Violation
+from ordercast.pipeline.verify.findings import COLUMNS, PROPERTIES, ROOT, Findings, ViolationRow
 from ordercast.pipeline.verify.history import Rules
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
     if args.out is not None:
         _check_out(args.out)
     rows = sum(one.rows for one in runs)
-    with session(APP, args.master, heap=args.heap or DEFAULT_HEAP, is_short=rows < SHORT_ROWS) as spark:
+    with session(APP, args.master, heap=args.heap or DEFAULT_HEAP, rows=rows) as spark:
         try:
             if place is not None:
                 print("\n".join(around(spark, *place)))
@@ -107,10 +107,7 @@ def run(args: argparse.Namespace) -> int:
     return HELD if findings.held else VIOLATED
 
 
-SHORT_ROWS: Final = 1_000_000  # below which Java's quick compiler alone is the better choice
-
-
-def verify(spark: SparkSession, runs: Sequence[Run], *, unfinished: bool = False) -> Findings:
+def verify(spark: SparkSession, runs: Sequence[TraceRun], *, unfinished: bool = False) -> Findings:
     """Judge all runs with Spark."""
     engine = SparkEngine(spark, runs)
     try:
@@ -119,7 +116,7 @@ def verify(spark: SparkSession, runs: Sequence[Run], *, unfinished: bool = False
         engine.close()
 
 
-def judge(engine: Engine, runs: Sequence[Run], *, unfinished: bool = False) -> Findings:
+def judge(engine: SqlEngine, runs: Sequence[TraceRun], *, unfinished: bool = False) -> Findings:
     """Judge all runs: the checks in the order in which faults cause one another."""
     quiet = [not unfinished and bool(run.info.parameters.get("quiet", True)) for run in runs]
     facts = gather(engine, runs, quiet, [rules_of(run) for run in runs])
@@ -129,11 +126,14 @@ def judge(engine: Engine, runs: Sequence[Run], *, unfinished: bool = False) -> F
     order.check(facts, findings)
     views.check(facts, findings)
     resilience.check(facts, findings, begun)
-    ending.check(facts, findings)
+    settled = liveness.settle(facts, findings)
+    lost = liveness.find_lost(facts, findings, settled)
+    promises.check(facts, findings, settled, lost)
+    liveness.check(facts, findings, settled, lost)
     return findings
 
 
-def rules_of(run: Run) -> Rules:
+def rules_of(run: TraceRun) -> Rules:
     """The `min_members` of the run's members: one for all, or one for each node, as `run.json` says."""
     given = run.info.parameters
     nodes, rules = given.get("nodes"), given.get("rules")
@@ -143,7 +143,7 @@ def rules_of(run: Run) -> Rules:
     return rule if isinstance(rule, (str, int)) and not isinstance(rule, bool) else "majority"
 
 
-def as_json(runs: Sequence[Run], findings: Findings) -> dict[str, Any]:
+def as_json(runs: Sequence[TraceRun], findings: Findings) -> dict[str, Any]:
     """The verdict for a program."""
     return {
         "properties": {
@@ -153,7 +153,7 @@ def as_json(runs: Sequence[Run], findings: Findings) -> dict[str, Any]:
     }
 
 
-def report(folders: Sequence[Path], runs: Sequence[Run], findings: Findings) -> list[str]:
+def report(folders: Sequence[Path], runs: Sequence[TraceRun], findings: Findings) -> list[str]:
     """The verdict for people."""
     rows = sum(run.rows for run in runs)
     lines = [f"{'held' if findings.held else 'VIOLATED'}: {rows} rows of {len(runs)} run{'s' * (len(runs) != 1)}"]
@@ -175,7 +175,7 @@ def report(folders: Sequence[Path], runs: Sequence[Run], findings: Findings) -> 
     return lines
 
 
-def write(folder: Path, runs: Sequence[Run], findings: Findings) -> None:
+def write(folder: Path, runs: Sequence[TraceRun], findings: Findings) -> None:
     """The table of violations as Parquet, and the verdict."""
     from ordercast.trace.convert import load_pyarrow
 
@@ -188,7 +188,7 @@ def write(folder: Path, runs: Sequence[Run], findings: Findings) -> None:
     (folder / SUMMARY).write_text(text + "\n", encoding="utf-8")
 
 
-def around(spark: SparkSession, run: Run, node: str, life: int, n: int) -> list[str]:
+def around(spark: SparkSession, run: TraceRun, node: str, life: int, n: int) -> list[str]:
     """The events of a node near one of them."""
     near = (
         events_of(spark, [run])
@@ -213,7 +213,7 @@ def _short(value: Any) -> str:
     return f"[{' '.join(value)}]" if isinstance(value, list) else str(value)
 
 
-def _place(text: str, runs: Sequence[Run]) -> tuple[Run, str, int, int]:
+def _place(text: str, runs: Sequence[TraceRun]) -> tuple[TraceRun, str, int, int]:
     words = text.rsplit(":", 2)
     node, slash, life = words[1].partition("/") if len(words) == 3 else ("", "", "")
     if len(words) != 3 or not slash or not life.isdigit() or not words[2].isdigit():
@@ -231,4 +231,4 @@ def _check_out(folder: Path) -> None:
         raise UsageError(f"--out {folder} is a file; name a folder")
 
 
-__all__ = ["ROOT", "Violation", "as_json", "configure", "judge", "main", "run", "verify"]
+__all__ = ["ROOT", "ViolationRow", "as_json", "configure", "judge", "main", "run", "verify"]
