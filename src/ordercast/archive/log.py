@@ -236,7 +236,7 @@ class ArchiveLog:
         raise GapGone(f"there is no gap at {begin} in {self.folder} any more")
 
     def declare_hole(self, begin: int, stop: int) -> None:
-        """Nobody has `[begin, stop)`, with which a gap begins: say so in the archive, for every reader."""
+        """No recorder has `[begin, stop)`, the beginning of a gap: record that in the archive, for every reader."""
         filler = self.fill(begin)
         filler.append(seal_mark(HOLE, begin, stop, time_ns()))
         filler.finish()

@@ -1,4 +1,4 @@
-"""Reading an archive: by position, by time, and behind a recorder that is still writing. Nothing is ever changed here.
+"""Reading an archive: by position, by time, and behind a recorder that is still writing. It changes nothing.
 
 Files are read, not mapped: a recorder may cut off a torn end, and a mapping would end the reader with SIGBUS.
 """
@@ -44,9 +44,9 @@ OPEN: Final = "open"
 TORN: Final = "torn"
 REMOVED: Final = "removed"
 _TEXTS: Final = {
-    HOLE: "no recorder has them: the archive says so itself",
+    HOLE: "the archive says that no recorder had them",
     MISSING: "a segment file is missing: put it back",
-    TORN: "the segment file before them has a torn end: start the recorder again, it asks the others for them",
+    TORN: "the segment file before them has a torn end: start the recorder again, and it asks the others for them",
     OPEN: "the recorder had not caught up on them when it ended: start it again",
     REMOVED: "they were removed by retention, or never recorded",
 }
@@ -112,7 +112,7 @@ class Archive:
     """One folder, open for reading. Cheap to make and to pickle: it looks at the files when it is asked something."""
 
     def __init__(self, folder: str | Path, *, group: str | None = None, strict: bool = True) -> None:
-        """group: refuse the archive of another one. strict: refuse a folder with files that are no archive's."""
+        """group: refuse the archive of another group. strict: refuse a folder that also holds other files."""
         self.folder = Path(folder)
         self._group = group
         self._strict = strict
@@ -139,7 +139,7 @@ class Archive:
         segments: list[SegmentInfo] = []
         for first, path in listing.segments:
             info = known.get(first)
-            # An end can only have been cut off where nothing followed, or where something else does now.
+            # An end can only have been cut off if nothing followed it, or if something else follows it now.
             is_inner = first in neighbours and neighbours[first] == following.get(first)
             if info is None or info.last is None or not (is_inner or _is_same(info)):
                 info = self._open(first, path)
@@ -211,7 +211,7 @@ class Archive:
         return self._segments[0].first, self._segments[-1].stop
 
     def wait(self, beyond: int, timeout_s: float | None = None, poll_s: float = POLL_S) -> int | None:
-        """Wait until positions from `beyond` on can be read; where they end, None after `timeout_s` seconds."""
+        """Wait until positions from `beyond` on can be read; returns their end, or None after `timeout_s` seconds."""
         end = None if timeout_s is None else monotonic() + timeout_s
         while True:
             bounds = self.bounds() if self._exists() else None
@@ -222,7 +222,7 @@ class Archive:
             sleep(poll_s)
 
     def position_at(self, time_ns: int) -> int:
-        """The first position that was recorded at `time_ns` or later; the end where there is none."""
+        """The first position that was recorded at `time_ns` or later; the end if there is none."""
         bounds = self.bounds()
         if bounds is None:
             return 0
@@ -328,7 +328,7 @@ class Archive:
         return self.folder.is_dir()
 
     def _open(self, first: int, path: Path) -> SegmentInfo | None:
-        """A segment whose header is whole; None where it has just been begun, or is gone by now."""
+        """A segment whose header is whole; None if it has just been begun, or is gone by now."""
         try:
             fd = os.open(path, os.O_RDONLY)
         except FileNotFoundError:
@@ -389,7 +389,7 @@ class Archive:
     def _pass_losses(
         self, losses: list[Loss], at: int, upto: int, fail_on_loss: bool, on_loss: Callable[[Loss], None] | None
     ) -> int:
-        """Report what is lost in `[at, upto)`; where to go on."""
+        """Report what is lost in `[at, upto)`; returns where to go on."""
         while losses and losses[0].begin < upto:
             loss = losses.pop(0)
             if loss.stop <= at:

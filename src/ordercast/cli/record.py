@@ -25,8 +25,9 @@ from ordercast.sim.scenario import check_anticipate
 HELP: Final = "record a group: every ordered message, with its position, to files"
 DESCRIPTION: Final = (
     "Joins GROUP, or creates it, and writes every message that has a position (AGREED or stronger) to segment files in "
-    "DIR, until it is interrupted. Started again on the same folder it goes on where it ended, and catches up on what "
-    "it missed from other recorders of the group, if there are any; what nobody has, it records as a hole and says so."
+    "DIR, until it is interrupted. Started again on the same folder it goes on where it ended, and gets what it missed "
+    "from other recorders of the group, if there are any. It records as a hole what no recorder has, and says so. If "
+    "the group was created anew, a new epoch begins in the same folder."
 )
 EXAMPLES: Final = """examples:
   ordercast record orders --out /var/lib/orders

@@ -1,8 +1,8 @@
-"""Trace folders as one DataFrame: the columns of TRACE.md behind `run`, with an explicit schema.
+"""Trace folders as one DataFrame: the columns of docs/trace.md behind `run`, with an explicit schema.
 
-Everything that can be wrong with a folder is said before Spark starts to work on it, by the name of what is wrong:
-`inspect` reads `run.json` and the footer of each Parquet file on the driver. What only shows while rows are read (a
-damaged page) comes back from Spark as an error that names the file; `explain` turns it into the same kind of word.
+Errors in a folder are reported before Spark starts to work on it: `inspect` reads `run.json` and the footer of each
+Parquet file on the driver. Damage that shows only while rows are read (a damaged page) comes back from Spark as an
+error that names the file; `explain` turns it into the same kind of error.
 
 Run and node are not columns of the files. Spark would take the node from the folder's name, but only for one trace at a
 time, and a union of as many scans as there are runs is slow to plan. So all files are one scan, and a small table that
@@ -111,7 +111,7 @@ def inspect(folders: Sequence[Path | str]) -> tuple[TraceRun, ...]:
 def events_of(
     spark: SparkSession, runs: Iterable[TraceRun], *, numbered: bool = False, only: Collection[int] | None = None
 ) -> DataFrame:
-    """One row for each event: `run`, then the columns of TRACE.md.
+    """One row for each event: `run`, then the columns of docs/trace.md.
 
     `numbered`: instead of run and node their numbers, `r` for the run and `m` for the part (a life of a node), in the
     order in which `runs` and their parts come. Numbers are quicker to group by than names. `only`: the parts with these
@@ -200,7 +200,7 @@ def event_schema() -> StructType:
 
 
 def explain(error: Exception) -> UsageError | None:
-    """What Spark's error says about the input; None where it is not about the input."""
+    """What Spark's error says about the input; None if it is not about the input."""
     text = str(error)
     is_about_files = any(
         word in text
@@ -217,7 +217,7 @@ def explain(error: Exception) -> UsageError | None:
         return None
     found = _FILE_IN_ERROR.search(text)
     what = _path_of(found[0]) if found else "a file of the trace"
-    return UsageError(f"{what} cannot be read: it is damaged, or was taken away")
+    return UsageError(f"{what} cannot be read: it is damaged, or was removed")
 
 
 def _inspect(folder: Path) -> tuple[RunInfo, tuple[TracePart, ...]]:
@@ -259,7 +259,7 @@ def _parts_of(folder: Path) -> list[TracePart]:
     files: list[_File] = []
     for path in sorted(folder.iterdir()):
         if path.name.startswith((".", "_")):
-            continue  # of who writes or wrote here: Spark passes these over, too
+            continue  # temporary files of a writer, which Spark ignores, too
         if _PART_NAME.fullmatch(path.name) is None:
             raise UsageError(f"{path} is not named part-*.parquet")
         files.append(_file_of(path))
@@ -346,8 +346,8 @@ def _bounds(column: Any) -> tuple[Any, Any] | None:
 
 
 def _difference(found: Any, wanted: Any) -> str | None:
-    """What of a schema is not that of a trace. How columns are ordered, and whether they say that they have no nulls,
-    is not looked at: others write traces, too, with the means that they have."""
+    """How a schema differs from that of a trace. The order of columns and whether they may have nulls do not count:
+    other programs write traces, too."""
     missing = [name for name in wanted.names if name not in found.names]
     if missing:
         return f"column {missing[0]} is missing"

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 DEFAULT_MASTER: Final = "local[*]"
 DEFAULT_HEAP: Final = "2g"
 DUMP_TIMEOUT_S: Final = 120  # for writing the class archive when Java ends
+NO_ARCHIVE: Final = "ORDERCAST_NO_CLASS_ARCHIVE"
+"""An environment variable: do not write a class archive. Writing one takes longer than it saves in a single start."""
+
 LOG_SETTINGS: Final = "log4j2.properties"
 PARTITIONS: Final = "spark.sql.shuffle.partitions"
 LEAST_PARTITIONS: Final = 4
@@ -119,8 +122,11 @@ def stop(session: SparkSession) -> None:
     """End the session and its Java. A new class archive gets its final name."""
     name = session.sparkContext.appName or ""
     gateway: Any = session.sparkContext._gateway
-    session.stop()
     waiting = _archives.pop(name, None)
+    if _has_ended(gateway):
+        _forget(session)
+        return
+    session.stop()
     if waiting is None or gateway is None:
         return
     with suppress(OSError, subprocess.TimeoutExpired):
@@ -132,6 +138,24 @@ def stop(session: SparkSession) -> None:
         SparkContext._gateway = SparkContext._jvm = None
         written, final = waiting
         written.replace(final)
+
+
+def _has_ended(gateway: Any) -> bool:
+    """Whether the Java that this process started is no longer there."""
+    process = getattr(gateway, "proc", None)
+    return process is not None and process.poll() is not None
+
+
+def _forget(session: SparkSession) -> None:
+    """Remove what Spark remembers of a Java that is gone, without talking to it: the next session starts another."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    with SparkContext._lock:
+        SparkContext._gateway = SparkContext._jvm = None
+        SparkContext._active_spark_context = None
+    session.sparkContext._jsc = None
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
 
 
 @contextmanager
@@ -153,7 +177,7 @@ def _java_options(name: str, java: Java, cache: Path, is_short: bool) -> list[st
     archive = _archive_of(java, cache, is_short)
     if archive.is_file():
         options.append(f"-XX:SharedArchiveFile={archive}")
-    else:
+    elif os.environ.get(NO_ARCHIVE) is None:
         with suppress(OSError):
             archive.parent.mkdir(parents=True, exist_ok=True)
             written = archive.with_name(f"{archive.name}.{os.getpid()}")

@@ -1,7 +1,8 @@
 """The job: traces in, one HTML file out. Also as `ordercast report`, `python -m ordercast.pipeline.report` and under
 `spark-submit`, which is given the path of `__main__.py` beside this file.
 
-Exit codes: 0 every guarantee held, 1 one was violated (the report says which), 2 the input cannot be used.
+Exit codes: 0 every guarantee held, 1 one was violated (the report says which), 2 the input cannot be used, 3 the job
+failed and there is no report.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ordercast.errors import UsageError
+from ordercast.pipeline.failures import cannot_write, guarded
 from ordercast.pipeline.measure.job import make_folder, measure_runs
-from ordercast.pipeline.reading import TraceRun, events_of, explain, inspect
+from ordercast.pipeline.reading import TraceRun, events_of, inspect
 from ordercast.pipeline.report.verdict import JudgedProperty, ReportVerdict
 from ordercast.pipeline.session import SHORT_ROWS
 
@@ -34,11 +36,12 @@ DESCRIPTION: Final = (
 )
 EXAMPLES: Final = """examples:
   ordercast report ./trace --out ./report
-      then open ./report/report.html
+      then open ./report/report.html; exit code 0 if every guarantee held, 1 if not, 2 if a trace cannot be used, 3 if
+      the job itself failed
   ordercast report runs/token runs/sequencer runs/timestamp --out ./report
       three runs beside each other, and each of them alone
   ordercast report ./trace --out ./report --no-verify
-      figures only; the verdict says that nobody has judged"""
+      figures only; the report says that the guarantees were not judged"""
 
 APP: Final = "ordercast report"
 HELD, VIOLATED, UNUSABLE = 0, 1, 2
@@ -54,9 +57,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--master", default=None, metavar="URL", help="Spark's master (all cores of this machine)")
     parser.add_argument("--heap", default=None, metavar="SIZE", help="memory of the driver, such as 2g")
     parser.add_argument("--title", default=TITLE, help=f"on top of the page ({TITLE})")
-    parser.add_argument("--no-verify", action="store_true", help="measure only: nobody judges the guarantees")
+    parser.add_argument("--no-verify", action="store_true", help="measure only, do not judge the guarantees")
     parser.add_argument(
-        "--unfinished", action="store_true", help="the runs were cut off: do not ask what had to arrive by the end"
+        "--unfinished", action="store_true", help="the runs were cut off: do not expect that every message has arrived"
     )
 
 
@@ -73,6 +76,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
+    """Do the job; its exit code. `UsageError` names what cannot be used."""
+    return guarded(APP, lambda: _run(args))
+
+
+def _run(args: argparse.Namespace) -> int:
     """Verify, measure, write. `UsageError` names what cannot be used."""
     from ordercast.pipeline.session import DEFAULT_HEAP, session
 
@@ -80,18 +88,10 @@ def run(args: argparse.Namespace) -> int:
     make_folder(args.out)
     rows = sum(one.rows for one in runs)
     with session(APP, args.master, heap=args.heap or DEFAULT_HEAP, rows=rows) as spark:
-        try:
-            verdict, measured = None, None
-            if not args.no_verify:
-                verdict, measured = judge_and_measure(spark, runs, unfinished=args.unfinished)
-            path = write_report(spark, runs, args.out, verdict, title=args.title, measured=measured)
-        except UsageError:
-            raise
-        except Exception as error:
-            word = explain(error)
-            if word is None:
-                raise
-            raise word from error
+        verdict, measured = None, None
+        if not args.no_verify:
+            verdict, measured = judge_and_measure(spark, runs, unfinished=args.unfinished)
+        path = write_report(spark, runs, args.out, verdict, title=args.title, measured=measured)
     if verdict is not None:
         print("every guarantee held" if verdict.held else "NOT every guarantee held")
     print(f"report: {path}")
@@ -154,7 +154,7 @@ def write_report(
         new.write_text(page_of(document), encoding="utf-8")
         new.replace(path)
     except OSError as error:
-        raise UsageError(f"--out {folder} cannot be written to: {error.strerror or error}") from error
+        raise cannot_write(folder, error) from error
     return path
 
 

@@ -1,4 +1,4 @@
-"""What the report says on top: the outcome of verification, in a form that does not depend on who judged."""
+"""The top of the report: the outcome of verification, in a form that does not depend on the judge."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class JudgedProperty:
 
 @dataclass(frozen=True, slots=True)
 class ReportVerdict:
-    """`by` says who judged; each row of `evidence` has the columns of the violations table."""
+    """`by` names the judge; each row of `evidence` has the columns of the violations table."""
 
     by: str
     properties: Sequence[JudgedProperty]

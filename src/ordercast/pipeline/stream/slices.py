@@ -182,7 +182,7 @@ def spark_schema() -> pyarrow.Schema:
     """The columns as Spark takes them from Arrow."""
     import pyarrow as pa
 
-    from ordercast.archive.segment import arrow_schema
+    from ordercast.archive.arrow import arrow_schema
 
     schema = arrow_schema()
     at = schema.get_field_index("timestamp")

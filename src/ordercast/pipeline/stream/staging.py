@@ -122,6 +122,7 @@ def clean(staging: Path, query: str, batch: int) -> None:
         for entry in list(folder.iterdir()):
             if entry.name.isdecimal() and int(entry.name) <= batch:
                 shutil.rmtree(entry, ignore_errors=True)
+        folder.rmdir()  # fails if a later batch is there already
 
 
 def _columns(batch: pyarrow.RecordBatch) -> tuple[pyarrow.Array, pyarrow.Array]:

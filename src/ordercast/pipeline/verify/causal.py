@@ -1,4 +1,4 @@
-"""Property 3: nobody who delivers both delivers a message before one that caused it (CAUSAL and stronger).
+"""Property 3: no member delivers a message before one that caused it, if it delivers both (CAUSAL and stronger).
 
 m1 causes m2 if the submitter of m2 had delivered or submitted m1, transitively, all of them CAUSAL or stronger: between
 services the weaker guarantee holds. When a life goes out and comes back as new, the deliveries of its last view leave

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Record = dict[str, Any]
 
-PREFIX: Final = "ordercast_"  # of the names of temporary views, beside those of a caller's session
+PREFIX: Final = "ordercast_"  # of the names of temporary views, which keeps them apart from those of a caller's session
 
 
 class SqlEngine(Protocol):
@@ -39,8 +39,8 @@ class SqlEngine(Protocol):
         """Run it, and bring the result here as arrays of numbers: for what may have millions of rows."""
 
     def begin(self, sql: str) -> Callable[[], list[Record]]:
-        """Start it beside others; what is returned waits for the result. It fills cores that another query leaves idle
-        while it plans, or builds what it sends to every worker."""
+        """Start it in the background; call the returned function to wait for the result. It fills cores that another
+        query leaves idle while it plans, or builds what it sends to every worker."""
 
     def digest(self, *columns: str) -> str:
         """A 64-bit number, signed, that stands for these values; the same for equal ones."""
@@ -118,7 +118,7 @@ class SparkEngine:
 
 
 # Short names, since the checks use them on every line: m the life (a number), r the run, u the underlay, w a digest of
-# both, vw the view, tgt whom a message is for, [a, b) the numbers, svc the service as 256 * rank + k, pos and prev the
+# both, vw the view, tgt its target, [a, b) the numbers, svc the service as 256 * rank + k, pos and prev the
 # positions.
 EVENTS: Final = """
 SELECT m, r, n, at_ns, kind, underlay AS u, {world} AS w, view AS vw, members, came_with, sender, first AS a,

@@ -10,7 +10,7 @@
 - *cells*: what one life delivered of one sender to one target in one view, of one class, as count, sums and a digest:
   one scan, no shuffle of rows. Small: lives x views x senders x groups.
 - `rep`: cells with the same digest have the same content, so one of them stands for all. Everything that is about
-  content (who delivered what, where it is placed) is judged on those rows alone: exactly, and mostly on a small part.
+  content (which life delivered what, and its positions) is judged on those rows alone: exactly, mostly on a small part.
 - `seen`: of each delivered range the earliest delivery, and that at the sender: the only shuffle of all rows.
 """
 

@@ -49,7 +49,7 @@ GROUP BY c, CASE WHEN sub_svc >= {AGREED} THEN 3 ELSE 2 END
 
 
 def check_rise(facts: Facts, findings: Findings, late: list[Record]) -> None:
-    """Row by row for those whom no certificate vouches for."""
+    """Row by row, for senders and lives that no certificate vouches for."""
     doubtful: set[tuple[int, int]] = set()  # (sender, life), -1 for all lives
     for cell in facts.cells:
         if cell.cls == UNORDERED_CLASS and cell.sid >= 0:
@@ -86,7 +86,7 @@ def check_rise(facts: Facts, findings: Findings, late: list[Record]) -> None:
 
 
 def _without_rejected(facts: Facts, findings: Findings, rows: list[Record]) -> list[Record]:
-    """The same where property 1 rejected a delivery: what comes behind that one is not late for it."""
+    """The same without the deliveries that property 1 rejected: nothing is late because of them."""
     rejected = {m for m, _ in findings.tainted}
     again = sorted({(row["m"], row["sid"]) for row in rows if row["m"] in rejected})
     kept = [row for row in rows if row["m"] not in rejected]
@@ -120,7 +120,7 @@ def _falling(facts: Facts, m: int, cells: list[Cell]) -> set[int]:
 
 
 def check_holes(facts: Facts, findings: Findings) -> None:
-    """What lies between two deliveries of a sender while both share views, and goes to groups of the member."""
+    """Messages to groups of the member between two deliveries of a sender that it shares views with."""
     stretches: dict[int, list[Record]] = {}
     for row in facts.engine.rows(STRETCHES):
         stretches.setdefault(row["c"], []).append(row)
@@ -205,7 +205,7 @@ def _first_in(
 
 
 def _check_hole(facts: Facts, findings: Findings, m: int, sid: int, view: str, low: int, high: int) -> None:
-    """Which of `[low, high)` the member certainly owed, and never delivered."""
+    """Report the numbers of `[low, high)` that the member certainly owed and never delivered."""
     sender = facts.senders[sid]
     line, life = facts.lines[sender.ru], facts.life_of(sender.ru, m)
     period = life.by_view.get(view)

@@ -1,9 +1,9 @@
-"""What was found: violations with their evidence, and what explains what.
+"""What was found: violations with their evidence, and which of them explains which.
 
-One fault shows in several checks (SPARK.md section 3): a message that is missing is a hole in the order of its sender,
-a difference between members that go on together, and something owed at the end. The checks run in the order in which
-faults cause one another. What an earlier one has reported is noted here, and what a later one finds of it is kept as a
-*consequence*: it is in the table, behind the root causes, and counts for nothing.
+One fault shows in several checks. A missing message is a hole in the order of its sender, a difference between members
+that go on together, and a debt at the end. The checks run in the order in which faults cause one another. A later check
+that finds the trace of a fault that was reported already keeps it as a *consequence*: it is in the table, behind the
+root causes, and does not count.
 """
 
 from __future__ import annotations

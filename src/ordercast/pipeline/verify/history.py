@@ -104,7 +104,7 @@ class Line:
         return named if all(one in self.lightweight for one in named) else ()
 
     def is_owed(self, life: Life, target: str, from_n: int, to_n: int) -> bool:
-        """Was it certainly among those to whom this goes, all the time?"""
+        """Whether the life certainly was in a group that the message goes to, all the time."""
         groups = self.targets(target)
         if groups is None:
             return False
@@ -161,7 +161,7 @@ def _take(row: Record, member: Any, lines: dict[tuple[int, str], Line], here: di
 
 
 def leave(life: Life, n: int, at_ns: int, cut: str) -> None:
-    """It goes out of the underlay."""
+    """The life leaves the underlay."""
     life.cuts.append((n, at_ns))
     for group in list(life.group_spans):
         _leave_group(life, group, n, at_ns, cut)
@@ -178,7 +178,7 @@ def _end_of_rows(here: dict[str, tuple[Line, Life]], last: Record | None, names:
 
 
 def _check_view(life: Life, row: Record) -> None:
-    """A view that is none says nothing about anybody: the trace cannot be used."""
+    """A malformed view says nothing about any member: the trace cannot be used."""
     members, came_with = row["members"], row["came_with"]
     where = f"the view row of {life.name} at n={row['n']}"
     if _VIEW_ID.fullmatch(row["vw"]) is None:

@@ -1,7 +1,8 @@
 """The job: traces in, verdict out. Also as `ordercast verify`, `python -m ordercast.pipeline.verify` and under
 `spark-submit`, which is given the path of `__main__.py` beside this file.
 
-Exit codes: 0 everything held, 1 something was violated, 2 the input cannot be used.
+Exit codes: 0 everything held, 1 something was violated, 2 the input cannot be used, 3 the job failed (a full disk, a
+Java that was killed): there is no verdict.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ordercast.errors import UsageError
-from ordercast.pipeline.reading import TraceRun, event_schema, events_of, explain, inspect
+from ordercast.pipeline.failures import cannot_write, guarded
+from ordercast.pipeline.reading import TraceRun, event_schema, events_of, inspect
 from ordercast.pipeline.verify import integrity, liveness, order, promises, resilience, views
 from ordercast.pipeline.verify.engine import SparkEngine, SqlEngine
 from ordercast.pipeline.verify.facts import gather
@@ -33,7 +35,7 @@ DESCRIPTION: Final = (
 )
 EXAMPLES: Final = """examples:
   ordercast verify ./trace
-      one run; exit code 0 if everything held, 1 if not, 2 if the trace cannot be used
+      one run; exit code 0 if everything held, 1 if not, 2 if the trace cannot be used, 3 if the job itself failed
   ordercast verify runs/* --json | jq .properties.total_order
       many runs at once, for a program
   ordercast verify ./trace --out ./verdict
@@ -60,7 +62,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the verdict as one JSON document")
     parser.add_argument("--out", type=Path, default=None, metavar="DIR", help=f"write {TABLE} and {SUMMARY} there")
     parser.add_argument(
-        "--unfinished", action="store_true", help="the runs were cut off: do not ask what had to arrive by the end"
+        "--unfinished", action="store_true", help="the runs were cut off: do not expect that every message has arrived"
     )
     parser.add_argument("--around", default=None, metavar="RUN:NODE:N", help="show the events near that one instead")
 
@@ -78,6 +80,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
+    """Do the job; its exit code. `UsageError` names what cannot be used."""
+    return guarded(APP, lambda: _run(args))
+
+
+def _run(args: argparse.Namespace) -> int:
     """Judge, print, write; the exit code. `UsageError` names what cannot be used."""
     from ordercast.pipeline.session import DEFAULT_HEAP, session
 
@@ -87,20 +94,12 @@ def run(args: argparse.Namespace) -> int:
         _check_out(args.out)
     rows = sum(one.rows for one in runs)
     with session(APP, args.master, heap=args.heap or DEFAULT_HEAP, rows=rows) as spark:
-        try:
-            if place is not None:
-                print("\n".join(around(spark, *place)))
-                return HELD
-            findings = verify(spark, runs, unfinished=args.unfinished)
-            if args.out is not None:
-                write(args.out, runs, findings)
-        except UsageError:
-            raise
-        except Exception as error:
-            word = explain(error)
-            if word is None:
-                raise
-            raise word from error
+        if place is not None:
+            print("\n".join(around(spark, *place)))
+            return HELD
+        findings = verify(spark, runs, unfinished=args.unfinished)
+        if args.out is not None:
+            write(args.out, runs, findings)
     print(
         json.dumps(as_json(runs, findings), indent=2) if args.json else "\n".join(report(args.traces, runs, findings))
     )
@@ -180,12 +179,15 @@ def write(folder: Path, runs: Sequence[TraceRun], findings: Findings) -> None:
     from ordercast.trace.convert import load_pyarrow
 
     pa, pq = load_pyarrow()
-    folder.mkdir(parents=True, exist_ok=True)
     found = findings.violations()
     columns = {name: pa.array([getattr(one, name) for one in found], pa.string()) for name in COLUMNS}
-    pq.write_table(pa.table(columns), folder / TABLE)
     text = json.dumps({"held": findings.held, **as_json(runs, findings)}, indent=2)
-    (folder / SUMMARY).write_text(text + "\n", encoding="utf-8")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table(columns), folder / TABLE)
+        (folder / SUMMARY).write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise cannot_write(folder, error) from error
 
 
 def around(spark: SparkSession, run: TraceRun, node: str, life: int, n: int) -> list[str]:

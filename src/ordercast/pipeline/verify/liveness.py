@@ -120,7 +120,7 @@ def _has_all(
     for target, row in targets.items():
         groups = line.targets(target)
         if groups is None or (groups and not any(group in life.group_spans for group in groups)):
-            continue  # nobody knows whom it is for, or it is not for this one
+            continue  # its target is not known, or is not this member
         have = sum(cell.messages for cell in mine if cell.low >= low and cell.target == target)
         if have != row["messages"] and not _is_alike(facts, life, sender, target, path[since:]):
             return False
@@ -185,7 +185,7 @@ def _is_for(facts: Facts, line: Line, life: Life, row: Record) -> bool:
 
 
 def _lost_of_caller(facts: Facts, findings: Findings, sender: TracedSender, settled: dict[int, Life]) -> list[Lost]:
-    """What one of those who stayed in delivered of a caller, all who were there owe."""
+    """If a member that stayed in delivered a call, every member of that view that stayed in owes it."""
     line = facts.lines[sender.ru]
     views = {m: {one.view: one for one in stay_of(life.periods[-1])} for m, life in settled.items()}
     cells = [cell for m in settled for cell in facts.cells_at.get((m, sender.sid), ()) if cell.cls >= 1]
@@ -243,7 +243,7 @@ def _report_lost(facts: Facts, findings: Findings, lost: list[Lost]) -> None:
 
 
 def _check_gaps(facts: Facts, findings: Findings, settled: Settled) -> None:
-    """No gap that was noticed is open at the end."""
+    """A gap that a member noticed is closed at the end."""
     rows = facts.engine.rows(
         "SELECT g.m, g.r, g.u, g.n, g.sender, g.a, g.b, g.vw FROM {few} g LEFT JOIN (SELECT m, u, sender, a, "
         "b, max(n) AS n "

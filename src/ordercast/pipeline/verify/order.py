@@ -1,18 +1,17 @@
 """Properties 2, 3 and 4: the order of one sender's messages, of causes and effects, and of everything.
 
-Order is a scan: on an ordered delivery `prev_position` names the one before it, so a fall is a row (SPARK.md section
-3). The recorder's word is checked: what all rows call their end and what they call the one before are, but for the ends
-of the chain, the same numbers. Content says the rest: a position has one message and a message one position in a view,
-and the numbers of one sender rise with its positions. Then no member can have another order than another, and none
-can have a sender's ordered messages out of order.
+Order is a scan: on an ordered delivery `prev_position` names the delivery before it, so one row shows a fall. The
+recorder is checked, too: the ends of all rows and the previous positions of all rows are the same numbers, except for
+the two ends of the chain. Content proves the rest (`positions.py`): in a view a position has one message and a message
+one position, and the numbers of one sender rise with its positions. Then no two members have different orders, and no
+member has a sender's ordered messages out of order.
 
-- Messages without a position (FIFO, CAUSAL) are looked at row by row, for senders that have such; and so is whatever a
-  certificate does not vouch for.
-- Causality follows from that for an ordered message that its sender delivered itself after it had submitted it: all
-  that it had delivered before has a smaller position. What remains is walked with vector clocks (`causal.py`).
+- Messages without a position (FIFO, CAUSAL) are examined row by row, and so are rows without such a proof (`fifo.py`).
+- Causality follows for an ordered message that its sender delivered after it had submitted it: everything that the
+  sender had delivered before has a smaller position. The rest is walked with vector clocks (`causal.py`).
 
-A delivery out of place is one fault: fifo if it fell behind its own sender's next, causal if behind an answer to it,
-else total order.
+A delivery out of place is one fault: fifo if it comes behind a later message of its own sender, causal if it comes
+behind an answer to it, and total order otherwise.
 """
 
 from __future__ import annotations

@@ -28,9 +28,9 @@ def check(facts: Facts, findings: Findings, settled: Settled, lost: list[Lost]) 
 
 
 def _check_confirms(facts: Facts, findings: Findings, settled: Settled, lost: list[Lost]) -> None:
-    """Confirmed RESILIENT(k)-or-stronger: members of the view who went on have it, if few enough failed at once.
+    """Confirmed RESILIENT(k)-or-stronger: members of the view that went on have it, if few enough failed at once.
 
-    What a sender that stayed in submitted is owed anyway (liveness), so only what is lost of it is looked up here.
+    The messages of a sender that stayed in are owed anyway (liveness), so only the lost ones are looked up here.
     """
     doubtful = {sid for _, sid, _ in lost}
     doubtful |= {one.sid for one in facts.senders if one.strongest >= RESILIENT and one.m not in settled[one.ru]}
@@ -117,7 +117,7 @@ def _few_failed(period: ViewPeriod, svc: int) -> bool:
 
 
 def _check_delivered(facts: Facts, findings: Findings) -> None:
-    """What was confirmed has been delivered by somebody; of a caller's, before that, as far as clocks tell."""
+    """A confirmed message has been delivered by a member; a call before its confirmation, if clocks can be compared."""
     engine = facts.engine
     outside = [
         (one.sid,)
@@ -243,7 +243,7 @@ def _count(engine: SqlEngine, findings: Findings, table: str) -> int:
 
 
 def _check_replies(facts: Facts, findings: Findings) -> None:
-    """A call has one answer, from one who has delivered it; two where two parts may both have gone on."""
+    """A call has one answer, from a member that has delivered it; two if two parts may both have gone on."""
     engine = facts.engine
     engine.define(
         "replies",

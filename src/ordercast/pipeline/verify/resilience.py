@@ -159,7 +159,7 @@ def _judge(facts: Facts, findings: Findings, suspects: list[Record]) -> None:
         if row["kind"] != "deliver":
             have.setdefault((row["kind"], row["m"], row["sid"]), []).append((row["a"], row["b"], row["at_ns"]))
     names = {(line.ru, life.name): life.m for line in facts.lines for life in line.lives.values()}
-    told: set[tuple[int, int, str | None]] = set()  # that one lacked a message explains all who delivered it too early
+    told: set[tuple[int, int, str | None]] = set()  # one missing copy explains all early deliveries
     for row in sorted(rows, key=lambda row: (row["m"], row["n"])):
         is_meant = row["kind"] == "deliver" and (row["svc"] or 0) >= RESILIENT
         if not is_meant or (row["m"], row["n"]) in findings.tainted:

@@ -1,7 +1,7 @@
-"""Property 5: who goes together from view to view delivers the same in between, and views are what they say.
+"""Property 5: members that go together from view to view deliver the same in between, and views are what they say.
 
 The same set is a comparison of digests: of all lives that went from V to the same next view, what they delivered of
-each sender to each target. Only where two differ are the rows compared.
+each sender to each target. Rows are compared only if two digests differ.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ def _check_same_set(
     for (sid, target), reps in by_key.items():
         groups = line.targets(target)
         if groups is None:
-            continue  # nobody knows whom it is for
+            continue  # its target is not known
         concerned = [one.m for one in part if not groups or any(_overlaps(lives[one.m], each, one) for each in groups)]
         if len({reps.get(m) for m in concerned}) > 1:
             doubtful.add(sid)
@@ -273,7 +273,7 @@ def _compare(
     part: list[ViewPeriod],
     sid: int,
 ) -> None:
-    """Who of those that went together lacks what another has of this sender."""
+    """Which of the members that went together lack messages of this sender that another has."""
     cells = {
         one.m: [
             cell for cell in facts.cells_at.get((one.m, sid), ()) if cell.cls == ORDERED_CLASS and _is_of(cell, one)
@@ -398,7 +398,7 @@ def _check_group_set(
 def _alike(
     part: list[ViewPeriod], sid: int, spans: dict[tuple[int, int], list[Range]]
 ) -> dict[tuple[Range, ...], list[int]]:
-    """Who has the same of a sender: they are compared once."""
+    """Members that have the same messages of a sender: they are compared once."""
     found: dict[tuple[Range, ...], list[int]] = {}
     for one in part:
         found.setdefault(tuple(spans.get((one.m, sid), ())), []).append(one.m)
@@ -418,7 +418,7 @@ def _group_rows(facts: Facts, line: Line, part: list[ViewPeriod]) -> list[Record
 
 
 def _content_rows(facts: Facts, cells: dict[int, list[Cell]]) -> list[Record]:
-    """The same of cells, by their content; `m` is who delivered it, `n` an event of the representative."""
+    """The same of cells, by their content; `m` is the life that delivered it, `n` an event of the representative."""
     content = facts.content(cell for ones in cells.values() for cell in ones)
     rows = []
     for m, ones in cells.items():
