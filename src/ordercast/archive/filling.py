@@ -1,4 +1,4 @@
-"""Filling a gap: frames go to a file beside the segments, which gets its name when it is whole and durable."""
+"""Filling a gap: frames go to a temporary file, which gets its name when it is whole and durable."""
 
 from __future__ import annotations
 

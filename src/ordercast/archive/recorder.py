@@ -37,7 +37,7 @@ PATIENCE_S: Final = 10.0
 """How long a recorder that missed something looks for others that have it, before it declares a hole."""
 
 ROUND_S: Final = 1.0
-"""Between two questions to the others while nobody has what is missing."""
+"""Between two questions to the others, while no recorder has what is missing."""
 
 LEAVE_S: Final = 5.0
 """How long the end waits until the groups have seen this member leave."""
@@ -62,7 +62,7 @@ class Tally:
     recorded: int = 0  # messages written and, with fsync "always", durable
     weak: int = 0  # messages without a position, which are not archived
     caught_up: int = 0  # positions got from other recorders
-    holes: int = 0  # positions that nobody had
+    holes: int = 0  # positions that no recorder had
     unreadable: int = 0  # messages of blocks that a faulty member made unreadable: empty at every member
 
 

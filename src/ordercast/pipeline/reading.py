@@ -37,7 +37,7 @@ _FILE_IN_ERROR: Final = re.compile(r"file:/[^\s'\"]*\.parquet")
 
 
 class TracePart(NamedTuple):
-    """One life of one node: mostly one file. What footers say beside the number of rows may be None: unknown."""
+    """One life of one node: mostly one file. Facts that the footers do not say are None."""
 
     paths: tuple[Path, ...]
     node: str
@@ -115,7 +115,7 @@ def events_of(
 
     `numbered`: instead of run and node their numbers, `r` for the run and `m` for the part (a life of a node), in the
     order in which `runs` and their parts come. Numbers are quicker to group by than names. `only`: the parts with these
-    numbers, and no other file is read. `w` is a digest of run and underlay, null where a file has several underlays.
+    numbers, and no other file is read. `w` is a digest of run and underlay, null if a file has several underlays.
     """
     from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
     from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
@@ -270,7 +270,7 @@ def _parts_of(folder: Path) -> list[TracePart]:
 
 
 class _File(NamedTuple):
-    """What the footer of a file says, which is checked; None and nothing where it does not say it."""
+    """What the footer of a file says, checked; None or empty if it does not say it."""
 
     path: Path
     lives: dict[int, int]  # with their numbers of rows

@@ -157,7 +157,7 @@ class Recorder:
         came_with: int = 0,
         groups: int = 0,
     ) -> None:
-        """Record one event. Texts are numbers from `string`, `strings` and `detail`, 0 where there is none.
+        """Record one event. Texts are numbers from `string`, `strings` and `detail`, 0 for none.
 
         Hot: one call per block and event. Nothing is checked here; `decode` refuses what makes no sense.
         """

@@ -25,7 +25,7 @@ class Row(NamedTuple):
     came_with: tuple[str, ...] | None = None
     sender: str | None = None
     first: int | None = None
-    count: int | None = None  # type: ignore[assignment]  # docs/trace.md's name; nobody counts equal columns of a row
+    count: int | None = None  # type: ignore[assignment]  # the name in docs/trace.md; tuple.count is not used
     service: str | None = None
     position: int | None = None
     prev_position: int | None = None

@@ -1,5 +1,5 @@
 """The job: traces in, tables out. Also as `ordercast measure`, `python -m ordercast.pipeline.measure` and under
-`spark-submit`, which is given the path of `__main__.py` beside this file.
+`spark-submit`, which takes the path of `__main__.py` in this folder.
 
 Exit codes: 0 measured, 2 the input cannot be used, 3 the job failed and there are no new tables.
 """

@@ -53,7 +53,7 @@ def content(
 
 
 def _labels(runs: Sequence[TraceRun]) -> dict[str, str]:
-    """The shortest word that tells runs apart: the orderer, else the folder, else the run's name."""
+    """The shortest label that tells runs apart: the orderer, or the folder, or the run's name."""
     for words in (
         [run.info.orderer for run in runs],
         [run.folder.name for run in runs],

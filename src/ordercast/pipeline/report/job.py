@@ -1,5 +1,5 @@
 """The job: traces in, one HTML file out. Also as `ordercast report`, `python -m ordercast.pipeline.report` and under
-`spark-submit`, which is given the path of `__main__.py` beside this file.
+`spark-submit`, which takes the path of `__main__.py` in this folder.
 
 Exit codes: 0 every guarantee held, 1 one was violated (the report says which), 2 the input cannot be used, 3 the job
 failed and there is no report.
@@ -39,7 +39,7 @@ EXAMPLES: Final = """examples:
       then open ./report/report.html; exit code 0 if every guarantee held, 1 if not, 2 if a trace cannot be used, 3 if
       the job itself failed
   ordercast report runs/token runs/sequencer runs/timestamp --out ./report
-      three runs beside each other, and each of them alone
+      three runs compared with each other, and each of them alone
   ordercast report ./trace --out ./report --no-verify
       figures only; the report says that the guarantees were not judged"""
 
@@ -101,7 +101,7 @@ def _run(args: argparse.Namespace) -> int:
 def judge_and_measure(
     spark: SparkSession, runs: Sequence[TraceRun], *, unfinished: bool = False
 ) -> tuple[ReportVerdict, Measures]:
-    """Both. Of small runs side by side: what takes time there is planning, of which Spark does one query at a time."""
+    """Both. Small runs at the same time: they spend their time on planning, and Spark plans one query at a time."""
     if sum(one.rows for one in runs) >= SHORT_ROWS:
         return verdict_of(spark, runs, unfinished=unfinished), measure_runs(spark, runs)
     with ThreadPoolExecutor(1) as beside:

@@ -11,7 +11,7 @@ SHOWN: Final = 200  # rows of evidence in the page
 
 @dataclass(frozen=True, slots=True)
 class JudgedProperty:
-    """One property: how much was examined, how often it was violated, and why it was not judged where it was not."""
+    """One property: how much was examined, how often it was violated, and why it was not judged, if it was not."""
 
     name: str
     checked: int

@@ -1,7 +1,7 @@
 """The sink: tasks stage their rows, the driver publishes them as one transaction. docs/design/pipeline.md, *Sink*.
 
 Spark may call everything here again: a task, a commit after a failure, a whole batch after a restart. (query, batch)
-says what is published, and members hand it over once.
+identifies what is published, and members hand it over once.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ COLUMNS: Final[dict[str, tuple[type[DataType], ...]]] = {
 
 
 class StagedRows(WriterCommitMessage):
-    """What a task says when it is done."""
+    """The result of a task."""
 
     def __init__(self, query: str, batch: int, staged: Staged | None) -> None:
         self.query = query
@@ -89,7 +89,7 @@ class TableSink(DataSourceArrowWriter):
 
 
 def check_columns(schema: StructType) -> None:
-    """Raise UsageError where rows of this schema cannot be published."""
+    """Raise UsageError if rows of this schema cannot be published."""
     if "value" not in schema.names:
         raise UsageError(
             f"the column value is what is published, STRING or BINARY; there are {', '.join(schema.names)}"

@@ -1,7 +1,7 @@
 """Cutting a range of an archive into parts that tasks read by themselves, and reading such a part as Arrow batches.
 
-A task does not look at the whole archive again, which may have thousands of segments: the driver, which knows the
-segments, tells it the file, where in it to begin, and how far it is whole.
+An archive may have thousands of segments, so a task does not look at all of it again. The driver knows the segments and
+tells each task the file, where to begin in it, and how far it is whole.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 PART_BYTES: Final = 32 << 20
-"""About how much of a file one task reads, where the user asks for no more parts."""
+"""About how much of a file one task reads, unless the user asks for more parts."""
 
 CHUNK_BYTES: Final = 4 << 20
 """Bytes read at a time."""
@@ -110,7 +110,7 @@ def _even(stretches: Iterable[_SegmentRange], parts: int, total: int) -> Iterato
 
 
 def frames_of(part: Slice) -> Iterator[Frame]:
-    """The frames of messages that have some of a slice, checked; raises DataLoss where the file is gone."""
+    """The frames of messages that have some of a slice, checked; raises DataLoss if the file is gone."""
     path, begin, at = Path(part.path), part.begin, part.at
     try:
         fd = os.open(path, os.O_RDONLY)

@@ -24,7 +24,7 @@ class SqlEngine(Protocol):
     """Runs SQL. Names of tables are written in braces: `FROM {sub}`."""
 
     def define(self, name: str, sql: str, *, keep: bool = False) -> None:
-        """Name the result; `keep` it where it is read more than once."""
+        """Name the result; `keep` it if it is read more than once."""
 
     def only(self, name: str, lives: Collection[int]) -> None:
         """Name the rows of `ev` of these lives, without reading the others."""

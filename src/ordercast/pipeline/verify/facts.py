@@ -3,7 +3,7 @@
 - `few`: all rows but submits and those of single messages at each member. What they say of lives and views is read
   on the driver (`history.py`).
 - `sub`: what was submitted, one row for each `submit`, with the sender's number `sid` (sender life in an underlay).
-- `dlv`: what was delivered, with `sid` (none where nobody submitted it) and its class: 0 UNRELIABLE, 1 RELIABLE, 2 FIFO
+- `dlv`: what was delivered, with `sid` (null if no life submitted it) and its class: 0 UNRELIABLE, 1 RELIABLE, 2 FIFO
   and CAUSAL, 3 with a position. For evidence: it has names.
 - `num`: the same for the scans of everything, with digests `v` and `t` of view and target instead of their names: to
   group, to join and to shuffle text costs several times what numbers do.
@@ -235,7 +235,7 @@ _SUBMITTED: Final = "SELECT sid, a, b, n, at_ns, svc, t FROM {sub}"
 
 
 def gather(engine: SqlEngine, runs: Sequence[TraceRun], quiet: Sequence[bool], rules: Sequence[Rules]) -> Facts:
-    """Make the tables; `UsageError` where the rows are not those of a trace."""
+    """Make the tables; `UsageError` if the rows are not those of a trace."""
     parts = [part for run in runs for part in run.parts]
     engine.load("lives", [("m", "int"), ("name", "string")], [(m, part.name) for m, part in enumerate(parts)])
     engine.define("few", FEW, keep=True)

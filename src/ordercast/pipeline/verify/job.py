@@ -1,5 +1,5 @@
 """The job: traces in, verdict out. Also as `ordercast verify`, `python -m ordercast.pipeline.verify` and under
-`spark-submit`, which is given the path of `__main__.py` beside this file.
+`spark-submit`, which takes the path of `__main__.py` in this folder.
 
 Exit codes: 0 everything held, 1 something was violated, 2 the input cannot be used, 3 the job failed (a full disk, a
 Java that was killed): there is no verdict.

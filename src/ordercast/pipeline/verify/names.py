@@ -2,7 +2,7 @@
 
 To group, join and shuffle text costs several times what numbers do, so these scans carry a digest of each view, target
 and underlay. Control rows know nearly all names; what they do not have (a message to several groups at once, a view
-that nobody entered) is found by one scan, and only then.
+that no member entered) is found by one scan, and only then.
 """
 
 from __future__ import annotations

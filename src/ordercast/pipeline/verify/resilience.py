@@ -28,7 +28,7 @@ _STRONG: Final = f"(service IS NULL OR service NOT IN ({_WEAK})) AND e.kind IN (
 
 def _rows_sql(engine: SqlEngine) -> str:
     """What members held, placed and delivered of what had to wait for others: `k` is 1, 2, 3. Odd is what was delivered
-    in a view that nobody knows, or after the transitional signal."""
+    in an unknown view, or after the transitional signal."""
     return f"""
 SELECT s.sid, e.a, e.b, e.m, e.at_ns, e.svc, e.k, CASE WHEN e.k = 3 THEN v.v END AS v,
   CASE WHEN e.k = 3 AND (v.v IS NULL OR e.n > t.n) THEN 1 ELSE 0 END AS is_odd

@@ -198,7 +198,7 @@ def _check_forks(facts: Facts, findings: Findings, paths: list[list[ViewPeriod]]
 def _check_same_set(
     facts: Facts, findings: Findings, line: Line, lives: dict[int, Life], old: str, view: str, part: list[ViewPeriod]
 ) -> None:
-    """Digest by digest; where they differ, row by row."""
+    """Digest by digest, and row by row if they differ."""
     by_key: dict[tuple[int, str], dict[int, int]] = {}
     for period in part:
         for cell in facts.cells_of.get(period.m, ()):
@@ -289,7 +289,7 @@ def _compare(
         everything = {
             m: merged((row["a"], row["b"]) for cell in ones for row in content[cell.rep]) for m, ones in cells.items()
         }
-        common = set.intersection(*({cell.rep for cell in ones} for ones in cells.values()))  # nobody lacks of these
+        common = set.intersection(*({cell.rep for cell in ones} for ones in cells.values()))  # all have these
         rows = [
             row
             for rep, each in sorted(content.items())
