@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter, process_time, time_ns
 
-from ordercast.archive.log import FSYNCS, Log, LogConfig
+from ordercast.archive.builder import FrameBuilder
+from ordercast.archive.log import FSYNCS, ArchiveLog, LogConfig
 from ordercast.archive.reader import Archive, Frame, to_arrow
-from ordercast.archive.segment import FrameBuilder
 
 BLOCK_MESSAGES = 500
 VALUE_BYTES = 100
@@ -21,7 +21,7 @@ VALUE_BYTES = 100
 
 def fill(folder: Path, rows: int, blocks: int, fsync: str) -> None:
     """Write so many messages, in frames of so many blocks of two senders."""
-    log = Log.open(folder, "bench", LogConfig(fsync=fsync))  # type: ignore[arg-type]
+    log = ArchiveLog.open(folder, "bench", LogConfig(fsync=fsync))  # type: ignore[arg-type]
     log.start(0)
     builder = FrameBuilder()
     lengths, values = [VALUE_BYTES] * BLOCK_MESSAGES, bytes(VALUE_BYTES * BLOCK_MESSAGES)

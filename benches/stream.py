@@ -19,9 +19,9 @@ from pathlib import Path
 from time import perf_counter, time_ns
 from typing import TYPE_CHECKING, Any
 
-from ordercast.archive.log import Log, LogConfig
+from ordercast.archive.builder import FrameBuilder
+from ordercast.archive.log import ArchiveLog, LogConfig
 from ordercast.archive.reader import Archive
-from ordercast.archive.segment import FrameBuilder
 from ordercast.pipeline.session import session
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 def build(folder: Path, rows: int, size: int) -> None:
     """An archive as a recorder would write it, of one sender."""
-    log = Log.open(folder, "bench", LogConfig(fsync="never"))
+    log = ArchiveLog.open(folder, "bench", LogConfig(fsync="never"))
     log.start(0)
     builder = FrameBuilder()
     for at in range(0, rows, FRAME):

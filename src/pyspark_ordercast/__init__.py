@@ -1,4 +1,4 @@
-"""Spark looks for packages named `pyspark_*` and their `DefaultSource`: so it knows the format "ordercast"."""
+"""Spark looks for packages named `pyspark_*` with a `DefaultSource`: this is how it finds the format "ordercast"."""
 
 from ordercast.pipeline.stream.datasource import OrdercastDataSource as DefaultSource
 

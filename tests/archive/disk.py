@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
 
+from ordercast.archive.builder import FrameBuilder, Sealed
 from ordercast.archive.files import Files
-from ordercast.archive.log import Log
-from ordercast.archive.segment import FrameBuilder, Sealed
+from ordercast.archive.log import ArchiveLog
 from ordercast.engine import Buffer
 
 
@@ -28,7 +28,7 @@ class Disk(Files):
         self._crash_at = crash_at
         self._open: dict[int, Path] = {}
         self._durable: dict[Path, int] = {}  # bytes of each file that have reached the disk
-        self._pacer: list[
+        self._unsynced: list[
             tuple[str, Path, Path | bytes | None]
         ] = []  # changes of names since the last sync of the folder
 
@@ -46,7 +46,7 @@ class Disk(Files):
         fd = super().create(path)
         self._open[fd] = path
         self._durable[path] = 0
-        self._pacer.append(("create", path, None))
+        self._unsynced.append(("create", path, None))
         self._die(dies)
         return fd
 
@@ -95,19 +95,19 @@ class Disk(Files):
         for fd, path in self._open.items():
             if path == old:
                 self._open[fd] = new
-        self._pacer.append(("rename", old, new))
+        self._unsynced.append(("rename", old, new))
         self._die(dies)
 
     def remove(self, path: Path) -> None:
         dies = self._step("remove")
-        self._pacer.append(("remove", path, path.read_bytes()))
+        self._unsynced.append(("remove", path, path.read_bytes()))
         self.room += path.stat().st_size
         super().remove(path)
         self._die(dies)
 
     def sync_folder(self, folder: Path) -> None:  # noqa: ARG002 - there is one
         dies = self._step("sync_folder")
-        self._pacer.clear()
+        self._unsynced.clear()
         self._die(dies)
 
     def _die(self, dies: bool) -> None:
@@ -118,7 +118,7 @@ class Disk(Files):
 
     def lose_power(self, rng: Random) -> None:
         """Forget some of what was not synced: ends of files, and names, the newest first."""
-        for word, path, other in reversed(self._pacer[rng.randrange(len(self._pacer) + 1) :]):
+        for word, path, other in reversed(self._unsynced[rng.randrange(len(self._unsynced) + 1) :]):
             if word == "create" and path.exists():
                 path.unlink()
             elif word == "remove" and isinstance(other, bytes):
@@ -131,7 +131,7 @@ class Disk(Files):
                 os.truncate(path, rng.randint(size, path.stat().st_size))
 
 
-def forget(log: Log) -> None:
+def forget(log: ArchiveLog) -> None:
     """The process that had the log is gone: the system closes what it had open."""
     for fd in {log._fd, log._lock}:
         if fd >= 0:

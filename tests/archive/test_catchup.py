@@ -15,9 +15,9 @@ from tests.archive.disk import Disk
 
 from ordercast.api.group import Group
 from ordercast.archive.errors import ArchiveFull, OtherLog
-from ordercast.archive.log import MIN_SEGMENT_BYTES, Log, LogConfig
+from ordercast.archive.log import MIN_SEGMENT_BYTES, ArchiveLog, LogConfig
 from ordercast.archive.reader import Archive, Loss, Record
-from ordercast.archive.recorder import Recorder
+from ordercast.archive.recorder import ArchiveRecorder
 from ordercast.errors import NotMember
 from ordercast.service import AGREED, FIFO, RELIABLE, SAFE
 from ordercast.sim.api import SimNode, Simulation, simulate
@@ -40,7 +40,7 @@ class Stage:
         self._folder = folder
         self._orderer = orderer
         self.groups: dict[str, Group] = {}
-        self.recorders: dict[str, Recorder] = {}
+        self.recorders: dict[str, ArchiveRecorder] = {}
         self.nodes: dict[str, SimNode] = {}
         self.words: dict[str, list[str]] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
@@ -59,13 +59,13 @@ class Stage:
             async for _ in group.batches():
                 pass
 
-    def record(self, name: str, disk: Disk | None = None, **settings: Any) -> Recorder:
+    def record(self, name: str, disk: Disk | None = None, **settings: Any) -> ArchiveRecorder:
         """Start a recorder, for the first time or again."""
         self.nodes[name] = node = self._node(name)
         config = LogConfig(fsync="never", segment_bytes=2 * MIN_SEGMENT_BYTES)
-        log = Log.open(self._folder / name, GROUP, config, disk)
+        log = ArchiveLog.open(self._folder / name, GROUP, config, disk)
         said = self.words.setdefault(name, [])
-        recorder = Recorder(
+        recorder = ArchiveRecorder(
             node,
             log,
             say=said.append,
@@ -257,61 +257,137 @@ def test_what_only_a_member_left_behind_was_given_is_moved_away_and_replaced(tmp
     assert list((tmp_path / "r1").glob("fork-*.ocl"))
 
 
-def test_a_group_that_was_created_anew_is_not_mixed_with_the_old_one(tmp_path: Path) -> None:
-    async def first(stage: Stage) -> None:
-        await stage.members("a")
-        stage.record("r1")
+async def one_life(stage: Stage) -> None:
+    """A group of one sender and r1, which both stop at the end."""
+    await stage.members("a")
+    stage.record("r1")
+    await asyncio.sleep(1)
+    await stage.groups["a"].send_many([b"old %d" % number for number in range(10)])
+    await asyncio.sleep(2)
+    await stage.end()
+
+
+def epochs_of(folder: Path) -> list[list[bytes]]:
+    """The values of each epoch; every position of one lies before every position of the next."""
+    archive = Archive(folder)
+    archive.refresh()
+    return [[record.value for record in archive.records(each.first, each.stop)] for each in archive.epochs]
+
+
+def test_a_recorder_goes_on_in_its_folder_when_the_group_was_created_anew(tmp_path: Path) -> None:
+    async def again(stage: Stage) -> None:
+        stage.record("r1")  # it creates the group
         await asyncio.sleep(1)
-        stage.send("a")
-        await asyncio.sleep(1)
-        await stage.quiet()
-        await stage.end()
-
-    async def second(stage: Stage) -> None:
         await stage.members("a")
-        stage.record("r1")
-        with pytest.raises(OtherLog, match="the group was created anew"):
-            await stage.ended("r1")
-
-    play(tmp_path, first)
-    before = messages(tmp_path / "r1")
-    play(tmp_path, second, seed=2)
-    assert messages(tmp_path / "r1") == before
-
-
-def test_a_group_that_was_created_anew_is_noticed_also_with_another_recorder_in_it(tmp_path: Path) -> None:
-    async def first(stage: Stage) -> None:
-        await stage.members("a")
-        stage.record("r1")
-        await asyncio.sleep(1)
-        await stage.groups["a"].send_many([b"old"] * 10)
+        await stage.groups["a"].send_many([b"new %d" % number for number in range(5)])
         await asyncio.sleep(2)
         await stage.end()
+
+    play(tmp_path, one_life)
+    before = messages(tmp_path / "r1")
+    stage = play(tmp_path, again, seed=2)
+    assert any("was created anew and counts from 0 again: a new epoch begins" in word for word in stage.words["r1"])
+    after = messages(tmp_path / "r1")
+    assert after[: len(before)] == before
+    assert [record.value for record in after[len(before) :]] == [b"new %d" % number for number in range(5)]
+    assert [record.position for record in after] == sorted({record.position for record in after})
+    archive = Archive(tmp_path / "r1")
+    archive.refresh()
+    old, new = archive.epochs
+    assert (old.base, old.stop) == (0, new.base)
+    assert after[len(before)].position - new.base == 0, "the group's own position"
+    # A third life: an archive with two epochs is resumed like any other.
+    play(tmp_path, again, seed=3)
+    assert [len(each) for each in epochs_of(tmp_path / "r1")] == [10, 5, 5]
+
+
+def test_a_recorder_that_comes_late_to_a_new_group_gets_its_beginning_from_another_recorder(tmp_path: Path) -> None:
+    """The other archive begins with this log, so the two have different bases, and the same messages in the epoch."""
 
     async def second(stage: Stage, sent: int) -> None:
         await stage.members("b")
         stage.record("r2")
         await asyncio.sleep(1)
         if sent:
-            await stage.groups["b"].send_many([b"new"] * sent)
+            await stage.groups["b"].send_many([b"new %d" % number for number in range(sent)])
         await asyncio.sleep(1)
         stage.record("r1")
-        with pytest.raises(OtherLog, match="the group was created anew"):
-            await stage.ended("r1")
-        stage.recorders.pop("r1")
+        await asyncio.sleep(3)
+        await stage.groups["b"].send_many([b"last"] * 3)
+        await asyncio.sleep(5)
         await stage.end()
 
-    play(tmp_path, first)
-    before = messages(tmp_path / "r1")
-    for sent in (0, 5):
+    for sent in (0, 5, 50):
+        shutil.rmtree(tmp_path / "r1", ignore_errors=True)
         shutil.rmtree(tmp_path / "r2", ignore_errors=True)
-        play(tmp_path, partial(second, sent=sent), seed=2)
-        assert messages(tmp_path / "r1") == before
+        play(tmp_path, one_life)
+        stage = play(tmp_path, partial(second, sent=sent), seed=2)
+        expected = [b"new %d" % number for number in range(sent)] + [b"last"] * 3
+        assert epochs_of(tmp_path / "r1") == [[b"old %d" % number for number in range(10)], expected]
+        assert epochs_of(tmp_path / "r2") == [expected]
+        assert stage.recorders["r1"].tally.holes == 0
         assert not list((tmp_path / "r1").glob("fork-*"))
 
 
-def test_another_groups_log_under_the_same_name_is_noticed_also_when_it_is_longer(tmp_path: Path) -> None:
-    """r1 was away while the group ended and began anew; only r2's archive can tell."""
+def test_a_recorder_with_a_later_epoch_serves_one_that_was_away(tmp_path: Path) -> None:
+    """r1 has the base 10 and r2 the base 0: the pieces that r1 gives have the group's positions."""
+
+    async def second(stage: Stage) -> None:
+        await stage.members("b")
+        stage.record("r1")
+        stage.record("r2")
+        await asyncio.sleep(2)
+        await stage.groups["b"].send_many([b"both"] * 20)
+        await asyncio.sleep(1)
+        await stage.crash("r2")
+        await asyncio.sleep(4)
+        await stage.groups["b"].send_many([b"only r1"] * 20)
+        await asyncio.sleep(1)
+        stage.record("r2")
+        await asyncio.sleep(6)
+        await stage.end()
+
+    play(tmp_path, one_life)
+    stage = play(tmp_path, second, seed=2)
+    assert any("were caught up from r1/" in word for word in stage.words["r2"]), stage.words
+    expected = [b"both"] * 20 + [b"only r1"] * 20
+    assert epochs_of(tmp_path / "r2") == [expected]
+    assert epochs_of(tmp_path / "r1")[1:] == [expected]
+    base = Archive(tmp_path / "r1")
+    base.refresh()
+    moved = [record._replace(position=record.position + base.epochs[-1].base) for record in messages(tmp_path / "r2")]
+    assert messages(tmp_path / "r1")[10:] == moved
+
+
+def test_a_new_group_that_went_on_before_the_end_of_the_archive_is_told_without_another_recorder(
+    tmp_path: Path,
+) -> None:
+    """r1 comes when the new group has 4 messages, and has 10 of the old one: what it missed is a hole of the epoch."""
+
+    async def second(stage: Stage) -> None:
+        await stage.members("b")
+        await stage.groups["b"].send_many([b"missed"] * 4)
+        await asyncio.sleep(1)
+        stage.record("r1")
+        await asyncio.sleep(PATIENCE_S + 2)
+        await stage.groups["b"].send_many([b"new"] * 5)
+        await asyncio.sleep(PATIENCE_S + 2)
+        await stage.end()
+
+    play(tmp_path, one_life)
+    stage = play(tmp_path, second, seed=2)
+    archive = Archive(tmp_path / "r1")
+    archive.refresh()
+    assert [each.base for each in archive.epochs] == [0, 10]
+    (loss,) = archive.losses
+    assert (loss.begin, loss.stop, loss.reason) == (10, 14, "hole")
+    assert stage.recorders["r1"].tally.holes == 4
+    kept = [record.value for record in archive.records(fail_on_loss=False)]
+    assert kept == [b"old %d" % number for number in range(10)] + [b"new"] * 5
+
+
+def test_what_nobody_can_tell_is_asked_of_the_user_and_the_flag_is_enough(tmp_path: Path) -> None:
+    """The other recorder comes after r1, which took the new group for the old one: r1 refuses, and names the flag."""
 
     async def first(stage: Stage) -> None:
         await stage.members("a")
@@ -322,20 +398,30 @@ def test_another_groups_log_under_the_same_name_is_noticed_also_when_it_is_longe
         await stage.end()
 
     async def second(stage: Stage) -> None:
-        await stage.members("b")
+        await stage.members("bcde")
         stage.record("r2")
         await asyncio.sleep(1)
         await stage.groups["b"].send_many([b"new"] * 50)
         await asyncio.sleep(1)
+        await stage.crash("r2")
+        await asyncio.sleep(3)
         stage.record("r1")
-        with pytest.raises(OtherLog, match="nothing in common"):
+        await asyncio.sleep(2)
+        stage.record("r2")
+        with pytest.raises(OtherLog, match="the group was created anew; start the recorder once with --new-epoch"):
             await stage.ended("r1")
-        stage.recorders.pop("r1")
+        await stage.nodes["r1"].close()
+        stage.record("r1", new_epoch=True)
+        await asyncio.sleep(PATIENCE_S + 4)
         await stage.end()
 
     play(tmp_path, first)
-    play(tmp_path, second, seed=2)
-    assert {record.value for record in messages(tmp_path / "r2")} == {b"new"}
+    stage = play(tmp_path, second, seed=2)
+    archive = Archive(tmp_path / "r1")
+    archive.refresh()
+    last = archive.epochs[-1]
+    assert [record.value for record in archive.records(last.first, last.stop)] == [b"new"] * 50, stage.words
+    assert [record.value for record in Archive(tmp_path / "r1").records(0, 10)] == [b"old"] * 10
 
 
 @pytest.mark.parametrize("when_full", ["stop", "wait"])

@@ -9,23 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.archive.disk import frame
 
+from ordercast.archive.arrow import to_arrow
+from ordercast.archive.builder import FrameBuilder, Sealed, seal_mark
 from ordercast.archive.errors import ArchiveDamaged, ForeignFile, NewerFormat
-from ordercast.archive.segment import (
+from ordercast.archive.frame import Frame, Record
+from ordercast.archive.headers import (
     EMPTY,
     HOLE,
     MAX_SERVICES,
-    Frame,
-    FrameBuilder,
-    Record,
-    Sealed,
     SegmentHead,
     open_frame_head,
     open_segment_head,
     pack_frame_head,
     pack_segment_head,
-    seal_mark,
     segment_name,
-    to_arrow,
 )
 from ordercast.errors import InvariantViolation
 
@@ -61,6 +58,27 @@ def test_the_header_of_a_segment_has_these_bytes() -> None:
     )  # fmt: skip
     assert open_segment_head(packed, "x") == HEAD._replace(nbytes=128)
     assert segment_name(42) == "segment-00000000000000000042.ocl"
+
+
+def test_the_header_of_a_later_epoch_has_its_base_behind_the_name() -> None:
+    later = HEAD._replace(base=40)
+    packed = pack_segment_head(later)
+    assert (packed[8], len(packed)) == (2, 128)
+    assert packed[64:78] == b"orders" + (40).to_bytes(8, "little")
+    assert open_segment_head(packed, "x") == later._replace(nbytes=128)
+    torn = bytearray(packed)
+    torn[70] ^= 1
+    assert open_segment_head(bytes(torn), "x") is None
+
+
+def test_a_shifted_frame_has_the_same_messages_at_other_positions() -> None:
+    for sealed in (frame(5, 7, 4), seal_mark(HOLE, 5, 9, 1)):
+        made = Frame("orders", sealed.head, sealed.tobytes())
+        moved = made.shifted(100)
+        moved.check()
+        assert (moved.begin, moved.stop) == (made.begin + 100, made.stop + 100)
+        assert list(moved.records()) == [each._replace(position=each.position + 100) for each in made.records()]
+        assert moved.shifted(-100).sealed().tobytes() == sealed.tobytes()
 
 
 def test_a_frame_has_these_bytes() -> None:
@@ -153,7 +171,7 @@ def test_arrow_wraps_the_columns_where_they_lie() -> None:
     assert batch["timestamp"].cast(pa.int64()).to_pylist() == [1_000, 2_000]
     assert batch["type"].to_pylist() == [3, 1]
     batch.validate(full=True)
-    whole = pa.py_buffer(made._data)
+    whole = pa.py_buffer(made.data)
     for name in ("position", "number", "timestamp", "type", "value"):
         assert whole.address <= batch[name].buffers()[-1].address < whole.address + whole.size, name
     assert to_arrow(opened(seal_mark(EMPTY, 3, 4, 0))).num_rows == 0
@@ -200,7 +218,7 @@ def test_random_bytes_are_no_frame(data: bytes) -> None:
 def test_a_frame_that_contradicts_itself_is_refused_although_its_checksums_are_right() -> None:
     """As a faulty peer could send it."""
     made = opened(frame(0, 0, 3))
-    columns = bytearray(made._data)
+    columns = bytearray(made.data)
     columns[96 : 96 + 8], columns[104 : 104 + 8] = columns[104 : 104 + 8], columns[96 : 96 + 8]
     head = made.head._replace(body_crc=zlib.crc32(columns[96:]))
     forged = pack_frame_head(head) + columns[96:]
@@ -225,5 +243,5 @@ def test_a_foreign_file_and_a_newer_format_are_named() -> None:
         open_segment_head(b"dear diary", "notes")
     newer = bytearray(pack_segment_head(HEAD))
     newer[8] = 9
-    with pytest.raises(NewerFormat, match="x has format 9, and this version of Ordercast reads up to 1"):
+    with pytest.raises(NewerFormat, match="x has format 9, and this version of Ordercast reads up to 2"):
         open_segment_head(bytes(newer), "x")

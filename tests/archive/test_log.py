@@ -11,6 +11,7 @@ from random import Random
 import pytest
 from tests.archive.disk import Crash, Disk, forget, frame, frames, value_of
 
+from ordercast.archive.builder import Sealed, seal_mark
 from ordercast.archive.errors import (
     ArchiveDamaged,
     ArchiveError,
@@ -23,9 +24,9 @@ from ordercast.archive.errors import (
     SyncFailed,
     WrongGroup,
 )
-from ordercast.archive.log import MIN_SEGMENT_BYTES, Fsync, Log, LogConfig
-from ordercast.archive.reader import Archive
-from ordercast.archive.segment import HOLE, Sealed, seal_mark
+from ordercast.archive.headers import HOLE
+from ordercast.archive.log import MIN_SEGMENT_BYTES, ArchiveLog, Fsync, LogConfig
+from ordercast.archive.reader import Archive, Epoch
 from ordercast.errors import UsageError
 
 GROUP = "orders"
@@ -44,7 +45,7 @@ def positions(folder: Path) -> list[int]:
 
 def recorded(folder: Path, count: int = 8, config: LogConfig = SMALL) -> list[int]:
     """Record so many frames into a new archive, and close it; the positions."""
-    log = Log.open(folder, GROUP, config)
+    log = ArchiveLog.open(folder, GROUP, config)
     log.start(0)
     for sealed in frames(0, count):
         log.append(sealed)
@@ -69,7 +70,7 @@ def test_segments_are_named_by_their_first_position_and_follow_one_another(tmp_p
 
 def test_an_archive_goes_on_where_it_ended(tmp_path: Path) -> None:
     before = recorded(tmp_path, 5)
-    log = Log.open(tmp_path, GROUP, SMALL)
+    log = ArchiveLog.open(tmp_path, GROUP, SMALL)
     assert log.words == []
     assert log.stop == before[-1] + 1
     assert log.start(before[-1] + 1) is None
@@ -79,7 +80,7 @@ def test_an_archive_goes_on_where_it_ended(tmp_path: Path) -> None:
 
 
 def test_a_segment_may_begin_with_a_frame_larger_than_it_should_be(tmp_path: Path) -> None:
-    log = Log.open(tmp_path, GROUP, SMALL)
+    log = ArchiveLog.open(tmp_path, GROUP, SMALL)
     log.start(0)
     for at in range(3):
         log.append(frame(at, at, 1, size=10))
@@ -107,7 +108,7 @@ def test_a_tail_torn_at_any_byte_is_cut_off_with_a_word_and_nothing_else_is(tmp_
         (folder / path.name).write_bytes(data[:size])
         frames_left = sum(end <= size for end in ends[1:])
         assert len(positions(folder)) == 3 * frames_left, "a reader ends before the torn end"
-        log = Log.open(folder, GROUP, SMALL)
+        log = ArchiveLog.open(folder, GROUP, SMALL)
         assert bool(log.words) == (size not in ends), size
         if size >= ends[0]:
             assert log.stop == [0, 3, 7, 10][frames_left]
@@ -127,7 +128,7 @@ def test_zeros_behind_the_last_frame_are_a_torn_end(tmp_path: Path) -> None:
     with path.open("ab") as file:
         file.write(bytes(5_000))
     assert positions(tmp_path) == found
-    log = Log.open(tmp_path, GROUP, SMALL)
+    log = ArchiveLog.open(tmp_path, GROUP, SMALL)
     assert "5000 bytes behind position 9 were cut off" in log.words[0]
     log.close()
     assert positions(tmp_path) == found
@@ -142,11 +143,11 @@ def test_a_torn_end_of_an_older_segment_is_a_gap_to_be_caught_up_on(tmp_path: Pa
     with pytest.raises(DataLoss, match="the segment file before them has a torn end"):
         list(archive.frames())
     for _ in range(2):  # it is known also when the recorder is started again before the gap is filled
-        log = Log.open(tmp_path, GROUP, SMALL)
+        log = ArchiveLog.open(tmp_path, GROUP, SMALL)
         ((begin, stop),) = log.gaps
         log.close()
     assert archive.bounds() == (0, begin), "a reader waits for the recorder"
-    log = Log.open(tmp_path, GROUP, SMALL)
+    log = ArchiveLog.open(tmp_path, GROUP, SMALL)
     filler = log.fill(begin)
     filler.append(frame(begin, begin, stop - begin))
     filler.finish()
@@ -163,8 +164,8 @@ def test_damage_in_front_of_good_frames_is_refused_and_nothing_is_changed(tmp_pa
         bad = data.copy()
         bad[place] ^= 0xFF
         path.write_bytes(bad)
-        with pytest.raises(ArchiveDamaged, match=r"is damaged at byte \d+: what follows from position 7 on is whole"):
-            Log.open(tmp_path, GROUP, SMALL)
+        with pytest.raises(ArchiveDamaged, match=r"is damaged at byte \d+: the frames from position 7 on are whole"):
+            ArchiveLog.open(tmp_path, GROUP, SMALL)
         assert path.read_bytes() == bad
         with pytest.raises(ArchiveDamaged):
             list(Archive(tmp_path).records())
@@ -173,10 +174,10 @@ def test_damage_in_front_of_good_frames_is_refused_and_nothing_is_changed(tmp_pa
 # Crashes at every step. ----------------------------------------------------------------------------------------------
 
 
-def work(folder: Path, disk: Disk, fsync: Fsync, appended: list[int]) -> Log:
+def work(folder: Path, disk: Disk, fsync: Fsync, appended: list[int]) -> ArchiveLog:
     """Rotation, a gap that is filled, a hole, retention: everything that changes files. `appended` is acknowledged."""
     config = LogConfig(fsync=fsync, segment_bytes=MIN_SEGMENT_BYTES, keep_bytes=4 * MIN_SEGMENT_BYTES)
-    log = Log.open(folder, GROUP, config, disk)
+    log = ArchiveLog.open(folder, GROUP, config, disk)
     try:
         if log.stop is None:
             log.start(0)
@@ -203,7 +204,7 @@ def _until_crash(folder: Path, disk: Disk, fsync: Fsync, appended: list[int]) ->
     raise Crash  # the last step of all was a part of closing
 
 
-def _append(log: Log, sealed: Sealed, appended: list[int]) -> None:
+def _append(log: ArchiveLog, sealed: Sealed, appended: list[int]) -> None:
     log.append(sealed)
     appended += range(sealed.head.first, sealed.head.last + 1)
 
@@ -243,7 +244,7 @@ def _crash_everywhere(tmp_path: Path, fsync: Fsync, power: bool) -> None:
             _until_crash(folder, crashing, fsync, appended)
         if power:
             crashing.lose_power(rng)
-        log = Log.open(folder, GROUP, LogConfig(fsync=fsync, segment_bytes=MIN_SEGMENT_BYTES))
+        log = ArchiveLog.open(folder, GROUP, LogConfig(fsync=fsync, segment_bytes=MIN_SEGMENT_BYTES))
         found, _ = readable(folder)
         kept = {position for position in appended if log.first is not None and position >= log.first}
         if not power or fsync == "always":
@@ -267,7 +268,7 @@ def _crash_everywhere(tmp_path: Path, fsync: Fsync, power: bool) -> None:
 @pytest.mark.parametrize("room", [0, 1, 100, 130, 200, 500, 4_000, 4_100, 4_200, 4_300])
 def test_a_full_disk_is_said_loses_nothing_and_recording_goes_on_when_there_is_room(tmp_path: Path, room: int) -> None:
     disk = Disk(room=room)
-    log = Log.open(tmp_path, GROUP, SMALL, disk)
+    log = ArchiveLog.open(tmp_path, GROUP, SMALL, disk)
     refusals = 0
     expected: list[int] = []
     while log.stop is None:
@@ -289,13 +290,13 @@ def test_a_full_disk_is_said_loses_nothing_and_recording_goes_on_when_there_is_r
     log.close()
     assert refusals
     assert positions(tmp_path) == expected
-    log = Log.open(tmp_path, GROUP, SMALL)
+    log = ArchiveLog.open(tmp_path, GROUP, SMALL)
     assert log.words == [], "a full disk left nothing to repair"
     log.close()
 
 
 def test_a_full_disk_is_called_so(tmp_path: Path) -> None:
-    log = Log.open(tmp_path, GROUP, SMALL, Disk(room=200))
+    log = ArchiveLog.open(tmp_path, GROUP, SMALL, Disk(room=200))
     log.start(0)
     with pytest.raises(ArchiveFull, match="cannot be written: No space left on device") as caught:
         log.append(frame(0, 0, 9))
@@ -305,7 +306,7 @@ def test_a_full_disk_is_called_so(tmp_path: Path) -> None:
 
 def test_a_fsync_that_fails_ends_recording(tmp_path: Path) -> None:
     disk = Disk()
-    log = Log.open(tmp_path, GROUP, LogConfig(fsync="always"), disk)
+    log = ArchiveLog.open(tmp_path, GROUP, LogConfig(fsync="always"), disk)
     log.start(0)
     disk.sync_error = OSError(errno.EIO, "Input/output error")
     with pytest.raises(SyncFailed, match="cannot be made durable: Input/output error"):
@@ -316,7 +317,7 @@ def test_a_fsync_that_fails_ends_recording(tmp_path: Path) -> None:
 
 def test_a_gap_that_the_disk_has_no_room_for_is_begun_anew(tmp_path: Path) -> None:
     disk = Disk()
-    log = Log.open(tmp_path, GROUP, SMALL, disk)
+    log = ArchiveLog.open(tmp_path, GROUP, SMALL, disk)
     log.start(0)
     log.append(frame(0, 0, 3))
     assert log.start(20) == (3, 20)
@@ -340,7 +341,7 @@ def test_a_gap_that_the_disk_has_no_room_for_is_begun_anew(tmp_path: Path) -> No
 
 def test_the_oldest_segments_go_beyond_a_size(tmp_path: Path) -> None:
     config = LogConfig(fsync="never", segment_bytes=MIN_SEGMENT_BYTES, keep_bytes=3 * MIN_SEGMENT_BYTES)
-    log = Log.open(tmp_path, GROUP, config)
+    log = ArchiveLog.open(tmp_path, GROUP, config)
     log.start(0)
     for sealed in frames(0, 100):
         log.append(sealed)
@@ -356,7 +357,7 @@ def test_the_oldest_segments_go_beyond_a_size(tmp_path: Path) -> None:
 
 def test_what_is_older_than_asked_for_goes_but_never_the_segment_that_is_written(tmp_path: Path) -> None:
     recorded(tmp_path, 60)  # timestamps are the positions
-    log = Log.open(tmp_path, GROUP, LogConfig(fsync="never", segment_bytes=MIN_SEGMENT_BYTES, keep_age_ns=50))
+    log = ArchiveLog.open(tmp_path, GROUP, LogConfig(fsync="never", segment_bytes=MIN_SEGMENT_BYTES, keep_age_ns=50))
     segments = log.segments
     assert len(segments) >= 3
     removed = log.retain(now_ns=segments[0].last_ns + 51)
@@ -370,37 +371,37 @@ def test_what_is_older_than_asked_for_goes_but_never_the_segment_that_is_written
 
 
 def test_a_second_recorder_is_refused(tmp_path: Path) -> None:
-    log = Log.open(tmp_path, GROUP)
+    log = ArchiveLog.open(tmp_path, GROUP)
     with pytest.raises(ArchiveLocked, match=f"process {os.getpid()} records into"):
-        Log.open(tmp_path, GROUP)
+        ArchiveLog.open(tmp_path, GROUP)
     log.close()
-    Log.open(tmp_path, GROUP).close()
+    ArchiveLog.open(tmp_path, GROUP).close()
 
 
 def test_a_foreign_file_is_named_and_left_alone(tmp_path: Path) -> None:
     recorded(tmp_path, 3)
     (tmp_path / "notes.txt").write_text("dear diary", encoding="utf-8")
     (tmp_path / ".hidden").write_text("the system's", encoding="utf-8")
-    for attempt in (lambda: Log.open(tmp_path, GROUP), lambda: Archive(tmp_path).bounds()):
-        with pytest.raises(ForeignFile, match=r"notes\.txt in .* is no archive's"):
+    for attempt in (lambda: ArchiveLog.open(tmp_path, GROUP), lambda: Archive(tmp_path).bounds()):
+        with pytest.raises(ForeignFile, match=r"notes\.txt in .* does not belong to an archive"):
             attempt()
     assert Archive(tmp_path, strict=False).bounds() == (0, 10)
     (tmp_path / "notes.txt").rename(tmp_path / "segment-00000000000000000099.ocl")
     with pytest.raises(ForeignFile, match="is named like a segment of an archive and is none"):
-        Log.open(tmp_path, GROUP)
+        ArchiveLog.open(tmp_path, GROUP)
     assert (tmp_path / "segment-00000000000000000099.ocl").read_text(encoding="utf-8") == "dear diary"
 
 
 def test_the_archive_of_another_group_is_refused(tmp_path: Path) -> None:
     recorded(tmp_path / "one", 3)
     with pytest.raises(WrongGroup, match="is of the group 'orders', not of 'prices'"):
-        Log.open(tmp_path / "one", "prices")
+        ArchiveLog.open(tmp_path / "one", "prices")
     with pytest.raises(WrongGroup):
         Archive(tmp_path / "one", group="prices").bounds()
     recorded(tmp_path / "two", 60)
     late = max((tmp_path / "two").glob("segment-*"))
     shutil.copy(late, tmp_path / "one")
-    for attempt in (lambda: Log.open(tmp_path / "one", GROUP), lambda: Archive(tmp_path / "one").bounds()):
+    for attempt in (lambda: ArchiveLog.open(tmp_path / "one", GROUP), lambda: Archive(tmp_path / "one").bounds()):
         with pytest.raises(WrongGroup, match="is of another archive than the segments before it"):
             attempt()
 
@@ -409,10 +410,10 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     recorded(tmp_path, 3)
     (path,) = tmp_path.glob("segment-*")
     data = bytearray(path.read_bytes())
-    data[8] = 2
+    data[8] = 3
     path.write_bytes(data)
-    for attempt in (lambda: Log.open(tmp_path, GROUP), lambda: Archive(tmp_path).bounds()):
-        with pytest.raises(NewerFormat, match="has format 2"):
+    for attempt in (lambda: ArchiveLog.open(tmp_path, GROUP), lambda: Archive(tmp_path).bounds()):
+        with pytest.raises(NewerFormat, match="has format 3"):
             attempt()
 
 
@@ -425,23 +426,53 @@ def test_a_missing_segment_is_named_and_is_a_gap_only_if_that_is_asked_for(tmp_p
     kept = second.read_bytes()
     second.unlink()
     with pytest.raises(DataLoss, match=f"positions {first} to {stop - 1} is missing .*--refill"):
-        Log.open(tmp_path, GROUP, SMALL)
+        ArchiveLog.open(tmp_path, GROUP, SMALL)
     with pytest.raises(DataLoss, match=f"positions {first} to {stop - 1} are not .* a segment file is missing"):
         list(Archive(tmp_path).frames())
-    log = Log.open(tmp_path, GROUP, LogConfig(segment_bytes=MIN_SEGMENT_BYTES, refill=True))
+    log = ArchiveLog.open(tmp_path, GROUP, LogConfig(segment_bytes=MIN_SEGMENT_BYTES, refill=True))
     assert log.gaps == [(first, stop)]
     assert "other recorders are asked for it" in log.words[0]
     log.close()
     second.write_bytes(kept)
-    Log.open(tmp_path, GROUP, SMALL).close()
+    ArchiveLog.open(tmp_path, GROUP, SMALL).close()
 
 
 def test_a_group_that_counts_from_the_beginning_again_is_another_log(tmp_path: Path) -> None:
     recorded(tmp_path, 3)
-    log = Log.open(tmp_path, GROUP)
-    with pytest.raises(OtherLog, match=r"goes on at position 2, and .* has it up to 9"):
+    log = ArchiveLog.open(tmp_path, GROUP)
+    with pytest.raises(OtherLog, match=r"ends before position 10, and .* go on at position 2: .* \(--new-epoch\)"):
         log.start(2)
     log.close()
+
+
+def test_a_new_epoch_goes_on_behind_the_old_one_and_survives_a_restart(tmp_path: Path) -> None:
+    """Positions of the second epoch are the group's plus 10; only its segments have the newer format."""
+    recorded(tmp_path, 3)
+    log = ArchiveLog.open(tmp_path, GROUP)
+    assert (log.base, log.stop) == (0, 10)
+    assert log.begin_epoch(4) == (10, 14), "the group was at its position 4 already"
+    log.append(frame(14, 14, 3))
+    log.close()
+    log = ArchiveLog.open(tmp_path, GROUP)
+    assert (log.base, log.stop, log.gaps) == (10, 17, [(10, 14)])
+    filler = log.fill(10)
+    filler.append(frame(10, 10, 4))
+    filler.finish()
+    assert [segment.head.base for segment in log.segments] == [0, 10, 10]
+    # A gap of an epoch that is over cannot be filled any more.
+    log.start(20)
+    assert log.begin_epoch(0) is None
+    assert (log.base, log.stop, log.gaps) == (20, 20, [])
+    # Nothing was recorded in this epoch: the next one takes its file.
+    assert log.begin_epoch(0) is None
+    assert (log.base, log.stop) == (20, 20)
+    log.close()
+    archive = Archive(tmp_path)
+    assert archive.bounds() == (0, 20)
+    assert archive.epochs == [Epoch(0, 0, 10), Epoch(10, 10, 20), Epoch(20, 20, 20)]
+    assert [(loss.begin, loss.stop, loss.reason) for loss in archive.losses] == [(17, 20, "hole")]
+    old, new = min(tmp_path.glob("segment-*")), max(tmp_path.glob("segment-*"))
+    assert (old.read_bytes()[8], new.read_bytes()[8]) == (1, 2)
 
 
 @pytest.mark.parametrize(
@@ -455,7 +486,7 @@ def test_a_setting_that_cannot_be_is_refused(wrong: dict[str, object]) -> None:
 def test_a_folder_that_cannot_be_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(UsageError, match="cannot hold an archive"):
-        Log.open(tmp_path / "file", GROUP)
+        ArchiveLog.open(tmp_path / "file", GROUP)
 
 
 # Left behind. --------------------------------------------------------------------------------------------------------
@@ -465,7 +496,7 @@ def test_a_folder_that_cannot_be_is_said(tmp_path: Path) -> None:
 def test_a_tail_that_only_this_member_had_is_moved_away_and_can_be_filled(tmp_path: Path, at: int) -> None:
     found = recorded(tmp_path, 30)
     end = found[-1] + 1
-    log = Log.open(tmp_path, GROUP, SMALL)
+    log = ArchiveLog.open(tmp_path, GROUP, SMALL)
     moved = log.fork(at, end)
     assert moved
     assert log.stop == at
@@ -476,7 +507,7 @@ def test_a_tail_that_only_this_member_had_is_moved_away_and_can_be_filled(tmp_pa
     filler.append(frame(at, at, end + 5 - at))
     filler.finish()
     log.close()
-    Log.open(tmp_path, GROUP, SMALL).close()
+    ArchiveLog.open(tmp_path, GROUP, SMALL).close()
     assert positions(tmp_path) == [position for position in found if position < at] + list(range(at, end + 6))
     aside: set[int] = set()
     for path in moved:

@@ -9,22 +9,23 @@ from threading import Thread
 import pytest
 from tests.archive.disk import frame, frames
 
+from ordercast.archive.builder import seal_mark
 from ordercast.archive.errors import DataLoss, NoArchive
-from ordercast.archive.log import MIN_SEGMENT_BYTES, Log, LogConfig
+from ordercast.archive.headers import HOLE
+from ordercast.archive.log import MIN_SEGMENT_BYTES, ArchiveLog, LogConfig
 from ordercast.archive.reader import Archive, Loss
-from ordercast.archive.segment import HOLE, seal_mark
 
 CONFIG = LogConfig(fsync="never", segment_bytes=MIN_SEGMENT_BYTES)
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Log:
-    log = Log.open(tmp_path / "archive", "orders", CONFIG)
+def log(tmp_path: Path) -> ArchiveLog:
+    log = ArchiveLog.open(tmp_path / "archive", "orders", CONFIG)
     log.start(0)
     return log
 
 
-def test_by_position_any_range_has_exactly_its_messages(log: Log) -> None:
+def test_by_position_any_range_has_exactly_its_messages(log: ArchiveLog) -> None:
     for sealed in frames(0, 60):
         log.append(sealed)
     archive = Archive(log.folder)
@@ -37,7 +38,7 @@ def test_by_position_any_range_has_exactly_its_messages(log: Log) -> None:
     log.close()
 
 
-def test_by_time_the_first_message_at_or_after_it(log: Log) -> None:
+def test_by_time_the_first_message_at_or_after_it(log: ArchiveLog) -> None:
     times = {}
     begin = 0
     for number in range(100):
@@ -54,7 +55,7 @@ def test_by_time_the_first_message_at_or_after_it(log: Log) -> None:
     log.close()
 
 
-def test_a_reader_sees_what_is_appended_and_never_half_a_frame(log: Log) -> None:
+def test_a_reader_sees_what_is_appended_and_never_half_a_frame(log: ArchiveLog) -> None:
     archive = Archive(log.folder)
     assert archive.bounds() == (0, 0)
     assert list(archive.frames()) == []
@@ -76,7 +77,7 @@ def test_a_reader_sees_what_is_appended_and_never_half_a_frame(log: Log) -> None
     log.close()
 
 
-def test_following_gives_every_message_once_while_it_is_recorded(log: Log) -> None:
+def test_following_gives_every_message_once_while_it_is_recorded(log: ArchiveLog) -> None:
     wanted = [position for sealed in frames(0, 120) for position in range(sealed.head.first, sealed.head.last + 1)]
     seen: list[int] = []
 
@@ -95,7 +96,7 @@ def test_following_gives_every_message_once_while_it_is_recorded(log: Log) -> No
     log.close()
 
 
-def test_following_from_the_middle_of_a_frame_cuts_off_what_is_before(log: Log) -> None:
+def test_following_from_the_middle_of_a_frame_cuts_off_what_is_before(log: ArchiveLog) -> None:
     log.append(frame(0, 0, 10))
     for each in Archive(log.folder).follow(4):
         assert [record.position for record in each.records()] == [4, 5, 6, 7, 8, 9]
@@ -103,7 +104,7 @@ def test_following_from_the_middle_of_a_frame_cuts_off_what_is_before(log: Log) 
     log.close()
 
 
-def test_a_gap_is_waited_for_and_a_hole_is_reported(log: Log) -> None:
+def test_a_gap_is_waited_for_and_a_hole_is_reported(log: ArchiveLog) -> None:
     log.append(frame(0, 0, 5))
     log.start(10)
     log.append(frame(10, 10, 5))
@@ -121,7 +122,9 @@ def test_a_gap_is_waited_for_and_a_hole_is_reported(log: Log) -> None:
     filler.append(seal_mark(HOLE, 7, 10, 1))
     filler.finish()
     assert archive.wait(5, timeout_s=0) == 15
-    with pytest.raises(DataLoss, match="positions 7 to 9 are not in the archive; no recorder has them"):
+    with pytest.raises(
+        DataLoss, match="positions 7 to 9 are not in the archive; the archive says that no recorder had"
+    ):
         list(archive.records())
     assert [record.position for record in archive.records(0, 7)] == [0, 1, 2, 3, 4, 5, 6]
     assert [record.position for record in archive.records(10)] == [10, 11, 12, 13, 14]
@@ -131,7 +134,7 @@ def test_a_gap_is_waited_for_and_a_hole_is_reported(log: Log) -> None:
     log.close()
 
 
-def test_a_reader_notices_that_an_end_was_moved_away(log: Log) -> None:
+def test_a_reader_notices_that_an_end_was_moved_away(log: ArchiveLog) -> None:
     """A member that was left behind: what was read there is not the group's."""
     for sealed in frames(0, 30):
         log.append(sealed)
@@ -160,7 +163,7 @@ def test_what_is_no_archive_is_said(tmp_path: Path) -> None:
     assert Archive(tmp_path / "nowhere").wait(0, timeout_s=0) is None
 
 
-def test_an_archive_can_be_pickled(log: Log) -> None:
+def test_an_archive_can_be_pickled(log: ArchiveLog) -> None:
     log.append(frame(0, 0, 5))
     archive = Archive(log.folder)
     archive.refresh()

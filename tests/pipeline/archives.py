@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from ordercast.archive.log import Log, LogConfig
-from ordercast.archive.segment import FrameBuilder
+from ordercast.archive.builder import FrameBuilder
+from ordercast.archive.log import ArchiveLog, LogConfig
 
 GROUP = "prices"
 BASE_NS = 1_750_000_000_123_456_789
@@ -26,7 +26,7 @@ def write(
     values: Callable[[int], bytes] = value_of,
 ) -> None:
     """Append messages at these positions, in frames of so many; positions between them belong to no ordered message."""
-    log = Log.open(folder, group, LogConfig(fsync="never", segment_bytes=segment_bytes))
+    log = ArchiveLog.open(folder, group, LogConfig(fsync="never", segment_bytes=segment_bytes))
     wanted = list(positions)
     if wanted and log.stop is None:
         log.start(wanted[0])
@@ -45,7 +45,7 @@ def write(
 
 def hole(folder: Path, stop: int, group: str = GROUP) -> None:
     """Positions up to `stop` that no recorder has."""
-    log = Log.open(folder, group, LogConfig(fsync="never"))
+    log = ArchiveLog.open(folder, group, LogConfig(fsync="never"))
     gap = log.start(stop)
     assert gap is not None
     log.declare_hole(*gap)
@@ -54,7 +54,7 @@ def hole(folder: Path, stop: int, group: str = GROUP) -> None:
 
 def open_gap(folder: Path, stop: int, group: str = GROUP) -> None:
     """Positions up to `stop` on which the recorder has not caught up."""
-    log = Log.open(folder, group, LogConfig(fsync="never"))
+    log = ArchiveLog.open(folder, group, LogConfig(fsync="never"))
     assert log.start(stop) is not None
     log.close()
 

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
+from ordercast.pipeline.session import NO_ARCHIVE
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+# Every process of these tests that ends while there is no class archive would write one.
+os.environ[NO_ARCHIVE] = "1"
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """Two cores of this machine, two tasks at a time, few partitions: what small frames need."""
+    """Two cores of this machine, with the settings of small jobs."""
     pytest.importorskip("pyspark", reason="Spark is an extra: pip install 'ordercast[spark]'")
     from ordercast.pipeline.session import make_session, stop
 
-    session = make_session(
-        "tests",
-        "local[2]",
-        is_short=True,
-        settings={"spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2"},
-    )
+    session = make_session("tests", "local[2]", rows=1_000)
     try:
         yield session
     finally:

@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from ordercast.pipeline.reading import Run
+from ordercast.pipeline.reading import TraceRun
 from ordercast.pipeline.verify.engine import EVENTS, Record
 from ordercast.trace.convert import parquet_schema
 
@@ -20,7 +20,7 @@ TYPES = {"int": pa.int32(), "bigint": pa.int64(), "string": pa.string()}
 class DuckEngine:
     """What `SparkEngine` is, in DuckDB's dialect."""
 
-    def __init__(self, runs: Sequence[Run]) -> None:
+    def __init__(self, runs: Sequence[TraceRun]) -> None:
         self._db = duckdb.connect()
         self._names: dict[str, str] = {}
         parts = []

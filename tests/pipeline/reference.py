@@ -1,4 +1,4 @@
-"""A small plain checker for the tests: what TRACE.md says, message by message, with no thought of speed.
+"""A small plain checker for the tests: what docs/trace.md says, message by message, with no thought of speed.
 
 It shares no code and no data structure with the SQL checks nor with the simulator's checkers. Every range is taken
 apart into single messages. It says which properties a trace violates, and nothing else. Groups are those of the

@@ -8,7 +8,7 @@ import sys
 def main(archive: str, output: str, checkpoint: str) -> None:
     from ordercast.pipeline.session import session
 
-    with session("killed", "local[2]", is_short=True, heap="512m") as spark:
+    with session("killed", "local[2]", rows=1_000, heap="512m") as spark:
         query = copy(spark, archive, output, checkpoint)
         query.awaitTermination()
 

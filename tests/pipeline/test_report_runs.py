@@ -20,11 +20,11 @@ from ordercast.cli.main import main
 from ordercast.pipeline.measure.job import as_json, measure_runs, write
 from ordercast.pipeline.measure.measures import Measures
 from ordercast.pipeline.measure.summary import summary_lines
-from ordercast.pipeline.reading import Run, inspect
+from ordercast.pipeline.reading import TraceRun, inspect
 from ordercast.pipeline.report.job import write_report
 from ordercast.pipeline.report.page import json_in_html, page_of
 from ordercast.pipeline.report.timeline import ROOM, Choice, choose
-from ordercast.pipeline.report.verdict import Judged, Verdict
+from ordercast.pipeline.report.verdict import JudgedProperty, ReportVerdict
 from ordercast.trace.store import read_trace
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ MOST_BYTES = 3_000_000
 class Measured(NamedTuple):
     """Three runs, measured once for all tests."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[TraceRun, ...]
     found: Measures
 
 
@@ -116,7 +116,7 @@ def test_a_report_of_one_run_draws_what_was_measured(spark: SparkSession, measur
         {run.name: measured.found.spans[run.name]},
         {name: table.filter(_is_of(table, run.name)) for name, table in measured.found.tables.items()},
     )
-    verdict = Verdict("by hand", [Judged("integrity", 12, 0), Judged("promises", 0, 0)])
+    verdict = ReportVerdict("by hand", [JudgedProperty("integrity", 12, 0), JudgedProperty("promises", 0, 0)])
     page = write_report(spark, [run], tmp_path, verdict, title="A <b>run</b>", measured=found)
     assert page.stat().st_size < MOST_BYTES
     dom = rendered(page, tmp_path, "#t=1.1-1.3")
@@ -154,7 +154,7 @@ def test_a_report_of_several_runs_compares_them(spark: SparkSession, measured: M
         "node": HOSTILE,
         "detail": HOSTILE,
     }
-    verdict = Verdict("by hand", [Judged("total_order", 7, 1), Judged("fifo", 7, 0)], [evidence])
+    verdict = ReportVerdict("by hand", [JudgedProperty("total_order", 7, 1), JudgedProperty("fifo", 7, 0)], [evidence])
     page = write_report(spark, measured.runs, tmp_path, verdict, title=HOSTILE, measured=measured.found)
     assert page.stat().st_size < MOST_BYTES
     dom = rendered(page, tmp_path, "#run=2&by=place")

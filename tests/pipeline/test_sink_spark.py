@@ -146,7 +146,11 @@ def test_texts_with_types_and_a_whole_table_are_published(
     register(spark)
     rows = [("one", 1), ("two", 1), ("three", 9), ("vier", None)]
     frame = spark.createDataFrame(rows, "value STRING, type INT").coalesce(1)
-    frame.write.format("ordercast").options(group=GROUP, stagingLocation=str(tmp_path)).mode("append").save()
+    # As the guide has it: the group is the only option that has no default.
+    staging = sink_options({"group": GROUP}).staging
+    before = set(staging.glob("write-*"))
+    frame.write.format("ordercast").option("group", GROUP).mode("append").save()
+    assert set(staging.glob("write-*")) <= before, "nothing is left in the temporary folder"
     empty = spark.createDataFrame([], "value STRING")
     empty.write.format("ordercast").options(group=GROUP, stagingLocation=str(tmp_path)).mode("append").save()
     for each in members:

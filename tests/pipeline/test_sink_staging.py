@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -111,6 +113,8 @@ def test_options_of_the_sink(tmp_path: Path) -> None:
     options = sink_options({"group": "prices", "checkpointLocation": f"file://{tmp_path}/c", "peers": "a:1, b:2"})
     assert options.staging == tmp_path / "c" / "ordercast-staging"
     assert (options.service, options.peers, options.create, options.multicast) == (SAFE, ("a:1", "b:2"), False, None)
+    options = sink_options({"group": "prices"})
+    assert options.staging == Path(tempfile.gettempdir()) / f"ordercast-staging-{os.getuid()}"
     given = {"group": "prices", "stagingLocation": "here", "service": "resilient(2)", "create": "TRUE", "port": "4000"}
     options = sink_options({**given, "multicast": "false", "timeout": "5"})
     assert (options.service, options.create, options.port, options.timeout_s) == (RESILIENT(2), None, 4000, 5.0)
@@ -121,7 +125,6 @@ def test_options_of_the_sink(tmp_path: Path) -> None:
     ("given", "complaint"),
     [
         ({}, "name the group"),
-        ({"group": "prices"}, "stagingLocation"),
         ({"group": "prices", "path": "x", "service": "FIFO"}, "SAFE, MAJORITY or RESILIENT"),
         ({"group": "prices", "path": "x", "service": "sure"}, "unknown service"),
         ({"group": "prices", "path": "x", "timeout": "0"}, "seconds above 0"),

@@ -17,7 +17,7 @@ from tests.pipeline.traces import UNSEEN_BY_REFERENCE, Case, cases, write
 from tests.unit.trace_builder import World
 
 from ordercast.pipeline.reading import inspect
-from ordercast.pipeline.verify.findings import CONSEQUENCE, ROOT, Findings, Violation
+from ordercast.pipeline.verify.findings import CONSEQUENCE, ROOT, Findings, ViolationRow
 from ordercast.pipeline.verify.job import as_json, judge, report, verify
 from ordercast.sim.chance import random_scenario
 from ordercast.sim.checkers import check_all
@@ -32,9 +32,9 @@ SEEDS = {"sequencer": (3, 7), "token": (2, 11), "timestamp": (4, 9)}
 CAUGHT_BY_TRACE = ("positions count blocks", "SAFE is delivered as soon as it is received", "came_with names newcomers")
 
 
-def roots(findings: Findings) -> dict[str, list[Violation]]:
+def roots(findings: Findings) -> dict[str, list[ViolationRow]]:
     """The root causes of each run."""
-    found: dict[str, list[Violation]] = {}
+    found: dict[str, list[ViolationRow]] = {}
     for one in findings.violations():
         if one.severity == ROOT:
             found.setdefault(one.run, []).append(one)

@@ -11,17 +11,23 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
 from tests.pipeline.traces import busy, order_swap, write
 
 from ordercast.cli.main import main as ordercast
+from ordercast.errors import UsageError
 from ordercast.pipeline.java import find_java
+from ordercast.pipeline.reading import inspect
 from ordercast.pipeline.session import cache_folder
 from ordercast.pipeline.verify import __main__ as module
 from ordercast.pipeline.verify.findings import COLUMNS, PROPERTIES
-from ordercast.pipeline.verify.job import main
+from ordercast.pipeline.verify.job import around, main
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 START_S = 120.0
 
@@ -54,8 +60,8 @@ def test_unusable_input_is_named_before_spark_starts(
     assert main([str(good), "--out", str(good / "run.json")]) == 2
 
 
-def test_the_command_prints_keeps_and_shows(tmp_path: Path, good: Path, bad: Path) -> None:
-    """One start of Spark for each, in processes of their own, as a user has it."""
+def test_the_command_prints_and_keeps(tmp_path: Path, good: Path, bad: Path) -> None:
+    """In a process of its own, as a user has it."""
     words = [sys.executable, "-m", "ordercast.cli.main", "verify", str(good), str(bad), "--master", "local[2]"]
     done = subprocess.run(
         [*words, "--json", "--out", str(tmp_path / "out")], capture_output=True, text=True, check=False
@@ -72,12 +78,17 @@ def test_the_command_prints_keeps_and_shows(tmp_path: Path, good: Path, bad: Pat
     (row,) = table.to_pylist()
     assert (row["run"], row["property"], row["node"], row["other_node"]) == ("bad", "total_order", "c/0", "a/0")
     assert json.loads((tmp_path / "out" / "summary.json").read_text())["held"] is False
-    words = [sys.executable, "-m", "ordercast.pipeline.verify", str(bad), "--around", "bad:c/0:6"]
-    done = subprocess.run([*words, "--master", "local[1]"], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    marked = [line for line in done.stdout.splitlines() if line.startswith(">")]
+
+
+def test_the_events_around_a_violation_are_shown(spark: SparkSession, bad: Path) -> None:
+    (run,) = inspect([bad])
+    lines = around(spark, run, "c", 0, 6)
+    marked = [line for line in lines if line.startswith(">")]
     assert len(marked) == 1
     assert " 6 " in marked[0]
+    assert len(lines) > 1
+    with pytest.raises(UsageError, match="c/0 of run bad has no event near 5000"):
+        around(spark, run, "c", 0, 5_000)
 
 
 def test_the_same_job_on_a_standalone_cluster(good: Path, bad: Path) -> None:

@@ -1,7 +1,8 @@
-"""How recorders of a group help one another: a side group in which who missed something asks who has it.
+"""How recorders of a group help one another: in a side group, a recorder asks the others for what it missed.
 
-docs/design/archive.md, *Resuming and catching up*, has the messages and the bounds. A side group is an ordinary group;
-what comes in it is checked like any stranger's bytes, and what makes no sense is passed over.
+docs/design/archive.md, *Resuming and catching up*, has the messages and the bounds. A side group is an ordinary group.
+Its messages are checked like any hostile bytes, and ignored if they make no sense. They carry positions as the group
+counts them; each recorder adds the base of its own epoch.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from typing import Any, Final, NamedTuple
 
 from ordercast.api.group import Group
 from ordercast.api.node import NodeBase
+from ordercast.archive.builder import Sealed, seal_mark
 from ordercast.archive.errors import ArchiveDamaged, ArchiveError
 from ordercast.archive.folder import frame_heads, read_frame
-from ordercast.archive.log import Log, rewrite
+from ordercast.archive.frame import Frame
+from ordercast.archive.headers import EMPTY, FRAME_BYTES, open_frame_head
+from ordercast.archive.log import ArchiveLog
 from ordercast.archive.reader import HOLE, Archive
-from ordercast.archive.segment import EMPTY, FRAME_BYTES, Frame, Sealed, open_frame_head, seal_mark
 from ordercast.config import MAX_GROUP_NAME
 from ordercast.errors import NotMember, OrdercastError, UsageError
 from ordercast.groups.events import Message
@@ -28,25 +31,25 @@ from ordercast.view import View
 SUFFIX: Final = "#archive"
 
 PIECE_BYTES: Final = 48 << 10
-"""Of one GIVE: it fits a block, so that nothing has to be cut and nothing begins again when somebody joins."""
+"""Of one GIVE: it fits a block, so it is never fragmented, and a join does not make it begin again."""
 
 WINDOW_PIECES: Final = 16
-"""Pieces under way before the asker has said that it has them."""
+"""Pieces under way that the asker has not acknowledged yet."""
 
 ANSWER_S: Final = 3.0
-"""How long an answer to ASK is waited for; who has not answered then, has nothing."""
+"""How long an answer to ASK is waited for. A recorder that has not answered by then counts as having nothing."""
 
 CATCH_S: Final = 2.0
-"""How long one who is asked waits until its own archive has come that far; less than ANSWER_S."""
+"""How long an asked recorder waits until its own archive has come that far; less than ANSWER_S."""
 
 PIECE_S: Final = 5.0
-"""How long a piece, or the word that it has come, is waited for."""
+"""How long a piece, or its acknowledgement, is waited for."""
 
 MAX_SERVED: Final = 4
-"""Who is given something at the same time; others are told that it lacks."""
+"""Recorders that are served at the same time; the others are answered with LACK."""
 
 SAMPLES: Final = 16
-"""Newest frames whose last message is compared, one by one; before them ever fewer."""
+"""The newest frames are all sampled; of older frames ever fewer."""
 
 ASK, HAVE, WANT, GIVE, LACK, GOT = range(1, 7)
 
@@ -68,21 +71,51 @@ class Have(NamedTuple):
     who: str
     ranges: list[tuple[int, int]]
     is_settled: bool
-    agrees: int  # the newest sample that it has alike; -1: none
-    differs: int  # the oldest sample that it has otherwise; -1: none
+    agrees: int  # the newest sample that it has too; -1: none
+    differs: int  # the oldest sample for which it has another message; -1: none
+    is_in: bool = True  # it is a member of the recorded group now, so its newest epoch is the group's log
+
+    @property
+    def knows(self) -> bool:
+        """Whether it can say what the group's log is."""
+        return self.is_settled and self.is_in
+
+    @property
+    def is_other_log(self) -> bool:
+        """It has other messages than we, and not one in common: the group was created anew."""
+        return self.knows and self.differs >= 0 and self.agrees < 0
 
 
 @dataclass(slots=True)
 class _Question:
     waiting: set[str]
+    base: int
     answers: list[Have] = field(default_factory=list)
     done: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Exchange:
-    """One recorder's place in the side group: it answers the others, and asks them."""
+    """One recorder's membership of the side group: it answers the others, and asks them."""
 
-    def __init__(self, node: NodeBase, log: Log, blocking: Blocking) -> None:
+    __slots__ = (
+        "_archive",
+        "_blocking",
+        "_credits",
+        "_group",
+        "_log",
+        "_me",
+        "_node",
+        "_pieces",
+        "_questions",
+        "_serial",
+        "_tasks",
+        "changed",
+        "is_in",
+        "is_settled",
+        "peers",
+    )
+
+    def __init__(self, node: NodeBase, log: ArchiveLog, blocking: Blocking) -> None:
         self._node = node
         self._log = log
         self._archive = Archive(log.folder, strict=False)
@@ -92,6 +125,7 @@ class Exchange:
         self._tasks: set[asyncio.Task[None]] = set()
         # what this recorder knows
         self.peers: set[str] = set()
+        self.is_in = False  # a member of the recorded group, and its log goes on in this archive
         self.is_settled = False  # it has caught up, or had nothing to catch up on: others may believe it
         self.changed = asyncio.Event()  # peers came or went, or the log has grown
         # what it has asked
@@ -102,7 +136,7 @@ class Exchange:
         self._credits: dict[tuple[str, int], asyncio.Semaphore] = {}
 
     async def open(self, **join: Any) -> None:
-        """Join the side group. Any number of recorders may go on after a failure: they agree on nothing in here."""
+        """Join the side group. Any number of recorders may go on after a failure, because the group keeps no state."""
         self._group = await self._node.join(side_group(self._log.group), min_members=1, **join)
         self._on_view(self._group.view)
 
@@ -127,26 +161,28 @@ class Exchange:
             await self._group.leave()
 
     def grown(self) -> None:
-        """The log has more than before: who waits for that may look."""
+        """The log has grown: wake the answers that wait for it."""
         self.changed.set()
 
     # Asking.
 
     async def ask(self, begin: int, stop: int, samples: list[Sample]) -> list[Have]:
-        """What the others have of `[begin, stop)`, and whether they have the same as we before it."""
+        """What the others have of `[begin, stop)`, and whether they have the same messages as the samples."""
         peers = set(self.peers)
         if not peers:
             return []
         self._serial += 1
-        question = self._questions[self._serial] = _Question(peers)
+        serial, base = self._serial, self._log.base
+        question = self._questions[serial] = _Question(peers, base)
+        asked = [(position - base, sender, number) for position, sender, number in samples]
         try:
-            await self._send(ASK, {"id": self._serial, "begin": begin, "stop": stop, "samples": samples})
+            await self._send(ASK, {"id": serial, "begin": begin - base, "stop": stop - base, "samples": asked})
             async with asyncio.timeout(ANSWER_S):
                 await question.done.wait()
         except TimeoutError:
             pass
         finally:
-            del self._questions[self._serial]
+            del self._questions[serial]
         return question.answers
 
     async def fetch(self, who: str, begin: int, stop: int) -> int:
@@ -156,9 +192,10 @@ class Exchange:
         queue: asyncio.Queue[tuple[int, dict[str, Any], bytes] | None] = asyncio.Queue()
         self._pieces[serial] = (who, queue)
         filler = await self._blocking(self._log.fill, begin)
-        stream = _Stream(self._log.group)
+        base = self._log.base
+        stream = _FrameStream(self._log.group, base)
         try:
-            await self._send(WANT, {"to": who, "id": serial, "begin": begin, "stop": stop})
+            await self._send(WANT, {"to": who, "id": serial, "begin": begin - base, "stop": stop - base})
             while filler.at < stop:
                 async with asyncio.timeout(PIECE_S):
                     piece = await queue.get()
@@ -171,7 +208,7 @@ class Exchange:
                     await self._blocking(filler.append, frame.sealed())
                 await self._send(GOT, {"to": who, "id": serial})
         except (TimeoutError, ArchiveDamaged):
-            pass  # what has come whole is kept; the rest is asked of another one
+            pass  # whole frames are kept; another recorder is asked for the rest
         finally:
             del self._pieces[serial]
             await self._blocking(filler.finish)
@@ -199,14 +236,19 @@ class Exchange:
             if to != self._me:
                 return
             if message.type == ASK:
-                samples = [(int(position), str(sender), int(number)) for position, sender, number in said["samples"]]
-                self._spawn(self._answer(message.sender, serial, int(said["begin"]), int(said["stop"]), samples))
+                base = self._log.base
+                samples = [(_here(at, base), str(sender), int(number)) for at, sender, number in said["samples"]]
+                begin, stop = _here(said["begin"], base), _here(said["stop"], base)
+                self._spawn(self._answer(message.sender, serial, begin, stop, samples))
             elif message.type == HAVE:
                 ranges = [(int(begin), int(stop)) for begin, stop in said["ranges"]]
-                have = Have(message.sender, ranges, bool(said["settled"]), int(said["agrees"]), int(said["differs"]))
+                agrees, differs, is_in = int(said["agrees"]), int(said["differs"]), bool(said.get("in", True))
+                have = Have(message.sender, ranges, bool(said["settled"]), agrees, differs, is_in)
                 self._on_have(serial, have)
             elif message.type == WANT:
-                self._spawn(self._give(message.sender, serial, int(said["begin"]), int(said["stop"])))
+                base = self._log.base
+                begin, stop = _here(said["begin"], base), _here(said["stop"], base)
+                self._spawn(self._give(message.sender, serial, begin, stop))
             elif message.type in (GIVE, LACK):
                 who, queue = self._pieces.get(serial, ("", None))
                 if queue is not None and who == message.sender and queue.qsize() <= 2 * WINDOW_PIECES:
@@ -216,13 +258,20 @@ class Exchange:
                 if credit is not None:
                     credit.release()
         except (ValueError, KeyError, TypeError, AttributeError):
-            return  # a stranger's bytes
+            return  # bytes of a stranger
 
     def _on_have(self, serial: int, have: Have) -> None:
         question = self._questions.get(serial)
         if question is not None and have.who in question.waiting:
             question.waiting.discard(have.who)
-            question.answers.append(have)
+            base = question.base
+            question.answers.append(
+                have._replace(
+                    ranges=[(begin + base, stop + base) for begin, stop in have.ranges],
+                    agrees=have.agrees + base if have.agrees >= 0 else -1,
+                    differs=have.differs + base if have.differs >= 0 else -1,
+                )
+            )
             self._settle(question)
 
     def _settle(self, question: _Question) -> None:
@@ -233,7 +282,8 @@ class Exchange:
     # Answering.
 
     async def _answer(self, who: str, serial: int, begin: int, stop: int, samples: list[Sample]) -> None:
-        """Say what we have, once our own archive has come as far as is asked for, or does not in time."""
+        """Say what we have, when our own archive has come as far as is asked for, or the time is over."""
+        base = self._log.base
         until_s = asyncio.get_running_loop().time() + CATCH_S
         while (self._log.stop or 0) < stop and (left_s := until_s - asyncio.get_running_loop().time()) > 0:
             self.changed.clear()
@@ -247,22 +297,25 @@ class Exchange:
             agrees, differs = await self._blocking(compare, self._archive, samples)
         except (ArchiveError, OSError):
             ranges, agrees, differs = [], -1, -1
-        said = {"to": who, "id": serial, "ranges": ranges, "settled": self.is_settled}
-        await self._send(HAVE, {**said, "agrees": agrees, "differs": differs})
+        said = {"to": who, "id": serial, "settled": self.is_settled, "in": self.is_in}
+        said["ranges"] = [(low - base, high - base) for low, high in ranges]
+        said["agrees"] = agrees - base if agrees >= 0 else -1
+        said["differs"] = differs - base if differs >= 0 else -1
+        await self._send(HAVE, said)
 
     async def _give(self, who: str, serial: int, begin: int, stop: int) -> None:
         if len(self._credits) >= MAX_SERVED:
             await self._send(LACK, {"to": who, "id": serial})
             return
         credit = self._credits[(who, serial)] = asyncio.Semaphore(WINDOW_PIECES)
-        pieces = give(self._archive, begin, stop)
+        pieces = give(self._archive, begin, stop, self._log.base)
         try:
             while (piece := await self._blocking(next, pieces, None)) is not None:
                 async with asyncio.timeout(PIECE_S):
                     await credit.acquire()
                 await self._send(GIVE, {"to": who, "id": serial}, piece)
         except TimeoutError:
-            return  # it does not take any more
+            return  # the asker takes no more
         except (ArchiveError, OSError):
             await self._send(LACK, {"to": who, "id": serial})
         finally:
@@ -279,9 +332,17 @@ class Exchange:
 
 
 async def _quiet(work: Any) -> None:
-    """Whoever asked learns by the silence; this recorder has its own work."""
+    """An answer that fails is not sent. The asker times out, and this recorder goes on."""
     with suppress(OrdercastError, OSError):
         await work
+
+
+def _here(position: Any, base: int) -> int:
+    """A position of the group as one of this archive. Raises ValueError for what is no position."""
+    found = int(position)
+    if found < 0:
+        raise ValueError(position)
+    return found + base
 
 
 # What the files say. -------------------------------------------------------------------------------------------------
@@ -311,12 +372,13 @@ def covered(archive: Archive, begin: int, stop: int) -> list[tuple[int, int]]:
 
 
 def samples_of(archive: Archive, before: int) -> list[Sample]:
-    """Messages of an archive below `before`, the newest first: the last ones of frames, further back ever fewer."""
+    """Messages of the newest epoch below `before`, the newest first: the last ones of frames, sparser with age."""
     archive.refresh()
     samples: list[Sample] = []
     seen, wanted = 0, 0
+    base = archive.epochs[-1].base if archive.segments else 0
     for segment in reversed(archive.segments):
-        if segment.first >= before:
+        if segment.first >= before or segment.head.base != base:
             continue
         with open(segment.path, "rb") as file:
             fd = file.fileno()
@@ -338,7 +400,7 @@ def samples_of(archive: Archive, before: int) -> list[Sample]:
 
 
 def compare(archive: Archive, samples: list[Sample]) -> tuple[int, int]:
-    """The newest of the samples that an archive has as well, and the oldest that it has otherwise; -1: none."""
+    """The newest sample that an archive has too, and the oldest for which it has another message; -1: none."""
     agrees = differs = -1
     for position, sender, number in samples:
         if not covered(archive, position, position + 1):
@@ -351,10 +413,15 @@ def compare(archive: Archive, samples: list[Sample]) -> tuple[int, int]:
     return agrees, differs
 
 
-def give(archive: Archive, begin: int, stop: int) -> Iterator[bytes]:
-    """The frames that cover `[begin, stop)`, as bytes in pieces; a part that is not there ends it with DataLoss."""
+def give(archive: Archive, begin: int, stop: int, base: int = 0) -> Iterator[bytes]:
+    """The frames that cover `[begin, stop)`, as bytes in pieces, with the positions of the group (`base` less).
+
+    Raises ArchiveError if not all of them are here.
+    """
     waiting = bytearray()
     for sealed in _sealed(archive, begin, stop):
+        if base:
+            sealed = Frame(archive.group, sealed.head, sealed.tobytes()).shifted(-base).sealed()
         for buffer in sealed.buffers:
             waiting += buffer
         while len(waiting) >= PIECE_BYTES:
@@ -373,22 +440,25 @@ def _sealed(archive: Archive, begin: int, stop: int) -> Iterator[Sealed]:
         if frame.begin > at:
             yield seal_mark(EMPTY, at, frame.begin, frame.head.first_ns)
             at = frame.begin
-        sealed = rewrite(frame, at, stop)
+        sealed = frame.part(at, stop)
         yield sealed
         at = sealed.head.stop
     if at < stop:
         yield seal_mark(EMPTY, at, stop, 0)
 
 
-class _Stream:
-    """Frames out of pieces."""
+class _FrameStream:
+    """Frames out of pieces, with positions of this archive (`base` more than the group's)."""
 
-    def __init__(self, group: str) -> None:
+    __slots__ = ("_base", "_group", "_waiting")
+
+    def __init__(self, group: str, base: int) -> None:
         self._group = group
+        self._base = base
         self._waiting = bytearray()
 
     def feed(self, piece: bytes) -> list[Frame]:
-        """The frames that are whole by now, checked; ArchiveDamaged where it is none."""
+        """The frames that are whole by now, checked. Raises ArchiveDamaged for bytes that are no frame."""
         waiting = self._waiting
         waiting += piece
         frames = []
@@ -400,6 +470,6 @@ class _Stream:
                 break
             frame = Frame(self._group, head, bytes(memoryview(waiting)[: head.nbytes]))
             frame.check("what was given")
-            frames.append(frame)
+            frames.append(frame.shifted(self._base))
             del waiting[: head.nbytes]
         return frames

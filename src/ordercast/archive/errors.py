@@ -14,7 +14,7 @@ class NoArchive(ArchiveError, UsageError):
 
 
 class ForeignFile(ArchiveError, UsageError):
-    """The folder holds a file that is no archive's, or a file that is named like a segment and is none."""
+    """The folder holds a file that does not belong to an archive, or is named like a segment and is none."""
 
 
 class WrongGroup(ArchiveError, UsageError):
@@ -26,7 +26,7 @@ class NewerFormat(ArchiveError, UsageError):
 
 
 class OtherLog(ArchiveError, UsageError):
-    """The group's positions do not continue those of the archive: the group was created anew."""
+    """The group's log is not that of the archive, and only the user can say so: `--new-epoch`."""
 
 
 class ArchiveLocked(ArchiveError, UsageError):
@@ -42,7 +42,7 @@ class DataLoss(ArchiveError, UsageError):
 
 
 class GapGone(ArchiveError):
-    """The gap that was to be filled is no longer one: filled meanwhile, or gone with what came before it."""
+    """The gap that was to be filled is gone: it was filled meanwhile, or retention removed what came before it."""
 
 
 class ArchiveFull(ArchiveError, OSError):
@@ -50,4 +50,4 @@ class ArchiveFull(ArchiveError, OSError):
 
 
 class SyncFailed(ArchiveFull):
-    """The disk did not take what was written: only reading the files again tells what is there, so recording ends."""
+    """The disk did not take what was written. Only reading the files again tells what is there, so recording ends."""

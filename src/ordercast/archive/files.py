@@ -1,4 +1,4 @@
-"""What the archive asks of the file system, as one object: tests put a disk in its place that fills up or crashes."""
+"""What the archive needs of the file system, as one object: tests replace it by a disk that fills up or crashes."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Files:
         return os.open(path, os.O_WRONLY | os.O_APPEND)
 
     def write(self, fd: int, buffers: Sequence[Buffer]) -> int:
-        """Append as much as the disk takes; how much."""
+        """Append as much as the disk takes; returns how much."""
         return os.writev(fd, buffers)
 
     def patch(self, path: Path, data: bytes) -> None:
-        """Replace the first bytes of a file, and make that durable. Less than a sector: it is done or not."""
+        """Replace the first bytes of a file, and make that durable. They are less than a sector, so this is atomic."""
         fd = os.open(path, os.O_WRONLY)
         try:
             os.pwrite(fd, data, 0)
@@ -63,7 +63,7 @@ class Files:
 
 
 def write_all(files: Files, fd: int, buffers: Sequence[Buffer]) -> None:
-    """Append all of it; an `OSError` in the middle leaves a part behind, which the caller takes back."""
+    """Append all of it. An `OSError` in the middle leaves a part behind, which the caller removes."""
     todo = [memoryview(buffer).cast("B") for buffer in buffers]
     todo = [view for view in todo if len(view)]
     at = 0
@@ -77,7 +77,7 @@ def write_all(files: Files, fd: int, buffers: Sequence[Buffer]) -> None:
 
 
 def lock(path: Path) -> int:
-    """Hold the lock file until the descriptor is closed, or the process ends in whatever way."""
+    """Hold the lock file until the descriptor is closed or the process ends."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -86,7 +86,7 @@ def lock(path: Path) -> int:
         os.close(fd)
         who = f"process {holder}" if holder.isdecimal() else "another process"
         raise ArchiveLocked(
-            f"{who} records into {path.parent}: one recorder writes to a folder, give this one its own"
+            f"{who} records into {path.parent}: a folder has one recorder, choose another folder"
         ) from None
     os.ftruncate(fd, 0)
     os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)

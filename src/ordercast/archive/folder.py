@@ -1,4 +1,4 @@
-"""What lies in the folder of an archive, and how far it can be read: shared by who writes and who reads."""
+"""What lies in the folder of an archive, and how far it can be read. Writer and reader share it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from ordercast.archive.errors import ArchiveDamaged, ForeignFile, NoArchive, WrongGroup
-from ordercast.archive.segment import (
+from ordercast.archive.frame import Frame
+from ordercast.archive.headers import (
     ALIGNMENT,
     FRAME_BYTES,
     FRAME_MAGIC,
     NAME,
     SEGMENT_HEAD,
-    Frame,
     FrameHead,
     SegmentHead,
     open_frame_head,
@@ -35,7 +35,7 @@ SEARCH_WINDOW: Final = 1 << 20
 MAX_HEAD_BYTES: Final = SEGMENT_HEAD.size + (1 << 16)
 
 
-class Names(NamedTuple):
+class FolderListing(NamedTuple):
     """The files of a folder, sorted."""
 
     segments: list[tuple[int, Path]]  # by first position
@@ -44,38 +44,40 @@ class Names(NamedTuple):
     foreign: list[Path]
 
 
-def names_in(folder: Path) -> Names:
-    """What lies in the folder. Names that begin with a dot belong to the system and are passed over."""
+def list_folder(folder: Path) -> FolderListing:
+    """What lies in the folder. Names that begin with a dot belong to the system and are ignored."""
     try:
         entries = sorted(entry.name for entry in os.scandir(folder))
     except FileNotFoundError:
         raise NoArchive(f"there is no folder {folder}") from None
     except NotADirectoryError:
         raise NoArchive(f"{folder} is no folder; an archive is one") from None
-    names = Names([], [], [], [])
+    listing = FolderListing([], [], [], [])
     for name in entries:
         path = folder / name
         if name == LOCK_NAME or name.startswith("."):
             continue
         if match := NAME.fullmatch(name):
-            names.segments.append((int(match[1]), path))
+            listing.segments.append((int(match[1]), path))
         elif FILLING.fullmatch(name):
-            names.filling.append(path)
+            listing.filling.append(path)
         elif FORK.fullmatch(name):
-            names.forks.append(path)
+            listing.forks.append(path)
         else:
-            names.foreign.append(path)
-    return names
+            listing.foreign.append(path)
+    return listing
 
 
 def refuse_foreign(folder: Path, foreign: Iterable[Path]) -> None:
-    """Raise ForeignFile where there is any."""
+    """Raise ForeignFile if there is any."""
     for path in foreign:
-        raise ForeignFile(f"{path.name} in {folder} is no archive's: an archive has its folder to itself, move it away")
+        raise ForeignFile(
+            f"{path.name} in {folder} does not belong to an archive, which needs a folder of its own: move it away"
+        )
 
 
 def read_head(fd: int, path: Path, first: int) -> SegmentHead | None:
-    """The header of a segment; None where it is torn."""
+    """The header of a segment; None if it is torn."""
     head = open_segment_head(os.pread(fd, MAX_HEAD_BYTES, 0), path.name)
     if head is not None and head.first != first:
         raise ForeignFile(f"{path.name} says that it begins at {head.first}: it was renamed, give it its name back")
@@ -83,7 +85,7 @@ def read_head(fd: int, path: Path, first: int) -> SegmentHead | None:
 
 
 def check_owner(head: SegmentHead, path: Path, group: str | None, archive: bytes | None) -> None:
-    """Raise WrongGroup where a segment is not of this group, or not of this archive."""
+    """Raise WrongGroup if a segment is not of this group, or not of this archive."""
     if group is not None and head.group != group:
         raise WrongGroup(f"{path} is of the group {head.group!r}, not of {group!r}: choose another folder")
     if archive is not None and head.archive != archive:
@@ -91,10 +93,10 @@ def check_owner(head: SegmentHead, path: Path, group: str | None, archive: bytes
 
 
 def frame_heads(fd: int, at: int, size: int, begin: int) -> Iterator[tuple[int, FrameHead]]:
-    """Headers of frames, with their offsets, as long as they are whole and follow one another; no body is read.
+    """Headers of frames, with their offsets, as long as they are whole and consecutive; no body is read.
 
-    From offset `at` on, where a frame that begins at `begin` is expected. Ends before the first that is not one, or
-    that would reach beyond `size`.
+    A frame from position `begin` on is expected at offset `at`. Ends before the first bytes that are no such frame, and
+    before a frame that would reach beyond `size`.
     """
     window, base = b"", at
     while at + FRAME_BYTES <= size:
@@ -109,13 +111,13 @@ def frame_heads(fd: int, at: int, size: int, begin: int) -> Iterator[tuple[int, 
 
 
 def read_frame(fd: int, group: str, at: int, head: FrameHead) -> Frame | None:
-    """One frame; None where the file has become shorter meanwhile."""
+    """One frame; None if the file has become shorter meanwhile."""
     data = os.pread(fd, head.nbytes, at)
     return Frame(group, head, data) if len(data) == head.nbytes else None
 
 
 def find_frame(fd: int, group: str, at: int, size: int) -> tuple[int, FrameHead] | None:
-    """The next whole frame at or behind `at`: good bytes behind bad ones are damage, and no torn end."""
+    """The next whole frame at or behind `at`: good frames behind bad bytes mean damage, not a torn end."""
     at = -(-at // ALIGNMENT) * ALIGNMENT
     while at + FRAME_BYTES <= size:
         window = os.pread(fd, SEARCH_WINDOW, at)
@@ -135,8 +137,8 @@ def find_frame(fd: int, group: str, at: int, size: int) -> tuple[int, FrameHead]
 
 
 def damage(path: Path, at: int, later: FrameHead) -> ArchiveDamaged:
-    """What to say where good frames follow bad bytes."""
+    """The error for good frames behind bad bytes."""
     return ArchiveDamaged(
-        f"{path} is damaged at byte {at}: what follows from position {later.begin} on is whole, so this is no torn "
-        "end. Nothing was changed; restore the file from a copy, or move it away and let the recorder catch up"
+        f"{path} is damaged at byte {at}: the frames from position {later.begin} on are whole, so this is no torn end. "
+        "Nothing was changed; restore the file from a copy, or move it away and let the recorder catch up (--refill)"
     )

@@ -1,4 +1,4 @@
-"""Reading an archive: by position, by time, and behind a recorder that is still writing. Nothing is ever changed here.
+"""Reading an archive: by position, by time, and behind a recorder that is still writing. It changes nothing.
 
 Files are read, not mapped: a recorder may cut off a torn end, and a mapping would end the reader with SIGBUS.
 """
@@ -13,28 +13,21 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Final, NamedTuple
 
+from ordercast.archive.arrow import arrow_schema, to_arrow
 from ordercast.archive.errors import ArchiveDamaged, DataLoss, NoArchive
 from ordercast.archive.folder import (
     check_owner,
     damage,
     find_frame,
     frame_heads,
-    names_in,
+    list_folder,
     read_head,
     refuse_foreign,
 )
-from ordercast.archive.segment import (
-    FRAME_BYTES,
-    Frame,
-    FrameHead,
-    Record,
-    SegmentHead,
-    arrow_schema,
-    open_frame_head,
-    to_arrow,
-)
+from ordercast.archive.frame import Frame, Record
+from ordercast.archive.headers import FRAME_BYTES, FrameHead, SegmentHead, open_frame_head
 
-__all__ = ["Archive", "Frame", "Loss", "Record", "arrow_schema", "to_arrow"]
+__all__ = ["Archive", "Epoch", "Frame", "Loss", "Record", "arrow_schema", "to_arrow"]
 
 CHUNK_BYTES: Final = 4 << 20
 """Bytes that are read at a time while frames are handed out; a larger frame is read by itself."""
@@ -51,9 +44,9 @@ OPEN: Final = "open"
 TORN: Final = "torn"
 REMOVED: Final = "removed"
 _TEXTS: Final = {
-    HOLE: "no recorder has them: the archive says so itself",
+    HOLE: "the archive says that no recorder had them",
     MISSING: "a segment file is missing: put it back",
-    TORN: "the segment file before them has a torn end: start the recorder again, it asks the others for them",
+    TORN: "the segment file before them has a torn end: start the recorder again, and it asks the others for them",
     OPEN: "the recorder had not caught up on them when it ended: start it again",
     REMOVED: "they were removed by retention, or never recorded",
 }
@@ -68,6 +61,17 @@ class Loss(NamedTuple):
 
     def __str__(self) -> str:
         return f"positions {self.begin} to {self.stop - 1} are not in the archive; {_TEXTS[self.reason]}"
+
+
+class Epoch(NamedTuple):
+    """The time of one log of the group: the group counted from 0 again at `base`. It covers `[first, stop)`.
+
+    The group's own position of a message is its position in the archive - `base`.
+    """
+
+    base: int
+    first: int
+    stop: int
 
 
 class SegmentInfo:
@@ -108,7 +112,7 @@ class Archive:
     """One folder, open for reading. Cheap to make and to pickle: it looks at the files when it is asked something."""
 
     def __init__(self, folder: str | Path, *, group: str | None = None, strict: bool = True) -> None:
-        """group: refuse the archive of another one. strict: refuse a folder with files that are no archive's."""
+        """group: refuse the archive of another group. strict: refuse a folder that also holds other files."""
         self.folder = Path(folder)
         self._group = group
         self._strict = strict
@@ -126,18 +130,18 @@ class Archive:
 
     def refresh(self) -> None:
         """Look at the folder again. Raises NoArchive, ForeignFile, WrongGroup, NewerFormat, ArchiveDamaged."""
-        names = names_in(self.folder)
+        listing = list_folder(self.folder)
         if self._strict:
-            refuse_foreign(self.folder, names.foreign)
+            refuse_foreign(self.folder, listing.foreign)
         known = {info.head.first: info for info in self._segments}
         neighbours = {one.first: two.first for one, two in pairwise(self._segments)}
-        following = dict(pairwise(first for first, _ in names.segments))
+        following = dict(pairwise(first for first, _ in listing.segments))
         segments: list[SegmentInfo] = []
-        for first, path in names.segments:
+        for first, path in listing.segments:
             info = known.get(first)
-            # An end can only have been cut off where nothing followed, or where something else does now.
+            # An end can only have been cut off if nothing followed it, or if something else follows it now.
             is_inner = first in neighbours and neighbours[first] == following.get(first)
-            if info is None or not (is_inner or _is_same(info)):
+            if info is None or info.last is None or not (is_inner or _is_same(info)):
                 info = self._open(first, path)
             if info is not None:
                 segments.append(info)
@@ -182,6 +186,17 @@ class Archive:
         """Holes, and what is missing between segments, as of the last `refresh`."""
         return list(self._losses)
 
+    @property
+    def epochs(self) -> list[Epoch]:
+        """The logs of the group that this archive holds, the oldest first, as of the last `refresh`."""
+        epochs: list[Epoch] = []
+        for info in self._segments:
+            if epochs and epochs[-1].base == info.head.base:
+                epochs[-1] = epochs[-1]._replace(stop=info.stop)
+            else:
+                epochs.append(Epoch(info.head.base, info.first, info.stop))
+        return epochs
+
     def bounds(self) -> tuple[int, int] | None:
         """`[first, stop)`: what can be read now; None while there is nothing. Looks at the folder again.
 
@@ -196,7 +211,7 @@ class Archive:
         return self._segments[0].first, self._segments[-1].stop
 
     def wait(self, beyond: int, timeout_s: float | None = None, poll_s: float = POLL_S) -> int | None:
-        """Wait until positions from `beyond` on can be read; where they end, None after `timeout_s` seconds."""
+        """Wait until positions from `beyond` on can be read; returns their end, or None after `timeout_s` seconds."""
         end = None if timeout_s is None else monotonic() + timeout_s
         while True:
             bounds = self.bounds() if self._exists() else None
@@ -207,7 +222,7 @@ class Archive:
             sleep(poll_s)
 
     def position_at(self, time_ns: int) -> int:
-        """The first position that was recorded at `time_ns` or later; the end where there is none."""
+        """The first position that was recorded at `time_ns` or later; the end if there is none."""
         bounds = self.bounds()
         if bounds is None:
             return 0
@@ -313,7 +328,7 @@ class Archive:
         return self.folder.is_dir()
 
     def _open(self, first: int, path: Path) -> SegmentInfo | None:
-        """A segment whose header is whole; None where it has just been begun, or is gone by now."""
+        """A segment whose header is whole; None if it has just been begun, or is gone by now."""
         try:
             fd = os.open(path, os.O_RDONLY)
         except FileNotFoundError:
@@ -374,7 +389,7 @@ class Archive:
     def _pass_losses(
         self, losses: list[Loss], at: int, upto: int, fail_on_loss: bool, on_loss: Callable[[Loss], None] | None
     ) -> int:
-        """Report what is lost in `[at, upto)`; where to go on."""
+        """Report what is lost in `[at, upto)`; returns where to go on."""
         while losses and losses[0].begin < upto:
             loss = losses.pop(0)
             if loss.stop <= at:

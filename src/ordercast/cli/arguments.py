@@ -72,7 +72,7 @@ def group_name(text: str) -> str:
     for letter in text:
         if unicodedata.category(letter) in ("Cc", "Cs"):
             raise argparse.ArgumentTypeError(
-                f"expected a name without control characters, not {text!a}: leave out {letter!a}"
+                f"expected a name without a control character, not {text!a}: leave out {letter!a}"
             )
     return text
 

@@ -9,19 +9,13 @@ from typing import Any, Final
 
 from ordercast.cli.extras import advice, missing
 from ordercast.errors import UsageError
+from ordercast.pipeline.failures import JobFailed, explained
 from ordercast.sim.checkers import PROPERTIES, check_all
 from ordercast.trace.convert import convert
 from ordercast.trace.store import read_trace
 
 SHOWN_VIOLATIONS: Final = 10
 NO_SPARK: Final = f"Spark is not installed ({advice('spark')})"
-SETTINGS: Final = {
-    # Some ten thousand rows: one task after the other costs less than to plan how many there should be.
-    "spark.sql.shuffle.partitions": "2",
-    "spark.default.parallelism": "2",
-    "spark.sql.adaptive.enabled": "false",
-}
-
 Say = Callable[[str], None]
 
 
@@ -86,7 +80,7 @@ def prove(trace: Path, crashed: Mapping[tuple[str, int], int], *, with_spark: bo
         return _in_process(trace, f"the checkers of the simulator: {NO_SPARK}")
     try:
         return _with_spark(trace, say)
-    except UsageError as error:  # no Java
+    except (UsageError, JobFailed) as error:  # there is no Java, or it came to an end
         say(f"{error}: the checkers of the simulator judge instead, and there is no report")
         return _in_process(trace, f"the checkers of the simulator: {error}")
 
@@ -98,7 +92,7 @@ def _with_spark(trace: Path, say: Say) -> Proof:
 
     runs = inspect([trace])
     say("starting Spark ...")
-    with session("ordercast demo", is_short=True, settings=SETTINGS) as spark:
+    with explained(), session("ordercast demo", rows=sum(one.rows for one in runs)) as spark:
         say("checking every guarantee on Spark, and measuring ...")
         verdict, measured = judge_and_measure(spark, runs)
         path = write_report(spark, runs, trace, verdict, title="Ordercast demo", measured=measured)

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from ordercast.api.checks import check_group_name
 from ordercast.archive.errors import ArchiveFull
-from ordercast.archive.log import FSYNCS, INTERVAL_MS, Log, LogConfig
-from ordercast.archive.recorder import PATIENCE_S, WHEN_FULL, Recorder
+from ordercast.archive.log import FSYNCS, INTERVAL_MS, ArchiveLog, LogConfig
+from ordercast.archive.recorder import PATIENCE_S, WHEN_FULL, ArchiveRecorder
 from ordercast.cli.arguments import decimal, group_name, whole
 from ordercast.cli.choices import add_orderer
 from ordercast.cli.progress import Progress
@@ -29,7 +29,7 @@ DESCRIPTION: Final = (
     "Joins GROUP, or creates it, and writes every message that has a position (AGREED or stronger) to segment files "
     "in DIR, until it is interrupted. Started again on the same folder, it continues where it stopped and fetches "
     "what it missed from other recorders of the group. Positions that no recorder has become a hole, which is "
-    "reported."
+    "reported. If the group was created anew, a new epoch begins in the same folder."
 )
 EXAMPLES: Final = """examples:
   ordercast record orders --out /var/lib/orders
@@ -86,6 +86,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--refill", action="store_true", help="where segment files are missing, fetch them from other recorders"
     )
+    parser.add_argument(
+        "--new-epoch", action="store_true", help="the group was created anew: go on behind what is in the archive"
+    )
     add_orderer(parser)
     add_node(parser)
     parser.add_argument("--json", action="store_true", help="print what was recorded as one JSON document at the end")
@@ -137,7 +140,7 @@ def run(args: argparse.Namespace) -> int:
     anticipate = check_anticipate(args.orderer, args.anticipate)
     progress = Progress()
     check_group_name(args.group)
-    log = Log.open(args.out, args.group, config)
+    log = ArchiveLog.open(args.out, args.group, config)
     try:
         code, recorder = run_loop(_record(args, log, anticipate, progress))
     finally:
@@ -152,10 +155,13 @@ def run(args: argparse.Namespace) -> int:
     return code
 
 
-async def _record(args: argparse.Namespace, log: Log, anticipate: bool, progress: Progress) -> tuple[int, Recorder]:
+async def _record(
+    args: argparse.Namespace, log: ArchiveLog, anticipate: bool, progress: Progress
+) -> tuple[int, ArchiveRecorder]:
     join: dict[str, Any] = {"orderer": args.orderer, "anticipate": anticipate}
     async with node_of(args) as node:
-        recorder = Recorder(node, log, when_full=args.when_full, patience_s=args.patience, say=progress.note, join=join)
+        how: dict[str, Any] = {"when_full": args.when_full, "patience_s": args.patience, "new_epoch": args.new_epoch}
+        recorder = ArchiveRecorder(node, log, say=progress.note, join=join, **how)
         recording = asyncio.create_task(recorder.run())
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -188,14 +194,14 @@ async def _record(args: argparse.Namespace, log: Log, anticipate: bool, progress
     return 0, recorder
 
 
-def _on_signal(recorder: Recorder, recording: asyncio.Task[None]) -> None:
+def _on_signal(recorder: ArchiveRecorder, recording: asyncio.Task[None]) -> None:
     if recorder.group is None or recorder.is_stopping:
         recording.cancel()  # nothing to leave yet; or asked for a second time
     else:
         recorder.stop()
 
 
-def _show(progress: Progress, recorder: Recorder, elapsed_s: float) -> None:
+def _show(progress: Progress, recorder: ArchiveRecorder, elapsed_s: float) -> None:
     tally, log = recorder.tally, recorder.log
     rate = tally.recorded / elapsed_s if elapsed_s else 0.0
     state = ", catching up" if recorder.is_catching_up else ""
@@ -206,7 +212,7 @@ def _show(progress: Progress, recorder: Recorder, elapsed_s: float) -> None:
     progress.live([line], line)
 
 
-def _summary(folder: Path, recorder: Recorder) -> list[str]:
+def _summary(folder: Path, recorder: ArchiveRecorder) -> list[str]:
     tally, log = recorder.tally, recorder.log
     first = log.first
     covered = (

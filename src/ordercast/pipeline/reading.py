@@ -1,8 +1,8 @@
-"""Trace folders as one DataFrame: the columns of TRACE.md behind `run`, with an explicit schema.
+"""Trace folders as one DataFrame: the columns of docs/trace.md behind `run`, with an explicit schema.
 
-Everything that can be wrong with a folder is said before Spark starts to work on it, by the name of what is wrong:
-`inspect` reads `run.json` and the footer of each Parquet file on the driver. What only shows while rows are read (a
-damaged page) comes back from Spark as an error that names the file; `explain` turns it into the same kind of word.
+Errors in a folder are reported before Spark starts to work on it: `inspect` reads `run.json` and the footer of each
+Parquet file on the driver. Damage that shows only while rows are read (a damaged page) comes back from Spark as an
+error that names the file; `explain` turns it into the same kind of error.
 
 Run and node are not columns of the files. Spark would take the node from the folder's name, but only for one trace at a
 time, and a union of as many scans as there are runs is slow to plan. So all files are one scan, and a small table that
@@ -36,8 +36,8 @@ _PATTERN: Final = re.compile(r"([\\*?\[\]{}])")
 _FILE_IN_ERROR: Final = re.compile(r"file:/[^\s'\"]*\.parquet")
 
 
-class Part(NamedTuple):
-    """One life of one node: mostly one file. What footers say beside the number of rows may be None: unknown."""
+class TracePart(NamedTuple):
+    """One life of one node: mostly one file. Facts that the footers do not say are None."""
 
     paths: tuple[Path, ...]
     node: str
@@ -60,13 +60,13 @@ class Part(NamedTuple):
         return f"{self.node}/{self.life}"
 
 
-class Run(NamedTuple):
+class TraceRun(NamedTuple):
     """One trace folder. `name` is its run id, with a number behind it where another folder has the same."""
 
     name: str
     folder: Path
     info: RunInfo
-    parts: tuple[Part, ...]
+    parts: tuple[TracePart, ...]
 
     @property
     def rows(self) -> int:
@@ -76,7 +76,7 @@ class Run(NamedTuple):
 class Traces(NamedTuple):
     """What a job works on."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[TraceRun, ...]
     events: DataFrame
 
 
@@ -86,11 +86,11 @@ def read_traces(spark: SparkSession, folders: Sequence[Path | str]) -> Traces:
     return Traces(runs, events_of(spark, runs))
 
 
-def inspect(folders: Sequence[Path | str]) -> tuple[Run, ...]:
+def inspect(folders: Sequence[Path | str]) -> tuple[TraceRun, ...]:
     """The runs of these folders, looked at without Spark."""
     if not folders:
         raise UsageError("name at least one trace folder")
-    runs: list[Run] = []
+    runs: list[TraceRun] = []
     seen: dict[Path, Path] = {}
     names: set[str] = set()
     for given in map(Path, folders):
@@ -104,18 +104,18 @@ def inspect(folders: Sequence[Path | str]) -> tuple[Run, ...]:
             number += 1
             name = f"{info.run_id}#{number}"
         names.add(name)
-        runs.append(Run(name, real, info, parts))
+        runs.append(TraceRun(name, real, info, parts))
     return tuple(runs)
 
 
 def events_of(
-    spark: SparkSession, runs: Iterable[Run], *, numbered: bool = False, only: Collection[int] | None = None
+    spark: SparkSession, runs: Iterable[TraceRun], *, numbered: bool = False, only: Collection[int] | None = None
 ) -> DataFrame:
-    """One row for each event: `run`, then the columns of TRACE.md.
+    """One row for each event: `run`, then the columns of docs/trace.md.
 
     `numbered`: instead of run and node their numbers, `r` for the run and `m` for the part (a life of a node), in the
     order in which `runs` and their parts come. Numbers are quicker to group by than names. `only`: the parts with these
-    numbers, and no other file is read. `w` is a digest of run and underlay, null where a file has several underlays.
+    numbers, and no other file is read. `w` is a digest of run and underlay, null if a file has several underlays.
     """
     from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
     from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
@@ -166,7 +166,7 @@ def events_of(
     )
 
 
-def _paths(runs: Sequence[Run], only: Collection[int] | None) -> list[str]:
+def _paths(runs: Sequence[TraceRun], only: Collection[int] | None) -> list[str]:
     if only is None:
         return [_literal(run.folder / EVENTS_FOLDER) for run in runs]
     parts = [part for run in runs for part in run.parts]
@@ -200,7 +200,7 @@ def event_schema() -> StructType:
 
 
 def explain(error: Exception) -> UsageError | None:
-    """What Spark's error says about the input; None where it is not about the input."""
+    """What Spark's error says about the input; None if it is not about the input."""
     text = str(error)
     is_about_files = any(
         word in text
@@ -217,10 +217,10 @@ def explain(error: Exception) -> UsageError | None:
         return None
     found = _FILE_IN_ERROR.search(text)
     what = _path_of(found[0]) if found else "a file of the trace"
-    return UsageError(f"{what} cannot be read: it is damaged, or was taken away")
+    return UsageError(f"{what} cannot be read: it is damaged, or was removed")
 
 
-def _inspect(folder: Path) -> tuple[RunInfo, tuple[Part, ...]]:
+def _inspect(folder: Path) -> tuple[RunInfo, tuple[TracePart, ...]]:
     if not folder.exists():
         raise UsageError(f"{folder} does not exist")
     if not folder.is_dir():
@@ -234,7 +234,7 @@ def _inspect(folder: Path) -> tuple[RunInfo, tuple[Part, ...]]:
         if any((folder / RAW_FOLDER).glob(f"*{RAW_SUFFIX}")):
             raise UsageError(f"{folder} has only raw files: turn them into Parquet first (ordercast.trace.convert)")
         raise UsageError(f"{folder} has no folder {EVENTS_FOLDER}: nothing was recorded, or it was not converted")
-    parts: list[Part] = []
+    parts: list[TracePart] = []
     nodes = 0
     for node_folder in sorted(events.iterdir()):
         if node_folder.name.startswith((".", "_")):
@@ -250,7 +250,7 @@ def _inspect(folder: Path) -> tuple[RunInfo, tuple[Part, ...]]:
     return info, tuple(parts)
 
 
-def _parts_of(folder: Path) -> list[Part]:
+def _parts_of(folder: Path) -> list[TracePart]:
     node = folder.name.removeprefix("node=")
     try:
         check_node_name(node)
@@ -259,7 +259,7 @@ def _parts_of(folder: Path) -> list[Part]:
     files: list[_File] = []
     for path in sorted(folder.iterdir()):
         if path.name.startswith((".", "_")):
-            continue  # of who writes or wrote here: Spark passes these over, too
+            continue  # temporary files of a writer, which Spark ignores, too
         if _PART_NAME.fullmatch(path.name) is None:
             raise UsageError(f"{path} is not named part-*.parquet")
         files.append(_file_of(path))
@@ -270,7 +270,7 @@ def _parts_of(folder: Path) -> list[Part]:
 
 
 class _File(NamedTuple):
-    """What the footer of a file says, which is checked; None and nothing where it does not say it."""
+    """What the footer of a file says, checked; None or empty if it does not say it."""
 
     path: Path
     lives: dict[int, int]  # with their numbers of rows
@@ -280,7 +280,7 @@ class _File(NamedTuple):
     has_long_counts: bool
 
 
-def _life_of(node: str, life: int, files: list[_File]) -> Part:
+def _life_of(node: str, life: int, files: list[_File]) -> TracePart:
     due, numbers = 0, sorted(one for file in files for one in file.numbers or [])
     is_numbered: bool | None = all(file.numbers is not None and len(file.lives) == 1 for file in files) or None
     for first, stop in numbers if is_numbered else ():
@@ -288,7 +288,7 @@ def _life_of(node: str, life: int, files: list[_File]) -> Part:
         due = stop
     times = [file.last_ns for file in files]
     underlays = {name for file in files for name in file.underlays}
-    return Part(
+    return TracePart(
         tuple(file.path for file in files),
         node,
         life,
@@ -346,8 +346,8 @@ def _bounds(column: Any) -> tuple[Any, Any] | None:
 
 
 def _difference(found: Any, wanted: Any) -> str | None:
-    """What of a schema is not that of a trace. How columns are ordered, and whether they say that they have no nulls,
-    is not looked at: others write traces, too, with the means that they have."""
+    """How a schema differs from that of a trace. The order of columns and whether they may have nulls do not count:
+    other programs write traces, too."""
     missing = [name for name in wanted.names if name not in found.names]
     if missing:
         return f"column {missing[0]} is missing"

@@ -1,4 +1,4 @@
-"""The binary form of one node's trace, and how it is read back: TRACE.md's rows as cells of one fixed size.
+"""The binary form of one node's trace, and how it is read back: docs/trace.md's rows as cells of one fixed size.
 
 A file is a header cell followed by row cells and definition cells. Everything is a whole number of cells, so that a
 killed process leaves at most one incomplete cell or definition at the end, and so that a reader can lay one numpy
@@ -62,7 +62,7 @@ ROW_DTYPE: Final = np.dtype(
 # One text, or one list as the ids of its texts. Long enough for a view of 16 thousand members.
 MAX_DEFINITION_BYTES: Final = 1 << 16
 MAX_DEFINITION_CELLS: Final = 1 + -(-(MAX_DEFINITION_BYTES - INLINE_BYTES) // MORE_BYTES)
-MAX_COUNT: Final = (1 << 31) - 1  # `count` is an int32 in TRACE.md
+MAX_COUNT: Final = (1 << 31) - 1  # `count` is an int32 in docs/trace.md
 
 # How much is decoded at a time: bounds the memory of a reader whatever the size of the file.
 CHUNK_BYTES: Final = CELL_BYTES << 15

@@ -1,12 +1,13 @@
 """From the recorders' files to Parquet: `raw/<node>-<life>.oct` becomes `events/node=<name>/part-<life>.parquet`.
 
 The conversion is columnar: numpy takes the cells apart and Arrow looks the texts up, so no Python object is made per
-event. Memory is bounded by one row group, whatever the length of the run. Encodings follow SPARK section 5:
-rising numbers as differences, words as dictionaries, everything under zstd.
+event. Memory is bounded by one row group, whatever the length of the run. Rising
+numbers are stored as differences, texts as dictionaries, and everything is compressed with zstd: measured, this takes
+the fewest bytes and is faster to write than Parquet's defaults.
 
-The node's name is the name of the folder and not a column of the file, as TRACE.md says. Equal rows give equal bytes:
-row groups are cut by number of rows, and Parquet's dictionaries follow the first use in the row group, so nothing
-depends on where a recorder happened to put its definitions.
+The node's name is the name of the folder and not a column of the file (docs/trace.md). Equal rows give equal bytes: row
+groups are cut by number of rows, and Parquet's dictionaries follow the first use in the row group, so nothing depends
+on where a recorder happened to put its definitions.
 """
 
 from __future__ import annotations
@@ -162,7 +163,7 @@ def load_pyarrow() -> tuple[Any, Any]:
 
 
 def parquet_schema() -> Any:
-    """The columns of a part file, as TRACE.md states them: signed types, in its order, without `node`."""
+    """The columns of a part file, as docs/trace.md states them: signed types, in its order, without `node`."""
     pa, _ = load_pyarrow()
     text, texts = pa.string(), pa.list_(pa.field("element", pa.string(), nullable=False))
     return pa.schema(
@@ -290,7 +291,7 @@ def _look_up(pa: Any, ids: npt.NDArray[Any], kind: Any, value_of: Any) -> Any:
 
 def _record(recorder: Recorder, row: Row) -> None:
     if row.kind not in KINDS:
-        raise ValueError(f"{row.kind!r} is no kind of event; TRACE.md has {', '.join(KINDS)}")
+        raise ValueError(f"{row.kind!r} is no kind of event; docs/trace.md has {', '.join(KINDS)}")
     service = None if row.service is None else parse_service(row.service)
 
     def text(value: str | None) -> int:

@@ -1,8 +1,8 @@
 """What a node does on its hot path to leave evidence: one `pack_into` per row, one `write(2)` per pass.
 
-TRACE.md asks that the rows of a pass are in the file before its datagrams leave, so that a killed process cannot have
-said what its trace does not show. That rules out a writer thread; it also rules out Parquet, which is unreadable until
-closed. `ordercast.trace.convert` turns the files into Parquet afterwards.
+The rows of a pass are in the file before its datagrams leave (docs/trace.md), so that a killed process cannot have
+sent what its trace does not show. That rules out a writer thread. It also rules out Parquet, which is unreadable until
+it is closed. `ordercast.trace.convert` turns the files into Parquet afterwards.
 
 The format is in `ordercast.trace.cells`. No clock is read here: the time of a row is an argument.
 """
@@ -72,7 +72,7 @@ MAX_NAMES: Final = 1 << 16
 MAX_DETAILS: Final = 1 << 12
 MAX_DETAIL_BYTES: Final = 1 << 10
 
-# TRACE.md allows one `tx` or `rx` row per direction and detail in this time.
+# docs/trace.md allows one `tx` or `rx` row per direction and detail in this time.
 TRAFFIC_INTERVAL_NS: Final = 100_000_000
 # Kinds of datagrams counted apart; the protocol has about ten. At the bound a new one is counted as OTHER.
 MAX_TRAFFIC_KINDS: Final = 64
@@ -157,7 +157,7 @@ class Recorder:
         came_with: int = 0,
         groups: int = 0,
     ) -> None:
-        """Record one event. Texts are numbers from `string`, `strings` and `detail`, 0 where there is none.
+        """Record one event. Texts are numbers from `string`, `strings` and `detail`, 0 for none.
 
         Hot: one call per block and event. Nothing is checked here; `decode` refuses what makes no sense.
         """

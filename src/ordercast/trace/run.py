@@ -1,4 +1,4 @@
-"""`run.json`: what a trace is a trace of (TRACE.md).
+"""`run.json`: what a trace is a trace of (docs/trace.md).
 
 A simulated run is named by its parameters and starts at the epoch, so that the same command writes the same bytes on
 any machine, on any day and under any PYTHONHASHSEED.

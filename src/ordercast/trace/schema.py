@@ -1,7 +1,7 @@
-"""The event schema of a trace, as TRACE.md states it: one row per event of one node.
+"""The event schema of a trace, as docs/trace.md states it: one row per event of one node.
 
 Readers (checkers, pipeline) and writers (recorder, Parquet converter) meet here and nowhere else.
-Columns keep the order of TRACE.md; `None` means that the column has no meaning for the row.
+Columns keep the order of docs/trace.md; `None` means that the column has no meaning for the row.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Row(NamedTuple):
     came_with: tuple[str, ...] | None = None
     sender: str | None = None
     first: int | None = None
-    count: int | None = None  # type: ignore[assignment]  # TRACE.md's name; nobody counts equal columns of a row
+    count: int | None = None  # type: ignore[assignment]  # the name in docs/trace.md; tuple.count is not used
     service: str | None = None
     position: int | None = None
     prev_position: int | None = None

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 MAX_BUCKETS: Final = 600
-FEWEST_BUCKETS: Final = 60  # of each run, where there are many
+FEWEST_BUCKETS: Final = 60  # of each run, if there are many runs
 USUAL_NS: Final = 100_000_000  # also the finest step of `tx` and `rx` rows
 USUAL_BUCKETS: Final = 100  # a run too short for so many usual ones gets narrower ones
 LEAST_NS: Final = 1_000_000

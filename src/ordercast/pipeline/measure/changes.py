@@ -109,7 +109,7 @@ def repairs(events: DataFrame) -> DataFrame:
 
 
 def marks(events: DataFrame) -> DataFrame:
-    """What a person wants to see beside a curve: crashes, and who came and went."""
+    """Marks for curves: crashes, joins and leaves."""
     return events.where(F.col("kind").isin("start", "stop", "crash", "join", "leave", "transitional")).select(
         "run", "node", "life", "n", "at_ns", "kind", "underlay"
     )

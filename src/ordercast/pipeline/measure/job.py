@@ -1,7 +1,7 @@
 """The job: traces in, tables out. Also as `ordercast measure`, `python -m ordercast.pipeline.measure` and under
-`spark-submit`, which is given the path of `__main__.py` beside this file.
+`spark-submit`, which takes the path of `__main__.py` in this folder.
 
-Exit codes: 0 measured, 2 the input cannot be used.
+Exit codes: 0 measured, 2 the input cannot be used, 3 the job failed and there are no new tables.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ordercast.errors import UsageError
-from ordercast.pipeline.reading import Run, Traces, events_of, explain, inspect
+from ordercast.pipeline.failures import cannot_write, guarded
+from ordercast.pipeline.reading import TraceRun, Traces, events_of, inspect
 from ordercast.trace.convert import load_pyarrow
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ DESCRIPTION: Final = (
 )
 EXAMPLES: Final = """examples:
   ordercast measure ./trace --out ./measured
-      one run: a summary here, the tables in ./measured
+      one run: a summary here, the tables in ./measured; exit code 2 if the trace cannot be used, 3 if the job failed
   ordercast measure runs/* --out ./measured --json | jq '.runs[].latency'
       many runs at once, for a program
   ordercast measure ./trace --out ./measured --master spark://127.0.0.1:7077
@@ -41,7 +42,6 @@ EXAMPLES: Final = """examples:
 
 APP: Final = "ordercast measure"
 DONE, UNUSABLE = 0, 2
-SHORT_ROWS: Final = 1_000_000  # below which Java's quick compiler alone is the better choice
 SUMMARY: Final = "summary.json"
 
 
@@ -68,20 +68,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
+    """Do the job; its exit code. `UsageError` names what cannot be used."""
+    return guarded(APP, lambda: _run(args))
+
+
+def _run(args: argparse.Namespace) -> int:
     """Measure, write, print. `UsageError` names what cannot be used."""
     from ordercast.pipeline.session import DEFAULT_HEAP, session
 
     runs = inspect(args.traces)  # before Spark starts: a missing file is no reason to wait for it
     make_folder(args.out)
     rows = sum(one.rows for one in runs)
-    with session(APP, args.master, heap=args.heap or DEFAULT_HEAP, is_short=rows < SHORT_ROWS) as spark:
-        try:
-            found = measure_runs(spark, runs)
-        except Exception as error:
-            word = explain(error)
-            if word is None:
-                raise
-            raise word from error
+    with session(APP, args.master, heap=args.heap or DEFAULT_HEAP, rows=rows) as spark:
+        found = measure_runs(spark, runs)
     summary = as_json(found)
     write(args.out, found, summary)
     if args.json:
@@ -93,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
     return DONE
 
 
-def measure_runs(spark: SparkSession, runs: Sequence[Run]) -> Measures:
+def measure_runs(spark: SparkSession, runs: Sequence[TraceRun]) -> Measures:
     """Measure these runs with Spark."""
     from ordercast.pipeline.measure.measures import measure
     from ordercast.pipeline.measure.quiet import hush
@@ -124,7 +123,7 @@ def write(folder: Path, found: Measures, summary: dict[str, Any]) -> None:
             new.replace(folder / f"{name}.parquet")
         (folder / SUMMARY).write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
     except OSError as error:
-        raise UsageError(f"--out {folder} cannot be written to: {error.strerror or error}") from error
+        raise cannot_write(folder, error) from error
 
 
 def as_json(found: Measures) -> dict[str, Any]:

@@ -3,15 +3,15 @@
 - `send`: from the submit to the delivery, at every member, the sender included.
 - `reception`: from the moment a member holds a message (`hold`) to its delivery, at every member but the sender. It has
   two parts, as in section 2.3 of the TOMPA paper: `t1` until the message's final place is known (`placed`), `t2` from
-  then to the delivery. A place that is known before the message is there counts from its arrival; what is delivered
-  before it has a place has no `t2`.
+  then to the delivery. A place that is known before the message arrives counts from the arrival. A message that is
+  delivered before it has a place has no `t2`.
 
-`send` compares clocks of two nodes. Where a run's clock is `many` only deliveries at the sender count for it.
+`send` compares clocks of two nodes. If a run's clock is `many`, only deliveries at the sender count for it.
 
-Rows of one message at different nodes mostly have the same numbers, since a block is one row everywhere; then they meet
-by sender, first number and count, in one aggregation and one join. Nothing in TRACE.md promises that. So `messages`,
-which counts them, also says how many do not fit, and where there are any the job goes on with `aligned` rows, which are
-cut wherever another row of the same sender begins or ends.
+Rows of one message at different nodes mostly have the same numbers, because a block is one row everywhere. Then they
+are joined by sender, first number and count, in one aggregation and one join. docs/trace.md does not promise that. So
+`messages`, which counts them, also says how many do not fit. If there are any, the job goes on with `aligned` rows,
+which are cut wherever another row of the same sender begins or ends.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ordercast.pipeline.measure import changes, latency, sketches, throughput, traffic
 from ordercast.pipeline.measure.buckets import Span, axis_of, spans, width_of, with_bucket, with_time
-from ordercast.pipeline.reading import Run, Traces
+from ordercast.pipeline.reading import TraceRun, Traces
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,7 +31,7 @@ SETTINGS: Final = {
 class Measures:
     """`tables` by name: those that `ordercast measure` writes."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[TraceRun, ...]
     spans: dict[str, Span]
     tables: dict[str, pa.Table] = field(default_factory=dict)
 

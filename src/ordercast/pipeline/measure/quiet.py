@@ -1,4 +1,4 @@
-"""Keeps a library of Spark's from talking on the terminal."""
+"""Keeps one of Spark's libraries from printing on the terminal."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ TALKER: Final = "org.apache.datasketches.memory.internal.ResourceImpl"
 
 
 def hush(spark: SparkSession) -> None:
-    """Load what the sketches use while nobody listens: it warns of the Java version, once, on standard error.
+    """Load a class of the sketches while standard error is off: it prints a warning about the Java version once.
 
-    It is about memory outside of Java's, which Spark's sketches do not use. Where this does not work the warning is
-    shown, and nothing else is different.
+    The warning is about memory outside of Java's heap, which Spark's sketches do not use. If this does not work, the
+    warning is shown, and nothing else changes.
     """
     with suppress(Exception):
         jvm: Any = spark.sparkContext._jvm

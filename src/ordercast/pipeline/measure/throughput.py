@@ -14,7 +14,7 @@ from ordercast.pipeline.measure.buckets import with_bucket
 
 
 def group_name() -> Column:
-    """The group of a row; where it mixes several their names, else the underlay's."""
+    """The group of a row; the names of its groups if it has several, the underlay's name if it has none."""
     several = F.when(F.size("groups") > 0, F.array_join("groups", "+"))
     return F.coalesce(F.col("group"), several, F.col("underlay"))
 

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from ordercast.pipeline.measure.measures import Measures
 from ordercast.pipeline.measure.sketches import CURVE
-from ordercast.pipeline.reading import Run
+from ordercast.pipeline.reading import TraceRun
 from ordercast.pipeline.report.timeline import Choice
-from ordercast.pipeline.report.verdict import Verdict
+from ordercast.pipeline.report.verdict import ReportVerdict
 from ordercast.trace.run import software_version
 
 MOST_VIEWS: Final = 400  # of one run that are marked; those with other members come first
@@ -27,7 +27,7 @@ def content(
     over_time: Sequence[Row],
     deliveries: Sequence[Row],
     choices: Mapping[str, Choice],
-    verdict: Verdict | None,
+    verdict: ReportVerdict | None,
     title: str,
 ) -> Row:
     """The document. `over_time` are latencies by run, service and bucket; `deliveries` those that were chosen."""
@@ -52,8 +52,8 @@ def content(
     }
 
 
-def _labels(runs: Sequence[Run]) -> dict[str, str]:
-    """The shortest word that tells runs apart: the orderer, else the folder, else the run's name."""
+def _labels(runs: Sequence[TraceRun]) -> dict[str, str]:
+    """The shortest label that tells runs apart: the orderer, or the folder, or the run's name."""
     for words in (
         [run.info.orderer for run in runs],
         [run.folder.name for run in runs],
@@ -65,7 +65,7 @@ def _labels(runs: Sequence[Run]) -> dict[str, str]:
 
 
 def _run(
-    found: Measures, run: Run, label: str, over_time: Sequence[Row], deliveries: Sequence[Row], choice: Choice
+    found: Measures, run: TraceRun, label: str, over_time: Sequence[Row], deliveries: Sequence[Row], choice: Choice
 ) -> Row:
     name, info, span = run.name, run.info, found.spans[run.name]
     began_ns, width_s = span.began_ns, found.width_ns(run.name) / 1e9

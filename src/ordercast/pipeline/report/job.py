@@ -1,7 +1,8 @@
 """The job: traces in, one HTML file out. Also as `ordercast report`, `python -m ordercast.pipeline.report` and under
-`spark-submit`, which is given the path of `__main__.py` beside this file.
+`spark-submit`, which takes the path of `__main__.py` in this folder.
 
-Exit codes: 0 every guarantee held, 1 one was violated (the report says which), 2 the input cannot be used.
+Exit codes: 0 every guarantee held, 1 one was violated (the report says which), 2 the input cannot be used, 3 the job
+failed and there is no report.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ordercast.errors import UsageError
-from ordercast.pipeline.measure.job import SHORT_ROWS, make_folder, measure_runs
-from ordercast.pipeline.reading import Run, events_of, explain, inspect
-from ordercast.pipeline.report.verdict import Judged, Verdict
+from ordercast.pipeline.failures import cannot_write, guarded
+from ordercast.pipeline.measure.job import make_folder, measure_runs
+from ordercast.pipeline.reading import TraceRun, events_of, inspect
+from ordercast.pipeline.report.verdict import JudgedProperty, ReportVerdict
+from ordercast.pipeline.session import SHORT_ROWS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,11 +36,12 @@ DESCRIPTION: Final = (
 )
 EXAMPLES: Final = """examples:
   ordercast report ./trace --out ./report
-      then open ./report/report.html
+      then open ./report/report.html; exit code 0 if every guarantee held, 1 if not, 2 if a trace cannot be used, 3 if
+      the job itself failed
   ordercast report runs/token runs/sequencer runs/timestamp --out ./report
-      three runs beside each other, and each of them alone
+      three runs compared with each other, and each of them alone
   ordercast report ./trace --out ./report --no-verify
-      figures only; the verdict says that nobody has judged"""
+      figures only; the report says that the guarantees were not judged"""
 
 APP: Final = "ordercast report"
 HELD, VIOLATED, UNUSABLE = 0, 1, 2
@@ -53,9 +57,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--master", default=None, metavar="URL", help="Spark's master (all cores of this machine)")
     parser.add_argument("--heap", default=None, metavar="SIZE", help="memory of the driver, such as 2g")
     parser.add_argument("--title", default=TITLE, help=f"on top of the page ({TITLE})")
-    parser.add_argument("--no-verify", action="store_true", help="measure only: nobody judges the guarantees")
+    parser.add_argument("--no-verify", action="store_true", help="measure only, do not judge the guarantees")
     parser.add_argument(
-        "--unfinished", action="store_true", help="the runs were cut off: do not ask what had to arrive by the end"
+        "--unfinished", action="store_true", help="the runs were cut off: do not expect that every message has arrived"
     )
 
 
@@ -72,25 +76,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
+    """Do the job; its exit code. `UsageError` names what cannot be used."""
+    return guarded(APP, lambda: _run(args))
+
+
+def _run(args: argparse.Namespace) -> int:
     """Verify, measure, write. `UsageError` names what cannot be used."""
     from ordercast.pipeline.session import DEFAULT_HEAP, session
 
     runs = inspect(args.traces)  # before Spark starts: a missing file is no reason to wait for it
     make_folder(args.out)
     rows = sum(one.rows for one in runs)
-    with session(APP, args.master, heap=args.heap or DEFAULT_HEAP, is_short=rows < SHORT_ROWS) as spark:
-        try:
-            verdict, measured = None, None
-            if not args.no_verify:
-                verdict, measured = judge_and_measure(spark, runs, unfinished=args.unfinished)
-            path = write_report(spark, runs, args.out, verdict, title=args.title, measured=measured)
-        except UsageError:
-            raise
-        except Exception as error:
-            word = explain(error)
-            if word is None:
-                raise
-            raise word from error
+    with session(APP, args.master, heap=args.heap or DEFAULT_HEAP, rows=rows) as spark:
+        verdict, measured = None, None
+        if not args.no_verify:
+            verdict, measured = judge_and_measure(spark, runs, unfinished=args.unfinished)
+        path = write_report(spark, runs, args.out, verdict, title=args.title, measured=measured)
     if verdict is not None:
         print("every guarantee held" if verdict.held else "NOT every guarantee held")
     print(f"report: {path}")
@@ -98,9 +99,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def judge_and_measure(
-    spark: SparkSession, runs: Sequence[Run], *, unfinished: bool = False
-) -> tuple[Verdict, Measures]:
-    """Both. Of small runs side by side: what takes time there is planning, of which Spark does one query at a time."""
+    spark: SparkSession, runs: Sequence[TraceRun], *, unfinished: bool = False
+) -> tuple[ReportVerdict, Measures]:
+    """Both. Small runs at the same time: they spend their time on planning, and Spark plans one query at a time."""
     if sum(one.rows for one in runs) >= SHORT_ROWS:
         return verdict_of(spark, runs, unfinished=unfinished), measure_runs(spark, runs)
     with ThreadPoolExecutor(1) as beside:
@@ -109,20 +110,20 @@ def judge_and_measure(
         return verdict, measuring.result()
 
 
-def verdict_of(spark: SparkSession, runs: Sequence[Run], *, unfinished: bool = False) -> Verdict:
+def verdict_of(spark: SparkSession, runs: Sequence[TraceRun], *, unfinished: bool = False) -> ReportVerdict:
     """Verify with Spark."""
     from ordercast.pipeline.verify.job import verify
 
     return as_verdict(verify(spark, runs, unfinished=unfinished), runs)
 
 
-def as_verdict(findings: Any, runs: Sequence[Run]) -> Verdict:
+def as_verdict(findings: Any, runs: Sequence[TraceRun]) -> ReportVerdict:
     """What `pipeline.verify` found, as the report shows it."""
     rows = sum(one.rows for one in runs)
-    return Verdict(
+    return ReportVerdict(
         f"ordercast verify, on Spark: {rows:,} events of {len(runs)} run{'s' * (len(runs) > 1)}",
         [
-            Judged(name, int(checked), int(findings.totals[name]), findings.not_judged.get(name, ""))
+            JudgedProperty(name, int(checked), int(findings.totals[name]), findings.not_judged.get(name, ""))
             for name, checked in findings.checked.items()
         ],
         [violation._asdict() for violation in findings.violations()],
@@ -131,9 +132,9 @@ def as_verdict(findings: Any, runs: Sequence[Run]) -> Verdict:
 
 def write_report(
     spark: SparkSession,
-    runs: Sequence[Run],
+    runs: Sequence[TraceRun],
     folder: Path,
-    verdict: Verdict | None,
+    verdict: ReportVerdict | None,
     *,
     title: str = TITLE,
     measured: Measures | None = None,
@@ -153,7 +154,7 @@ def write_report(
         new.write_text(page_of(document), encoding="utf-8")
         new.replace(path)
     except OSError as error:
-        raise UsageError(f"--out {folder} cannot be written to: {error.strerror or error}") from error
+        raise cannot_write(folder, error) from error
     return path
 
 

@@ -1,4 +1,4 @@
-"""What the report says on top: the outcome of verification, in a form that does not depend on who judged."""
+"""The top of the report: the outcome of verification, in a form that does not depend on the judge."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ SHOWN: Final = 200  # rows of evidence in the page
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """One property: how much was examined, how often it was violated, and why it was not judged where it was not."""
+class JudgedProperty:
+    """One property: how much was examined, how often it was violated, and why it was not judged, if it was not."""
 
     name: str
     checked: int
@@ -20,11 +20,11 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """`by` says who judged; each row of `evidence` has the columns of the violations table."""
+class ReportVerdict:
+    """`by` names the judge; each row of `evidence` has the columns of the violations table."""
 
     by: str
-    properties: Sequence[Judged]
+    properties: Sequence[JudgedProperty]
     evidence: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
 
     @property

@@ -1,13 +1,14 @@
-"""What a user may say to source and sink, checked before anything begins. Names are those of Spark's Kafka source.
+"""The options of source and sink, checked before anything begins. Names are those of Spark's Kafka source.
 
-Spark hands all options over as texts, and names in any case. A name that nobody knows is an error: a limit that was
-misspelt would otherwise be no limit.
+Spark hands over all options as texts, and names in any case. An unknown name is an error: a misspelt limit would
+otherwise be no limit.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -252,14 +253,14 @@ def _service(text: str | None) -> Service:
 
 
 def _staging(words: _Words) -> Path:
-    """Where tasks put what the driver publishes: given, or beside the checkpoint."""
+    """Where tasks put what the driver publishes: as given, or in the checkpoint, or in the temporary folder.
+
+    A batch that is run again is staged again, so the rows need not outlive the machine.
+    """
     given = words.text("stagingLocation") or words.text("path")
     if given is not None:
         return local_path(given)
     checkpoint = words.text("checkpointLocation")
-    if checkpoint is None:
-        raise UsageError(
-            'say where rows wait until they are published: .option("stagingLocation", "FOLDER"), a folder that driver '
-            "and workers share; by default it lies in the checkpointLocation of the query"
-        )
-    return local_path(checkpoint) / STAGING
+    if checkpoint is not None:
+        return local_path(checkpoint) / STAGING
+    return Path(tempfile.gettempdir()) / f"{STAGING}-{os.getuid()}"

@@ -1,7 +1,7 @@
 """The sink's member: joins the group for one batch, publishes it as a transaction, sees it handed over, and leaves.
 
 It reads the group as every other member does, so it knows what they decide. An attempt that another one overtook is
-made again; where the batch was handed over meanwhile, by whichever attempt, it is done.
+made again. If any attempt has handed over the batch meanwhile, the work is done.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ Chunks = Iterable[tuple[Sequence[bytes], int]]
 
 
 class Overtaken(OrdercastError):
-    """Other attempts of the same query go on beside this one."""
+    """Other attempts of the same query run at the same time."""
 
 
 def publish_batch(
     options: SinkOptions, query: str, batch: int, chunks: Callable[[], Chunks], rows: int, nbytes: int
 ) -> None:
-    """Publish one batch and return when every member has it, or is bound to get it. `chunks` gives the rows anew."""
+    """Publish one batch and return when every member has it, or is bound to get it. `chunks` gives the rows again."""
     try:
         ordercast.run(_publish(options, query, batch, chunks, rows, nbytes))
     except TimeoutError as error:

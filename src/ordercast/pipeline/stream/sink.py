@@ -1,7 +1,7 @@
 """The sink: tasks stage their rows, the driver publishes them as one transaction. docs/design/pipeline.md, *Sink*.
 
 Spark may call everything here again: a task, a commit after a failure, a whole batch after a restart. (query, batch)
-says what is published, and members hand it over once.
+identifies what is published, and members hand it over once.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ COLUMNS: Final[dict[str, tuple[type[DataType], ...]]] = {
 }
 
 
-class Rows(WriterCommitMessage):
-    """What a task says when it is done."""
+class StagedRows(WriterCommitMessage):
+    """The result of a task."""
 
     def __init__(self, query: str, batch: int, staged: Staged | None) -> None:
         self.query = query
@@ -56,7 +56,7 @@ class StreamSink(DataSourceStreamArrowWriter):
     def __init__(self, options: SinkOptions) -> None:
         self.options = options
 
-    def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> Rows:
+    def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> StagedRows:
         context = _context()
         query = context.getLocalProperty(QUERY_PROPERTY)
         batch = context.getLocalProperty(BATCH_PROPERTY)
@@ -78,7 +78,7 @@ class TableSink(DataSourceArrowWriter):
         self.options = options
         self.query = f"write-{uuid4().hex}"
 
-    def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> Rows:
+    def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> StagedRows:
         return _stage(self.options, self.query, 0, _context(), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -89,7 +89,7 @@ class TableSink(DataSourceArrowWriter):
 
 
 def check_columns(schema: StructType) -> None:
-    """Raise UsageError where rows of this schema cannot be published."""
+    """Raise UsageError if rows of this schema cannot be published."""
     if "value" not in schema.names:
         raise UsageError(
             f"the column value is what is published, STRING or BINARY; there are {', '.join(schema.names)}"
@@ -114,13 +114,13 @@ def _context() -> TaskContext:
 
 def _stage(
     options: SinkOptions, query: str, batch: int, context: TaskContext, iterator: Iterator[pyarrow.RecordBatch]
-) -> Rows:
+) -> StagedRows:
     folder = batch_folder(options.staging, query, batch)
-    return Rows(query, batch, stage(folder, context.partitionId(), context.taskAttemptId(), iterator))
+    return StagedRows(query, batch, stage(folder, context.partitionId(), context.taskAttemptId(), iterator))
 
 
 def _commit(options: SinkOptions, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
-    rows = [message for message in messages if isinstance(message, Rows)]
+    rows = [message for message in messages if isinstance(message, StagedRows)]
     queries = {message.query for message in rows}
     if len(rows) != len(messages) or len(queries) > 1 or {message.batch for message in rows} - {batch}:
         raise InvariantViolation(f"batch {batch} was to be committed with what other batches wrote: {queries}")
@@ -134,4 +134,4 @@ def _commit(options: SinkOptions, messages: Sequence[WriterCommitMessage | None]
 
 
 def _abort(messages: Sequence[WriterCommitMessage | None]) -> None:
-    remove(message.staged for message in messages if isinstance(message, Rows) and message.staged is not None)
+    remove(message.staged for message in messages if isinstance(message, StagedRows) and message.staged is not None)

@@ -1,7 +1,7 @@
 """Cutting a range of an archive into parts that tasks read by themselves, and reading such a part as Arrow batches.
 
-A task does not look at the whole archive again, which may have thousands of segments: the driver, which knows the
-segments, tells it the file, where in it to begin, and how far it is whole.
+An archive may have thousands of segments, so a task does not look at all of it again. The driver knows the segments and
+tells each task the file, where to begin in it, and how far it is whole.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ordercast.archive.arrow import to_arrow
 from ordercast.archive.errors import ArchiveDamaged, DataLoss
 from ordercast.archive.folder import frame_heads
+from ordercast.archive.headers import FRAME_BYTES, open_frame_head
 from ordercast.archive.reader import Archive, Frame
-from ordercast.archive.segment import FRAME_BYTES, open_frame_head, to_arrow
 
 if TYPE_CHECKING:
     import pyarrow
 
 PART_BYTES: Final = 32 << 20
-"""About how much of a file one task reads, where the user asks for no more parts."""
+"""About how much of a file one task reads, unless the user asks for more parts."""
 
 CHUNK_BYTES: Final = 4 << 20
 """Bytes read at a time."""
@@ -44,7 +45,7 @@ class Slice(NamedTuple):
     size: int  # the file is whole up to here
 
 
-class _Stretch(NamedTuple):
+class _SegmentRange(NamedTuple):
     """Positions `[first, stop)` of a segment with about `nbytes` bytes, to be cut."""
 
     segment: int
@@ -59,18 +60,18 @@ def cut(archive: Archive, first: int, stop: int, parts: int) -> list[list[Slice]
     By what the archive knew at its last `refresh`. Positions that it does not have are simply not there.
     """
     segments = archive.segments
-    stretches: list[_Stretch] = []
+    stretches: list[_SegmentRange] = []
     for index, info in enumerate(segments):
         marks = [*info.marks, (info.stop, info.size)]
         for (begin, at), (end, end_at) in pairwise(marks):
             low, high = max(begin, first), min(end, stop)
             if low < high:
-                stretches.append(_Stretch(index, low, high, (end_at - at) * (high - low) // (end - begin)))
+                stretches.append(_SegmentRange(index, low, high, (end_at - at) * (high - low) // (end - begin)))
     total = sum(stretch.nbytes for stretch in stretches)
     parts = max(parts, -(-total // PART_BYTES))
     planned: list[list[Slice]] = []
     for part in _even(stretches, parts, total):
-        joined: list[_Stretch] = []
+        joined: list[_SegmentRange] = []
         for stretch in part:
             if joined and joined[-1].segment == stretch.segment:
                 stretch = stretch._replace(first=joined.pop().first)
@@ -84,10 +85,10 @@ def cut(archive: Archive, first: int, stop: int, parts: int) -> list[list[Slice]
     return planned
 
 
-def _even(stretches: Iterable[_Stretch], parts: int, total: int) -> Iterator[list[_Stretch]]:
+def _even(stretches: Iterable[_SegmentRange], parts: int, total: int) -> Iterator[list[_SegmentRange]]:
     """Group stretches to about equal bytes; one that is larger than a part is cut by its positions."""
     share = max(total / parts, 1.0)
-    part: list[_Stretch] = []
+    part: list[_SegmentRange] = []
     room = share
     for stretch in stretches:
         while stretch.nbytes > room and stretch.stop - stretch.first > 1:
@@ -109,7 +110,7 @@ def _even(stretches: Iterable[_Stretch], parts: int, total: int) -> Iterator[lis
 
 
 def frames_of(part: Slice) -> Iterator[Frame]:
-    """The frames of messages that have some of a slice, checked; raises DataLoss where the file is gone."""
+    """The frames of messages that have some of a slice, checked; raises DataLoss if the file is gone."""
     path, begin, at = Path(part.path), part.begin, part.at
     try:
         fd = os.open(path, os.O_RDONLY)
@@ -181,7 +182,7 @@ def spark_schema() -> pyarrow.Schema:
     """The columns as Spark takes them from Arrow."""
     import pyarrow as pa
 
-    from ordercast.archive.segment import arrow_schema
+    from ordercast.archive.arrow import arrow_schema
 
     schema = arrow_schema()
     at = schema.get_field_index("timestamp")

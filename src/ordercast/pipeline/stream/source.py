@@ -56,7 +56,7 @@ NOWHERE: Final = -1
 Offset = dict[str, Any]
 
 
-class Part(InputPartition):
+class ArchivePartition(InputPartition):
     """What one task reads."""
 
     def __init__(self, slices: Sequence[Slice], is_strict: bool) -> None:
@@ -117,9 +117,9 @@ class _Positions:
                 self._said.add(loss)
                 say(f"{text}; passed over, since failOnDataLoss is false")
 
-    def parts(self, first: int, stop: int) -> list[Part]:
+    def parts(self, first: int, stop: int) -> list[ArchivePartition]:
         planned = cut(self.archive, first, stop, self.options.min_partitions)
-        return [Part(slices, self.options.fail_on_loss) for slices in planned]
+        return [ArchivePartition(slices, self.options.fail_on_loss) for slices in planned]
 
 
 def say(text: str) -> None:
@@ -129,7 +129,7 @@ def say(text: str) -> None:
 
 def read(partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
     """The rows of one part."""
-    if not isinstance(partition, Part):
+    if not isinstance(partition, ArchivePartition):
         return  # Spark's stand-in for "no parts"
     for part in partition.slices:
         try:

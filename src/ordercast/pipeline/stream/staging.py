@@ -42,7 +42,7 @@ def batch_folder(staging: Path, query: str, batch: int) -> Path:
 
 
 def stage(folder: Path, partition: int, attempt: int, batches: Iterable[pyarrow.RecordBatch]) -> Staged | None:
-    """Write one partition's rows; None where there are none. Raises UsageError for rows that cannot be published."""
+    """Write one partition's rows; None if there are none. Raises UsageError for rows that cannot be published."""
     import pyarrow as pa
 
     path = folder / f"part-{partition:05}-{attempt}-{uuid4().hex}.arrow"
@@ -82,7 +82,7 @@ def stage(folder: Path, partition: int, attempt: int, batches: Iterable[pyarrow.
 
 
 def chunks_of(staged: Iterable[Staged]) -> Iterator[tuple[Sequence[bytes], int]]:
-    """The rows in order, as lists that have one type each. Raises UsageError where a file is not what was written."""
+    """The rows in order, as lists that have one type each. Raises UsageError for a changed file."""
     import pyarrow as pa
 
     for part in sorted(staged, key=lambda each: each.partition):
@@ -122,6 +122,7 @@ def clean(staging: Path, query: str, batch: int) -> None:
         for entry in list(folder.iterdir()):
             if entry.name.isdecimal() and int(entry.name) <= batch:
                 shutil.rmtree(entry, ignore_errors=True)
+        folder.rmdir()  # fails if a later batch is there already
 
 
 def _columns(batch: pyarrow.RecordBatch) -> tuple[pyarrow.Array, pyarrow.Array]:

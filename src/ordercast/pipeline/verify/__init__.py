@@ -1,1 +1,1 @@
-"""Proves or refutes the eight properties of TRACE.md over traces of any size: docs/design/pipeline.md says how."""
+"""Proves or refutes the eight properties of docs/trace.md over traces of any size: docs/design/pipeline.md says how."""

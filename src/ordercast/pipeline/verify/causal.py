@@ -1,4 +1,4 @@
-"""Property 3: nobody who delivers both delivers a message before one that caused it (CAUSAL and stronger).
+"""Property 3: no member delivers a message before one that caused it, if it delivers both (CAUSAL and stronger).
 
 m1 causes m2 if the submitter of m2 had delivered or submitted m1, transitively, all of them CAUSAL or stronger: between
 services the weaker guarantee holds. When a life goes out and comes back as new, the deliveries of its last view leave
@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from ordercast.pipeline.verify.engine import Record
 from ordercast.pipeline.verify.facts import CAUSAL, ORDERED_CLASS, Facts
-from ordercast.pipeline.verify.findings import CONSEQUENCE, ROOT, Findings, Violation, span_text
+from ordercast.pipeline.verify.findings import CONSEQUENCE, ROOT, Findings, ViolationRow, span_text
 from ordercast.pipeline.verify.history import Line
 from ordercast.pipeline.verify.ranges import Range, merged
 
@@ -111,9 +111,9 @@ def _rises_over_lives(facts: Facts, line: Line) -> bool:
             continue
         spans: dict[int, list[int]] = {}
         for cell in facts.cells_of.get(life.m, ()):
-            segment = life.at(cell.first_n)
-            if cell.ru == line.ru and cell.cls == ORDERED_CLASS and segment is not None:
-                span = spans.setdefault(segment.stay, [cell.low_position or 0, cell.high_position or 0])
+            period = life.at(cell.first_n)
+            if cell.ru == line.ru and cell.cls == ORDERED_CLASS and period is not None:
+                span = spans.setdefault(period.stay, [cell.low_position or 0, cell.high_position or 0])
                 span[0] = min(span[0], cell.low_position or 0)
                 span[1] = max(span[1], cell.high_position or 0)
         order = [span for _, span in sorted(spans.items())]
@@ -128,7 +128,7 @@ FETCHED: Final = 2_000_000  # rows that are brought here at once
 MOST_REPORTED: Final = 1_000
 
 
-class _Walker:
+class _ClockWalker:
     """One life on its way through its events, which are columns."""
 
     __slots__ = (
@@ -179,8 +179,8 @@ def _walk(facts: Facts, findings: Findings, line: Line, places: list[Range] | No
     senders = sorted(submits)
     entry = {sid: at for at, sid in enumerate(senders)}
     own = {facts.senders[sid].m: at for sid, at in entry.items()}
-    ready = [_Walker(m, own.get(m, -1), ones, len(senders)) for m, ones in sorted(events.items())]
-    waiting: dict[int, list[_Walker]] = {}
+    ready = [_ClockWalker(m, own.get(m, -1), ones, len(senders)) for m, ones in sorted(events.items())]
+    waiting: dict[int, list[_ClockWalker]] = {}
     while ready:
         walker = ready.pop()
         blocker = _go(facts, findings, walker, entry, submits, waiting, ready)
@@ -191,11 +191,11 @@ def _walk(facts: Facts, findings: Findings, line: Line, places: list[Range] | No
 def _go(
     facts: Facts,
     findings: Findings,
-    walker: _Walker,
+    walker: _ClockWalker,
     entry: dict[int, int],
     submits: dict[int, _Submits],
-    waiting: dict[int, list[_Walker]],
-    ready: list[_Walker],
+    waiting: dict[int, list[_ClockWalker]],
+    ready: list[_ClockWalker],
 ) -> int | None:
     """Walk until the end, or until a delivery whose submit has not been walked; return its sender."""
     need, direct, m = walker.need, walker.direct, walker.m
@@ -265,8 +265,8 @@ def _events(facts: Facts, line: Line, places: list[Range] | None) -> tuple[dict[
         for m, ones in _by_life(found):
             pieces.setdefault(m, []).append((np.full(len(ones[0]), DELIVER, np.int8), *ones))
     for life in line.lives.values():
-        marks = [(VIEW, one.n) for one in life.segments]
-        marks += [(CUT, one.stop_n) for one in life.segments if one.cut is not None]
+        marks = [(VIEW, one.n) for one in life.periods]
+        marks += [(CUT, one.stop_n) for one in life.periods if one.cut is not None]
         kinds, numbers = np.array([kind for kind, _ in marks], np.int8), np.array([n for _, n in marks], np.int64)
         nothing = np.full(len(marks), -1, np.int64)
         pieces.setdefault(life.m, []).append((kinds, numbers, nothing, nothing, nothing))
@@ -322,7 +322,7 @@ def _in_turns(facts: Facts, line: Line) -> Iterator[set[int]]:
 def _report(
     facts: Facts,
     findings: Findings,
-    walker: _Walker,
+    walker: _ClockWalker,
     event: tuple[int, int, int, int],
     entry: dict[int, int],
     submits: dict[int, _Submits],
@@ -348,7 +348,7 @@ def _report(
         text = f"{who} delivered it (n={n}) after {behind} (n={effect_n}), whose sender knew it when it submitted"
         row = facts.engine.rows(f"SELECT vw, tgt FROM {facts.of_lives({walker.m})} WHERE n = {n}")[0]
         findings.add(
-            Violation(
+            ViolationRow(
                 *(facts.run_of(walker.m), NAME, CONSEQUENCE if told else ROOT, row["tgt"] or None, row["vw"], who),
                 *(span_text(facts.senders[sid].name, (start, stop)), sender, behind, text, n),
             )

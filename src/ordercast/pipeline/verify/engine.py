@@ -10,21 +10,21 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from ordercast.pipeline.reading import Run, events_of
+from ordercast.pipeline.reading import TraceRun, events_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Record = dict[str, Any]
 
-PREFIX: Final = "ordercast_"  # of the names of temporary views, beside those of a caller's session
+PREFIX: Final = "ordercast_"  # of the names of temporary views, which keeps them apart from those of a caller's session
 
 
-class Engine(Protocol):
+class SqlEngine(Protocol):
     """Runs SQL. Names of tables are written in braces: `FROM {sub}`."""
 
     def define(self, name: str, sql: str, *, keep: bool = False) -> None:
-        """Name the result; `keep` it where it is read more than once."""
+        """Name the result; `keep` it if it is read more than once."""
 
     def only(self, name: str, lives: Collection[int]) -> None:
         """Name the rows of `ev` of these lives, without reading the others."""
@@ -39,8 +39,8 @@ class Engine(Protocol):
         """Run it, and bring the result here as arrays of numbers: for what may have millions of rows."""
 
     def begin(self, sql: str) -> Callable[[], list[Record]]:
-        """Start it beside others; what is returned waits for the result. It fills cores that another query leaves idle
-        while it plans, or builds what it sends to every worker."""
+        """Start it in the background; call the returned function to wait for the result. It fills cores that another
+        query leaves idle while it plans, or builds what it sends to every worker."""
 
     def digest(self, *columns: str) -> str:
         """A 64-bit number, signed, that stands for these values; the same for equal ones."""
@@ -52,7 +52,7 @@ class Engine(Protocol):
 class SparkEngine:
     """Spark, over the files of these runs."""
 
-    def __init__(self, spark: SparkSession, runs: Sequence[Run]) -> None:
+    def __init__(self, spark: SparkSession, runs: Sequence[TraceRun]) -> None:
         self._spark = spark
         self._runs = runs
         self._names: dict[str, str] = {}
@@ -118,7 +118,7 @@ class SparkEngine:
 
 
 # Short names, since the checks use them on every line: m the life (a number), r the run, u the underlay, w a digest of
-# both, vw the view, tgt whom a message is for, [a, b) the numbers, svc the service as 256 * rank + k, pos and prev the
+# both, vw the view, tgt its target, [a, b) the numbers, svc the service as 256 * rank + k, pos and prev the
 # positions.
 EVENTS: Final = """
 SELECT m, r, n, at_ns, kind, underlay AS u, {world} AS w, view AS vw, members, came_with, sender, first AS a,

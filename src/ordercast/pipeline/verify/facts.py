@@ -3,14 +3,14 @@
 - `few`: all rows but submits and those of single messages at each member. What they say of lives and views is read
   on the driver (`history.py`).
 - `sub`: what was submitted, one row for each `submit`, with the sender's number `sid` (sender life in an underlay).
-- `dlv`: what was delivered, with `sid` (none where nobody submitted it) and its class: 0 UNRELIABLE, 1 RELIABLE, 2 FIFO
+- `dlv`: what was delivered, with `sid` (null if no life submitted it) and its class: 0 UNRELIABLE, 1 RELIABLE, 2 FIFO
   and CAUSAL, 3 with a position. For evidence: it has names.
 - `num`: the same for the scans of everything, with digests `v` and `t` of view and target instead of their names: to
   group, to join and to shuffle text costs several times what numbers do.
 - *cells*: what one life delivered of one sender to one target in one view, of one class, as count, sums and a digest:
   one scan, no shuffle of rows. Small: lives x views x senders x groups.
 - `rep`: cells with the same digest have the same content, so one of them stands for all. Everything that is about
-  content (who delivered what, where it is placed) is judged on those rows alone: exactly, and mostly on a small part.
+  content (which life delivered what, and its positions) is judged on those rows alone: exactly, mostly on a small part.
 - `seen`: of each delivered range the earliest delivery, and that at the sender: the only shuffle of all rows.
 """
 
@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ordercast.errors import UsageError
-from ordercast.pipeline.reading import Run
-from ordercast.pipeline.verify.engine import Engine, Record
+from ordercast.pipeline.reading import TraceRun
+from ordercast.pipeline.verify.engine import Record, SqlEngine
 from ordercast.pipeline.verify.history import FOREVER, Life, Line, Rules, read_history
-from ordercast.pipeline.verify.names import Names, sender_digest, target_digest, view_digest
+from ordercast.pipeline.verify.names import DigestNames, sender_digest, target_digest, view_digest
 from ordercast.trace.schema import KINDS
 
 UNRELIABLE, RELIABLE, FIFO, CAUSAL, AGREED, RESILIENT, MAJORITY, SAFE = range(0, 2048, 256)  # as `svc`
@@ -38,7 +38,7 @@ CLASS: Final = "CASE WHEN e.svc >= 1024 THEN 3 WHEN e.svc >= 512 THEN 2 WHEN e.s
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class TracedLife:
     """One life of one node of one run."""
 
     m: int
@@ -52,7 +52,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Sender:
+class TracedSender:
     """A life that submitted in an underlay; its numbers are 0, 1, … total - 1."""
 
     sid: int
@@ -102,14 +102,14 @@ class Cell:
 class Facts:
     """Everything that the checks know about the traces."""
 
-    engine: Engine
-    runs: tuple[Run, ...]
+    engine: SqlEngine
+    runs: tuple[TraceRun, ...]
     quiet: tuple[bool, ...]
     rules: tuple[Rules, ...]
-    names: Names
-    members: dict[int, Member] = field(default_factory=dict)
+    names: DigestNames
+    members: dict[int, TracedLife] = field(default_factory=dict)
     lines: list[Line] = field(default_factory=list)
-    senders: list[Sender] = field(default_factory=list)
+    senders: list[TracedSender] = field(default_factory=list)
     cells: list[Cell] = field(default_factory=list)
     cells_of: dict[int, list[Cell]] = field(default_factory=dict)  # by life
     cells_in: dict[int, list[Cell]] = field(default_factory=dict)  # by underlay
@@ -132,7 +132,7 @@ class Facts:
     def life_of(self, ru: int, m: int) -> Life:
         return self.lines[ru].life(m, self.members[m].name)
 
-    def sender_of(self, ru: int, name: str) -> Sender | None:
+    def sender_of(self, ru: int, name: str) -> TracedSender | None:
         return self._by_name.get((ru, name))
 
     def located(self, row: Record) -> Record:
@@ -140,7 +140,7 @@ class Facts:
         cell = self.cells[row["c"]]
         return {**row, "m": cell.m, "vw": cell.view, "tgt": cell.target}
 
-    _by_name: dict[tuple[int, str], Sender] = field(default_factory=dict)
+    _by_name: dict[tuple[int, str], TracedSender] = field(default_factory=dict)
 
     _small: dict[int, tuple[dict[tuple[int, int], list[Record]], dict[int, list[Record]]]] = field(default_factory=dict)
 
@@ -234,8 +234,8 @@ _DELIVERED: Final = "SELECT m, n, at_ns, sid, a, b, vw, tgt, svc, cls, pos FROM 
 _SUBMITTED: Final = "SELECT sid, a, b, n, at_ns, svc, t FROM {sub}"
 
 
-def gather(engine: Engine, runs: Sequence[Run], quiet: Sequence[bool], rules: Sequence[Rules]) -> Facts:
-    """Make the tables; `UsageError` where the rows are not those of a trace."""
+def gather(engine: SqlEngine, runs: Sequence[TraceRun], quiet: Sequence[bool], rules: Sequence[Rules]) -> Facts:
+    """Make the tables; `UsageError` if the rows are not those of a trace."""
     parts = [part for run in runs for part in run.parts]
     engine.load("lives", [("m", "int"), ("name", "string")], [(m, part.name) for m, part in enumerate(parts)])
     engine.define("few", FEW, keep=True)
@@ -243,7 +243,7 @@ def gather(engine: Engine, runs: Sequence[Run], quiet: Sequence[bool], rules: Se
     submitted = engine.begin(SUBMITTED)
     members = _read_lives(engine, runs)
     control = engine.rows(CONTROL)
-    facts = Facts(engine, tuple(runs), tuple(quiet), tuple(rules), Names(engine, control), members)
+    facts = Facts(engine, tuple(runs), tuple(quiet), tuple(rules), DigestNames(engine, control), members)
     lines: dict[tuple[int, str], Line] = {}
     read_history(control, facts.members, lines)
     _read_senders(facts, lines, submitted())
@@ -274,7 +274,7 @@ SELECT m, w, min(a) AS low, max(b) AS high, sum(b - a) AS total, max(at_ns) AS l
 """
 
 
-def _submits_sql(engine: Engine) -> str:
+def _submits_sql(engine: SqlEngine) -> str:
     """`g` numbers what a sender submitted to one target among what has a position, or else is FIFO or CAUSAL: without
     holes, where `a` has some because the sender speaks to others, too."""
     return f"""
@@ -302,7 +302,7 @@ WHERE e.kind = 'deliver'
 """
 
 
-def _numbers_sql(engine: Engine, source: str) -> str:
+def _numbers_sql(engine: SqlEngine, source: str) -> str:
     """What was delivered, in numbers alone; `source` has the events."""
     return f"""
 SELECT e.m, e.n, e.at_ns, s.sid, s.base + e.a AS key, CASE WHEN e.m = s.m THEN e.n END AS own_n, e.a, e.b, e.svc,
@@ -314,7 +314,7 @@ WHERE e.kind = 'deliver'
 """
 
 
-def _cells_sql(engine: Engine, is_joined: bool) -> str:
+def _cells_sql(engine: SqlEngine, is_joined: bool) -> str:
     row = engine.digest("a", "b", "svc", "pos")
     prev, end = engine.digest("prev"), engine.digest("pos + b - a - 1")
     # A range that begins with a submit, and does not go beyond it, is compared with it in passing.
@@ -335,12 +335,12 @@ FROM {{num}} {joined} GROUP BY m, v, sid, t, cls
 """
 
 
-def _read_lives(engine: Engine, runs: Sequence[Run]) -> dict[int, Member]:
+def _read_lives(engine: SqlEngine, runs: Sequence[TraceRun]) -> dict[int, TracedLife]:
     found: dict[int, list[Record]] = {}
     is_certain = all(part.is_numbered for run in runs for part in run.parts)
     for row in engine.rows(LIVES.format(source="{few}" if is_certain else "{ev}")):
         found.setdefault(row["m"], []).append(row)
-    members: dict[int, Member] = {}
+    members: dict[int, TracedLife] = {}
     for r, run in enumerate(runs):
         newest: dict[str, int] = {}
         for part in run.parts:
@@ -354,7 +354,7 @@ def _read_lives(engine: Engine, runs: Sequence[Run]) -> dict[int, Member]:
                 last_ns = max((row["last_ns"] for row in kinds), default=0)
             _check_kinds(part.path, part.rows, kinds)
             is_gone = part.life < newest[part.node]
-            members[m] = Member(m, r, part.node, part.life, part.name, is_gone, part.rows, last_ns)
+            members[m] = TracedLife(m, r, part.node, part.life, part.name, is_gone, part.rows, last_ns)
     return members
 
 
@@ -395,7 +395,9 @@ def _read_senders(facts: Facts, lines: dict[tuple[int, str], Line], rows: list[R
         if line is None:
             line = lines[member.r, underlay] = Line(len(lines), member.r, underlay)
         line.life(member.m, member.name)
-        sender = Sender(len(facts.senders), line.ru, member.m, member.name, row["total"], row["last_ns"], row["svc1"])
+        sender = TracedSender(
+            len(facts.senders), line.ru, member.m, member.name, row["total"], row["last_ns"], row["svc1"]
+        )
         keys.append((sender.sid, member.m, member.r, underlay, member.name, line.ru, sender.total, base, row["w"]))
         base += sender.total
         facts.submits += row["submits"]
@@ -523,4 +525,4 @@ def _choose_reps(facts: Facts) -> None:
     engine.define("seen", SEEN, keep=True)
 
 
-__all__ = ["Cell", "Facts", "Member", "Sender", "gather"]
+__all__ = ["Cell", "Facts", "TracedLife", "TracedSender", "gather"]

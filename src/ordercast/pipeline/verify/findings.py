@@ -1,9 +1,9 @@
-"""What was found: violations with their evidence, and what explains what.
+"""What was found: violations with their evidence, and which of them explains which.
 
-One fault shows in several checks (SPARK.md section 3): a message that is missing is a hole in the order of its sender,
-a difference between members that go on together, and something owed at the end. The checks run in the order in which
-faults cause one another. What an earlier one has reported is noted here, and what a later one finds of it is kept as a
-*consequence*: it is in the table, behind the root causes, and counts for nothing.
+One fault shows in several checks. A missing message is a hole in the order of its sender, a difference between members
+that go on together, and a debt at the end. The checks run in the order in which faults cause one another. A later check
+that finds the trace of a fault that was reported already keeps it as a *consequence*: it is in the table, behind the
+root causes, and does not count.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CONSEQUENCE: Final = "consequence"
 MAX_KEPT: Final = 1000  # violations of one property that are kept; more are counted
 
 
-class Violation(NamedTuple):
+class ViolationRow(NamedTuple):
     """One row of the table of violations; `n` is where to look: the number of an event at `node`."""
 
     run: str
@@ -44,7 +44,7 @@ class Violation(NamedTuple):
     n: int | None = None
 
 
-COLUMNS: Final = Violation._fields[:-1]
+COLUMNS: Final = ViolationRow._fields[:-1]
 
 
 @dataclass(slots=True)
@@ -54,14 +54,14 @@ class Findings:
     checked: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PROPERTIES, 0))
     totals: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PROPERTIES, 0))
     not_judged: dict[str, str] = field(default_factory=dict)  # property -> why, where some run could not be judged
-    kept: list[Violation] = field(default_factory=list)
+    kept: list[ViolationRow] = field(default_factory=list)
     room: dict[str, int] = field(default_factory=dict)  # property -> violations so far, consequences too
     # what is explained
     misplaced: set[tuple[int, int, int]] = field(default_factory=set)  # (life, sender, number) out of place there
     tainted: set[tuple[int, int]] = field(default_factory=set)  # (life, n) of deliveries that property 1 rejected
     missing: dict[tuple[int, int], list[Range]] = field(default_factory=dict)  # (life, sender) -> numbers not there
 
-    def add(self, violation: Violation) -> None:
+    def add(self, violation: ViolationRow) -> None:
         """Count a violation, and keep it while there is room."""
         if violation.severity == ROOT:
             self.totals[violation.property] += 1
@@ -77,7 +77,7 @@ class Findings:
         self.missing[life, sender] = merged([*known, span])
         return is_new
 
-    def violations(self) -> list[Violation]:
+    def violations(self) -> list[ViolationRow]:
         """Root causes in the order of judgement, then their consequences."""
         place = {name: at for at, name in enumerate(PROPERTIES)}
         return sorted(self.kept, key=lambda one: (one.severity != ROOT, place[one.property]))

@@ -1,8 +1,8 @@
-"""Who was in which view when: the small part of a trace, read on the driver.
+"""Which member was in which view when: the small part of a trace, read on the driver.
 
-A *segment* is the time of one life in one view, from its `view` row to the next one. It is cut off by `leave`, `stop`,
-`crash` or a later life of the node; else the last one is open. Segments without a cut between them are one *stay*: a
-member that left comes back as a newcomer. A group that has views of its own is *lightweight*.
+A *period* is the time of one life in one view, from its `view` row to the next one. It is cut off by `leave`, `stop`,
+`crash` or a later life of the node; otherwise the last one is open. Periods without a cut between them are one *stay*:
+a member that left comes back as a newcomer. A group that has views of its own is *lightweight*.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Rules = Mapping[str, Rule] | Rule
 
 
 @dataclass(slots=True, eq=False)
-class Segment:
+class ViewPeriod:
     """The time of one life in one view."""
 
     m: int
@@ -37,8 +37,8 @@ class Segment:
     n: int
     at_ns: int
     stay: int
-    prev: Segment | None = None
-    next: Segment | None = None
+    prev: ViewPeriod | None = None
+    next: ViewPeriod | None = None
     stop_n: int = FOREVER
     end_ns: int = FOREVER
     cut: str | None = None
@@ -55,24 +55,24 @@ class Life:
 
     m: int
     name: str
-    segments: list[Segment] = field(default_factory=list)
-    by_view: dict[str, Segment] = field(default_factory=dict)
-    current: Segment | None = None
+    periods: list[ViewPeriod] = field(default_factory=list)
+    by_view: dict[str, ViewPeriod] = field(default_factory=dict)
+    current: ViewPeriod | None = None
     stays: int = 0
     cuts: list[tuple[int, int]] = field(default_factory=list)  # (n, at_ns) of going out
-    group_segments: dict[str, list[Segment]] = field(default_factory=dict)
-    group_current: dict[str, Segment] = field(default_factory=dict)
+    group_periods: dict[str, list[ViewPeriod]] = field(default_factory=dict)
+    group_current: dict[str, ViewPeriod] = field(default_factory=dict)
     group_spans: dict[str, list[list[int]]] = field(default_factory=dict)  # [from n, to n, at_ns of coming in]
 
     @property
     def is_session(self) -> bool:
         """It knows views of groups, but none of the underlay: a client of a daemon."""
-        return not self.segments and bool(self.group_segments)
+        return not self.periods and bool(self.group_periods)
 
-    def at(self, n: int) -> Segment | None:
-        """The segment in which event `n` lies."""
-        index = bisect_right(self.segments, n, key=lambda one: one.n) - 1
-        return self.segments[index] if index >= 0 and n < self.segments[index].stop_n else None
+    def at(self, n: int) -> ViewPeriod | None:
+        """The period in which event `n` lies."""
+        index = bisect_right(self.periods, n, key=lambda one: one.n) - 1
+        return self.periods[index] if index >= 0 and n < self.periods[index].stop_n else None
 
     def in_group(self, group: str, from_n: int, to_n: int) -> bool:
         return any(begin <= from_n and to_n <= end for begin, end, _ in self.group_spans.get(group, ()))
@@ -104,7 +104,7 @@ class Line:
         return named if all(one in self.lightweight for one in named) else ()
 
     def is_owed(self, life: Life, target: str, from_n: int, to_n: int) -> bool:
-        """Was it certainly among those to whom this goes, all the time?"""
+        """Whether the life certainly was in a group that the message goes to, all the time."""
         groups = self.targets(target)
         if groups is None:
             return False
@@ -161,7 +161,7 @@ def _take(row: Record, member: Any, lines: dict[tuple[int, str], Line], here: di
 
 
 def leave(life: Life, n: int, at_ns: int, cut: str) -> None:
-    """It goes out of the underlay."""
+    """The life leaves the underlay."""
     life.cuts.append((n, at_ns))
     for group in list(life.group_spans):
         _leave_group(life, group, n, at_ns, cut)
@@ -178,7 +178,7 @@ def _end_of_rows(here: dict[str, tuple[Line, Life]], last: Record | None, names:
 
 
 def _check_view(life: Life, row: Record) -> None:
-    """A view that is none says nothing about anybody: the trace cannot be used."""
+    """A malformed view says nothing about any member: the trace cannot be used."""
     members, came_with = row["members"], row["came_with"]
     where = f"the view row of {life.name} at n={row['n']}"
     if _VIEW_ID.fullmatch(row["vw"]) is None:
@@ -196,18 +196,18 @@ def _install(life: Life, row: Record, group: str | None) -> None:
     if group is None and before is None:
         life.stays += 1
     members, came_with = tuple(row["members"]), tuple(row["came_with"] or ())
-    segment = Segment(life.m, life.name, group, row["vw"], members, came_with, row["n"], row["at_ns"], life.stays)
-    segment.prev = before
+    period = ViewPeriod(life.m, life.name, group, row["vw"], members, came_with, row["n"], row["at_ns"], life.stays)
+    period.prev = before
     if group is None:
-        life.current = segment
-        life.segments.append(segment)
-        life.by_view.setdefault(segment.view, segment)
+        life.current = period
+        life.periods.append(period)
+        life.by_view.setdefault(period.view, period)
     else:
         _enter_group(life, group, row["n"], row["at_ns"])
-        life.group_current[group] = segment
-        life.group_segments.setdefault(group, []).append(segment)
+        life.group_current[group] = period
+        life.group_periods.setdefault(group, []).append(period)
     if before is not None:
-        before.next, before.stop_n, before.end_ns = segment, row["n"], row["at_ns"]
+        before.next, before.stop_n, before.end_ns = period, row["n"], row["at_ns"]
 
 
 def _enter_group(life: Life, group: str, n: int, at_ns: int) -> None:
@@ -220,9 +220,9 @@ def _leave_group(life: Life, group: str, n: int, at_ns: int, cut: str) -> None:
     spans = life.group_spans.get(group)
     if spans and spans[-1][1] == FOREVER:
         spans[-1][1] = n
-    segment = life.group_current.pop(group, None)
-    if segment is not None:
-        segment.stop_n, segment.end_ns, segment.cut = n, at_ns, cut
+    period = life.group_current.pop(group, None)
+    if period is not None:
+        period.stop_n, period.end_ns, period.cut = n, at_ns, cut
 
 
 def _line(lines: dict[tuple[int, str], Line], r: int, underlay: str) -> Line:
@@ -232,9 +232,9 @@ def _line(lines: dict[tuple[int, str], Line], r: int, underlay: str) -> Line:
     return found
 
 
-def stay_of(segment: Segment) -> list[Segment]:
-    """The segments from coming in up to this one."""
-    path = [segment]
+def stay_of(period: ViewPeriod) -> list[ViewPeriod]:
+    """The periods from coming in up to this one."""
+    path = [period]
     while path[-1].prev is not None:
         path.append(path[-1].prev)
     return path[::-1]
@@ -246,7 +246,11 @@ def rule_of(rules: Rules, name: str) -> Rule:
 
 
 def may_go_on(members: tuple[str, ...], present: list[str], rules: Rules) -> bool:
-    """Whether those present are enough of a view by what each of its members asked for (RMP section 4.4)."""
+    """Whether those present are enough of a view by what each of its members asked for (RMP section 4.4).
+
+    A number that is larger than the view means all members of the view. The rule is written here once more, on purpose:
+    a judge that used the code of `config.py` would repeat its errors.
+    """
     for rule in {rule_of(rules, name) for name in members}:
         if rule == "all":
             enough = len(present) >= len(members)
@@ -267,13 +271,13 @@ def is_strict(members: tuple[str, ...], rules: Rules) -> bool:
     )
 
 
-def sort_views(paths: Iterable[list[Segment]]) -> dict[str, int]:
+def sort_views(paths: Iterable[list[ViewPeriod]]) -> dict[str, int]:
     """A place for each view that keeps every member's order; views that have none are left out."""
     after: dict[str, set[str]] = {}
     waits: dict[str, int] = {}
     for path in paths:
-        for segment in path:
-            waits.setdefault(segment.view, 0)
+        for period in path:
+            waits.setdefault(period.view, 0)
         for left, right in itertools.pairwise(path):
             followers = after.setdefault(left.view, set())
             if right.view not in followers and left.view != right.view:
@@ -294,15 +298,15 @@ def sort_views(paths: Iterable[list[Segment]]) -> dict[str, int]:
 class Ancestry:
     """Which views are behind which."""
 
-    def __init__(self, paths: list[list[Segment]]) -> None:
+    def __init__(self, paths: list[list[ViewPeriod]]) -> None:
         self.before: dict[str, set[str]] = {}
         self.members: dict[str, tuple[str, ...]] = {}
         for path in paths:
-            for segment in path:
-                self.members.setdefault(segment.view, segment.members)
-                known = self.before.setdefault(segment.view, set())
-                if segment.prev is not None:
-                    known.add(segment.prev.view)
+            for period in path:
+                self.members.setdefault(period.view, period.members)
+                known = self.before.setdefault(period.view, set())
+                if period.prev is not None:
+                    known.add(period.prev.view)
         self.place = sort_views(paths)
         self._lines: dict[str, set[str]] = {}
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from ordercast.pipeline.verify.engine import Record
 from ordercast.pipeline.verify.facts import RESILIENT, Facts
-from ordercast.pipeline.verify.findings import CONSEQUENCE, ROOT, Findings, Violation, span_text
+from ordercast.pipeline.verify.findings import CONSEQUENCE, ROOT, Findings, ViolationRow, span_text
 from ordercast.pipeline.verify.ranges import Range, merged, minus
 
 NAME: Final = "integrity"
@@ -116,7 +116,7 @@ def _check_twice(facts: Facts, findings: Findings) -> None:
             n = row["n"] if m == row["m"] else None
             text = f"{facts.members[m].name} delivered it again" + (f" (n={n})" if n is not None else "")
             findings.add(
-                Violation(
+                ViolationRow(
                     *(facts.run_of(m), NAME, severity, None, row["vw"], facts.members[m].name),
                     *(span_text(facts.senders[sid].name, again[0]), None, None, text, n),
                 )
@@ -125,8 +125,8 @@ def _check_twice(facts: Facts, findings: Findings) -> None:
 
 def _when(facts: Facts, m: int, row: Record) -> int:
     """The place of the row's view at this life: a cell's own `n` is another life's."""
-    segment = facts.life_of(facts.senders[row["sid"]].ru, m).by_view.get(row["vw"])
-    return segment.n if segment is not None else -1
+    period = facts.life_of(facts.senders[row["sid"]].ru, m).by_view.get(row["vw"])
+    return period.n if period is not None else -1
 
 
 def _check_early(facts: Facts, findings: Findings) -> None:
@@ -157,7 +157,7 @@ def _report(
     who = facts.members[row["m"]].name
     sender = sender if sender is not None else facts.senders[row["sid"]].name
     findings.add(
-        Violation(
+        ViolationRow(
             *(facts.run_of(row["m"]), NAME, ROOT, row["tgt"] or None, row["vw"], who),
             *(span_text(sender, (row["a"], row["b"])), other, None, text.format(who=who), row["n"]),
         )

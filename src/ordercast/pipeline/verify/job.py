@@ -1,7 +1,8 @@
 """The job: traces in, verdict out. Also as `ordercast verify`, `python -m ordercast.pipeline.verify` and under
-`spark-submit`, which is given the path of `__main__.py` beside this file.
+`spark-submit`, which takes the path of `__main__.py` in this folder.
 
-Exit codes: 0 everything held, 1 something was violated, 2 the input cannot be used.
+Exit codes: 0 everything held, 1 something was violated, 2 the input cannot be used, 3 the job failed (a full disk, a
+Java that was killed): there is no verdict.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ordercast.errors import UsageError
-from ordercast.pipeline.reading import Run, event_schema, events_of, explain, inspect
-from ordercast.pipeline.verify import ending, integrity, order, resilience, views
-from ordercast.pipeline.verify.engine import Engine, SparkEngine
+from ordercast.pipeline.failures import cannot_write, guarded
+from ordercast.pipeline.reading import TraceRun, event_schema, events_of, inspect
+from ordercast.pipeline.verify import integrity, liveness, order, promises, resilience, views
+from ordercast.pipeline.verify.engine import SparkEngine, SqlEngine
 from ordercast.pipeline.verify.facts import gather
-from ordercast.pipeline.verify.findings import COLUMNS, PROPERTIES, ROOT, Findings, Violation
+from ordercast.pipeline.verify.findings import COLUMNS, PROPERTIES, ROOT, Findings, ViolationRow
 from ordercast.pipeline.verify.history import Rules
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ DESCRIPTION: Final = (
 )
 EXAMPLES: Final = """examples:
   ordercast verify ./trace
-      one run; exit code 0 if everything held, 1 if not, 2 if the trace cannot be used
+      one run; exit code 0 if everything held, 1 if not, 2 if the trace cannot be used, 3 if the job itself failed
   ordercast verify runs/* --json | jq .properties.total_order
       many runs at once, for a program
   ordercast verify ./trace --out ./verdict
@@ -60,7 +62,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the verdict as one JSON document")
     parser.add_argument("--out", type=Path, default=None, metavar="DIR", help=f"write {TABLE} and {SUMMARY} there")
     parser.add_argument(
-        "--unfinished", action="store_true", help="the runs were cut off: do not ask what had to arrive by the end"
+        "--unfinished", action="store_true", help="the runs were cut off: do not expect that every message has arrived"
     )
     parser.add_argument("--around", default=None, metavar="RUN:NODE:N", help="show the events near that one instead")
 
@@ -78,6 +80,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
+    """Do the job; its exit code. `UsageError` names what cannot be used."""
+    return guarded(APP, lambda: _run(args))
+
+
+def _run(args: argparse.Namespace) -> int:
     """Judge, print, write; the exit code. `UsageError` names what cannot be used."""
     from ordercast.pipeline.session import DEFAULT_HEAP, session
 
@@ -86,31 +93,20 @@ def run(args: argparse.Namespace) -> int:
     if args.out is not None:
         _check_out(args.out)
     rows = sum(one.rows for one in runs)
-    with session(APP, args.master, heap=args.heap or DEFAULT_HEAP, is_short=rows < SHORT_ROWS) as spark:
-        try:
-            if place is not None:
-                print("\n".join(around(spark, *place)))
-                return HELD
-            findings = verify(spark, runs, unfinished=args.unfinished)
-            if args.out is not None:
-                write(args.out, runs, findings)
-        except UsageError:
-            raise
-        except Exception as error:
-            word = explain(error)
-            if word is None:
-                raise
-            raise word from error
+    with session(APP, args.master, heap=args.heap or DEFAULT_HEAP, rows=rows) as spark:
+        if place is not None:
+            print("\n".join(around(spark, *place)))
+            return HELD
+        findings = verify(spark, runs, unfinished=args.unfinished)
+        if args.out is not None:
+            write(args.out, runs, findings)
     print(
         json.dumps(as_json(runs, findings), indent=2) if args.json else "\n".join(report(args.traces, runs, findings))
     )
     return HELD if findings.held else VIOLATED
 
 
-SHORT_ROWS: Final = 1_000_000  # below which Java's quick compiler alone is the better choice
-
-
-def verify(spark: SparkSession, runs: Sequence[Run], *, unfinished: bool = False) -> Findings:
+def verify(spark: SparkSession, runs: Sequence[TraceRun], *, unfinished: bool = False) -> Findings:
     """Judge all runs with Spark."""
     engine = SparkEngine(spark, runs)
     try:
@@ -119,7 +115,7 @@ def verify(spark: SparkSession, runs: Sequence[Run], *, unfinished: bool = False
         engine.close()
 
 
-def judge(engine: Engine, runs: Sequence[Run], *, unfinished: bool = False) -> Findings:
+def judge(engine: SqlEngine, runs: Sequence[TraceRun], *, unfinished: bool = False) -> Findings:
     """Judge all runs: the checks in the order in which faults cause one another."""
     quiet = [not unfinished and bool(run.info.parameters.get("quiet", True)) for run in runs]
     facts = gather(engine, runs, quiet, [rules_of(run) for run in runs])
@@ -129,11 +125,14 @@ def judge(engine: Engine, runs: Sequence[Run], *, unfinished: bool = False) -> F
     order.check(facts, findings)
     views.check(facts, findings)
     resilience.check(facts, findings, begun)
-    ending.check(facts, findings)
+    settled = liveness.settle(facts, findings)
+    lost = liveness.find_lost(facts, findings, settled)
+    promises.check(facts, findings, settled, lost)
+    liveness.check(facts, findings, settled, lost)
     return findings
 
 
-def rules_of(run: Run) -> Rules:
+def rules_of(run: TraceRun) -> Rules:
     """The `min_members` of the run's members: one for all, or one for each node, as `run.json` says."""
     given = run.info.parameters
     nodes, rules = given.get("nodes"), given.get("rules")
@@ -143,7 +142,7 @@ def rules_of(run: Run) -> Rules:
     return rule if isinstance(rule, (str, int)) and not isinstance(rule, bool) else "majority"
 
 
-def as_json(runs: Sequence[Run], findings: Findings) -> dict[str, Any]:
+def as_json(runs: Sequence[TraceRun], findings: Findings) -> dict[str, Any]:
     """The verdict for a program."""
     return {
         "properties": {
@@ -153,7 +152,7 @@ def as_json(runs: Sequence[Run], findings: Findings) -> dict[str, Any]:
     }
 
 
-def report(folders: Sequence[Path], runs: Sequence[Run], findings: Findings) -> list[str]:
+def report(folders: Sequence[Path], runs: Sequence[TraceRun], findings: Findings) -> list[str]:
     """The verdict for people."""
     rows = sum(run.rows for run in runs)
     lines = [f"{'held' if findings.held else 'VIOLATED'}: {rows} rows of {len(runs)} run{'s' * (len(runs) != 1)}"]
@@ -175,20 +174,23 @@ def report(folders: Sequence[Path], runs: Sequence[Run], findings: Findings) -> 
     return lines
 
 
-def write(folder: Path, runs: Sequence[Run], findings: Findings) -> None:
+def write(folder: Path, runs: Sequence[TraceRun], findings: Findings) -> None:
     """The table of violations as Parquet, and the verdict."""
     from ordercast.trace.convert import load_pyarrow
 
     pa, pq = load_pyarrow()
-    folder.mkdir(parents=True, exist_ok=True)
     found = findings.violations()
     columns = {name: pa.array([getattr(one, name) for one in found], pa.string()) for name in COLUMNS}
-    pq.write_table(pa.table(columns), folder / TABLE)
     text = json.dumps({"held": findings.held, **as_json(runs, findings)}, indent=2)
-    (folder / SUMMARY).write_text(text + "\n", encoding="utf-8")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table(columns), folder / TABLE)
+        (folder / SUMMARY).write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise cannot_write(folder, error) from error
 
 
-def around(spark: SparkSession, run: Run, node: str, life: int, n: int) -> list[str]:
+def around(spark: SparkSession, run: TraceRun, node: str, life: int, n: int) -> list[str]:
     """The events of a node near one of them."""
     near = (
         events_of(spark, [run])
@@ -213,7 +215,7 @@ def _short(value: Any) -> str:
     return f"[{' '.join(value)}]" if isinstance(value, list) else str(value)
 
 
-def _place(text: str, runs: Sequence[Run]) -> tuple[Run, str, int, int]:
+def _place(text: str, runs: Sequence[TraceRun]) -> tuple[TraceRun, str, int, int]:
     words = text.rsplit(":", 2)
     node, slash, life = words[1].partition("/") if len(words) == 3 else ("", "", "")
     if len(words) != 3 or not slash or not life.isdigit() or not words[2].isdigit():
@@ -231,4 +233,4 @@ def _check_out(folder: Path) -> None:
         raise UsageError(f"--out {folder} is a file; name a folder")
 
 
-__all__ = ["ROOT", "Violation", "as_json", "configure", "judge", "main", "run", "verify"]
+__all__ = ["ROOT", "ViolationRow", "as_json", "configure", "judge", "main", "run", "verify"]

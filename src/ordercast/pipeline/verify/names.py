@@ -2,7 +2,7 @@
 
 To group, join and shuffle text costs several times what numbers do, so these scans carry a digest of each view, target
 and underlay. Control rows know nearly all names; what they do not have (a message to several groups at once, a view
-that nobody entered) is found by one scan, and only then.
+that no member entered) is found by one scan, and only then.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ordercast.pipeline.verify.engine import Engine, Record
+    from ordercast.pipeline.verify.engine import Record, SqlEngine
 
 
-class Names:
+class DigestNames:
     """Views (run, underlay, id), underlays (run, name) and targets, by their digests."""
 
-    def __init__(self, engine: Engine, control: list[Record]) -> None:
+    def __init__(self, engine: SqlEngine, control: list[Record]) -> None:
         self._engine = engine
         self.views: dict[int, tuple[int, str, str | None]] = {}
         self.underlays: dict[int, tuple[int, str]] = {}
@@ -61,16 +61,16 @@ class Names:
             self.underlays[row["w"]] = row["r"], row["u"]
 
 
-def view_digest(engine: Engine, prefix: str = "") -> str:
+def view_digest(engine: SqlEngine, prefix: str = "") -> str:
     """Of a row with w and vw, also where vw is null."""
     return engine.digest(f"{prefix}w", f"{prefix}vw")
 
 
-def target_digest(engine: Engine, prefix: str = "") -> str:
+def target_digest(engine: SqlEngine, prefix: str = "") -> str:
     """Of a row with tgt."""
     return engine.digest(f"{prefix}tgt")
 
 
-def sender_digest(engine: Engine, prefix: str = "") -> str:
+def sender_digest(engine: SqlEngine, prefix: str = "") -> str:
     """Of a row with w and sender: as `snd_keys` has it."""
     return engine.digest(f"{prefix}w", f"{prefix}sender")

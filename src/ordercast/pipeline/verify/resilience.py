@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ordercast.pipeline.verify.engine import Engine, Record
+from ordercast.pipeline.verify.engine import Record, SqlEngine
 from ordercast.pipeline.verify.facts import MAJORITY, RESILIENT, SAFE, Facts
-from ordercast.pipeline.verify.findings import CONSEQUENCE, ROOT, Findings, Violation, span_text
-from ordercast.pipeline.verify.history import FOREVER, Segment
+from ordercast.pipeline.verify.findings import CONSEQUENCE, ROOT, Findings, ViolationRow, span_text
+from ordercast.pipeline.verify.history import FOREVER, ViewPeriod
 from ordercast.pipeline.verify.names import sender_digest, view_digest
 from ordercast.pipeline.verify.ranges import Range
 
@@ -26,9 +26,9 @@ _WEAK: Final = "'AGREED', 'FIFO', 'RELIABLE', 'CAUSAL', 'UNRELIABLE'"
 _STRONG: Final = f"(service IS NULL OR service NOT IN ({_WEAK})) AND e.kind IN ('hold', 'placed', 'deliver')"
 
 
-def _rows_sql(engine: Engine) -> str:
+def _rows_sql(engine: SqlEngine) -> str:
     """What members held, placed and delivered of what had to wait for others: `k` is 1, 2, 3. Odd is what was delivered
-    in a view that nobody knows, or after the transitional signal."""
+    in an unknown view, or after the transitional signal."""
     return f"""
 SELECT s.sid, e.a, e.b, e.m, e.at_ns, e.svc, e.k, CASE WHEN e.k = 3 THEN v.v END AS v,
   CASE WHEN e.k = 3 AND (v.v IS NULL OR e.n > t.n) THEN 1 ELSE 0 END AS is_odd
@@ -40,7 +40,7 @@ LEFT JOIN {{transitional}} t ON e.m = t.m AND v.v = t.v
 """
 
 
-def _all_sql(engine: Engine) -> str:
+def _all_sql(engine: SqlEngine) -> str:
     """Ranges that not all members of the view held and placed before the first delivery: a member is counted, and added
     by its digest, so that none can stand for another."""
     member = f"({engine.digest('m')} & 4294967295)"
@@ -59,7 +59,7 @@ WHERE q.first_ns IS NOT NULL AND (q.is_odd = 1 OR q.v0 <> q.v1 OR z.members IS N
 """
 
 
-def _view_digests_sql(engine: Engine) -> str:
+def _view_digests_sql(engine: SqlEngine) -> str:
     return f"SELECT v, sum({engine.digest('m')} & 4294967295) AS digest FROM {{view_members}} GROUP BY v"
 
 
@@ -94,8 +94,8 @@ def begin(facts: Facts) -> Callable[[], list[Record]] | None:
     if not any(cell.strong_rows and facts.members[cell.m].r in timed for cell in facts.cells):
         return None
     engine.define("timed", f"SELECT sid, k FROM {{snd_keys}} WHERE r IN ({', '.join(map(str, timed))})")
-    segments = [(line, one) for line in facts.lines for life in line.lives.values() for one in life.segments]
-    lists = {(line.ru, one.view): one.members for line, one in reversed(segments)}
+    periods = [(line, one) for line in facts.lines for life in line.lives.values() for one in life.periods]
+    lists = {(line.ru, one.view): one.members for line, one in reversed(periods)}
     number = {key: at for at, key in enumerate(lists)}
     names = {(line.ru, life.name): life.m for line in facts.lines for life in line.lives.values()}
     engine.load(
@@ -103,7 +103,7 @@ def begin(facts: Facts) -> Callable[[], list[Record]] | None:
         [("m", "int"), ("v", "int"), ("n", "bigint")],
         [
             (one.m, number[line.ru, one.view], one.transitional_n)
-            for line, one in segments
+            for line, one in periods
             if one.transitional_n < FOREVER
         ],
     )
@@ -159,19 +159,19 @@ def _judge(facts: Facts, findings: Findings, suspects: list[Record]) -> None:
         if row["kind"] != "deliver":
             have.setdefault((row["kind"], row["m"], row["sid"]), []).append((row["a"], row["b"], row["at_ns"]))
     names = {(line.ru, life.name): life.m for line in facts.lines for life in line.lives.values()}
-    told: set[tuple[int, int, str | None]] = set()  # that one lacked a message explains all who delivered it too early
+    told: set[tuple[int, int, str | None]] = set()  # one missing copy explains all early deliveries
     for row in sorted(rows, key=lambda row: (row["m"], row["n"])):
         is_meant = row["kind"] == "deliver" and (row["svc"] or 0) >= RESILIENT
         if not is_meant or (row["m"], row["n"]) in findings.tainted:
             continue
         sender = facts.senders[row["sid"]]
-        segment = facts.life_of(sender.ru, row["m"]).at(row["n"])
-        if segment is None:
+        period = facts.life_of(sender.ru, row["m"]).at(row["n"])
+        if period is None:
             continue
-        is_recovered = segment.transitional_n < row["n"]
-        if is_recovered and segment.next is None:
+        is_recovered = period.transitional_n < row["n"]
+        if is_recovered and period.next is None:
             continue
-        members = segment.next.came_with if is_recovered and segment.next is not None else segment.members
+        members = period.next.came_with if is_recovered and period.next is not None else period.members
         times = []
         for name in members:
             m = names.get((sender.ru, name), -1)
@@ -179,7 +179,7 @@ def _judge(facts: Facts, findings: Findings, suspects: list[Record]) -> None:
             if row["svc"] >= MAJORITY and since < FOREVER:
                 since = max(since, _since(have.get(("placed", m, row["sid"]), []), (row["a"], row["b"])))
             times.append((since, name))
-        _judge_one(facts, findings, row, segment, sorted(times), is_recovered, told)
+        _judge_one(facts, findings, row, period, sorted(times), is_recovered, told)
 
 
 def _since(spans: list[tuple[int, int, int]], wanted: Range) -> int:
@@ -199,7 +199,7 @@ def _judge_one(
     facts: Facts,
     findings: Findings,
     row: Record,
-    segment: Segment,
+    period: ViewPeriod,
     times: list[tuple[int, str]],
     is_recovered: bool,
     told: set[tuple[int, int, str | None]],
@@ -218,7 +218,7 @@ def _judge_one(
     if len(have) >= needed:
         return
     lacking = next((name for when, name in times if when > at_ns and name != who), None)
-    of = "those that recovered together" if is_recovered else f"view {segment.view}"
+    of = "those that recovered together" if is_recovered else f"view {period.view}"
     text = (
         f"{who} delivered it at {at_ns} ns (n={row['n']}) when {len(have)} of {of} {what}; its service asks for "
         f"{needed}"
@@ -227,8 +227,8 @@ def _judge_one(
     severity = CONSEQUENCE if key in told else ROOT
     told.add(key)
     findings.add(
-        Violation(
-            *(facts.run_of(row["m"]), NAME, severity, row["tgt"] or None, segment.view, who),
+        ViolationRow(
+            *(facts.run_of(row["m"]), NAME, severity, row["tgt"] or None, period.view, who),
             *(span_text(facts.senders[row["sid"]].name, (row["a"], row["b"])), lacking, None, text, row["n"]),
         )
     )

@@ -1,7 +1,7 @@
-"""Property 5: who goes together from view to view delivers the same in between, and views are what they say.
+"""Property 5: members that go together from view to view deliver the same in between, and views are what they say.
 
 The same set is a comparison of digests: of all lives that went from V to the same next view, what they delivered of
-each sender to each target. Only where two differ are the rows compared.
+each sender to each target. Rows are compared only if two digests differ.
 """
 
 from __future__ import annotations
@@ -10,25 +10,26 @@ from collections.abc import Iterable
 from typing import Final
 
 from ordercast.pipeline.verify.engine import Record
+from ordercast.pipeline.verify.evidence import quoted
 from ordercast.pipeline.verify.facts import ORDERED_CLASS, Cell, Facts
-from ordercast.pipeline.verify.findings import CONSEQUENCE, ROOT, Findings, Violation, span_text
-from ordercast.pipeline.verify.history import FOREVER, Ancestry, Life, Line, Rules, Segment, is_strict
+from ordercast.pipeline.verify.findings import CONSEQUENCE, ROOT, Findings, ViolationRow, span_text
+from ordercast.pipeline.verify.history import FOREVER, Ancestry, Life, Line, Rules, ViewPeriod, is_strict
 from ordercast.pipeline.verify.ranges import Range, common_of, merged, minus
 
 NAME: Final = "virtual_synchrony"
 
-Path = tuple[Life, list[Segment]]
+Path = tuple[Life, list[ViewPeriod]]
 
 
 def check(facts: Facts, findings: Findings) -> None:
     """Judge views, and what is delivered in them."""
     for line in facts.lines:
         _check_place(facts, findings, line)
-        paths: list[Path] = [(life, life.segments) for life in line.lives.values() if life.segments]
+        paths: list[Path] = [(life, life.periods) for life in line.lives.values() if life.periods]
         _check_views(facts, findings, line, None, paths)
         _check_forks(facts, findings, [path for _, path in paths], facts.rules[line.r])
         for group in sorted(line.lightweight):
-            paths = [(one, one.group_segments[group]) for one in line.lives.values() if group in one.group_segments]
+            paths = [(one, one.group_periods[group]) for one in line.lives.values() if group in one.group_periods]
             _check_views(facts, findings, line, group, paths)
 
 
@@ -41,17 +42,17 @@ def _check_place(facts: Facts, findings: Findings, line: Line) -> None:
             if cell.ru != line.ru or cell.sid < 0 or _is_inside(life, cell):
                 continue
             rows = facts.engine.rows(
-                f"SELECT n, a, b, sid, sender, tgt FROM {{dlv}} WHERE m = {cell.m} AND vw = '{_quoted(cell.view)}' "
-                f"AND cls = {cell.cls} AND tgt = '{_quoted(cell.target)}' ORDER BY n LIMIT 1000"
+                f"SELECT n, a, b, sid, sender, tgt FROM {{dlv}} WHERE m = {cell.m} AND vw = '{quoted(cell.view)}' "
+                f"AND cls = {cell.cls} AND tgt = '{quoted(cell.target)}' ORDER BY n LIMIT 1000"
             )
             is_first = True
             for row in rows:
                 if (row["sid"] if row["sid"] is not None else -1) != cell.sid or (cell.m, row["n"]) in findings.tainted:
                     continue
-                segment = life.at(row["n"])
-                if segment is not None and (segment.view == cell.view or _is_group_view(life, cell, row["n"])):
+                period = life.at(row["n"])
+                if period is not None and (period.view == cell.view or _is_group_view(life, cell, row["n"])):
                     continue
-                where = f"was in view {segment.view}" if segment is not None else "was in no view"
+                where = f"was in view {period.view}" if period is not None else "was in no view"
                 text = f"{life.name} delivered it in view {cell.view} (n={row['n']}), but {where} then"
                 severity = ROOT if is_first else CONSEQUENCE
                 is_first = False
@@ -71,8 +72,8 @@ def _check_place(facts: Facts, findings: Findings, line: Line) -> None:
 
 
 def _is_inside(life: Life, cell: Cell) -> bool:
-    segment = life.by_view.get(cell.view)
-    if segment is not None and segment.n < cell.first_n and cell.last_n < segment.stop_n:
+    period = life.by_view.get(cell.view)
+    if period is not None and period.n < cell.first_n and cell.last_n < period.stop_n:
         return True
     return _is_group_view(life, cell, cell.first_n) and _is_group_view(life, cell, cell.last_n)
 
@@ -80,38 +81,38 @@ def _is_inside(life: Life, cell: Cell) -> bool:
 def _is_group_view(life: Life, cell: Cell, n: int) -> bool:
     """The row may name the view of its lightweight group."""
     return life.at(n) is not None and any(
-        segment.view == cell.view and segment.n < n < segment.stop_n
+        period.view == cell.view and period.n < n < period.stop_n
         for group in cell.target.split("|")
-        for segment in life.group_segments.get(group, ())
+        for period in life.group_periods.get(group, ())
     )
 
 
 def _check_views(facts: Facts, findings: Findings, line: Line, group: str | None, paths: list[Path]) -> None:
-    installs: dict[str, list[Segment]] = {}
+    installs: dict[str, list[ViewPeriod]] = {}
     for _, path in paths:
-        for segment in path:
+        for period in path:
             findings.checked[NAME] += 1
-            installs.setdefault(segment.view, []).append(segment)
+            installs.setdefault(period.view, []).append(period)
     for view, arrivals in installs.items():
         first = arrivals[0]
-        for segment in arrivals[1:]:
-            if segment.members != first.members:
+        for period in arrivals[1:]:
+            if period.members != first.members:
                 text = (
-                    f"view {view} is {_names(segment.members)} at {segment.name} (n={segment.n}), but "
+                    f"view {view} is {_names(period.members)} at {period.name} (n={period.n}), but "
                     f"{_names(first.members)} at {first.name}"
                 )
-                _add(facts, findings, segment.m, ROOT, text, view=view, other=first.name, n=segment.n, group=group)
+                _add(facts, findings, period.m, ROOT, text, view=view, other=first.name, n=period.n, group=group)
                 break
     _check_view_order(facts, findings, line, group, paths)
     lives = {life.m: life for life, _ in paths}
     for view, arrivals in installs.items():
-        if group is not None and any(not segment.came_with for segment in arrivals):
+        if group is not None and any(not period.came_with for period in arrivals):
             continue
         _check_came_with(facts, findings, view, arrivals, group)
-        parts: dict[str, list[Segment]] = {}
-        for segment in arrivals:
-            if segment.prev is not None:
-                parts.setdefault(segment.prev.view, []).append(segment.prev)
+        parts: dict[str, list[ViewPeriod]] = {}
+        for period in arrivals:
+            if period.prev is not None:
+                parts.setdefault(period.prev.view, []).append(period.prev)
         for old, part in parts.items():
             findings.checked[NAME] += len(part) - 1
             if len(part) > 1 and group is None:
@@ -120,33 +121,35 @@ def _check_views(facts: Facts, findings: Findings, line: Line, group: str | None
                 _check_group_set(facts, findings, line, group or "", old, view, part)
 
 
-def _check_came_with(facts: Facts, findings: Findings, view: str, arrivals: list[Segment], group: str | None) -> None:
+def _check_came_with(
+    facts: Facts, findings: Findings, view: str, arrivals: list[ViewPeriod], group: str | None
+) -> None:
     came_from = {one.name: one.prev.view if one.prev is not None else None for one in arrivals}
-    for segment in arrivals:
-        came, mine = set(segment.came_with), came_from[segment.name]
+    for period in arrivals:
+        came, mine = set(period.came_with), came_from[period.name]
         for name, theirs in came_from.items():
             together = mine is not None and theirs == mine
-            if name != segment.name and together != (name in came):
+            if name != period.name and together != (name in came):
                 claim = "leaves out" if together else "names"
                 text = (
-                    f"came_with of view {view} at {segment.name} (n={segment.n}, from {mine or 'outside'}) "
+                    f"came_with of view {view} at {period.name} (n={period.n}, from {mine or 'outside'}) "
                     f"{claim} {name}, which came from {theirs or 'outside'}"
                 )
-                _add(facts, findings, segment.m, ROOT, text, view=view, other=name, n=segment.n, group=group)
-        if mine is None and came - {segment.name} and not came & (came_from.keys() - {segment.name}):
+                _add(facts, findings, period.m, ROOT, text, view=view, other=name, n=period.n, group=group)
+        if mine is None and came - {period.name} and not came & (came_from.keys() - {period.name}):
             text = (
-                f"{segment.name} came into view {view} (n={segment.n}) from outside, but names "
+                f"{period.name} came into view {view} (n={period.n}) from outside, but names "
                 f"{_names(sorted(came))} in came_with"
             )
-            _add(facts, findings, segment.m, ROOT, text, view=view, n=segment.n, group=group)
+            _add(facts, findings, period.m, ROOT, text, view=view, n=period.n, group=group)
 
 
 def _check_view_order(facts: Facts, findings: Findings, line: Line, group: str | None, paths: list[Path]) -> None:
     place = Ancestry([path for _, path in paths]).place
-    stuck = {segment.view for _, path in paths for segment in path if segment.view not in place}
+    stuck = {period.view for _, path in paths for period in path if period.view not in place}
     seen: dict[tuple[str, str], str] = {}
     for life, path in paths if stuck else ():
-        ones = [segment for segment in path if segment.view in stuck]
+        ones = [period for period in path if period.view in stuck]
         for at, left in enumerate(ones):
             for right in ones[at + 1 :]:
                 other = seen.get((right.view, left.view))
@@ -164,13 +167,13 @@ def _check_view_order(facts: Facts, findings: Findings, line: Line, group: str |
         _add(facts, findings, life.m, ROOT, text, view=min(stuck), n=path[0].n, group=group)
 
 
-def _check_forks(facts: Facts, findings: Findings, paths: list[list[Segment]], rules: Rules) -> None:
+def _check_forks(facts: Facts, findings: Findings, paths: list[list[ViewPeriod]], rules: Rules) -> None:
     """Of two recoveries with a common ancestor one is behind the other, where only one part may go on."""
-    found: dict[str, Segment] = {}
+    found: dict[str, ViewPeriod] = {}
     for path in paths:
-        for segment in path:
-            if segment.prev is not None and segment.prev.transitional_n < FOREVER:
-                found.setdefault(segment.view, segment)
+        for period in path:
+            if period.prev is not None and period.prev.transitional_n < FOREVER:
+                found.setdefault(period.view, period)
     findings.checked[NAME] += len(found)
     ancestry = Ancestry(paths)
     ends = [one for one in found.values() if one.prev is not None and is_strict(one.prev.members, rules)]
@@ -193,19 +196,19 @@ def _check_forks(facts: Facts, findings: Findings, paths: list[list[Segment]], r
 
 
 def _check_same_set(
-    facts: Facts, findings: Findings, line: Line, lives: dict[int, Life], old: str, view: str, part: list[Segment]
+    facts: Facts, findings: Findings, line: Line, lives: dict[int, Life], old: str, view: str, part: list[ViewPeriod]
 ) -> None:
-    """Digest by digest; where they differ, row by row."""
+    """Digest by digest, and row by row if they differ."""
     by_key: dict[tuple[int, str], dict[int, int]] = {}
-    for segment in part:
-        for cell in facts.cells_of.get(segment.m, ()):
-            if cell.ru == line.ru and cell.sid >= 0 and cell.cls == ORDERED_CLASS and _is_of(cell, segment):
-                by_key.setdefault((cell.sid, cell.target), {})[segment.m] = cell.rep
+    for period in part:
+        for cell in facts.cells_of.get(period.m, ()):
+            if cell.ru == line.ru and cell.sid >= 0 and cell.cls == ORDERED_CLASS and _is_of(cell, period):
+                by_key.setdefault((cell.sid, cell.target), {})[period.m] = cell.rep
     doubtful: set[int] = set()
     for (sid, target), reps in by_key.items():
         groups = line.targets(target)
         if groups is None:
-            continue  # nobody knows whom it is for
+            continue  # its target is not known
         concerned = [one.m for one in part if not groups or any(_overlaps(lives[one.m], each, one) for each in groups)]
         if len({reps.get(m) for m in concerned}) > 1:
             doubtful.add(sid)
@@ -213,16 +216,16 @@ def _check_same_set(
         _compare(facts, findings, line, lives, old, view, part, sid)
 
 
-def _is_of(cell: Cell, segment: Segment) -> bool:
-    return segment.n < cell.first_n < segment.stop_n
+def _is_of(cell: Cell, period: ViewPeriod) -> bool:
+    return period.n < cell.first_n < period.stop_n
 
 
-def _overlaps(life: Life, group: str, segment: Segment) -> bool:
-    return any(begin < segment.stop_n and end > segment.n for begin, end, _ in life.group_spans.get(group, ()))
+def _overlaps(life: Life, group: str, period: ViewPeriod) -> bool:
+    return any(begin < period.stop_n and end > period.n for begin, end, _ in life.group_spans.get(group, ()))
 
 
-def _is_owing(facts: Facts, line: Line, owing: Life, segment: Segment, source: Life, row: Record) -> bool:
-    """Whether what `source` delivered with this row certainly goes to the other one, too, in its segment.
+def _is_owing(facts: Facts, line: Line, owing: Life, period: ViewPeriod, source: Life, row: Record) -> bool:
+    """Whether what `source` delivered with this row certainly goes to the other one, too, in its period.
 
     To a lightweight group: in it all the time; or by positions between the first ordered delivery after coming in and
     the last one before going out; or in a view of the group that both were in and that the other one did not leave.
@@ -233,29 +236,29 @@ def _is_owing(facts: Facts, line: Line, owing: Life, segment: Segment, source: L
     if not groups:
         return True
     for group in groups:
-        if owing.in_group(group, segment.n, segment.stop_n):
+        if owing.in_group(group, period.n, period.stop_n):
             return True
-        view = next((one.view for one in source.group_segments.get(group, ()) if one.n < row["n"] < one.stop_n), None)
-        if any(one.view == view and one.cut is None for one in owing.group_segments.get(group, ())):
+        view = next((one.view for one in source.group_periods.get(group, ()) if one.n < row["n"] < one.stop_n), None)
+        if any(one.view == view and one.cut is None for one in owing.group_periods.get(group, ())):
             return True
-        if any(low <= row["pos"] < high for low, high in _windows(facts, line, owing, segment, group)):
+        if any(low <= row["pos"] < high for low, high in _windows(facts, line, owing, period, group)):
             return True
     return False
 
 
-def _windows(facts: Facts, line: Line, life: Life, segment: Segment, group: str) -> list[Range]:
-    """Positions at which the member was certainly in the group during the segment."""
+def _windows(facts: Facts, line: Line, life: Life, period: ViewPeriod, group: str) -> list[Range]:
+    """Positions at which the member was certainly in the group during the period."""
     windows: list[Range] = []
     for begin, end, _ in life.group_spans.get(group, ()):
-        if begin >= segment.stop_n or end <= segment.n:
+        if begin >= period.stop_n or end <= period.n:
             continue
         inside = facts.engine.rows(
             f"SELECT min(pos) AS low, max(pos) AS high FROM {facts.of_lives({life.m})} WHERE cls = 3 AND "
-            f"u = '{_quoted(line.underlay)}' AND n > {max(begin, segment.n)} AND n < {min(end, segment.stop_n)}"
+            f"u = '{quoted(line.underlay)}' AND n > {max(begin, period.n)} AND n < {min(end, period.stop_n)}"
         )[0]
         if inside["low"] is not None:
             windows.append(
-                (inside["low"] if begin > segment.n else -1, inside["high"] + 1 if end < segment.stop_n else FOREVER)
+                (inside["low"] if begin > period.n else -1, inside["high"] + 1 if end < period.stop_n else FOREVER)
             )
     return windows
 
@@ -267,10 +270,10 @@ def _compare(
     lives: dict[int, Life],
     old: str,
     view: str,
-    part: list[Segment],
+    part: list[ViewPeriod],
     sid: int,
 ) -> None:
-    """Who of those that went together lacks what another has of this sender."""
+    """Which of the members that went together lack messages of this sender that another has."""
     cells = {
         one.m: [
             cell for cell in facts.cells_at.get((one.m, sid), ()) if cell.cls == ORDERED_CLASS and _is_of(cell, one)
@@ -286,7 +289,7 @@ def _compare(
         everything = {
             m: merged((row["a"], row["b"]) for cell in ones for row in content[cell.rep]) for m, ones in cells.items()
         }
-        common = set.intersection(*({cell.rep for cell in ones} for ones in cells.values()))  # nobody lacks of these
+        common = set.intersection(*({cell.rep for cell in ones} for ones in cells.values()))  # all have these
         rows = [
             row
             for rep, each in sorted(content.items())
@@ -297,20 +300,20 @@ def _compare(
     anything = merged((row["a"], row["b"]) for row in rows)
     lacks: dict[Range, list[int]] = {}
     holder: dict[Range, int] = {}
-    for segment in part:
-        mine = everything.get(segment.m, [])
+    for period in part:
+        mine = everything.get(period.m, [])
         lacking = minus(anything, mine)
         for row in rows if lacking else ():
-            spans = common_of((row["a"], row["b"]), lacking) if row["m"] != segment.m else []
+            spans = common_of((row["a"], row["b"]), lacking) if row["m"] != period.m else []
             if not spans:
                 continue
-            if not _is_owing(facts, line, lives[segment.m], segment, line.lives[row["m"]], row):
+            if not _is_owing(facts, line, lives[period.m], period, line.lives[row["m"]], row):
                 continue
             has = next((m for m, ones in cells.items() if any(cell.rep == row.get("c") for cell in ones)), row["m"])
             for span in spans:
                 holder.setdefault(span, has)
-                if segment.m not in lacks.setdefault(span, []):
-                    lacks[span].append(segment.m)
+                if period.m not in lacks.setdefault(span, []):
+                    lacks[span].append(period.m)
     lacks, holder = _joined(lacks, holder)
     _report_lacks(facts, findings, old, view, sid, lacks, holder)
 
@@ -346,14 +349,14 @@ def _report_lacks(
         names = ", ".join(facts.members[m].name for m in who)
         text = f"{names} went with {had} from view {old} to {view} without it, which {had} delivered in {old}"
         severity = ROOT if open_ones else CONSEQUENCE
-        segment = facts.life_of(facts.senders[sid].ru, who[0]).by_view.get(view)
+        period = facts.life_of(facts.senders[sid].ru, who[0]).by_view.get(view)
         message = span_text(facts.senders[sid].name, span)
-        n = segment.n if segment is not None else None
+        n = period.n if period is not None else None
         _add(facts, findings, who[0], severity, text, view=old, message=message, other=had, n=n)
 
 
 def _check_group_set(
-    facts: Facts, findings: Findings, line: Line, group: str, old: str, view: str, part: list[Segment]
+    facts: Facts, findings: Findings, line: Line, group: str, old: str, view: str, part: list[ViewPeriod]
 ) -> None:
     """Views of a lightweight group: messages to it that lie between them."""
     cells = _group_cells(facts, line, group, part)
@@ -393,17 +396,17 @@ def _check_group_set(
 
 
 def _alike(
-    part: list[Segment], sid: int, spans: dict[tuple[int, int], list[Range]]
+    part: list[ViewPeriod], sid: int, spans: dict[tuple[int, int], list[Range]]
 ) -> dict[tuple[Range, ...], list[int]]:
-    """Who has the same of a sender: they are compared once."""
+    """Members that have the same messages of a sender: they are compared once."""
     found: dict[tuple[Range, ...], list[int]] = {}
     for one in part:
         found.setdefault(tuple(spans.get((one.m, sid), ())), []).append(one.m)
     return found
 
 
-def _group_rows(facts: Facts, line: Line, part: list[Segment]) -> list[Record]:
-    """All that was delivered in these segments, row by row: where cells go beyond them."""
+def _group_rows(facts: Facts, line: Line, part: list[ViewPeriod]) -> list[Record]:
+    """All that was delivered in these periods, row by row: where cells go beyond them."""
     columns = [("m", "int"), ("n", "bigint"), ("stop_n", "bigint")]
     facts.engine.load("spans", columns, [(one.m, one.n, one.stop_n) for one in part])
     source = facts.of_lives({one.m for one in part})
@@ -415,7 +418,7 @@ def _group_rows(facts: Facts, line: Line, part: list[Segment]) -> list[Record]:
 
 
 def _content_rows(facts: Facts, cells: dict[int, list[Cell]]) -> list[Record]:
-    """The same of cells, by their content; `m` is who delivered it, `n` an event of the representative."""
+    """The same of cells, by their content; `m` is the life that delivered it, `n` an event of the representative."""
     content = facts.content(cell for ones in cells.values() for cell in ones)
     rows = []
     for m, ones in cells.items():
@@ -428,27 +431,23 @@ def _content_rows(facts: Facts, cells: dict[int, list[Cell]]) -> list[Record]:
     return rows
 
 
-def _group_cells(facts: Facts, line: Line, group: str, part: list[Segment]) -> dict[int, list[Cell]] | None:
-    """The ordered cells of each life in these segments; None if one that is for the group goes beyond its segment."""
+def _group_cells(facts: Facts, line: Line, group: str, part: list[ViewPeriod]) -> dict[int, list[Cell]] | None:
+    """The ordered cells of each life in these periods; None if one that is for the group goes beyond its period."""
     found: dict[int, list[Cell]] = {}
-    for segment in part:
-        ones = found.setdefault(segment.m, [])
-        for cell in facts.cells_of.get(segment.m, ()):
+    for period in part:
+        ones = found.setdefault(period.m, [])
+        for cell in facts.cells_of.get(period.m, ()):
             if cell.ru != line.ru or cell.sid < 0 or cell.cls != ORDERED_CLASS:
                 continue
-            if segment.n < cell.first_n and cell.last_n < segment.stop_n:
+            if period.n < cell.first_n and cell.last_n < period.stop_n:
                 ones.append(cell)
-            elif cell.first_n < segment.stop_n and cell.last_n > segment.n and group in cell.target.split("|"):
+            elif cell.first_n < period.stop_n and cell.last_n > period.n and group in cell.target.split("|"):
                 return None
     return found
 
 
 def _names(names: Iterable[str]) -> str:
     return "[" + " ".join(names) + "]"
-
-
-def _quoted(text: str) -> str:
-    return text.replace("'", "''").replace("{", "{{").replace("}", "}}")
 
 
 def _add(
@@ -465,7 +464,7 @@ def _add(
     group: str | None = None,
 ) -> None:
     findings.add(
-        Violation(
+        ViolationRow(
             facts.run_of(m), NAME, severity, group or None, view, facts.members[m].name, message, other, None, text, n
         )
     )
