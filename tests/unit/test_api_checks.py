@@ -47,7 +47,9 @@ def test_the_command_refuses_such_a_name_before_it_writes_anything(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "archive"
-    assert main(["record", "a\nb", "--out", str(folder)]) == 2
+    with pytest.raises(SystemExit) as ended:
+        main(["record", "a\nb", "--out", str(folder)])
+    assert ended.value.code == 2
     assert "control character" in capsys.readouterr().err
     assert not folder.exists()
 

@@ -45,9 +45,6 @@ class OpenGroups:
 
     # What the node calls.
 
-    def __len__(self) -> int:
-        return len(self._groups) + len(self._abandoned)
-
     @property
     def all(self) -> list[Group]:
         """In the order in which they were joined."""

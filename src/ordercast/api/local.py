@@ -183,7 +183,7 @@ class LocalSeat:
         self.port.calls.forget(asked)
 
     def respond_by(self, respond: Respond) -> None:
-        self.port.calls.respond = respond
+        self.port.respond = respond
 
     def answer(self, owed: PendingReply, payload: bytes) -> bool:
         if self.error is not None:
@@ -221,13 +221,7 @@ class LocalSeat:
             self._driver.hurry()
 
     def take_settled(self) -> Sequence[Waited]:
-        port = self.port
-        settled: list[Waited] = []
-        for found in (port.settled, port.calls.settled, port.locks.settled):
-            if found:
-                settled.extend(found)
-                found.clear()
-        return settled
+        return self.port.take_settled()
 
     def take_resets(self) -> Sequence[Reset]:
         resets = self.port.resets

@@ -6,11 +6,12 @@ They are given to `add_argument(type=…)`, so that bad input is refused before 
 from __future__ import annotations
 
 import argparse
-import unicodedata
 from collections.abc import Callable
 from typing import Final
 
+from ordercast.api.checks import check_group_name
 from ordercast.config import MinMembers
+from ordercast.errors import UsageError
 
 MAX_SEED: Final = 1 << 62
 MAX_MIN_MEMBERS: Final = 1_000
@@ -66,14 +67,11 @@ def min_members(text: str) -> MinMembers:
 
 
 def group_name(text: str) -> str:
-    """The name of a group: text that a terminal, a log and a trace can show."""
-    if not text:
-        raise argparse.ArgumentTypeError("expected the name of a group, not an empty text")
-    for letter in text:
-        if unicodedata.category(letter) in ("Cc", "Cs"):
-            raise argparse.ArgumentTypeError(
-                f"expected a name without a control character, not {text!a}: leave out {letter!a}"
-            )
+    """The name of a group, by the rule of the API: text that a terminal, a log and a trace can show."""
+    try:
+        check_group_name(text)
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
     return text
 
 

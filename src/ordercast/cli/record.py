@@ -11,7 +11,6 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
-from ordercast.api.checks import check_group_name
 from ordercast.archive.errors import ArchiveFull
 from ordercast.archive.log import FSYNCS, INTERVAL_MS, ArchiveLog, LogConfig
 from ordercast.archive.recorder import PATIENCE_S, WHEN_FULL, ArchiveRecorder
@@ -139,7 +138,6 @@ def run(args: argparse.Namespace) -> int:
     )
     anticipate = check_anticipate(args.orderer, args.anticipate)
     progress = Progress()
-    check_group_name(args.group)
     log = ArchiveLog.open(args.out, args.group, config)
     try:
         code, recorder = run_loop(_record(args, log, anticipate, progress))

@@ -46,8 +46,6 @@ class PassListener(Protocol):
 
     def fail(self, error: OrdercastError) -> None: ...
 
-    def __len__(self) -> int: ...
-
 
 class UdpDriver:
     """Runs the passes of one host on one loop."""

@@ -27,7 +27,7 @@ class Listening:
         return list(self._receivers.values())
 
     def add(self, underlay: str) -> MulticastReceiver | None:
-        """Listen to a underlay: the socket that was opened for it, None where there is one already."""
+        """Listen to an underlay: the socket that was opened for it, None where there is one already."""
         if underlay in self.addresses:
             return None
         address = group_address(underlay)
