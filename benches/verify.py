@@ -362,9 +362,7 @@ class Faults:
             for answer in range(message + 8, message + 20):
                 knows = answer in seq and self.maker.in_group[self.maker.sender[answer], self.maker.group[message]]
                 between = (
-                    columns["sender"][at + 1 : seq[answer] + 1][
-                        columns["kind"][at + 1 : seq[answer] + 1] == DELIVER
-                    ]
+                    columns["sender"][at + 1 : seq[answer] + 1][columns["kind"][at + 1 : seq[answer] + 1] == DELIVER]
                     if knows
                     else []
                 )

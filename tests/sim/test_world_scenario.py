@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
+from tests.unit.shared_directory import SharedDirectory
 
 from ordercast.config import MS
 from ordercast.errors import UsageError
@@ -336,3 +337,18 @@ def test_the_name_of_a_group_is_a_parameter_of_the_cluster() -> None:
         cluster.world.start(name)
     assert cluster.run_to_rest(20_000_000_000) == []
     assert {row.underlay for row in cluster.world.rows() if row.kind == "view"} == {"floor"}
+
+
+def test_a_directory_puts_the_groups_of_a_cluster_on_one_underlay() -> None:
+    cluster = Cluster(3, IDEAL, Terms(directory=SharedDirectory("floor", "left", "right")))
+    for name, group in (("a", "left"), ("b", "left"), ("c", "right"), ("d", "right")):
+        cluster.add(name, group=group)
+        cluster.world.start(name)
+    assert cluster.run_to_rest(20_000_000_000) == []
+    assert [sorted(map(str, view.members)) for view in cluster.views()] == [["a/0", "b/0", "c/0", "d/0"]]
+    for member in cluster.members.values():
+        member.send(10, "AGREED", 50)
+    assert cluster.run_to_rest(40_000_000_000) == []
+    assert cluster.members["a"].seen.log == cluster.members["b"].seen.log
+    assert cluster.members["a"].seen.delivered_by == {"a/0": 10, "b/0": 10}
+    assert {row.underlay for row in cluster.world.rows() if row.kind == "deliver"} == {"floor"}

@@ -53,7 +53,7 @@ class SimCaller:
     def boot(self, node: Machine) -> HostStack:
         """A new life begins; it is no member of anything."""
         cluster = self._cluster
-        self.host = boot_host(cluster.world, node, cluster.terms.timing, cluster.engines)
+        self.host = boot_host(cluster.world, node, cluster.terms.timing, cluster.engines, cluster.terms.directory)
         self._created = 0
         self._open = {}
         node.after_pass = self.turn

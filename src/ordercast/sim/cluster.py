@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ordercast.config import GroupConfig, MinMembers, RecoveryMode, Timing
+from ordercast.groups.directory import Directory
 from ordercast.groups.host import EngineFactory
 from ordercast.sim.application import GROUP, HostStack
 from ordercast.sim.calling import SimCaller
@@ -16,7 +17,10 @@ from ordercast.view import View
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """With what every member joins. `group`: its name; a member may have another (`Cluster.add`)."""
+    """With what every member joins. `group`: its name; a member may have another (`Cluster.add`).
+
+    `directory`: which underlay carries a group; None where each group has one of its own, with its name.
+    """
 
     config: GroupConfig = field(default_factory=GroupConfig)
     create: bool | None = None
@@ -24,6 +28,7 @@ class Terms:
     recovery: RecoveryMode = "automatic"
     timing: Timing = field(default_factory=Timing)
     group: str = GROUP
+    directory: Directory | None = None
 
 
 class Cluster:

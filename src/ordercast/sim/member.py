@@ -149,7 +149,8 @@ class SimMember:
 
     def boot(self, node: Machine) -> HostStack:
         """A new life begins, and joins."""
-        self.host = boot_host(self._cluster.world, node, self._cluster.terms.timing, self._cluster.engines)
+        cluster, terms = self._cluster, self._cluster.terms
+        self.host = boot_host(cluster.world, node, terms.timing, cluster.engines, terms.directory)
         self.port = None
         self._orders.clear()
         self._created = 0
