@@ -9,9 +9,9 @@ import pytest
 
 from ordercast.config import LAN_DATAGRAM, Demands, GroupConfig, Timing
 from ordercast.engine import NEVER, Outbox, To
-from ordercast.membership.joining import Joining
-from ordercast.membership.routes import MulticastRoutes
+from ordercast.membership.quorum.joining import Joining
 from ordercast.underlay import Underlay
+from ordercast.underlay.routes import MulticastRoutes
 from ordercast.view import Address, Member, View, group_tag, node_id
 from ordercast.wire.header import FORWARD, HEADER, HEADER_BYTES, MAGIC, Kind
 from ordercast.wire.segments import train, without_mark

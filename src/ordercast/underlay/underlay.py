@@ -30,15 +30,15 @@ from ordercast.engine import (
     UnknownOutcome,
 )
 from ordercast.errors import UsageError, WireError
-from ordercast.membership.admission import Admission
-from ordercast.membership.joining import Joining, better
 from ordercast.membership.past import PastRings
-from ordercast.membership.recovery import Recovery
-from ordercast.membership.routes import MulticastRoutes
+from ordercast.membership.quorum.admission import Admission
+from ordercast.membership.quorum.joining import Joining, better
+from ordercast.membership.quorum.recovery import Recovery
 from ordercast.orderers import ORDERERS, LoggedOrderer, unsupported_names
 from ordercast.orderers.orderer import Start, Suspicion, SuspicionReason
 from ordercast.parts.memory import DeliveryMemory
 from ordercast.service import Service
+from ordercast.underlay.routes import MulticastRoutes
 from ordercast.view import Address, Member, Reason, View, group_tag, id_of, next_counter, ring_id
 from ordercast.wire.block import come_after
 from ordercast.wire.calls import FIRST, RELAY, allow, decode_call, encode_call, open_call

@@ -13,7 +13,7 @@ from typing import Final
 from ordercast.config import MinMembers, Timing
 from ordercast.engine import NEVER, Outbox
 from ordercast.errors import WireError
-from ordercast.membership.cuts import (
+from ordercast.membership.quorum.cuts import (
     Remainder,
     agree,
     binding,

@@ -1,0 +1,1 @@
+"""The quorum policy: of the parts that a failure leaves of a ring, at most one goes on (DESIGN section 7)."""
