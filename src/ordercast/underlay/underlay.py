@@ -33,7 +33,9 @@ from ordercast.errors import UsageError, WireError
 from ordercast.membership.past import PastRings
 from ordercast.membership.quorum.admission import Admission
 from ordercast.membership.quorum.joining import Joining, better
+from ordercast.membership.quorum.local import Local
 from ordercast.membership.quorum.recovery import Recovery
+from ordercast.membership.quorum.roles import Terms
 from ordercast.orderers import ORDERERS, LoggedOrderer, unsupported_names
 from ordercast.orderers.orderer import Start, Suspicion, SuspicionReason
 from ordercast.parts.memory import DeliveryMemory
@@ -300,8 +302,8 @@ class Underlay:
         suspects = [each.member for each in self._orderer.suspects(now_ns)]
         self._freeze(now_ns)
         if self._recovery is not None:
-            self._recovery.asked = (min_members, header)
-            self._recovery.begin(now_ns, suspects, min_members, True, header, out)
+            self._recovery.asked = Terms(min_members, True, header)
+            self._recovery.begin(now_ns, suspects, self._recovery.asked, out)
             self._after_recovery(now_ns, out)
 
     def lock(self, now_ns: int, lock: str, out: Outbox) -> None:  # noqa: ARG002 - it goes out with the pass
@@ -846,7 +848,7 @@ class Underlay:
             out.upcalls.append(Failed(names, f"{who} does not answer; reset() re-forms the group"))
             self._recovery.wait()
         else:
-            self._recovery.begin(now_ns, suspects, self._rule, False, b"", out)
+            self._recovery.begin(now_ns, suspects, Terms(self._rule), out)
             self._after_recovery(now_ns, out)
 
     def _freeze(self, now_ns: int) -> None:
@@ -861,9 +863,8 @@ class Underlay:
         self._admission.clear()
         # Where this comes to nothing, others of the group may go on. We hear that by their beacons, or have to ask.
         self._beacon_ns = NEVER if self.me.has_multicast else now_ns + self._timing.beacon_ns
-        self._recovery = Recovery(
-            self.group, self.me, self._writer, self._timing, self._rng, orderer, self._rule, self._counter
-        )
+        local = Local(self.group, self.me, self._writer, self._timing, self._rng)
+        self._recovery = Recovery(local, orderer, self._rule, self._counter)
 
     def _on_recovery(
         self, now_ns: int, source: Address, kind: int, ring: int, origin: int, body: bytes, out: Outbox
@@ -904,7 +905,7 @@ class Underlay:
                 self._is_resetting = False
                 out.upcalls.append(Reset(0, f"only {recovery.found} members of the old view answered"))
             if not self._is_manual:
-                recovery.begin(now_ns, [], self._rule, False, b"", out)
+                recovery.begin(now_ns, [], Terms(self._rule), out)
         if recovery.has_left:
             self._exclude(now_ns, "left while the group was being re-formed", out)
             return
