@@ -113,6 +113,12 @@ class FloodEngine:
             self.ticks.append(now_ns)
             self.deadline = NEVER
 
+    def carry(self) -> object:
+        return None
+
+    def inherit(self, memory: object) -> None:
+        pass
+
     def deadline_ns(self) -> int:
         return self.deadline
 

@@ -232,3 +232,9 @@ class FakeEngine:
 
     def is_at_rest(self) -> bool:
         return not self.pending
+
+    def carry(self) -> object:
+        return None
+
+    def inherit(self, memory: object) -> None:
+        pass

@@ -22,7 +22,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from ordercast.config import MAX_GROUP_NAME, MAX_HEADER, Demands, GroupConfig, MinMembers, RecoveryMode, Timing
-from ordercast.engine import NEVER, Remembering, Send
+from ordercast.engine import NEVER, Send
 from ordercast.errors import NotMember, OrdercastError, OutcomeUnknown, UsageError
 from ordercast.groups.caller import Caller
 from ordercast.groups.port import GroupEngine, Port
@@ -43,11 +43,12 @@ class EngineFactory(Protocol):
 
     def __call__(
         self,
-        group: str,
+        name: str,
         me: Member,
         config: GroupConfig,
         timing: Timing,
         rng: Random,
+        /,
         *,
         create: bool | None,
         min_members: MinMembers,
@@ -164,7 +165,7 @@ class Host:
             contact=contact,
         )
         memory = self._memories.pop(group, None)
-        if memory is not None and isinstance(engine, Remembering):
+        if memory is not None:
             engine.inherit(memory)
         port = Port(
             group,
@@ -459,7 +460,7 @@ class Host:
         if self._ports.get(port.group) is port:
             del self._ports[port.group]
             self._resume[port.group] = port.resume
-            memory = port.engine.carry() if isinstance(port.engine, Remembering) else None
+            memory = port.engine.carry()
             if memory is not None:
                 self._memories[port.group] = memory
         self._ending[port] = None

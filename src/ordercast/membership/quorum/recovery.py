@@ -29,10 +29,22 @@ from ordercast.wire.views import (
     decode_result,
     encode_ballot,
     encode_cut,
+    encode_result,
     open_change,
 )
 
 MAX_SENIORITY: Final = 65_535
+
+
+def begins_recovery(kind: int, body: bytes) -> bool:
+    """Whether a datagram of a coordinator stops a ring that works. Raises WireError before anything is stopped."""
+    if kind == Kind.INVITE:
+        decode_invite(body)
+    elif kind == Kind.RESULT:
+        decode_result(body)
+    else:
+        return False
+    return True
 
 
 class Recovery:
@@ -167,6 +179,18 @@ class Recovery:
     def found(self) -> int:
         """Members of the old view that answered."""
         return self._round.found if self._round is not None else 0
+
+    def tell_commit(self, out: Outbox) -> None:
+        """As the coordinator: tell all members of the old view and of the new one."""
+        proposal, local = self.committed, self._local
+        if proposal is None:
+            return
+        body = encode_result(proposal.ballot, proposal)
+        told = {member.id: member.address for member in self._orderer.view.members}
+        told.update((member.id, member.address) for member in proposal.view.members)
+        for member, address in told.items():
+            if member != local.me.id:
+                out.sends.append(local.writer.control(address, Kind.COMMIT, body))
 
     def orphans(self) -> list[tuple[int, int, bytes]]:
         """As the coordinator: what to submit for senders that are gone."""
