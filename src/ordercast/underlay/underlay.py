@@ -156,13 +156,13 @@ class Underlay:
     def leave(self, now_ns: int, header: bytes, out: Outbox) -> None:
         check_header(header)
         self._membership.leave(now_ns, header, out)
-        self._follow(now_ns, out)
+        self._follow(now_ns, self._membership.take(), out)
 
     def reset(self, now_ns: int, min_members: MinMembers, header: bytes, out: Outbox) -> None:
         check_header(header)
         check_rule(min_members)
         self._membership.reset(now_ns, min_members, header, out)
-        self._follow(now_ns, out)
+        self._follow(now_ns, self._membership.take(), out)
 
     def lock(self, now_ns: int, lock: str, out: Outbox) -> None:  # noqa: ARG002 - it goes out with the pass
         self._propose_lock(now_ns, Reason.LOCK, lock)
@@ -232,7 +232,7 @@ class Underlay:
         orderer, membership = self._orderer, self._membership
         if not membership.is_whole:
             membership.after_batch(now_ns, out)
-            self._follow(now_ns, out)
+            self._follow(now_ns, membership.take(), out)
             return
         before = len(out.upcalls)
         orderer.after_batch(now_ns, out)
@@ -244,7 +244,9 @@ class Underlay:
         if len(out.upcalls) > before:
             self._translate(now_ns, before, False, out)
         membership.after_batch(now_ns, out)
-        self._follow(now_ns, out)
+        transition = membership.take()
+        if transition is not None:
+            self._follow(now_ns, transition, out)
         held_bytes, blocks = orderer.usage()
         self.peak_bytes = max(self.peak_bytes, held_bytes)
         self.peak_blocks = max(self.peak_blocks, blocks)
@@ -256,11 +258,11 @@ class Underlay:
             suspicions = self._orderer.suspects(now_ns)
             if suspicions:
                 membership.on_suspects(now_ns, suspicions, out)
-                self._follow(now_ns, out)
+                self._follow(now_ns, membership.take(), out)
         self._intake.expire(now_ns)
         self._routes.expire(now_ns)
         membership.expire(now_ns, out)
-        self._follow(now_ns, out)
+        self._follow(now_ns, membership.take(), out)
 
     def deadline_ns(self) -> int:
         membership = self._membership
@@ -340,7 +342,7 @@ class Underlay:
                 self._orderer.on_control(now_ns, kind, source, origin, number, body, out)
         elif kind <= Kind.CHECK:
             membership.on_control(now_ns, kind, source, ring, origin, bytes(body), out)
-            self._follow(now_ns, out)
+            self._follow(now_ns, membership.take(), out)
         elif kind == Kind.CALL:
             self._on_call(now_ns, source, ring, origin, number, bytes(body), out)
         else:
@@ -369,14 +371,14 @@ class Underlay:
 
     # From view to view
 
-    def _follow(self, now_ns: int, out: Outbox) -> None:
-        """Carry out what the membership has decided."""
-        membership = self._membership
-        while (transition := membership.take()) is not None:
+    def _follow(self, now_ns: int, transition: Transition | None, out: Outbox) -> None:
+        """Carry out what the membership has decided, and what follows from that."""
+        while transition is not None:
             if isinstance(transition, Install):
                 self._install(now_ns, transition, out)
             else:
                 self._end(now_ns, transition, out)
+            transition = self._membership.take()
 
     def _install(self, now_ns: int, install: Install, out: Outbox) -> None:
         """Finish the old ring, and begin a new one."""
