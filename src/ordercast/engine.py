@@ -1,8 +1,8 @@
 """READ FIRST: the contract between a protocol and the world (DESIGN section 5).
 
 Protocols are plain state machines. Inputs are calls, outputs go to an `Outbox`; time and chance are arguments. The
-same object runs behind a real socket (`ordercast.runtime`) and in the simulator (`ordercast.sim`); what drives it,
-in both, is `ordercast.groups.host.Host`.
+same object runs behind a real socket (`ordercast.runtime`) and in the simulator (`ordercast.sim`). In both of them
+`ordercast.groups.host.Host` drives it.
 
 One pass of a driver: drain (`receive` for each batch of datagrams, or `expire`, `submit`, `consume`), process
 (`after_batch`, once), then write the trace, then let `out.sends` leave in order, then hand `out.upcalls` over.
@@ -23,9 +23,9 @@ NEVER: Final = 1 << 62  # a deadline that does not come
 
 
 class To:
-    """Symbolic destinations. `ALL`: the members of the group; `ANYONE`: the group's address and all static peers.
+    """Symbolic destinations. `ALL`: the members; `ANYONE`: the underlay's address and all static peers.
 
-    `MULTICAST`: the group's address alone, for what is forwarded (RMP section 3.4); nothing where there is none.
+    `MULTICAST`: the underlay's address alone, for what is forwarded (RMP section 3.4); nothing if there is none.
     """
 
     ALL: Final[Address] = ("*all", 0)
@@ -106,7 +106,7 @@ class Reset(NamedTuple):
 
 
 class Denied(NamedTuple):
-    """A lock that this node asked for is held by somebody else (RMP section 4.3: denied locks still answer)."""
+    """A lock that this node asked for is held by another member (RMP section 4.3: a denied request is answered)."""
 
     lock: str
 
@@ -125,12 +125,12 @@ Upcall = (
 
 
 class Note(NamedTuple):
-    """An event inside a protocol that the trace or the log wants.
+    """An event inside a protocol, for the trace or the log.
 
-    `kind` is a kind of the trace, or `name`: who an origin is, or `membership`: a view change or a suspicion, whose
-    `detail` is a sentence that the driver logs on `ordercast.membership`.
-    `head` is the block whose header names messages, sender number and service; None where `first` and `count` do.
-    `first`/`count` of gap and repaired are block numbers or log places, as `detail` says.
+    `kind` is a kind of TRACE.md; or `name`: `detail` is the name of the origin; or `membership`: `detail` says what has
+    changed and why, once per transition, and the runtime logs it. `block` is the block whose header names messages,
+    sender number and service; None if `first` and `count` do. `first`/`count` of gap and repaired are block numbers or
+    sequence numbers, as `detail` says.
     """
 
     kind: str
@@ -159,7 +159,7 @@ class Engine(Protocol):
         """Begin to find, join or create the group."""
 
     def room(self, now_ns: int) -> tuple[int, int]:
-        """Bytes that may leave now, and the largest block: the driver packs only that. (0, _) is back-pressure."""
+        """Bytes that may leave now, and the largest block: the driver packs no more. (0, _) is back-pressure."""
 
     def submit(self, now_ns: int, blocks: Sequence[bytes], out: Outbox) -> int:
         """Take blocks from the application, in order; how many were taken. Fewer is back-pressure."""
@@ -168,26 +168,26 @@ class Engine(Protocol):
         """The application has taken everything up to and including the delivery `seq`: its buffers are free again."""
 
     def waits_for_application(self) -> bool:
-        """Whether `consume` is urgent: others wait for buffers that the application holds. Otherwise it may be told
-        with the next pass, whatever brings that about."""
+        """Whether `consume` is urgent: others wait for buffers that the application holds. Otherwise it may come with
+        the next pass."""
 
     def receive(self, now_ns: int, source: Address, data: memoryview, stride: int, out: Outbox) -> None:
         """A batch of `stride`-sized datagrams (0 or len(data): one). `data` is reused: what is kept is copied."""
 
     def after_batch(self, now_ns: int, out: Outbox) -> None:
-        """Deliver, acknowledge, complain: once per pass, after everything was received."""
+        """Deliver, acknowledge, send NAKs: once per pass, after everything was received."""
 
     def expire(self, now_ns: int, out: Outbox) -> None:
         """Run what is due. The caller ends the pass with `after_batch`."""
 
     def deadline_ns(self) -> int:
-        """When `expire` wants to be called next; NEVER if not at all."""
+        """When `expire` has to be called next; NEVER if not at all."""
 
     def leave(self, now_ns: int, header: bytes, out: Outbox) -> None:
-        """Leave in order; `Gone(wanted=True)` follows."""
+        """Leave in order; `Departed(wanted=True)` follows."""
 
     def reset(self, now_ns: int, min_members: MinMembers, header: bytes, out: Outbox) -> None:
-        """Amoeba's ResetGroup: re-form the group out of who is alive; `Reset` follows."""
+        """Amoeba's ResetGroup: recover with the members that are alive; `Reset` follows."""
 
     def lock(self, now_ns: int, lock: str, out: Outbox) -> None:
         """Ask for a lock. A View in which this node holds it follows, or `Denied`."""
@@ -196,27 +196,33 @@ class Engine(Protocol):
         """Give a lock back; a View without it follows."""
 
     def answers(self, origin: int, number: int) -> bool:
-        """Whether this node acknowledges the call: as the token site that placed it, or that hears it again."""
+        """Whether this node acknowledges the call: as the token site that ordered it, or that hears it again."""
 
     def reply(self, to: Address, number: int, body: bytes, out: Outbox) -> None:
         """Send an answer or an acknowledgement (`wire.calls.encode_reply`) to a caller that is no member."""
 
     def audience(self) -> list[Address]:
-        """Where `To.ALL` goes when there is no multicast: everybody of the group but this node."""
+        """Where `To.ALL` goes when there is no multicast: all members but this node."""
 
     def copies(self) -> list[Address]:
-        """Who hears no multicast, and so gets a copy of its own beside each (RMP section 3.4). Not to be changed."""
+        """Members that hear no multicast, and get a copy of each (RMP section 3.4). The list is not to be changed."""
 
     @property
     def ttl(self) -> int:
-        """How far multicasts of the group go (RMP section 3.1)."""
+        """How far multicasts of the underlay go (RMP section 3.1)."""
 
     def is_at_rest(self) -> bool:
-        """Nothing outstanding, nothing buffered: what a simulation must come to at its end."""
+        """Nothing is outstanding or buffered: every simulation has to come to this at its end."""
 
     @property
     def is_closed(self) -> bool:
-        """The engine has nothing left to do. After `Gone(wanted=True)` it may serve repairs for a while before."""
+        """The engine has nothing left to do. After `Departed(wanted=True)` it may serve repairs for a while before."""
+
+    def carry(self) -> object:
+        """What was delivered to this node, and a later membership of the same life must not repeat; None: nothing."""
+
+    def inherit(self, memory: object) -> None:
+        """Before `start`: what the engine of the last membership carried."""
 
 
 class Change(NamedTuple):

@@ -2,7 +2,7 @@
 
 A view id is `counter@name/life`: the creator's own counter, never used twice in that life (RMP section 3.1).
 A *ring* is a chain of views without failure between them; its 64-bit id is Amoeba's incarnation number made unique,
-so that datagrams of an old incarnation, or of a foreign group on the same address, are never taken for ours.
+so that datagrams of an old incarnation, or of another underlay on the same address, are never taken for ours.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ def node_id(name: str, life: int) -> int:
 
 
 def id_of(member: str) -> int:
-    """The origin of who is written as name/life; 0 where that is nobody's name."""
+    """The origin of the node that is written as name/life; 0 if the text is not of that form."""
     name, _, life = member.rpartition("/")
     return node_id(name, int(life)) if life.isdecimal() and len(life) < 20 else 0
 
 
 def group_tag(name: str) -> int:
-    """The 32 bits by which a node sorts datagrams to its groups; collisions are resolved by the ring id."""
+    """The 32 bits by which a node sorts datagrams to its underlays; collisions are resolved by the ring id."""
     return int.from_bytes(blake2b(name.encode(), digest_size=4, person=b"oc-tag").digest(), "big")
 
 
-def ring_id(group: str, creator: int, counter: int) -> int:
-    """The id of the ring that begins with view `counter` of `creator`."""
-    text = f"{group}\0{creator}\0{counter}".encode()
+def ring_id(name: str, creator: int, counter: int) -> int:
+    """The id of the ring of the underlay `name` that begins with view `counter` of `creator`."""
+    text = f"{name}\0{creator}\0{counter}".encode()
     return int.from_bytes(blake2b(text, digest_size=8, person=b"oc-ring").digest(), "big") or 1
 
 
@@ -54,8 +54,8 @@ class Reason(IntEnum):
     CREATE = 0
     JOIN = 1
     LEAVE = 2
-    RESET = 3
-    DISSOLVE = 4
+    RESET = 3  # a recovery after a failure
+    DISSOLVE = 4  # the ring ends, and its members join a larger one; or its last member left
     LOCK = 5  # granted, or, where the view is the one before, denied
     UNLOCK = 6
 
@@ -133,7 +133,7 @@ class View:
 
     @property
     def rank(self) -> tuple[int, str]:
-        """Total order of view ids, for ties between rings that meet."""
+        """The total order of view ids, for ties between rings that meet."""
         return (self.counter, self.creator)
 
     @property
@@ -143,7 +143,7 @@ class View:
 
     @property
     def ttl(self) -> int:
-        """How far multicasts to the group go: as far as any member asked for."""
+        """How far multicasts to the group go: the largest that a member asked for."""
         return max(member.ttl for member in self.members)
 
     def member(self, origin: int) -> Member | None:

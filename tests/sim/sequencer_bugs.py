@@ -171,15 +171,15 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
         "a survivor accepts before it has fetched what it lacks",
         "_try_accept",
         "self._orderer.lacking(view.seq - 1)",
-        "self._orderer.lacking(view.seq - 1) and view.member(self._me.id) is None",
+        "self._orderer.lacking(view.seq - 1) and view.member(self._local.me.id) is None",
         "recovery ends before all are at the same seq",
         32,
     ),
     Bug(
         "commit before all have accepted",
-        "_consider_commit",
-        "(members if proposal.fresh else set(self._cuts)) <= self._acks",
-        "members",
+        "is_accepted",
+        "needed <= acknowledged",
+        "bool(needed)",
         "the new view begins while a member lacks the remainder",
         32,
     ),
@@ -187,26 +187,26 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
         "datagrams of an old ring are taken for new ones",
         "Underlay._on_datagram",
         (
-            "if orderer is None or ring != self._writer.ring:\n"
-            "    self._on_foreign(now_ns, source, kind, ring, out)\n"
-            "elif self._recovery is None or kind in (Kind.NAK, Kind.ACCEPT):\n"
-            "    self._admission.heard(origin)\n"
-            "    orderer.on_control(now_ns, kind, source, origin, number, body, out)"
+            "if ring != membership.ring:\n"
+            "    membership.on_stranger(now_ns, source, kind, ring, out)\n"
+            "elif membership.is_whole or kind in (Kind.NAK, Kind.ACCEPT):\n"
+            "    membership.on_heard(origin)\n"
+            "    self._orderer.on_control(now_ns, kind, source, origin, number, body, out)"
         ),
         (
-            "if orderer is None:\n"
-            "    self._on_foreign(now_ns, source, kind, ring, out)\n"
-            "elif self._recovery is None or kind in (Kind.NAK, Kind.ACCEPT):\n"
-            "    self._admission.heard(origin)\n"
-            "    orderer.on_control(now_ns, kind, source, origin, number, body, out)"
+            "if membership.ring < 0:\n"
+            "    membership.on_stranger(now_ns, source, kind, ring, out)\n"
+            "elif membership.is_whole or kind in (Kind.NAK, Kind.ACCEPT):\n"
+            "    membership.on_heard(origin)\n"
+            "    self._orderer.on_control(now_ns, kind, source, origin, number, body, out)"
         ),
         "an old incarnation is not told from the new one",
         32,
     ),
     Bug(
         "no transitional signal",
-        "_commit",
-        'out.upcalls.append(Transitional(self.view.id if self.view is not None else ""))',
+        "_finish",
+        "out.upcalls.append(Transitional(old.view.id))",
         "",
         "what recovery brought together looks as if it were safe",
         32,
@@ -229,9 +229,9 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "came_with names newcomers",
-        "_deliver_view",
-        ("(str(member) for member in view.members if previous is not None and previous.member(member.id) is not None)"),
-        "(str(member) for member in view.members)",
+        "_translate",
+        "(str(member) for member in upcall.members if previous is not None and previous.member(member.id))",
+        "(str(member) for member in upcall.members)",
         "a newcomer is said to have been there before",
         4,
     ),

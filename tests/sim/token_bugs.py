@@ -239,7 +239,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
     ),
     _in_token(
         "who forwards multicasts nothing",
-        "_forward",
+        "forward",
         "out.sends.append(Send(To.MULTICAST, (data,), stride))",
         "",
         "nobody hears members without multicast",
@@ -386,9 +386,9 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
     ),
     _in_token(
         "what the dead had asked for does not count",
-        "_propose",
+        "judge",
         "rules += [member.min_members for member in base.members]",
-        "rules += [member.min_members for member in base.members if member.id in self._cuts]",
+        "rules += [member.min_members for member in base.members if member.id in cuts]",
         "too few go on",
         128,
     ),

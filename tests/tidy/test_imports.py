@@ -204,10 +204,10 @@ def test_pipeline_and_client_see_what_the_design_gives_them() -> None:
     [
         ("wire/block.py", "from ordercast.parts.log import Log", "wire must not import ordercast.parts.log"),
         ("parts/log.py", "from ordercast.orderers.sequencer import Sequencer", "parts must not import"),
-        ("orderers/token.py", "from ordercast.membership.recovery import Recovery", "orderers must not import"),
-        ("membership/reform.py", "import ordercast.underlay", "membership must not import ordercast.underlay"),
-        ("underlay.py", "from ordercast.groups.host import Host", "underlay must not import"),
-        ("underlay.py", "from ordercast.trace.recorder import Recorder", "underlay must not import"),
+        ("orderers/token.py", "from ordercast.membership.quorum.recovery import Recovery", "orderers must not import"),
+        ("membership/quorum/recovery.py", "import ordercast.underlay", "membership must not import ordercast.underlay"),
+        ("underlay/underlay.py", "from ordercast.groups.host import Host", "underlay must not import"),
+        ("underlay/underlay.py", "from ordercast.trace.recorder import Recorder", "underlay must not import"),
         ("groups/host.py", "def f():\n    from ordercast.runtime.node import Node", "groups must not import"),
         ("runtime/node.py", "from ordercast.sim.world import World", "runtime must not import"),
         ("sim/world.py", "from ordercast.runtime import udp", "sim must not import ordercast.runtime.udp"),
@@ -230,7 +230,9 @@ def test_an_import_against_the_order_is_caught(path: str, source: str, complaint
 
 
 @pytest.mark.parametrize("module", sorted(WORLDLY | ALSO_WORLDLY))
-@pytest.mark.parametrize("path", ["view.py", "parts/gaps.py", "orderers/token.py", "underlay.py", "groups/port.py"])
+@pytest.mark.parametrize(
+    "path", ["view.py", "parts/gaps.py", "orderers/token.py", "underlay/underlay.py", "groups/port.py"]
+)
 def test_a_clock_or_a_socket_below_the_runtime_is_caught(path: str, module: str) -> None:
     for source in (f"import {module}", f"import {module} as m", f"from {module} import anything"):
         assert len(violations(path, source)) == 1
@@ -281,7 +283,7 @@ def test_a_checker_that_looks_into_an_engine_is_caught() -> None:
         ("orderers/token/token.py", "from ordercast.orderers.logged.sending import Sender"),
         ("orderers/sites/ring.py", "from ordercast.orderers.sites.hop import Hop"),
         ("orderers/token.py", "from ordercast.parts.log import Log\nfrom ordercast.wire.writer import DatagramWriter"),
-        ("underlay.py", "import random\ndef f(rng: random.Random) -> None: rng.random()"),
+        ("underlay/underlay.py", "import random\ndef f(rng: random.Random) -> None: rng.random()"),
         ("groups/host.py", "from random import Random\nRandom(7)"),
         ("api/group.py", "import asyncio"),
         ("api/local.py", "from ordercast.groups.port import Port"),

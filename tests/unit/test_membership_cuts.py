@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ordercast.config import MinMembers
-from ordercast.membership.cuts import agree, binding, clip_assignments, may_go_on, orphans
+from ordercast.membership.quorum.cuts import agree, binding, clip_assignments, may_go_on, orphans
 from ordercast.view import Member, Reason, View, node_id
 from ordercast.wire.ordering import Assignment
 from ordercast.wire.views import Ballot, Cut, Proposal

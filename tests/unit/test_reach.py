@@ -7,11 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from ordercast.config import LAN_DATAGRAM, Demands, GroupConfig, Timing
+from ordercast.config import LAN_DATAGRAM, GroupConfig, Timing
 from ordercast.engine import NEVER, Outbox, To
-from ordercast.membership.joining import Joining
-from ordercast.membership.routes import MulticastRoutes
+from ordercast.membership.policy import Newcomer
+from ordercast.membership.quorum.joining import Joining
+from ordercast.membership.quorum.local import Local, Wishes
 from ordercast.underlay import Underlay
+from ordercast.underlay.routes import MulticastRoutes
 from ordercast.view import Address, Member, View, group_tag, node_id
 from ordercast.wire.header import FORWARD, HEADER, HEADER_BYTES, MAGIC, Kind
 from ordercast.wire.segments import train, without_mark
@@ -256,9 +258,8 @@ def test_strangers_and_other_rings_are_not_served() -> None:
 def test_only_the_contact_is_asked_and_only_its_answer_counts() -> None:
     writer = DatagramWriter(1, member("n").id, LAN_DATAGRAM)
     contact = address_of("b")
-    joining = Joining(
-        "g", member("n"), writer, Timing(), random.Random(1), False, Demands(), b"", 0, False, ask=[contact]
-    )
+    local = Local("g", member("n"), writer, Timing(), random.Random(1))
+    joining = Joining(local, Wishes(create=False), Newcomer(0, {}), ask=[contact])
     out = Outbox()
     joining.start(0, out)
     assert [(send.to, send.buffers[0][1]) for send in out.sends] == [(contact, Kind.FIND)]

@@ -60,12 +60,6 @@ class GroupEngine(Engine, Protocol):
 
     def supports(self, service: Service) -> bool: ...
 
-    def carry(self) -> object:
-        """What the engine of the node's next membership is to know: it must not deliver again. None: nothing."""
-
-    def inherit(self, memory: object) -> None:
-        """Before `start`: what the engine of the last membership carried."""
-
 
 class Channel:
     """One underlay at one node. Its `engine` is driven by the `Host` only."""

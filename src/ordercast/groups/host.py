@@ -51,7 +51,7 @@ class EngineFactory(Protocol):
 
     def __call__(
         self,
-        underlay: str,
+        name: str,
         me: Member,
         config: GroupConfig,
         timing: Timing,

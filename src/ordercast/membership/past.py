@@ -1,7 +1,8 @@
 """Rings that this node was in before: their stragglers are told what became of them.
 
-Amoeba's incarnation numbers make a group ignore messages of ex-members (section 4.2). We answer them with the commit
-that ended their ring: who is in it has only missed that, who is not learns that it is out, and comes back as new.
+Amoeba's incarnation numbers make a group ignore messages of former members (section 4.2). We answer them with the
+commit that ended their ring. A node that is in the new view has only missed that; a node that is not learns that it is
+out, and comes back as a new member.
 """
 
 from __future__ import annotations
@@ -9,9 +10,13 @@ from __future__ import annotations
 from typing import Final
 
 from ordercast.config import MS
+from ordercast.wire.header import Kind
 
-MOST: Final = 8
-EVERY_NS: Final = 10 * MS  # at most this often is a straggler of one ring answered
+MOST: Final = 8  # rings that are remembered; the oldest is forgotten first
+EVERY_NS: Final = 10 * MS  # stragglers of one ring are answered at most this often
+
+# What a member of an old ring sends without being behind: it was right when it was sent.
+UNANSWERED: Final = frozenset({Kind.DATA, Kind.REPAIR, Kind.CUT, Kind.RESULT_ACK, Kind.COMMIT})
 
 
 class PastRings:
@@ -31,9 +36,9 @@ class PastRings:
     def __contains__(self, ring: int) -> bool:
         return ring in self._commits
 
-    def answer(self, now_ns: int, ring: int) -> bytes | None:
-        """The commit that ended the ring, unless it was given only just now."""
-        if self._due_ns.get(ring, 0) > now_ns:
+    def answer(self, now_ns: int, kind: int, ring: int) -> bytes | None:
+        """The commit that ended the ring, for a datagram of it; None if it was given only just now."""
+        if kind in UNANSWERED or self._due_ns.get(ring, 0) > now_ns:
             return None
         self._due_ns[ring] = now_ns + EVERY_NS
         return self._commits.get(ring)

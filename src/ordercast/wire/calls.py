@@ -2,7 +2,7 @@
 
 A call is a block with one message (flag CALLED) whose payload begins with a `CallHead`. A member's own call travels as
 any block of its; a caller outside sends CALL datagrams until a REPLY comes. What may change between two tries of one
-call (the first-packet flag, the group's name) stands before the block; the block itself never changes.
+call (the first-packet flag, the underlay's name) stands before the block; the block itself never changes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ IS_ANSWER: Final = 4  # a member's answer to a member's call, to the whole group
 
 # Flags of a CALL datagram
 FIRST: Final = 1  # the caller's first, as far as it knows: begin its numbers here
-RELAY: Final = 2  # it came to one member alone: that one passes it on
+RELAY: Final = 2  # it went to one member alone, which passes it on to the others
 
 ACKNOWLEDGED: Final = 0
 ANSWERED: Final = 1
@@ -52,7 +52,7 @@ class CallHead(NamedTuple):
     address: Address  # where the answer goes; ("", 0) for members
     asker: int = 0
     asked: int = 0
-    asked_by: str = ""  # name/life of the asker: who reads the answer may never have been in a view with it
+    asked_by: str = ""  # name/life of the asker: a reader of the answer may never have been in a view with it
 
 
 class Reply(NamedTuple):
@@ -98,20 +98,20 @@ def open_call(block: bytes) -> tuple[CallHead, bytes]:
 
 
 def needs_of(block: bytes) -> int:
-    """Which numbers of the caller have to come before this call; cheap, of a block that `open_call` has seen."""
+    """The numbers of the caller below this come before the call; cheap, for a block that `open_call` has checked."""
     needs: int = CALL.unpack_from(block, HEAD_BYTES + ENTRY.size + LENGTH.size)[0]
     return needs
 
 
 def asks_for_answer(block: bytes) -> bool:
-    """Whether the holder of a handler must answer it; cheap, of a block that `open_call` has seen."""
+    """Whether the holder of a handler must answer it; cheap, for a block that `open_call` has checked."""
     _, flags, handler, _, _ = CALL.unpack_from(block, HEAD_BYTES + ENTRY.size + LENGTH.size)
     return bool(handler != NO_HANDLER and not flags & IS_ANSWER)
 
 
-def encode_call(flags: int, group: str, block: Buffer) -> bytes:
-    """The body of a CALL. `group` is empty where the header's ring says which group is meant."""
-    return Writer().u8(flags).text(group).raw(bytes(block)).bytes()
+def encode_call(flags: int, name: str, block: Buffer) -> bytes:
+    """The body of a CALL. `name` is the underlay's; it is empty where the header's ring says which one is meant."""
+    return Writer().u8(flags).text(name).raw(bytes(block)).bytes()
 
 
 def decode_call(body: Buffer) -> tuple[int, str, bytes]:
@@ -125,7 +125,7 @@ def encode_reply(reply: Reply) -> bytes:
 
 
 def allow(reply: bytes, allowance: int) -> bytes:
-    """An encoded reply with the allowance written in: who answers a call does not know it, the group's engine does."""
+    """An encoded reply with the allowance written in: the engine knows it, the handler that answers does not."""
     return ALLOWANCE.pack(min(allowance, 0xFFFF_FFFF)) + reply[ALLOWANCE.size :]
 
 

@@ -15,7 +15,7 @@ from typing import Final
 
 MAGIC: Final = 0xC6  # version 2 of the format; another version takes another byte
 
-# magic, kind, segment, last segment, group tag, ring, origin, number
+# magic, kind, segment, last segment, tag of the underlay, ring, origin, number
 HEADER: Final = Struct("<BBBBIQQQ")
 HEADER_BYTES: Final = HEADER.size
 if HEADER_BYTES != 32:
@@ -29,28 +29,28 @@ MAX_SEGMENTS: Final = 256  # segment and last are one byte each
 class Kind(IntEnum):
     """What a datagram is. The value is on the wire: append, never renumber."""
 
-    # Ordering: blocks and what places, acknowledges and repairs them.
+    # Ordering: blocks, and what orders, acknowledges and repairs them.
     DATA = 1  # a segment of a block, multicast by its sender (Amoeba's method 2, BB)
-    REQUEST = 2  # a whole block to who orders: the sequencer (method 1, PB), or the token site
-    ORDERED = 3  # a whole block with its place, multicast by who orders
-    ACCEPT = 4  # places of blocks that were multicast (BB)
+    REQUEST = 2  # a whole block to the member that orders: the sequencer (method 1, PB), or the token site
+    ORDERED = 3  # a whole block with its sequence number, multicast by the member that orders
+    ACCEPT = 4  # sequence numbers of blocks that were multicast (BB)
     REPAIR = 5  # a segment of a block sent again
-    NAK = 6  # places or blocks that are missing
-    STATUS = 7  # the sequencer, or the sender of UNRELIABLE blocks, asks everybody for an ACK
+    NAK = 6  # sequence numbers or blocks that are missing
+    STATUS = 7  # the sequencer, or the sender of UNRELIABLE blocks, asks all members for an ACK
     ACK = 8  # received up to, consumed up to
     SYNC = 9  # heartbeat of the sequencer, or of any member of a token ring
     HELD = 10  # blocks of an origin are held up to a number (resilience, or "do not send again")
     PROPOSE = 11  # a member asks for a change to be ordered
-    TOKEN = 12  # RMP's ACK: places for blocks, and the token to the next site
+    TOKEN = 12  # RMP's ACK: sequence numbers for blocks, and the token to the next site
     CONFIRM = 13  # the token is accepted, and nothing to order yet
-    UNRELIABLE = 14  # a block that gets no place (UNRELIABLE)
+    UNRELIABLE = 14  # a block that gets no sequence number (UNRELIABLE)
     LIST = 15  # RMP's New List: a TOKEN (or SYNC) and the change that it orders, in one
     STAMPS = 16  # ABCAST: acknowledgements with proposed timestamps
     DECISION = 17  # ABCAST: final timestamps
 
     # Membership without failure.
-    FIND = 20  # who is in this group?
-    HERE = 21  # we are
+    FIND = 20  # a newcomer asks for members
+    HERE = 21  # a member answers
     JOIN = 22
     WELCOME = 23
     REFUSE = 24
@@ -65,14 +65,14 @@ class Kind(IntEnum):
     RESULT = 34
     RESULT_ACK = 35
     COMMIT = 36
-    CHECK = 37  # are you still there, coordinator? and its answer
+    CHECK = 37  # an invited member asks whether the coordinator is alive; also the answer
 
     # Callers that are no members (RMP section 4.5).
     CALL = 40
     REPLY = 41
 
 
-FORWARD: Final = 0x80  # beside the kind: whoever gets this is to multicast it (RMP section 3.4)
+FORWARD: Final = 0x80  # added to the kind: the receiver is to multicast it (RMP section 3.4)
 
 
 # What `tx` and `rx` rows of the trace call them.

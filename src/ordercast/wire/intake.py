@@ -1,8 +1,8 @@
-"""From what a driver received to datagrams that can be acted on: checked, sorted out of trains, long ones whole.
+"""From what a driver received to datagrams that can be acted on: checked, taken out of trains, long ones whole.
 
 A train that is one whole block in order, the common case under load, is stripped of its headers in one step. Control
-bodies in several segments are put together here; segments of blocks are not, for which of them are missing is the
-orderer's business; nor is what is only to be passed on.
+bodies in several segments are put together here. Segments of blocks are not: the orderer has to know which of them are
+missing. Nor are datagrams that are only forwarded.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Intake:
         self.due_ns = NEVER  # when what is half here is forgotten
 
     def read(self, now_ns: int, data: memoryview, stride: int) -> Iterator[Datagram]:
-        """The datagrams of one batch, in order; what makes no sense is counted and left out."""
+        """The datagrams of one batch, in order; malformed ones are counted and left out."""
         size = len(data)
         if not 0 < stride < size:
             stride = size

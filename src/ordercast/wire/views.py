@@ -21,7 +21,7 @@ MAX_LOCK_NAME: Final = 255
 MAX_CUT: Final = 262_144  # blocks that one cut may name
 NUMBER: Final = Struct("<QQ")
 HOLD: Final = Struct("<QQI")  # origin, first number, count
-BALLOT: Final = Struct("<IQHQ")  # round, highest place, 65535 - member number, node id
+BALLOT: Final = Struct("<IQHQ")  # round, highest sequence number, 65535 - member number, node id
 if (NUMBER.size, HOLD.size, BALLOT.size) != (16, 20, 22):
     raise AssertionError("membership structures have fixed sizes on the wire")
 
@@ -32,7 +32,7 @@ NO_LIMIT: Final = 0xFFFF_FFFF_FFFF_FFFF
 
 
 class Ballot(NamedTuple):
-    """Compared as a tuple: a later round, then Amoeba's rule (highest place, then lowest member number)."""
+    """Compared as a tuple: a later round, then Amoeba's rule (highest sequence number, then lowest member number)."""
 
     round: int
     highest: int
@@ -46,7 +46,7 @@ NO_BALLOT: Final = Ballot(0, 0, 0, 0)
 class Ring(NamedTuple):
     """A ring as it shows itself to newcomers and to other rings of its name."""
 
-    group: str
+    name: str  # of the underlay
     ring: int
     counter: int
     creator: str
@@ -59,7 +59,7 @@ class Ring(NamedTuple):
 class Asking(NamedTuple):
     """A newcomer's FIND or JOIN. `nonce` tells the answer to this attempt from late answers to earlier ones."""
 
-    group: str
+    name: str  # of the underlay
     member: Member
     nonce: int
     tries: int
@@ -70,11 +70,11 @@ class Asking(NamedTuple):
 
 
 class Proposal(NamedTuple):
-    """The value that a recovery agrees on. `fresh`: all members of the view must accept before anybody commits."""
+    """The value that a recovery agrees on. `fresh`: all members of the view must accept it before it is committed."""
 
     ballot: Ballot
     fresh: bool
-    start: int  # places (start, view.seq) are the agreed remainder
+    start: int  # sequence numbers in (start, view.seq) are the agreed remainder
     assignments: tuple[Assignment, ...]
     view: View
 
@@ -82,13 +82,13 @@ class Proposal(NamedTuple):
 class Cut(NamedTuple):
     """What one member holds of the old ring when ordering stops."""
 
-    received: int  # every place up to and including this is placed and held
+    received: int  # every sequence number up to and including this is known, and its block held
     safe: int
     assignments: tuple[Assignment, ...]  # beyond `received`
     held: tuple[tuple[int, int, int], ...]  # (origin, first number, count) not below the origin's next number
     view: View  # as of `received`
     departed: tuple[int, ...]  # known to know of the last change, whether they left by it or stay
-    next_block: int  # its own blocks below this are out: what has no place of them will come again
+    next_block: int  # its own blocks below this are out: those without a sequence number will come again
     rule: MinMembers
     accepted: Proposal | None
 
@@ -118,7 +118,7 @@ def decode_address(body: bytes | memoryview) -> Address:
 def take_address(reader: Reader) -> Address:
     address: Address = (reader.text(255), reader.u16())
     try:
-        # A name would have to be looked up where it is used, and whoever sent it would choose what is asked.
+        # A name would have to be looked up where it is used, and its sender would choose what is asked.
         IPv4Address(address[0])
     except AddressValueError as error:
         raise WireError("a node's address is no IPv4 address") from error
@@ -241,7 +241,7 @@ def open_change(block: bytes | memoryview) -> View:
 
 
 def encode_asking(asking: Asking) -> bytes:
-    writer = Writer().text(asking.group)
+    writer = Writer().text(asking.name)
     encode_member(writer, asking.member)
     writer.u64(asking.nonce).u8(min(asking.tries, 255)).u64(asking.next_block)
     for limit in (asking.demands.max_members, asking.demands.history_bytes, asking.demands.max_message):
@@ -253,17 +253,17 @@ def encode_asking(asking: Asking) -> bytes:
 
 def decode_asking(body: bytes | memoryview) -> Asking:
     reader = Reader(body)
-    group, member = reader.text(MAX_GROUP_NAME), decode_member(reader)
+    name, member = reader.text(MAX_GROUP_NAME), decode_member(reader)
     nonce, tries, next_block = reader.u64(), reader.u8(), reader.number()
     limits = [None if limit == NO_LIMIT else limit for limit in (reader.u64(), reader.u64(), reader.u64())]
     demands, header = Demands(*limits), reader.blob(MAX_HEADER)
-    asking = Asking(group, member, nonce, tries, next_block, demands, header, take_numbers(reader))
+    asking = Asking(name, member, nonce, tries, next_block, demands, header, take_numbers(reader))
     reader.end()
     return asking
 
 
 def encode_ring(ring: Ring) -> bytes:
-    writer = Writer().text(ring.group).u64(ring.ring).u64(ring.counter).text(ring.creator).u16(ring.size)
+    writer = Writer().text(ring.name).u64(ring.ring).u64(ring.counter).text(ring.creator).u16(ring.size)
     writer.u8(ring.is_working)
     encode_member(writer, ring.leader)
     encode_config(writer, ring.config)
@@ -272,15 +272,15 @@ def encode_ring(ring: Ring) -> bytes:
 
 def decode_ring(body: bytes | memoryview) -> Ring:
     reader = Reader(body)
-    group, ring, counter = reader.text(MAX_GROUP_NAME), reader.u64(), reader.number()
+    name, ring, counter = reader.text(MAX_GROUP_NAME), reader.u64(), reader.number()
     creator, size, is_working = reader.text(600), reader.u16(), bool(reader.u8())
-    found = Ring(group, ring, counter, creator, size, is_working, decode_member(reader), decode_config(reader))
+    found = Ring(name, ring, counter, creator, size, is_working, decode_member(reader), decode_config(reader))
     reader.end()
     return found
 
 
-def encode_welcome(group: str, nonce: int, config: GroupConfig, view: View) -> bytes:
-    writer = Writer().text(group).u64(nonce)
+def encode_welcome(name: str, nonce: int, config: GroupConfig, view: View) -> bytes:
+    writer = Writer().text(name).u64(nonce)
     encode_config(writer, config)
     return writer.raw(encode_view(view)).bytes()
 
@@ -292,8 +292,8 @@ def decode_welcome(body: bytes | memoryview) -> tuple[str, int, GroupConfig, Vie
     return welcome
 
 
-def encode_refusal(group: str, text: str) -> bytes:
-    return Writer().text(group).text(text).bytes()
+def encode_refusal(name: str, text: str) -> bytes:
+    return Writer().text(name).text(text).bytes()
 
 
 def decode_refusal(body: bytes | memoryview) -> tuple[str, str]:
@@ -315,7 +315,7 @@ def decode_ballot(body: bytes | memoryview) -> Ballot:
 def take_ballot(reader: Reader) -> Ballot:
     ballot = Ballot(*reader.unpack(BALLOT))
     if ballot.round > MAX_ROUND or ballot.highest > MAX_NUMBER:
-        raise WireError("a ballot out of all reason")
+        raise WireError("a ballot out of range")
     return ballot
 
 
@@ -387,7 +387,7 @@ def decode_cut(body: bytes | memoryview) -> tuple[Ballot, Cut]:
     for _ in range(reader.count(HOLD.size)):
         origin, first, count = reader.unpack(HOLD)
         if first > MAX_NUMBER:
-            raise WireError("a number out of all reason")
+            raise WireError("a block number out of range")
         total += count
         held.append((origin, first, count))
     if total + sum(assignment.count for assignment in assignments) > MAX_CUT:

@@ -1,4 +1,4 @@
-"""How one node of one group addresses its datagrams: tag, ring and origin filled in, long bodies cut in segments.
+"""How one node addresses the datagrams of one underlay: tag, ring and origin filled in, long bodies cut in segments.
 
 A node without multicast sends what is meant for all to one member that has it, and marks it FORWARD: that member
 multicasts it (RMP section 3.4).
@@ -15,7 +15,7 @@ from ordercast.wire.segments import pieces, train
 class DatagramWriter:
     """`ring` changes when a new ring is installed; `datagram` when the group's parameters become known.
 
-    `via` is who multicasts for us; None where we do it ourselves, or where nobody can.
+    `via` is the member that multicasts for us; None if we do it ourselves, or if no member can.
     """
 
     __slots__ = ("_relays", "_serial", "datagram", "origin", "ring", "tag", "via")
@@ -30,7 +30,7 @@ class DatagramWriter:
         self._serial = 0
 
     def set_relays(self, relays: list[Address]) -> None:
-        """Who could multicast for us, the first choice first. Who does it now goes on if it is among them."""
+        """The members that could multicast for us, first choice first. The present one goes on if it is among them."""
         self._relays = relays
         if self.via not in relays:
             self.via = relays[0] if relays else None
@@ -41,7 +41,7 @@ class DatagramWriter:
             self.via = self._relays[(self._relays.index(self.via) + 1) % len(self._relays)]
 
     def control(self, to: Address, kind: int, body: Buffer, ring: int | None = None, number: int | None = None) -> Send:
-        """A control body, numbered (where the number says nothing: in turn) so that the segments of a long one meet."""
+        """A control body. Its number joins the segments of a long one; `number` None: it has no other meaning."""
         self._serial += 1
         number = self._serial if number is None else number
         if self.via is not None and to == To.ALL:
@@ -59,7 +59,7 @@ class DatagramWriter:
         return Send(to, *train(kind, self.tag, self.ring, origin, number, block, self.datagram))
 
     def call(self, to: Address, origin: int, number: int, body: Buffer) -> Send:
-        """A CALL, in the name of the caller `origin`."""
+        """A CALL with the caller `origin` as its origin."""
         if self.via is not None and to == To.ALL:
             to, kind = self.via, Kind.CALL | FORWARD
         else:
@@ -67,18 +67,18 @@ class DatagramWriter:
         return Send(to, *train(kind, self.tag, self.ring, origin, number, body, self.datagram))
 
     def prefixed(self, to: Address, kind: int, number: int, prefix: bytes, block: Buffer) -> Send:
-        """A block of ours behind a prefix: always one datagram, the caller has checked that it fits."""
+        """A block of ours behind a prefix: always one datagram; it has been checked that it fits."""
         if self.via is not None and to == To.ALL:
             to, kind = self.via, kind | FORWARD
         head = HEADER.pack(MAGIC, kind, 0, 0, self.tag, self.ring, self.origin, number)
         return Send(to, (head + prefix, block), 0)
 
     def ordered(self, to: Address, number: int, prefix: bytes, block: Buffer) -> Send:
-        """A block with its place; the prefix names its origin."""
+        """A block with its sequence number; the prefix names its origin."""
         return self.prefixed(to, Kind.ORDERED, number, prefix, block)
 
     def repair(self, to: Address, origin: int, number: int, block: Buffer, first: int, stop: int) -> Send:
-        """Segments [first, stop) of a block again; all of them where stop is 0."""
+        """Segments [first, stop) of a block again; all of them if stop is 0."""
         if not stop:
             return self.block(to, Kind.REPAIR, origin, number, block)
         kind = int(Kind.REPAIR)

@@ -1,4 +1,4 @@
-"""The leader's side of joining: who may come in, and welcoming them until they are heard in the ring.
+"""The members' side of joining: which newcomers may come in, and their welcomes until they are heard in the ring.
 
 Amoeba's JoinGroup fails where the newcomer cannot meet the group's parameters (section 3).
 """
@@ -8,11 +8,12 @@ from __future__ import annotations
 from typing import Final
 
 from ordercast.config import MS, GroupConfig
-from ordercast.engine import NEVER, Outbox
-from ordercast.view import Address, View, id_of
+from ordercast.engine import NEVER, Change, Outbox
+from ordercast.membership.quorum.local import Local
+from ordercast.orderers import Orderer
+from ordercast.view import Address, Reason, View, id_of
 from ordercast.wire.header import Kind
-from ordercast.wire.views import Asking, encode_welcome
-from ordercast.wire.writer import DatagramWriter
+from ordercast.wire.views import Asking, encode_refusal, encode_welcome
 
 WELCOME_NS: Final = 40 * MS
 MAX_NONCES: Final = 1_024  # attempts remembered; at the bound all are forgotten
@@ -29,22 +30,37 @@ class _Welcome:
 
 
 class Admission:
-    __slots__ = ("_admitted", "_group", "_welcomes", "_writer")
+    __slots__ = ("_admitted", "_local", "_welcomes")
 
-    def __init__(self, group: str, writer: DatagramWriter) -> None:
-        self._group = group
-        self._writer = writer
+    def __init__(self, local: Local) -> None:
+        self._local = local
         self._welcomes: dict[int, _Welcome] = {}  # in the view, and not heard in the ring yet
         self._admitted: dict[int, int] = {}  # newcomer -> the last attempt that led to a join
 
+    def on_join(
+        self, now_ns: int, source: Address, asking: Asking, config: GroupConfig, orderer: Orderer, out: Outbox
+    ) -> None:
+        """Check the parameters of a newcomer, then let its join be ordered."""
+        if not orderer.standing().admits:
+            return
+        if orderer.view.member(asking.member.id) is not None:
+            self.again(now_ns, asking)
+        elif not self.is_over(asking):
+            refusal = self.refusal(asking, config, orderer.view)
+            if refusal:
+                body = encode_refusal(self._local.name, refusal)
+                out.sends.append(self._local.writer.control(source, Kind.REFUSE, body))
+            else:
+                orderer.propose(now_ns, _join_of(asking))
+
     def is_over(self, asking: Asking) -> bool:
-        """Whether this attempt has led to a join before: what comes of it now is an echo, perhaps of a dead one."""
+        """Whether this attempt has led to a join before: what comes of it now is late, and its node may be dead."""
         return self._admitted.get(asking.member.id) == asking.nonce
 
     def refusal(self, asking: Asking, config: GroupConfig, view: View) -> str:
         """Why a newcomer cannot be admitted; empty if it can."""
         if len(view.members) >= config.max_members:
-            return f"the group {self._group!r} is full: it was created with max_members={config.max_members}"
+            return f"the group {self._local.name!r} is full: it was created with max_members={config.max_members}"
         return asking.demands.refusal(config)
 
     def again(self, now_ns: int, asking: Asking) -> None:
@@ -54,21 +70,21 @@ class Admission:
             welcome.due_ns = now_ns
 
     def admitted(self, view: View) -> None:
-        """A join has been ordered, by whomever."""
+        """A join has been ordered, by this member or another."""
         if len(self._admitted) >= MAX_NONCES:
             self._admitted.clear()
         self._admitted[id_of(view.subject)] = view.serial
 
     def welcome(self, now_ns: int, view: View, config: GroupConfig, out: Outbox) -> None:
-        """Somebody is new in `view`: tell it, until it speaks."""
+        """The subject of `view` is new: tell it, until it is heard."""
         joiner = next(member for member in view.members if str(member) == view.subject)
         nonce = view.serial
-        body = encode_welcome(self._group, nonce, config, view)
+        body = encode_welcome(self._local.name, nonce, config, view)
         self._welcomes[joiner.id] = _Welcome(joiner.address, body, nonce, now_ns + WELCOME_NS)
-        out.sends.append(self._writer.control(joiner.address, Kind.WELCOME, body))
+        out.sends.append(self._local.writer.control(joiner.address, Kind.WELCOME, body))
 
     def is_expected(self, member: int) -> bool:
-        """Whether it is in the view and has not spoken in the ring yet."""
+        """Whether it is in the view and was not heard in the ring yet."""
         return member in self._welcomes
 
     def heard(self, member: int) -> None:
@@ -78,7 +94,7 @@ class Admission:
         for welcome in self._welcomes.values():
             if welcome.due_ns <= now_ns:
                 welcome.due_ns = now_ns + WELCOME_NS
-                out.sends.append(self._writer.control(welcome.address, Kind.WELCOME, welcome.body))
+                out.sends.append(self._local.writer.control(welcome.address, Kind.WELCOME, welcome.body))
 
     def deadline_ns(self) -> int:
         return min([welcome.due_ns for welcome in self._welcomes.values()]) if self._welcomes else NEVER
@@ -91,3 +107,9 @@ class Admission:
 
     def __bool__(self) -> bool:
         return bool(self._welcomes)
+
+
+def _join_of(asking: Asking) -> Change:
+    return Change(
+        Reason.JOIN, asking.member, asking.header, asking.next_block, "", serial=asking.nonce, callers=asking.callers
+    )

@@ -1,32 +1,34 @@
-"""The pure decisions of a recovery: what the survivors can still agree on, who may go on, which proposal binds.
+"""The decisions of a recovery, as pure functions: the agreed remainder, the quorum, the binding proposal, the commit.
 
-DESIGN section 7: recovery places nothing new. Amoeba section 4.2 has the coordinator fetch from whoever has the highest
-sequence number; with segments and separate accepts one survivor may know a place and another hold its block, so the
-remainder is computed over all cuts.
+DESIGN section 7: recovery orders nothing new. In Amoeba section 4.2 the coordinator fetches from the member with the
+highest sequence number. Here blocks travel in segments and apart from their sequence numbers: one survivor may know a
+sequence number and another hold its block, so the remainder is computed over all cuts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from ordercast.config import MinMembers, required_members
-from ordercast.view import Reason, View
+from ordercast.view import Reason, View, id_of
 from ordercast.wire.ordering import Assignment
 from ordercast.wire.views import Cut, Proposal
 
 
 class Remainder(NamedTuple):
-    """Places up to and including `upto` are agreed; `top` says who has everything up to `received`."""
+    """Sequence numbers up to and including `upto` are agreed; the member `top` has everything up to `received`."""
 
     start: int  # lowest "received" of all
     received: int  # highest "received" of all
     top: int  # the member that has it
     upto: int
-    beyond: tuple[tuple[int, int, int], ...]  # (place, origin, number) above `received`
+    beyond: tuple[tuple[int, int, int], ...]  # (sequence number, origin, block number) above `received`
 
 
 def agree(cuts: dict[int, Cut]) -> Remainder:
-    """The longest run of places that some survivor can place and some survivor holds."""
+    """The longest run of sequence numbers that some survivor knows and whose blocks some survivor holds."""
     top = max(sorted(cuts), key=lambda member: cuts[member].received)
     received = cuts[top].received
     assignments: dict[int, tuple[int, int]] = {}
@@ -44,7 +46,7 @@ def agree(cuts: dict[int, Cut]) -> Remainder:
 
 
 def holders(cuts: dict[int, Cut]) -> dict[tuple[int, int], list[int]]:
-    """Who holds which blocks that are not received everywhere."""
+    """Which members hold a block that is not received everywhere."""
     found: dict[tuple[int, int], list[int]] = {}
     for member in sorted(cuts):
         for origin, first, count in cuts[member].held:
@@ -70,8 +72,8 @@ def may_go_on(
 ) -> bool:
     """Whether the survivors satisfy every rule in the base view and, if its change is uncertain, in the one before.
 
-    There who has `departed` for certain, or is known to know of the change, counts as present: it cannot be part of
-    another quorum.
+    In the view before, members in `departed` count as present: they have left for certain, or are known to know of the
+    change, so they cannot be part of another quorum.
     """
     lists = [[member.id for member in base.members]]
     if not change_is_known and base.prior:
@@ -88,17 +90,50 @@ def may_go_on(
     return True
 
 
+class Verdict(NamedTuple):
+    """Whether the members that answered may make the next view."""
+
+    may_go_on: bool
+    is_only_part: bool  # the rules let no other part of the view go on
+    found: int  # members of the view that answered
+
+
+def judge(
+    cuts: Mapping[int, Cut], base: View, rule: MinMembers, is_override: bool, departed: AbstractSet[int]
+) -> Verdict:
+    """The rule of `reset` alone, or every rule of the view: also of members that are gone (RMP section 4.4).
+
+    `base` is the view at the end of the remainder. A member that is known to know of its change will never be in a
+    quorum of the view before it, nor will the one that made the change.
+    """
+    survivors = set(cuts)
+    rules = [rule]
+    if not is_override:
+        rules += [cut.rule for cut in cuts.values()]
+        rules += [member.min_members for member in base.members]
+    is_known = any(cut.safe >= base.seq for cut in cuts.values()) or all(
+        member.id in survivors for member in base.members
+    )
+    informed = [cut.departed for cut in cuts.values() if cut.view.seq == base.seq]
+    gone = set(departed).union(*informed, [id_of(base.creator)])
+    return Verdict(
+        may_go_on(rules, base, survivors, gone, is_known),
+        keeps_others_out(rules, len(base.members)),
+        len([member for member in base.members if member.id in survivors]),
+    )
+
+
 def keeps_others_out(rules: list[MinMembers], members: int) -> bool:
     """Whether two parts of a view of so many members can never both go on: some rule asks for more than half."""
     return any(not required_members(rule, members, members // 2, False) for rule in rules)
 
 
 def binding(cuts: dict[int, Cut]) -> Proposal | None:
-    """The proposal that somebody may have committed already, and that therefore has to be proposed again.
+    """The proposal that may have been committed already, and therefore has to be proposed again.
 
     Paxos: the accepted one with the highest ballot. Less strict where that is safe. A fresh proposal is committed first
-    by who made it: if that one is here, still in the old ring, nobody has. And only when all members of its view have
-    accepted it: one of them here that did not, and now has promised more, rules it out.
+    by its coordinator: if that one is here, still in the old ring, it is not committed. And it is committed only when
+    all members of its view have accepted it: one of them here that did not, and now has promised more, rules it out.
     """
     accepted = [cut.accepted for cut in cuts.values() if cut.accepted is not None]
     if not accepted:
@@ -112,6 +147,13 @@ def binding(cuts: dict[int, Cut]) -> Proposal | None:
             if cut is not None and (cut.accepted is None or cut.accepted.ballot != last.ballot):
                 return None
     return last
+
+
+def is_accepted(proposal: Proposal, answered: AbstractSet[int], acknowledged: AbstractSet[int]) -> bool:
+    """Whether a proposal is committed: all members of its view have accepted it, or, where it is proposed again, all
+    members that answered this round."""
+    needed = {member.id for member in proposal.view.members} if proposal.fresh else answered
+    return needed <= acknowledged
 
 
 def clip_assignments(assignments: list[Assignment], start: int, upto: int) -> tuple[Assignment, ...]:

@@ -1,9 +1,9 @@
-"""Who hears the group's multicasts, who gets copies, and how far multicasts go. RMP sections 3.1 and 3.4.
+"""Which members hear multicasts, which get copies, and how far multicasts go. RMP sections 3.1 and 3.4.
 
-Views tell which members have multicast. Who has it sends one multicast and a copy to each member without; who has not
-asks one that has to do so (`Mail.via`). Where all have it, the common case, there is nothing to do for a send: the
-list of copies is empty. Deviation: who left is sent copies for a while, as those with multicast listen for a while. It
-may lack what comes before its own leave, and not every member knows who left.
+Views tell which members have multicast. A member with it sends one multicast, and a copy to each member without. A
+member without it asks one that has it to do so (`DatagramWriter.via`). If all have it, the common case, a send costs
+nothing here: the list of copies is empty. Deviation: members that left get copies for a while, as those with multicast
+listen for a while. They may lack what comes before their own leave, and not every member knows which members left.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class MulticastRoutes:
         self._members: list[Address] = []  # without multicast, in the view
         self._gone: dict[Address, int] = {}  # the same, lately: until when they get copies
         self.copies: list[Address] = []
-        self.is_first = False  # of those who have multicast: we pass on what callers outside have multicast
+        self.is_first = False  # of the members with multicast: it passes on what callers outside have multicast
         self.ttl = me.ttl
         self.due_ns = NEVER
 
     def begin(self, now_ns: int, view: View) -> None:
-        """A ring begins. Who was in the one before is no business of this one."""
+        """A ring begins. Members of the one before get nothing of it."""
         self.clear()
         self.apply(now_ns, view)
 
@@ -47,7 +47,7 @@ class MulticastRoutes:
             self._members = members
             self._count_up()
         if not me.has_multicast:
-            # From our own place in the ring on: members without multicast do not all burden the same one.
+            # From our own index in the view on: members without multicast do not all burden the same one.
             start = view.index(me.id) + 1
             around = view.members[start:] + view.members[:start]
             self._writer.set_relays([member.address for member in around if member.has_multicast])

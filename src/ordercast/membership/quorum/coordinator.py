@@ -1,0 +1,363 @@
+"""The coordinator of one round of a recovery: invite, decide, fetch, propose. Amoeba section 4.2, RMP section 4.4.
+
+The object lives as long as its ballot counts. `Recovery` feeds it and reads what came of it: `proposal`, and the four
+outcomes. What it decides by is in `cuts`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ordercast.engine import NEVER, Outbox
+from ordercast.errors import WireError
+from ordercast.membership.quorum.cuts import (
+    Remainder,
+    agree,
+    binding,
+    clip_assignments,
+    holders,
+    is_accepted,
+    judge,
+    orphans,
+)
+from ordercast.membership.quorum.local import Local
+from ordercast.membership.quorum.roles import Role, Terms
+from ordercast.orderers.orderer import Recoverable
+from ordercast.service import MAJORITY_RANK
+from ordercast.view import Member, Reason, View, next_counter, ring_id
+from ordercast.wire.block import after_of, head_of
+from ordercast.wire.header import Kind
+from ordercast.wire.ordering import MAX_MISSING, Acks, Missing, encode_nak
+from ordercast.wire.views import Ballot, Cut, Proposal, encode_invite, encode_result, open_change
+
+SUSPECT_TRIES: Final = 2  # invitations to a member that is already suspected, before the others go on
+SLOW_NS: Final = 1_000_000_000  # between invitations while too few members answer
+RESULT_TRIES: Final = 15  # times that a result is sent; members that have not acknowledged it by then are left out
+
+
+class Coordinator:
+    """One round. `role` is INVITING, FETCHING or PROPOSING."""
+
+    __slots__ = (
+        "_acks",
+        "_cuts",
+        "_departed",
+        "_is_only_part",
+        "_local",
+        "_orderer",
+        "_orphans",
+        "_remainder",
+        "_steps",
+        "_suspects",
+        "_terms",
+        "_tries",
+        "ballot",
+        "counter",
+        "due_ns",
+        "found",
+        "has_left",
+        "invitees",
+        "is_committed",
+        "is_refused",
+        "proposal",
+        "role",
+    )
+
+    def __init__(
+        self,
+        local: Local,
+        orderer: Recoverable,
+        ballot: Ballot,
+        terms: Terms,
+        suspects: list[int],
+        own_cut: Cut,
+        departed: set[int],
+        counter: int,
+    ) -> None:
+        """`departed`: members of the view before that will never be part of another quorum of it; the set is shared
+        with `Recovery`, which adds to it. `counter`: the highest of a view that is known here."""
+        self._local = local
+        self._orderer = orderer
+        self._terms = terms
+        self._departed = departed
+        self.ballot = ballot
+        self.counter = counter
+        self.role = Role.INVITING
+        self.due_ns = NEVER
+        # Inviting
+        self.invitees: dict[int, Member] = {member.id: member for member in orderer.view.members}
+        self._suspects = set(suspects)
+        self._cuts: dict[int, Cut] = {local.me.id: own_cut}
+        self._tries = 0
+        # Deciding and fetching
+        self._steps = 0  # requests or results since the last decision
+        self._remainder: Remainder | None = None
+        self._orphans: list[tuple[int, int]] = []
+        self._is_only_part = True  # the rules let no other part of the old view go on
+        # Proposing
+        self.proposal: Proposal | None = None
+        self._acks: set[int] = set()
+        # Outcome
+        self.is_committed = False
+        self.is_refused = False  # on a reset(): too few members
+        self.has_left = False  # this node's own leave is part of what the survivors agree on
+        self.found = 0  # members that answered
+
+    # Inputs
+
+    def start(self, now_ns: int, out: Outbox) -> None:
+        self._invite(now_ns, out)
+        self._consider(now_ns, out)
+
+    def progress(self, now_ns: int, out: Outbox) -> None:
+        """Something that was fetched may have come."""
+        if self.role is Role.FETCHING and not self._missing():
+            self._propose(now_ns, out)
+
+    def expire(self, now_ns: int, out: Outbox) -> bool:
+        """Whether the round has come to nothing: a member that had answered is silent now."""
+        self.due_ns = NEVER
+        if self.role is Role.INVITING:
+            self._invite(now_ns, out)
+            self._consider(now_ns, out)
+            return False
+        self._steps += 1
+        if self._steps > RESULT_TRIES:
+            return True
+        if self.role is Role.PROPOSING:
+            self._send_result(now_ns, out)
+        elif self._missing():
+            self._fetch(now_ns, out)
+        else:
+            self._propose(now_ns, out)
+        return False
+
+    def on_cut(self, now_ns: int, origin: int, cut: Cut, out: Outbox) -> None:
+        if self.role is not Role.INVITING or cut.view.ring != self._orderer.view.ring:
+            return
+        if origin not in self.invitees:
+            return
+        log = self._orderer.log
+        if abs(cut.received - log.received) > log.ahead or cut.view.seq > cut.received:
+            raise WireError("a cut of another log")
+        is_new = origin not in self._cuts
+        self._cuts[origin] = cut
+        for member in cut.view.members:  # a join may be known there and not here
+            self.invitees.setdefault(member.id, member)
+        if is_new:  # another node at the address of a dead one may answer again and again
+            self._consider(now_ns, out)
+
+    def on_result_ack(self, origin: int) -> None:
+        if self.role is Role.PROPOSING:
+            self._acks.add(origin)
+            self._consider_commit()
+
+    # What a commit takes along
+
+    @property
+    def suspects(self) -> list[int]:
+        return list(self._suspects)
+
+    def orphans(self) -> list[tuple[int, int, bytes]]:
+        """What to submit for senders that are gone."""
+        return self._orphans_upto(self.proposal.view.seq if self.proposal is not None else 0)
+
+    def awaited(self) -> dict[int, int]:
+        """How far the survivors had sent when they were frozen."""
+        return {member: cut.next_block for member, cut in self._cuts.items()}
+
+    def _orphans_upto(self, upto: int) -> list[tuple[int, int, bytes]]:
+        """A sender's blocks end where one is missing, or comes after a message that got no sequence number: its cause
+        would be delivered later. They also end at a message that must have one order everywhere, if another part of
+        the group may go on: that part may have ordered it already."""
+        found = []
+        ended = set()
+        for origin, number in self._orphans:
+            block = self._orderer.log.find_block(origin, number)
+            is_doubtful = block is not None and head_of(block).rank >= MAJORITY_RANK and not self._is_only_part
+            if block is None or after_of(block) > upto or is_doubtful:
+                ended.add(origin)
+            elif origin not in ended:
+                found.append((origin, number, block))
+        return found
+
+    # Phase 1: invitation
+
+    def _invite(self, now_ns: int, out: Outbox) -> None:
+        body = encode_invite(self.ballot, self._terms.rule, self._terms.is_override, self._terms.header)
+        for member in self.invitees.values():
+            if member.id not in self._cuts:
+                out.sends.append(self._local.writer.control(member.address, Kind.INVITE, body))
+        self._tries += 1
+        slow = self._tries > self._local.timing.invite_tries
+        wait_ns = SLOW_NS if slow else self._local.timing.invite_ns
+        self.due_ns = now_ns + wait_ns + self._local.rng.randrange(wait_ns // 4)
+
+    def _consider(self, now_ns: int, out: Outbox) -> None:
+        """Go on when all have answered, or when the silent members have been invited often enough."""
+        silent = [member for member in self.invitees if member not in self._cuts]
+        are_suspected = all(member in self._suspects for member in silent)
+        chances = SUSPECT_TRIES if are_suspected else self._local.timing.invite_tries
+        if not silent or self._tries > chances:
+            self._decide(now_ns, out)
+
+    # Phase 2: decide, fetch, propose
+
+    def _decide(self, now_ns: int, out: Outbox) -> None:
+        self._remainder = agree(self._cuts)
+        for seq, origin, number in self._remainder.beyond:
+            self._orderer.log.assign(seq, origin, number)
+        self.role = Role.FETCHING
+        self._steps = 0
+        if not self._missing():
+            self._propose(now_ns, out)
+        else:
+            self._fetch(now_ns, out)
+
+    def _missing(self) -> list[int]:
+        return self._orderer.lacking(self._remainder.upto) if self._remainder is not None else []
+
+    def _fetch(self, now_ns: int, out: Outbox) -> None:
+        """Ask for what is missing here: up to the highest received by sequence number, beyond it by block, of a member
+        that holds it."""
+        remainder = self._remainder
+        if remainder is None:
+            return
+        log = self._orderer.log
+        wanted: dict[int, list[Missing]] = {}
+        held = holders(self._cuts)
+        for seq in self._missing()[:MAX_MISSING]:
+            if seq <= remainder.received:
+                wanted.setdefault(remainder.top, []).append(Missing(0, seq, 1, 0, 0))
+            else:
+                origin, number = log.assignments[seq]
+                who = held.get((origin, number)) or [remainder.top]
+                missing = Missing(origin, number, 1, 0, 0)
+                wanted.setdefault(who[self._steps % len(who)], []).append(missing)
+        self._ask(wanted, out)
+        self.due_ns = now_ns + self._local.timing.invite_ns
+
+    def _ask(self, wanted: dict[int, list[Missing]], out: Outbox) -> None:
+        received = self._orderer.log.received
+        for member, missing in wanted.items():
+            if member in self.invitees:
+                body = encode_nak(Acks(received, min(self._orderer.consumed, received)), missing)
+                out.sends.append(self._local.writer.control(self.invitees[member].address, Kind.NAK, body))
+
+    def _propose(self, now_ns: int, out: Outbox) -> None:
+        remainder = self._remainder
+        if remainder is None:
+            return
+        log = self._orderer.log
+        bound = binding(self._cuts)
+        upto = remainder.upto if bound is None else bound.view.seq - 1
+        position, numbers, change = log.preview(max(remainder.upto, log.received))
+        base = self._orderer.view if change is None else open_change(change)
+        for member in base.members:  # a newcomer of the remainder has its number by its join
+            numbers[member.id] = max(numbers.get(member.id, 0), base.numbers.get(member.id, 0))
+        unknown = [member for member in base.members if member.id not in self.invitees]
+        if unknown:
+            self.invitees.update((member.id, member) for member in unknown)
+            self.role = Role.INVITING
+            self._invite(now_ns, out)
+            return
+        if base.member(self._local.me.id) is None:
+            self.has_left = True
+            return
+        survivors = set(self._cuts)
+        verdict = judge(self._cuts, base, self._terms.rule, self._terms.is_override, self._departed)
+        self.found = verdict.found
+        if not verdict.may_go_on:
+            if self._terms.is_override:
+                self.is_refused = True
+            else:
+                self._back_to_inviting(now_ns, out)
+            return
+        if bound is None:
+            gone = [origin for origin in numbers if origin not in survivors]
+            self._orphans = orphans(self._cuts, numbers, gone)
+            self._is_only_part = verdict.is_only_part
+            if self._lacks_orphans(now_ns, out):
+                return
+            view = self._new_view(now_ns, base, survivors, upto, position, numbers)
+            assignments = clip_assignments(log.assigned_runs(remainder.start + 1, upto + 1), remainder.start, upto)
+            bound = Proposal(self.ballot, True, remainder.start, assignments, view)
+        else:
+            self._orphans = []
+            bound = bound._replace(fresh=False, ballot=self.ballot)
+        if bound.view.member(self._local.me.id) is not None:
+            self._orderer.note_remainder(bound.view.seq - 1, out)
+        self.proposal = bound
+        self._acks = {self._local.me.id}
+        self.role = Role.PROPOSING
+        self._steps = 0
+        self._send_result(now_ns, out)
+        self._consider_commit()
+
+    def _lacks_orphans(self, now_ns: int, out: Outbox) -> bool:
+        """Fetch blocks of senders that are gone. Nothing needs them: what does not come in a few tries is left out."""
+        log, held = self._orderer.log, holders(self._cuts)
+        wanted: dict[int, list[Missing]] = {}
+        for origin, number in self._orphans:
+            if log.find_block(origin, number) is None:
+                who = [member for member in held[origin, number] if member != self._local.me.id]
+                if who:
+                    asked = wanted.setdefault(who[self._steps % len(who)], [])
+                    asked.append(Missing(origin, number, 1, 0, 0))
+        if not wanted or self._steps >= RESULT_TRIES:
+            return False
+        self._ask({member: missing[:MAX_MISSING] for member, missing in wanted.items()}, out)
+        self.due_ns = now_ns + self._local.timing.invite_ns
+        return True
+
+    def _back_to_inviting(self, now_ns: int, out: Outbox) -> None:
+        self.role = Role.INVITING
+        if not now_ns < self.due_ns < NEVER:
+            self._invite(now_ns, out)
+
+    def _new_view(
+        self, now_ns: int, base: View, survivors: set[int], upto: int, position: int, numbers: dict[int, int]
+    ) -> View:
+        me = self._local.me
+        others = tuple(member for member in base.members if member.id in survivors and member.id != me.id)
+        counter = next_counter(max(self.counter, base.counter), now_ns)
+        self.counter = counter
+        present = {member.id for member in (me, *others)}
+        kept = present.union(origin for origin, _ in self._orphans)
+        # An origin that is no member and was none calls from outside (RMP section 4.5).
+        known = self._orderer.callers | base.callers.keys() | self._orderer.log.callers_upto(upto)
+        members = {member.id for member in base.members} | set(base.prior)
+        callers = {origin: numbers[origin] for origin in known - members if origin in numbers}
+        awaited = {member: cut.next_block for member, cut in self._cuts.items() if member in present}
+        for origin, number, _ in self._orphans_upto(upto + 1):
+            if origin not in callers:  # a caller sends again itself, or has given up
+                awaited[origin] = number + 1
+        return View(
+            counter,
+            str(me),
+            ring_id(self._local.name, me.id, counter),
+            base.incarnation + 1,
+            upto + 1,
+            position,
+            (me, *others),
+            {origin: number for origin, number in numbers.items() if origin in kept},
+            Reason.RESET,
+            str(me),
+            self._terms.header,
+            locks={lock: holder for lock, holder in base.locks.items() if holder in present},
+            callers=callers,
+            awaited=awaited,
+        )
+
+    def _send_result(self, now_ns: int, out: Outbox) -> None:
+        if self.proposal is None:
+            return
+        body = encode_result(self.ballot, self.proposal)
+        for member in self._cuts:
+            if member not in self._acks:
+                out.sends.append(self._local.writer.control(self.invitees[member].address, Kind.RESULT, body))
+        self.due_ns = now_ns + self._local.timing.invite_ns
+
+    def _consider_commit(self) -> None:
+        if self.proposal is not None:
+            self.is_committed = is_accepted(self.proposal, self._cuts.keys(), self._acks)

@@ -1,0 +1,210 @@
+"""A newcomer's way into a group: find it, ask to join, or create it (docs/design/membership.md).
+
+Amoeba keeps CreateGroup and JoinGroup apart (section 3); `create` True, False and None say which of them is meant, None
+means either. Newcomers that start together hear each other: the lowest id creates, the others wait.
+
+A group can also be joined through one of its members (RMP section 3.3, explicit naming): then only that one is asked,
+and only its answer counts, although others may show rings of the same name.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+from ordercast.engine import NEVER, Outbox, To
+from ordercast.membership.policy import Newcomer
+from ordercast.membership.quorum.local import Local, Wishes
+from ordercast.membership.quorum.meeting import better
+from ordercast.orderers import unsupported_names
+from ordercast.view import Address, Member, Reason, View, ring_id
+from ordercast.wire.header import Kind
+from ordercast.wire.views import Asking, Ring, encode_asking
+
+JOIN_TRIES: Final = 8  # requests to one leader before looking around again
+MAX_ATTEMPTS: Final = 8  # of one search whose welcome is accepted
+MAX_OLD_CONTACTS: Final = 8  # members of the last view that are asked by a node that comes back
+MAX_DEFERENCE: Final = 20  # times that a newcomer starts over because another with a lower id is looking as well
+
+
+class Joining:
+    """State from the first question to the welcome. The membership makes a view of what comes of it."""
+
+    __slots__ = (
+        "_ask_whom",
+        "_deferred",
+        "_due_ns",
+        "_is_explicit",
+        "_is_return",
+        "_join_tries",
+        "_local",
+        "_nonces",
+        "_ring",
+        "_tries",
+        "_wishes",
+        "must_create",
+        "newcomer",
+        "nonce",
+        "refusal",
+    )
+
+    def __init__(
+        self,
+        local: Local,
+        wishes: Wishes,
+        newcomer: Newcomer,
+        is_return: bool = False,
+        ask: Sequence[Address] = (To.ANYONE,),
+    ) -> None:
+        """`is_return`: this node was a member, so the group exists even if no member answers. `ask`: the addresses that
+        are asked for the group. Without `To.ANYONE` among them no other answer counts."""
+        self._local = local
+        self._wishes = wishes
+        self.newcomer = newcomer
+        self._is_return = is_return
+        self._ask_whom = ask
+        self._is_explicit = To.ANYONE not in ask
+        self.nonce = local.rng.getrandbits(63)
+        self._nonces = deque([self.nonce], maxlen=MAX_ATTEMPTS)
+        self._tries = 0
+        self._deferred = 0
+        self._ring: Ring | None = None
+        self._join_tries = 0
+        self._due_ns = NEVER
+        # Outcome
+        self.must_create = False
+        self.refusal = ""
+
+    def start(self, now_ns: int, out: Outbox) -> None:
+        self._ask(now_ns, out)
+
+    def expire(self, now_ns: int, out: Outbox) -> None:
+        if self._due_ns > now_ns:
+            return
+        if self._ring is not None and self._join_tries >= JOIN_TRIES:
+            self._ring = None
+            self._tries = 0
+            self.nonce = self._local.rng.getrandbits(63)  # a new attempt: the group takes each only once
+            self._nonces.append(self.nonce)
+        if self._ring is not None:
+            self._join(now_ns, out)
+        elif self._tries < self._local.timing.find_tries or self._is_return:
+            self._ask(now_ns, out)
+        elif self._is_explicit:
+            asked = " and ".join(f"{host}:{port}" for host, port in self._ask_whom)
+            self._conclude(
+                f"{asked} does not answer as a member of {self._local.name!r}; without contact= it is looked for"
+            )
+        elif self._wishes.create is False:
+            self._conclude(f"there is no group {self._local.name!r} here; create=None or create=True would make it")
+        else:
+            self.must_create = True
+            self._due_ns = NEVER
+
+    def deadline_ns(self) -> int:
+        return self._due_ns
+
+    def on_ring(self, now_ns: int, source: Address, ring: Ring, out: Outbox) -> None:
+        """A member has answered, or shown its ring."""
+        if self._is_explicit and source not in self._ask_whom:
+            return
+        if self._wishes.create is True and not self._is_return:
+            self._conclude(f"a group {self._local.name!r} exists already; create=None or create=False would join it")
+            return
+        if not ring.is_working:
+            self._tries = 0  # it exists, and may work again: ask on
+            return
+        refusal = self._wishes.demands.refusal(ring.config) or unsupported_names(ring.config)
+        if refusal:
+            self._conclude(refusal)
+            return
+        if self._ring is None or better(ring, self._ring):
+            self._ring = ring
+            self._join_tries = 0
+            self._join(now_ns, out)
+
+    def on_find(self, asking: Asking) -> None:
+        """Another newcomer is looking: the one with the lower id goes first."""
+        if self._ring is None and asking.member.id < self._local.me.id and self._deferred < MAX_DEFERENCE:
+            self._deferred += 1
+            self._tries = 0
+
+    def is_answered_by(self, nonce: int) -> bool:
+        """Whether a welcome is for one of our attempts: the group may have come to an earlier one only now."""
+        return nonce in self._nonces
+
+    @property
+    def has_asked(self) -> bool:
+        """Whether a member may be about to let us in."""
+        return self._join_tries > 0
+
+    def on_refuse(self, text: str) -> None:
+        self._conclude(text)
+
+    def first_view(self, counter: int) -> View:
+        """The view of a group that this node creates."""
+        me, newcomer = self._local.me, self.newcomer
+        return View(
+            counter,
+            str(me),
+            ring_id(self._local.name, me.id, counter),
+            0,
+            0,
+            0,
+            (me,),
+            {me.id: newcomer.next_block},
+            Reason.CREATE,
+            str(me),
+            self._wishes.header,
+            callers=dict(newcomer.called),
+        )
+
+    def _ask(self, now_ns: int, out: Outbox) -> None:
+        # Members other than the leader answer from the second question on, which a question to one of them is.
+        body = self._asking(self._tries + self._is_explicit)
+        for to in self._ask_whom:
+            out.sends.append(self._local.writer.control(to, Kind.FIND, body))
+        self._tries += 1
+        timing, rng = self._local.timing, self._local.rng
+        slow = 1 << min(max(0, self._tries - timing.find_tries) // 4, 4)
+        self._due_ns = now_ns + timing.find_ns * slow + rng.randrange(timing.find_ns // 4)
+
+    def _join(self, now_ns: int, out: Outbox) -> None:
+        if self._ring is None:
+            return
+        leader: Address = self._ring.leader.address
+        out.sends.append(self._local.writer.control(leader, Kind.JOIN, self._asking(self._join_tries)))
+        self._join_tries += 1
+        self._due_ns = now_ns + self._local.timing.find_ns + self._local.rng.randrange(self._local.timing.find_ns // 4)
+
+    def _asking(self, tries: int) -> bytes:
+        return encode_asking(
+            Asking(
+                self._local.name,
+                self._local.me,
+                self.nonce,
+                tries,
+                self.newcomer.next_block,
+                self._wishes.demands,
+                self._wishes.header,
+                self.newcomer.called,
+            )
+        )
+
+    def _conclude(self, text: str) -> None:
+        self.refusal = text
+        self._due_ns = NEVER
+
+
+def whom_to_ask(me: Member, onward: Address | None, contact: Address | None, last: View | None) -> list[Address]:
+    """The contact alone at first; after a view `last`, anybody, and known members where multicast may not help.
+
+    `onward`: the leader of the ring that ours has dissolved into.
+    """
+    contacts = [address for address in (onward, contact) if address is not None]
+    if last is None:
+        return contacts or [To.ANYONE]
+    if contacts or not me.has_multicast:
+        contacts += [member.address for member in last.members if member.id != me.id][:MAX_OLD_CONTACTS]
+    return list(dict.fromkeys([To.ANYONE, *contacts]))

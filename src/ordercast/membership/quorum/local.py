@@ -1,0 +1,31 @@
+"""What every part of the quorum membership knows of its own node, and what its application asked for."""
+
+from __future__ import annotations
+
+import random
+from typing import NamedTuple
+
+from ordercast.config import Demands, MinMembers, Timing
+from ordercast.view import Address, Member
+from ordercast.wire.writer import DatagramWriter
+
+
+class Local(NamedTuple):
+    """This node in one underlay. `name` is the underlay's."""
+
+    name: str
+    me: Member
+    writer: DatagramWriter
+    timing: Timing
+    rng: random.Random
+
+
+class Wishes(NamedTuple):
+    """What the application asked for when it joined."""
+
+    create: bool | None = None  # True: the group must be new; False: it must exist; None: either
+    min_members: MinMembers = "majority"
+    is_manual: bool = False  # recovery waits for reset()
+    demands: Demands = Demands()
+    header: bytes = b""
+    contact: Address | None = None  # a member through which the group is joined (RMP section 3.3)

@@ -1,0 +1,345 @@
+"""Recovery: Amoeba's ResetGroup (section 4.2), with Paxos's promises between its two phases.
+
+docs/design/membership.md has states, datagrams, timers and what each failure does. One object lives from the freeze of
+a ring to the commit of the next. It keeps what this member has promised and accepted; a round that this member
+coordinates is a `Coordinator`. The membership feeds it datagrams and installs what it commits.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ordercast.config import MinMembers
+from ordercast.engine import NEVER, Outbox
+from ordercast.errors import WireError
+from ordercast.membership.quorum.coordinator import Coordinator
+from ordercast.membership.quorum.local import Local
+from ordercast.membership.quorum.roles import Role, Terms
+from ordercast.orderers.orderer import Recoverable
+from ordercast.view import Address
+from ordercast.wire.header import Kind
+from ordercast.wire.ordering import MAX_MISSING, Acks, Missing, encode_nak
+from ordercast.wire.views import (
+    NO_BALLOT,
+    Ballot,
+    Proposal,
+    decode_ballot,
+    decode_cut,
+    decode_invite,
+    decode_result,
+    encode_ballot,
+    encode_cut,
+    encode_result,
+    open_change,
+)
+
+MAX_SENIORITY: Final = 65_535
+
+
+def begins_recovery(kind: int, body: bytes) -> bool:
+    """Whether a datagram of a coordinator stops a ring that works. Raises WireError before anything is stopped."""
+    if kind == Kind.INVITE:
+        decode_invite(body)
+    elif kind == Kind.RESULT:
+        decode_result(body)
+    else:
+        return False
+    return True
+
+
+class Recovery:
+    __slots__ = (
+        "_coordinator",
+        "_coordinator_id",
+        "_counter",
+        "_departed",
+        "_due_ns",
+        "_heard_ns",
+        "_is_coordinating",
+        "_local",
+        "_orderer",
+        "_own_rule",
+        "_pending",
+        "_role",
+        "_round",
+        "_terms",
+        "accepted",
+        "asked",
+        "committed",
+        "has_left",
+        "is_refused",
+        "promised",
+    )
+
+    def __init__(self, local: Local, orderer: Recoverable, rule: MinMembers, counter: int) -> None:
+        """`rule`: this member's own. `counter`: the highest of a view that is known here."""
+        self._local = local
+        self._orderer = orderer
+        self._own_rule: MinMembers = rule
+        self._counter = counter
+        self._role = Role.FAILED
+        self._due_ns = NEVER
+        # Promises
+        self.promised = NO_BALLOT
+        self.accepted: Proposal | None = None
+        self._pending: Proposal | None = None  # the result under way
+        self._coordinator: Address = local.me.address
+        self._coordinator_id = local.me.id
+        self._heard_ns = 0  # when the coordinator was heard last
+        self._terms = Terms(rule)
+        self.asked: Terms | None = None  # of this node's own reset()
+        # Coordinating
+        self._round: Coordinator | None = None  # the last one of ours
+        self._is_coordinating = False  # it still counts
+        self._departed: set[int] = set()
+        # Outcome
+        self.committed: Proposal | None = None
+        self.is_refused = False  # manual: too few members
+        self.has_left = False
+
+    # Inputs
+
+    def begin(self, now_ns: int, suspects: list[int], terms: Terms, out: Outbox) -> None:
+        """Become coordinator of the next round."""
+        me, orderer = self._local.me, self._orderer
+        self.is_refused = False
+        self._terms = terms
+        seniority = MAX_SENIORITY - max(orderer.view.index(me.id), 0)
+        self.promised = Ballot(self.promised.round + 1, orderer.log.received, seniority, me.id)
+        self._coordinator, self._coordinator_id = me.address, me.id
+        self._pending = None
+        cut = orderer.cut(terms.rule, self.accepted)
+        self._round = Coordinator(
+            self._local, orderer, self.promised, terms, suspects, cut, self._departed, self._counter
+        )
+        self._is_coordinating = True
+        self._round.start(now_ns, out)
+        self._follow(self._round)
+
+    def wait(self) -> None:
+        """Frozen without a coordinator (manual recovery)."""
+        self._role = Role.FAILED
+        self._is_coordinating = False
+        self._due_ns = NEVER
+
+    def on_message(self, now_ns: int, kind: int, source: Address, origin: int, body: bytes, out: Outbox) -> None:
+        if kind == Kind.INVITE:
+            self._on_invite(now_ns, source, origin, *decode_invite(body), out)
+        elif kind == Kind.CUT:
+            ballot, cut = decode_cut(body)
+            if self._round is not None and self._is_coordinating and ballot == self.promised:
+                self._round.on_cut(now_ns, origin, cut, out)
+                self._follow(self._round)
+        elif kind == Kind.DENY:
+            self._on_deny(now_ns, decode_ballot(body))
+        elif kind == Kind.RESULT:
+            self._on_result(now_ns, source, origin, *decode_result(body), out)
+        elif kind == Kind.RESULT_ACK:
+            if decode_ballot(body) == self.promised and self._round is not None and self._is_coordinating:
+                self._round.on_result_ack(origin)
+                self._follow(self._round)
+        elif kind == Kind.CHECK:
+            self._on_check(now_ns, source, origin, decode_ballot(body), out)
+
+    def on_departed(self, member: int) -> None:
+        """A member of the view before asks to join as new: it will never be part of another quorum of the old one."""
+        if member in self._orderer.view.prior:
+            self._departed.add(member)
+
+    def progress(self, now_ns: int, out: Outbox) -> None:
+        """Something that was fetched may have come."""
+        if self._round is not None and self._is_coordinating:
+            self._round.progress(now_ns, out)
+            self._follow(self._round)
+        elif self._role is Role.ACCEPTING:
+            self._try_accept(out)
+
+    def expire(self, now_ns: int, out: Outbox) -> None:
+        if self._round is not None and self._is_coordinating:
+            if self._round.due_ns > now_ns:
+                return
+            if self._round.expire(now_ns, out):
+                # Phase 1 again: a member that is silent now is left out unless it answers.
+                self.begin(now_ns, self._round.suspects, self._terms, out)
+            else:
+                self._follow(self._round)
+        elif self._due_ns <= now_ns:
+            self._due_ns = NEVER
+            if self._role is not Role.FAILED:
+                self._watch_coordinator(now_ns, out)
+
+    def deadline_ns(self) -> int:
+        return self._round.due_ns if self._round is not None and self._is_coordinating else self._due_ns
+
+    @property
+    def role(self) -> Role:
+        return self._round.role if self._round is not None and self._is_coordinating else self._role
+
+    @property
+    def found(self) -> int:
+        """Members of the old view that answered."""
+        return self._round.found if self._round is not None else 0
+
+    def tell_commit(self, out: Outbox) -> None:
+        """As the coordinator: tell all members of the old view and of the new one."""
+        proposal, local = self.committed, self._local
+        if proposal is None:
+            return
+        body = encode_result(proposal.ballot, proposal)
+        told = {member.id: member.address for member in self._orderer.view.members}
+        told.update((member.id, member.address) for member in proposal.view.members)
+        for member, address in told.items():
+            if member != local.me.id:
+                out.sends.append(local.writer.control(address, Kind.COMMIT, body))
+
+    def orphans(self) -> list[tuple[int, int, bytes]]:
+        """As the coordinator: what to submit for senders that are gone."""
+        return self._round.orphans() if self._round is not None else []
+
+    def awaited(self) -> dict[int, int]:
+        """As the coordinator: how far the survivors had sent when they were frozen."""
+        return self._round.awaited() if self._round is not None else {}
+
+    def _follow(self, round_: Coordinator) -> None:
+        """Take over what came of a step of our own round."""
+        self._counter = round_.counter
+        if round_.role is Role.PROPOSING and round_.proposal is not None:
+            self.accepted = round_.proposal
+        if round_.is_committed:
+            self.committed = round_.proposal
+        if round_.has_left:
+            self.has_left = True
+        if round_.is_refused:
+            self.is_refused = True
+            self.wait()
+
+    # Taking part
+
+    def _on_invite(
+        self,
+        now_ns: int,
+        source: Address,
+        origin: int,
+        ballot: Ballot,
+        rule: MinMembers,
+        is_override: bool,
+        header: bytes,
+        out: Outbox,
+    ) -> None:
+        if ballot < self.promised:
+            out.sends.append(self._local.writer.control(source, Kind.DENY, encode_ballot(self.promised)))
+            return
+        if ballot > self.promised:
+            self._promise(now_ns, source, origin, ballot)
+            self._terms = Terms(rule, is_override, header)
+        elif self.role is not Role.INVITED:
+            return
+        cut = self._orderer.cut(self._own_rule, self.accepted)
+        out.sends.append(self._local.writer.control(source, Kind.CUT, encode_cut(ballot, cut)))
+
+    def _promise(self, now_ns: int, source: Address, origin: int, ballot: Ballot) -> None:
+        self.promised = ballot
+        self._role = Role.INVITED
+        self._is_coordinating = False
+        self._pending = None
+        self._coordinator, self._coordinator_id = source, origin
+        self._heard_ns = now_ns
+        self._due_ns = now_ns + self._check_ns()
+
+    def _on_deny(self, now_ns: int, ballot: Ballot) -> None:
+        """A member promised a higher ballot: its coordinator goes on. If it does not, the next round is ours."""
+        if self._round is None or ballot <= self.promised or ballot.node == self._local.me.id:
+            return
+        winner = self._round.invitees.get(ballot.node)
+        if winner is not None:
+            self._promise(now_ns, winner.address, ballot.node, ballot)
+
+    def _on_result(
+        self, now_ns: int, source: Address, origin: int, ballot: Ballot, proposal: Proposal, out: Outbox
+    ) -> None:
+        if ballot < self.promised:
+            out.sends.append(self._local.writer.control(source, Kind.DENY, encode_ballot(self.promised)))
+            return
+        if self.role is Role.ACCEPTED and ballot == self.promised:
+            out.sends.append(self._local.writer.control(source, Kind.RESULT_ACK, encode_ballot(ballot)))
+            return
+        if ballot > self.promised or self._coordinator_id != origin:
+            self._promise(now_ns, source, origin, ballot)
+        self._heard_ns = now_ns
+        is_member = proposal.view.member(self._local.me.id) is not None
+        if is_member and not self._is_plausible(proposal):
+            raise WireError("a result that cannot follow what is here")
+        self._pending = proposal._replace(ballot=ballot)
+        self._role = Role.ACCEPTING
+        self._due_ns = now_ns + self._check_ns()
+        if is_member:
+            self._orderer.adopt(proposal.view.seq - 1, proposal.assignments)
+        self._try_accept(out)
+        if self.role is Role.ACCEPTING:
+            self._ask_coordinator(out)
+
+    def _is_plausible(self, proposal: Proposal) -> bool:
+        """Whether the remainder begins where we are at the latest, and is no longer than a log can be."""
+        log, upto = self._orderer.log, proposal.view.seq - 1
+        return log.received <= upto <= log.received + log.ahead and (
+            sum(placed.count for placed in proposal.assignments) <= log.ahead + log.received - proposal.start
+        )
+
+    def _try_accept(self, out: Outbox) -> None:
+        proposal = self._pending
+        if proposal is None:
+            return
+        view = proposal.view
+        if view.member(self._local.me.id) is not None:
+            if self._orderer.lacking(view.seq - 1):
+                return
+            position, numbers, change = self._orderer.log.preview(view.seq - 1)
+            base = self._orderer.view if change is None else open_change(change)
+            mine = max(numbers.get(self._local.me.id, 0), base.numbers.get(self._local.me.id, 0))
+            if position != view.position or mine != view.numbers.get(self._local.me.id):
+                raise WireError("a result that does not continue what is here")
+            self._orderer.note_remainder(view.seq - 1, out)
+        self.accepted = proposal
+        self._pending = None
+        self._role = Role.ACCEPTED
+        self._acknowledge(out)
+
+    def _acknowledge(self, out: Outbox) -> None:
+        body = encode_ballot(self.promised)
+        out.sends.append(self._local.writer.control(self._coordinator, Kind.RESULT_ACK, body))
+
+    def _ask_coordinator(self, out: Outbox) -> None:
+        if self._pending is None:
+            return
+        missing = [Missing(0, seq, 1, 0, 0) for seq in self._orderer.lacking(self._pending.view.seq - 1)[:MAX_MISSING]]
+        received = self._orderer.log.received
+        body = encode_nak(Acks(received, min(self._orderer.consumed, received)), missing)
+        out.sends.append(self._local.writer.control(self._coordinator, Kind.NAK, body))
+
+    def _on_check(self, now_ns: int, source: Address, origin: int, ballot: Ballot, out: Outbox) -> None:
+        if self._coordinator_id == self._local.me.id:
+            if ballot == self.promised and origin != self._local.me.id and self.role is not Role.FAILED:
+                out.sends.append(self._local.writer.control(source, Kind.CHECK, encode_ballot(ballot)))
+            else:
+                out.sends.append(self._local.writer.control(source, Kind.DENY, encode_ballot(self.promised)))
+        elif origin == self._coordinator_id and ballot == self.promised:
+            self._heard_ns = now_ns
+
+    def _watch_coordinator(self, now_ns: int, out: Outbox) -> None:
+        """Invited members check periodically that the coordinator is still alive (Amoeba section 4.2)."""
+        patience_ns = self._local.timing.recovery_wait_ns
+        if now_ns - self._heard_ns > patience_ns:
+            self.begin(now_ns, [self._coordinator_id], self.asked or self._terms, out)
+            return
+        out.sends.append(self._local.writer.control(self._coordinator, Kind.CHECK, encode_ballot(self.promised)))
+        if self.role is Role.ACCEPTING:
+            self._ask_coordinator(out)
+        elif self.role is Role.ACCEPTED:
+            out.sends.append(
+                self._local.writer.control(self._coordinator, Kind.RESULT_ACK, encode_ballot(self.promised))
+            )
+        self._due_ns = now_ns + self._check_ns()
+
+    def _check_ns(self) -> int:
+        quarter = self._local.timing.recovery_wait_ns // 4
+        return quarter + self._local.rng.randrange(quarter // 2)

@@ -1,0 +1,5 @@
+"""Membership and one orderer behind one Engine (DESIGN sections 1 and 5)."""
+
+from ordercast.underlay.underlay import Underlay
+
+__all__ = ["Underlay"]

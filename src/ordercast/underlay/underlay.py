@@ -1,0 +1,508 @@
+"""An underlay: membership and one orderer behind one Engine (DESIGN sections 1 and 5).
+
+Datagrams are decoded and sorted here; what does not parse is counted and dropped. The orderer works while the ring is
+whole. The membership takes the underlay from view to view: what it decides comes as values (`membership.policy`), and
+is carried out here.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from ordercast.config import MAX_GROUP_NAME, MAX_HEADER, Demands, GroupConfig, MinMembers, RecoveryMode, Timing
+from ordercast.engine import Change, Departed, Joined, Outbox, Refused, Reset, Transitional, UnknownOutcome
+from ordercast.errors import UsageError, WireError
+from ordercast.membership.policy import (
+    Departure,
+    Dissolved,
+    Excluded,
+    Install,
+    Left,
+    Membership,
+    Newcomer,
+    OldView,
+    Phase,
+    Transition,
+)
+from ordercast.membership.quorum import QuorumMembership
+from ordercast.membership.quorum.local import Local, Wishes
+from ordercast.orderers import ORDERERS, LoggedOrderer, unsupported_names
+from ordercast.orderers.orderer import Start
+from ordercast.parts.memory import DeliveryMemory
+from ordercast.service import Service
+from ordercast.underlay.outside import Outside
+from ordercast.underlay.routes import MulticastRoutes
+from ordercast.underlay.vacancy import Vacancy
+from ordercast.view import Address, Member, Reason, View, group_tag
+from ordercast.wire.block import come_after
+from ordercast.wire.calls import allow, decode_call
+from ordercast.wire.header import FORWARD, HEADER, HEADER_BYTES, MAGIC, Kind
+from ordercast.wire.intake import Intake
+from ordercast.wire.segments import Datagram, without_mark
+from ordercast.wire.writer import DatagramWriter
+
+# As plain numbers: an enum's member costs a look-up in the hot path each time it is named.
+_DATA: Final = int(Kind.DATA)
+_REPAIR: Final = int(Kind.REPAIR)
+_FIND: Final = int(Kind.FIND)
+
+
+class Underlay:
+    __slots__ = (
+        "_backlog",
+        "_intake",
+        "_membership",
+        "_next_block",
+        "_orderer",
+        "_outside",
+        "_routes",
+        "_serial",
+        "_timing",
+        "_writer",
+        "config",
+        "counters",
+        "me",
+        "name",
+        "peak_blocks",
+        "peak_bytes",
+        "view",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        me: Member,
+        config: GroupConfig,
+        timing: Timing,
+        rng: random.Random,
+        *,
+        create: bool | None = None,
+        min_members: MinMembers = "majority",
+        recovery: RecoveryMode = "automatic",
+        demands: Demands = Demands(),  # noqa: B008 - frozen
+        header: bytes = b"",
+        next_block: int = 0,
+        contact: Address | None = None,
+    ) -> None:
+        """`name` is the underlay's own; the tag of its datagrams and the ids of its rings come from it."""
+        if not 0 < len(name.encode()) <= MAX_GROUP_NAME:
+            raise UsageError(f"a group name has 1 to {MAX_GROUP_NAME} bytes, got {len(name.encode())}")
+        check_header(header)
+        unknown = unsupported_names(config)
+        if unknown:
+            raise UsageError(unknown)
+        check_rule(min_members)
+        if recovery not in ("automatic", "manual"):
+            raise UsageError(f"recovery is 'automatic' or 'manual', got {recovery!r}")
+        self.name = name
+        self.me = me = replace(me, min_members=min_members)
+        self.config = config
+        self.counters: dict[str, int] = {}
+        self.peak_bytes = 0  # the most that was buffered here: the group's parameters bound it, and simulations look
+        self.peak_blocks = 0
+        self.view: View | None = None  # as delivered to the application
+        self._timing = timing
+        # Datagrams
+        self._writer = writer = DatagramWriter(group_tag(name), me.id, config.datagram)
+        self._routes = MulticastRoutes(me, writer, timing.linger_ns)
+        self._intake = Intake(writer.tag, self.counters)
+        self._outside = Outside(name, me, writer, self._routes, self.counters)
+        # The ring
+        wishes = Wishes(create, min_members, recovery == "manual", demands, header, contact)
+        self._membership: Membership[LoggedOrderer] = QuorumMembership(
+            Local(name, me, writer, timing, rng), wishes, config, self.counters
+        )
+        self._orderer: LoggedOrderer | Vacancy = Vacancy(me, DeliveryMemory())
+        # What outlives a ring
+        self._next_block = next_block
+        self._serial = 0  # of our requests for locks
+        self._backlog: list[tuple[int, bytes]] = []  # own blocks without a sequence number, while there is no ring
+
+    # The application
+
+    def start(self, now_ns: int, out: Outbox) -> None:
+        self._membership.start(now_ns, self._newcomer(), out)
+
+    def supports(self, service: Service) -> bool:
+        return service.rank in ORDERERS[self.config.orderer].ranks
+
+    @property
+    def gives_locks(self) -> bool:
+        return ORDERERS[self.config.orderer].gives_locks
+
+    def room(self, now_ns: int) -> tuple[int, int]:
+        membership = self._membership
+        if membership.is_whole and membership.phase is Phase.MEMBER:
+            return self._orderer.room(now_ns)
+        return 0, 0
+
+    def submit(self, now_ns: int, blocks: Sequence[bytes], out: Outbox) -> int:
+        membership = self._membership
+        if not membership.is_whole or membership.phase is not Phase.MEMBER:
+            return 0
+        taken = self._orderer.submit(now_ns, blocks, out)
+        self._next_block = self._orderer.next_block
+        return taken
+
+    def consume(self, now_ns: int, seq: int, out: Outbox) -> None:  # noqa: ARG002 - other orderers may answer at once
+        self._orderer.consume(seq)
+
+    def waits_for_application(self) -> bool:
+        return self._orderer.waits_for_application()
+
+    def leave(self, now_ns: int, header: bytes, out: Outbox) -> None:
+        check_header(header)
+        self._membership.leave(now_ns, header, out)
+        self._follow(now_ns, self._membership.take(), out)
+
+    def reset(self, now_ns: int, min_members: MinMembers, header: bytes, out: Outbox) -> None:
+        check_header(header)
+        check_rule(min_members)
+        self._membership.reset(now_ns, min_members, header, out)
+        self._follow(now_ns, self._membership.take(), out)
+
+    def lock(self, now_ns: int, lock: str, out: Outbox) -> None:  # noqa: ARG002 - it goes out with the pass
+        self._propose_lock(now_ns, Reason.LOCK, lock)
+
+    def unlock(self, now_ns: int, lock: str, out: Outbox) -> None:  # noqa: ARG002
+        self._propose_lock(now_ns, Reason.UNLOCK, lock)
+
+    def _propose_lock(self, now_ns: int, reason: Reason, lock: str) -> None:
+        """Has an effect in a working ring only: the view after a recovery shows which locks are held."""
+        if self._membership.is_whole and self._membership.phase is Phase.MEMBER:
+            self._serial += 1
+            self._orderer.propose(now_ns, Change(reason, self.me, lock=lock, serial=self._serial))
+
+    def answers(self, origin: int, number: int) -> bool:
+        calls = self._orderer.calls
+        return calls is not None and calls.answers(origin, number)
+
+    def reply(self, to: Address, number: int, body: bytes, out: Outbox) -> None:
+        calls = self._orderer.calls
+        body = allow(body, calls.allowance if calls is not None else 0)
+        out.sends.append(self._writer.control(to, Kind.REPLY, body, number=number))
+
+    def carry(self) -> object:
+        memory = self._orderer.memory()
+        return memory if memory.early or memory.called or memory.recent else None
+
+    def inherit(self, memory: object) -> None:
+        if isinstance(memory, DeliveryMemory):
+            self._orderer = Vacancy(self.me, memory)
+
+    # The pass
+
+    def receive(self, now_ns: int, source: Address, data: memoryview, stride: int, out: Outbox) -> None:
+        size = len(data)
+        if size > HEADER_BYTES and not 0 < stride < size:
+            # The hot paths, of blocks in one datagram and of small messages, without the calls between.
+            magic, kind, segment, last, tag, ring, origin, number = HEADER.unpack_from(data)
+            if (
+                ring == self._membership.direct_ring
+                and kind < _FIND
+                and kind != _REPAIR
+                and not last
+                and not segment
+                and magic == MAGIC
+                and tag == self._writer.tag
+            ):
+                try:
+                    if kind == _DATA:
+                        self._orderer.on_data(now_ns, origin, number, bytes(data[HEADER_BYTES:]), False, out)
+                    else:
+                        self._orderer.on_control(now_ns, kind, source, origin, number, data[HEADER_BYTES:], out)
+                except WireError:
+                    self._intake.reject()
+                return
+        if size > HEADER_BYTES and data[1] >= FORWARD:
+            plain = without_mark(data, stride if 0 < stride < size else size, FORWARD)
+            if plain is not None:
+                self._forward(now_ns, source, plain, stride, out)
+                return
+        for datagram in self._intake.read(now_ns, data, stride):
+            try:
+                self._on_datagram(now_ns, source, datagram, out)
+            except WireError:
+                self._intake.reject()  # hostile bytes are counted and dropped, never raised
+
+    def after_batch(self, now_ns: int, out: Outbox) -> None:
+        orderer, membership = self._orderer, self._membership
+        if not membership.is_whole:
+            membership.after_batch(now_ns, out)
+            self._follow(now_ns, membership.take(), out)
+            return
+        before = len(out.upcalls)
+        orderer.after_batch(now_ns, out)
+        views = orderer.take_views()
+        if views:
+            for view in views:
+                self._routes.apply(now_ns, view)
+            membership.on_applied(now_ns, views, out)
+        if len(out.upcalls) > before:
+            self._translate(now_ns, before, False, out)
+        membership.after_batch(now_ns, out)
+        transition = membership.take()
+        if transition is not None:
+            self._follow(now_ns, transition, out)
+        held_bytes, blocks = orderer.usage()
+        self.peak_bytes = max(self.peak_bytes, held_bytes)
+        self.peak_blocks = max(self.peak_blocks, blocks)
+
+    def expire(self, now_ns: int, out: Outbox) -> None:
+        membership = self._membership
+        if membership.is_whole:
+            self._orderer.expire(now_ns, out)
+            suspicions = self._orderer.suspects(now_ns)
+            if suspicions:
+                membership.on_suspects(now_ns, suspicions, out)
+                self._follow(now_ns, membership.take(), out)
+        self._intake.expire(now_ns)
+        self._routes.expire(now_ns)
+        membership.expire(now_ns, out)
+        self._follow(now_ns, membership.take(), out)
+
+    def deadline_ns(self) -> int:
+        membership = self._membership
+        due = min(membership.deadline_ns(), self._intake.due_ns, self._routes.due_ns)
+        return min(due, self._orderer.deadline_ns()) if membership.is_whole else due
+
+    # Questions
+
+    def audience(self) -> list[Address]:
+        orderer, me = self._orderer, self.me.id
+        members = [member.address for member in orderer.view.members if member.id != me]
+        return list(dict.fromkeys([*members, *self._membership.newcomers(), *orderer.standing().leavers]))
+
+    def copies(self) -> list[Address]:
+        return self._routes.copies
+
+    @property
+    def ttl(self) -> int:
+        return self._routes.ttl
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether all members are known to have the last change. A simulation asks, to tell a group that is stuck for
+        good reason from one that is not."""
+        return self._membership.is_sure
+
+    def is_at_rest(self) -> bool:
+        membership = self._membership
+        if membership.phase in (Phase.CLOSED, Phase.LINGERING):
+            return True
+        return membership.is_at_rest and not self._orderer.is_busy and self._intake.is_empty
+
+    @property
+    def is_ordering(self) -> bool:
+        """Whether this member gives the next sequence number now: it is the sequencer, or the token site. With
+        timestamps all members decide; the first one orders changes."""
+        return self._membership.is_whole and self._orderer.standing().orders
+
+    @property
+    def is_closed(self) -> bool:
+        return self._membership.phase is Phase.CLOSED
+
+    def describe(self) -> str:
+        """One line for people: where this engine is."""
+        view = self.view.id if self.view is not None else "no view"
+        text = f"{self._membership.phase.name.lower()}, {self._membership.state}, {view}"
+        if isinstance(self._orderer, Vacancy):
+            return text
+        log = self._orderer.log
+        return f"{text}, received {log.received} of {log.highest}, stable {log.stable}"
+
+    # Datagrams
+
+    def _on_datagram(self, now_ns: int, source: Address, datagram: Datagram, out: Outbox) -> None:
+        kind, segment, last, ring, origin, number, body = datagram
+        membership = self._membership
+        if kind in (_DATA, _REPAIR):
+            is_repair = kind == _REPAIR
+            if ring != membership.ring:
+                membership.on_stranger(now_ns, source, kind, ring, out)
+            elif not is_repair and not membership.is_whole:
+                pass  # only what brings survivors to the same point goes on
+            elif last:
+                self._orderer.on_segment(now_ns, origin, number, segment, last, body, is_repair, out)
+            else:
+                self._orderer.on_data(now_ns, origin, number, bytes(body), is_repair, out)
+        elif kind >= FORWARD:
+            plain = HEADER.pack(MAGIC, kind & ~FORWARD, segment, last, self._writer.tag, ring, origin, number)
+            self._forward(now_ns, source, plain + bytes(body), 0, out)
+        elif origin == self.me.id:
+            pass
+        elif kind < _FIND:
+            if ring != membership.ring:
+                membership.on_stranger(now_ns, source, kind, ring, out)
+            elif membership.is_whole or kind in (Kind.NAK, Kind.ACCEPT):
+                membership.on_heard(origin)
+                self._orderer.on_control(now_ns, kind, source, origin, number, body, out)
+        elif kind <= Kind.CHECK:
+            membership.on_control(now_ns, kind, source, ring, origin, bytes(body), out)
+            self._follow(now_ns, membership.take(), out)
+        elif kind == Kind.CALL:
+            self._on_call(now_ns, source, ring, origin, number, bytes(body), out)
+        else:
+            raise WireError("unknown kind")
+
+    def _on_call(
+        self, now_ns: int, source: Address, ring: int, origin: int, number: int, body: bytes, out: Outbox
+    ) -> None:
+        """From a caller that is no member (RMP section 4.5): by our name, or by a ring that is or was ours."""
+        flags, name, block = decode_call(body)
+        membership, orderer = self._membership, self._orderer
+        if not membership.is_whole or membership.phase is not Phase.MEMBER:
+            return  # it will come again
+        if name == self.name if name else ring == membership.ring or membership.was_in(ring):
+            self._outside.on_call(now_ns, source, origin, number, flags, block, body, orderer.calls, orderer.view, out)
+        else:
+            self.counters["foreign"] = self.counters.get("foreign", 0) + 1
+
+    def _forward(self, now_ns: int, source: Address, data: bytes | bytearray, stride: int, out: Outbox) -> None:
+        """What a member without multicast sent for all (RMP section 3.4)."""
+        _, kind, _, _, _, ring, _, _ = HEADER.unpack_from(data)
+        if ring != self._membership.ring:
+            self._membership.on_stranger(now_ns, source, kind, ring, out)
+        elif self._outside.forward(source, data, stride, out):
+            self.receive(now_ns, source, memoryview(data), stride, out)
+
+    # From view to view
+
+    def _follow(self, now_ns: int, transition: Transition | None, out: Outbox) -> None:
+        """Carry out what the membership has decided, and what follows from that."""
+        while transition is not None:
+            if isinstance(transition, Install):
+                self._install(now_ns, transition, out)
+            else:
+                self._end(now_ns, transition, out)
+            transition = self._membership.take()
+
+    def _install(self, now_ns: int, install: Install, out: Outbox) -> None:
+        """Finish the old ring, and begin a new one."""
+        view, members = install.view, frozenset({self.me.id})
+        if not install.came_from:
+            out.upcalls.append(Joined())
+        elif self._finish(now_ns, install.came_from[0], out):
+            members = frozenset(install.came_from[0].members)
+        else:
+            return
+        self.config = install.config
+        self._writer.ring = view.ring
+        self._writer.datagram = self.config.datagram
+        self._routes.begin(now_ns, view)
+        memory = self._orderer.memory()
+        self._orderer = orderer = ORDERERS[self.config.orderer](
+            self.me, self._writer, self.config, self._timing, view, self._next_block, install.counter, self.counters
+        )
+        backlog, self._backlog = self._backlog, []
+        self.view = replace(view, came_with=tuple(str(member) for member in view.members if member.id in members))
+        out.upcalls.append(self.view)
+        orderer.install(now_ns, Start(backlog, install.orphans, install.awaited, memory), out)
+        self._membership.installed(now_ns, orderer, out)
+
+    def _finish(self, now_ns: int, old: OldView, out: Outbox) -> bool:
+        """Deliver the rest of the old view; whether this node is still a member after it."""
+        orderer = self._orderer
+        out.upcalls.append(Transitional(old.view.id))
+        before = len(out.upcalls)
+        orderer.recover(old.upto, out)
+        orderer.take_views()
+        self._translate(now_ns, before, True, out)
+        if self._membership.phase is not Phase.MEMBER:
+            return False
+        self._backlog = orderer.leftovers()
+        return True
+
+    def _translate(self, now_ns: int, before: int, is_recovery: bool, out: Outbox) -> None:
+        """Views as this node sees them: with the members that came along, or as the end of its membership.
+
+        In a recovery what is delivered in views on the way was brought together as well.
+        """
+        upcalls = out.upcalls[before:]
+        del out.upcalls[before:]
+        membership = self._membership
+        if membership.phase is not Phase.MEMBER:
+            return
+        for upcall in upcalls:
+            if not isinstance(upcall, View):
+                if is_recovery and self.view is not None and out.upcalls and out.upcalls[-1] is self.view:
+                    out.upcalls.append(Transitional(self.view.id))
+                out.upcalls.append(upcall)
+            elif membership.on_delivered(now_ns, upcall, out):
+                previous = self.view
+                came_with = tuple(
+                    str(member) for member in upcall.members if previous is not None and previous.member(member.id)
+                )
+                self.view = replace(upcall, came_with=came_with)
+                out.upcalls.append(self.view)
+            else:
+                return
+
+    def _end(self, now_ns: int, transition: Transition, out: Outbox) -> None:
+        """The ring, or the search for one, has ended for this node."""
+        orderer = self._orderer
+        if isinstance(transition, Refused):
+            out.upcalls.append(transition)
+        elif isinstance(transition, Left):
+            self._drop_own(out)
+            out.upcalls.append(Departed(True, False, transition.why.value))
+        elif isinstance(transition, Excluded):
+            orderer.abandon(out)
+            self._drop_own(out)
+            why = transition.why.value
+            if transition.fails_reset:
+                out.upcalls.append(Reset(0, why))
+            out.upcalls.append(Departed(transition.was_leaving, transition.is_returning, why))
+            if transition.is_returning:
+                self._look(now_ns, out)
+                return
+        elif isinstance(transition, Dissolved):
+            orderer.abandon(out)
+            if transition.why is Departure.DISSOLVED:
+                # What they come after is a sequence number of the ring that ends here.
+                self._backlog = [(number, come_after(block, 0)) for number, block in orderer.leftovers()]
+                out.upcalls.append(Departed(False, True, transition.why.value))
+                self._look(now_ns, out)
+                return
+            self._drop_own(out)
+            out.upcalls.append(Departed(True, False, transition.why.value))
+        self._vacate()
+        self._intake.clear()
+
+    def _look(self, now_ns: int, out: Outbox) -> None:
+        """Begin to look for the group again."""
+        self._writer.ring = 0
+        self._vacate()
+        self._membership.start(now_ns, self._newcomer(), out)
+
+    def _vacate(self) -> None:
+        """The orderer of a ring goes: what it delivered ahead of the log must not come twice in the next."""
+        self._orderer = Vacancy(self.me, self._orderer.memory())
+        self._routes.clear()
+
+    def _newcomer(self) -> Newcomer:
+        first = self._backlog[0][0] if self._backlog else self._next_block
+        return Newcomer(first, self._orderer.memory().called)
+
+    def _drop_own(self, out: Outbox) -> None:
+        """Own blocks that were not delivered here: what becomes of them is not known."""
+        orderer = self._orderer
+        lowest = orderer.undelivered()
+        if lowest < orderer.next_block:
+            out.upcalls.append(UnknownOutcome(lowest, orderer.next_block))
+        elif self._backlog:
+            out.upcalls.append(UnknownOutcome(self._backlog[0][0], self._next_block))
+        self._backlog = []
+
+
+def check_header(header: bytes) -> None:
+    if len(header) > MAX_HEADER:
+        raise UsageError(f"a header has at most {MAX_HEADER} bytes, got {len(header)}; send the rest as a message")
+
+
+def check_rule(rule: MinMembers) -> None:
+    if rule not in ("majority", "all") and not (isinstance(rule, int) and 1 <= rule <= 1_000):
+        raise UsageError(f"min_members is a number from 1 to 1000, 'majority' or 'all', got {rule!r}")

@@ -1,0 +1,223 @@
+"""The quorum policy by itself: each input, and the transition that it leads to (`membership.policy`)."""
+
+from __future__ import annotations
+
+import random
+
+from ordercast.config import LAN_DATAGRAM, Demands, GroupConfig, RecoveryMode, Timing
+from ordercast.engine import NEVER, Failed, Outbox, Refused, Reset
+from ordercast.membership.policy import (
+    NO_RING,
+    NOTE,
+    Departure,
+    Excluded,
+    Install,
+    Left,
+    Membership,
+    Newcomer,
+    Phase,
+    Transition,
+)
+from ordercast.membership.quorum import QuorumMembership
+from ordercast.membership.quorum.local import Local, Wishes
+from ordercast.orderers import ORDERERS, LoggedOrderer
+from ordercast.orderers.orderer import Start, Suspicion, SuspicionReason
+from ordercast.view import Member, Reason, View, node_id
+from ordercast.wire.header import HEADER, Kind
+from ordercast.wire.views import NO_BALLOT, Proposal, encode_refusal, encode_result, encode_suspects, encode_welcome
+from ordercast.wire.writer import DatagramWriter
+
+CONFIG = GroupConfig("sequencer")
+
+
+def member(name: str) -> Member:
+    return Member(node_id(name, 0), name, 0, (f"10.0.0.{ord(name)}", 7_000))
+
+
+class Node:
+    """A policy, and what an underlay does with an `Install`."""
+
+    def __init__(self, create: bool | None = None, recovery: RecoveryMode = "automatic", name: str = "a") -> None:
+        self.me = member(name)
+        self.writer = DatagramWriter(1, self.me.id, LAN_DATAGRAM)
+        local = Local("g", self.me, self.writer, Timing(), random.Random(1))
+        wishes = Wishes(create, "majority", recovery == "manual", Demands(), b"hello")
+        self.policy: Membership[LoggedOrderer] = QuorumMembership(local, wishes, CONFIG, {})
+        self.out = Outbox()
+        self.now_ns = 0
+        self.policy.start(0, Newcomer(4, {9: 2}), self.out)
+
+    def search(self) -> Transition:
+        """Until the search for the group ends."""
+        while (transition := self.policy.take()) is None:
+            self.now_ns = self.policy.deadline_ns()
+            assert self.now_ns < NEVER
+            self.policy.expire(self.now_ns, self.out)
+            self.policy.after_batch(self.now_ns, self.out)
+        return transition
+
+    def install(self, install: Transition | None) -> LoggedOrderer:
+        assert isinstance(install, Install)
+        self.writer.ring = install.view.ring
+        orderer = ORDERERS["sequencer"](
+            self.me, self.writer, install.config, Timing(), install.view, 4, install.counter, {}
+        )
+        orderer.install(self.now_ns, Start(), self.out)
+        self.policy.installed(self.now_ns, orderer, self.out)
+        return orderer
+
+    def control(self, kind: Kind, body: bytes, ring: int = 0, source: str = "b") -> Transition | None:
+        other = member(source)
+        self.policy.on_control(self.now_ns, kind, other.address, ring, other.id, body, self.out)
+        return self.policy.take()
+
+    def notes(self) -> list[str]:
+        return [note.detail for note in self.out.notes if note.kind == NOTE]
+
+    def sent(self) -> list[int]:
+        return [HEADER.unpack_from(b"".join(send.buffers))[1] for send in self.out.sends]
+
+
+def two_members(recovery: RecoveryMode = "automatic") -> Node:
+    """The node `a` in a view of its own and `b`."""
+    node = Node(recovery=recovery)
+    view = View(5, "b/0", 77, 0, 0, 0, (node.me, member("b")), {node.me.id: 4}, Reason.CREATE, "b/0")
+    node.install(Install(view, CONFIG, 5))
+    node.out.notes.clear()
+    node.out.sends.clear()
+    return node
+
+
+def test_a_newcomer_that_finds_no_group_creates_it() -> None:
+    node = Node()
+    assert (node.policy.phase, node.policy.ring) == (Phase.JOINING, NO_RING)
+    install = node.search()
+    assert isinstance(install, Install)
+    view = install.view
+    assert (view.reason, view.members, view.header) == (Reason.CREATE, (node.me,), b"hello")
+    assert (view.numbers, view.callers) == ({node.me.id: 4}, {9: 2})
+    assert install.came_from == ()
+    node.install(install)
+    assert node.policy.phase is Phase.MEMBER
+    assert node.policy.ring == node.policy.direct_ring == view.ring
+    assert node.policy.is_whole
+    assert node.policy.take() is None
+    assert node.notes() == [f"view {view.id} installed: create of a/0; members a/0"]
+
+
+def test_a_newcomer_that_must_not_create_is_refused() -> None:
+    node = Node(create=False)
+    refused = node.search()
+    assert isinstance(refused, Refused)
+    assert "create=None" in refused.text
+    assert node.policy.phase is Phase.CLOSED
+    assert node.policy.deadline_ns() == NEVER
+    assert node.notes() == [f"the join was refused: {refused.text}"]
+
+
+def test_a_member_refuses_a_newcomer_and_says_why() -> None:
+    node = Node()
+    assert node.control(Kind.REFUSE, encode_refusal("other", "full")) is None
+    assert node.control(Kind.REFUSE, encode_refusal("g", "full")) == Refused("full")
+
+
+def test_a_welcome_to_an_attempt_that_was_given_up_is_declined() -> None:
+    node = Node()
+    node.policy.leave(0, b"", node.out)
+    assert node.policy.take() == Left(Departure.LEFT_UNJOINED)
+    assert node.policy.phase is Phase.CLOSED  # no member was asked to let it in
+    view = View(1, "b/0", 5, 0, 0, 0, (member("b"), node.me), {node.me.id: 4}, Reason.JOIN, "a/0")
+    assert node.control(Kind.WELCOME, encode_welcome("g", 1, CONFIG, view)) is None
+    assert node.policy.phase is Phase.CLOSED
+
+
+def test_a_suspicion_stops_the_ring_and_says_who_and_why() -> None:
+    node = two_members()
+    silent = Suspicion(member("b").id, SuspicionReason.SILENCE)
+    node.policy.on_suspects(0, [silent], node.out)
+    assert not node.policy.is_whole
+    assert (node.policy.phase, node.policy.direct_ring, node.policy.ring) == (Phase.MEMBER, NO_RING, 77)
+    assert node.policy.state == "inviting"
+    assert node.sent() == [Kind.INVITE]
+    assert node.notes() == [
+        "b/0 is suspected: it was silent for too long",
+        "recovery begins: this member coordinates",
+    ]
+    assert node.out.notes[0].origin == silent.member
+
+
+def test_half_of_a_view_with_its_first_member_goes_on_and_names_the_view_that_it_comes_from() -> None:
+    """RMP section 4.4, with the deviation that half with the first member is a majority."""
+    node = two_members()
+    node.policy.on_suspects(0, [Suspicion(member("b").id, SuspicionReason.SILENCE)], node.out)
+    install = node.search()
+    assert isinstance(install, Install)
+    assert (install.view.members, install.view.reason) == ((node.me,), Reason.RESET)
+    (old,) = install.came_from
+    assert (old.view.ring, old.upto, old.members) == (77, install.view.seq - 1, (node.me.id,))
+    assert node.policy.was_in(77)
+    assert not node.policy.was_in(install.view.ring)
+    node.install(install)
+    assert node.policy.ring == install.view.ring
+    assert [text.partition(":")[0] for text in node.notes()[-2:]] == [
+        "recovery committed",
+        f"view {install.view.id} installed",
+    ]
+
+
+def test_stragglers_of_a_past_ring_are_told_the_commit() -> None:
+    node = two_members()
+    node.policy.on_suspects(0, [Suspicion(member("b").id, SuspicionReason.SILENCE)], node.out)
+    node.install(node.search())
+    node.out.sends.clear()
+    node.policy.on_stranger(node.now_ns, member("b").address, Kind.SYNC, 77, node.out)
+    node.policy.on_stranger(node.now_ns, member("b").address, Kind.SYNC, 12345, node.out)
+    assert node.sent() == [Kind.COMMIT]
+    assert HEADER.unpack_from(b"".join(node.out.sends[0].buffers))[5] == 77
+
+
+def test_a_commit_without_this_node_excludes_it_and_it_comes_back() -> None:
+    node = two_members()
+    view = View(6, "b/0", 78, 1, 1, 0, (member("b"),), {}, Reason.RESET, "b/0")
+    body = encode_result(NO_BALLOT, Proposal(NO_BALLOT, True, 0, (), view))
+    assert node.control(Kind.COMMIT, body, ring=77) == Excluded(Departure.EXCLUDED, True, False, False)
+    assert (node.policy.phase, node.policy.ring) == (Phase.JOINING, NO_RING)
+    assert node.notes() == ["excluded from view 5@b/0: the group was re-formed without this node"]
+
+
+def test_with_manual_recovery_the_application_is_told_and_nothing_is_decided() -> None:
+    """Amoeba section 4.2: calls fail until ResetGroup."""
+    node = two_members("manual")
+    assert node.control(Kind.SUSPECT, encode_suspects([member("b").id]), ring=77) is None
+    (failed,) = node.out.upcalls
+    assert isinstance(failed, Failed)
+    assert failed.suspects == ("b/0",)
+    assert (node.policy.state, node.policy.deadline_ns()) == ("failed", NEVER)
+    assert node.notes() == ["b/0 is suspected: another member suspects it"]
+
+
+def test_a_reset_that_finds_too_few_members_fails() -> None:
+    node = two_members("manual")
+    node.policy.reset(0, 2, b"", node.out)
+    while not node.out.upcalls:
+        node.now_ns = node.policy.deadline_ns()
+        assert node.now_ns < NEVER
+        node.policy.expire(node.now_ns, node.out)
+        node.policy.after_batch(node.now_ns, node.out)
+    assert node.out.upcalls == [Reset(0, "only 1 members of the old view answered")]
+    assert node.policy.take() is None
+    assert node.policy.state == "failed"
+
+
+def test_a_reset_outside_a_ring_fails_at_once() -> None:
+    node = Node()
+    node.policy.reset(0, 1, b"", node.out)
+    assert node.out.upcalls == [Reset(0, "this node is not a member")]
+
+
+def test_a_leave_while_the_ring_is_frozen_does_not_wait() -> None:
+    node = two_members("manual")
+    node.policy.on_suspects(0, [Suspicion(member("b").id, SuspicionReason.SILENCE)], node.out)
+    node.policy.leave(0, b"", node.out)
+    assert node.policy.take() == Left(Departure.LEFT_UNJOINED)
+    assert node.policy.phase is Phase.CLOSED
