@@ -16,7 +16,7 @@ from contextlib import suppress
 
 from ordercast import Group, Node
 from ordercast.groups.events import Batch
-from ordercast.orderers.sequencer import sequencer
+from ordercast.orderers.sequencer import sending as sequencer
 
 SIZES = (100, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 50_000)
 NEVER_PB, ALWAYS_PB = -1, 1 << 30

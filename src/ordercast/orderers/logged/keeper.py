@@ -197,7 +197,7 @@ class Keeper:
                 self._last_safe_seq = entry.seq
             if entry.flags & (FRAGMENTED | CALLED):
                 self._on_special(now_ns, entry)
-            if outgoing.unordered and outgoing.placed(now_ns, entry.origin, entry.number):
+            if outgoing.unordered and outgoing.ordered(now_ns, entry.origin, entry.number):
                 self._on_own_placed(entry)
 
     def _apply_change(self, now_ns: int, entry: Entry, out: Outbox) -> bool:
