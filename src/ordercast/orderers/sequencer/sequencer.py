@@ -1,6 +1,6 @@
 """Amoeba's sequencer. Paper sections 4.1 and 4.2; docs/design/sequencer.md has states, datagrams and timers.
 
-Every member runs this class; `role` is the paper's flag that makes one of them the sequencer. The log, delivery, the
+Every member runs this class; `SequencerRole` is the paper's flag that makes one of them the sequencer. The log, delivery, the
 send window and recovery are parts; here is what members and sequencer say to each other. Deviations, with their
 reasons, stand in the design note: blocks instead of messages, STATUS at half the history, one change at a time.
 """
@@ -11,21 +11,20 @@ from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from ordercast.config import MS, GroupConfig, MinMembers, Timing
-from ordercast.engine import NEVER, Change, Note, Outbox, To
-from ordercast.errors import InvariantViolation, UnsupportedService
-from ordercast.orderers.logged.changes import order_change
+from ordercast.engine import NEVER, Change, Note, Outbox
+from ordercast.errors import UnsupportedService
 from ordercast.orderers.logged.in_order import InOrderDelivery
 from ordercast.orderers.logged.leaving import LOOK_NS, REPEAT_NS, Leaving
 from ordercast.orderers.logged.receiving import Receiver
 from ordercast.orderers.logged.recovery import LogRecovery
-from ordercast.orderers.logged.replies import known_lead, send_assignments, send_held, send_repairs
+from ordercast.orderers.logged.replies import known_lead, send_assignments, send_repairs
 from ordercast.orderers.logged.ring import RingState
 from ordercast.orderers.logged.window import SendWindow
 from ordercast.orderers.orderer import Standing, Start, Suspicion, SuspicionReason, Usage
 from ordercast.orderers.sequencer.acknowledging import Acknowledger
 from ordercast.orderers.sequencer.announcing import Announcer
-from ordercast.orderers.sequencer.role import SequencerRole
-from ordercast.orderers.sequencer.sending import SequencerSender, fits_ordered
+from ordercast.orderers.sequencer.ordering import SequencerOrdering
+from ordercast.orderers.sequencer.sending import SequencerSender
 from ordercast.orderers.sequencer.timers import SequencerTimer
 from ordercast.parts.detector import Detector
 from ordercast.parts.log import Log
@@ -70,8 +69,8 @@ class Sequencer:
         "_announcer",
         "_delivery",
         "_detector",
-        "_former",
         "_leaving",
+        "_ordering",
         "_outgoing",
         "_receiver",
         "_recovery",
@@ -80,9 +79,7 @@ class Sequencer:
         "_sender",
         "_timers",
         "_want_ns",
-        "_watched",
         "_window",
-        "role",
     )
 
     def __init__(
@@ -111,10 +108,18 @@ class Sequencer:
         self._acknowledger = Acknowledger(ring, self._delivery, self._announcer, self._timers)
         self._sender = SequencerSender(ring, self._outgoing, self._acknowledger, self._timers)
         self._want_ns = WANT_NS
-        self._former: Member | None = None  # the sequencer before
-        # As the sequencer
-        self.role: SequencerRole | None = None
-        self._watched: list[int] = []
+        self._ordering = SequencerOrdering(
+            ring,
+            self._receiver,
+            self._delivery,
+            self._window,
+            self._leaving,
+            self._detector,
+            self._timers,
+            self._announcer,
+            self._acknowledger,
+            self._sender,
+        )
 
     # What others read
 
@@ -164,7 +169,7 @@ class Sequencer:
 
     def install(self, now_ns: int, start: Start, out: Outbox) -> None:
         """Begin work in the view. Nothing was delivered without a sequence number: no memory is needed."""
-        log, role = self._ring.log, self._apply_view(now_ns)
+        log, role = self._ring.log, self._ordering.apply_view(now_ns)
         for number, block in start.backlog:
             self._window.keep(now_ns, number, block)
         if role is not None:
@@ -174,8 +179,8 @@ class Sequencer:
                     out.notes.append(Note("hold", origin, block))  # in the old ring its sender may have been a stranger
                     role.ready[origin] = None
                     self._outgoing.keep(now_ns, origin, number, block, 0)
-            self._announcer.send_status(now_ns, self.role, out)
-        self._sender.resend(now_ns, self.role, out)
+            self._announcer.send_status(now_ns, self._ordering.role, out)
+        self._sender.resend(now_ns, self._ordering.role, out)
 
     def room(self, now_ns: int) -> tuple[int, int]:
         """Amoeba blocks the sender; so does a window that is used up."""
@@ -197,7 +202,7 @@ class Sequencer:
             if rank not in self.ranks:
                 raise UnsupportedService(unsupported(Service(rank, head[3])))
             number, block = self._window.take(now_ns, unnumbered, head, self._delivery.delivered, out)
-            self._sender.send_own(self.role, number, block, rank == RESILIENT_RANK, out)
+            self._sender.send_own(self._ordering.role, number, block, rank == RESILIENT_RANK, out)
         if blocks:
             self._timers.set_earlier(SequencerTimer.RETRANSMIT, self._outgoing.deadline_ns(now_ns))
         return len(blocks)
@@ -247,7 +252,7 @@ class Sequencer:
         if origin == ring.me.id:
             return
         self._detector.heard(origin, now_ns)
-        if self.role is not None and not ring.is_frozen and kind in (Kind.ACCEPT, Kind.ORDERED):
+        if self._ordering.role is not None and not ring.is_frozen and kind in (Kind.ACCEPT, Kind.ORDERED):
             ring.count("strange_leads")  # the sequencer is not told the numbers that it assigns
         elif kind == Kind.ACCEPT:
             lead, assignments = decode_accept(body)
@@ -262,15 +267,17 @@ class Sequencer:
             self._on_lead(lead)
         elif kind == Kind.REQUEST:
             self._on_acks(origin, decode_acks(body))
-            if self._take(origin, number, bytes(body[ACKS.size :]), out) and self.role is not None:
-                self.role.requests.add((origin, number))
+            if self._take(origin, number, bytes(body[ACKS.size :]), out) and self._ordering.role is not None:
+                self._ordering.role.requests.add((origin, number))
         elif kind == Kind.SYNC:
             self._on_sync(source, origin, decode_lead(body), out)
         elif kind == Kind.STATUS:
             lead = decode_lead(body)
-            if self.role is not None:
+            if self._ordering.role is not None:
                 if not self._leaving.is_retired:
-                    self._announcer.send_status(now_ns, self.role, out)  # a member without room asks for a round
+                    self._announcer.send_status(
+                        now_ns, self._ordering.role, out
+                    )  # a member without room asks for a round
             else:
                 self._on_lead(lead)
                 self._acknowledger.owed.append(lead.highest)
@@ -297,24 +304,24 @@ class Sequencer:
         """Order a change like a message. A member's own leave waits for its own blocks."""
         if self._leaving.takes(change):
             self._timers.set(SequencerTimer.PROPOSE, now_ns)
-        elif self.role is not None:
-            if self.role.is_leaving(change.member.id):
-                self.role.forget(change.member.id)  # it comes back: it has seen its own leave
-            self.role.propose(change)
+        elif self._ordering.role is not None:
+            if self._ordering.role.is_leaving(change.member.id):
+                self._ordering.role.forget(change.member.id)  # it comes back: it has seen its own leave
+            self._ordering.role.propose(change)
 
     def after_batch(self, now_ns: int, out: Outbox) -> None:
         if self._ring.is_frozen:
             return
-        if self.role is not None and not self._leaving.is_retired:
-            self._order(now_ns, self.role, out)
-        self._advance(now_ns, out)
+        if self._ordering.role is not None and not self._leaving.is_retired:
+            self._ordering.order(now_ns, self._ordering.role, out)
+        self._ordering.advance(now_ns, out)
         self._delivery.deliver(out)
-        if self.role is not None:
-            self._lead(now_ns, self.role, out)
+        if self._ordering.role is not None:
+            self._ordering.lead(now_ns, self._ordering.role, out)
         else:
             self._acknowledger.follow(now_ns, self._receiver.last_strong_seq, out)
         if not self._ring.has_left:
-            out.notes.extend(self._repairs.look(now_ns, self.role is not None))
+            out.notes.extend(self._repairs.look(now_ns, self._ordering.role is not None))
         self._detector.work(self.is_busy, now_ns)
         self._timers.set_earlier(SequencerTimer.BEAT, now_ns + self._detector.heartbeat_ns)
 
@@ -327,7 +334,7 @@ class Sequencer:
             elif timer is SequencerTimer.BEAT:
                 self._beat(now_ns)
             elif timer is SequencerTimer.RETRANSMIT:
-                self._sender.retransmit(now_ns, self.role, out)
+                self._sender.retransmit(now_ns, self._ordering.role, out)
             elif timer is SequencerTimer.TAIL:
                 self._ring.writer.next_via()
                 self._announcer.sync_now = True
@@ -349,7 +356,7 @@ class Sequencer:
             return []
         silent, leader = self._detector.suspects(now_ns), self._ring.view.leader.id
         found = [Suspicion(member, SuspicionReason.SILENCE) for member in silent]
-        if self._outgoing.is_exhausted and self.role is None and leader not in silent:
+        if self._outgoing.is_exhausted and self._ordering.role is None and leader not in silent:
             found.append(Suspicion(leader, SuspicionReason.NO_ACKNOWLEDGEMENT))
         return found
 
@@ -363,11 +370,11 @@ class Sequencer:
             or log.blocks
             or log.received < log.highest
             or self._leaving.is_asked
-            or (self.role is not None and self.role.changes)
+            or (self._ordering.role is not None and self._ordering.role.changes)
         )
 
     def standing(self) -> Standing:
-        role, leader, is_retired = self.role, self._ring.view.leader, self._leaving.is_retired
+        role, leader, is_retired = self._ordering.role, self._ring.view.leader, self._leaving.is_retired
         if role is None:
             return Standing(False, False, False, leader, is_retired, True, False)
         is_settled = not role.others or role.safe >= role.changes.last_seq
@@ -382,7 +389,7 @@ class Sequencer:
         self._timers.clear_all()
 
     def cut(self, rule: MinMembers, accepted: Proposal | None) -> Cut:
-        departed = sorted(self.role.departed) if self.role is not None else []
+        departed = sorted(self._ordering.role.departed) if self._ordering.role is not None else []
         return self._recovery.cut(rule, accepted, self._delivery.safe, departed)
 
     def adopt(self, upto: int, assignments: Sequence[Assignment]) -> list[int]:
@@ -397,7 +404,7 @@ class Sequencer:
     def recover(self, upto: int, out: Outbox) -> None:
         """Deliver the agreed remainder of the old ring, up to and including `upto`; what lies beyond it is void."""
         self._recovery.discard_beyond(upto)
-        self._advance(0, out)
+        self._ordering.advance(0, out)
         self._recovery.check_reached(upto)
         self._delivery.safe = upto
         self._delivery.deliver(out)
@@ -421,8 +428,8 @@ class Sequencer:
         if head is None:
             self._on_old(origin, number)
             return False
-        if self.role is not None:
-            self.role.ready[origin] = None
+        if self._ordering.role is not None:
+            self._ordering.role.ready[origin] = None
         elif head.rank == RESILIENT_RANK and origin != GROUP_ORIGIN:
             self._acknowledger.hold(origin, head.k)
         return True
@@ -433,14 +440,14 @@ class Sequencer:
         block = self._ring.log.blocks.get((origin, number))
         if block is not None:
             _, _, rank, k, _, _ = HEAD.unpack_from(block)
-            if self.role is not None or rank == RESILIENT_RANK:
+            if self._ordering.role is not None or rank == RESILIENT_RANK:
                 self._acknowledger.hold(origin, k)
-        elif self.role is not None and origin != GROUP_ORIGIN:
+        elif self._ordering.role is not None and origin != GROUP_ORIGIN:
             self._announcer.sync_now = True
 
     def _on_lead(self, lead: Lead) -> None:
         log, delivery = self._ring.log, self._delivery
-        if self.role is not None:
+        if self._ordering.role is not None:
             return
         if lead.highest > log.received + log.ahead:
             self._ring.count("strange_leads")
@@ -456,193 +463,44 @@ class Sequencer:
         if origin != self._ring.view.leader.id:
             # It led until its own leave, and goes when it knows that all have it. Another may have multicast this
             # for it.
-            former = self._former
+            former = self._ordering.former
             to = former.address if former is not None and former.id == origin else source
             out.sends.append(self._ring.writer.control(to, Kind.ACK, encode_acks(self._acknowledger.acks())))
         if self._ring.has_left:
             self._acknowledger.is_due = True  # we have left, and the sequencer waits to hear that we know
 
     def _on_acks(self, origin: int, acks: Acks) -> None:
-        role, received = self.role, self._ring.log.received
+        role, received = self._ordering.role, self._ring.log.received
         if role is not None and not role.acknowledge(origin, acks.received, acks.consumed, received):
             self._ring.count("strange_acks")
 
     def _on_ack(self, source: Address, origin: int, acks: Acks, out: Outbox) -> None:
-        if self.role is None:
+        if self._ordering.role is None:
             return
         self._on_acks(origin, acks)
-        if self.role.row(origin) is None:
+        if self._ordering.role.row(origin) is None:
             out.sends.append(self._ring.writer.control(source, Kind.LEFT, encode_lead(self._announcer.lead_info())))
 
     def _on_held(self, now_ns: int, origin: int, holding: list[tuple[int, int]]) -> None:
-        if self.role is not None:
-            row = self.role.row(origin)
+        if self._ordering.role is not None:
+            row = self._ordering.role.row(origin)
             for sender, upto in holding:
                 if row is not None and sender in self._ring.log.next_number:
                     row.held[sender] = max(row.held.get(sender, 0), upto)
-                    self.role.ready[sender] = None
+                    self._ordering.role.ready[sender] = None
             return
         for sender, upto in holding:
             if sender == self._ring.me.id:
                 self._outgoing.acknowledged(now_ns, upto)
 
     def _on_propose(self, source: Address, origin: int, operation: int, header: bytes, out: Outbox) -> None:
-        if self.role is None or operation != Reason.LEAVE:
+        if self._ordering.role is None or operation != Reason.LEAVE:
             return
         member = self._ring.view.member(origin)
         if member is not None:
-            self.role.propose(Change(Reason.LEAVE, member, header))
-        elif self.role.row(origin) is None:
+            self._ordering.role.propose(Change(Reason.LEAVE, member, header))
+        elif self._ordering.role.row(origin) is None:
             out.sends.append(self._ring.writer.control(source, Kind.LEFT, encode_lead(self._announcer.lead_info())))
-
-    # Views
-
-    def _advance(self, now_ns: int, out: Outbox) -> None:
-        """Receive what has become complete."""
-        ring, window, outgoing = self._ring, self._window, self._outgoing
-        for entry in self._receiver.advance(out):
-            if entry.is_change:
-                old = self._receiver.apply(entry, out)
-                if not ring.is_frozen:
-                    self._on_view(now_ns, old, out)
-                if ring.has_left:
-                    break
-            elif outgoing.unordered:
-                window.ordered(now_ns, entry)
-
-    def _on_view(self, now_ns: int, old: View, out: Outbox) -> None:
-        ring, view = self._ring, self._ring.view
-        self._acknowledger.is_due = True
-        if view.leader.id != old.leader.id and ring.me.id != old.leader.id:
-            # The leaver serves repairs until it knows that all have its leave.
-            self._former = old.leader
-            body = encode_acks(self._acknowledger.acks())
-            out.sends.append(ring.writer.control(old.leader.address, Kind.ACK, body))
-        if ring.has_left:
-            self._watch(now_ns)
-            self.abandon(out)
-            return
-        role = self._apply_view(now_ns)
-        if view.leader.id != old.leader.id:
-            self._sender.resend(now_ns, self.role, out)
-        if role is None:
-            for (origin, _), block in ring.log.blocks.items():
-                # Which members acknowledge RESILIENT blocks depends on the view.
-                rank, k = HEAD.unpack_from(block)[2:4]
-                if rank == RESILIENT_RANK:
-                    self._acknowledger.hold(origin, k)
-
-    def _apply_view(self, now_ns: int) -> SequencerRole | None:
-        """Roles and bounds that follow from the current view."""
-        ring, view = self._ring, self._ring.view
-        self._window.fit_to_view()
-        if view.leader.id == ring.me.id and self.role is None:
-            # After a reset all members have acknowledged the result; after the old sequencer's leave nothing is known.
-            known = ring.log.stable if view.reason == Reason.LEAVE else view.seq
-            self.role = SequencerRole(view, ring.me.id, known, view.seq)
-            ring.log.highest = ring.log.received
-            self.role.ready.update(dict.fromkeys(ring.log.next_number))
-            self._announcer.sync_now = True
-        self._watch(now_ns)
-        return self.role
-
-    def _watch(self, now_ns: int) -> None:
-        if self._ring.has_left or self._leaving.is_retired:
-            self._detector.watch([], now_ns)
-        elif self.role is not None:
-            self._watched = self.role.others
-            self._detector.watch(self._watched, now_ns)
-        else:
-            self._detector.watch([self._ring.view.leader.id], now_ns)
-
-    # The sequencer's part
-
-    def _order(self, now_ns: int, role: SequencerRole, out: Outbox) -> None:
-        """Order what is ready, then the next change."""
-        ring, log, last_strong_seq = self._ring, self._ring.log, self._receiver.last_strong_seq
-        runs: list[tuple[int, int, int]] = []
-        is_alone = not role.others  # nobody listens but newcomers, for whom their join is the beginning
-        role.is_blocked = False
-        if role.is_held_up(last_strong_seq):
-            return
-        limit_bytes, limit_blocks = self._window.ceiling, 2 * ring.config.history_blocks
-        for origin in list(role.ready):
-            while (block := role.next_block(log, ring.view, ring.me.id, origin, limit_bytes, limit_blocks)) is not None:
-                number, seq = log.next_number[origin], log.received + 1
-                log.assign(seq, origin, number)
-                self._advance(now_ns, out)
-                if log.received != seq:
-                    raise InvariantViolation("the sequencer lacks a block that it has ordered")
-                role.ordered(log.entries[seq])
-                if is_alone:
-                    role.requests.discard((origin, number))
-                elif (origin, number) in role.requests:
-                    role.requests.discard((origin, number))
-                    self._announcer.send_ordered(now_ns, seq, origin, number, block, out)
-                else:
-                    runs.append((seq, origin, number))
-            if role.is_blocked:
-                break
-            if (origin, log.next_number.get(origin, -1)) not in log.blocks:
-                del role.ready[origin]
-        if runs:
-            self._announcer.send_accept(now_ns, runs, out)
-        if self._outgoing.has_orphans or role.is_held_up(self._receiver.last_strong_seq):
-            return
-        change = role.next_change(log)
-        if change is not None:
-            self._order_change(now_ns, role, change, out)
-
-    def _order_change(self, now_ns: int, role: SequencerRole, change: Change, out: Outbox) -> None:
-        ring, seq = self._ring, self._ring.log.received + 1
-        block = order_change(ring, now_ns, change, ring.log.next_number, {})
-        if block is None:
-            return
-        role.changes.last_seq = seq
-        if change.reason == Reason.JOIN:
-            role.admit(change.member.id, seq)
-        elif change.reason == Reason.LEAVE and change.member.id != ring.me.id:
-            role.dismiss(change.member, seq)
-        else:
-            self._leaving.is_retired = True
-        self._advance(now_ns, out)
-        if fits_ordered(ring, block):
-            self._announcer.send_ordered(now_ns, seq, GROUP_ORIGIN, seq, block, out)
-        else:
-            out.sends.append(ring.writer.block(To.ALL, Kind.REPAIR, GROUP_ORIGIN, seq, block))
-            self._announcer.send_accept(now_ns, [(seq, GROUP_ORIGIN, seq)], out)
-
-    def _lead(self, now_ns: int, role: SequencerRole, out: Outbox) -> None:
-        """After a batch, as the sequencer: stability, status rounds, answers to those that wait for our word."""
-        ring, log, delivery, announcer = self._ring, self._ring.log, self._delivery, self._announcer
-        role.acknowledge(ring.me.id, log.received, delivery.consumed, log.received)
-        delivery.safe = max(delivery.safe, role.safe)
-        stable = role.stable
-        if stable > log.stable:
-            self._announcer.freed_bytes += delivery.purge(stable)
-        if (role.is_blocked or role.changes) and not self._leaving.is_retired:
-            self._order(now_ns, role, out)
-        delivery.deliver(out)
-        if role.since_bytes >= self._window.ceiling // 2 or role.since_blocks >= ring.config.history_blocks:
-            self._announcer.send_status(now_ns, self.role, out)
-        elif announcer.sync_now or announcer.has_news(self._receiver.last_strong_seq, self._window.ceiling):
-            announcer.send_sync(now_ns, role, out)
-        if self._acknowledger.held_due:
-            self._tell_senders(out)
-        if role.safe < log.received:
-            if not self._timers.is_set(SequencerTimer.TAIL):
-                self._timers.set(SequencerTimer.TAIL, now_ns + 2 * ring.timing.ack_quiet_ns)
-        else:
-            self._timers.clear(SequencerTimer.TAIL)
-        if role.others is not self._watched:
-            self._watch(now_ns)
-
-    def _tell_senders(self, out: Outbox) -> None:
-        """To senders that send again what waits here to be ordered: we have it."""
-        acknowledger, log = self._acknowledger, self._ring.log
-        for origin in acknowledger.held_due:
-            send_held(self._ring, origin, acknowledger.acks(), origin, log.reach(origin), out)
-        acknowledger.held_due.clear()
 
     # The member's part
 
@@ -650,7 +508,7 @@ class Sequencer:
         """Say something if nothing was said for an interval."""
         if now_ns - self._announcer.spoke_ns < self._detector.heartbeat_ns:
             return
-        if self.role is not None:
+        if self._ordering.role is not None:
             # The member that multicasts for us may be gone. All others watch us: they must not take us for silent.
             self._ring.writer.next_via()
             self._announcer.sync_now = True
@@ -663,8 +521,8 @@ class Sequencer:
         if not self._outgoing.count:
             return
         self._want_ns = min(2 * self._want_ns, self._ring.timing.heartbeat_busy_ns)
-        if self.role is not None:
-            self._announcer.send_status(now_ns, self.role, out)
+        if self._ordering.role is not None:
+            self._announcer.send_status(now_ns, self._ordering.role, out)
         else:
             lead = Lead(log.received, log.stable, log.stable, 0)
             self._acknowledger.to_leader(now_ns, Kind.STATUS, encode_lead(lead), out)
@@ -677,8 +535,8 @@ class Sequencer:
         self._timers.set(SequencerTimer.PROPOSE, now_ns + REPEAT_NS)
         if self._outgoing.has_own:
             self._timers.set(SequencerTimer.PROPOSE, now_ns + LOOK_NS)
-        elif self.role is not None:
-            self.role.propose(change)
+        elif self._ordering.role is not None:
+            self._ordering.role.propose(change)
         else:
             body = encode_propose(self._acknowledger.acks(), Reason.LEAVE, change.header)
             self._acknowledger.to_leader(now_ns, Kind.PROPOSE, body, out)
@@ -689,7 +547,7 @@ class Sequencer:
         """Ask for what has been missing for too long: members the sequencer, the sequencer the senders."""
         ring, acks = self._ring, self._acknowledger.acks()
         missing = self._repairs.due_seqs(now_ns)
-        if missing and self.role is None:
+        if missing and self._ordering.role is None:
             self._acknowledger.to_leader(now_ns, Kind.NAK, encode_nak(acks, missing), out)
         for origin, blocks in self._repairs.due_blocks(now_ns).items():
             member = ring.view.member(origin)
@@ -700,7 +558,7 @@ class Sequencer:
         """Send what somebody lacks: sequence numbers with their blocks, or blocks of ours."""
         assignments = send_repairs(self._ring, self._repairs, to, missing, out)
         if assignments:
-            is_member = self.role is None
+            is_member = self._ordering.role is None
             known = known_lead(self._ring, self._delivery.safe, self._announcer.active)
             lead = known if is_member else self._announcer.lead_info()
             send_assignments(self._ring, to, lead, assignments, out)
