@@ -191,6 +191,13 @@ class Log:
             number += 1
         return number
 
+    def held_upto(self, origin: int, number: int) -> int:
+        """One past the last block of `origin` that is held without a hole (half-open), from `number` on."""
+        blocks = self.blocks
+        while (origin, number) in blocks:
+            number += 1
+        return number
+
     def missing(self, most: int) -> list[int]:
         """The first places up to `highest` that are not complete, at most `most`."""
         found = []

@@ -1,8 +1,8 @@
 """Amoeba's sequencer. Paper sections 4.1 and 4.2; docs/design/sequencer.md has states, datagrams and timers.
 
-Every member runs this class; `SequencerRole` is the paper's flag that makes one of them the sequencer. The log, delivery, the
-send window and recovery are parts; here is what members and sequencer say to each other. Deviations, with their
-reasons, stand in the design note: blocks instead of messages, STATUS at half the history, one change at a time.
+Every member runs this class; `SequencerRole` is the paper's flag that makes one of them the sequencer. The log,
+delivery, the send window and recovery are parts; here is what members and sequencer say to each other. Deviations, with
+their reasons, stand in the design note: blocks instead of messages, STATUS at half the history, one change at a time.
 """
 
 from __future__ import annotations

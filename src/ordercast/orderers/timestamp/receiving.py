@@ -14,7 +14,7 @@ from typing import ClassVar, Final
 from ordercast.config import GroupConfig, Timing
 from ordercast.engine import Note, Outbox
 from ordercast.errors import InvariantViolation
-from ordercast.orderers.logged.sending import Sender
+from ordercast.orderers.logged.sender import Sender
 from ordercast.orderers.timestamp.queue import Key, ReceptionQueue, Stamp
 from ordercast.orderers.timestamp.votes import Vote, Votes
 from ordercast.parts.log import Entry

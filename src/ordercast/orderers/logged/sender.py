@@ -12,7 +12,7 @@ from typing import ClassVar, Final
 from ordercast.config import GroupConfig, Timing
 from ordercast.engine import Note, Outbox
 from ordercast.errors import InvariantViolation, UnsupportedService
-from ordercast.orderers.logged.delivery import Deliverer
+from ordercast.orderers.logged.deliverer import Deliverer
 from ordercast.parts.log import DATAGRAM_OVERHEAD, Entry, runs_of
 from ordercast.parts.share import ceiling_of, largest_block
 from ordercast.parts.window import make_policy
