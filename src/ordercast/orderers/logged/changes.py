@@ -8,7 +8,7 @@ from typing import Final
 from ordercast.engine import Change
 from ordercast.orderers.logged.ring import RingState
 from ordercast.parts.changes import next_view
-from ordercast.view import GROUP_ORIGIN, Reason, next_counter
+from ordercast.view import GROUP_ORIGIN, View, next_counter
 from ordercast.wire.views import pack_change
 
 MAX_CHANGES: Final = 1_024  # changes that wait; beyond it they are not heard, and are asked for again
@@ -67,6 +67,15 @@ class PendingChanges:
         """A copy: the caller may drop some of them."""
         return list(self._changes.items())
 
+    def applied(self, view: View) -> None:
+        """A change of members is received; the next waits until all have it."""
+        self.last_seq = view.seq
+        self._awaited = {}
+
+    def is_due(self, safe: int, numbers: Mapping[int, int]) -> bool:
+        """Whether one waits and may be ordered: all have the last one, and what survivors send again is received."""
+        return bool(self._changes) and safe >= self.last_seq and not self.has_awaited(numbers)
+
     # What survivors of a failure send again
 
     def expect(self, awaited: Mapping[int, int]) -> None:
@@ -106,7 +115,3 @@ def order_change(
     log.hold(GROUP_ORIGIN, seq, block)
     log.assign(seq, GROUP_ORIGIN, seq)
     return block
-
-
-def is_change_of_members(reason: Reason) -> bool:
-    return reason in (Reason.JOIN, Reason.LEAVE, Reason.DISSOLVE)

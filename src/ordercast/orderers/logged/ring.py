@@ -63,6 +63,11 @@ class RingState:
         self.callers = set(view.callers)  # origins that are no members (RMP section 4.5)
         self._applied: list[View] = []  # views since the underlay last took them
 
+    @property
+    def is_first(self) -> bool:
+        """Whether we are the first member of the view, and still in it."""
+        return self.view.leader.id == self.me.id and not self.has_left
+
     def count(self, name: str) -> None:
         self.counters[name] = self.counters.get(name, 0) + 1
 

@@ -133,7 +133,7 @@ class SequencerRole:
         Nor one that it may have delivered already: a member that a failure left behind and that comes back has perhaps
         seen what the survivors could not order, and submit again. That is ordered before anybody joins.
         """
-        if not self.changes or self.safe < self.changes.last_seq or self.changes.has_awaited(log.next_number):
+        if not self.changes.is_due(self.safe, log.next_number):
             return None
         if self._open_messages and self.changes.first.reason in (Reason.JOIN, Reason.DISSOLVE):
             return None

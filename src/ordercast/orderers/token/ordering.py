@@ -113,7 +113,7 @@ class TokenOrdering:
             self._calls.received(now_ns, ring.log, entry.origin)
 
     def _on_view(self, now_ns: int, old: View, out: Outbox) -> None:
-        ring, view, pending = self._ring, self._ring.view, self._requests.pending
+        ring, view = self._ring, self._ring.view
         self._delivery.cleared = view.seq  # a change stands behind what is safe only
         gone = self._leaving.applied(old)
         self._table.apply(view)
@@ -122,8 +122,7 @@ class TokenOrdering:
         for origin in view.callers:
             self._calls.drop_old(ring.log, origin)  # a newcomer may have had them in another ring
         if view.reason in MEMBERSHIP:
-            pending.last_seq = view.seq
-            pending.expect({})
+            self._requests.pending.applied(view)
         for member in view.members:
             if old.member(member.id) is None:
                 self._delivery.admit(member.id)
