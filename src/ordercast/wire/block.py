@@ -199,7 +199,7 @@ class Columns(NamedTuple):
 
 
 def open_columns(block: bytes) -> Columns:
-    """`open_messages` for who writes messages on: nothing is cut apart. Hot: the archive's recorder."""
+    """`open_messages` for a caller that writes messages on: nothing is cut apart. Hot: the archive's recorder."""
     head, table, index, at = _open_runs(block)
     count = head.count
     if head.flags & EQUAL:

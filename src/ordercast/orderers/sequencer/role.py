@@ -123,7 +123,7 @@ class SequencerRole:
     def is_held_up(self, last_safe_seq: int) -> bool:
         """Whether a change waits for SAFE messages before it: nothing is ordered until they are safe.
 
-        What a view is delivered behind must be safe in the view before it, whoever fails in between.
+        What a view is delivered behind must be safe in the view before it, whatever fails in between.
         """
         return bool(self.changes) and self.safe < last_safe_seq
 
@@ -186,6 +186,6 @@ class SequencerRole:
 
 
 def ackers(view: View, sequencer: int, origin: int, k: int) -> list[int]:
-    """Who acknowledges a RESILIENT(k) block: the k lowest-numbered members besides sequencer and sender."""
+    """The members that acknowledge a RESILIENT(k) block: the k lowest-numbered members besides sequencer and sender."""
     others = [member.id for member in view.members if member.id not in (sequencer, origin)]
     return others[:k]

@@ -140,7 +140,7 @@ class PendingCalls:
             del ordered_ns[origin]
         return {origin: log.next_number[origin] for origin in found if origin in log.next_number}
 
-    # Who acknowledges
+    # Acknowledging
 
     def take_up(self, origin: int, number: int) -> None:
         """This site will acknowledge the call."""

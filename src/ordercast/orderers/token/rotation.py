@@ -67,7 +67,7 @@ class Rotation:
         self.behind: dict[int, None] = {}  # members to tell where the token is
         self.sync_now = False
         self.announced = 0  # everybody has been told that all hold everything up to this sequence number
-        self.spoke_ns = 0  # when we last told all where the token is and who holds what
+        self.spoke_ns = 0  # when we last told all where the token is and what each holds
 
     @property
     def is_site(self) -> bool:

@@ -523,7 +523,7 @@ class Token:
         self._on_state(now_ns, origin, state)
 
     def _on_state(self, now_ns: int, origin: int, state: State) -> None:
-        """What anybody knows of the token and of who holds what."""
+        """What anybody knows of the token and of what each member holds."""
         ring, log, table, rotation = self._ring, self._ring.log, self._table, self._rotation
         if ring.view.member(origin) is None and origin not in (table.leaver, *ring.view.prior):
             ring.count("strange_tokens")  # of nobody, or of a newcomer whose join is not here: others will say it too
