@@ -17,7 +17,6 @@ from ordercast.engine import Delivery, Outbox, Run
 from ordercast.orderers.logged.in_order import ViewDelivery, first_safe
 from ordercast.orderers.logged.ring import RingState
 from ordercast.orderers.logged.window import SendWindow
-from ordercast.orderers.orderer import Usage
 from ordercast.parts.log import Entry
 from ordercast.parts.memory import DeliveryMemory
 from ordercast.parts.recent import Recent
@@ -183,9 +182,6 @@ class ServiceDelivery:
         """The application has fallen behind: more must not come until it has taken some of it (section 4.6)."""
         window = self._window
         return self.backlog > max(window.ceiling // 2, 2 * window.largest)
-
-    def usage(self) -> Usage:
-        return Usage(self._log.unstable_bytes + self.backlog, len(self._log.entries))
 
     # The log
 

@@ -15,30 +15,27 @@ REPEAT_NS: Final = 100 * MS  # between two requests
 
 
 class Leaving:
-    __slots__ = ("_header", "_last", "_ring", "is_released", "is_retired")
+    __slots__ = ("_header", "_last", "_ring", "is_asked", "is_released", "is_retired")
 
     def __init__(self, ring: RingState) -> None:
         self._ring = ring
-        self._header: bytes | None = None  # of our own leave, from the request until it is received
+        self.is_asked = False  # we want to leave: nothing more is submitted until our leave is received
+        self._header = b""  # of our leave
         self._last: Member | None = None  # the member that left last
         self.is_retired = False  # we led or ordered, and our own leave or the end of the ring is ordered
         self.is_released = False  # somebody knows that we know of our leave
-
-    @property
-    def is_asked(self) -> bool:
-        """Whether we want to leave: nothing more is submitted."""
-        return self._header is not None
 
     def takes(self, change: Change) -> bool:
         """Whether the change is our own leave, which waits for our own blocks."""
         if change.reason != Reason.LEAVE or change.member.id != self._ring.me.id:
             return False
+        self.is_asked = True
         self._header = change.header
         return True
 
     def request(self) -> Change | None:
         """Our leave as a change; None if it is not wanted (any more)."""
-        if self._header is None or self._ring.has_left:
+        if not self.is_asked or self._ring.has_left:
             return None
         return Change(Reason.LEAVE, self._ring.me, self._header)
 
@@ -52,7 +49,7 @@ class Leaving:
     def received(self) -> None:
         """Our own leave, or the end of the ring, is received."""
         self.is_retired = True
-        self._header = None
+        self.is_asked = False
 
     def heard(self, view: int, rows: tuple[int, ...]) -> None:
         """After our leave, a member tells what it knows of each, as of the view at `view`: of us too?"""

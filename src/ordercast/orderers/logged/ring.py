@@ -17,7 +17,7 @@ class RingState:
     """State that survives joins and leaves and ends with the ring. `apply` and the orderer write it; parts read it."""
 
     __slots__ = (
-        "_applied",
+        "applied",
         "callers",
         "config",
         "counter",
@@ -61,7 +61,7 @@ class RingState:
             # We are the newcomer. The others may not have this view yet, and may lose the member that would repair it.
             self.log.begin_with(pack_change(view))
         self.callers = set(view.callers)  # origins that are no members (RMP section 4.5)
-        self._applied: list[View] = []  # views since the underlay last took them
+        self.applied: list[View] = []  # views since the underlay last took them
 
     @property
     def is_first(self) -> bool:
@@ -73,9 +73,7 @@ class RingState:
 
     def take_views(self) -> list[View]:
         """Views that were applied since the last call."""
-        views = self._applied
-        if views:
-            self._applied = []
+        views, self.applied = self.applied, []
         return views
 
     def apply(self, view: View) -> View:
@@ -83,7 +81,7 @@ class RingState:
         old, self.view = self.view, view
         self.counter = max(self.counter, view.counter)
         if view.id != old.id:
-            self._applied.append(view)
+            self.applied.append(view)
         numbers = self.log.next_number
         for member in view.members:
             numbers[member.id] = max(numbers.get(member.id, 0), view.numbers.get(member.id, 0))

@@ -53,13 +53,18 @@ class SendWindow:
     def share(self) -> int:
         """What of the ceiling is ours: an equal share with all that are sending."""
         active = self._log.active
-        return self.share_among(len(active) - (GROUP_ORIGIN in active))
+        if self._me in active:
+            return self.ceiling // max(1, len(active) - (GROUP_ORIGIN in active))
+        return self._first_share()
 
     def share_among(self, senders: int) -> int:
-        """The share with so many senders. A member that does not count among them yet begins with so little that all
-        could do the same at once."""
+        """The share with so many senders, where another member has counted them."""
         if self._me in self._log.active:
             return self.ceiling // max(1, senders)
+        return self._first_share()
+
+    def _first_share(self) -> int:
+        """A member that does not count among the senders yet begins with so little that all could do so at once."""
         return max(self.ceiling // (2 * len(self._ring.view.members)), self.largest)
 
     def room(self, share: int) -> tuple[int, int]:

@@ -156,7 +156,7 @@ class Sequencer:
         """This orderer takes no calls from outside."""
 
     def take_views(self) -> list[View]:
-        return self._ring.take_views()
+        return self._ring.take_views() if self._ring.applied else []
 
     def usage(self) -> Usage:
         return Usage(self._ring.log.unstable_bytes, len(self._ring.log.entries))
@@ -411,7 +411,7 @@ class Sequencer:
         self.abandon(out)
 
     def leftovers(self) -> list[tuple[int, bytes]]:
-        return self._outgoing.own()
+        return self._recovery.leftovers()
 
     def undelivered(self) -> int:
         return self._recovery.undelivered(self._delivery.delivered)

@@ -50,9 +50,9 @@ class TimestampOrdering:
         "_speaker",
         "_table",
         "_timers",
-        "_watched_leaver",
         "_window",
         "changes",
+        "watched_leaver",
     )
 
     def __init__(
@@ -85,7 +85,7 @@ class TimestampOrdering:
         self._speaker = speaker
         self._catchup = catchup
         self._own_strong: deque[int] = deque()  # sequence numbers of what waits for others, and we answer for
-        self._watched_leaver = 0
+        self.watched_leaver = 0  # the member that left and is watched until it knows
         # Changes
         self.changes = PendingChanges(view.seq if view.reason in (Reason.JOIN, Reason.LEAVE) else 0, view.awaited)
         self._asked_at = -1
@@ -276,8 +276,4 @@ class TimestampOrdering:
         """Bounds that follow from the current view, and the members that we watch."""
         self._window.fit_to_view()
         self._detector.watch([] if self._ring.has_left else self._table.others, now_ns)
-        self._watched_leaver = self._table.leaver
-
-    def look_at_leaver(self, now_ns: int) -> None:
-        if self._watched_leaver != self._table.leaver:
-            self.apply_view(now_ns)  # it knows that it has left, and may be silent from now on
+        self.watched_leaver = self._table.leaver

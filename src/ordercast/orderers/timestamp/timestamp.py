@@ -152,10 +152,11 @@ class Timestamp:
         """This orderer takes no calls from outside."""
 
     def take_views(self) -> list[View]:
-        return self._ring.take_views()
+        return self._ring.take_views() if self._ring.applied else []
 
     def usage(self) -> Usage:
-        return self._delivery.usage()
+        log = self._ring.log
+        return Usage(log.unstable_bytes + self._delivery.backlog, len(log.entries))
 
     def memory(self) -> DeliveryMemory:
         return self._delivery.memory()
@@ -314,7 +315,8 @@ class Timestamp:
         self._speaker.speak(now_ns, out)
         if not ring.has_left:
             self._catchup.look(now_ns, out)
-        ordering.look_at_leaver(now_ns)
+        if ordering.watched_leaver != self._table.leaver:
+            ordering.apply_view(now_ns)  # it knows that it has left, and may be silent from now on
         self._detector.work(self.is_busy, now_ns)
         self._timers.set_earlier(TimestampTimer.BEAT, now_ns + self._detector.heartbeat_ns)
 

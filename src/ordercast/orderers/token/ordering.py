@@ -45,8 +45,8 @@ class TokenOrdering:
         "_sender",
         "_table",
         "_timers",
-        "_watched_leaver",
         "_window",
+        "watched_leaver",
     )
 
     def __init__(
@@ -77,7 +77,7 @@ class TokenOrdering:
         self._requests = requests
         self._calls = calls
         self._open: set[int] = set()  # members whose long message is half ordered
-        self._watched_leaver = 0
+        self.watched_leaver = 0  # the member that left and is watched until it knows
 
     # The log grows
 
@@ -145,11 +145,7 @@ class TokenOrdering:
         """Bounds that follow from the current view, and the members that we watch."""
         self._window.fit_to_view()
         self._detector.watch([] if self._ring.has_left else self._table.others, now_ns)
-        self._watched_leaver = self._table.leaver
-
-    def look_at_leaver(self, now_ns: int) -> None:
-        if self._watched_leaver != self._table.leaver:
-            self.apply_view(now_ns)  # it knows that it has left, and may be silent from now on
+        self.watched_leaver = self._table.leaver
 
     # The token site
 
@@ -165,7 +161,7 @@ class TokenOrdering:
             return
         if log.received < log.highest:
             log.highest = log.received  # what was spoken of beyond the last pass is hearsay: only we order
-        changes = self._requests.waiting(now_ns)
+        changes = self._requests.waiting(now_ns) if self._requests.pending else []
         assignments = self._order(now_ns, changes, out)
         if assignments:
             table.learn(ring.me.id, log.received)

@@ -68,8 +68,6 @@ class ChangeRequests:
 
     def waiting(self, now_ns: int) -> list[Change]:
         """What waits, oldest first."""
-        if not self.pending:
-            return []
         self._forget(now_ns)
         return list(self.pending)
 

@@ -162,10 +162,11 @@ class Token:
         return self._calls
 
     def take_views(self) -> list[View]:
-        return self._ring.take_views()
+        return self._ring.take_views() if self._ring.applied else []
 
     def usage(self) -> Usage:
-        return self._delivery.usage()
+        log = self._ring.log
+        return Usage(log.unstable_bytes + self._delivery.backlog, len(log.entries))
 
     def memory(self) -> DeliveryMemory:
         return self._delivery.memory()
@@ -352,7 +353,8 @@ class Token:
             self._speak(now_ns, out)
         if not ring.has_left and self._repairs.is_wanted(rotation.is_holding):
             out.notes.extend(self._repairs.look(now_ns, rotation.is_holding))
-        ordering.look_at_leaver(now_ns)
+        if ordering.watched_leaver != self._table.leaver:
+            ordering.apply_view(now_ns)  # it knows that it has left, and may be silent from now on
         self._detector.work(self.is_busy, now_ns)
         self._timers.set_earlier(TokenTimer.BEAT, now_ns + self._detector.heartbeat_ns)
 
