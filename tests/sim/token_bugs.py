@@ -101,11 +101,13 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         "a site claims what it has only heard of",
         "take_turn",
         (
-            "ring, log, table, rotation, timers = self._ring, self._ring.log, self._table, self._rotation, self._timers\n"
+            "ring, log, table, rotation, timers = "
+            "self._ring, self._ring.log, self._table, self._rotation, self._timers\n"
             "table.learn(ring.me.id, log.received)"
         ),
         (
-            "ring, log, table, rotation, timers = self._ring, self._ring.log, self._table, self._rotation, self._timers\n"
+            "ring, log, table, rotation, timers = "
+            "self._ring, self._ring.log, self._table, self._rotation, self._timers\n"
             "table.learn(ring.me.id, log.highest)"
         ),
         "packets count as stable that a member lacks",
@@ -329,7 +331,8 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         "callers' numbers are flushed at once",
         "PendingCalls.kept",
         (
-            "found = [origin for origin in callers if now_ns - ordered_ns[origin] <= flush_ns or origin in self._waiting]"
+            "found = [origin for origin in callers "
+            "if now_ns - ordered_ns[origin] <= flush_ns or origin in self._waiting]"
         ),
         "found = [origin for origin in callers if now_ns - ordered_ns[origin] <= 0 or origin in self._waiting]",
         "a call is delivered again when it comes again",
