@@ -76,8 +76,13 @@ class SendWindow:
             largest = min(allowed, largest)
         if self.is_full(share, largest):
             return 0, largest
-        left = (share - self.outgoing.bytes) * self._body // (self._body + DATAGRAM_OVERHEAD)
-        return min(room, left if self.outgoing.count else max(left, largest)), largest
+        return min(room, self.left(share, largest)), largest
+
+    def left(self, share: int, largest: int) -> int:
+        """Bytes of messages that fit what is left of the share; one block of the largest size if nothing is out."""
+        outgoing = self.outgoing
+        left = (share - outgoing.bytes) * self._body // (self._body + DATAGRAM_OVERHEAD)
+        return left if outgoing.count else max(left, largest)
 
     def is_full(self, share: int, largest: int) -> bool:
         """Whether nothing more may leave. Small remainders count as none: they would make small blocks."""

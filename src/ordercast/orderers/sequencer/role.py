@@ -125,7 +125,7 @@ class SequencerRole:
 
         What a view is delivered behind must be safe in the view before it, whatever fails in between.
         """
-        return bool(self.changes) and self.safe < last_safe_seq
+        return self.safe < last_safe_seq and bool(self.changes)
 
     def next_change(self, log: Log) -> Change | None:
         """The change to order now: when all have the last one, and no newcomer would see half a message.

@@ -193,7 +193,7 @@ class Sequencer:
             return 0, window.largest
         self._want_ns = WANT_NS
         self._timers.clear(SequencerTimer.WANT)
-        return window.room(share)
+        return window.left(share, window.largest), window.largest
 
     def submit(self, now_ns: int, blocks: Sequence[bytes], out: Outbox) -> int:
         for unnumbered in blocks:
@@ -314,7 +314,8 @@ class Sequencer:
             return
         if self._ordering.role is not None and not self._leaving.is_retired:
             self._ordering.order(now_ns, self._ordering.role, out)
-        self._ordering.advance(now_ns, out)
+        if self._ring.log.assignments:
+            self._ordering.advance(now_ns, out)
         self._delivery.deliver(out)
         if self._ordering.role is not None:
             self._ordering.lead(now_ns, self._ordering.role, out)

@@ -2,7 +2,7 @@
 
 As a receiver a member proposes a timestamp for each block, in its sender's order, and owes an acknowledgement to the
 member that answers for the block; as a sender it decides the greatest proposal. No datagram is sent from here: what is
-to be said is left in `Owed`.
+to be said is left in `OwedStamps`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ordercast.orderers.logged.delivery import ServiceDelivery
 from ordercast.orderers.logged.receiving import Receiver
 from ordercast.orderers.logged.ring import RingState
 from ordercast.orderers.logged.window import SendWindow
-from ordercast.orderers.timestamp.owed import Owed
+from ordercast.orderers.timestamp.owed import OwedStamps
 from ordercast.orderers.timestamp.queue import Key, ReceptionQueue, Stamp
 from ordercast.orderers.timestamp.votes import Vote, Votes
 from ordercast.view import GROUP_ORIGIN, Member, id_of
@@ -55,7 +55,7 @@ class Agreement:
     )
 
     def __init__(
-        self, ring: RingState, receiver: Receiver, delivery: ServiceDelivery, window: SendWindow, owed: Owed
+        self, ring: RingState, receiver: Receiver, delivery: ServiceDelivery, window: SendWindow, owed: OwedStamps
     ) -> None:
         view = ring.view
         self._ring = ring

@@ -6,7 +6,7 @@ from ordercast.orderers.timestamp.queue import Key
 from ordercast.wire.stamps import Decided
 
 
-class Owed:
+class OwedStamps:
     """Filled by whatever happens in a batch, emptied by `StampSender`."""
 
     __slots__ = ("acks", "asks", "decisions", "held", "news", "repeats", "tell_all", "wants")

@@ -23,7 +23,7 @@ from ordercast.orderers.orderer import Standing, Start, Suspicion, SuspicionReas
 from ordercast.orderers.timestamp.agreement import Agreement
 from ordercast.orderers.timestamp.catchup import CatchUp
 from ordercast.orderers.timestamp.ordering import TimestampOrdering
-from ordercast.orderers.timestamp.owed import Owed
+from ordercast.orderers.timestamp.owed import OwedStamps
 from ordercast.orderers.timestamp.sending import TimestampSender
 from ordercast.orderers.timestamp.speaking import StampSender
 from ordercast.orderers.timestamp.timers import TimestampTimer
@@ -97,7 +97,7 @@ class Timestamp:
         self._detector = Detector(timing)
         timers: Timers[TimestampTimer] = Timers()
         self._timers = timers
-        self._owed = Owed()
+        self._owed = OwedStamps()
         agreement = self._agreement = Agreement(ring, self._receiver, delivery, window, self._owed)
         self._sender = TimestampSender(ring, delivery, window, agreement, timers)
         self._speaker = StampSender(ring, delivery, window, agreement)
