@@ -16,7 +16,7 @@ from contextlib import suppress
 
 from ordercast import Group, Node
 from ordercast.groups.events import Batch
-from ordercast.orderers.sequencer import sequencer
+from ordercast.orderers.sequencer import sending
 
 SIZES = (100, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 50_000)
 NEVER_PB, ALWAYS_PB = -1, 1 << 30
@@ -30,7 +30,7 @@ async def drain(group: Group) -> None:
 
 async def spend(group: Group, size: int, limit: int, rounds: int) -> float:
     """Microseconds of processor time for one broadcast."""
-    sequencer.PB_LIMIT = limit  # type: ignore[misc]
+    sending.PB_LIMIT = limit  # type: ignore[misc]
     payload = b"x" * size
     for _ in range(10):
         await group.send(payload, confirm=True)

@@ -15,7 +15,7 @@ import pytest
 from tests.paper.group import Lab, in_lab, send_one_by_one
 
 from ordercast.config import LAN_DATAGRAM, LOOPBACK_DATAGRAM, SECOND, GroupConfig, Timing
-from ordercast.orderers.sequencer.sequencer import PB_LIMIT
+from ordercast.orderers.sequencer.sending import PB_LIMIT
 from ordercast.service import RESILIENT
 from ordercast.wire.header import HEADER_BYTES
 from ordercast.wire.ordering import ASSIGNMENT, LEAD

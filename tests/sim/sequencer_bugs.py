@@ -9,15 +9,15 @@ from tests.sim.bug import Bug
 SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "members never ask for what they miss",
-        "_send_naks",
-        "assignments and self.lead is None",
-        "assignments and self.lead is not None",
+        "Sequencer._send_naks",
+        "missing and self._ordering.role is None",
+        "missing and self._ordering.role is not None",
         "a broadcast that is lost is lost forever",
         8,
     ),
     Bug(
         "SAFE is delivered as soon as it is received",
-        "_deliver",
+        "InOrderDelivery.deliver",
         "entry.rank == SAFE_RANK and seq > safe",
         "entry.rank == SAFE_RANK and seq > received",
         "SAFE: delivered before everybody has the message",
@@ -25,9 +25,9 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a member acknowledges one seq too many",
-        "_acks",
-        "return Acks(self.log.received, self.consumed)",
-        "return Acks(min(self.log.received + 1, self.log.highest), self.consumed)",
+        "Acknowledger.acks",
+        "return Acks(self._log.received, self._delivery.consumed)",
+        "return Acks(min(self._log.received + 1, self._log.highest), self._delivery.consumed)",
         "SAFE and the history count what is not there",
         32,
     ),
@@ -76,7 +76,7 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "the sequencer never purges",
-        "_led",
+        "SequencerOrdering.lead",
         "stable > log.stable",
         "stable < log.stable",
         "the history fills and the group blocks",
@@ -100,7 +100,7 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "nothing is retransmitted",
-        "Sequencer._retransmit",
+        "SequencerSender.retransmit",
         "self._outgoing.due(now_ns)",
         "self._outgoing.due(now_ns)[:0]",
         "a request that is lost is lost forever",
@@ -124,19 +124,19 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a view overtakes the messages before it",
-        "_deliver",
+        "InOrderDelivery.deliver",
         (
             "if entry.is_change:\n"
             "    if run:\n"
             "        out.upcalls.append(Run(run))\n"
             "        run = []\n"
-            "    self._show(open_change(entry.block), out)\n"
+            "    self._views.deliver(open_change(entry.block), out)\n"
             "else:\n"
             "    run.append(Delivery(seq, entry.position, entry.origin, entry.number, entry.block))"
         ),
         (
             "if entry.is_change:\n"
-            "    self._show(open_change(entry.block), out)\n"
+            "    self._views.deliver(open_change(entry.block), out)\n"
             "else:\n"
             "    run.append(Delivery(seq, entry.position, entry.origin, entry.number, entry.block))"
         ),
@@ -213,15 +213,15 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "SAFE of the remainder is left out",
-        "recover",
-        "self.safe = upto",
-        "self.safe = max(self.safe, 0)",
+        "Sequencer.recover",
+        "self._delivery.safe = upto",
+        "self._delivery.safe = max(self._delivery.safe, 0)",
         "a survivor does not deliver what the others do",
         32,
     ),
     Bug(
         "own blocks are dropped at a reset",
-        "leftovers",
+        "LogRecovery.leftovers",
         "return self._outgoing.own()",
         "return self._outgoing.own()[:0]",
         "what had no seq when the ring broke is never sent again",
@@ -237,9 +237,9 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a newcomer counts as having what follows its join",
-        "admit",
-        "self._table[member] = Row(seq, seq)",
-        "self._table[member] = Row(seq + 1, seq + 1)",
+        "SequencerRole.admit",
+        "self._table[member] = MemberRow(seq, seq)",
+        "self._table[member] = MemberRow(seq + 1, seq + 1)",
         "the first message for a newcomer is purged before it is there",
         32,
     ),

@@ -135,32 +135,32 @@ TIMESTAMP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "the next expected block is the last proposed one",
-        "_nexts",
-        "return tuple([expected.get(member, 0) for member in self._members])",
-        "return tuple([max(expected.get(member, 0), 1) - 1 for member in self._members])",
+        "nexts",
+        "return tuple([expected.get(member, 0) for member in self.members])",
+        "return tuple([max(expected.get(member, 0), 1) - 1 for member in self.members])",
         "anticipated timestamps exceed final ones",
         4,
         "timestamp",
     ),
     Bug(
         "the next expected block is the next to be received",
-        "_nexts",
-        "return tuple([expected.get(member, 0) for member in self._members])",
-        "return tuple([self.log.next_number.get(member, 0) for member in self._members])",
+        "nexts",
+        "return tuple([expected.get(member, 0) for member in self.members])",
+        "return tuple([self._log.next_number.get(member, 0) for member in self.members])",
         "anticipated timestamps exceed final ones",
         4,
         "timestamp",
     ),
     Bug(
         "blocks are proposed for out of order",
-        "_take",
-        ("if number == self._expected.get(origin):\n    self._propose_from(origin)"),
+        "Agreement.take",
+        ("if number == self.expected.get(origin):\n    self.propose_from(origin, head.flags)"),
         (
-            "if number > self._expected.get(origin, number):\n"
-            "    self._queue.propose(origin, number)\n"
-            "    self._owe(origin, number)\n"
-            "if number == self._expected.get(origin):\n"
-            "    self._propose_from(origin)"
+            "if number > self.expected.get(origin, number):\n"
+            "    self.queue.propose(origin, number)\n"
+            "    self.owe(origin, number)\n"
+            "if number == self.expected.get(origin):\n"
+            "    self.propose_from(origin, head.flags)"
         ),
         "a sender's later block is decided before the earlier",
         4,
@@ -168,12 +168,12 @@ TIMESTAMP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a gap is stepped over",
-        "_take",
-        ("if number == self._expected.get(origin):\n    self._propose_from(origin)"),
+        "Agreement.take",
+        ("if number == self.expected.get(origin):\n    self.propose_from(origin, head.flags)"),
         (
-            "if number >= self._expected.get(origin, number + 1):\n"
-            "    self._expected[origin] = number\n"
-            "    self._propose_from(origin)"
+            "if number >= self.expected.get(origin, number + 1):\n"
+            "    self.expected[origin] = number\n"
+            "    self.propose_from(origin)"
         ),
         "what comes late is never proposed for",
         4,
@@ -181,7 +181,7 @@ TIMESTAMP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "one number counts for the whole acknowledgement",
-        "_on_acked",
+        "on_acked",
         "vote = Vote(proposed, stamps.clock, stamps.view, stamps.nexts)",
         "vote = Vote(numbers[0], stamps.clock, stamps.view, stamps.nexts)",
         "later blocks are decided too low",
@@ -190,11 +190,11 @@ TIMESTAMP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a sender decides without the first member",
-        "_decide",
+        "Agreement.decide",
         (
             "votes.is_complete(members, view)",
             "stamp = votes.decide(members)",
-            "bounds = votes.bounds(members, view) if self._config.anticipate else ()",
+            "bounds = votes.bounds(members, view) if anticipate else ()",
         ),
         (
             "votes.is_complete(members[1:] or members, view)",
@@ -207,11 +207,11 @@ TIMESTAMP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a sender decides without the last member",
-        "_decide",
+        "Agreement.decide",
         (
             "votes.is_complete(members, view)",
             "stamp = votes.decide(members)",
-            "bounds = votes.bounds(members, view) if self._config.anticipate else ()",
+            "bounds = votes.bounds(members, view) if anticipate else ()",
         ),
         (
             "votes.is_complete(members[:-1] or members, view)",
@@ -224,15 +224,15 @@ TIMESTAMP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a sender decides without its own word",
-        "_decide",
+        "Agreement.decide",
         (
             "votes.is_complete(members, view)",
             "stamp = votes.decide(members)",
-            "bounds = votes.bounds(members, view) if self._config.anticipate else ()",
+            "bounds = votes.bounds(members, view) if anticipate else ()",
         ),
         (
-            "votes.is_complete([each for each in members if each != self.me.id] or members, view)",
-            "stamp = votes.decide([each for each in members if each != self.me.id] or members)",
+            "votes.is_complete([each for each in members if each != self._me] or members, view)",
+            "stamp = votes.decide([each for each in members if each != self._me] or members)",
             "bounds: tuple[Bound, ...] = ()",
         ),
         "order: it may be draining, or overrun",
@@ -241,9 +241,9 @@ TIMESTAMP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "decisions of a later view are taken at once",
-        "_on_decided",
-        "view != self.view.seq",
-        "view < self.view.seq",
+        "on_decided",
+        "view != mine",
+        "view < mine",
         "blocks stand before the change that they follow",
         64,
         "timestamp",
@@ -251,15 +251,15 @@ TIMESTAMP_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "an overrun member goes on proposing",
         "_may_propose",
-        "self._is_draining or self._is_overrun() or self._is_full()",
-        "self._is_draining or self._is_full()",
+        "self.is_draining or self._delivery.is_overrun() or self.is_full()",
+        "self.is_draining or self.is_full()",
         "what waits for a slow application has no bound",
         32,
         "timestamp",
     ),
     Bug(
         "what was held back is not proposed for",
-        "_release",
+        "Agreement.release",
         "waiting",
         "list(waiting)[1:]",
         "a sender waits forever",
@@ -268,8 +268,8 @@ TIMESTAMP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "nobody decides what a dead sender left",
-        "_answerer",
-        "return origin if self.view.member(origin) is not None else self._coordinator",
+        "Agreement.answerer",
+        "return origin if self._ring.view.member(origin) is not None else self._coordinator",
         "return origin",
         "it waits in all queues, and what is behind it, too",
         64,
@@ -277,16 +277,16 @@ TIMESTAMP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "acknowledgements of a dead sender's blocks go to the last member",
-        "_answerer",
-        "return origin if self.view.member(origin) is not None else self._coordinator",
-        "return origin if self.view.member(origin) is not None else self._members[-1]",
+        "Agreement.answerer",
+        "return origin if self._ring.view.member(origin) is not None else self._coordinator",
+        "return origin if self._ring.view.member(origin) is not None else self.members[-1]",
         "who sends them again hears nothing",
         64,
         "timestamp",
     ),
     Bug(
         "assignments told ahead of a change leave their blocks in the queue",
-        "_receive",
+        "TimestampOrdering.receive",
         "range(seq, log.received + 1)",
         "range(seq, seq)",
         "they are received twice",
@@ -296,8 +296,8 @@ TIMESTAMP_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "SAFE is delivered when it leaves the queue",
         "_may_deliver",
-        "return entry.rank == RESILIENT_RANK or super()._may_deliver(entry)",
-        "return entry.rank != MAJORITY_RANK or super()._may_deliver(entry)",
+        ("if entry.rank == SAFE_RANK:\n    return False"),
+        ("if entry.rank == SAFE_RANK:\n    return True"),
         "SAFE: everybody has received it",
         4,
         "timestamp",
@@ -305,8 +305,8 @@ TIMESTAMP_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "MAJORITY is delivered when it leaves the queue",
         "_may_deliver",
-        "return entry.rank == RESILIENT_RANK or super()._may_deliver(entry)",
-        "return entry.rank in (RESILIENT_RANK, MAJORITY_RANK) or super()._may_deliver(entry)",
+        "return 2 * (holders + 1) > table.max_n",
+        "return True",
         "MAJORITY: more than half have received it",
         4,
         "timestamp",
@@ -322,24 +322,23 @@ TIMESTAMP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "RESILIENT is delivered on arrival",
-        "_arrived",
+        "arrived",
         (
             (
-                "if rank > FIFO_RANK or head.flags & (FRAGMENTED | CHANGE | CALLED) or self.is_frozen or "
-                "self.has_left:\n"
+                "if rank > FIFO_RANK or flags & (FRAGMENTED | CHANGE | CALLED) or ring.is_frozen or ring.has_left:\n"
                 "    return"
             ),
             "(origin, number) in self._early or origin not in self._upto",
-            ("if number >= self._orphans.get(origin, 0) and self.view.member(origin) is None:\n    return"),
+            ("if number >= self._orphans.get(origin, 0) and ring.view.member(origin) is None:\n    return"),
             "rank < FIFO_RANK",
         ),
         (
             (
                 "is_weak = rank <= FIFO_RANK or rank == RESILIENT_RANK\n"
-                "if not is_weak or head.flags & (FRAGMENTED | CHANGE | CALLED) or self.is_frozen or self.has_left:\n"
+                "if not is_weak or flags & (FRAGMENTED | CHANGE | CALLED) or ring.is_frozen or ring.has_left:\n"
                 "    return"
             ),
-            "(origin, number) in self._early or origin not in self._upto or self.view.member(origin) is None",
+            "(origin, number) in self._early or origin not in self._upto or ring.view.member(origin) is None",
             "",
             "rank != FIFO_RANK",
         ),
@@ -349,7 +348,7 @@ TIMESTAMP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "FIFO does not wait for the blocks before it",
-        "_arrived",
+        "arrived",
         (
             "if rank < FIFO_RANK:\n"
             "    self._deliver_early(origin, number, block)\n"
@@ -372,26 +371,26 @@ TIMESTAMP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a decision is noted when its block is received",
-        "_note_placed",
-        "key in self._told_decided",
-        "key not in self._told_decided",
+        "Receiver.advance",
+        "self.reported and (entry.origin, entry.number) in self.reported",
+        "(entry.origin, entry.number) not in self.reported",
         "the trace: who knows the seq, and when",
         32,
         "timestamp",
     ),
     Bug(
         "what a gone sender began is waited for",
-        "_propose_from",
-        "is_open = not flags & LAST and origin in self._members",
-        "is_open = not flags & LAST",
+        "propose_from",
+        "not flags & LAST and origin in self.members",
+        "not flags & LAST",
         "nobody comes or goes any more",
         64,
         "timestamp",
     ),
     Bug(
         "nobody collects words for a dead sender's blocks",
-        "install",
-        "self._answer_for(origin, number)",
+        "Timestamp.install",
+        "agreement.answer_for(origin, number)",
         "",
         "they are never decided",
         64,
@@ -408,18 +407,18 @@ TIMESTAMP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "assignments are not asked for",
-        "_send_naks",
+        "CatchUp.send_naks",
         (
             "if able:\n"
-            "    member = self.view.member(able[(tries - 1) % len(able)])\n"
+            "    member = ring.view.member(able[(tries - 1) % len(able)])\n"
             "    if member is not None:\n"
-            "        out.sends.append(self._writer.control(member.address, Kind.NAK, encode_nak(acks, missing)))"
+            "        out.sends.append(ring.writer.control(member.address, Kind.NAK, encode_nak(acks, missing)))"
         ),
         (
             "if able and tries < 0:\n"
-            "    member = self.view.member(able[(tries - 1) % len(able)])\n"
+            "    member = ring.view.member(able[(tries - 1) % len(able)])\n"
             "    if member is not None:\n"
-            "        out.sends.append(self._writer.control(member.address, Kind.NAK, encode_nak(acks, missing)))"
+            "        out.sends.append(ring.writer.control(member.address, Kind.NAK, encode_nak(acks, missing)))"
         ),
         "a lost change is lost forever",
         4,
@@ -427,7 +426,7 @@ TIMESTAMP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "who is behind does not ask",
-        "_catch_up",
+        "catch_up",
         "log.highest = max(log.highest, ahead)",
         "log.highest = max(log.highest, 0)",
         "what nobody knows a decision of any more is not received",
@@ -437,8 +436,8 @@ TIMESTAMP_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a newcomer's word is not needed",
         "_on_view",
-        "self._members = [member.id for member in view.members]",
-        "self._members = [member.id for member in view.members if old.member(member.id) is not None]",
+        "agreement.members = [member.id for member in view.members]",
+        "agreement.members = [member.id for member in view.members if old.member(member.id) is not None]",
         "order: it proposes higher, and is not heard",
         4,
         "timestamp",
@@ -446,53 +445,53 @@ TIMESTAMP_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a leaver's word is still needed",
         "_on_view",
-        "self._members = [member.id for member in view.members]",
-        "self._members = list({member.id: 0 for member in (*view.members, *old.members)})",
+        "agreement.members = [member.id for member in view.members]",
+        "agreement.members = list({member.id: 0 for member in (*view.members, *old.members)})",
         "nothing is decided any more",
         4,
         "timestamp",
     ),
     Bug(
         "a newcomer's blocks are awaited from the first",
-        "_on_view",
-        "self._upto[member.id] = self._expected[member.id] = number",
-        "self._upto[member.id] = self._expected[member.id] = 0",
+        "Agreement.admit",
+        "self.expected[member] = self._log.next_number[member]",
+        "self.expected[member] = 0",
         "who comes back is never heard again",
         4,
         "timestamp",
     ),
     Bug(
         "a change does not wait until the queue is empty",
-        "_change",
-        "self._is_draining and not self._queue",
-        "self._is_draining",
+        "TimestampOrdering.change",
+        "agreement.is_draining and not agreement.queue",
+        "agreement.is_draining",
         "blocks of the old view are decided by the new one",
         4,
         "timestamp",
     ),
     Bug(
         "a change does not wait until all have what is before it",
-        "_change",
-        "safe >= received",
-        "received >= safe",
+        "TimestampOrdering.change",
+        "safe >= ring.log.received",
+        "ring.log.received >= safe",
         "what stands before a view is delivered before its members have it",
         4,
         "timestamp",
     ),
     Bug(
         "a leave waits for the leaver's long message",
-        "waits_for_long",
-        "return self._waiting[0].reason != Reason.LEAVE",
-        "return bool(self._waiting)",
+        "TimestampOrdering.change",
+        "not agreement.long or changes.first.reason == Reason.LEAVE",
+        "not agreement.long",
         "its rest never comes: nobody comes or goes any more",
         64,
         "timestamp",
     ),
     Bug(
         "a leaver goes before anybody knows that it knows",
-        "standing",
-        "self.has_left and is_settled and self._is_released",
-        "self.has_left",
+        "Timestamp.standing",
+        "ring.has_left and is_settled and leaving.is_released",
+        "ring.has_left",
         "it is taken for dead",
         256,
         "timestamp",
@@ -556,9 +555,9 @@ TIMESTAMP_UNSEEN: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "words of an earlier stay count",
-        "_on_acked",
-        "self._answerer(origin) != self.me.id or stamps.view < self._since.get(member, 0)",
-        "self._answerer(origin) != self.me.id",
+        "on_acked",
+        "self.answerer(origin) != self._me or stamps.view < self._since.get(member, 0)",
+        "self.answerer(origin) != self._me",
         "rare: an acknowledgement must be on its way while its sender leaves and comes back",
         0,
         "timestamp",
@@ -583,7 +582,7 @@ TIMESTAMP_UNSEEN: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a sender decides out of order",
-        "_decide",
+        "Agreement.decide",
         "list(self._next_decision.items())",
         "list(self._votes)",
         "nothing: proposals rise for each sender, so the greatest of them do; the queue needs no order of decisions",
@@ -592,7 +591,7 @@ TIMESTAMP_UNSEEN: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "decisions of a later view are dropped",
-        "_on_decided",
+        "on_decided",
         "self._later.append(decided._replace(bounds=()))",
         "pass",
         "latency only: they are asked for again",
@@ -601,16 +600,16 @@ TIMESTAMP_UNSEEN: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "decisions of an earlier view are taken",
-        "_on_decided",
-        "view != self.view.seq",
-        "view > self.view.seq",
+        "on_decided",
+        "view != mine",
+        "view > mine",
         "nothing: when a change is received, no block of the view before is open",
         0,
         "timestamp",
     ),
     Bug(
         "what follows a change is taken from the queue at once",
-        "_receive",
+        "TimestampOrdering.receive",
         "key[0] == GROUP_ORIGIN",
         "key[0] == GROUP_ORIGIN and seq < 0",
         "nothing: what is decided by then stands before the change, and has left the queue",
@@ -619,9 +618,9 @@ TIMESTAMP_UNSEEN: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "words about what has a seq are kept",
-        "_on_own_placed",
-        "self._votes.pop(key, None) is not None",
-        "self._votes.get(key) is not None",
+        "Agreement.received",
+        "self._votes.pop((origin, number), None) is not None",
+        "self._votes.get((origin, number)) is not None",
         "nothing but memory: a seq that others tell is rarely of an own block",
         0,
         "timestamp",
@@ -629,8 +628,8 @@ TIMESTAMP_UNSEEN: Final[tuple[Bug, ...]] = (
     Bug(
         "nobody holds back for a change",
         "_may_propose",
-        "self._is_draining or self._is_overrun() or self._is_full()",
-        "self._is_overrun() or self._is_full()",
+        "self.is_draining or self._delivery.is_overrun() or self.is_full()",
+        "self._delivery.is_overrun() or self.is_full()",
         "latency only: the loads of the scenarios end, and then the queue is empty",
         0,
         "timestamp",
@@ -638,8 +637,8 @@ TIMESTAMP_UNSEEN: Final[tuple[Bug, ...]] = (
     Bug(
         "long messages begin although a change waits",
         "_may_propose",
-        "self._is_closing and flags & FRAGMENTED and origin not in self._long",
-        "self._is_full() and flags & FRAGMENTED and origin not in self._long",
+        "self.is_closing and flags & FRAGMENTED and origin not in self.long",
+        "self.is_full() and flags & FRAGMENTED and origin not in self.long",
         "latency only, as above",
         0,
         "timestamp",
@@ -647,16 +646,16 @@ TIMESTAMP_UNSEEN: Final[tuple[Bug, ...]] = (
     Bug(
         "a full member goes on proposing",
         "_may_propose",
-        "self._is_draining or self._is_overrun() or self._is_full()",
-        "self._is_draining or self._is_overrun()",
+        "self.is_draining or self._delivery.is_overrun() or self.is_full()",
+        "self.is_draining or self._delivery.is_overrun()",
         "windows bound the same, as long as nobody sends more than its share",
         0,
         "timestamp",
     ),
     Bug(
         "decisions are forgotten once they are received",
-        "_purge_safe",
-        "self.log.seq_of(*key) or key[1] >= numbers.get(key[0], 0)",
+        "forget_stable",
+        "log.seq_of(*key) or key[1] >= numbers.get(key[0], 0)",
         "key[1] >= numbers.get(key[0], 0)",
         "latency only: assignments from others are as good",
         0,
@@ -664,8 +663,8 @@ TIMESTAMP_UNSEEN: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "what comes again is not acknowledged again",
-        "_on_old",
-        "self._owe(origin, number)",
+        "Agreement.on_old",
+        "self.owe(origin, number)",
         "pass",
         "latency only: AGAIN does it",
         0,
@@ -673,8 +672,8 @@ TIMESTAMP_UNSEEN: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "decisions are not asked for again",
-        "_acknowledge_again",
-        "self._owe(origin, number)",
+        "acknowledge_again",
+        "agreement.owe(origin, number)",
         "pass",
         "latency only, mostly: places from others are as good, and later acknowledgements bring the last ones along",
         0,
@@ -682,16 +681,16 @@ TIMESTAMP_UNSEEN: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "nothing is retransmitted",
-        "Timestamp._retransmit",
-        "self._outgoing.due(now_ns)",
-        "self._outgoing.due(now_ns)[:0]",
+        "TimestampSender.retransmit",
+        "outgoing.due(now_ns)",
+        "outgoing.due(now_ns)[:0]",
         "latency only: heartbeats tell what was sent, and who lacks it asks",
         0,
         "timestamp",
     ),
     Bug(
         "gaps are not noticed",
-        "_look",
+        "CatchUp.look",
         "missing += [(origin, number) for number in range(first, stop) if (origin, number) not in log.blocks]",
         "missing += [(origin, number) for number in range(first, first)]",
         "latency only, mostly: RETRANSMIT brings it",
@@ -700,9 +699,9 @@ TIMESTAMP_UNSEEN: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "blocks are not asked for",
-        "_send_naks",
-        "member is not None and member.id != self.me.id",
-        "member is not None and member.id == self.me.id",
+        "CatchUp.send_naks",
+        "member is not None and member.id != self._me",
+        "member is not None and member.id == self._me",
         "latency only: RETRANSMIT brings it",
         0,
         "timestamp",
@@ -719,7 +718,7 @@ TIMESTAMP_UNSEEN: Final[tuple[Bug, ...]] = (
     Bug(
         "a newcomer's first blocks wait for its next",
         "_on_view",
-        "self._propose_from(member.id)",
+        "agreement.propose_from(member.id)",
         "pass",
         "latency only: they come again",
         0,
@@ -727,38 +726,38 @@ TIMESTAMP_UNSEEN: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "who holds back does not say so",
-        "_on_old",
+        "Agreement.on_old",
         (
-            "if (origin, number) in self.log.blocks and number >= self._expected.get(origin, number + 1):\n"
-            "    self._held_due[origin] = None"
+            "if (origin, number) in self._log.blocks and number >= self.expected.get(origin, number + 1):\n"
+            "    self.owed.held[origin] = None"
         ),
-        ("if (origin, number) in self.log.blocks and number >= self._expected.get(origin, number + 1):\n    pass"),
+        ("if (origin, number) in self._log.blocks and number >= self.expected.get(origin, number + 1):\n    pass"),
         "rare: an application must stand still for as long as ten tries take",
         0,
         "timestamp",
     ),
     Bug(
         "joins do not wait for what survivors send again",
-        "is_due",
-        "return not self._awaited",
-        "return True",
+        "PendingChanges.is_due",
+        "bool(self._changes) and safe >= self.last_seq and not self.has_awaited(numbers)",
+        "bool(self._changes) and safe >= self.last_seq",
         "rare: somebody must come or go right behind a recovery that left blocks without a sender",
         0,
         "timestamp",
     ),
     Bug(
         "leaves wait behind joins",
-        "propose",
-        "self._waiting.appendleft(change)",
-        "self._waiting.append(change)",
+        "TimestampOrdering.propose",
+        "self.changes.add(change, goes_first=change.reason == Reason.LEAVE)",
+        "self.changes.add(change)",
         "rare: a join must wait for a long message whose sender leaves",
         0,
         "timestamp",
     ),
     Bug(
         "weak messages of who comes back do not wait for its join",
-        "_arrived",
-        "number >= self._orphans.get(origin, 0) and self.view.member(origin) is None",
+        "arrived",
+        "number >= self._orphans.get(origin, 0) and ring.view.member(origin) is None",
         "number < 0",
         "rare: its join must be late or lost, and it must have been lost in a recovery before",
         0,
@@ -766,27 +765,27 @@ TIMESTAMP_UNSEEN: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "lost decisions are not repeated",
-        "_on_acked",
-        "stamps.flags & ASKS and key in self._decisions",
-        "stamps.flags & ASKS and key not in self._decisions",
+        "on_acked",
+        "stamps.flags & ASKS and key in self.decisions",
+        "stamps.flags & ASKS and key not in self.decisions",
         "latency only: assignments from others are as good; none of 256 seeds",
         0,
         "timestamp",
     ),
     Bug(
         "the next change does not wait for the last",
-        "is_due",
-        "not self._waiting or safe < self.last",
-        "not self._waiting",
+        "PendingChanges.is_due",
+        "bool(self._changes) and safe >= self.last_seq and not self.has_awaited(numbers)",
+        "bool(self._changes) and not self.has_awaited(numbers)",
         "rare: two changes in a row, and a lost word about the first",
         0,
         "timestamp",
     ),
     Bug(
         "a join comes into the middle of a long message",
-        "waits_for_long",
-        "return self._waiting[0].reason != Reason.LEAVE",
-        "return not self._waiting",
+        "TimestampOrdering.change",
+        "not agreement.long or changes.first.reason == Reason.LEAVE",
+        "not agreement.long or bool(changes)",
         "rare: parts of long messages go out together, so hardly ever is one half received",
         0,
         "timestamp",

@@ -17,7 +17,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
     # Missing packets and repairs
     _in_token(
         "NACKs are not sent",
-        "_send_naks",
+        "TokenNaks.send",
         "wanted.items()",
         "list(wanted.items())[:0]",
         "who lacks something is taken for dead, or waits forever",
@@ -25,9 +25,9 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
     ),
     _in_token(
         "NACKs that name a site are not answered",
-        "_on_nak",
-        "target in (0, self.me.id)",
-        "target == 0 and self.is_holding",
+        "TokenNaks.on_nak",
+        "target in (0, ring.me.id)",
+        "target == 0 and self._rotation.is_holding",
         "what is lost is lost forever",
         8,
     ),
@@ -41,7 +41,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
     ),
     _in_token(
         "packets are freed before they are safe",
-        "_purge_safe",
+        "purge_safe",
         "stable = min(safe, self.delivered)",
         "stable = self.delivered",
         "what the slowest member asks for is gone",
@@ -49,26 +49,26 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
     ),
     _in_token(
         "packets are never freed",
-        "_purge_safe",
-        "stable > self.log.stable",
-        "stable < self.log.stable",
+        "purge_safe",
+        "stable > self._log.stable",
+        "stable < self._log.stable",
         "buffers fill, and the group blocks",
         8,
     ),
     # The token
     _in_token(
         "the token is accepted although assignments are missing",
-        "_take_turn",
-        "0 <= self._named_at <= log.received",
-        "0 <= self._named_at",
+        "take_turn",
+        "0 <= rotation.named_at <= log.received",
+        "0 <= rotation.named_at",
         "assignments are given twice",
         8,
     ),
     _in_token(
         "an earlier pass is taken for a new one",
-        "_on_state",
-        "state.turn > self._turn and not self.has_left",
-        "state.turn >= self._turn - 1 and not self.has_left",
+        "Rotation.follow",
+        "state.turn > self.turn and not self._ring.has_left",
+        "state.turn >= self.turn - 1 and not self._ring.has_left",
         "two sites have the token",
         32,
     ),
@@ -82,9 +82,9 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
     ),
     _in_token(
         "an overrun site passes the token on",
-        "_take_turn",
-        "not self.is_holding or self._is_overrun()",
-        "not self.is_holding",
+        "take_turn",
+        "not rotation.is_holding or self._delivery.is_overrun()",
+        "not rotation.is_holding",
         "what waits for a slow application has no bound",
         32,
     ),
@@ -99,9 +99,17 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
     # Who holds what
     _in_token(
         "a site claims what it has only heard of",
-        "_take_turn",
-        ("log = self.log\nself._table.learn(self.me.id, log.received)"),
-        ("log = self.log\nself._table.learn(self.me.id, log.highest)"),
+        "take_turn",
+        (
+            "ring, log, table, rotation, timers = "
+            "self._ring, self._ring.log, self._table, self._rotation, self._timers\n"
+            "table.learn(ring.me.id, log.received)"
+        ),
+        (
+            "ring, log, table, rotation, timers = "
+            "self._ring, self._ring.log, self._table, self._rotation, self._timers\n"
+            "table.learn(ring.me.id, log.highest)"
+        ),
         "packets count as stable that a member lacks",
         64,
     ),
@@ -124,7 +132,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
     # When a message is delivered
     _in_token(
         "UNRELIABLE duplicates are delivered",
-        "_arrived_unreliable",
+        "arrived_unreliable",
         ("if not recent.is_new(number):\n    return False"),
         "recent.is_new(number)",
         "UNRELIABLE: at most once",
@@ -132,7 +140,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
     ),
     _in_token(
         "RELIABLE is delivered on arrival and at its seq",
-        "_deliver",
+        "ServiceDelivery.deliver",
         "early and early.pop((origin, number), None) is not None",
         "early and early.pop((origin, number), None) == 0",
         "RELIABLE: once",
@@ -140,7 +148,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
     ),
     _in_token(
         "what was delivered early is forgotten with the ring",
-        "_inherit",
+        "ServiceDelivery.inherit",
         "self._early = kept",
         "self._early = {}",
         "RELIABLE and FIFO: once, also where the ring is re-formed",
@@ -148,7 +156,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
     ),
     _in_token(
         "FIFO does not wait for the packets before it",
-        "_arrived",
+        "arrived",
         (
             "if rank < FIFO_RANK:\n"
             "    self._deliver_early(origin, number, block)\n"
@@ -170,13 +178,13 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
     ),
     _in_token(
         "CAUSAL is delivered like FIFO",
-        "_arrived",
+        "arrived",
         (
-            "rank > FIFO_RANK or head.flags & (FRAGMENTED | CHANGE | CALLED) or self.is_frozen or self.has_left",
+            "rank > FIFO_RANK or flags & (FRAGMENTED | CHANGE | CALLED) or ring.is_frozen or ring.has_left",
             "rank < FIFO_RANK",
         ),
         (
-            "rank > FIFO_RANK + 1 or head.flags & (FRAGMENTED | CHANGE | CALLED) or self.is_frozen",
+            "rank > FIFO_RANK + 1 or flags & (FRAGMENTED | CHANGE | CALLED) or ring.is_frozen",
             "rank < FIFO_RANK or (rank > FIFO_RANK and number == self._upto[origin])",
         ),
         "CAUSAL: after what its sender knew",
@@ -184,13 +192,13 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
     ),
     _in_token(
         "AGREED is delivered on arrival",
-        "_arrived",
+        "arrived",
         (
-            "rank > FIFO_RANK or head.flags & (FRAGMENTED | CHANGE | CALLED) or self.is_frozen or self.has_left",
+            "rank > FIFO_RANK or flags & (FRAGMENTED | CHANGE | CALLED) or ring.is_frozen or ring.has_left",
             "rank < FIFO_RANK",
         ),
         (
-            "rank > AGREED_RANK or head.flags & (FRAGMENTED | CHANGE | CALLED) or self.is_frozen",
+            "rank > FIFO_RANK + 2 or flags & (FRAGMENTED | CHANGE | CALLED) or ring.is_frozen",
             "rank != FIFO_RANK",
         ),
         "AGREED: in one order",
@@ -199,8 +207,8 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
     _in_token(
         "RESILIENT is content with one holder less",
         "_may_deliver",
-        "return holders >= min(entry.head[3], len(self.view.members) - 1)",
-        "return holders + 1 >= min(entry.head[3], len(self.view.members) - 1)",
+        "return holders >= min(entry.head[3], len(self._ring.view.members) - 1)",
+        "return holders + 1 >= min(entry.head[3], len(self._ring.view.members) - 1)",
         "RESILIENT(k): k others hold it",
         16,
     ),
@@ -222,7 +230,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
     ),
     _in_token(
         "tickets begin anew with the ring",
-        "_inherit",
+        "ServiceDelivery.inherit",
         "self._ticket = max(self._ticket, memory.ticket)",
         "self._ticket += 0",
         "what the application gives back is not known, and the token waits for it",
@@ -249,8 +257,8 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
     _in_token(
         "a change is ordered while strong messages are not safe",
         "_next_change",
-        "not changes or safe < self._last_change or safe < self._last_safe_seq",
-        "not changes or safe < self._last_change",
+        "not changes or safe < pending.last_seq or safe < self._receiver.last_strong_seq",
+        "not changes or safe < pending.last_seq",
         "what stands before a view is delivered before its members have it",
         32,
     ),
@@ -264,8 +272,8 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
     ),
     _in_token(
         "who is denied a lock is not told",
-        "_show",
-        "view.reason == Reason.LOCK and view.subject == str(self.me)",
+        "ViewDelivery.deliver",
+        "view.reason == Reason.LOCK and view.subject == self._me",
         'view.reason == Reason.LOCK and view.subject == ""',
         "it waits forever",
         16,
@@ -305,8 +313,8 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
     ),
     _in_token(
         "a call is acknowledged as soon as it has its seq",
-        "on_call",
-        ("if log.seq_of(origin, number) > self.delivered:\n    return True"),
+        "OutsideCalls.on_call",
+        ("if log.seq_of(origin, number) > self._delivery.delivered:\n    return True"),
         "",
         "an acknowledgement says that the service holds",
         128,
@@ -321,9 +329,12 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
     ),
     _in_token(
         "callers' numbers are flushed at once",
-        "kept",
-        ("found = [origin for origin in callers if now_ns - placed[origin] <= flush_ns or origin in self._waiting]"),
-        "found = [origin for origin in callers if now_ns - placed[origin] <= 0 or origin in self._waiting]",
+        "PendingCalls.kept",
+        (
+            "found = [origin for origin in callers "
+            "if now_ns - ordered_ns[origin] <= flush_ns or origin in self._waiting]"
+        ),
+        "found = [origin for origin in callers if now_ns - ordered_ns[origin] <= 0 or origin in self._waiting]",
         "a call is delivered again when it comes again",
         16,
     ),
@@ -378,9 +389,9 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
     # Recovery
     _in_token(
         "strong messages of the remainder are left out",
-        "recover",
-        "self._cleared = upto",
-        "self._cleared = 0",
+        "ServiceDelivery.recover",
+        "self.cleared = self.safe = upto",
+        "self.safe = upto",
         "a survivor does not deliver what the others do",
         16,
     ),

@@ -280,7 +280,7 @@ def test_a_checker_that_looks_into_an_engine_is_caught() -> None:
     ("path", "source"),
     [
         ("orderers/sequencer/sequencer.py", "from ordercast.orderers.sequencer.role import SequencerRole"),
-        ("orderers/token/token.py", "from ordercast.orderers.logged.sending import Sender"),
+        ("orderers/token/token.py", "from ordercast.orderers.logged.window import SendWindow"),
         ("orderers/sites/ring.py", "from ordercast.orderers.sites.hop import Hop"),
         ("orderers/token.py", "from ordercast.parts.log import Log\nfrom ordercast.wire.writer import DatagramWriter"),
         ("underlay/underlay.py", "import random\ndef f(rng: random.Random) -> None: rng.random()"),

@@ -11,7 +11,7 @@ from ordercast.parts.window import POLICIES
 
 ORDERERS: Final[dict[str, type[LoggedOrderer]]] = {"sequencer": Sequencer, "token": Token, "timestamp": Timestamp}
 
-__all__ = ["ORDERERS", "LoggedOrderer", "Orderer", "unknown_words"]
+__all__ = ["ORDERERS", "LoggedOrderer", "Orderer", "unsupported_names"]
 
 
 def unsupported_names(config: GroupConfig) -> str:

@@ -101,9 +101,16 @@ class Orderer(Protocol):
     @property
     def calls(self) -> CallTaker | None: ...
 
-    view: View  # as of what is received
-    next_block: int
-    has_left: bool  # the log ends here for this node
+    @property
+    def view(self) -> View:
+        """As of what is received."""
+
+    @property
+    def next_block(self) -> int: ...
+
+    @property
+    def has_left(self) -> bool:
+        """The log ends here for this node."""
 
     # Work in a ring that is whole
 
@@ -176,11 +183,23 @@ class Orderer(Protocol):
 class Recoverable(Protocol):
     """What the quorum membership needs of a discipline with one contiguous log."""
 
-    view: View
-    log: Log
-    callers: set[int]  # origins in the log's numbers that are no members
-    consumed: int
-    safe: int  # all members are known to hold everything up to this sequence number
+    @property
+    def view(self) -> View: ...
+
+    @property
+    def log(self) -> Log: ...
+
+    @property
+    def callers(self) -> set[int]:
+        """Origins in the log's numbers that are no members."""
+
+    @property
+    def consumed(self) -> int:
+        """The application has taken everything up to this sequence number."""
+
+    @property
+    def safe(self) -> int:
+        """All members are known to hold everything up to this sequence number."""
 
     def cut(self, rule: MinMembers, accepted: Proposal | None) -> Cut:
         """What is held and assigned here."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from ordercast.engine import Change
@@ -18,15 +19,15 @@ def next_view(
     max_members: int,
     seq: int,
     position: int,
-    next_number: dict[int, int],
-    callers: dict[int, int],
+    next_number: Mapping[int, int],
+    callers: Mapping[int, int],
     me: Member,
     after: int = 0,
 ) -> View | None:
     """The view that a change makes; None where it changes nothing (any more).
 
     A newcomer comes directly after the member `after`, at the end where that is none. What is denied, or concerns no
-    member, makes the same view once more: same id, same members and locks, at its own place.
+    member, makes the same view once more: same id, same members and locks, at its own sequence number.
     """
     if change.reason in MEMBERSHIP:
         return _with_members(view, change, counter, max_members, seq, position, next_number, callers, me, after)
@@ -67,8 +68,8 @@ def _with_members(
     max_members: int,
     seq: int,
     position: int,
-    next_number: dict[int, int],
-    callers: dict[int, int],
+    next_number: Mapping[int, int],
+    callers: Mapping[int, int],
     me: Member,
     after: int,
 ) -> View | None:
@@ -82,9 +83,9 @@ def _with_members(
     elif change.reason == Reason.LEAVE:
         if not present:
             return None
-        # The last leaver dissolves the group: nobody is left to lead, and a view is never empty.
+        # The last leaver dissolves the group: no member is left, and a view is never empty.
         members = tuple(member for member in members if member.id != change.member.id) or members
-    # Those of senders that are gone too: what they left behind may still be on its way to its place.
+    # Those of senders that are gone too: what they left behind may still be ordered.
     numbers = dict(next_number)
     if change.reason == Reason.JOIN:
         numbers[change.member.id] = max(change.next_block, next_number.get(change.member.id, 0))
@@ -92,7 +93,7 @@ def _with_members(
     present_ids = {member.id for member in members}
     known = dict(callers)
     for origin, number in change.callers.items():
-        # It was delivered to the newcomer in another ring of the group: here it must not be placed again.
+        # It was delivered to the newcomer in another ring of the group: here it must not be ordered again.
         known[origin] = max(number, known.get(origin, 0))
     return View(
         counter,

@@ -20,7 +20,7 @@ class Detector:
         self._busy_since_ns = 0
 
     def watch(self, peers: list[int], now_ns: int) -> None:
-        """Exactly these peers are watched from now on; who is new has just been heard."""
+        """Exactly these peers are watched from now on; one that is new has just been heard."""
         self._heard_ns = {peer: self._heard_ns.get(peer, now_ns) for peer in peers}
 
     def heard(self, peer: int, now_ns: int) -> None:

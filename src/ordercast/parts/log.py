@@ -1,8 +1,9 @@
-"""The log of an underlay as one member has it: which block stands at which place, and how far that is complete.
+"""The log of an underlay as one member has it: which block has which sequence number, and how far that is complete.
 
-Blocks come from their senders in any order, places from who orders. A place is *received* when it and all places before
-it are known and their blocks are held; what is received can be delivered, acknowledged, and given to others until it is
-stable. This is Amoeba's history buffer and receive window in one (section 4.1): both are indexed by the same numbers.
+Blocks come from their senders in any order, sequence numbers from the member that orders. A sequence number is
+*received* when it and all before it are assigned and their blocks are held; what is received can be delivered,
+acknowledged, and given to others until it is stable. This is Amoeba's history buffer and receive window in one (section
+4.1): both are indexed by the same numbers.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ DATAGRAM_OVERHEAD: Final = 1_024  # what a datagram costs a socket's buffer besi
 
 
 class Entry:
-    """A received place. `head` is the block's, as `wire.block.HEAD` unpacks it."""
+    """A received block with its sequence number. `head` is the block's, as `wire.block.HEAD` unpacks it."""
 
     __slots__ = ("block", "cost", "flags", "head", "number", "origin", "position", "rank", "seq")
 
@@ -68,7 +69,7 @@ class Log:
     def __init__(self, start: int, position: int, next_number: dict[int, int], ahead: int, datagram_body: int) -> None:
         self.received = start  # inclusive
         self.stable = start  # inclusive
-        self.highest = start  # highest place anybody spoke of
+        self.highest = start  # highest sequence number anybody spoke of
         self.position = position  # of the next message after `received`
         self.assignments: dict[int, tuple[int, int]] = {}  # beyond `received`
         self.blocks: dict[tuple[int, int], bytes] = {}  # held and not yet received
@@ -77,12 +78,12 @@ class Log:
         self.active: dict[int, int] = {}  # origins with unstable entries, and how many
         self.unstable_bytes = 0
         self.ahead = ahead  # how far beyond the window numbers may run before they are taken for hostile
-        self._named: set[tuple[int, int]] = set()  # blocks of callers that have a place and no number here yet
-        self._seqs: dict[tuple[int, int], int] = {}  # origin and number of an entry -> its place
+        self._named: set[tuple[int, int]] = set()  # blocks of callers that are ordered and have no number here yet
+        self._seqs: dict[tuple[int, int], int] = {}  # origin and number of an entry -> its sequence number
         self._step = datagram_body
 
     def begin_with(self, change: bytes) -> None:
-        """The place that the log starts at is a change that others may still lack: keep it for them."""
+        """The log starts at a change that others may still lack: keep it for them."""
         seq = self.received
         entry = Entry(seq, GROUP_ORIGIN, seq, change, self.position, (0, 0, 0, 0, CHANGE, 1), self.cost(change))
         self.entries[seq] = entry
@@ -115,11 +116,11 @@ class Log:
         return True
 
     def drop(self, origin: int, number: int) -> None:
-        """A block that will never get a place."""
+        """A block that will never be ordered."""
         self.blocks.pop((origin, number), None)
 
     def assign(self, seq: int, origin: int, number: int, count: int = 1) -> bool:
-        """Learn places; False if they contradict what is known or lie too far ahead."""
+        """Learn sequence numbers; False if they contradict what is known or lie too far ahead."""
         received = self.received
         if seq + count <= received + 1:
             return True
@@ -136,7 +137,7 @@ class Log:
         return True
 
     def advance(self) -> Iterator[Entry]:
-        """Turn what has become complete into entries, one by one: who stops asking stops the log there."""
+        """Turn what has become complete into entries, one by one: a caller that stops asking stops the log there."""
         assignments, blocks, unpack = self.assignments, self.blocks, HEAD.unpack_from
         seq = self.received + 1
         while True:
@@ -191,8 +192,15 @@ class Log:
             number += 1
         return number
 
+    def held_upto(self, origin: int, number: int) -> int:
+        """One past the last block of `origin` that is held without a hole (half-open), from `number` on."""
+        blocks = self.blocks
+        while (origin, number) in blocks:
+            number += 1
+        return number
+
     def missing(self, most: int) -> list[int]:
-        """The first places up to `highest` that are not complete, at most `most`."""
+        """The first sequence numbers up to `highest` that are not complete, at most `most`."""
         found = []
         assignments, blocks = self.assignments, self.blocks
         for seq in range(self.received + 1, self.highest + 1):
@@ -204,7 +212,7 @@ class Log:
         return found
 
     def block_at(self, seq: int) -> tuple[int, int, bytes] | None:
-        """Origin, number and block of a place that is complete here."""
+        """Origin, number and block of a sequence number that is complete here."""
         entry = self.entries.get(seq)
         if entry is not None:
             return entry.origin, entry.number, entry.block
@@ -214,7 +222,7 @@ class Log:
         return key[0], key[1], self.blocks[key]
 
     def seq_of(self, origin: int, number: int) -> int:
-        """The place of a block that is received and not stable, else 0."""
+        """The sequence number of a block that is received and not stable, else 0."""
         return self._seqs.get((origin, number), 0)
 
     def find_block(self, origin: int, number: int) -> bytes | None:
@@ -240,12 +248,12 @@ class Log:
         return position, numbers, change
 
     def callers_upto(self, upto: int) -> set[int]:
-        """Who has calls between `received` and `upto`, members among them; all of it must be here."""
+        """Origins with calls between `received` and `upto`, members among them; all of it must be here."""
         keys = [self.assignments[seq] for seq in range(self.received + 1, upto + 1)]
         return {key[0] for key in keys if HEAD.unpack_from(self.blocks[key])[4] & CALLED}
 
     def assigned_runs(self, first: int, stop: int) -> list[Assignment]:
-        """What is known of places [first, stop), as runs."""
+        """What is known of sequence numbers [first, stop), as runs."""
         return list(runs_of(self._known(first, stop)))
 
     def held_runs(self) -> list[tuple[int, int, int]]:
@@ -268,7 +276,7 @@ class Log:
 
 
 def runs_of(assignments: Iterable[tuple[int, int, int]]) -> Iterator[Assignment]:
-    """Single places (place, origin, number), in order, as runs."""
+    """Single assignments (sequence number, origin, number), in order, as runs."""
     run: Assignment | None = None
     for seq, origin, number in assignments:
         if run is not None and (run.seq + run.count, run.origin, run.number + run.count) == (seq, origin, number):

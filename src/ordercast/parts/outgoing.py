@@ -17,7 +17,7 @@ AT_ONCE: Final = 16  # blocks retransmitted in one go: more would add to the con
 
 
 class Unordered:
-    """A block that has no place yet."""
+    """A block that has no sequence number yet."""
 
     __slots__ = ("block", "sent_ns", "tries")
 
@@ -35,11 +35,11 @@ class Outgoing:
         self._timing = timing
         self._rtt = RoundTrip(timing.retransmit_ns, timing.retransmit_max_ns)
         self.unordered: dict[tuple[int, int], Unordered] = {}  # by origin and number, in the order of submission
-        self._costs: dict[int, int] = {}  # own number -> cost, placed or not, until stable
+        self._costs: dict[int, int] = {}  # own number -> cost, ordered or not, until stable
         self.bytes = 0  # their sum: what our window is held against
         self.is_exhausted = False  # ten tries in vain
         self._shift = 0  # doublings that outlast the block whose timer expired
-        self._progress_ns = 0  # when one of them last got its place
+        self._progress_ns = 0  # when one of them was last ordered
 
     def keep(self, now_ns: int, origin: int, number: int, block: bytes, cost: int) -> None:
         self.unordered[origin, number] = Unordered(block, now_ns)
@@ -47,14 +47,14 @@ class Outgoing:
             self._costs[number] = cost
             self.bytes += cost
 
-    def placed(self, now_ns: int, origin: int, number: int) -> bool:
-        """It has its place; False if it is not one of ours."""
+    def ordered(self, now_ns: int, origin: int, number: int) -> bool:
+        """It has its sequence number; False if we do not answer for it."""
         found = self.unordered.pop((origin, number), None)
         if found is None:
             return False
         self.is_exhausted = False
         self._progress_ns = now_ns
-        if not found.tries and now_ns > found.sent_ns:  # what we placed ourselves has been nowhere
+        if not found.tries and now_ns > found.sent_ns:  # what we ordered ourselves has been nowhere
             self._rtt.sample(now_ns - found.sent_ns)
             self._shift = 0
         return True
@@ -70,7 +70,7 @@ class Outgoing:
 
     @property
     def has_own(self) -> bool:
-        """Whether own blocks wait for a place."""
+        """Whether own blocks wait to be ordered."""
         return any(origin == self._me for origin, _ in self.unordered)
 
     @property
@@ -78,7 +78,7 @@ class Outgoing:
         return any(origin != self._me for origin, _ in self.unordered)
 
     def own(self) -> list[tuple[int, bytes]]:
-        """Own blocks without a place, in order."""
+        """Own blocks without a sequence number, in order."""
         return [(number, each.block) for (origin, number), each in self.unordered.items() if origin == self._me]
 
     def acknowledged(self, now_ns: int, upto: int, sender: int = 0) -> None:
@@ -116,8 +116,8 @@ class Outgoing:
         return max(soonest, now_ns + MS) if soonest < NEVER else NEVER
 
     def _due_ns(self, each: Unordered) -> int:
-        # Places are given in the sender's order: while they come, whoever waits behind waits for its turn. Counting
-        # from the last one keeps a long queue from being taken for a loss.
+        # Blocks are ordered in the sender's order: while sequence numbers come, the blocks behind wait for their turn.
+        # Counting from the last one keeps a long queue from being taken for a loss.
         # After a timeout others begin with the doubled time, until one that was sent once tells how long it takes now:
         # where times have grown, only that ends the sending of everything twice (Karn's algorithm).
         return max(each.sent_ns, self._progress_ns) + self._rtt.timeout_ns(max(each.tries, self._shift))

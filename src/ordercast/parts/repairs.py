@@ -1,7 +1,7 @@
 """What is missing here, what to ask for, and what to answer when others ask (Amoeba section 4.1).
 
-Members miss places of the log and ask the sequencer. The sequencer misses blocks of senders, or parts of them, and asks
-the senders: the paper leaves that to their timeouts, which is slower by a timeout.
+Members miss sequence numbers of the log and ask the sequencer. The sequencer misses blocks of senders, or parts of
+them, and asks the senders: the paper leaves that to their timeouts, which is slower by a timeout.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Repairs:
 
     def __init__(self, log: Log, timing: Timing, datagram: int) -> None:
         self._log = log
-        self.callers: set[int] = set()  # whose numbers may have holes, and who send again by themselves
+        self.callers: set[int] = set()  # origins whose numbers may have holes, and that send again by themselves
         self.partial = Reassembly(datagram)
         self._heard_ns: dict[tuple[int, int], int] = {}  # blocks in parts -> when the last part came
         self._pace_ns = 0  # time from part to part, smoothed
@@ -89,20 +89,20 @@ class Repairs:
         notes: list[Note] = []
         if log.received < log.highest or self._assignments:
             missing = log.missing(MAX_MISSING) if log.received < log.highest else []
-            notes = place_notes(*self._assignments.update(missing, now_ns))
+            notes = seq_notes(*self._assignments.update(missing, now_ns))
         if is_leader:
             if log.blocks or len(self.partial) or self._blocks or blocks:
                 missing_blocks = self._missing_blocks() if blocks is None else blocks
                 notes += block_notes(*self._blocks.update(missing_blocks, now_ns))
         elif self._blocks:
-            # Whoever led before asks on for what it lacked, and notices nothing new.
+            # A member that led before asks on for what it lacked, and notices nothing new.
             still = [key for key in self._blocks if not self.is_old(*key)]
             notes += block_notes(*self._blocks.update(still, now_ns))
         return notes
 
     def close(self) -> list[Note]:
         """The ring ends: what was open is no gap any more."""
-        return place_notes([], self._assignments.clear()) + block_notes([], self._blocks.clear())
+        return seq_notes([], self._assignments.clear()) + block_notes([], self._blocks.clear())
 
     def due_seqs(self, now_ns: int) -> list[Missing]:
         """What to ask the sequencer for."""
@@ -126,9 +126,9 @@ class Repairs:
     def due_by_tries(self, now_ns: int) -> dict[int, list[Missing]]:
         """What to ask for, by how often it has been asked for with this time.
 
-        A block whose place is known is asked for by its own name, so that its sender learns of the loss (RMP section
-        4.6). Where only an ACK seems to be lost, since blocks without a place are here, the places alone are asked for.
-        """
+        A block whose sequence number is known is asked for by its own name, so that its sender learns of the loss (RMP
+        section 4.6). Where only an ACK seems to be lost, since unordered blocks are here, only the sequence numbers are
+        asked for."""
         log = self._log
         wanted: dict[int, list[Missing]] = {}
         for seq in self._assignments.due(now_ns):
@@ -175,7 +175,7 @@ class Repairs:
     def answer(
         self, missing: list[Missing]
     ) -> tuple[list[tuple[int, int, bytes, int, int]], list[tuple[int, int, int]]]:
-        """Blocks to send (origin, number, block, first segment, stop segment), and places that go with them."""
+        """Blocks to send (origin, number, block, first segment, stop segment), and assignments that go with them."""
         blocks: list[tuple[int, int, bytes, int, int]] = []
         assignments: list[tuple[int, int, int]] = []
         for origin, number, count, first, stop in missing:
@@ -186,7 +186,7 @@ class Repairs:
                     found = self._log.block_at(each)
                     if found is not None:
                         assignments.append((each, found[0], found[1]))
-                        if self._log.has_segment(found[2], first):  # not PLACES_ALONE, and not somebody's nonsense
+                        if self._log.has_segment(found[2], first):  # not ASSIGNMENTS_ALONE, and not somebody's nonsense
                             blocks.append((*found, first, stop))
                 else:
                     block = self._log.find_block(origin, each)
@@ -207,7 +207,7 @@ class Repairs:
         return sorted(found)[:MAX_MISSING]
 
 
-def place_notes(new: list[int], gone: list[int]) -> list[Note]:
+def seq_notes(new: list[int], gone: list[int]) -> list[Note]:
     return [Note("gap", GROUP_ORIGIN, first=seq, count=1, detail="place") for seq in new] + [
         Note("repaired", GROUP_ORIGIN, first=seq, count=1, detail="place") for seq in gone
     ]

@@ -19,7 +19,7 @@ def ceiling_of(view: View, config: GroupConfig) -> int:
 
 
 def largest_block(ceiling: int, members: int, config: GroupConfig) -> int:
-    """All members together may begin with one block each before anybody knows who is sending."""
+    """All members together may begin with one block each before anybody knows which of them are sending."""
     body = config.datagram - HEADER_BYTES
     share = ceiling // max(4, members)
     segments = share // (body + DATAGRAM_OVERHEAD)

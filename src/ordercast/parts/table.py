@@ -1,4 +1,4 @@
-"""Who is known to hold everything up to which place: what the rotation of RMP's token tells (section 4.2).
+"""What each member is known to hold, up to which sequence number: what the rotation of RMP's token tells (section 4.2).
 
 The paper counts passes: after N of them all members have accepted the token, and hold all before it. Deviation: each
 TOKEN carries what is known of each member, so that a lost NULL ACK costs nothing and other datagrams contribute.
@@ -24,8 +24,8 @@ class Table:
         self._rows[me] = view.seq
         self._leaver = 0  # of the last change, until it has its own leave
         self._leaves_at = 0
-        self._ids: dict[int, list[int]] = {}  # place of a view -> whose rows, in order
-        self._sizes: deque[tuple[int, int]] = deque()  # place and size of the views that may matter to MaxN
+        self._ids: dict[int, list[int]] = {}  # sequence number of a view -> the members of its rows, in order
+        self._sizes: deque[tuple[int, int]] = deque()  # sequence number and size of views for MaxN
         self._safe = -1  # -1: to be computed
         self._early: tuple[int, tuple[int, ...]] = (0, ())  # of a view that is not here yet
         self.departed: int = 0  # the last leaver, once it is known to know
@@ -67,11 +67,11 @@ class Table:
                 self._look_at_leaver()
 
     def merge(self, view: int, rows: tuple[int, ...]) -> bool:
-        """A table that somebody sent, as of the view at place `view`; whether it says anything to us."""
+        """A table that somebody sent, as of the view at `view`; whether it says anything to us."""
         ids = self._ids.get(view)
         if ids is None or len(rows) > len(ids):
             if view > self.view.seq:
-                self._early = (view, rows)  # a New List tells who holds what as of the view that it brings
+                self._early = (view, rows)  # a New List has the table as of the view that it brings
             return False  # of a forgotten view, or of none: what is true of it will be said again
         mine = self._rows
         for member, seq in zip(ids, rows, strict=False):
@@ -80,7 +80,7 @@ class Table:
                 self._safe = -1
         if self._leaver:
             if view == self.view.seq and len(rows) < len(ids):
-                mine[self._leaver] = self._leaves_at  # who sent this knows that the leaver knows
+                mine[self._leaver] = self._leaves_at  # its sender knows that the leaver knows
             self._look_at_leaver()
         return True
 
@@ -102,20 +102,20 @@ class Table:
 
     @property
     def safe(self) -> int:
-        """Every member holds everything up to this place, a leaver that may not know it yet included."""
+        """Every member holds everything up to this sequence number, a leaver that may not know it yet included."""
         if self._safe < 0:
             self._safe = min(self._rows.values())
         return self._safe
 
     @property
     def round(self) -> int:
-        """Every member holds everything up to this place: all that passing the token can bring about."""
+        """Every member holds everything up to this sequence number: all that passing the token can bring about."""
         mine = self._rows
         return min([mine[member.id] for member in self.view.members])
 
     @property
     def leaver(self) -> int:
-        """Who left and is not known to know it; 0: nobody."""
+        """The member that left and is not known to know it; 0: none."""
         return self._leaver
 
     @property
@@ -123,7 +123,7 @@ class Table:
         return [member for member in self._rows if member != self._me]
 
     def informed(self, seq: int) -> list[int]:
-        """Which others are known to have received `place`, the last leaver included."""
+        """Which others are known to have received `seq`, the last leaver included."""
         found = [member for member in self.others if self._rows[member] >= seq]
         return [*found, self.departed] if self.departed else found
 
@@ -131,7 +131,7 @@ class Table:
         return self._rows.get(member, 0)
 
     def holders(self, seq: int) -> int:
-        """How many members besides us are known to hold everything up to `place`."""
+        """How many members besides us are known to hold everything up to `seq`."""
         me = self._me
         return sum([row >= seq and member != me for member, row in self._rows.items()])
 

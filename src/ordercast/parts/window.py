@@ -82,37 +82,79 @@ def packet_size(window: int, available: int, offered: int, min_packet: int, max_
     return min(size, max_packet)
 
 
+class PacketsOut:
+    """Packets that are sent and not acknowledged."""
+
+    __slots__ = ("_sizes", "bytes")
+
+    def __init__(self) -> None:
+        self._sizes: dict[int, int] = {}  # number -> size; bounded by the owner's window
+        self.bytes = 0
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._sizes
+
+    def send(self, number: int, size: int) -> None:
+        if number in self._sizes:
+            raise InvariantViolation(f"block {number} is under way already")
+        self._sizes[number] = size
+        self.bytes += size
+
+    def acknowledge(self, number: int) -> None:
+        self.bytes -= self._sizes.pop(number, 0)
+
+    def clear(self) -> None:
+        self._sizes.clear()
+        self.bytes = 0
+
+
+def room_of(window: int, in_flight: int, min_packet: int, max_packet: int) -> tuple[int, int]:
+    """Figure 4.2 for a sender with more to say than the window holds.
+
+    Several packets may follow one another; what the last of them would have left below a smallest packet waits, as
+    it would if the figure were asked for each of them.
+    """
+    available = window - in_flight
+    largest = packet_size(window, available, max_packet, min_packet, max_packet)
+    if not largest:
+        return 0, 0
+    rest = available % largest
+    return (available - rest if rest < min_packet else available), largest
+
+
+def _check_packets(min_packet: int, max_packet: int) -> None:
+    if not 0 < min_packet <= max_packet:
+        raise InvariantViolation(f"packets of {min_packet} to {max_packet} bytes")
+
+
 class Open:
     """A sliding window that always is what the receivers allow: no slow start, and losses change nothing.
 
-    For networks that lose nothing but what a receiver drops. It is also what `SlowStart` builds on.
+    For networks that lose nothing but what a receiver drops.
     """
 
-    __slots__ = ("_ceiling", "_max_packet", "_min_packet", "_outstanding", "in_flight", "window")
+    __slots__ = ("_max_packet", "_min_packet", "_out", "window")
 
     def __init__(self, min_packet: int, max_packet: int) -> None:
-        if not 0 < min_packet <= max_packet:
-            raise InvariantViolation(f"packets of {min_packet} to {max_packet} bytes")
+        _check_packets(min_packet, max_packet)
         self._min_packet = min_packet
         self._max_packet = max_packet
-        self._ceiling = max_packet  # until the owner knows better: one packet is always borne
-        self._outstanding: dict[int, int] = {}  # number -> size; bounded by the owner's window
-        self.in_flight = 0
-        self.window = self._first_window()
+        self._out = PacketsOut()
+        self.window = max_packet  # until the owner knows better: one packet is always borne
+
+    @property
+    def in_flight(self) -> int:
+        return self._out.bytes
 
     def limit(self, ceiling_bytes: int) -> None:
         """As FlowPolicy. One smallest packet is allowed in any case, or nothing would ever leave."""
-        self._ceiling = max(ceiling_bytes, self._min_packet)
-        self.window = self._ceiling
+        self.window = max(ceiling_bytes, self._min_packet)
 
     def sent(self, number: int, size: int) -> None:
-        if number in self._outstanding:
-            raise InvariantViolation(f"block {number} is under way already")
-        self._outstanding[number] = size
-        self.in_flight += size
+        self._out.send(number, size)
 
     def acked(self, number: int) -> None:
-        self.in_flight -= self._outstanding.pop(number, 0)
+        self._out.acknowledge(number)
 
     def timed_out(self, number: int) -> None:
         pass
@@ -121,56 +163,53 @@ class Open:
         return False
 
     def restart(self) -> None:
-        self._outstanding.clear()
-        self.in_flight = 0
-        self.window = self._first_window()
+        self._out.clear()
 
     def room(self) -> tuple[int, int]:
-        """Figure 4.2 for a sender with more to say than the window holds.
-
-        Several packets may follow one another; what the last of them would have left below a smallest packet waits, as
-        it would if the figure were asked for each of them.
-        """
-        available = self.window - self.in_flight
-        largest = packet_size(self.window, available, self._max_packet, self._min_packet, self._max_packet)
-        if not largest:
-            return 0, 0
-        rest = available % largest
-        return (available - rest if rest < self._min_packet else available), largest
-
-    def _first_window(self) -> int:
-        return self._ceiling
+        return room_of(self.window, self._out.bytes, self._min_packet, self._max_packet)
 
 
-class SlowStart(Open):
+class SlowStart:
     """Van Jacobson's window as RMP has it: begins with one packet, grows with each ACK, is halved by each loss.
 
     What the network bears and what the receivers allow are kept apart, and the window is the smaller: the ceiling falls
     and rises with the number of senders, and what was found out about the network meanwhile stays true.
     """
 
-    __slots__ = ("_borne", "_lost")
+    __slots__ = ("_borne", "_ceiling", "_lost", "_max_packet", "_min_packet", "_out", "window")
 
     def __init__(self, min_packet: int, max_packet: int) -> None:
-        super().__init__(min_packet, max_packet)
-        self._borne = self.window  # by the network, as far as we know
+        _check_packets(min_packet, max_packet)
+        self._min_packet = min_packet
+        self._max_packet = max_packet
+        self._ceiling = max_packet  # until the owner knows better: one packet is always borne
+        self._out = PacketsOut()
+        self.window = min_packet
+        self._borne = min_packet  # by the network, as far as we know
         self._lost: deque[int] = deque(maxlen=LOST_KEPT)
+
+    @property
+    def in_flight(self) -> int:
+        return self._out.bytes
 
     def limit(self, ceiling_bytes: int) -> None:
         """As FlowPolicy. A window above it comes down to it at once; one below grows on with the next ACKs."""
         self._ceiling = max(ceiling_bytes, self._min_packet)
         self.window = min(self._borne, self._ceiling)
 
+    def sent(self, number: int, size: int) -> None:
+        self._out.send(number, size)
+
     def acked(self, number: int) -> None:
         """Slow start: one packet more with each first ACK, as long as the receivers let us use it."""
-        if number in self._outstanding:
-            super().acked(number)
+        if number in self._out:
+            self._out.acknowledge(number)
             if self._borne < self._ceiling:
                 self.window = self._borne = min(self._borne + self._min_packet, self._ceiling)
 
     def timed_out(self, number: int) -> None:
         """Each time that a timer expires: what was sent again and is not acknowledged was lost again."""
-        if number in self._outstanding:
+        if number in self._out:
             self._lose(number)
 
     def nacked(self, number: int) -> bool:
@@ -181,9 +220,12 @@ class SlowStart(Open):
         return self._lose(number)
 
     def restart(self) -> None:
-        super().restart()
-        self._borne = self.window
+        self._out.clear()
+        self.window = self._borne = self._min_packet
         self._lost.clear()
+
+    def room(self) -> tuple[int, int]:
+        return room_of(self.window, self._out.bytes, self._min_packet, self._max_packet)
 
     def _lose(self, number: int) -> bool:
         if number not in self._lost:
@@ -191,9 +233,6 @@ class SlowStart(Open):
         before = self.window
         self.window = self._borne = max(before // 2, self._min_packet)
         return self.window < before
-
-    def _first_window(self) -> int:
-        return self._min_packet
 
 
 POLICIES: Final[dict[str, type[FlowPolicy]]] = {"slow-start": SlowStart, "open": Open}

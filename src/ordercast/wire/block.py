@@ -23,7 +23,7 @@ from ordercast.errors import UsageError, WireError
 from ordercast.service import RANK_NAMES, RESILIENT_RANK, Service
 from ordercast.wire.codec import MAX_NUMBER
 
-# first message number, count, service rank, k, flags, kinds; then room for the place that the block comes after
+# first message number, count, service rank, k, flags, kinds; then room for the sequence number that it comes after
 HEAD: Final = Struct("<QIBBBB8x")
 HEAD_BYTES: Final = HEAD.size
 AFTER: Final = Struct("<Q")
@@ -48,6 +48,9 @@ INDEX_FROM_RUNS: Final = 16  # more runs than this are written as an index array
 OVERHEAD: Final = HEAD_BYTES + ENTRY_BYTES + LENGTH.size
 FRAGMENT_OVERHEAD: Final = HEAD_BYTES + ENTRY_BYTES + FRAGMENT.size
 _SWAP: Final = byteorder == "big"
+
+
+HeadFields = tuple[int, int, int, int, int, int]  # as HEAD unpacks it, where the block is our own and needs no checks
 
 
 class Head(NamedTuple):
@@ -97,13 +100,13 @@ def head_of(block: bytes | bytearray | memoryview) -> Head:
 
 
 def after_of(block: bytes) -> int:
-    """The last place of the log that its sender had delivered: what the block may causally depend on."""
+    """The last sequence number that its sender had delivered: what the block may causally depend on."""
     after: int = AFTER.unpack_from(block, AFTER_OFFSET)[0]
     return after
 
 
 def come_after(block: bytes, seq: int) -> bytes:
-    """The block with that place written in; one copy, made by the orderer, since only it knows the log."""
+    """The block with that sequence number written in; one copy, made by the orderer, since only it knows the log."""
     view = memoryview(block)
     return b"".join((view[:AFTER_OFFSET], AFTER.pack(seq), view[AFTER_OFFSET + AFTER.size :]))
 
@@ -196,7 +199,7 @@ class Columns(NamedTuple):
 
 
 def open_columns(block: bytes) -> Columns:
-    """`open_messages` for who writes messages on: nothing is cut apart. Hot: the archive's recorder."""
+    """`open_messages` for a caller that writes messages on: nothing is cut apart. Hot: the archive's recorder."""
     head, table, index, at = _open_runs(block)
     count = head.count
     if head.flags & EQUAL:

@@ -14,9 +14,9 @@ from ordercast.wire.codec import MAX_NUMBER, Reader, Writer
 Buffer = bytes | bytearray | memoryview
 
 ACKS: Final = Struct("<QQ")  # received up to, consumed up to
-LEAD: Final = Struct("<QQQHH")  # highest place, stable, safe, active senders, flags
-ASSIGNMENT: Final = Struct("<QQQI")  # place, origin, block number, count: a run of consecutive places and numbers
-MISSING: Final = Struct("<QQIHH")  # origin (0: places of the log), number, count, first segment, stop segment (0: all)
+LEAD: Final = Struct("<QQQHH")  # highest sequence number, stable, safe, active senders, flags
+ASSIGNMENT: Final = Struct("<QQQI")  # sequence number, origin, block number, count: a run
+MISSING: Final = Struct("<QQIHH")  # origin (0: the log), number, count, first segment, stop segment (0: all)
 TARGET: Final = Struct("<Q")
 SEQ_ORIGIN: Final = Struct("<QQ")
 HOLDING: Final = Struct("<QQ")  # origin, held up to (half-open)
@@ -24,7 +24,7 @@ if (ACKS.size, LEAD.size, ASSIGNMENT.size, MISSING.size, HOLDING.size) != (16, 2
     raise AssertionError("ordering structures have fixed sizes on the wire")
 
 ORDERED_PREFIX: Final = LEAD.size + 16
-MAX_ASSIGNMENTS: Final = 65_536  # positions a run of places may cover; a larger claim is hostile
+MAX_ASSIGNMENTS: Final = 65_536  # entries that a run may cover; a larger claim is hostile
 MAX_MISSING: Final = 256  # entries of a NAK; the rest is asked for when these have come
 
 _FAR: Final = 0xFFFF_FFFF  # so far behind that it says nothing
@@ -32,7 +32,7 @@ _SWAP: Final = byteorder == "big"
 
 
 class Acks(NamedTuple):
-    """What a member tells the sequencer with every datagram: all places up to and including these."""
+    """What a member tells the sequencer with every datagram: everything up to and including these."""
 
     received: int
     consumed: int
@@ -48,7 +48,7 @@ class Lead(NamedTuple):
 
 
 class Assignment(NamedTuple):
-    """Blocks `number` … of `origin` stand at places `seq` …, `count` of them."""
+    """Blocks `number` … of `origin` have the sequence numbers `seq` …, `count` of them."""
 
     seq: int
     origin: int
@@ -57,7 +57,7 @@ class Assignment(NamedTuple):
 
 
 class Missing(NamedTuple):
-    """What a NAK asks for: places of the log (origin 0) or blocks of an origin; segments [first, stop), 0 for all."""
+    """What a NAK asks for: entries of the log (origin 0) or blocks of an origin; segments [first, stop), 0 for all."""
 
     origin: int
     number: int
@@ -112,10 +112,10 @@ def decode_accept(body: Buffer) -> tuple[Lead, list[Assignment]]:
 def decode_assignments(reader: Reader, count: int) -> list[Assignment]:
     assignments = []
     for _ in range(count):
-        placed = Assignment(*reader.unpack(ASSIGNMENT))
-        if not 0 < placed.count <= MAX_ASSIGNMENTS or max(placed.seq, placed.number) > MAX_NUMBER:
-            raise WireError("run of places out of range")
-        assignments.append(placed)
+        run = Assignment(*reader.unpack(ASSIGNMENT))
+        if not 0 < run.count <= MAX_ASSIGNMENTS or max(run.seq, run.number) > MAX_NUMBER:
+            raise WireError("run of sequence numbers out of range")
+        assignments.append(run)
     return assignments
 
 
@@ -125,12 +125,12 @@ def encode_ordered(lead: Lead, seq: int, origin: int) -> bytes:
 
 
 def decode_ordered(body: Buffer) -> tuple[Lead, int, int, memoryview]:
-    """Lead, place, origin, and where the block lies: it is copied only by who keeps it."""
+    """Lead, sequence number, origin, and where the block lies: only a receiver that keeps it copies it."""
     if len(body) <= ORDERED_PREFIX:
         raise WireError("ordered block too short")
     seq, origin = SEQ_ORIGIN.unpack_from(body, LEAD.size)
     if seq > MAX_NUMBER:
-        raise WireError("a place out of all reason")
+        raise WireError("sequence number out of range")
     return decode_lead(body), seq, origin, memoryview(body)[ORDERED_PREFIX:]
 
 
@@ -148,7 +148,7 @@ def decode_acks(body: Buffer) -> Acks:
 
 
 def encode_nak(acks: Acks, missing: Iterable[Missing], target: int = 0) -> bytes:
-    """`target` is the one member that is to answer; 0: whoever gets it."""
+    """`target` is the one member that is to answer; 0: any that gets it."""
     parts = [encode_acks(acks), TARGET.pack(target)]
     parts.extend(MISSING.pack(*each) for each in missing)
     return b"".join(parts)

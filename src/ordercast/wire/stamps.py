@@ -17,12 +17,12 @@ from ordercast.wire.views import MAX_MEMBERS
 
 Buffer = bytes | bytearray | memoryview
 
-# place of the view, clock, highest place, own blocks sent, own blocks decided; rows, nexts, runs, decisions, flags
+# sequence number of the view, clock, highest, own blocks sent, own blocks decided; rows, nexts, runs, decisions, flags
 STAMPS: Final = Struct("<QQQQQHHHHH")
 NEXT: Final = Struct("<Q")
 ACKED: Final = Struct("<QQH")  # origin, first block, blocks; the proposed numbers follow, as far behind the clock
-DECIDED: Final = Struct("<QQQQQH")  # origin, block, number and member of the timestamp, place of the view, bounds
-BOUND: Final = Struct("<QQH")  # next block, number of the timestamp, its member by its place in the view
+DECIDED: Final = Struct("<QQQQQH")  # origin, block, number and member of the timestamp, view, bounds
+BOUND: Final = Struct("<QQH")  # next block, number of the timestamp, its member by its index in the view
 if (STAMPS.size, ACKED.size, DECIDED.size, BOUND.size) != (50, 18, 42, 18):
     raise AssertionError("timestamps have fixed sizes on the wire")
 
@@ -51,7 +51,7 @@ class Bound(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """`view` is the place of the view that has decided; the bounds are of its members, in their order."""
+    """`view` is the sequence number of the view that has decided; the bounds are of its members, in their order."""
 
     origin: int
     number: int

@@ -1,7 +1,7 @@
 """Bodies of the token orderer's datagrams (docs/design/token.md has the table of kinds; RMP figure 4.1).
 
-A `State` says where the token is and who holds what. It is the body of SYNC and CONFIRM, and the first part of TOKEN
-(RMP's ACK), which goes on with places, and of LIST (New List), which goes on with the change that it orders.
+A `State` says where the token is and what each member holds. It is the body of SYNC and CONFIRM, and the first part of
+TOKEN (RMP's ACK), which goes on with assignments, and of LIST (New List), which goes on with the change that it orders.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from ordercast.wire.views import (
 
 Buffer = bytes | bytearray | memoryview
 
-STATE: Final = Struct("<QQQQHH")  # pass, token site after it, highest place, place of the view, rows, flags
+STATE: Final = Struct("<QQQQHH")  # pass, token site after it, highest, view, rows, flags
 LIST_SIZE: Final = Struct("<I")  # of the token before the change
 if STATE.size != 36:
     raise AssertionError("the state of the token has a fixed size on the wire")
 
-HOLDS: Final = 1  # whoever says this has accepted the token of that pass
+HOLDS: Final = 1  # its sender has accepted the token of that pass
 HURRY: Final = 2  # a round is under way: pass it on at once
 
 
 class State(NamedTuple):
-    """`rows`: the members of the view at place `view`, then its leaver if there is one: what each is known to hold."""
+    """`rows`: the members of the view at `view`, then its leaver if there is one: what each is known to hold."""
 
     turn: int
     site: int
@@ -76,13 +76,13 @@ def decode_token(body: Buffer) -> tuple[State, list[Assignment]]:
     assignments = []
     for seq, origin, number, count in ASSIGNMENT.iter_unpack(memoryview(body)[start:]):
         if not 0 < count <= MAX_ASSIGNMENTS or number > MAX_NUMBER or seq + count - 1 > highest:
-            raise WireError("run of places out of range")
+            raise WireError("run of sequence numbers out of range")
         assignments.append(Assignment(seq, origin, number, count))
     return state, assignments
 
 
 def encode_list(token: bytes, change: bytes) -> bytes:
-    """A token, and the block of the change that its last place is for."""
+    """A token, and the block of the change that its last assignment is for."""
     return b"".join((LIST_SIZE.pack(len(token)), token, change))
 
 

@@ -1,4 +1,4 @@
-"""What the sequencer keeps besides what every member has: the table, resilience acks, and what waits for a place.
+"""What the sequencer has besides what every member has: the table, resilience acks, and what waits to be ordered.
 
 Amoeba sections 4.1 and 4.2. The table of "received up to" per member is the paper's; a second column, "consumed up to",
 makes the history's bound include the application (section 3: a member that never receives blocks the group).
@@ -7,19 +7,15 @@ Deviation: one membership change at a time, the next when all have the last (doc
 
 from __future__ import annotations
 
-from collections import deque
-from typing import Final
-
 from ordercast.engine import Change
-from ordercast.parts.log import Log
+from ordercast.orderers.logged.changes import PendingChanges, key_of
+from ordercast.parts.log import Entry, Log
 from ordercast.service import RESILIENT_RANK
 from ordercast.view import Address, Member, Reason, View
 from ordercast.wire.block import ENTRY_BYTES, FRAGMENT, FRAGMENTED, HEAD, HEAD_BYTES, LAST
 
-MAX_CHANGES: Final = 1_024  # joins and leaves waiting; beyond it newcomers are not heard and ask again
 
-
-class Row:
+class MemberRow:
     """What the sequencer knows of one member."""
 
     __slots__ = ("consumed", "held", "leaves_at", "received")
@@ -28,7 +24,7 @@ class Row:
         self.received = received
         self.consumed = consumed
         self.held: dict[int, int] = {}  # origin -> blocks held up to (half-open), for resilience
-        self.leaves_at = 0  # place of its own leave; 0 while it stays
+        self.leaves_at = 0  # sequence number of its own leave; 0 while it stays
 
 
 class SequencerRole:
@@ -36,11 +32,9 @@ class SequencerRole:
         "_me",
         "_open_messages",
         "_table",
-        "awaited",
         "changes",
         "departed",
         "is_blocked",
-        "last_change",
         "leavers",
         "others",
         "ready",
@@ -52,20 +46,18 @@ class SequencerRole:
     )
 
     def __init__(self, view: View, me: int, received: int, last_change: int) -> None:
-        self._table = {member.id: Row(received, received) for member in view.members}
+        self._table = {member.id: MemberRow(received, received) for member in view.members}
         self._me = me
         self.others: list[int] = []  # everybody in the table but us; a new list whenever that changes
         self.stable = received  # lowest "consumed" of the table
         self.safe = received  # lowest "received"
         self._changed()
         self._open_messages: set[int] = set()  # origins whose fragmented message is half ordered
-        self.changes: deque[Change] = deque()
-        self.last_change = last_change
-        self.awaited: dict[int, int] = {}  # member -> its blocks below this had no place in the ring before
+        self.changes = PendingChanges(last_change, {})
         self.departed: set[int] = set()
-        self.leavers: dict[int, Address] = {}  # who left and may still need what comes before its leave
+        self.leavers: dict[int, Address] = {}  # members that left and may still need what comes before it
         self.ready: dict[int, None] = {}  # origins that may have something to order, in order of arrival
-        self.requests: set[tuple[int, int]] = set()  # blocks that only we have: they go out with their place (PB)
+        self.requests: set[tuple[int, int]] = set()  # blocks that only we have: they go out ordered (PB)
         self.is_blocked = False  # the history is full
         self.since_bytes = 0  # ordered since the last STATUS
         self.since_blocks = 0
@@ -81,7 +73,7 @@ class SequencerRole:
         self.stable = min([row.consumed for row in rows], default=0)
         self.safe = min([row.received for row in rows], default=0)
 
-    def row(self, member: int) -> Row | None:
+    def row(self, member: int) -> MemberRow | None:
         return self._table.get(member)
 
     def acknowledge(self, member: int, received: int, consumed: int, highest: int) -> bool:
@@ -101,11 +93,11 @@ class SequencerRole:
         return True
 
     def admit(self, member: int, seq: int) -> None:
-        self._table[member] = Row(seq, seq)
+        self._table[member] = MemberRow(seq, seq)
         self._changed()
 
     def dismiss(self, member: Member, seq: int) -> None:
-        """The member's leave stands at `seq`; it counts until it has received it."""
+        """The member's leave has the sequence number `seq`; it counts until it has received it."""
         row = self._table.get(member.id)
         if row is not None:
             row.leaves_at = seq
@@ -124,42 +116,33 @@ class SequencerRole:
 
     def propose(self, change: Change) -> None:
         if change.reason == Reason.LEAVE:
-            self._open_messages.discard(change.member.id)  # who asks to leave sends nothing more
-        if len(self.changes) < MAX_CHANGES and not any(
-            (each.reason, each.member.id) == (change.reason, change.member.id) for each in self.changes
-        ):
-            self.changes.append(change)
+            self._open_messages.discard(change.member.id)  # a member that asks to leave sends nothing more
+        if key_of(change) not in self.changes:
+            self.changes.add(change)
 
     def is_held_up(self, last_safe_seq: int) -> bool:
         """Whether a change waits for SAFE messages before it: nothing is ordered until they are safe.
 
-        What a view is delivered behind must be safe in the view before it, whoever fails in between.
+        What a view is delivered behind must be safe in the view before it, whatever fails in between.
         """
-        return bool(self.changes) and self.safe < last_safe_seq
+        return self.safe < last_safe_seq and bool(self.changes)
 
     def next_change(self, log: Log) -> Change | None:
         """The change to order now: when all have the last one, and no newcomer would see half a message.
 
         Nor one that it may have delivered already: a member that a failure left behind and that comes back has perhaps
-        seen what the survivors could not place, and submit again. That gets its place before anybody joins.
+        seen what the survivors could not order, and submit again. That is ordered before anybody joins.
         """
-        if not self.changes or self.safe < self.last_change:
+        if not self.changes.is_due(self.safe, log.next_number):
             return None
-        if self.awaited:
-            numbers = log.next_number
-            self.awaited = {
-                member: number for member, number in self.awaited.items() if numbers.get(member, number) < number
-            }
-            if self.awaited:
-                return None
-        if self._open_messages and self.changes[0].reason in (Reason.JOIN, Reason.DISSOLVE):
+        if self._open_messages and self.changes.first.reason in (Reason.JOIN, Reason.DISSOLVE):
             return None
-        return self.changes.popleft()
+        return self.changes.take()
 
     def next_block(
         self, log: Log, view: View, me: int, origin: int, limit_bytes: int, limit_blocks: int
     ) -> bytes | None:
-        """The next block of `origin` if it may be placed now; sets `is_blocked` when the history is what stops it."""
+        """The next block of `origin` if it may be ordered now; sets `is_blocked` when the history is what stops it."""
         number = log.next_number.get(origin)
         if number is None:
             return None
@@ -178,21 +161,20 @@ class SequencerRole:
 
     def _keeps_newcomers_waiting(self, origin: int, block: bytes) -> bool:
         """Whether the block begins a long message while somebody waits to join between messages."""
-        if origin in self._open_messages or origin in self.awaited or origin not in self._table:
+        if origin in self._open_messages or self.changes.is_awaited(origin) or origin not in self._table:
             return False
         begins = FRAGMENT.unpack_from(block, HEAD_BYTES + ENTRY_BYTES)[1] == 0
-        return begins and bool(self.changes) and self.changes[0].reason in (Reason.JOIN, Reason.DISSOLVE)
+        return begins and bool(self.changes) and self.changes.first.reason in (Reason.JOIN, Reason.DISSOLVE)
 
-    def ordered(self, origin: int, block: bytes, cost: int) -> None:
-        """The block was placed."""
-        self.since_bytes += cost
+    def ordered(self, entry: Entry) -> None:
+        """The block has its sequence number."""
+        self.since_bytes += entry.cost
         self.since_blocks += 1
-        flags = HEAD.unpack_from(block)[4]
-        if flags & FRAGMENTED:
-            if flags & LAST:
-                self._open_messages.discard(origin)
-            elif origin in self._table:  # what a gone sender began will not be completed
-                self._open_messages.add(origin)
+        if entry.flags & FRAGMENTED:
+            if entry.flags & LAST:
+                self._open_messages.discard(entry.origin)
+            elif entry.origin in self._table:  # what a gone sender began will not be completed
+                self._open_messages.add(entry.origin)
 
     def _is_resilient(self, view: View, me: int, origin: int, number: int, k: int) -> bool:
         """Whether the k lowest-numbered members besides sequencer and sender hold the block (section 4.2)."""
@@ -204,6 +186,6 @@ class SequencerRole:
 
 
 def ackers(view: View, sequencer: int, origin: int, k: int) -> list[int]:
-    """Who acknowledges a RESILIENT(k) block: the k lowest-numbered members besides sequencer and sender."""
+    """The members that acknowledge a RESILIENT(k) block: the k lowest-numbered members besides sequencer and sender."""
     others = [member.id for member in view.members if member.id not in (sequencer, origin)]
     return others[:k]

@@ -1,7 +1,7 @@
 """The reception queue of one member: proposals, decisions, and anticipation. TOMPA sections 2.1 and 3.2.
 
 Blocks wait under a timestamp and leave in the order of timestamps, when they are decided. The paper sorts the queue
-anew with each change; here it is a heap in which a block that moves leaves its old place behind.
+anew with each change; here it is a heap in which a block that moves leaves its old entry behind.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 Stamp = tuple[int, int]  # number and member, compared in this order
 Key = tuple[int, int]  # origin and number of a block
 
-SLACK: Final = 64  # places left behind, besides one for each block that waits, before the heap is made anew
+SLACK: Final = 64  # entries left behind, besides one for each block that waits, before the heap is made anew
 
 
 class Queued(NamedTuple):
@@ -133,7 +133,7 @@ class ReceptionQueue:
         return None
 
     def remove(self, key: Key) -> None:
-        """Its place is known from elsewhere."""
+        """Its sequence number is known from elsewhere."""
         if self._waiting.pop(key, None) is not None:
             origin, number = key
             waiting = self._undecided.get(origin)

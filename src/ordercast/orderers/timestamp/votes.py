@@ -9,12 +9,12 @@ from ordercast.wire.stamps import Bound
 
 Stamp = tuple[int, int]
 
-STRANGERS: Final = 8  # acknowledgements that are kept of who is not known as a member yet
+STRANGERS: Final = 8  # acknowledgements that are kept of nodes that are not known as members yet
 
 
 class Vote(NamedTuple):
     """What one member acknowledged: the number that it proposes, its clock, and whom it expects which block from next,
-    as of the view at place `view`."""
+    as of the view at `view`."""
 
     number: int
     clock: int
@@ -27,18 +27,18 @@ class Votes:
 
     def __init__(self) -> None:
         self._votes: dict[int, Vote] = {}
-        self._early: dict[int, Vote] = {}  # of who is no member yet
+        self._early: dict[int, Vote] = {}  # of nodes that are no members yet
 
     def add(self, member: int, vote: Vote) -> None:
         self._votes[member] = vote
 
     def add_early(self, newcomer: int, vote: Vote) -> None:
-        """Of who has come in with a view that is not here yet, as it seems: a few of them are kept."""
+        """Of a node that has come in with a view that is not here yet, as it seems: a few of them are kept."""
         if newcomer in self._early or len(self._early) < STRANGERS:
             self._early[newcomer] = vote
 
     def admit(self, member: int, view: int) -> None:
-        """It has come in with the view at place `view`. What it acknowledged in an earlier stay counts no more: its
+        """It has come in with the view at `view`. What it acknowledged in an earlier stay counts no more: its
         queue is empty since."""
         self._votes.pop(member, None)
         vote = self._early.pop(member, None)
@@ -46,7 +46,7 @@ class Votes:
             self._votes[member] = vote
 
     def lacking(self, members: Iterable[int]) -> list[int]:
-        """Who has not acknowledged yet."""
+        """The members that have not acknowledged yet."""
         votes = self._votes
         return [member for member in members if member not in votes]
 

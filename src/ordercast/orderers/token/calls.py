@@ -1,4 +1,4 @@
-"""Calls from outside, on their way to a place (RMP section 4.5).
+"""Calls from outside, until they are ordered (RMP section 4.5).
 
 A caller numbers its calls; the next one that is expected stands in the log's numbers, and with them in every view. The
 first-packet flag makes a new entry. Calls without acknowledgement may be lost: a call says which earlier ones it needs.
@@ -9,25 +9,34 @@ from __future__ import annotations
 from typing import Final
 
 from ordercast.config import SECOND
+from ordercast.engine import Note, Outbox
+from ordercast.orderers.logged.delivery import ServiceDelivery
+from ordercast.orderers.logged.receiving import Receiver
+from ordercast.orderers.logged.ring import RingState
+from ordercast.orderers.logged.window import SendWindow
+from ordercast.orderers.token.rotation import Rotation
+from ordercast.orderers.token.timers import TokenTimer
 from ordercast.parts.log import Log
-from ordercast.wire.calls import needs_of
+from ordercast.parts.timers import Timers
+from ordercast.wire.block import head_of
+from ordercast.wire.calls import asks_for_answer, needs_of, open_call
 
 MAX_CALLERS: Final = 1_024  # entries in the view; beyond it those that were silent longest are flushed
-MAX_WAITING: Final = 256  # calls of one caller that wait for a place
+MAX_WAITING: Final = 256  # calls of one caller that wait to be ordered
 WAIT_NS: Final = 6 * SECOND  # a call that waits and is not repeated for so long belongs to a caller that has given up
-MAX_NEW: Final = 256  # callers whose first call waits for a place
+MAX_NEW: Final = 256  # callers whose first call waits to be ordered
 
 
-class Calls:
-    __slots__ = ("_begins", "_first", "_heard_ns", "_mine", "_placed_ns", "_waiting")
+class PendingCalls:
+    __slots__ = ("_begins", "_first", "_heard_ns", "_mine", "_ordered_ns", "_waiting")
 
     def __init__(self) -> None:
-        self._waiting: dict[int, set[int]] = {}  # caller -> numbers held and not placed
+        self._waiting: dict[int, set[int]] = {}  # caller -> numbers held and not ordered
         self._heard_ns: dict[int, int] = {}  # caller with something waiting -> when it was heard last
         self._begins: dict[int, int] = {}  # caller -> the first of its calls that is still to come
         self._first: dict[int, int] = {}  # caller without an entry -> the number it begins with
         self._mine: dict[tuple[int, int], None] = {}  # calls that this site acknowledges when they are delivered
-        self._placed_ns: dict[int, int] = {}  # caller -> when it last got a place here
+        self._ordered_ns: dict[int, int] = {}  # caller -> when a call of it was last received here
 
     def may_hold(self, log: Log, origin: int, number: int, is_first: bool) -> bool:
         """Whether a call that is not old makes sense here."""
@@ -43,7 +52,7 @@ class Calls:
         """The caller's first that is still to come: nothing before it will be sent again, whatever it says it needs.
 
         The paper ignores the flag where there is an entry. Ours may be from a time before a part of the group was lost
-        that had acknowledged more: then nothing of the caller would ever get a place again.
+        that had acknowledged more: then nothing of the caller would ever be ordered again.
         """
         self._begins[origin] = number
 
@@ -78,7 +87,7 @@ class Calls:
         return min(self._heard_ns.values()) + WAIT_NS if self._heard_ns else 0
 
     def next_of(self, log: Log, origin: int) -> tuple[int, bytes] | None:
-        """The next call of `origin` that may get a place."""
+        """The next call of `origin` that may be ordered."""
         waiting = self._waiting.get(origin)
         if not waiting:
             return None
@@ -97,11 +106,10 @@ class Calls:
         return None
 
     def received(self, now_ns: int, log: Log, origin: int) -> None:
-        """A call has its place, and everything before it is here. What the caller sent before it and nobody placed in
-        time never gets a place."""
+        """A call is received. What the caller sent before it and nobody ordered in time is never ordered."""
         self._first.pop(origin, None)
         self._begins.pop(origin, None)
-        self._placed_ns[origin] = now_ns
+        self._ordered_ns[origin] = now_ns
         self.drop_old(log, origin)
 
     def drop_old(self, log: Log, origin: int) -> None:
@@ -122,17 +130,17 @@ class Calls:
 
     def kept(self, now_ns: int, log: Log, callers: set[int], flush_ns: int) -> dict[int, int]:
         """The entries that stay in the next view."""
-        placed = self._placed_ns
+        ordered_ns = self._ordered_ns
         for origin in callers:
-            placed.setdefault(origin, now_ns)  # it came with the view: its time begins here
-        found = [origin for origin in callers if now_ns - placed[origin] <= flush_ns or origin in self._waiting]
+            ordered_ns.setdefault(origin, now_ns)  # it came with the view: its time begins here
+        found = [origin for origin in callers if now_ns - ordered_ns[origin] <= flush_ns or origin in self._waiting]
         if len(found) > MAX_CALLERS:
-            found = sorted(found, key=lambda origin: placed[origin])[-MAX_CALLERS // 2 :]
-        for origin in [origin for origin in placed if origin not in callers]:
-            del placed[origin]
+            found = sorted(found, key=lambda origin: ordered_ns[origin])[-MAX_CALLERS // 2 :]
+        for origin in [origin for origin in ordered_ns if origin not in callers]:
+            del ordered_ns[origin]
         return {origin: log.next_number[origin] for origin in found if origin in log.next_number}
 
-    # Who acknowledges
+    # Acknowledging
 
     def take_up(self, origin: int, number: int) -> None:
         """This site will acknowledge the call."""
@@ -145,3 +153,80 @@ class Calls:
             del self._mine[origin, number]
             return True
         return False
+
+
+class OutsideCalls:
+    """The `CallTaker` of a token ring: what a member does with calls that come from outside."""
+
+    __slots__ = ("_delivery", "_log", "_receiver", "_ring", "_rotation", "_timers", "_window", "pending")
+
+    def __init__(
+        self,
+        ring: RingState,
+        receiver: Receiver,
+        delivery: ServiceDelivery,
+        window: SendWindow,
+        rotation: Rotation,
+        timers: Timers[TokenTimer],
+    ) -> None:
+        self._ring = ring
+        self._log = ring.log
+        self._receiver = receiver
+        self._delivery = delivery
+        self._window = window
+        self._rotation = rotation
+        self._timers = timers
+        self.pending = PendingCalls()
+
+    @property
+    def allowance(self) -> int:
+        """A share like that of a member that has just begun to send; what callers have out counts for all of them."""
+        return self._window.ceiling // (2 * (len(self._ring.view.members) + len(self._ring.callers)))
+
+    def answers(self, origin: int, number: int) -> bool:
+        return self.pending.is_mine(origin, number)
+
+    def on_call(self, now_ns: int, origin: int, number: int, is_first: bool, block: bytes, out: Outbox) -> bool:
+        """A call from outside; False if it was delivered here before. (Section 4.5.)"""
+        ring, log, pending = self._ring, self._log, self.pending
+        if ring.is_frozen or ring.has_left or ring.view.member(origin) is not None:
+            return True
+        if number < log.next_number.get(origin, 0):
+            if log.seq_of(origin, number) > self._delivery.delivered:
+                return True  # its answer follows its delivery
+            if self._rotation.is_holding:
+                pending.take_up(origin, number)
+            return False
+        if not head_of(block).rank and not asks_for_answer(block):
+            return self._on_unreliable_call(origin, number, block, out)
+        pending.heard(now_ns, origin)
+        if is_first and origin in log.next_number:
+            pending.begin_with(origin, number)
+        if (origin, number) in log.blocks or not pending.may_hold(log, origin, number, is_first):
+            return True
+        if self._receiver.hold(origin, number, block, out, from_outside=True) is not None:
+            self.wait(now_ns, origin, number, is_first)
+        return True
+
+    def wait(self, now_ns: int, origin: int, number: int, is_first: bool) -> None:
+        """A call is held, and waits to be ordered."""
+        self.pending.held(now_ns, self._log, origin, number, is_first)
+        self._timers.set_earlier(TokenTimer.CALLS, now_ns + WAIT_NS)
+
+    def expire(self, now_ns: int) -> None:
+        due_ns = self.pending.expire(now_ns, self._log)
+        if due_ns:
+            self._timers.set(TokenTimer.CALLS, due_ns)
+
+    def _on_unreliable_call(self, origin: int, number: int, block: bytes, out: Outbox) -> bool:
+        """An UNRELIABLE call is delivered where it arrives; the token site acknowledges it."""
+        if self._delivery.is_overrun():
+            self._ring.count("overrun_drops")
+            return True
+        is_new = self._delivery.arrived_unreliable(origin, number, block, number)
+        if is_new:
+            out.notes.append(Note("name", origin, detail=open_call(block)[0].caller))
+            out.notes.append(Note("hold", origin, block))
+        if self._rotation.is_holding:
+            self.pending.take_up(origin, number)
+        return is_new

@@ -1,8 +1,8 @@
-"""Flow control of UNRELIABLE blocks: they have no place, so no ACK ever tells that they have arrived.
+"""Flow control of UNRELIABLE blocks: they are not ordered, so no ACK ever tells that they have arrived.
 
-A sender asks all members for a word after each half of its share of their socket buffers. Whoever answers has read what
-came before the question; when all have, those bytes count no more. A question or answer that is lost costs a pause, not
-the message: after UNANSWERED_NS everything counts as gone.
+A sender asks all members for a word after each half of its share of their socket buffers. A member that answers has
+read what came before the question; when all have, those bytes count no more. A question or answer that is lost costs a
+pause, not the message: after UNANSWERED_NS everything counts as gone.
 """
 
 from __future__ import annotations

@@ -1,37 +1,35 @@
 """Changes that wait for their New List (RMP section 4.3): List Change Requests, our own and those of others.
 
-Every member keeps all requests that it hears, and whoever is token site orders them; the one that asked repeats its own
+Every member keeps all requests that it hears, and the token site orders them; the member that asked repeats its own
 until it sees the answer. What nobody repeats is forgotten, so that a newcomer that gave up is not let in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from ordercast.config import MS
 from ordercast.engine import NEVER, Change
+from ordercast.errors import WireError
+from ordercast.orderers.logged.changes import ChangeKey, PendingChanges, key_of
+from ordercast.orderers.logged.ring import RingState
 from ordercast.view import Reason, View, id_of
 
-MAX_CHANGES: Final = 1_024  # requests that wait; beyond it they are not heard, and are repeated
 REPEAT_NS: Final = 60 * MS
 FORGET_NS: Final = 600 * MS  # unrepeated
 MAX_DONE: Final = 8_192  # lock requests remembered as answered; at the bound the oldest half is forgotten
 
-Key = tuple[int, int, str, int]
 
+class ChangeRequests:
+    __slots__ = ("_done", "_heard_ns", "_own", "due_ns", "pending")
 
-class PendingChanges:
-    __slots__ = ("_changes", "_done", "_own", "due_ns")
-
-    def __init__(self) -> None:
-        self._changes: dict[Key, tuple[Change, int]] = {}  # in order of arrival, with when it was heard last
-        self._own: dict[Key, Change] = {}
+    def __init__(self, view: View) -> None:
+        last_seq = view.seq if view.reason in (Reason.JOIN, Reason.LEAVE) else 0
+        self.pending = PendingChanges(last_seq, view.awaited)
+        self._heard_ns: dict[ChangeKey, int] = {}  # request -> when it was heard last
+        self._own: dict[ChangeKey, Change] = {}
         self.due_ns = NEVER  # when `repeated` has something to do
         self._done: dict[tuple[int, str], int] = {}  # member and lock -> the last request that was answered
-
-    def __bool__(self) -> bool:
-        return bool(self._changes)
 
     def ask(self, now_ns: int, change: Change) -> None:
         """A request of ours, or one that we sponsor: to be repeated until it is answered or taken back."""
@@ -46,19 +44,32 @@ class PendingChanges:
         is_lock = change.reason in (Reason.LOCK, Reason.UNLOCK)
         if is_lock and change.serial <= self._done.get((change.member.id, change.lock), -1):
             return  # an echo of what was answered
-        if key in self._changes or len(self._changes) < MAX_CHANGES:
-            self._changes[key] = (change, now_ns)
+        if self.pending.add(change):
+            self._heard_ns[key] = now_ns
             self.due_ns = min(self.due_ns, now_ns + FORGET_NS)
 
-    def drop(self, key: Key) -> None:
-        self._own.pop(key, None)
-        self._changes.pop(key, None)
+    def on_propose(self, now_ns: int, ring: RingState, origin: int, change: Change) -> None:
+        """A member asks for a change."""
+        member = ring.view.member(origin)
+        if member is None or ring.has_left:
+            return
+        if change.reason in (Reason.LEAVE, Reason.LOCK, Reason.UNLOCK):
+            if change.member.id != origin:
+                raise WireError("a change in the name of another member")
+            change = change._replace(member=member)
+        elif change.reason == Reason.JOIN and ring.view.member(change.member.id) is not None:
+            return  # an echo
+        self.hear(now_ns, change)
 
-    def waiting(self, now_ns: int) -> Iterator[Change]:
+    def drop(self, key: ChangeKey) -> None:
+        self._own.pop(key, None)
+        self._heard_ns.pop(key, None)
+        self.pending.drop(key)
+
+    def waiting(self, now_ns: int) -> list[Change]:
         """What waits, oldest first."""
         self._forget(now_ns)
-        for change, _ in self._changes.values():
-            yield change
+        return list(self.pending)
 
     def repeated(self, now_ns: int) -> list[Change]:
         """Our own requests that are due to be sent (again)."""
@@ -68,18 +79,19 @@ class PendingChanges:
         if self._own:
             self.due_ns = now_ns + REPEAT_NS
         else:
-            self.due_ns = now_ns + FORGET_NS if self._changes else NEVER
+            self.due_ns = now_ns + FORGET_NS if self.pending else NEVER
         return list(self._own.values())
 
     def _forget(self, now_ns: int) -> None:
         """What nobody repeats; of what we repeat, newcomers that no longer ask us."""
-        for key, (change, heard_ns) in list(self._changes.items()):
-            if now_ns - heard_ns > FORGET_NS and (key not in self._own or change.reason == Reason.JOIN):
+        for key, change in self.pending.items():
+            is_old = now_ns - self._heard_ns[key] > FORGET_NS
+            if is_old and (key not in self._own or change.reason == Reason.JOIN):
                 self.drop(key)
 
     def answered(self, view: View) -> None:
         """A New List has been received: what it answers waits no longer."""
-        for key, (change, _) in list(self._changes.items()):
+        for key, change in self.pending.items():
             if str(change.member) != view.subject:
                 continue
             if change.reason in (Reason.LOCK, Reason.UNLOCK):
@@ -97,8 +109,3 @@ class PendingChanges:
         if len(self._done) >= MAX_DONE:
             self._done = dict(list(self._done.items())[MAX_DONE // 2 :])
         self._done[member, view.lock] = max(view.serial, self._done.get((member, view.lock), 0))
-
-
-def key_of(change: Change) -> Key:
-    """Newcomers have one request each, of the latest attempt; locks may have several."""
-    return (change.reason, change.member.id, change.lock, change.serial if change.lock else 0)

@@ -1,138 +1,161 @@
-"""The blocks that a member of a token ring sends itself: carrying, UNRELIABLE ones, sending again (RMP section 4.2)."""
+"""The blocks that a member of a token ring sends itself: carried, UNRELIABLE, sent again (RMP section 4.2)."""
 
 from __future__ import annotations
 
-from enum import IntEnum, auto
-from typing import ClassVar, Final
+from typing import Final
 
-from ordercast.config import GroupConfig, Timing
 from ordercast.engine import Note, Outbox, To
-from ordercast.orderers.logged.sending import Sender
+from ordercast.errors import WireError
+from ordercast.orderers.logged.delivery import ServiceDelivery
+from ordercast.orderers.logged.ring import RingState
+from ordercast.orderers.logged.window import SendWindow
 from ordercast.orderers.token.pacing import UnreliablePacer
+from ordercast.orderers.token.rotation import Rotation
+from ordercast.orderers.token.timers import TokenTimer
 from ordercast.parts.timers import Timers
-from ordercast.service import FIFO_RANK, RANK_NAMES
-from ordercast.view import Member, Reason, View
-from ordercast.wire.block import FRAGMENTED, HEAD, head_of
+from ordercast.service import FIFO_RANK
+from ordercast.wire.block import FRAGMENTED, HEAD, HeadFields, head_of
 from ordercast.wire.header import HEADER_BYTES, Kind
 from ordercast.wire.ordering import Acks, encode_acks
-from ordercast.wire.writer import DatagramWriter
 
-CARRIED_ROOM: Final = 128  # what a token takes of a datagram besides its table: its state and a few places
-CARRIED_LIMIT: Final = 4_096  # bytes of a block up to which it may travel with its place, like Amoeba's method 1
-
-
-class Timer(IntEnum):  # its members are keys of a table on the hot path: an int hashes in C
-    CONFIRM = auto()  # nothing to order yet: tell the site before that the token is here
-    NULL = auto()  # quiet for long enough: send the token round once
-    TOKEN = auto()  # no sign that the next site has it
-    RETRANSMIT = auto()
-    BEAT = auto()
-    LEAVE = auto()
-    UNRELIABLE = auto()  # UNRELIABLE blocks may go on
-    CALLS = auto()  # calls that wait in vain are forgotten
+CARRIED_ROOM: Final = 128  # what a token takes of a datagram besides its table: its state and a few assignments
+CARRIED_LIMIT: Final = 4_096  # bytes of a block up to which it may travel with its ACK, like Amoeba's method 1
 
 
-class TokenSender(Sender):
-    """What a member of a token ring has out, and how it goes out."""
+class TokenSender:
+    """How own blocks, and those of senders that are gone, go out."""
 
-    ranks: ClassVar[frozenset[int]] = frozenset(range(len(RANK_NAMES)))
-    gives: ClassVar[str] = "the token orderer gives all services"
+    __slots__ = (
+        "_delivery",
+        "_me",
+        "_outgoing",
+        "_ring",
+        "_rotation",
+        "_table",
+        "_timers",
+        "_window",
+        "only_here",
+        "pacer",
+        "ready",
+    )
 
     def __init__(
         self,
-        me: Member,
-        writer: DatagramWriter,
-        config: GroupConfig,
-        timing: Timing,
-        view: View,
-        next_block: int,
-        counters: dict[str, int],
+        ring: RingState,
+        delivery: ServiceDelivery,
+        window: SendWindow,
+        rotation: Rotation,
+        timers: Timers[TokenTimer],
     ) -> None:
-        super().__init__(me, writer, config, timing, view, next_block, counters)
-        self._timers: Timers[Timer] = Timers()
-        # Where the token is
-        self._site = view.leader.id if view.reason in (Reason.CREATE, Reason.RESET) else 0
-        self.is_holding = False
-        # What waits for a place
-        self._ready: dict[int, None] = {}  # members that may have something, in order of arrival
-        self._only_here: dict[tuple[int, int], None] = {}  # blocks that nobody else has: they go out with their place
-        # What gets none
-        self._pacer = UnreliablePacer()
+        self._ring = ring
+        self._me = ring.me.id
+        self._delivery = delivery
+        self._table = delivery.table
+        self._window = window
+        self._outgoing = window.outgoing
+        self._rotation = rotation
+        self._timers = timers
+        # What waits to be ordered
+        self.ready: dict[int, None] = {}  # members that may have something, in order of arrival
+        self.only_here: dict[tuple[int, int], None] = {}  # blocks that nobody else has: they go out with their ACK
+        # What is never ordered
+        self.pacer = UnreliablePacer()
 
-    def _must_pause(self, now_ns: int, share: int) -> bool:
-        if self._pacer.bytes and self._pacer.left(now_ns, share) <= 0:
-            self._timers.set_earlier(Timer.UNRELIABLE, self._pacer.due_ns)
+    def must_pause(self, now_ns: int, share: int) -> bool:
+        """Whether UNRELIABLE blocks that are out hold us up."""
+        if self.pacer.bytes and self.pacer.left(now_ns, share) <= 0:
+            self._timers.set_earlier(TokenTimer.UNRELIABLE, self.pacer.due_ns)
             return True
         return False
 
-    def _submit_one(self, now_ns: int, block: bytes, out: Outbox) -> None:
-        if self.is_unreliable(block):
-            self._send_unreliable(now_ns, block, out)
-        else:
-            super()._submit_one(now_ns, block, out)
+    def keep_again(self, now_ns: int, number: int, block: bytes, out: Outbox) -> None:
+        """An own block of the ring before, which was never ordered."""
+        self._window.keep(now_ns, number, block)
+        self.kept(number, block, HEAD.unpack_from(block))
+        self.send_own(number, block, out)
 
-    def _submitted(self, now_ns: int) -> None:
-        if self._outgoing.unordered:
-            self._timers.set_earlier(Timer.RETRANSMIT, self._outgoing.deadline_ns(now_ns))
+    def kept(self, number: int, block: bytes, head: HeadFields) -> None:
+        """An own block is held here: it waits to be ordered, and we may be the first to deliver it."""
+        self.ready[self._me] = None
+        self._delivery.arrived(self._me, number, block, head[2], head[4])
 
-    def _keep_own(self, now_ns: int, number: int, block: bytes, out: Outbox) -> None:
-        super()._keep_own(now_ns, number, block, out)
-        self._ready[self.me.id] = None
-        self._arrived(self.me.id, number, block, head_of(block))
-
-    def _send_own(self, number: int, block: bytes, out: Outbox, is_first: bool = False) -> None:
+    def send_own(self, number: int, block: bytes, out: Outbox, head: HeadFields | None = None) -> None:
         """To all; a small one that is sent for the first time, while nothing else is under way, to the token site.
 
-        Deviation: the paper multicasts every packet. Four datagrams' worth of interrupts become two, and the site that
-        everybody waits for does not compete for a processor with those who can only wait.
+        `head` is given with the first time. Deviation: the paper multicasts every packet. Four datagrams' worth of
+        interrupts become two, and the site that everybody waits for does not compete for a processor with members
+        that can only wait.
         """
         if not self._table.others:
             return
-        if is_first and len(block) <= CARRIED_LIMIT and self._may_carry(block):
-            if self.is_holding:
-                self._only_here[self.me.id, number] = None
+        ring, me, rotation = self._ring, self._me, self._rotation
+        if head is not None and len(block) <= CARRIED_LIMIT and self._may_carry(block, head):
+            if rotation.is_holding:
+                self.only_here[me, number] = None
                 return
-            site, active = self.view.member(self._site), self.log.active
-            is_quiet = len(self._outgoing.unordered) == 1 and len(active) == (self.me.id in active)
-            if site is not None and is_quiet and site.id != self.me.id:
-                out.sends.append(self._writer.block(site.address, Kind.REQUEST, self.me.id, number, block))
+            site, active = ring.view.member(rotation.site), ring.log.active
+            is_quiet = len(self._outgoing.unordered) == 1 and len(active) == (me in active)
+            if site is not None and is_quiet and site.id != me:
+                out.sends.append(ring.writer.block(site.address, Kind.REQUEST, me, number, block))
                 return
-        out.sends.append(self._writer.block(To.ALL, Kind.DATA, self.me.id, number, block))
+        out.sends.append(ring.writer.block(To.ALL, Kind.DATA, me, number, block))
 
-    def _may_carry(self, block: bytes) -> bool:
-        """Whether it waits for a place anyway, and fits one datagram with it."""
-        _, _, rank, _, flags, _ = HEAD.unpack_from(block)
-        room = self._config.datagram - HEADER_BYTES - CARRIED_ROOM - 4 * len(self.view.members)
-        return bool(rank > FIFO_RANK and not flags & FRAGMENTED and len(block) <= room)
+    def _may_carry(self, block: bytes, head: HeadFields) -> bool:
+        """Whether it waits to be ordered anyway, and fits one datagram with its ACK."""
+        room = self._ring.config.datagram - HEADER_BYTES - CARRIED_ROOM - 4 * len(self._ring.view.members)
+        return head[2] > FIFO_RANK and not head[4] & FRAGMENTED and len(block) <= room
 
-    def _send_orphan(self, origin: int, number: int, block: bytes, out: Outbox) -> None:
+    def send_orphan(self, origin: int, number: int, block: bytes, out: Outbox) -> None:
+        """In the name of a sender that is gone."""
         if self._table.others:
-            out.sends.append(self._writer.block(To.ALL, Kind.REPAIR, origin, number, block))
+            out.sends.append(self._ring.writer.block(To.ALL, Kind.REPAIR, origin, number, block))
 
-    def _send_unreliable(self, now_ns: int, block: bytes, out: Outbox) -> None:
-        me = self.me.id
-        number = self._pacer.sent(now_ns, self.log.cost(block))
-        out.notes.append(Note("hold", me, block))
-        self._arrived_unreliable(me, number, block)
+    def send_unreliable(self, now_ns: int, block: bytes, head: HeadFields, out: Outbox) -> None:
+        ring, me, pacer = self._ring, self._me, self.pacer
+        number = pacer.sent(now_ns, ring.log.cost(block))
+        out.notes.append(Note("hold", me, block, head=head))
+        self._delivery.arrived_unreliable(me, number, block)
         if self._table.others:
-            out.sends.append(self._writer.block(To.ALL, Kind.UNRELIABLE, me, number, block))
-            if self._pacer.wants_word(self._share()):
-                out.sends.append(self._writer.control(To.ALL, Kind.STATUS, encode_acks(Acks(number + 1, 0))))
+            out.sends.append(ring.writer.block(To.ALL, Kind.UNRELIABLE, me, number, block))
+            if pacer.wants_word(self._window.share()):
+                out.sends.append(ring.writer.control(To.ALL, Kind.STATUS, encode_acks(Acks(number + 1, 0))))
 
-    def _retransmit(self, now_ns: int, out: Outbox) -> None:
+    def on_unreliable(self, origin: int, number: int, block: bytes, out: Outbox) -> None:
+        ring, delivery = self._ring, self._delivery
+        head = head_of(block)
+        if head.rank or head.flags & FRAGMENTED:
+            raise WireError("a block that is not ordered is UNRELIABLE and whole")
+        if delivery.is_overrun():
+            ring.count("overrun_drops")  # nothing holds up their sender: what the application cannot take is lost
+            return
+        is_member = ring.view.member(origin) is not None and not ring.has_left
+        if is_member and delivery.arrived_unreliable(origin, number, block):
+            out.notes.append(Note("hold", origin, block, head=head))
+
+    def send_all_here(self, out: Outbox) -> None:
+        """Blocks that only we have go out by themselves after all."""
+        ring = self._ring
+        for origin, number in self.only_here:
+            block = ring.log.find_block(origin, number)
+            if block is not None:
+                kind = Kind.DATA if origin == self._me else Kind.REPAIR
+                out.sends.append(ring.writer.block(To.ALL, kind, origin, number, block))
+        self.only_here.clear()
+
+    def retransmit(self, now_ns: int, out: Outbox) -> None:
         """Own blocks without an ACK go out again, to all (section 4.4: Data packets need positive acknowledgement)."""
         has_shrunk = False
         for origin, number, block in self._outgoing.due(now_ns):
-            if self.is_holding:
+            if self._rotation.is_holding:
                 continue  # it waits here, not for the network
-            self._count("retransmissions")
-            if origin == self.me.id:
+            self._ring.count("retransmissions")
+            if origin == self._me:
                 if not has_shrunk:
-                    self._policy.timed_out(number)
+                    self._window.timed_out(number)
                     has_shrunk = True
-                self._send_own(number, block, out)
+                self.send_own(number, block, out)
             else:
-                self._send_orphan(origin, number, block, out)
+                self.send_orphan(origin, number, block, out)
         if self._outgoing.unordered:
-            self._timers.set(Timer.RETRANSMIT, self._outgoing.deadline_ns(now_ns))
-        self._writer.next_via()
+            self._timers.set(TokenTimer.RETRANSMIT, self._outgoing.deadline_ns(now_ns))
+        self._ring.writer.next_via()

@@ -1,0 +1,99 @@
+"""The ring as one member has it: what all parts of its orderer read.
+
+The log is the ring's. A view is applied when everything before it is received; its delivery follows in order.
+"""
+
+from __future__ import annotations
+
+from ordercast.config import GroupConfig, Timing
+from ordercast.parts.log import Log
+from ordercast.view import Member, Reason, View
+from ordercast.wire.header import HEADER_BYTES
+from ordercast.wire.views import pack_change
+from ordercast.wire.writer import DatagramWriter
+
+
+class RingState:
+    """State that survives joins and leaves and ends with the ring. `apply` and the orderer write it; parts read it."""
+
+    __slots__ = (
+        "applied",
+        "callers",
+        "config",
+        "counter",
+        "counters",
+        "has_left",
+        "is_frozen",
+        "log",
+        "me",
+        "next_block",
+        "timing",
+        "view",
+        "writer",
+    )
+
+    def __init__(
+        self,
+        me: Member,
+        writer: DatagramWriter,
+        config: GroupConfig,
+        timing: Timing,
+        view: View,
+        next_block: int,
+        counter: int,
+        counters: dict[str, int],
+    ) -> None:
+        """`counter` is the highest view counter that this node has used: none is used twice (RMP section 3.1)."""
+        self.me = me
+        self.writer = writer
+        self.config = config
+        self.timing = timing
+        self.view = view  # as of what is received
+        self.next_block = next_block  # the number of the next own block
+        self.counter = max(counter, view.counter)
+        self.counters = counters  # the underlay's: they outlive the ring
+        self.is_frozen = False
+        self.has_left = False  # our log ends here, with our own leave or with the ring
+        ahead = 4 * config.history_blocks + 1_024
+        numbers = {**view.callers, **view.numbers}
+        self.log = Log(view.seq, view.position, numbers, ahead, config.datagram - HEADER_BYTES)
+        if view.reason == Reason.JOIN:
+            # We are the newcomer. The others may not have this view yet, and may lose the member that would repair it.
+            self.log.begin_with(pack_change(view))
+        self.callers = set(view.callers)  # origins that are no members (RMP section 4.5)
+        self.applied: list[View] = []  # views since the underlay last took them
+
+    @property
+    def is_first(self) -> bool:
+        """Whether we are the first member of the view, and still in it."""
+        return self.view.leader.id == self.me.id and not self.has_left
+
+    def count(self, name: str) -> None:
+        self.counters[name] = self.counters.get(name, 0) + 1
+
+    def take_views(self) -> list[View]:
+        """Views that were applied since the last call."""
+        views, self.applied = self.applied, []
+        return views
+
+    def apply(self, view: View) -> View:
+        """A view and everything before it are received: members, callers and numbers change. The view before it."""
+        old, self.view = self.view, view
+        self.counter = max(self.counter, view.counter)
+        if view.id != old.id:
+            self.applied.append(view)
+        numbers = self.log.next_number
+        for member in view.members:
+            numbers[member.id] = max(numbers.get(member.id, 0), view.numbers.get(member.id, 0))
+        if view.reason == Reason.LEAVE:
+            for origin in view.prior:
+                if view.member(origin) is None:
+                    numbers.pop(origin, None)
+        for origin in self.callers - view.callers.keys():
+            if view.member(origin) is None:
+                numbers.pop(origin, None)
+        for origin, number in view.callers.items():
+            numbers[origin] = max(numbers.get(origin, 0), number)
+        self.callers = set(view.callers)
+        self.has_left = view.member(self.me.id) is None or view.reason == Reason.DISSOLVE
+        return old

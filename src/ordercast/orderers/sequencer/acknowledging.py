@@ -1,0 +1,100 @@
+"""What a member owes the sequencer: acknowledgements, and the word that it holds RESILIENT blocks (Amoeba 4.1, 4.2)."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from ordercast.engine import Outbox
+from ordercast.orderers.logged.in_order import InOrderDelivery
+from ordercast.orderers.logged.ring import RingState
+from ordercast.orderers.sequencer.announcing import Announcer
+from ordercast.orderers.sequencer.role import ackers
+from ordercast.orderers.sequencer.timers import SequencerTimer
+from ordercast.parts.timers import Timers
+from ordercast.wire.header import Kind
+from ordercast.wire.ordering import Acks, encode_acks, encode_held
+
+STATUSES_OWED: Final = 8
+
+
+class Acknowledger:
+    __slots__ = (
+        "_acked",
+        "_announcer",
+        "_delivery",
+        "_held_later",
+        "_log",
+        "_ring",
+        "_timers",
+        "held_due",
+        "is_due",
+        "owed",
+    )
+
+    def __init__(
+        self, ring: RingState, delivery: InOrderDelivery, announcer: Announcer, timers: Timers[SequencerTimer]
+    ) -> None:
+        self._ring = ring
+        self._log = ring.log
+        self._delivery = delivery
+        self._announcer = announcer
+        self._timers = timers
+        self._acked = Acks(ring.view.seq, ring.view.seq)
+        self.is_due = False  # the sequencer is to hear from us now
+        self.owed: deque[int] = deque(maxlen=STATUSES_OWED)  # status rounds: consumed up to where we answer
+        self.held_due: dict[int, int] = {}  # origin -> k
+        # origin -> (k, what was acknowledged): behind that there is more, but for a hole or what it depends on
+        self._held_later: dict[int, tuple[int, int]] = {}
+
+    def acks(self) -> Acks:
+        return Acks(self._log.received, self._delivery.consumed)
+
+    def told(self) -> None:
+        """The sequencer has just been told how far we are."""
+        self._acked = self.acks()
+        self._timers.clear(SequencerTimer.QUIET)
+
+    def to_leader(self, now_ns: int, kind: Kind, body: bytes, out: Outbox) -> None:
+        """Something that begins with our acknowledgement."""
+        out.sends.append(self._ring.writer.control(self._ring.view.leader.address, kind, body))
+        self.told()
+        self.is_due = False
+        self._announcer.spoke_ns = now_ns
+
+    def hold(self, origin: int, k: int) -> None:
+        """Say that we hold blocks of `origin`."""
+        self.held_due[origin] = max(k, self.held_due.get(origin, 0))
+
+    def follow(self, now_ns: int, last_strong_seq: int, out: Outbox) -> None:
+        """After a batch, as a member: acknowledge what is owed."""
+        owed = self.owed
+        while owed and self._delivery.consumed >= owed[0]:
+            owed.popleft()
+            self.is_due = True
+        if last_strong_seq > self._acked.received:
+            self.is_due = True  # others wait to deliver it
+        for origin, (k, reach) in list(self._held_later.items()):
+            if self._log.reach(origin) > reach:
+                del self._held_later[origin]
+                self.hold(origin, k)
+        if self.held_due:
+            self._send_held(now_ns, out)
+        if self.is_due:
+            self.to_leader(now_ns, Kind.ACK, encode_acks(self.acks()), out)
+        elif (owed or self.acks() != self._acked) and not self._timers.is_set(SequencerTimer.QUIET):
+            self._timers.set(SequencerTimer.QUIET, now_ns + self._ring.timing.ack_quiet_ns)
+
+    def _send_held(self, now_ns: int, out: Outbox) -> None:
+        """Acknowledge what is held with all that it may depend on; the rest when that has come."""
+        view, log, me = self._ring.view, self._log, self._ring.me.id
+        holding = []
+        for origin, k in self.held_due.items():
+            if me in ackers(view, view.leader.id, origin, k):
+                reach = log.reach(origin)
+                holding.append((origin, reach))
+                if any(sender == origin and number >= reach for sender, number in log.blocks):
+                    self._held_later[origin] = (k, reach)
+        self.held_due.clear()
+        if holding:
+            self.to_leader(now_ns, Kind.HELD, encode_held(self.acks(), holding), out)

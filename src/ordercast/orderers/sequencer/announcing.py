@@ -1,0 +1,69 @@
+"""What the sequencer tells everybody: sequence numbers, and how far the log is stable and safe (Amoeba section 4.1)."""
+
+from __future__ import annotations
+
+from ordercast.engine import Outbox, To
+from ordercast.orderers.logged.in_order import InOrderDelivery
+from ordercast.orderers.logged.replies import known_lead
+from ordercast.orderers.logged.ring import RingState
+from ordercast.orderers.sequencer.role import SequencerRole
+from ordercast.parts.log import runs_of
+from ordercast.view import GROUP_ORIGIN
+from ordercast.wire.header import Kind
+from ordercast.wire.ordering import Lead, encode_accept, encode_lead, encode_ordered
+
+
+class Announcer:
+    __slots__ = ("_announced", "_delivery", "_ring", "active", "freed_bytes", "spoke_ns", "sync_now")
+
+    def __init__(self, ring: RingState, delivery: InOrderDelivery) -> None:
+        seq = ring.view.seq
+        self._ring = ring
+        self._delivery = delivery
+        self._announced = Lead(seq, seq, seq, 0)
+        self.active = 0  # members that are sending, as the sequencer counts them
+        self.freed_bytes = 0  # since the others were told
+        self.sync_now = False
+        self.spoke_ns = 0  # when we last said anything, also as a member
+
+    def lead_info(self) -> Lead:
+        """How far the log is. With this all others know it."""
+        active = self._ring.log.active
+        self.freed_bytes = 0
+        self.active = len(active) - (GROUP_ORIGIN in active)
+        self._announced = known_lead(self._ring, self._delivery.safe, self.active)
+        return self._announced
+
+    def has_news(self, last_strong_seq: int, ceiling: int) -> bool:
+        """Whether others wait for what only we know: safety that frees deliveries, stability that frees windows."""
+        log, told = self._ring.log, self._announced
+        if told.safe < last_strong_seq and self._delivery.safe > told.safe:
+            return True
+        return log.stable > told.stable and (self.freed_bytes >= ceiling // 8 or log.stable == log.received)
+
+    def send_status(self, now_ns: int, role: SequencerRole | None, out: Outbox) -> None:
+        """Ask all members for an acknowledgement."""
+        if role is None:
+            return
+        role.since_bytes = role.since_blocks = 0
+        self.spoke_ns = now_ns
+        if role.others:
+            out.sends.append(self._ring.writer.control(To.ALL, Kind.STATUS, encode_lead(self.lead_info())))
+
+    def send_sync(self, now_ns: int, role: SequencerRole, out: Outbox) -> None:
+        self.sync_now = False
+        self.spoke_ns = now_ns
+        if role.others:
+            out.sends.append(self._ring.writer.control(To.ALL, Kind.SYNC, encode_lead(self.lead_info())))
+
+    def send_accept(self, now_ns: int, assignments: list[tuple[int, int, int]], out: Outbox) -> None:
+        """Sequence numbers of blocks that the members have from their senders (method 2)."""
+        body = encode_accept(self.lead_info(), runs_of(assignments))
+        out.sends.append(self._ring.writer.control(To.ALL, Kind.ACCEPT, body))
+        self.spoke_ns = now_ns
+
+    def send_ordered(self, now_ns: int, seq: int, origin: int, number: int, block: bytes, out: Outbox) -> None:
+        """A block together with its sequence number (method 1)."""
+        prefix = encode_ordered(self.lead_info(), seq, origin)
+        out.sends.append(self._ring.writer.ordered(To.ALL, number, prefix, block))
+        self.spoke_ns = now_ns

@@ -1,0 +1,223 @@
+"""The log of a sequencer ring grows: views are applied, roles change, and the sequencer orders (Amoeba section 4.1)."""
+
+from __future__ import annotations
+
+from ordercast.engine import Change, Outbox, To
+from ordercast.errors import InvariantViolation
+from ordercast.orderers.logged.changes import order_change
+from ordercast.orderers.logged.in_order import InOrderDelivery
+from ordercast.orderers.logged.leaving import Leaving
+from ordercast.orderers.logged.receiving import Receiver
+from ordercast.orderers.logged.replies import send_held
+from ordercast.orderers.logged.ring import RingState
+from ordercast.orderers.logged.window import SendWindow
+from ordercast.orderers.sequencer.acknowledging import Acknowledger
+from ordercast.orderers.sequencer.announcing import Announcer
+from ordercast.orderers.sequencer.role import SequencerRole
+from ordercast.orderers.sequencer.sending import SequencerSender, fits_ordered
+from ordercast.orderers.sequencer.timers import SequencerTimer
+from ordercast.parts.detector import Detector
+from ordercast.parts.timers import Timers
+from ordercast.service import RESILIENT_RANK
+from ordercast.view import GROUP_ORIGIN, Member, Reason, View
+from ordercast.wire.block import HEAD
+from ordercast.wire.header import Kind
+from ordercast.wire.ordering import encode_acks
+
+
+class SequencerOrdering:
+    """What becomes received, and what follows from it. `role` is set while this member is the sequencer."""
+
+    __slots__ = (
+        "_acknowledger",
+        "_announcer",
+        "_delivery",
+        "_detector",
+        "_leaving",
+        "_outgoing",
+        "_receiver",
+        "_ring",
+        "_sender",
+        "_timers",
+        "_watched",
+        "_window",
+        "former",
+        "role",
+    )
+
+    def __init__(
+        self,
+        ring: RingState,
+        receiver: Receiver,
+        delivery: InOrderDelivery,
+        window: SendWindow,
+        leaving: Leaving,
+        detector: Detector,
+        timers: Timers[SequencerTimer],
+        announcer: Announcer,
+        acknowledger: Acknowledger,
+        sender: SequencerSender,
+    ) -> None:
+        self._ring = ring
+        self._receiver = receiver
+        self._delivery = delivery
+        self._window = window
+        self._outgoing = window.outgoing
+        self._leaving = leaving
+        self._detector = detector
+        self._timers = timers
+        self._announcer = announcer
+        self._acknowledger = acknowledger
+        self._sender = sender
+        self.role: SequencerRole | None = None
+        self.former: Member | None = None  # the sequencer before
+        self._watched: list[int] = []
+
+    # Views
+
+    def advance(self, now_ns: int, out: Outbox) -> None:
+        """Receive what has become complete."""
+        ring, window, outgoing = self._ring, self._window, self._outgoing
+        for entry in self._receiver.advance(out):
+            if entry.is_change:
+                old = self._receiver.apply(entry, out)
+                if not ring.is_frozen:
+                    self._on_view(now_ns, old, out)
+                if ring.has_left:
+                    break
+            elif outgoing.unordered:
+                window.ordered(now_ns, entry)
+
+    def _on_view(self, now_ns: int, old: View, out: Outbox) -> None:
+        ring, view = self._ring, self._ring.view
+        self._acknowledger.is_due = True
+        if view.leader.id != old.leader.id and ring.me.id != old.leader.id:
+            # The leaver serves repairs until it knows that all have its leave.
+            self.former = old.leader
+            body = encode_acks(self._acknowledger.acks())
+            out.sends.append(ring.writer.control(old.leader.address, Kind.ACK, body))
+        if ring.has_left:
+            self._watch(now_ns)
+            out.notes.extend(self._receiver.repairs.close())
+            return
+        role = self.apply_view(now_ns)
+        if view.leader.id != old.leader.id:
+            self._sender.resend(now_ns, self.role, out)
+        if role is None:
+            for (origin, _), block in ring.log.blocks.items():
+                # Which members acknowledge RESILIENT blocks depends on the view.
+                rank, k = HEAD.unpack_from(block)[2:4]
+                if rank == RESILIENT_RANK:
+                    self._acknowledger.hold(origin, k)
+
+    def apply_view(self, now_ns: int) -> SequencerRole | None:
+        """Roles and bounds that follow from the current view."""
+        ring, view = self._ring, self._ring.view
+        self._window.fit_to_view()
+        if view.leader.id == ring.me.id and self.role is None:
+            # After a reset all members have acknowledged the result; after the old sequencer's leave nothing is known.
+            known = ring.log.stable if view.reason == Reason.LEAVE else view.seq
+            self.role = SequencerRole(view, ring.me.id, known, view.seq)
+            ring.log.highest = ring.log.received
+            self.role.ready.update(dict.fromkeys(ring.log.next_number))
+            self._announcer.sync_now = True
+        self._watch(now_ns)
+        return self.role
+
+    def _watch(self, now_ns: int) -> None:
+        if self._ring.has_left or self._leaving.is_retired:
+            self._detector.watch([], now_ns)
+        elif self.role is not None:
+            self._watched = self.role.others
+            self._detector.watch(self._watched, now_ns)
+        else:
+            self._detector.watch([self._ring.view.leader.id], now_ns)
+
+    # The sequencer's part
+
+    def order(self, now_ns: int, role: SequencerRole, out: Outbox) -> None:
+        """Order what is ready, then the next change."""
+        ring, log, last_strong_seq = self._ring, self._ring.log, self._receiver.last_strong_seq
+        runs: list[tuple[int, int, int]] = []
+        is_alone = not role.others  # nobody listens but newcomers, for whom their join is the beginning
+        role.is_blocked = False
+        if role.is_held_up(last_strong_seq):
+            return
+        limit_bytes, limit_blocks = self._window.ceiling, 2 * ring.config.history_blocks
+        for origin in list(role.ready):
+            while (block := role.next_block(log, ring.view, ring.me.id, origin, limit_bytes, limit_blocks)) is not None:
+                number, seq = log.next_number[origin], log.received + 1
+                log.assign(seq, origin, number)
+                self.advance(now_ns, out)
+                if log.received != seq:
+                    raise InvariantViolation("the sequencer lacks a block that it has ordered")
+                role.ordered(log.entries[seq])
+                if is_alone:
+                    role.requests.discard((origin, number))
+                elif (origin, number) in role.requests:
+                    role.requests.discard((origin, number))
+                    self._announcer.send_ordered(now_ns, seq, origin, number, block, out)
+                else:
+                    runs.append((seq, origin, number))
+            if role.is_blocked:
+                break
+            if (origin, log.next_number.get(origin, -1)) not in log.blocks:
+                del role.ready[origin]
+        if runs:
+            self._announcer.send_accept(now_ns, runs, out)
+        if self._outgoing.has_orphans or role.is_held_up(self._receiver.last_strong_seq):
+            return
+        change = role.next_change(log)
+        if change is not None:
+            self._order_change(now_ns, role, change, out)
+
+    def _order_change(self, now_ns: int, role: SequencerRole, change: Change, out: Outbox) -> None:
+        ring, seq = self._ring, self._ring.log.received + 1
+        block = order_change(ring, now_ns, change, ring.log.next_number, {})
+        if block is None:
+            return
+        role.changes.last_seq = seq
+        if change.reason == Reason.JOIN:
+            role.admit(change.member.id, seq)
+        elif change.reason == Reason.LEAVE and change.member.id != ring.me.id:
+            role.dismiss(change.member, seq)
+        else:
+            self._leaving.is_retired = True
+        self.advance(now_ns, out)
+        if fits_ordered(ring, block):
+            self._announcer.send_ordered(now_ns, seq, GROUP_ORIGIN, seq, block, out)
+        else:
+            out.sends.append(ring.writer.block(To.ALL, Kind.REPAIR, GROUP_ORIGIN, seq, block))
+            self._announcer.send_accept(now_ns, [(seq, GROUP_ORIGIN, seq)], out)
+
+    def lead(self, now_ns: int, role: SequencerRole, out: Outbox) -> None:
+        """After a batch, as the sequencer: stability, status rounds, answers to those that wait for our word."""
+        ring, log, delivery, announcer = self._ring, self._ring.log, self._delivery, self._announcer
+        role.acknowledge(ring.me.id, log.received, delivery.consumed, log.received)
+        delivery.safe = max(delivery.safe, role.safe)
+        stable = role.stable
+        if stable > log.stable:
+            self._announcer.freed_bytes += delivery.purge(stable)
+        if (role.is_blocked or role.changes) and not self._leaving.is_retired:
+            self.order(now_ns, role, out)
+        delivery.deliver(out)
+        if role.since_bytes >= self._window.ceiling // 2 or role.since_blocks >= ring.config.history_blocks:
+            self._announcer.send_status(now_ns, self.role, out)
+        elif announcer.sync_now or announcer.has_news(self._receiver.last_strong_seq, self._window.ceiling):
+            announcer.send_sync(now_ns, role, out)
+        if self._acknowledger.held_due:
+            self._tell_senders(out)
+        if role.safe < log.received:
+            if not self._timers.is_set(SequencerTimer.TAIL):
+                self._timers.set(SequencerTimer.TAIL, now_ns + 2 * ring.timing.ack_quiet_ns)
+        else:
+            self._timers.clear(SequencerTimer.TAIL)
+        if role.others is not self._watched:
+            self._watch(now_ns)
+
+    def _tell_senders(self, out: Outbox) -> None:
+        """To senders that send again what waits here to be ordered: we have it."""
+        acknowledger, log = self._acknowledger, self._ring.log
+        for origin in acknowledger.held_due:
+            send_held(self._ring, origin, acknowledger.acks(), origin, log.reach(origin), out)
+        acknowledger.held_due.clear()

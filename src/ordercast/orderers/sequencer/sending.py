@@ -1,0 +1,97 @@
+"""The blocks that a member answers for, on their way to the sequencer: methods 1 and 2 (Amoeba section 4.1)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ordercast.engine import Outbox, To
+from ordercast.orderers.logged.ring import RingState
+from ordercast.orderers.sequencer.acknowledging import Acknowledger
+from ordercast.orderers.sequencer.role import SequencerRole
+from ordercast.orderers.sequencer.timers import SequencerTimer
+from ordercast.parts.outgoing import Outgoing
+from ordercast.parts.timers import Timers
+from ordercast.service import RESILIENT_RANK
+from ordercast.wire.block import HEAD
+from ordercast.wire.header import HEADER_BYTES, Kind
+from ordercast.wire.ordering import ORDERED_PREFIX, encode_acks
+
+PB_LIMIT: Final = 16_384  # bytes of a block up to which method 1 is used; measured, see the design note
+
+
+class SequencerSender:
+    """How own blocks, and those of senders that are gone, go out. `role` is None where another member orders."""
+
+    __slots__ = ("_acknowledger", "_outgoing", "_ring", "_timers")
+
+    def __init__(
+        self, ring: RingState, outgoing: Outgoing, acknowledger: Acknowledger, timers: Timers[SequencerTimer]
+    ) -> None:
+        self._ring = ring
+        self._outgoing = outgoing
+        self._acknowledger = acknowledger
+        self._timers = timers
+
+    def send_own(self, role: SequencerRole | None, number: int, block: bytes, must_be_held: bool, out: Outbox) -> None:
+        """Method 1 or method 2; to the sequencer itself there is nothing to send but what others must have."""
+        ring, me = self._ring, self._ring.me.id
+        if role is not None:
+            role.ready[me] = None
+            if not role.others:
+                return
+            if not must_be_held and fits_ordered(ring, block):
+                role.requests.add((me, number))
+                return
+        elif not must_be_held and len(block) <= PB_LIMIT and fits_ordered(ring, block):
+            prefix = encode_acks(self._acknowledger.acks())
+            out.sends.append(ring.writer.prefixed(ring.view.leader.address, Kind.REQUEST, number, prefix, block))
+            self._acknowledger.told()  # the acknowledgement rides on the request
+            return
+        out.sends.append(ring.writer.block(To.ALL, Kind.DATA, me, number, block))
+
+    def send_orphan(self, role: SequencerRole | None, origin: int, number: int, block: bytes, out: Outbox) -> None:
+        """In the name of a sender that is gone: ordered if that can be at once, else ahead of its order."""
+        if role is not None and not is_resilient(block) and fits_ordered(self._ring, block):
+            role.requests.add((origin, number))
+        else:
+            out.sends.append(self._ring.writer.block(To.ALL, Kind.REPAIR, origin, number, block))
+
+    def resend(self, now_ns: int, role: SequencerRole | None, out: Outbox) -> None:
+        """There is a new sequencer: it has to hear of everything that is not ordered yet."""
+        outgoing = self._outgoing
+        outgoing.restart(now_ns)
+        for (origin, number), each in outgoing.unordered.items():
+            if origin == self._ring.me.id:
+                self.send_own(role, number, each.block, is_resilient(each.block), out)
+            else:
+                self.send_orphan(role, origin, number, each.block, out)
+        if outgoing.unordered:
+            self._timers.set(SequencerTimer.RETRANSMIT, outgoing.deadline_ns(now_ns))
+
+    def retransmit(self, now_ns: int, role: SequencerRole | None, out: Outbox) -> None:
+        """Blocks that are not ordered in time go out again."""
+        ring = self._ring
+        ring.writer.next_via()
+        for origin, number, block in self._outgoing.due(now_ns):
+            must_be_held = is_resilient(block)
+            if role is not None and not must_be_held:
+                continue  # it waits for room in the history, not for the network
+            ring.count("retransmissions")
+            if origin != ring.me.id:
+                self.send_orphan(role, origin, number, block, out)
+            elif must_be_held or len(block) <= PB_LIMIT:
+                self.send_own(role, number, block, must_be_held, out)
+            else:
+                out.sends.append(ring.writer.block(ring.view.leader.address, Kind.REPAIR, origin, number, block))
+        if self._outgoing.unordered:
+            self._timers.set(SequencerTimer.RETRANSMIT, self._outgoing.deadline_ns(now_ns))
+
+
+def fits_ordered(ring: RingState, block: bytes) -> bool:
+    """Whether a block and its sequence number fit one datagram."""
+    return HEADER_BYTES + ORDERED_PREFIX + len(block) <= ring.config.datagram
+
+
+def is_resilient(block: bytes) -> bool:
+    """Whether other members have to hold the block before it is ordered."""
+    return bool(HEAD.unpack_from(block)[2] == RESILIENT_RANK)

@@ -1,0 +1,30 @@
+"""What a member of a timestamp ring has to say after a batch, and to which members."""
+
+from __future__ import annotations
+
+from ordercast.orderers.timestamp.queue import Key
+from ordercast.wire.stamps import Decided
+
+
+class OwedStamps:
+    """Filled by whatever happens in a batch, emptied by `StampSender`."""
+
+    __slots__ = ("acks", "asks", "decisions", "held", "news", "repeats", "tell_all", "wants")
+
+    def __init__(self) -> None:
+        self.acks: dict[int, dict[Key, None]] = {}  # member that answers for a block -> what is to be acknowledged
+        self.asks = False  # some of it again: the decision does not come
+        self.wants = False  # all are to say what they have received, since a change waits for it
+        self.decisions: list[Decided] = []
+        self.repeats: dict[int, list[Key]] = {}  # member -> decisions that it lacks
+        self.held: dict[int, None] = {}  # senders to tell that we hold what they send again
+        self.news: set[int] = set()  # members that wait to hear what we have received
+        self.tell_all = False
+
+    def clear(self) -> None:
+        """All of it has been said, but for what has a datagram of its own (`held`, `repeats`)."""
+        self.acks = {}
+        self.asks = self.wants = False
+        self.decisions = []
+        self.news.clear()
+        self.tell_all = False
