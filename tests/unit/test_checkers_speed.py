@@ -29,8 +29,8 @@ def busy_trace(messages: int, service: str, nodes: str = "abcd") -> list[Row]:
 @pytest.mark.parametrize("service", ["FIFO", "AGREED", "SAFE"])
 def test_a_long_trace_is_judged_in_linear_time(service: str) -> None:
     rows = busy_trace(2000, service)
-    began = time.perf_counter()
+    began = time.process_time()
     verdict = check_all(rows)
-    took = time.perf_counter() - began
+    took = time.process_time() - began
     assert verdict.held, "\n".join(verdict.summary())
     assert len(rows) / took > LEAST_ROWS_PER_SECOND
