@@ -14,7 +14,7 @@ COMPILE := CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --all-e
 	--resolver=backtracking --output-file=requirements.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-pipeline test-others lint format fuzz planted bench chaos lock clean
+.PHONY: help setup demo test test-pipeline test-others test-unmeasured lint format fuzz planted digests bench chaos lock clean
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' Makefile
@@ -31,15 +31,25 @@ $(STAMP): requirements.lock pyproject.toml
 demo: setup ## show ordered delivery, a failure and the recovery on this machine; about a minute and a half
 	$(BIN)/ordercast demo
 
-# Half of the time of all tests is Java's, which leaves a core idle half of the time: both halves run beside each other.
-test: lint ## lint, types and all tests
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-pipeline test-others
+# Half of the time of all tests is Java's, which leaves a core idle half of the time: parts run beside each other, the
+# longest first. Measuring costs time, so tests that run what others have run already, only more often, are not measured.
+UNMEASURED := tests/sim/test_planted_bugs.py tests/sim/test_digests.py tests/sim/test_figures.py tests/sim/test_compare.py \
+	tests/unit/test_checkers_speed.py
+
+test: lint ## lint, types, all tests and how much of the code they run
+	@rm -f .coverage .coverage.*
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-pipeline test-others test-unmeasured
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage report
 
 test-pipeline: setup
-	$(BIN)/python -m pytest tests/pipeline tests/archive
+	$(BIN)/python -m pytest tests/pipeline
 
 test-others: setup
-	$(BIN)/python -m pytest --ignore=tests/pipeline --ignore=tests/archive
+	$(BIN)/python -m coverage run -m pytest --ignore=tests/pipeline $(addprefix --ignore=,$(UNMEASURED))
+
+test-unmeasured: setup
+	$(BIN)/python -m pytest $(UNMEASURED)
 
 lint: setup ## style, format and types, nothing changed
 	$(BIN)/ruff check $(SOURCES)
@@ -59,6 +69,9 @@ fuzz: setup ## simulate many seeds with faults and check every guarantee
 planted: setup ## plant every known bug and check that the simulation catches it
 	$(BIN)/python -m tests.sim.planted --check
 
+digests: setup ## run 300 seeds of each orderer and say whose trace has changed
+	$(BIN)/python -m tests.sim.digests
+
 bench: setup ## measure throughput and latency on this machine
 	$(BIN)/python benches/run.py
 
@@ -70,5 +83,5 @@ lock: ## compile requirements.lock anew from pyproject.toml; UPGRADE=--upgrade t
 	$(COMPILE) $(UPGRADE) pyproject.toml
 
 clean: ## remove .venv, caches and build output
-	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*
 	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +

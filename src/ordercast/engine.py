@@ -28,6 +28,8 @@ class To:
     `MULTICAST`: the underlay's address alone, for what is forwarded (RMP section 3.4); nothing if there is none.
     """
 
+    __slots__ = ()
+
     ALL: Final[Address] = ("*all", 0)
     MULTICAST: Final[Address] = ("*multicast", 0)
     ANYONE: Final[Address] = ("*anyone", 0)

@@ -7,7 +7,7 @@ import random
 from ordercast.config import LAN_DATAGRAM, Demands, GroupConfig, Timing
 from ordercast.engine import NEVER, Outbox
 from ordercast.membership.quorum.admission import WELCOME_NS, Admission
-from ordercast.membership.quorum.local import Local
+from ordercast.membership.quorum.local import LocalMember
 from ordercast.orderers import ORDERERS
 from ordercast.orderers.orderer import Start
 from ordercast.view import Member, Reason, View, node_id
@@ -30,7 +30,7 @@ class Leader:
         view = View(1, "a/0", 7, 0, 0, 0, (me,), {me.id: 0}, Reason.CREATE, "a/0")
         writer.ring = view.ring
         self.orderer = ORDERERS["sequencer"](me, writer, self.config, Timing(), view, 0, 1, {})
-        self.admission = Admission(Local("g", me, writer, Timing(), random.Random(1)))
+        self.admission = Admission(LocalMember("g", me, writer, Timing(), random.Random(1)))
         self.out = Outbox()
         self.orderer.install(0, Start(), self.out)
         self.out.sends.clear()

@@ -8,8 +8,8 @@ import pytest
 
 from ordercast.config import LAN_DATAGRAM, GroupConfig, Timing
 from ordercast.engine import NEVER, Outbox, To
-from ordercast.membership.quorum.local import Local, Wishes
-from ordercast.membership.quorum.meeting import Answer, Meeting, better, meet
+from ordercast.membership.quorum.local import LocalMember, Wishes
+from ordercast.membership.quorum.meeting import Meeting, MeetingAnswer, better, meet
 from ordercast.view import Member, node_id
 from ordercast.wire.header import HEADER, HEADER_BYTES, Kind
 from ordercast.wire.views import Ring, decode_ring
@@ -44,25 +44,25 @@ def test_a_ring_is_not_better_than_itself() -> None:
 @pytest.mark.parametrize(
     ("ours", "leads", "is_beacon", "is_from_leader", "answer"),
     [
-        (1, False, True, True, Answer.TELL_LEADER),
-        (1, False, False, True, Answer.NOTHING),
-        (3, True, True, True, Answer.SHOW_OURS),
-        (3, True, False, True, Answer.SHOW_OURS),
-        (1, True, True, True, Answer.ASK_ITS_LEADER),
-        (1, True, True, False, Answer.ASK_ITS_LEADER),
-        (1, True, False, False, Answer.ASK_ITS_LEADER),
-        (1, True, False, True, Answer.DISSOLVE),
+        (1, False, True, True, MeetingAnswer.TELL_LEADER),
+        (1, False, False, True, MeetingAnswer.NOTHING),
+        (3, True, True, True, MeetingAnswer.SHOW_OURS),
+        (3, True, False, True, MeetingAnswer.SHOW_OURS),
+        (1, True, True, True, MeetingAnswer.ASK_ITS_LEADER),
+        (1, True, True, False, MeetingAnswer.ASK_ITS_LEADER),
+        (1, True, False, False, MeetingAnswer.ASK_ITS_LEADER),
+        (1, True, False, True, MeetingAnswer.DISSOLVE),
     ],
 )
 def test_only_the_word_of_the_other_leader_dissolves_a_ring(
-    ours: int, leads: bool, is_beacon: bool, is_from_leader: bool, answer: Answer
+    ours: int, leads: bool, is_beacon: bool, is_from_leader: bool, answer: MeetingAnswer
 ) -> None:
     assert meet(ring(1, ours), ring(2, 2), leads, is_beacon, is_from_leader) is answer
 
 
 def test_a_beacon_goes_to_all_and_to_the_contact_and_is_due_again() -> None:
     me, contact, timing = member("a"), ("10.0.0.99", 7_000), Timing()
-    local = Local("g", me, DatagramWriter(1, me.id, LAN_DATAGRAM), timing, random.Random(1))
+    local = LocalMember("g", me, DatagramWriter(1, me.id, LAN_DATAGRAM), timing, random.Random(1))
     meeting, out = Meeting(local, Wishes(contact=contact)), Outbox()
     assert meeting.due_ns == NEVER
     meeting.show(5, To.ANYONE, ring(1, 3), out)
@@ -75,7 +75,7 @@ def test_a_beacon_goes_to_all_and_to_the_contact_and_is_due_again() -> None:
 
 def test_a_beacon_to_one_ring_does_not_move_the_next_one_for_all() -> None:
     me = member("a")
-    local = Local("g", me, DatagramWriter(1, me.id, LAN_DATAGRAM), Timing(), random.Random(1))
+    local = LocalMember("g", me, DatagramWriter(1, me.id, LAN_DATAGRAM), Timing(), random.Random(1))
     meeting, out = Meeting(local, Wishes()), Outbox()
     meeting.show(5, member("b").address, ring(1, 3), out)
     assert [send.to for send in out.sends] == [member("b").address]

@@ -9,17 +9,17 @@ from ordercast.engine import NEVER, Failed, Outbox, Refused, Reset
 from ordercast.membership.policy import (
     NO_RING,
     NOTE,
-    Departure,
+    DepartureCause,
     Excluded,
     Install,
-    Left,
+    LeftRing,
     Membership,
     Newcomer,
     Phase,
     Transition,
 )
 from ordercast.membership.quorum import QuorumMembership
-from ordercast.membership.quorum.local import Local, Wishes
+from ordercast.membership.quorum.local import LocalMember, Wishes
 from ordercast.orderers import ORDERERS, LoggedOrderer
 from ordercast.orderers.orderer import Start, Suspicion, SuspicionReason
 from ordercast.view import Member, Reason, View, node_id
@@ -40,7 +40,7 @@ class Node:
     def __init__(self, create: bool | None = None, recovery: RecoveryMode = "automatic", name: str = "a") -> None:
         self.me = member(name)
         self.writer = DatagramWriter(1, self.me.id, LAN_DATAGRAM)
-        local = Local("g", self.me, self.writer, Timing(), random.Random(1))
+        local = LocalMember("g", self.me, self.writer, Timing(), random.Random(1))
         wishes = Wishes(create, "majority", recovery == "manual", Demands(), b"hello")
         self.policy: Membership[LoggedOrderer] = QuorumMembership(local, wishes, CONFIG, {})
         self.out = Outbox()
@@ -124,7 +124,7 @@ def test_a_member_refuses_a_newcomer_and_says_why() -> None:
 def test_a_welcome_to_an_attempt_that_was_given_up_is_declined() -> None:
     node = Node()
     node.policy.leave(0, b"", node.out)
-    assert node.policy.take() == Left(Departure.LEFT_UNJOINED)
+    assert node.policy.take() == LeftRing(DepartureCause.LEFT_UNJOINED)
     assert node.policy.phase is Phase.CLOSED  # no member was asked to let it in
     view = View(1, "b/0", 5, 0, 0, 0, (member("b"), node.me), {node.me.id: 4}, Reason.JOIN, "a/0")
     assert node.control(Kind.WELCOME, encode_welcome("g", 1, CONFIG, view)) is None
@@ -180,7 +180,7 @@ def test_a_commit_without_this_node_excludes_it_and_it_comes_back() -> None:
     node = two_members()
     view = View(6, "b/0", 78, 1, 1, 0, (member("b"),), {}, Reason.RESET, "b/0")
     body = encode_result(NO_BALLOT, Proposal(NO_BALLOT, True, 0, (), view))
-    assert node.control(Kind.COMMIT, body, ring=77) == Excluded(Departure.EXCLUDED, True, False, False)
+    assert node.control(Kind.COMMIT, body, ring=77) == Excluded(DepartureCause.EXCLUDED, True, False, False)
     assert (node.policy.phase, node.policy.ring) == (Phase.JOINING, NO_RING)
     assert node.notes() == ["excluded from view 5@b/0: the group was re-formed without this node"]
 
@@ -219,5 +219,5 @@ def test_a_leave_while_the_ring_is_frozen_does_not_wait() -> None:
     node = two_members("manual")
     node.policy.on_suspects(0, [Suspicion(member("b").id, SuspicionReason.SILENCE)], node.out)
     node.policy.leave(0, b"", node.out)
-    assert node.policy.take() == Left(Departure.LEFT_UNJOINED)
+    assert node.policy.take() == LeftRing(DepartureCause.LEFT_UNJOINED)
     assert node.policy.phase is Phase.CLOSED

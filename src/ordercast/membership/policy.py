@@ -27,7 +27,7 @@ class Phase(Enum):
     CLOSED = auto()
 
 
-class Departure(Enum):
+class DepartureCause(Enum):
     """Why this node is out of its view; the value is the text that its application sees."""
 
     LEFT = "left"
@@ -71,16 +71,16 @@ class Excluded(NamedTuple):
     With `is_returning` it comes back as a new member: the underlay calls `start`.
     """
 
-    why: Departure
+    why: DepartureCause
     is_returning: bool
     was_leaving: bool  # it had asked to leave
     fails_reset: bool  # a reset() that it called ends with this
 
 
-class Left(NamedTuple):
+class LeftRing(NamedTuple):
     """This node wanted to leave, and is out without an ordered leave."""
 
-    why: Departure
+    why: DepartureCause
 
 
 class Dissolved(NamedTuple):
@@ -90,14 +90,14 @@ class Dissolved(NamedTuple):
     leave.
     """
 
-    why: Departure
+    why: DepartureCause
 
 
 class Closed(NamedTuple):
     """This node is no member, and no member needs it any more."""
 
 
-Transition = Install | Excluded | Left | Dissolved | Closed | Refused
+Transition = Install | Excluded | LeftRing | Dissolved | Closed | Refused
 
 OrdererT_contra = TypeVar("OrdererT_contra", contravariant=True)
 

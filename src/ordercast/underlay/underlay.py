@@ -16,11 +16,11 @@ from ordercast.config import MAX_GROUP_NAME, MAX_HEADER, Demands, GroupConfig, M
 from ordercast.engine import Change, Departed, Joined, Outbox, Refused, Reset, Transitional, UnknownOutcome
 from ordercast.errors import UsageError, WireError
 from ordercast.membership.policy import (
-    Departure,
+    DepartureCause,
     Dissolved,
     Excluded,
     Install,
-    Left,
+    LeftRing,
     Membership,
     Newcomer,
     OldView,
@@ -28,7 +28,7 @@ from ordercast.membership.policy import (
     Transition,
 )
 from ordercast.membership.quorum import QuorumMembership
-from ordercast.membership.quorum.local import Local, Wishes
+from ordercast.membership.quorum.local import LocalMember, Wishes
 from ordercast.orderers import ORDERERS, LoggedOrderer, unsupported_names
 from ordercast.orderers.orderer import Start
 from ordercast.parts.memory import DeliveryMemory
@@ -113,7 +113,7 @@ class Underlay:
         # The ring
         wishes = Wishes(create, min_members, recovery == "manual", demands, header, contact)
         self._membership: Membership[LoggedOrderer] = QuorumMembership(
-            Local(name, me, writer, timing, rng), wishes, config, self.counters
+            LocalMember(name, me, writer, timing, rng), wishes, config, self.counters
         )
         self._orderer: LoggedOrderer | Vacancy = Vacancy(me, DeliveryMemory())
         # What outlives a ring
@@ -446,7 +446,7 @@ class Underlay:
         orderer = self._orderer
         if isinstance(transition, Refused):
             out.upcalls.append(transition)
-        elif isinstance(transition, Left):
+        elif isinstance(transition, LeftRing):
             self._drop_own(out)
             out.upcalls.append(Departed(True, False, transition.why.value))
         elif isinstance(transition, Excluded):
@@ -461,7 +461,7 @@ class Underlay:
                 return
         elif isinstance(transition, Dissolved):
             orderer.abandon(out)
-            if transition.why is Departure.DISSOLVED:
+            if transition.why is DepartureCause.DISSOLVED:
                 # What they come after is a sequence number of the ring that ends here.
                 self._backlog = [(number, come_after(block, 0)) for number, block in orderer.leftovers()]
                 out.upcalls.append(Departed(False, True, transition.why.value))

@@ -9,7 +9,7 @@ from typing import Final
 
 from ordercast.config import MS, GroupConfig
 from ordercast.engine import NEVER, Change, Outbox
-from ordercast.membership.quorum.local import Local
+from ordercast.membership.quorum.local import LocalMember
 from ordercast.orderers import Orderer
 from ordercast.view import Address, Reason, View, id_of
 from ordercast.wire.header import Kind
@@ -32,7 +32,7 @@ class _Welcome:
 class Admission:
     __slots__ = ("_admitted", "_local", "_welcomes")
 
-    def __init__(self, local: Local) -> None:
+    def __init__(self, local: LocalMember) -> None:
         self._local = local
         self._welcomes: dict[int, _Welcome] = {}  # in the view, and not heard in the ring yet
         self._admitted: dict[int, int] = {}  # newcomer -> the last attempt that led to a join

@@ -20,8 +20,8 @@ from ordercast.membership.quorum.cuts import (
     judge,
     orphans,
 )
-from ordercast.membership.quorum.local import Local
-from ordercast.membership.quorum.roles import Role, Terms
+from ordercast.membership.quorum.local import LocalMember
+from ordercast.membership.quorum.roles import RecoveryTerms, Role
 from ordercast.orderers.orderer import Recoverable
 from ordercast.service import MAJORITY_RANK
 from ordercast.view import Member, Reason, View, next_counter, ring_id
@@ -65,10 +65,10 @@ class Coordinator:
 
     def __init__(
         self,
-        local: Local,
+        local: LocalMember,
         orderer: Recoverable,
         ballot: Ballot,
-        terms: Terms,
+        terms: RecoveryTerms,
         suspects: list[int],
         own_cut: Cut,
         departed: set[int],

@@ -90,7 +90,7 @@ def may_go_on(
     return True
 
 
-class Verdict(NamedTuple):
+class QuorumVerdict(NamedTuple):
     """Whether the members that answered may make the next view."""
 
     may_go_on: bool
@@ -100,7 +100,7 @@ class Verdict(NamedTuple):
 
 def judge(
     cuts: Mapping[int, Cut], base: View, rule: MinMembers, is_override: bool, departed: AbstractSet[int]
-) -> Verdict:
+) -> QuorumVerdict:
     """The rule of `reset` alone, or every rule of the view: also of members that are gone (RMP section 4.4).
 
     `base` is the view at the end of the remainder. A member that is known to know of its change will never be in a
@@ -116,7 +116,7 @@ def judge(
     )
     informed = [cut.departed for cut in cuts.values() if cut.view.seq == base.seq]
     gone = set(departed).union(*informed, [id_of(base.creator)])
-    return Verdict(
+    return QuorumVerdict(
         may_go_on(rules, base, survivors, gone, is_known),
         keeps_others_out(rules, len(base.members)),
         len([member for member in base.members if member.id in survivors]),

@@ -15,7 +15,7 @@ from typing import Final
 
 from ordercast.engine import NEVER, Outbox, To
 from ordercast.membership.policy import Newcomer
-from ordercast.membership.quorum.local import Local, Wishes
+from ordercast.membership.quorum.local import LocalMember, Wishes
 from ordercast.membership.quorum.meeting import better
 from ordercast.orderers import unsupported_names
 from ordercast.view import Address, Member, Reason, View, ring_id
@@ -51,7 +51,7 @@ class Joining:
 
     def __init__(
         self,
-        local: Local,
+        local: LocalMember,
         wishes: Wishes,
         newcomer: Newcomer,
         is_return: bool = False,

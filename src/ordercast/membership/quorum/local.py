@@ -10,7 +10,7 @@ from ordercast.view import Address, Member
 from ordercast.wire.writer import DatagramWriter
 
 
-class Local(NamedTuple):
+class LocalMember(NamedTuple):
     """This node in one underlay. `name` is the underlay's."""
 
     name: str

@@ -9,14 +9,14 @@ from __future__ import annotations
 from enum import Enum, auto
 
 from ordercast.engine import NEVER, Outbox, To
-from ordercast.membership.quorum.local import Local, Wishes
+from ordercast.membership.quorum.local import LocalMember, Wishes
 from ordercast.orderers import Orderer
 from ordercast.view import Address
 from ordercast.wire.header import Kind
 from ordercast.wire.views import Asking, Ring, encode_asking, encode_ring
 
 
-class Answer(Enum):
+class MeetingAnswer(Enum):
     """What a member does when it sees another ring of its name."""
 
     NOTHING = auto()
@@ -33,17 +33,17 @@ def better(one: Ring, other: Ring) -> bool:
     return (-one.size, one.counter, one.creator) < (-other.size, other.counter, other.creator)
 
 
-def meet(ours: Ring, seen: Ring, leads: bool, is_beacon: bool, is_from_leader: bool) -> Answer:
+def meet(ours: Ring, seen: Ring, leads: bool, is_beacon: bool, is_from_leader: bool) -> MeetingAnswer:
     """A member of the ring `ours`, which works, sees the ring `seen`, which works too.
 
     A beacon comes unasked and from any member; the answer to a question of ours (HERE) that comes from the leader of
     the other ring is its word.
     """
     if not leads:
-        return Answer.TELL_LEADER if is_beacon else Answer.NOTHING
+        return MeetingAnswer.TELL_LEADER if is_beacon else MeetingAnswer.NOTHING
     if better(ours, seen):
-        return Answer.SHOW_OURS
-    return Answer.DISSOLVE if not is_beacon and is_from_leader else Answer.ASK_ITS_LEADER
+        return MeetingAnswer.SHOW_OURS
+    return MeetingAnswer.DISSOLVE if not is_beacon and is_from_leader else MeetingAnswer.ASK_ITS_LEADER
 
 
 class Meeting:
@@ -51,7 +51,7 @@ class Meeting:
 
     __slots__ = ("_local", "_wishes", "due_ns")
 
-    def __init__(self, local: Local, wishes: Wishes) -> None:
+    def __init__(self, local: LocalMember, wishes: Wishes) -> None:
         self._local = local
         self._wishes = wishes
         self.due_ns = NEVER
@@ -74,13 +74,13 @@ class Meeting:
         """Another ring that works has shown itself. Whether ours has to dissolve into it."""
         its_leader = seen.leader.address
         answer = meet(ours, seen, orderer.standing().leads, kind == Kind.BEACON, source == its_leader)
-        if answer is Answer.SHOW_OURS:
+        if answer is MeetingAnswer.SHOW_OURS:
             self.show(now_ns, its_leader, ours, out)
-        elif answer is Answer.TELL_LEADER:
+        elif answer is MeetingAnswer.TELL_LEADER:
             leader = orderer.view.leader.address
             out.sends.append(self._local.writer.control(leader, Kind.BEACON, encode_ring(seen)))
-        elif answer is Answer.ASK_ITS_LEADER:
+        elif answer is MeetingAnswer.ASK_ITS_LEADER:
             # Any node can say that there is a larger ring. Its leader itself has to answer before we end ours.
             asking = Asking(self._local.name, self._local.me, 0, 0, orderer.next_block, self._wishes.demands, b"")
             out.sends.append(self._local.writer.control(its_leader, Kind.FIND, encode_asking(asking)))
-        return answer is Answer.DISSOLVE
+        return answer is MeetingAnswer.DISSOLVE

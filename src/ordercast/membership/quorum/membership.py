@@ -1,6 +1,6 @@
 """The quorum policy: of the parts that a failure leaves of a ring, at most one goes on. Amoeba 4.2, RMP 4.3 and 4.4.
 
-A node joins (`Joining`), is a member of a ring (`RingState`) whose members bring newcomers in (`Admission`) and recover
+A node joins (`Joining`), is a member of a ring (`QuorumRing`) whose members let newcomers in (`Admission`) and recover
 from failures (`Recovery`), and leaves. Rings of one name that meet become one (`meeting`). This module decides which of
 these parts has its turn, and tells the underlay by values (`policy`). docs/design/membership.md has the protocol.
 """
@@ -17,11 +17,11 @@ from ordercast.membership.policy import (
     NO_RING,
     NOTE,
     Closed,
-    Departure,
+    DepartureCause,
     Dissolved,
     Excluded,
     Install,
-    Left,
+    LeftRing,
     Newcomer,
     OldView,
     Phase,
@@ -29,11 +29,11 @@ from ordercast.membership.policy import (
 )
 from ordercast.membership.quorum.admission import Admission
 from ordercast.membership.quorum.joining import Joining, whom_to_ask
-from ordercast.membership.quorum.local import Local, Wishes
+from ordercast.membership.quorum.local import LocalMember, Wishes
 from ordercast.membership.quorum.meeting import Meeting
 from ordercast.membership.quorum.recovery import Recovery, begins_recovery
-from ordercast.membership.quorum.ring import RingState
-from ordercast.membership.quorum.roles import Terms
+from ordercast.membership.quorum.ring import QuorumRing
+from ordercast.membership.quorum.roles import RecoveryTerms
 from ordercast.orderers import LoggedOrderer, unsupported_names
 from ordercast.orderers.orderer import Suspicion, SuspicionReason
 from ordercast.view import Address, Reason, View, id_of, next_counter
@@ -84,7 +84,7 @@ class QuorumMembership:
         "ring",
     )
 
-    def __init__(self, local: Local, wishes: Wishes, config: GroupConfig, counters: dict[str, int]) -> None:
+    def __init__(self, local: LocalMember, wishes: Wishes, config: GroupConfig, counters: dict[str, int]) -> None:
         self._local = local
         self._wishes = wishes
         self._config = config
@@ -92,7 +92,7 @@ class QuorumMembership:
         # The phase, and what exists in it
         self.phase = Phase.JOINING
         self._joining: Joining | None = None  # while JOINING
-        self._state: RingState | None = None  # while MEMBER, and while LINGERING after an ordered leave
+        self._state: QuorumRing | None = None  # while MEMBER, and while LINGERING after an ordered leave
         self.ring = NO_RING
         self.is_whole = False
         self.direct_ring = NO_RING
@@ -124,7 +124,7 @@ class QuorumMembership:
         view = orderer.view
         joining, self._joining = self._joining, None
         self.phase = Phase.MEMBER
-        self._state = RingState(self._local.name, orderer)
+        self._state = QuorumRing(self._local.name, orderer)
         self.ring = view.ring
         self.is_whole = True
         self._last_view = view
@@ -214,8 +214,8 @@ class QuorumMembership:
             self.phase = Phase.LINGERING
             self._linger_ns = linger_ns
             self._meeting.due_ns = NEVER
-            self._note(Departure.LEFT.value, out)
-            out.upcalls.append(Departed(True, False, Departure.LEFT.value))
+            self._note(DepartureCause.LEFT.value, out)
+            out.upcalls.append(Departed(True, False, DepartureCause.LEFT.value))
             return False
         self._last_view = view
         if view.reason not in (Reason.LOCK, Reason.UNLOCK):
@@ -232,7 +232,7 @@ class QuorumMembership:
             return
         # There is no ring that could order our leave; for the others it is the same as a crash.
         joining = self._joining
-        self._end(Left(Departure.LEFT_UNJOINED), Departure.LEFT_UNJOINED.value, out)
+        self._end(LeftRing(DepartureCause.LEFT_UNJOINED), DepartureCause.LEFT_UNJOINED.value, out)
         if joining is not None and joining.has_asked:
             # We may be let in all the same. Then we decline, or the others would wait until we are heard.
             self._declined = joining.nonce
@@ -247,7 +247,7 @@ class QuorumMembership:
         self._is_resetting = True
         suspects = [each.member for each in state.orderer.suspects(now_ns)]
         recovery = self._freeze(now_ns, state)
-        recovery.asked = Terms(min_members, True, header)
+        recovery.asked = RecoveryTerms(min_members, True, header)
         self._note("recovery begins: reset() was called", out)
         recovery.begin(now_ns, suspects, recovery.asked, out)
         self._after_recovery(now_ns, state, recovery, out)
@@ -284,7 +284,7 @@ class QuorumMembership:
             if self._is_dissolving:
                 self._dissolve(out)
             elif self.phase is Phase.MEMBER:  # our leave, or what comes before it, never got through
-                self._end(Left(Departure.LEFT_STUCK), Departure.LEFT_STUCK.value, out)
+                self._end(LeftRing(DepartureCause.LEFT_STUCK), DepartureCause.LEFT_STUCK.value, out)
             else:
                 self._close(Closed())
 
@@ -415,7 +415,7 @@ class QuorumMembership:
         elif recovery.accepted is not None and recovery.accepted.view.ring == seen.ring:
             pass  # our own next ring: its commit is on its way, or will be asked for
         elif now_ns - state.frozen_ns > 2 * self._local.timing.recovery_wait_ns:
-            self._exclude(state, Departure.SUPERSEDED, out)
+            self._exclude(state, DepartureCause.SUPERSEDED, out)
 
     def _show_ring(self, now_ns: int, out: Outbox) -> None:
         """A beacon of the leader; of a frozen ring, of each member that cannot hear the beacons of others."""
@@ -433,12 +433,12 @@ class QuorumMembership:
         # The larger ring may be gone when we get there: then the first of us makes the group anew.
         self._wishes = self._wishes._replace(create=None)
         self._is_return = False
-        why = Departure.LEFT if was_leaving else Departure.DISSOLVED
+        why = DepartureCause.LEFT if was_leaving else DepartureCause.DISSOLVED
         self._end(Dissolved(why), f"the ring has ended: {why.value}", out, not was_leaving)
 
     # Failures
 
-    def _fail(self, now_ns: int, state: RingState, suspicions: list[Suspicion], out: Outbox) -> None:
+    def _fail(self, now_ns: int, state: QuorumRing, suspicions: list[Suspicion], out: Outbox) -> None:
         if self._is_dissolving:
             self._dissolve(out)  # the silent members have gone ahead
             return
@@ -458,10 +458,10 @@ class QuorumMembership:
             recovery.wait()
         else:
             self._note("recovery begins: this member coordinates", out)
-            recovery.begin(now_ns, suspects, Terms(self._wishes.min_members), out)
+            recovery.begin(now_ns, suspects, RecoveryTerms(self._wishes.min_members), out)
             self._after_recovery(now_ns, state, recovery, out)
 
-    def _freeze(self, now_ns: int, state: RingState) -> Recovery:
+    def _freeze(self, now_ns: int, state: QuorumRing) -> Recovery:
         if state.recovery is not None:
             return state.recovery
         timing, me = self._local.timing, self._local.me
@@ -502,21 +502,21 @@ class QuorumMembership:
         recovery.on_message(now_ns, kind, source, origin, body, out)
         self._after_recovery(now_ns, state, recovery, out)
 
-    def _after_recovery(self, now_ns: int, state: RingState, recovery: Recovery, out: Outbox) -> None:
+    def _after_recovery(self, now_ns: int, state: QuorumRing, recovery: Recovery, out: Outbox) -> None:
         if recovery.is_refused:
             recovery.is_refused = False
             if self._is_resetting:
                 self._is_resetting = False
                 out.upcalls.append(Reset(0, f"only {recovery.found} members of the old view answered"))
             if not self._wishes.is_manual:
-                recovery.begin(now_ns, [], Terms(self._wishes.min_members), out)
+                recovery.begin(now_ns, [], RecoveryTerms(self._wishes.min_members), out)
         if recovery.has_left:
-            self._exclude(state, Departure.LEFT_IN_RECOVERY, out)
+            self._exclude(state, DepartureCause.LEFT_IN_RECOVERY, out)
         elif recovery.committed is not None:
             recovery.tell_commit(out)
             self._commit(state, recovery.committed, recovery.orphans(), recovery.awaited(), out)
 
-    def _on_commit(self, state: RingState, proposal: Proposal, out: Outbox) -> None:
+    def _on_commit(self, state: QuorumRing, proposal: Proposal, out: Outbox) -> None:
         me = self._local.me
         accepted = state.recovery.accepted if state.recovery is not None else None
         if accepted is not None and accepted.view.ring == proposal.view.ring and proposal.view.member(me.id):
@@ -524,13 +524,13 @@ class QuorumMembership:
             is_ours = id_of(accepted.view.creator) == me.id
             self._commit(state, accepted, state.promised(accepted.view) if is_ours else [], {}, out)
         elif self._leave_header is not None:
-            self._end(Left(Departure.LEFT_IN_RECOVERY), Departure.LEFT_IN_RECOVERY.value, out)
+            self._end(LeftRing(DepartureCause.LEFT_IN_RECOVERY), DepartureCause.LEFT_IN_RECOVERY.value, out)
         else:
-            self._exclude(state, Departure.EXCLUDED, out)
+            self._exclude(state, DepartureCause.EXCLUDED, out)
 
     def _commit(
         self,
-        state: RingState,
+        state: QuorumRing,
         proposal: Proposal,
         orphans: list[tuple[int, int, bytes]],
         awaited: dict[int, int],
@@ -541,7 +541,7 @@ class QuorumMembership:
         self._past.add(self.ring, encode_result(proposal.ballot, proposal))
         if view.member(self._local.me.id) is None:
             # As the coordinator of what others began without us. We may have received more than they went on with.
-            self._exclude(state, Departure.EXCLUDED, out)
+            self._exclude(state, DepartureCause.EXCLUDED, out)
             return
         self._counter = max(self._counter, view.counter)
         self._note(f"recovery committed: view {view.id}", out)
@@ -550,7 +550,7 @@ class QuorumMembership:
 
     # The end
 
-    def _exclude(self, state: RingState, why: Departure, out: Outbox) -> None:
+    def _exclude(self, state: QuorumRing, why: DepartureCause, out: Outbox) -> None:
         """Out of the ring against our will: say so, and come back as a new member."""
         was_leaving = self._leave_header is not None
         is_returning = not self._wishes.is_manual and not was_leaving

@@ -13,8 +13,8 @@ from ordercast.config import MinMembers
 from ordercast.engine import NEVER, Outbox
 from ordercast.errors import WireError
 from ordercast.membership.quorum.coordinator import Coordinator
-from ordercast.membership.quorum.local import Local
-from ordercast.membership.quorum.roles import Role, Terms
+from ordercast.membership.quorum.local import LocalMember
+from ordercast.membership.quorum.roles import RecoveryTerms, Role
 from ordercast.orderers.orderer import Recoverable
 from ordercast.view import Address
 from ordercast.wire.header import Kind
@@ -71,7 +71,7 @@ class Recovery:
         "promised",
     )
 
-    def __init__(self, local: Local, orderer: Recoverable, rule: MinMembers, counter: int) -> None:
+    def __init__(self, local: LocalMember, orderer: Recoverable, rule: MinMembers, counter: int) -> None:
         """`rule`: this member's own. `counter`: the highest of a view that is known here."""
         self._local = local
         self._orderer = orderer
@@ -86,8 +86,8 @@ class Recovery:
         self._coordinator: Address = local.me.address
         self._coordinator_id = local.me.id
         self._heard_ns = 0  # when the coordinator was heard last
-        self._terms = Terms(rule)
-        self.asked: Terms | None = None  # of this node's own reset()
+        self._terms = RecoveryTerms(rule)
+        self.asked: RecoveryTerms | None = None  # of this node's own reset()
         # Coordinating
         self._round: Coordinator | None = None  # the last one of ours
         self._is_coordinating = False  # it still counts
@@ -99,7 +99,7 @@ class Recovery:
 
     # Inputs
 
-    def begin(self, now_ns: int, suspects: list[int], terms: Terms, out: Outbox) -> None:
+    def begin(self, now_ns: int, suspects: list[int], terms: RecoveryTerms, out: Outbox) -> None:
         """Become coordinator of the next round."""
         me, orderer = self._local.me, self._orderer
         self.is_refused = False
@@ -231,7 +231,7 @@ class Recovery:
             return
         if ballot > self.promised:
             self._promise(now_ns, source, origin, ballot)
-            self._terms = Terms(rule, is_override, header)
+            self._terms = RecoveryTerms(rule, is_override, header)
         elif self.role is not Role.INVITED:
             return
         cut = self._orderer.cut(self._own_rule, self.accepted)

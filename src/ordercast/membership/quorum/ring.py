@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from ordercast.config import GroupConfig, MinMembers
-from ordercast.membership.quorum.local import Local
+from ordercast.membership.quorum.local import LocalMember
 from ordercast.membership.quorum.recovery import Recovery
 from ordercast.orderers import LoggedOrderer
 from ordercast.view import View
 from ordercast.wire.views import Ring
 
 
-class RingState:
+class QuorumRing:
     """`recovery` is there once the ring is frozen."""
 
     __slots__ = ("_name", "frozen_ns", "orderer", "recovery")
@@ -21,7 +21,7 @@ class RingState:
         self.recovery: Recovery | None = None
         self.frozen_ns = 0
 
-    def freeze(self, now_ns: int, local: Local, rule: MinMembers, counter: int) -> Recovery:
+    def freeze(self, now_ns: int, local: LocalMember, rule: MinMembers, counter: int) -> Recovery:
         """Stop ordering. A ring never works again after that: a new one follows it."""
         self.orderer.freeze()
         self.frozen_ns = now_ns

@@ -18,7 +18,7 @@ class Role(Enum):
     FAILED = auto()  # manual recovery: waiting for reset()
 
 
-class Terms(NamedTuple):
+class RecoveryTerms(NamedTuple):
     """What the new view has to satisfy, and the header that it carries."""
 
     rule: MinMembers

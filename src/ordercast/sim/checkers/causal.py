@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from ordercast.service import CAUSAL_RANK
 from ordercast.sim.checkers.index import Trace
-from ordercast.sim.checkers.records import DeliveryRow, Departure, Local, Submit, UnderlayTrace, ViewPeriod
+from ordercast.sim.checkers.records import DeliveryRow, Departure, Local, MemberPeriod, Submit, UnderlayTrace
 from ordercast.sim.checkers.verdict import Explained, PropertyResult, span_text
 
 NAME = "causal"
@@ -113,7 +113,7 @@ def _run(
                 event.clock = past
                 direct[index] = event.stop - 1
                 submitted = True
-        elif type(event) is ViewPeriod:
+        elif type(event) is MemberPeriod:
             walker.saved = (need, list(direct))
         elif type(event) is Departure:
             own = direct[index] if index >= 0 else -1

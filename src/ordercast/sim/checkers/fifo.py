@@ -22,7 +22,7 @@ from bisect import bisect_right
 from ordercast.service import FIFO_RANK
 from ordercast.sim.checkers.index import Trace
 from ordercast.sim.checkers.ranges import Range
-from ordercast.sim.checkers.records import DeliveryRow, Local, UnderlayTrace, ViewPeriod
+from ordercast.sim.checkers.records import DeliveryRow, Local, MemberPeriod, UnderlayTrace
 from ordercast.sim.checkers.verdict import Explained, PropertyResult, span_text
 
 NAME = "fifo"
@@ -106,7 +106,7 @@ def _holes(underlay: UnderlayTrace, local: Local, delivery: DeliveryRow, last: D
     return holes
 
 
-def shared_since(period: ViewPeriod | None, other: str) -> ViewPeriod | None:
+def shared_since(period: MemberPeriod | None, other: str) -> MemberPeriod | None:
     """The first period of the stretch up to `period` in which the member went through all views with `other`."""
     if period is None or other not in period.members:
         return None

@@ -33,10 +33,10 @@ from ordercast.sim.checkers.records import (
     DeliveryRow,
     Departure,
     Local,
+    MemberPeriod,
     Submit,
     Targets,
     UnderlayTrace,
-    ViewPeriod,
 )
 from ordercast.trace.schema import Row
 
@@ -232,7 +232,7 @@ class Trace:
             before = local.group_current.get(row.group)
             self._enter_group(local, row.group, row.n, row.at_ns)
             line = local.group_periods.setdefault(row.group, [])
-            period = ViewPeriod(
+            period = MemberPeriod(
                 local.member, row.group, row.view, members, came_with, row.n, row.at_ns, before, local.stays
             )
             local.group_current[row.group] = period
@@ -241,7 +241,9 @@ class Trace:
             before = local.current
             if before is None:
                 local.stays += 1
-            period = ViewPeriod(local.member, None, row.view, members, came_with, row.n, row.at_ns, before, local.stays)
+            period = MemberPeriod(
+                local.member, None, row.view, members, came_with, row.n, row.at_ns, before, local.stays
+            )
             local.current = period
             local.periods.append(period)
             local.events.append(period)

@@ -33,7 +33,7 @@ from __future__ import annotations
 from ordercast.service import RELIABLE_RANK
 from ordercast.sim.checkers.index import Trace
 from ordercast.sim.checkers.ranges import Range, merged, size_of, subtract
-from ordercast.sim.checkers.records import FOREVER, Local, Submit, UnderlayTrace, ViewPeriod
+from ordercast.sim.checkers.records import FOREVER, Local, MemberPeriod, Submit, UnderlayTrace
 from ordercast.sim.checkers.verdict import Explained, PropertyResult, span_text
 from ordercast.sim.checkers.views import Rules, may_go_on
 
@@ -85,7 +85,7 @@ def settled_members(
     return settled
 
 
-def last_segment(local: Local, busy_ns: int) -> ViewPeriod | None:
+def last_segment(local: Local, busy_ns: int) -> MemberPeriod | None:
     """The period in which the run ended for it: open, or closed by a `stop` after all traffic of the underlay."""
     period = local.periods[-1] if local.periods else None
     if period is None or period.is_open or (period.cut == "stop" and period.end_ns > busy_ns):
@@ -106,7 +106,7 @@ def _last_traffic_ns(underlay: UnderlayTrace) -> int:
     )
 
 
-def stay_of(period: ViewPeriod) -> list[ViewPeriod]:
+def stay_of(period: MemberPeriod) -> list[MemberPeriod]:
     """The periods from coming in up to `period`, in order."""
     path = [period]
     while path[-1].prev is not None:
@@ -202,7 +202,7 @@ def _check_caller(
         )
 
 
-def _submitted_before(owed: list[Submit], start: ViewPeriod, underlay: UnderlayTrace, sender: str) -> list[Range]:
+def _submitted_before(owed: list[Submit], start: MemberPeriod, underlay: UnderlayTrace, sender: str) -> list[Range]:
     """Never delivered, and submitted before the view `start`: owed by the members of that time, not by later ones."""
     old = merged((submit.first, submit.stop) for submit in owed if submit.n < start.n)
     for local in underlay.locals.values():
@@ -239,7 +239,7 @@ class _EarlierDeliveries:
         return found
 
 
-def _common_suffix(path: list[ViewPeriod], theirs: list[ViewPeriod]) -> int:
+def _common_suffix(path: list[MemberPeriod], theirs: list[MemberPeriod]) -> int:
     """The index in `path` from which both went through the same views to the end."""
     length = 0
     while length < min(len(path), len(theirs)) and path[-1 - length].view == theirs[-1 - length].view:
@@ -298,7 +298,7 @@ def _check_gaps(underlay: UnderlayTrace, local: Local, result: PropertyResult) -
             )
 
 
-def _came_along(period: ViewPeriod | None, sender: str) -> bool:
+def _came_along(period: MemberPeriod | None, sender: str) -> bool:
     """Did the sender come along through all later views?"""
     while period is not None and period.next is not None:
         period = period.next

@@ -29,7 +29,7 @@ from ordercast.service import MAJORITY_RANK, RELIABLE_RANK, RESILIENT_RANK, SAFE
 from ordercast.sim.checkers.index import Trace
 from ordercast.sim.checkers.liveness import settled_members
 from ordercast.sim.checkers.ranges import Range, merged, subtract
-from ordercast.sim.checkers.records import FOREVER, Local, UnderlayTrace, ViewPeriod
+from ordercast.sim.checkers.records import FOREVER, Local, MemberPeriod, UnderlayTrace
 from ordercast.sim.checkers.verdict import Explained, PropertyResult, span_text
 from ordercast.sim.checkers.views import Rules, may_part, sort_views
 from ordercast.trace.schema import Row
@@ -176,7 +176,7 @@ def _view_of(underlay: UnderlayTrace, source: Local, row: Row, span: Range) -> s
     return min(views, key=lambda view: (rank.get(view, 0), view), default=None)
 
 
-def _few_failed(period: ViewPeriod, rank: int, k: int) -> bool:
+def _few_failed(period: MemberPeriod, rank: int, k: int) -> bool:
     while period.next is not None:
         size = len(period.members)
         lost = size - sum(member in period.next.came_with for member in period.members)
@@ -234,7 +234,7 @@ def _sees(local: Local, other: Local, at_ns: int) -> bool:
 
 
 def _check_replies(underlay: UnderlayTrace, result: PropertyResult, rules: Rules) -> None:
-    given: dict[tuple[str, int], list[tuple[Local, Row, ViewPeriod | None]]] = {}
+    given: dict[tuple[str, int], list[tuple[Local, Row, MemberPeriod | None]]] = {}
     for local in underlay.locals.values():
         heard = _heard(local) if local.replies else {}
         for row in local.replies:
@@ -268,7 +268,7 @@ def _check_replies(underlay: UnderlayTrace, result: PropertyResult, rules: Rules
             before.append((local, row, here))
 
 
-def _were_parted(underlay: UnderlayTrace, rules: Rules, one: ViewPeriod | None, other: ViewPeriod | None) -> bool:
+def _were_parted(underlay: UnderlayTrace, rules: Rules, one: MemberPeriod | None, other: MemberPeriod | None) -> bool:
     """Whether two members that delivered the same call were in two rings that may both have been there."""
     if one is None or other is None or one.member == other.member or one.view == other.view:
         return False
@@ -277,7 +277,7 @@ def _were_parted(underlay: UnderlayTrace, rules: Rules, one: ViewPeriod | None, 
     return may_part([local.periods for local in underlay.locals.values()], rules, one.view, other.view)
 
 
-def _went_on(period: ViewPeriod, view: str) -> bool:
+def _went_on(period: MemberPeriod, view: str) -> bool:
     while period.next is not None:
         period = period.next
         if period.view == view:

@@ -35,7 +35,7 @@ class Submit:
         self.clock: list[int] | None = None  # the causal past, filled in by the causal checker
 
 
-class ViewPeriod:
+class MemberPeriod:
     """The time of one life in one view, of an underlay (`group` is None) or of a lightweight group."""
 
     __slots__ = (
@@ -65,7 +65,7 @@ class ViewPeriod:
         came_with: tuple[str, ...],
         n: int,
         at_ns: int,
-        prev: ViewPeriod | None,
+        prev: MemberPeriod | None,
         stay: int,
     ) -> None:
         self.member = member
@@ -76,7 +76,7 @@ class ViewPeriod:
         self.n = n
         self.at_ns = at_ns
         self.prev = prev
-        self.next: ViewPeriod | None = None
+        self.next: MemberPeriod | None = None
         self.stay = stay
         self.stop_n = FOREVER  # number of the event that ended it
         self.end_ns = FOREVER
@@ -123,7 +123,7 @@ class DeliveryRow:
         k: int,
         position: int | None,
         view: str | None,
-        period: ViewPeriod | None,
+        period: MemberPeriod | None,
         targets: Targets,
         after_transitional: bool,
     ) -> None:
@@ -158,7 +158,7 @@ class Departure:
         self.n = n
 
 
-Event = Submit | DeliveryRow | ViewPeriod | Departure
+Event = Submit | DeliveryRow | MemberPeriod | Departure
 HoldList = list[tuple[int, int, int]]  # (first, stop, at_ns)
 
 
@@ -196,13 +196,13 @@ class Local:
         self.underlay = underlay
         # Time
         self.events: list[Event] = []
-        self.periods: list[ViewPeriod] = []
-        self.current: ViewPeriod | None = None
+        self.periods: list[MemberPeriod] = []
+        self.current: MemberPeriod | None = None
         self.stays = 0
         self.cuts: list[tuple[int, int]] = []  # (n, at_ns) of going out, in a view or not
         # Lightweight groups: periods, and spans [from n, to n) of membership, and the time of coming in
-        self.group_periods: dict[str, list[ViewPeriod]] = {}
-        self.group_current: dict[str, ViewPeriod] = {}
+        self.group_periods: dict[str, list[MemberPeriod]] = {}
+        self.group_current: dict[str, MemberPeriod] = {}
         self.group_spans: dict[str, list[list[int]]] = {}
         # Messages
         self.submits: list[Submit] = []
@@ -240,7 +240,7 @@ class Local:
             return False
         return not targets or any(self.in_group(group, from_n, to_n) for group in targets)
 
-    def period_at(self, n: int) -> ViewPeriod | None:
+    def period_at(self, n: int) -> MemberPeriod | None:
         """The underlay period in which event `n` lies."""
         index = bisect_right(self.periods, n, key=lambda period: period.n) - 1
         return self.periods[index] if index >= 0 and n < self.periods[index].stop_n else None

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ordercast.config import MinMembers
-from ordercast.sim.checkers.records import FOREVER, ViewPeriod
+from ordercast.sim.checkers.records import FOREVER, MemberPeriod
 
 Rules = MinMembers | str | Mapping[str, MinMembers]
 """What members asked for when they joined: one rule for all, or one for each node by its name."""
@@ -23,8 +23,8 @@ class Fork(NamedTuple):
     """Two recoveries, each with the view that it followed and the members that came with it from there."""
 
     ancestor: str  # the latest view that both have behind them
-    left: ViewPeriod
-    right: ViewPeriod
+    left: MemberPeriod
+    right: MemberPeriod
 
 
 def rule_of(rules: Rules, member: str) -> MinMembers | str:
@@ -55,7 +55,7 @@ def may_go_on(members: tuple[str, ...], present: list[str], rules: Rules) -> boo
     )
 
 
-def sort_views(lines: Iterable[list[ViewPeriod]]) -> dict[str, int]:
+def sort_views(lines: Iterable[list[MemberPeriod]]) -> dict[str, int]:
     """The rank of each view in an order that keeps the order of every member; views that have none are left out."""
     after: dict[str, list[str]] = {}
     incoming: dict[str, int] = {}
@@ -80,9 +80,9 @@ def sort_views(lines: Iterable[list[ViewPeriod]]) -> dict[str, int]:
     return rank
 
 
-def recoveries(lines: Iterable[list[ViewPeriod]]) -> list[ViewPeriod]:
+def recoveries(lines: Iterable[list[MemberPeriod]]) -> list[MemberPeriod]:
     """One period for each view that followed a failure, in the order of the members."""
-    found: dict[str, ViewPeriod] = {}
+    found: dict[str, MemberPeriod] = {}
     for periods in lines:
         for period in periods:
             if period.prev is not None and period.prev.transitional_n < FOREVER:
@@ -90,7 +90,7 @@ def recoveries(lines: Iterable[list[ViewPeriod]]) -> list[ViewPeriod]:
     return list(found.values())
 
 
-def forks(lines: list[list[ViewPeriod]], rules: Rules) -> list[Fork]:
+def forks(lines: list[list[MemberPeriod]], rules: Rules) -> list[Fork]:
     """Pairs of recoveries that went on side by side where the rules leave room for one: the first of each branch."""
     before = _before(lines)
     rank = sort_views(lines)
@@ -113,7 +113,7 @@ def forks(lines: list[list[ViewPeriod]], rules: Rules) -> list[Fork]:
     return found
 
 
-def may_part(lines: list[list[ViewPeriod]], rules: Rules, left: str, right: str) -> bool:
+def may_part(lines: list[list[MemberPeriod]], rules: Rules, left: str, right: str) -> bool:
     """Whether two views may have been installed side by side: they have no view in common behind them, or the rules of
     the last one that they have leave room for two parts."""
     before = _before(lines)
@@ -134,7 +134,7 @@ def _is_strict(members: tuple[str, ...], rules: Rules) -> bool:
     )
 
 
-def _before(lines: list[list[ViewPeriod]]) -> dict[str, set[str]]:
+def _before(lines: list[list[MemberPeriod]]) -> dict[str, set[str]]:
     """Of each view those that it followed at some member."""
     before: dict[str, set[str]] = {}
     for periods in lines:

@@ -29,14 +29,14 @@ from collections.abc import Callable, Iterable
 
 from ordercast.sim.checkers.index import Trace
 from ordercast.sim.checkers.ranges import Range, merged, subtract
-from ordercast.sim.checkers.records import DeliveryRow, Local, UnderlayTrace, ViewPeriod, is_ordered
+from ordercast.sim.checkers.records import DeliveryRow, Local, MemberPeriod, UnderlayTrace, is_ordered
 from ordercast.sim.checkers.verdict import Explained, PropertyResult, span_text
 from ordercast.sim.checkers.views import Rules, forks, recoveries, sort_views
 
 NAME = "virtual_synchrony"
 
 Sets = dict[str, list[Range]]  # sender -> numbers
-Line = tuple[Local, list[ViewPeriod]]
+Line = tuple[Local, list[MemberPeriod]]
 
 
 def check(trace: Trace, explained: Explained | None = None, *, min_members: Rules = "majority") -> PropertyResult:
@@ -89,8 +89,8 @@ def _is_group_view(local: Local, delivery: DeliveryRow) -> bool:
 def _check_views(
     underlay: UnderlayTrace, group: str | None, lines: list[Line], result: PropertyResult, explained: Explained
 ) -> None:
-    lists: dict[str, ViewPeriod] = {}
-    installs: dict[str, list[tuple[Local, ViewPeriod]]] = {}
+    lists: dict[str, MemberPeriod] = {}
+    installs: dict[str, list[tuple[Local, MemberPeriod]]] = {}
     for local, periods in lines:
         for period in periods:
             result.checked += 1
@@ -108,7 +108,7 @@ def _check_views(
     for view, arrivals in installs.items():
         if group is not None and any(not period.came_with for _, period in arrivals):
             continue
-        parts: dict[str | None, list[tuple[Local, ViewPeriod]]] = {}
+        parts: dict[str | None, list[tuple[Local, MemberPeriod]]] = {}
         for local, period in arrivals:
             parts.setdefault(period.prev.view if period.prev is not None else None, []).append((local, period))
         _check_came_with(view, arrivals, result)
@@ -117,7 +117,7 @@ def _check_views(
                 _check_same_set(underlay, group, previous, view, part, result, explained)
 
 
-def _check_came_with(view: str, arrivals: list[tuple[Local, ViewPeriod]], result: PropertyResult) -> None:
+def _check_came_with(view: str, arrivals: list[tuple[Local, MemberPeriod]], result: PropertyResult) -> None:
     previous = {period.member: period.prev.view if period.prev is not None else None for _, period in arrivals}
     for local, period in arrivals:
         came = set(period.came_with)
@@ -186,7 +186,7 @@ def _check_same_set(
     group: str | None,
     previous: str,
     view: str,
-    part: list[tuple[Local, ViewPeriod]],
+    part: list[tuple[Local, MemberPeriod]],
     result: PropertyResult,
     explained: Explained,
 ) -> None:
@@ -262,7 +262,7 @@ def _note_lacks(
 
 def _compare_some(
     is_meant: Callable[[DeliveryRow], bool],
-    olds: list[tuple[Local, ViewPeriod]],
+    olds: list[tuple[Local, MemberPeriod]],
     everything: list[Sets],
     lacks: dict[tuple[str, Range], list[str]],
     holder: dict[tuple[str, Range], str],
@@ -278,7 +278,7 @@ def _compare_some(
 
 def _compare_group(
     group: str,
-    olds: list[tuple[Local, ViewPeriod]],
+    olds: list[tuple[Local, MemberPeriod]],
     everything: list[Sets],
     lacks: dict[tuple[str, Range], list[str]],
     holder: dict[tuple[str, Range], str],
@@ -311,12 +311,12 @@ def _compare_group(
             _note_lacks(olds[source][0].member, _sets(owed), local.member, everything[at], lacks, holder)
 
 
-def _view_at(periods: list[ViewPeriod], n: int) -> str | None:
+def _view_at(periods: list[MemberPeriod], n: int) -> str | None:
     """The view of a lightweight group in which event `n` lies."""
     return next((period.view for period in periods if period.n < n < period.stop_n), None)
 
 
-def _windows(local: Local, old: ViewPeriod, group: str) -> list[tuple[float, float]]:
+def _windows(local: Local, old: MemberPeriod, group: str) -> list[tuple[float, float]]:
     """Positions at which the member was certainly in the group during the period."""
     windows: list[tuple[float, float]] = []
     for begin, end, _ in local.group_spans.get(group, ()):
@@ -333,11 +333,11 @@ def _windows(local: Local, old: ViewPeriod, group: str) -> list[tuple[float, flo
     return windows
 
 
-def _groups_throughout(local: Local, old: ViewPeriod) -> frozenset[str]:
+def _groups_throughout(local: Local, old: MemberPeriod) -> frozenset[str]:
     return frozenset(group for group in local.group_spans if local.in_group(group, old.n, old.stop_n))
 
 
-def _is_constant(local: Local, old: ViewPeriod, groups: frozenset[str]) -> bool:
+def _is_constant(local: Local, old: MemberPeriod, groups: frozenset[str]) -> bool:
     """It was in no other group for a part of the period."""
     return all(
         group in groups or all(begin >= old.stop_n or end <= old.n for begin, end, _ in spans)
@@ -349,7 +349,7 @@ def _goes_to_everyone(delivery: DeliveryRow) -> bool:
     return delivery.targets == ()
 
 
-def _ordered(local: Local, period: ViewPeriod) -> Iterable[DeliveryRow]:
+def _ordered(local: Local, period: MemberPeriod) -> Iterable[DeliveryRow]:
     if period.group is None:
         return [delivery for delivery in period.deliveries if is_ordered(delivery)]
     return [d for d in local.deliveries if period.n < d.n < period.stop_n and is_ordered(d)]

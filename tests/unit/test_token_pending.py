@@ -1,0 +1,143 @@
+"""List Change Requests that wait for their New List (RMP section 4.3)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ordercast.engine import NEVER, Change
+from ordercast.orderers.logged.changes import MAX_CHANGES, key_of
+from ordercast.orderers.token.pending import FORGET_NS, MAX_DONE, REPEAT_NS, ChangeRequests
+from ordercast.view import Member, Reason, View, node_id
+
+A, B, C = [Member(node_id(name, 0), name, 0, (f"10.0.0.{n}", 7_000), 1 << 20) for n, name in enumerate("abc", start=1)]
+VIEW = View(1, "a/0", 7, 0, 10, 0, (A, B), {A.id: 0, B.id: 0})
+JOIN = Change(Reason.JOIN, C, serial=5)
+LEAVE = Change(Reason.LEAVE, B)
+
+
+def make() -> ChangeRequests:
+    return ChangeRequests(VIEW)
+
+
+def waiting(pending: ChangeRequests, now_ns: int = 0) -> list[Change]:
+    return list(pending.waiting(now_ns))
+
+
+def lock(serial: int, member: Member = B, name: str = "x", reason: Reason = Reason.LOCK) -> Change:
+    return Change(reason, member, serial=serial, lock=name)
+
+
+def told(change: Change, **values: object) -> View:
+    view = replace(VIEW, reason=change.reason, subject=str(change.member), serial=change.serial, lock=change.lock)
+    return replace(view, **values)  # type: ignore[arg-type]
+
+
+def test_requests_wait_in_the_order_in_which_they_were_heard() -> None:
+    pending = make()
+    assert not waiting(pending)
+    pending.hear(0, JOIN)
+    pending.hear(1, LEAVE)
+    pending.hear(2, JOIN)
+    assert waiting(pending)
+    assert waiting(pending, 2) == [JOIN, LEAVE]
+
+
+def test_our_own_requests_are_repeated_until_they_are_answered() -> None:
+    """RMP section 4.3: they "are resent periodically until this is received"."""
+    pending = make()
+    assert pending.due_ns == NEVER
+    pending.ask(10, LEAVE)
+    assert pending.repeated(10) == [LEAVE]
+    assert pending.repeated(10 + REPEAT_NS - 1) == []
+    assert pending.repeated(10 + REPEAT_NS) == [LEAVE]
+    pending.answered(told(LEAVE, members=(A,)))
+    assert not waiting(pending)
+    assert pending.repeated(10 + 2 * REPEAT_NS) == []
+    assert pending.due_ns == NEVER
+
+
+def test_requests_of_others_are_not_repeated_by_us() -> None:
+    pending = make()
+    pending.hear(0, JOIN)
+    assert pending.repeated(REPEAT_NS) == []
+
+
+def test_what_nobody_repeats_is_forgotten() -> None:
+    """A newcomer that gave up is not let in."""
+    pending = make()
+    pending.hear(0, JOIN)
+    pending.ask(0, LEAVE)
+    assert waiting(pending, FORGET_NS) == [JOIN, LEAVE]
+    assert waiting(pending, FORGET_NS + 1) == [LEAVE]
+
+
+def test_a_newcomer_that_we_sponsor_is_forgotten_when_it_no_longer_asks_us() -> None:
+    pending = make()
+    pending.ask(0, JOIN)
+    assert pending.repeated(FORGET_NS + 1) == []
+    assert not waiting(pending)
+
+
+def test_a_newcomers_latest_attempt_counts() -> None:
+    pending = make()
+    later = JOIN._replace(serial=6)
+    pending.hear(0, JOIN)
+    pending.hear(1, later)
+    assert waiting(pending, 1) == [later]
+
+
+def test_an_answer_ends_only_what_it_answers() -> None:
+    pending = make()
+    for change in (JOIN, LEAVE, lock(1), lock(2), lock(1, name="y")):
+        pending.hear(0, change)
+    pending.answered(told(lock(1)))
+    assert waiting(pending) == [JOIN, LEAVE, lock(2), lock(1, name="y")]
+    pending.answered(told(JOIN))
+    assert waiting(pending) == [LEAVE, lock(2), lock(1, name="y")]
+
+
+def test_an_answered_lock_request_is_not_heard_again() -> None:
+    """Its echo would take the lock once more after it was given back."""
+    pending = make()
+    pending.hear(0, lock(3))
+    pending.answered(told(lock(3)))
+    pending.hear(1, lock(3))
+    assert not waiting(pending)
+    pending.hear(1, lock(4))
+    assert waiting(pending, 1) == [lock(4)]
+
+
+def test_a_leaver_that_comes_back_begins_its_locks_anew() -> None:
+    pending = make()
+    pending.answered(told(lock(3)))
+    pending.answered(told(LEAVE, members=(A,)))
+    pending.hear(1, lock(1))
+    assert waiting(pending)
+
+
+def test_a_ring_that_dissolves_answers_its_leavers() -> None:
+    pending = make()
+    pending.hear(0, LEAVE)
+    pending.answered(told(LEAVE, reason=Reason.DISSOLVE))
+    assert not waiting(pending)
+
+
+def test_a_request_can_be_taken_back() -> None:
+    pending = make()
+    pending.ask(0, lock(1))
+    pending.drop(key_of(lock(1)))
+    assert not waiting(pending)
+    assert pending.repeated(REPEAT_NS) == []
+
+
+def test_what_waits_and_what_is_remembered_are_bounded() -> None:
+    pending = make()
+    for serial in range(MAX_CHANGES + 10):
+        pending.hear(0, lock(serial))
+    assert len(waiting(pending)) == MAX_CHANGES
+    pending = make()
+    for number in range(MAX_DONE + 1):
+        pending.answered(told(lock(7, name=str(number))))
+    pending.hear(0, lock(7, name="0"))
+    pending.hear(0, lock(7, name=str(MAX_DONE)))
+    assert waiting(pending) == [lock(7, name="0")], "the oldest are forgotten"
