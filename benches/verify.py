@@ -191,7 +191,7 @@ def honest(columns: Columns) -> Any:
 
 
 def table_of(maker: Maker, node: int, columns: Columns, changed: dict[int, tuple[str, str]]) -> pa.Table:
-    """As TRACE.md's columns. `changed`: views of which members or came_with are changed, and how."""
+    """As docs/trace.md's columns. `changed`: views of which members or came_with are changed, and how."""
     schema = parquet_schema()
     kind, slot, part, group = (columns[name] for name in ("kind", "slot", "part", "group"))
     size = len(kind)

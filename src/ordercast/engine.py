@@ -1,4 +1,4 @@
-"""READ FIRST: the contract between a protocol and the world (DESIGN section 5).
+"""READ FIRST: the contract between a protocol and the world (docs/design/overview.md section 5).
 
 Protocols are plain state machines. Inputs are calls, outputs go to an `Outbox`; time and chance are arguments. The
 same object runs behind a real socket (`ordercast.runtime`) and in the simulator (`ordercast.sim`). In both of them
@@ -129,10 +129,10 @@ Upcall = (
 class Note(NamedTuple):
     """An event inside a protocol, for the trace or the log.
 
-    `kind` is a kind of TRACE.md; or `name`: `detail` is the name of the origin; or `membership`: `detail` says what has
-    changed and why, once per transition, and the runtime logs it. `block` is the block whose header names messages,
-    sender number and service; None if `first` and `count` do. `first`/`count` of gap and repaired are block numbers or
-    sequence numbers, as `detail` says.
+    `kind` is a kind of docs/trace.md; or `name`: `detail` is the name of the origin; or `membership`: `detail` says
+    what has changed and why, once per transition, and the runtime logs it. `block` is the block whose header names
+    messages, sender number and service; None if `first` and `count` do. `first`/`count` of gap and repaired are block
+    numbers or sequence numbers, as `detail` says.
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""The three families of errors (STYLE rule 8): a caller's, ours, and a peer's.
+"""The three families of errors: a caller's, ours, and a peer's.
 
 A caller's mistake raises at the call and says what to do. A broken invariant of our own stops the node loudly.
 A peer's fault never leaves the engine: `WireError` is caught where datagrams are decoded, counted and dropped.

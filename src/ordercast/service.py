@@ -1,4 +1,4 @@
-"""The ladder of delivery services, chosen per message (DESIGN section 3).
+"""The ladder of delivery services, chosen per message (docs/design/overview.md section 3).
 
 A service travels as one byte of rank and one byte of k; only `RESILIENT` uses k.
 """

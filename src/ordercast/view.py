@@ -1,4 +1,4 @@
-"""Members and views: the agreed lists that are delivered in order with messages (DESIGN section 2).
+"""Members and views: the agreed lists that are delivered in order with messages (docs/design/overview.md section 2).
 
 A view id is `counter@name/life`: the creator's own counter, never used twice in that life (RMP section 3.1).
 A *ring* is a chain of views without failure between them; its 64-bit id is Amoeba's incarnation number made unique,

@@ -222,7 +222,8 @@ def test_a_recorder_that_was_excluded_and_comes_back_in_the_same_life_catches_up
 
 
 def test_what_only_a_member_left_behind_was_given_is_moved_away_and_replaced(tmp_path: Path) -> None:
-    """DESIGN section 3: AGREED does not rule it out. The sequencer is cut off with r1, and goes on ordering."""
+    """docs/design/overview.md section 3: AGREED does not rule it out. The sequencer is cut off with r1, and goes on
+    ordering."""
 
     async def story(stage: Stage) -> None:
         await stage.members("abcd")

@@ -1,4 +1,5 @@
-"""Failures between real processes, under load: somebody is killed, or stopped. DESIGN section 7, RMP 4.4."""
+"""Failures between real processes, under load: somebody is killed, or stopped. docs/design/overview.md section 7, RMP
+4.4."""
 
 from __future__ import annotations
 

@@ -197,7 +197,7 @@ def test_a_node_without_the_echo_counter_gives_up_the_filter(node: Nodes, monkey
 
 @linux_only
 def test_every_drop_of_a_full_socket_is_counted_between_own_multicasts(node: Nodes) -> None:
-    """DESIGN section 6: such a drop is a bug in flow control, so that the number must be right."""
+    """docs/design/overview.md section 6: such a drop is a bug in flow control, so that the number must be right."""
     (sender, _), (slow, slow_receiver) = node(), node()
     data = train(44, 1400, 1400)
     sent = 2 * slow_receiver.receive_buffer_bytes // len(data)

@@ -467,7 +467,7 @@ def test_numbers_that_the_group_may_have_flushed_begin_with_the_first_packet_fla
 
 
 def test_message_numbers_go_on_when_a_caller_becomes_a_member_and_leaves_again() -> None:
-    """TRACE.md: `first` counts per sender, life and underlay; RMP section 4.5."""
+    """docs/trace.md: `first` counts per sender, life and underlay; RMP section 4.5."""
 
     async def program(office: Office) -> None:
         x = await office.open(2)
@@ -569,7 +569,7 @@ def test_requests_beyond_the_bound_of_an_inbox_are_dropped_and_come_again(monkey
 
 
 def test_mistakes_of_callers_raise_at_the_call() -> None:
-    """STYLE rule 8."""
+    """CONTRIBUTING.md, style rule 6."""
 
     async def program(office: Office) -> None:
         x = await office.open(2)

@@ -353,7 +353,7 @@ def test_serving_a_handler_ends_where_it_is_lost() -> None:
 
 
 def test_an_orderer_without_locks_says_which_has_them() -> None:
-    """STYLE rule 8: a caller's mistake says what to do."""
+    """CONTRIBUTING.md, style rule 6: a caller's mistake says what to do."""
 
     async def program(office: Office) -> None:
         (group,) = await office.form(1, orderer="sequencer")

@@ -1,4 +1,5 @@
-"""What becomes of datagrams on their way: loss, reordering, cuts, partitions, bandwidth (DESIGN section 8)."""
+"""What becomes of datagrams on their way: loss, reordering, cuts, partitions, bandwidth (docs/design/overview.md
+section 8)."""
 
 from __future__ import annotations
 

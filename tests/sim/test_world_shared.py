@@ -1,4 +1,5 @@
-"""Two groups on one underlay, with real engines in virtual time (DESIGN section 1: groups are names)."""
+"""Two groups on one underlay, with real engines in virtual time (docs/design/overview.md section 1: groups are
+names)."""
 
 from __future__ import annotations
 

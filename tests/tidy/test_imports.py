@@ -1,4 +1,5 @@
-"""The import rules of DESIGN section 4, read off the syntax trees: who may know whom, and who may know the time.
+"""The import rules of docs/design/overview.md section 4, read off the syntax trees: who may know whom, and who may know
+the time.
 
 A *room* is a folder or a module directly under `src/ordercast`. `SEES` says which rooms each may import; it holds also
 for imports inside functions and for those that only a type checker follows.
@@ -45,7 +46,7 @@ SEES: dict[str, frozenset[str]] = {
     | {"trace", "archive", "groups", "api", "runtime", "sim", "daemon", "client", "pipeline", FACADE},
 }
 
-# Time and chance are arguments in these rooms (DESIGN section 5), and nothing waits.
+# Time and chance are arguments in these rooms (docs/design/overview.md section 5), and nothing waits.
 QUIET = TYPES | PROTOCOL | {"groups"}
 WORLDLY = frozenset({"asyncio", "socket", "time", "threading"})
 # What would bring the same in by another door.
@@ -178,7 +179,7 @@ def orderer_of(parts: list[str]) -> str | None:
 
 
 def test_imports_go_one_way() -> None:
-    """DESIGN section 4."""
+    """docs/design/overview.md section 4."""
     found = []
     for path in sorted(SOURCE.rglob("*.py")):
         found += violations(path.relative_to(SOURCE).as_posix(), path.read_text(encoding="utf-8"))

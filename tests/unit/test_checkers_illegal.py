@@ -515,7 +515,7 @@ def strong(service: str) -> tuple[World, Message]:
 
 @pytest.mark.parametrize(("members", "enough"), [("ab", "ab"), ("abc", "ab"), ("abcd", "abc"), ("abcde", "abc")])
 def test_a_majority_is_more_than_half_of_the_view(members: str, enough: str) -> None:
-    """DESIGN section 3: the deliverer included, held and placed."""
+    """docs/design/overview.md section 3: the deliverer included, held and placed."""
 
     def world_with(holders: str) -> World:
         world = World(*members)

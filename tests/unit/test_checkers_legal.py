@@ -1,4 +1,4 @@
-"""Executions that TRACE.md allows: no checker may raise its voice."""
+"""Executions that docs/trace.md allows: no checker may raise its voice."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def test_every_service_in_one_view() -> None:
 
 
 def test_a_member_crashes_with_a_message_that_only_it_delivered() -> None:
-    """DESIGN section 3: a member that a failure leaves behind may have delivered what the others never see."""
+    """docs/design/overview.md section 3: a member that a failure leaves behind may have delivered what the others never
+    see."""
     world = World(*"abc")
     world.send("b", "abc")
     lost = world.submit("a")
@@ -55,7 +56,7 @@ def test_a_member_crashes_with_a_message_that_only_it_delivered() -> None:
 
 
 def test_a_crashed_sequencer_delivered_in_an_order_that_the_others_change() -> None:
-    """TRACE.md 4: left behind in V with b before c; the others deliver both later, c before b."""
+    """docs/trace.md 4: left behind in V with b before c; the others deliver both later, c before b."""
     world = World(*"abc")
     one, two = world.submit("b"), world.submit("c")
     for message in (one, two):
@@ -132,7 +133,7 @@ def test_a_member_rejoins_with_the_same_life() -> None:
 
 
 def test_a_rejoined_member_starts_below_its_own_old_positions() -> None:
-    """A ring that dissolves has positions of its own (DESIGN section 3), SAFE ones too."""
+    """A ring that dissolves has positions of its own (docs/design/overview.md section 3), SAFE ones too."""
     world = World(*"abc")
     world.view(2, "bc", at="bc")
     world.view(2, "a", at="a")
@@ -187,7 +188,7 @@ def test_the_sender_submits_its_message_again_in_the_next_view() -> None:
 
 
 def test_what_recovery_brought_together_is_judged_against_those_who_came_along() -> None:
-    """TRACE.md 6: after `transitional` the came_with of the next view counts."""
+    """docs/trace.md 6: after `transitional` the came_with of the next view counts."""
     world = World(*"abc")
     message = world.submit("b", service="SAFE")
     world.hold("bc", message)
@@ -231,7 +232,7 @@ def test_components_of_a_partition_go_on_and_merge() -> None:
 
 @pytest.mark.parametrize("rules", [1, 2, {"a": 1, "b": 2, "c": 1, "d": 2}])
 def test_two_parts_go_on_where_nobody_asked_for_a_majority(rules: object) -> None:
-    """DESIGN section 3: a smaller number may leave two rings, which never merge."""
+    """docs/design/overview.md section 3: a smaller number may leave two rings, which never merge."""
     world = World(*"abcd")
     for side in ("ab", "cd"):
         for name in side:

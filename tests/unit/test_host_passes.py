@@ -318,7 +318,7 @@ def test_watches_fail_when_the_group_fails_and_calls_raise_until_a_view_comes() 
 
 
 def test_messages_lost_by_exclusion_are_named_and_their_senders_told() -> None:
-    """DESIGN section 7: an excluded sender learns OutcomeUnknown, never silence."""
+    """docs/design/overview.md section 7: an excluded sender learns OutcomeUnknown, never silence."""
     exchange = Exchange()
     host = make_host(exchange)
     port = open_port(host)

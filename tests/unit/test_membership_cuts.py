@@ -1,4 +1,4 @@
-"""The decisions of a recovery (Amoeba section 4.2, DESIGN section 7), one by one."""
+"""The decisions of a recovery (Amoeba section 4.2, docs/design/overview.md section 7), one by one."""
 
 from __future__ import annotations
 

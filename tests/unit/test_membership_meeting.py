@@ -1,4 +1,5 @@
-"""Rings of one name that meet (DESIGN section 3): which of them goes on, and what a member says to the other."""
+"""Rings of one name that meet (docs/design/overview.md section 3): which of them goes on, and what a member says to the
+other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Raw files to Parquet and back: TRACE.md, SPARK section 5."""
+"""Raw files to Parquet and back: docs/trace.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recorder and the cells it writes: TRACE.md, and what may happen to a file between a kill and its reader."""
+"""The recorder and the cells it writes: docs/trace.md, and what may happen to a file between a kill and its reader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""run.json: TRACE.md."""
+"""run.json: docs/trace.md."""
 
 from __future__ import annotations
 

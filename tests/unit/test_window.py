@@ -150,7 +150,7 @@ def test_a_packet_counts_until_its_first_ack_and_only_that_opens_the_window() ->
 
 
 def test_the_window_grows_no_further_than_receivers_allow() -> None:
-    """DESIGN section 6: slow start works below the ceiling instead of probing by losing."""
+    """docs/design/overview.md section 6: slow start works below the ceiling instead of probing by losing."""
     flow, numbers = grown(40_000)
     round_trip(flow, numbers)
     assert flow.window == 40_000

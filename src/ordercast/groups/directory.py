@@ -1,4 +1,4 @@
-"""Which underlay carries a group (DESIGN section 1: groups are names, underlays do the work).
+"""Which underlay carries a group (docs/design/overview.md section 1: groups are names, underlays do the work).
 
 The directory is the only thing in which the systems differ from above. It gives the name of the underlay, from which
 the tag of datagrams, the ids of rings and the multicast address are made, and the number under which the group stands

@@ -8,7 +8,7 @@ much.) Nothing here waits for a timer: what has gathered when the engine has roo
 
 A message larger than a block is *large*: it is cut lazily, fragment by fragment as the window opens, and stays at the
 head of the queue until this node has delivered it. The reason: a member that joins in the middle of it has no
-beginning, and the others must not deliver what the joiner cannot (TRACE.md, virtual synchrony): at such a view all
+beginning, and the others must not deliver what the joiner cannot (docs/trace.md, virtual synchrony): at such a view all
 drop the open fragments and the sender begins again (`restart`), and then nothing of the same sender may have overtaken
 it. The price is one round trip per large message, in addition to its transfer.
 """

@@ -1,4 +1,4 @@
-"""The trace rows of one channel: TRACE.md's kinds out of blocks, views and notes, and the meters of datagrams.
+"""The trace rows of one channel: docs/trace.md's kinds out of blocks, views and notes, and the meters of datagrams.
 
 Names are looked up in the recorder once and remembered as numbers. A block is one row; a fragment that completes no
 message has a count of 0 and gives none. A row names the underlay, and the group where it is about messages of one.
@@ -176,7 +176,7 @@ class Rows:
         if recorder:
             self._view = recorder.string(view.id)
             recorder.row(
-                # No group: TRACE.md keeps that for lightweight groups. This view is the underlay's.
+                # No group: docs/trace.md keeps that for lightweight groups. This view is the underlay's.
                 trace.VIEW, now_ns, self._underlay, 0, self._view,
                 detail=recorder.detail(view.reason.name.lower()),
                 members=recorder.strings(map(str, view.members)), came_with=recorder.strings(view.came_with),

@@ -1,4 +1,4 @@
-"""What an underlay asks of its membership: how it gets from view to view (DESIGN sections 5 and 7).
+"""What an underlay asks of its membership: how it gets from view to view (docs/design/overview.md sections 5 and 7).
 
 A policy is a state machine like an orderer: inputs are calls, datagrams go to the Outbox, and every change of state
 that concerns the underlay is a value that `take` returns. The underlay carries it out before it does anything else.

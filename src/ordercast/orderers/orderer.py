@@ -1,4 +1,5 @@
-"""The contracts of an ordering discipline (DESIGN section 5), as the underlay and the membership use them.
+"""The contracts of an ordering discipline (docs/design/overview.md section 5), as the underlay and the membership use
+them.
 
 One object lives for one ring. Inputs are calls; outputs go to the Outbox. `Orderer` is what every discipline has.
 `Recoverable` is what the quorum membership needs of a discipline with one contiguous log. `CallTaker` is what calls

@@ -1,4 +1,4 @@
-"""The failure detector (DESIGN section 7): silence, measured against what was going on.
+"""The failure detector (docs/design/overview.md section 7): silence, measured against what was going on.
 
 While anything is outstanding peers speak every 100 ms and 1.3 s of silence is suspicious; at rest 1 s and 5 s. Silence
 counts from the last word or from the moment work began, whichever is later: nobody is blamed for having been idle.

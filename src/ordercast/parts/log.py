@@ -15,7 +15,8 @@ from ordercast.view import GROUP_ORIGIN
 from ordercast.wire.block import CALLED, CHANGE, HEAD, after_of
 from ordercast.wire.ordering import Assignment
 
-DATAGRAM_OVERHEAD: Final = 1_024  # what a datagram costs a socket's buffer besides its bytes (DESIGN section 6)
+# What a datagram costs a socket's buffer besides its bytes (docs/design/overview.md section 6).
+DATAGRAM_OVERHEAD: Final = 1_024
 
 
 class Entry:

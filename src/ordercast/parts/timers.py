@@ -1,4 +1,4 @@
-"""A table of timers: one slot per reason, cleared before its handler runs (STYLE rule 9)."""
+"""A table of timers: one slot per reason, cleared before its handler runs."""
 
 from __future__ import annotations
 

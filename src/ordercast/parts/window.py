@@ -5,8 +5,8 @@ and a group names its policy (`GroupConfig.flow`). A *packet* is a block. Round-
 timers, the paper's algorithms (1) and (4), are `parts/rtt.py`; (2) and (3), slow start and the window, are here.
 
 Deviations, with reasons:
-- The window has a ceiling, set by the owner: the sender's share of the smallest receive buffer in the view (DESIGN
-  section 6). The paper's window grows until a receiver drops something.
+- The window has a ceiling, set by the owner: the sender's share of the smallest receive buffer in the view
+  (docs/design/overview.md section 6). The paper's window grows until a receiver drops something.
 - The window is never halved below one smallest packet ("the window size quickly drops to a single minimum size
   packet"; the paper gives no other bound). A smaller window would make packets that are mostly headers.
 - "One packet" is the smallest packet, at the start and with each ACK. Were it the packet that the ACK names, the ACKs

@@ -1,4 +1,4 @@
-"""Membership and one orderer behind one Engine (DESIGN sections 1 and 5)."""
+"""Membership and one orderer behind one Engine (docs/design/overview.md sections 1 and 5)."""
 
 from ordercast.underlay.underlay import Underlay
 

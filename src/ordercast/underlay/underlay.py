@@ -1,4 +1,4 @@
-"""An underlay: membership and one orderer behind one Engine (DESIGN sections 1 and 5).
+"""An underlay: membership and one orderer behind one Engine (docs/design/overview.md sections 1 and 5).
 
 Datagrams are decoded and sorted here; what does not parse is counted and dropped. The orderer works while the ring is
 whole. The membership takes the underlay from view to view: what it decides comes as values (`membership.policy`), and

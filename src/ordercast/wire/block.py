@@ -2,7 +2,7 @@
 
 Layout, little-endian: the head (24 bytes); `kinds` entries of (group, type, count); where the runs are many and short
 an index byte per message instead of the counts; one length if all messages are equally long, else a 16-bit length
-each; the payloads. DESIGN section 6 has the reason: ordering costs a block, not a message.
+each; the payloads. docs/design/overview.md section 6 has the reason: ordering costs a block, not a message.
 
 A fragment is a block that holds a part of one message larger than a block; only its last fragment counts it, so that
 numbers and positions of messages never know of fragments.

@@ -1,8 +1,8 @@
 """The header of every datagram, and the kinds of datagrams.
 
-32 bytes, little-endian (native on the machines that matter, so arrays need no byte swap). DESIGN section 6 speaks of
-about 16; the other 16 buy that origin, ring and number are whole 64-bit values: no per-view index table has to agree
-before a datagram can be understood, and no counter wraps. That is 2.3 % of a 1,400-byte datagram, 0.05 % of a block.
+32 bytes, little-endian (native on the machines that matter, so arrays need no byte swap). 16 would do with indexes; the
+other 16 buy that origin, ring and number are whole 64-bit values: no per-view index table has to agree before a
+datagram can be understood, and no counter wraps. That is 2.3 % of a 1,400-byte datagram, 0.05 % of a block.
 
 A *segment* is `segment` of `last + 1` pieces of one body; control bodies travel the same way when they are long.
 """

@@ -1,4 +1,5 @@
-"""The quorum policy: of the parts that a failure leaves of a ring, at most one goes on (DESIGN section 7)."""
+"""The quorum policy: of the parts that a failure leaves of a ring, at most one goes on (docs/design/overview.md section
+7)."""
 
 from ordercast.membership.quorum.membership import QuorumMembership
 

@@ -1,8 +1,8 @@
 """The decisions of a recovery, as pure functions: the agreed remainder, the quorum, the binding proposal, the commit.
 
-DESIGN section 7: recovery orders nothing new. In Amoeba section 4.2 the coordinator fetches from the member with the
-highest sequence number. Here blocks travel in segments and apart from their sequence numbers: one survivor may know a
-sequence number and another hold its block, so the remainder is computed over all cuts.
+docs/design/overview.md section 7: recovery orders nothing new. In Amoeba section 4.2 the coordinator fetches from the
+member with the highest sequence number. Here blocks travel in segments and apart from their sequence numbers: one
+survivor may know a sequence number and another hold its block, so the remainder is computed over all cuts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rings of one name that meet: beacons, and which of two rings goes on (DESIGN section 3).
+"""Rings of one name that meet: beacons, and which of two rings goes on (docs/design/overview.md section 3).
 
 A ring shows itself once a second. The smaller of two rings dissolves, and its members join the other one as new
 members. Rings never merge: their orders cannot be brought together.

@@ -1,4 +1,5 @@
-"""Delivery in the order of the log, whatever the service (Amoeba section 4.1; SAFE after DESIGN section 3)."""
+"""Delivery in the order of the log, whatever the service (Amoeba section 4.1; SAFE after docs/design/overview.md
+section 3)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The blocks that a member sends itself: how much may be out, and what is kept until it is stable.
 
 How much may be out is a policy's business (`parts/window.py`, RMP section 4.6); what the receivers' sockets can hold is
-its ceiling (DESIGN section 6). How a block goes out is the orderer's.
+its ceiling (docs/design/overview.md section 6). How a block goes out is the orderer's.
 """
 
 from __future__ import annotations
