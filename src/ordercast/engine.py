@@ -163,6 +163,9 @@ class Engine(Protocol):
     def room(self, now_ns: int) -> tuple[int, int]:
         """Bytes that may leave now, and the largest block: the driver packs no more. (0, _) is back-pressure."""
 
+    def after(self) -> int:
+        """The sequence number up to which this node has delivered: blocks that are packed now come after it."""
+
     def submit(self, now_ns: int, blocks: Sequence[bytes], out: Outbox) -> int:
         """Take blocks from the application, in order; how many were taken. Fewer is back-pressure."""
 

@@ -84,6 +84,9 @@ class FloodEngine:
     def room(self, now_ns: int) -> tuple[int, int]:
         return 1 << 20, 60_000
 
+    def after(self) -> int:
+        return 0
+
     def submit(self, now_ns: int, blocks: Sequence[bytes], out: Outbox) -> int:
         for block in blocks:
             self._send(To.ALL, Kind.DATA, block, out)

@@ -157,6 +157,9 @@ class FakeEngine:
     def room(self, now_ns: int) -> tuple[int, int]:
         return self.exchange.room_bytes, self.exchange.largest
 
+    def after(self) -> int:
+        return 0
+
     def submit(self, now_ns: int, blocks: Sequence[bytes], out: Outbox) -> int:
         taken = blocks[: self.exchange.take_blocks]
         for block in taken:

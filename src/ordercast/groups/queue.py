@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 
 from ordercast.config import MAX_BLOCK
 from ordercast.service import RELIABLE, UNRELIABLE_RANK, Service
-from ordercast.wire.block import ENTRY, EQUAL, FRAGMENT_OVERHEAD, HEAD, LENGTH, MAX_COUNT, OVERHEAD, pack_fragment
+from ordercast.wire.block import ENTRY, EQUAL, FRAGMENT_OVERHEAD, FULL_HEAD, LENGTH, MAX_COUNT, OVERHEAD, pack_fragment
 from ordercast.wire.calls import CallHead, pack_call
 
 QUEUE_BYTES: Final = 1 << 20
@@ -243,8 +243,10 @@ class SendQueue:
 
     # Out.
 
-    def pack(self, limit: int, largest: int) -> Packed | None:
+    def pack(self, limit: int, largest: int, after: int = 0) -> Packed | None:
         """The next block, of at most `limit` bytes, where `largest` is what a block may have when there is more room.
+
+        `after`: the sequence number up to which this node has delivered.
 
         None: nothing to send, or nothing that fits yet.
         """
@@ -252,10 +254,10 @@ class SendQueue:
             return None
         head = self._items[0]
         if isinstance(head, _Large):
-            return self._pack_fragment(head, limit)
+            return self._pack_fragment(head, limit, after)
         if isinstance(head, _Call):
-            return self._pack_call(head, limit, largest)
-        return self._pack_messages(limit, largest)
+            return self._pack_call(head, limit, largest, after)
+        return self._pack_messages(limit, largest, after)
 
     def restart(self) -> None:
         """A member came in: a large message that is under way begins again."""
@@ -297,14 +299,14 @@ class SendQueue:
         self.count -= count
         self.queued_bytes -= nbytes
 
-    def _pack_fragment(self, large: _Large, limit: int) -> Packed | None:
+    def _pack_fragment(self, large: _Large, limit: int, after: int) -> Packed | None:
         if limit <= FRAGMENT_OVERHEAD:
             return None
         size = len(large.payload)
         start = large.offset
         stop = min(start + limit - FRAGMENT_OVERHEAD, size)
         first = self.next_number
-        block = pack_fragment(first, large.service, large.group, large.type, large.payload, start, stop)
+        block = pack_fragment(first, large.service, large.group, large.type, large.payload, start, stop, after)
         large.offset = stop
         # Its number is spent, and shown to the trace, with the first fragment: the rest may never get out.
         shown = 0 if large.is_traced else 1
@@ -312,9 +314,9 @@ class SendQueue:
         large.is_out = large.is_out or stop == size
         return Packed(block, first, int(stop == size), size if shown else 0, large.service, shown, large.group)
 
-    def _pack_call(self, call: _Call, limit: int, largest: int) -> Packed | None:
+    def _pack_call(self, call: _Call, limit: int, largest: int, after: int) -> Packed | None:
         first = self.next_number
-        block = pack_call(first, call.service, call.head, call.payload, call.type, call.group)
+        block = pack_call(first, call.service, call.head, call.payload, call.type, call.group, after)
         # A call is one block also where the blocks of a group with small buffers are smaller: then it goes alone.
         if limit < min(len(block), largest):
             return None
@@ -322,7 +324,7 @@ class SendQueue:
         self._took(1, len(call.payload))
         return Packed(block, first, 1, len(call.payload), call.service, 1, call.group)
 
-    def _pack_messages(self, limit: int, largest: int) -> Packed | None:
+    def _pack_messages(self, limit: int, largest: int, after: int) -> Packed | None:
         items = self._items
         head = items[0]
         assert isinstance(head, _Stretch)
@@ -356,26 +358,26 @@ class SendQueue:
                 break
             items.popleft()
         if not count:
-            return self._make_large(head, limit) if limit >= largest else None
+            return self._make_large(head, limit, after) if limit >= largest else None
         number = self.next_number
         if column:
-            head_bytes = HEAD.pack(number, count, service.rank, service.k, 0, 1)
+            head_bytes = FULL_HEAD.pack(number, count, service.rank, service.k, 0, 1, after)
             lengths_bytes = b"".join([_column(item.lengths[first:stop]) for item, first, stop in taken])
         else:
-            head_bytes = HEAD.pack(number, count, service.rank, service.k, EQUAL, 1)
+            head_bytes = FULL_HEAD.pack(number, count, service.rank, service.k, EQUAL, 1, after)
             lengths_bytes = LENGTH.pack(equal)
         self._took(count, used)
         block = b"".join((head_bytes, ENTRY.pack(group, type_, 0, count), lengths_bytes, *parts))
         return Packed(block, number, count, used, service, count, group)
 
-    def _make_large(self, head: _Stretch, limit: int) -> Packed | None:
+    def _make_large(self, head: _Stretch, limit: int, after: int) -> Packed | None:
         """The next message does not fit the largest block of this group: it becomes a large one."""
         large = _Large(head.group, _whole(head.service), head.type, head.payloads[head.at])
         head.at += 1
         if head.at == len(head.lengths):
             self._items.popleft()
         self._items.appendleft(large)
-        return self._pack_fragment(large, limit)
+        return self._pack_fragment(large, limit, after)
 
 
 def _whole(service: Service) -> Service:

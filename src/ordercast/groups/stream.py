@@ -91,7 +91,7 @@ class Stream:
             limit = min(room, largest)
             if limit * SMALL_SHARE < largest and queue.queued_bytes > limit and (self.outstanding or ready):
                 break
-            packed = queue.pack(limit, largest)
+            packed = queue.pack(limit, largest, engine.after())
             if packed is None:
                 break
             ready.append(packed)

@@ -126,6 +126,9 @@ class Orderer(Protocol):
 
     def room(self, now_ns: int) -> tuple[int, int]: ...
 
+    def after(self) -> int:
+        """The sequence number up to which this member has delivered: blocks that are packed now come after it."""
+
     def submit(self, now_ns: int, blocks: Sequence[bytes], out: Outbox) -> int: ...
 
     def consume(self, seq: int) -> None: ...

@@ -90,6 +90,9 @@ class ToyEngine:
     def room(self, now_ns: int) -> tuple[int, int]:  # noqa: ARG002
         return 8_000, 1_000
 
+    def after(self) -> int:
+        return 0
+
     def submit(self, now_ns: int, blocks: Sequence[bytes], out: Outbox) -> int:  # noqa: ARG002
         for block in blocks:
             number = self._next_number

@@ -139,6 +139,9 @@ class Underlay:
             return self._orderer.room(now_ns)
         return 0, 0
 
+    def after(self) -> int:
+        return self._orderer.after()
+
     def submit(self, now_ns: int, blocks: Sequence[bytes], out: Outbox) -> int:
         membership = self._membership
         if not membership.is_whole or membership.phase is not Phase.MEMBER:

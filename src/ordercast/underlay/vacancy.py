@@ -72,6 +72,9 @@ class Vacancy:
 
     # Inputs
 
+    def after(self) -> int:
+        return 0
+
     def submit(self, now_ns: int, blocks: Sequence[bytes], out: Outbox) -> int:
         return 0
 

@@ -26,6 +26,7 @@ from ordercast.wire.codec import MAX_NUMBER
 # first message number, count, service rank, k, flags, kinds; then room for the sequence number that it comes after
 HEAD: Final = Struct("<QIBBBB8x")
 HEAD_BYTES: Final = HEAD.size
+FULL_HEAD: Final = Struct("<QIBBBBQ")  # the same, with what the block comes after
 AFTER: Final = Struct("<Q")
 AFTER_OFFSET: Final = 16
 ENTRY: Final = Struct("<IhHI")  # group, type, reserved, count (0 when indexed)
@@ -106,7 +107,7 @@ def after_of(block: bytes) -> int:
 
 
 def come_after(block: bytes, seq: int) -> bytes:
-    """The block with that sequence number written in; one copy, made by the orderer, since only it knows the log."""
+    """A copy of the block with another such sequence number."""
     view = memoryview(block)
     return b"".join((view[:AFTER_OFFSET], AFTER.pack(seq), view[AFTER_OFFSET + AFTER.size :]))
 
@@ -158,13 +159,13 @@ def pack_mixed(first: int, service: Service, messages: Sequence[tuple[int, int, 
 
 
 def pack_fragment(
-    first: int, service: Service, group: int, type_: int, payload: bytes, offset: int, stop: int
+    first: int, service: Service, group: int, type_: int, payload: bytes, offset: int, stop: int, after: int = 0
 ) -> bytes:
     """The block that carries bytes [offset, stop) of a message too large for one block."""
     size = len(payload)
     is_last = stop == size
     flags = FRAGMENTED | (LAST if is_last else 0)
-    head = HEAD.pack(first, 1 if is_last else 0, service.rank, service.k, flags, 1)
+    head = FULL_HEAD.pack(first, 1 if is_last else 0, service.rank, service.k, flags, 1, after)
     entry = ENTRY.pack(group, type_, 0, 1 if is_last else 0)
     return b"".join((head, entry, FRAGMENT.pack(size, offset), memoryview(payload)[offset:stop]))
 

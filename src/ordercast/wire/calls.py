@@ -15,7 +15,7 @@ from ordercast.config import MAX_GROUP_NAME
 from ordercast.errors import WireError
 from ordercast.service import Service
 from ordercast.view import Address
-from ordercast.wire.block import CALLED, ENTRY, EQUAL, HEAD, HEAD_BYTES, LENGTH, head_of, open_messages
+from ordercast.wire.block import CALLED, ENTRY, EQUAL, FULL_HEAD, HEAD_BYTES, LENGTH, head_of, open_messages
 from ordercast.wire.codec import MAX_NUMBER, Reader, Writer
 
 Buffer = bytes | bytearray | memoryview
@@ -63,14 +63,16 @@ class Reply(NamedTuple):
     allowance: int = 0  # bytes that the caller may have out, as far as the members' sockets go; 0: not said
 
 
-def pack_call(first: int, service: Service, head: CallHead, payload: bytes, type_: int = 0, group: int = 0) -> bytes:
+def pack_call(
+    first: int, service: Service, head: CallHead, payload: bytes, type_: int = 0, group: int = 0, after: int = 0
+) -> bytes:
     """The block of one call; `first` is the sender's message number."""
     writer = Writer().pack(CALL, head.needs, head.flags, head.handler, head.asker, head.asked)
     writer.text(head.caller).text(head.address[0]).u16(head.address[1])
     if head.flags & IS_ANSWER:
         writer.text(head.asked_by)
     body = writer.raw(payload).bytes()
-    front = HEAD.pack(first, 1, service.rank, service.k, EQUAL | CALLED, 1)
+    front = FULL_HEAD.pack(first, 1, service.rank, service.k, EQUAL | CALLED, 1, after)
     return b"".join((front, ENTRY.pack(group, type_, 0, 1), LENGTH.pack(len(body)), body))
 
 

@@ -16,7 +16,7 @@ from ordercast.parts.outgoing import Outgoing
 from ordercast.parts.share import ceiling_of, largest_block
 from ordercast.parts.window import FlowPolicy, make_policy
 from ordercast.view import GROUP_ORIGIN
-from ordercast.wire.block import HeadFields, come_after
+from ordercast.wire.block import HeadFields
 from ordercast.wire.header import HEADER_BYTES
 from ordercast.wire.ordering import Missing
 
@@ -98,17 +98,16 @@ class SendWindow:
 
     # What is out
 
-    def take(self, now_ns: int, block: bytes, head: HeadFields, after: int, out: Outbox) -> tuple[int, bytes]:
-        """A block of the application gets its number, and comes after what is delivered here. Number and block."""
+    def take(self, now_ns: int, block: bytes, head: HeadFields, out: Outbox) -> int:
+        """A block of the application is kept and gets its number."""
         ring = self._ring
         number = ring.next_block
         ring.next_block = number + 1
-        block = come_after(block, after)
         if self._policy is not None:
             self._policy.sent(number, len(block))
         out.notes.append(Note("hold", self._me, block, head=head))
         self.keep(now_ns, number, block)
-        return number, block
+        return number
 
     def keep(self, now_ns: int, number: int, block: bytes) -> None:
         """Keep an own block until it is stable."""

@@ -195,13 +195,16 @@ class Sequencer:
         self._timers.clear(SequencerTimer.WANT)
         return window.left(share, window.largest), window.largest
 
+    def after(self) -> int:
+        return self._delivery.delivered
+
     def submit(self, now_ns: int, blocks: Sequence[bytes], out: Outbox) -> int:
-        for unnumbered in blocks:
-            head = HEAD.unpack_from(unnumbered)
+        for block in blocks:
+            head = HEAD.unpack_from(block)
             rank = head[2]
             if rank not in self.ranks:
                 raise UnsupportedService(unsupported(Service(rank, head[3])))
-            number, block = self._window.take(now_ns, unnumbered, head, self._delivery.delivered, out)
+            number = self._window.take(now_ns, block, head, out)
             self._sender.send_own(self._ordering.role, number, block, rank == RESILIENT_RANK, out)
         if blocks:
             self._timers.set_earlier(SequencerTimer.RETRANSMIT, self._outgoing.deadline_ns(now_ns))

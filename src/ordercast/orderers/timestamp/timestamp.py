@@ -192,19 +192,22 @@ class Timestamp:
             return 0, window.largest
         return window.room(window.share())
 
+    def after(self) -> int:
+        return self._delivery.delivered
+
     def submit(self, now_ns: int, blocks: Sequence[bytes], out: Outbox) -> int:
         """How many were taken: `room` counts bytes of messages, and many small blocks cost more than that."""
         ring, window = self._ring, self._window
         if ring.is_frozen or ring.has_left or self._leaving.is_asked:
             return 0  # nobody would wait for it
         taken, share = 0, window.share()
-        for unnumbered in blocks:
-            head = HEAD.unpack_from(unnumbered)
+        for block in blocks:
+            head = HEAD.unpack_from(block)
             if head[2] not in self.ranks:
                 raise UnsupportedService(unsupported(Service(head[2], head[3])))
             if window.is_used_up(share):
                 break
-            number, block = window.take(now_ns, unnumbered, head, self._delivery.delivered, out)
+            number = window.take(now_ns, block, head, out)
             self._agreement.kept(number, block, head[2], head[4])
             self._sender.send_own(number, block, out)
             taken += 1

@@ -207,22 +207,25 @@ class Token:
         room, largest = window.room(share)
         return 0 if self._sender.must_pause(now_ns, share) else room, largest
 
+    def after(self) -> int:
+        return self._delivery.delivered
+
     def submit(self, now_ns: int, blocks: Sequence[bytes], out: Outbox) -> int:
         """How many were taken: `room` counts bytes of messages, and many small blocks cost more than that."""
         ring, window, sender = self._ring, self._window, self._sender
         if ring.is_frozen or ring.has_left or self._leaving.is_asked:
             return 0  # nobody would wait for it
         taken, share = 0, window.share()
-        for unnumbered in blocks:
-            head = HEAD.unpack_from(unnumbered)
+        for block in blocks:
+            head = HEAD.unpack_from(block)
             if head[2] not in self.ranks:
                 raise UnsupportedService(f"the token orderer gives all services, not {Service(head[2], head[3])}")
             if window.is_used_up(share):
                 break
             if head[2] == UNRELIABLE_RANK and not head[4] & FRAGMENTED:
-                sender.send_unreliable(now_ns, unnumbered, head, out)
+                sender.send_unreliable(now_ns, block, head, out)
             else:
-                number, block = window.take(now_ns, unnumbered, head, self._delivery.delivered, out)
+                number = window.take(now_ns, block, head, out)
                 sender.kept(number, block, head)
                 sender.send_own(number, block, out, head)
             taken += 1

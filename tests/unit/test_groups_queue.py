@@ -1,0 +1,41 @@
+"""The send queue of a session: what its blocks carry in their heads."""
+
+from __future__ import annotations
+
+from ordercast.groups.queue import SendQueue
+from ordercast.service import AGREED
+from ordercast.wire.block import AFTER_OFFSET, after_of, head_of, open_messages
+from ordercast.wire.calls import NO_HANDLER, WANTS_ACK, CallHead, open_call
+
+LARGEST = 60_000
+CALL = CallHead(0, WANTS_ACK, NO_HANDLER, "a/0", ("10.0.0.1", 7_000), 0, 0, "")
+
+
+def test_every_kind_of_block_says_what_it_comes_after() -> None:
+    queue = SendQueue()
+    queue.offer(b"small", AGREED, 0)
+    queue.offer(bytes(100_000), AGREED, 0)
+    queue.offer_call(b"call", AGREED, 0, CALL)
+    small, first, last = (queue.pack(LARGEST, LARGEST, after) for after in (7, 8, 9))
+    assert small is not None
+    assert first is not None
+    assert last is not None
+    queue.delivered_large(1)
+    call = queue.pack(LARGEST, LARGEST, 10)
+    assert call is not None
+    assert [after_of(packed.block) for packed in (small, first, last, call)] == [7, 8, 9, 10]
+    assert list(open_messages(small.block).payloads) == [b"small"]
+    assert [head_of(packed.block).count for packed in (small, first, last, call)] == [1, 0, 1, 1]
+    assert open_call(call.block)[1] == b"call"
+
+
+def test_only_eight_bytes_differ_by_what_a_block_comes_after() -> None:
+    blocks = []
+    for after in (0, (1 << 64) - 1):
+        queue = SendQueue()
+        queue.offer_many([b"a", b"bcd"], AGREED, 3)
+        packed = queue.pack(LARGEST, LARGEST, after)
+        assert packed is not None
+        blocks.append(packed.block)
+    changed = [at for at, (one, other) in enumerate(zip(*blocks, strict=True)) if one != other]
+    assert changed == list(range(AFTER_OFFSET, AFTER_OFFSET + 8))
