@@ -193,7 +193,7 @@ async def test_what_nobody_recorded_is_said_to_be_a_hole(tmp_path: Path) -> None
     await until_the_end(folder)
     code, said = await recording.stop()
     assert code == 0
-    assert "positions are holes: nobody had them" in said
+    assert "positions are holes: no recorder had them" in said
     (loss,) = [loss for loss in _losses(folder) if loss.reason == "hole"]
     assert f"positions {loss.begin} to {loss.stop - 1} are a hole" in word
     replayed = subprocess.run([*COMMAND, "replay", str(folder)], capture_output=True, text=True, check=False)
@@ -303,7 +303,7 @@ def test_replay_prints_positions_times_and_values(tmp_path: Path, capsys: pytest
         (["replay", "{}/empty"], "holds no segment of an archive"),
         (["replay", "{}/foreign"], "notes.txt in"),
         (["replay", "{}/missing"], "a segment file is missing: put it back"),
-        (["replay", "{}/good", "--from", "9", "--to", "3"], "--from 9 lies behind --to 3"),
+        (["replay", "{}/good", "--from", "9", "--to", "3"], "the first position, 9, comes after the end, 3"),
         (["replay", "{}/good", "--since", "yesterday"], "--since is a time such as"),
         (["replay", "{}/good", "--json", "--into", "g"], "choose one"),
         (["record", "prices", "--out", "{}/good"], "is of the group 'orders', not of 'prices'"),
