@@ -37,7 +37,7 @@ class Seen:
 
 
 class Lab:
-    """Members of one group, the first of which made it. All but the `deaf` ones receive all the time."""
+    """Members of one group, the first of which made it. All but the `idle` ones receive all the time."""
 
     def __init__(self, node: Simulation) -> None:
         self.node = node

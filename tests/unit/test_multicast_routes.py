@@ -45,7 +45,7 @@ def reach_of(name: str, names: str) -> tuple[MulticastRoutes, DatagramWriter]:
     return reach, writer
 
 
-# Mail.
+# The datagram writer.
 
 
 def test_what_is_for_all_goes_to_one_member_with_the_mark() -> None:
@@ -93,7 +93,7 @@ def test_retransmissions_take_one_forwarder_after_the_other() -> None:
     assert writer.control(To.ALL, Kind.ACCEPT, b"x").to == To.ALL
 
 
-# Reach.
+# Routes.
 
 
 @pytest.mark.parametrize(
