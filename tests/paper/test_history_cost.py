@@ -19,7 +19,7 @@ def test_one_member_that_sends_without_pause_costs_n_by_history_size_plus_2(memb
     heartbeats and acknowledgements after delta t included: the paper's formula has no place for them, and they must
     not need one. Each message is a block of its own, since its sender waits until the one before has come back.
     """
-    broadcasts = 40 * history
+    broadcasts = max(10 * history, 320)
 
     async def program(lab: Lab) -> Counter[str]:
         groups = await lab.form(members, config=GroupConfig(history_blocks=history))

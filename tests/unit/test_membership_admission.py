@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 from ordercast.config import LAN_DATAGRAM, Demands, GroupConfig, Timing
 from ordercast.engine import NEVER, Outbox
-from ordercast.membership.quorum.admission import WELCOME_NS, Admission
+from ordercast.membership.quorum.admission import MAX_NONCES, WELCOME_NS, Admission
 from ordercast.membership.quorum.local import LocalMember
 from ordercast.orderers import ORDERERS
 from ordercast.orderers.orderer import Start
@@ -104,3 +105,27 @@ def test_a_member_that_asks_again_is_welcomed_at_once_if_it_is_the_same_attempt(
     assert leader.admission.deadline_ns() == WELCOME_NS
     leader.asked(asking("b"))
     assert leader.admission.deadline_ns() == 0
+
+
+def test_a_newcomer_that_cannot_meet_the_parameters_is_refused() -> None:
+    leader = Leader()
+    assert leader.asked(asking("b", demands=Demands(max_message=10))) == []
+    assert leader.kinds() == [Kind.REFUSE]
+    assert "max_message" in decode_refusal(b"".join(leader.out.sends[0].buffers)[HEADER_BYTES:])[1]
+
+
+def test_remembered_attempts_are_bounded() -> None:
+    leader = Leader()
+    (view,) = leader.asked(asking("b"))
+    leader.admission.admitted(view)
+    for number in range(MAX_NONCES):
+        leader.admission.admitted(replace(view, subject=f"x{number}/0"))
+    assert not leader.admission.is_over(asking("b"))
+
+
+def test_a_ring_that_ends_welcomes_nobody() -> None:
+    leader = Leader()
+    (view,) = leader.asked(asking("b"))
+    leader.admission.welcome(0, view, leader.config, leader.out)
+    leader.admission.clear()
+    assert leader.admission.deadline_ns() == NEVER
