@@ -103,7 +103,8 @@ def judge(
 ) -> QuorumVerdict:
     """The rule of `reset` alone, or every rule of the view: also of members that are gone (RMP section 4.4).
 
-    `base` is the view at the end of the remainder. A member that is known to know of its change will never be in a
+    A number given to `reset` is a promise to its caller: it is not lowered to the size of a smaller view. `base` is the
+    view at the end of the remainder. A member that is known to know of its change will never be in a
     quorum of the view before it, nor will the one that made the change.
     """
     survivors = set(cuts)
@@ -116,10 +117,12 @@ def judge(
     )
     informed = [cut.departed for cut in cuts.values() if cut.view.seq == base.seq]
     gone = set(departed).union(*informed, [id_of(base.creator)])
+    found = len([member for member in base.members if member.id in survivors])
+    is_promised = not (is_override and isinstance(rule, int)) or found >= rule
     return QuorumVerdict(
-        may_go_on(rules, base, survivors, gone, is_known),
+        is_promised and may_go_on(rules, base, survivors, gone, is_known),
         keeps_others_out(rules, len(base.members)),
-        len([member for member in base.members if member.id in survivors]),
+        found,
     )
 
 
