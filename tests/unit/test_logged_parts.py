@@ -128,7 +128,7 @@ def test_contradicting_sequence_numbers_are_counted_and_dropped() -> None:
     receiver = Receiver(ring, SAFE_RANK)
     receiver.assign(FIRST, A.id, 0, 1)
     receiver.assign(FIRST, B.id, 0, 1)
-    assert ring.counters == {"bad_places": 1}
+    assert ring.counters == {"bad_assignments": 1}
     assert ring.log.assignments == {FIRST: (A.id, 0)}
 
 

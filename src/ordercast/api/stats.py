@@ -33,7 +33,7 @@ _GROUP: Final[dict[str, str]] = {
     "malformed": "datagrams that could not be decoded",
     "foreign": "datagrams of another group or ring on the same address",
     "old_ring": "datagrams of a ring that has ended",
-    "bad_places": "sequence numbers that cannot be right",
+    "bad_assignments": "sequence numbers that cannot be right",
     "strange_acks": "acknowledgements that cannot be right",
     "strange_calls": "calls that cannot be right, or that the orderer does not take",
     "strange_forwards": "requests to multicast for a node that is no member",

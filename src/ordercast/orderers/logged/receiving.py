@@ -93,7 +93,7 @@ class Receiver:
     def assign(self, seq: int, origin: int, number: int, count: int) -> None:
         """Learn sequence numbers that a peer tells."""
         if not self._log.assign(seq, origin, number, count):
-            self._ring.count("bad_places")
+            self._ring.count("bad_assignments")
 
     def on_accept(self, body: memoryview) -> None:
         """A member answers with sequence numbers what we asked for."""
