@@ -11,6 +11,8 @@ from collections.abc import Callable
 
 import pytest
 from tests.paper.tompa import Host, Site, WithoutTheRule, ack_of, decision_of, hosts_with_clocks
+from tests.sim.bug import Bug
+from tests.sim.planting import planted
 
 from ordercast.orderers.timestamp.queue import Key, ReceptionQueue, Stamp
 
@@ -75,19 +77,12 @@ def test_a_late_message_is_decided_behind_what_was_delivered_without_it(anticipa
 
 
 @pytest.mark.parametrize("anticipate", [False, True])
-def test_without_the_rule_hosts_deliver_in_two_orders(anticipate: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_rule_hosts_deliver_in_two_orders(anticipate: bool) -> None:
     """Section 3.2.3.2 as it is printed."""
     stamp, delivered = run_sites(anticipate, WithoutTheRule)
     assert stamp == (17, 3), "below what host 1 has delivered"
     assert delivered == [[(1, 0), (2, 0)], [(2, 0), (1, 0)], [(2, 0), (1, 0)]]
     hosts = hosts_with_clocks(*CLOCKS, anticipate=anticipate)  # decisions set these clocks: the rule goes afterwards
-    follow = ReceptionQueue.decide
-
-    def decide(self: ReceptionQueue, origin: int, number: int, stamp: Stamp) -> bool:
-        clock = self.clock
-        is_new = follow(self, origin, number, stamp)
-        self.clock = clock
-        return is_new
-
-    monkeypatch.setattr(ReceptionQueue, "decide", decide)
-    assert run_orderers(hosts) == (stamp, delivered)
+    rule = "self.clock = max(self.clock, stamp[0])"
+    with planted(Bug("the printed rule", "ReceptionQueue.decide", rule, "pass", "one order", 1, "timestamp")):
+        assert run_orderers(hosts) == (stamp, delivered)
