@@ -28,7 +28,7 @@ $(STAMP): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-demo: setup ## show ordered delivery, a failure and the recovery on this machine; about a minute and a half
+demo: setup ## show ordered delivery, a failure and the recovery on this machine; about a minute
 	$(BIN)/ordercast demo
 
 # Half of the time of all tests is Java's, which leaves a core idle half of the time: parts run beside each other, the

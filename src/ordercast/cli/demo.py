@@ -45,7 +45,7 @@ DESCRIPTION: Final = (
     "rest, and Spark checks every guarantee over the traces that the processes wrote. The demo ends with a report, "
     "one HTML file. Without Spark the checkers of the simulator judge, and there is no report."
 )
-LENGTH: Final = "about a minute and a half"
+LENGTH: Final = "about a minute"
 """How long it takes with its defaults, as measured on two idle cores (`docs/benchmarks.md`). It is told here, in
 `ordercast --help`, in the Makefile and in the README; a test compares them."""
 
