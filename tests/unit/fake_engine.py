@@ -28,6 +28,8 @@ from ordercast.engine import (
     To,
     Upcall,
 )
+from ordercast.groups.events import Batch, PortEvent
+from ordercast.groups.port import Port
 from ordercast.service import RELIABLE_RANK, Service
 from ordercast.view import Address, Member, Reason, View, group_tag
 from ordercast.wire.block import HEAD
@@ -241,3 +243,22 @@ class FakeEngine:
 
     def is_at_rest(self) -> bool:
         return not self.pending
+
+
+# What tests ask of a port on such an engine.
+
+
+def events(port: Port) -> list[PortEvent]:
+    found = []
+    while (event := port.take()) is not None:
+        found.append(event)
+    return found
+
+
+def payloads(port: Port) -> list[bytes]:
+    return [payload for event in events(port) if isinstance(event, Batch) for payload in event]
+
+
+def fake(port: Port) -> FakeEngine:
+    assert isinstance(port.engine, FakeEngine)
+    return port.engine

@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 
 import pytest
-from tests.unit.fake_engine import Exchange, FakeEngine
+from tests.unit.fake_engine import Exchange, FakeEngine, events, fake, payloads
 from tests.unit.shared_directory import SharedDirectory
 
 from ordercast.config import GroupConfig
 from ordercast.engine import Delivery, Departed, Note, Run, UnknownOutcome
 from ordercast.errors import GroupFailed, NotMember, OutcomeUnknown, UsageError
-from ordercast.groups.events import Batch, Left, PortEvent, Uncertain
+from ordercast.groups.events import Batch, Left, Uncertain
 from ordercast.groups.host import MAX_LOG, Host
 from ordercast.groups.port import LEAVE_PATIENCE_NS, Port
 from ordercast.groups.session import Session
@@ -54,22 +54,6 @@ def pump(*hosts: Host, now_ns: int = 0) -> None:
     for _ in range(20):
         for host in hosts:
             run_pass(host, now_ns)
-
-
-def events(port: Port) -> list[PortEvent]:
-    found = []
-    while (event := port.take()) is not None:
-        found.append(event)
-    return found
-
-
-def payloads(port: Port) -> list[bytes]:
-    return [payload for event in events(port) if isinstance(event, Batch) for payload in event]
-
-
-def fake(port: Port) -> FakeEngine:
-    assert isinstance(port.engine, FakeEngine)
-    return port.engine
 
 
 def groups_of(engine: FakeEngine) -> list[int]:

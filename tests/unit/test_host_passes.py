@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from tests.unit.fake_engine import Exchange, FakeEngine
+from tests.unit.fake_engine import Exchange, events, fake, payloads
 
 from ordercast.config import GroupConfig
 from ordercast.engine import NEVER, Departed, UnknownOutcome
@@ -17,7 +17,7 @@ from ordercast.errors import (
     UnsupportedService,
     UsageError,
 )
-from ordercast.groups.events import Batch, Left, PortEvent, Uncertain
+from ordercast.groups.events import Batch, Left, Uncertain
 from ordercast.groups.host import Host
 from ordercast.groups.port import Port
 from ordercast.groups.queue import QUEUE_BYTES
@@ -54,22 +54,6 @@ def pump(*hosts: Host, now_ns: int = 0) -> None:
                 host.touch(port)
             host.expire(now_ns)
             host.finish(now_ns)
-
-
-def events(port: Port) -> list[PortEvent]:
-    found = []
-    while (event := port.take()) is not None:
-        found.append(event)
-    return found
-
-
-def payloads(port: Port) -> list[bytes]:
-    return [payload for event in events(port) if isinstance(event, Batch) for payload in event]
-
-
-def fake(port: Port) -> FakeEngine:
-    assert isinstance(port.engine, FakeEngine)
-    return port.engine
 
 
 def test_messages_sent_between_two_passes_leave_as_one_block() -> None:
