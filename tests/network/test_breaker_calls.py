@@ -69,10 +69,11 @@ async def test_a_join_cancelled_as_its_view_arrives_is_taken_back() -> None:
         handle = bob.groups[0]
         settle = handle._settle
 
-        def settle_and_cancel() -> None:
-            settle()
+        def settle_and_cancel() -> bool:
+            has_ended = settle()
             if handle.view is not None:
                 joining.cancel()
+            return has_ended
 
         handle._settle = settle_and_cancel  # type: ignore[method-assign]
         with pytest.raises(asyncio.CancelledError):

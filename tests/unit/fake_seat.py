@@ -209,6 +209,9 @@ class FakeSeat:
         settled, self._settled = self._settled, []
         return settled
 
+    def take_changed(self) -> bool:
+        return True
+
     def take_resets(self) -> Sequence[Reset]:
         resets, self._resets = self._resets, []
         return resets

@@ -401,8 +401,21 @@ class Group:
             await self.leave()
         return seat.gone is None and seat.error is None and not seat.is_leaving
 
-    def _settle(self) -> None:
-        """A pass has worked on the seat: the tasks that waited for what it brought go on."""
+    def _settle(self) -> bool:
+        """A pass has worked on the seat: the tasks that waited for what it brought go on. Whether it has ended."""
+        seat = self._seat
+        has_ended = seat.take_changed() and self._follow_membership()
+        wake_all(seat.take_settled())
+        for handler in self._handlers:
+            handler._settle()
+        self._sending.settle()
+        self._reader.settle()
+        if has_ended and seat.gone is not None:
+            self._end(NotMember(f"this node is no longer in {self.name!r}: {seat.gone.text}"))
+        return has_ended
+
+    def _follow_membership(self) -> bool:
+        """The view, the end or a reset may be new. Whether this node is out for good."""
         seat = self._seat
         gone = seat.gone
         self._default_service = seat.default_service
@@ -415,9 +428,6 @@ class Group:
                 self._joined.set_result(None)
             if self._joined.done():
                 self._joined.exception()  # seen, also where no task waits any more
-        wake_all(seat.take_settled())
-        for handler in self._handlers:
-            handler._settle()
         for reset in seat.take_resets():
             # A reset that begins while another is under way takes it over: all that wait have one outcome.
             waiting, self._resets = self._resets, []
@@ -427,10 +437,7 @@ class Group:
                         done.set_result(reset.size)
                     else:
                         done.set_exception(NotEnoughMembers(f"{self.name!r} stays failed: {reset.text}"))
-        self._sending.settle()
-        self._reader.settle()
-        if gone is not None:
-            self._end(NotMember(f"this node is no longer in {self.name!r}: {gone.text}"))
+        return gone is not None
 
     def _fail(self, error: OrdercastError) -> None:
         """The node has failed."""

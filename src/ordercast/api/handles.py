@@ -26,12 +26,12 @@ class OpenGroups:
         backend = self._backend
         for seat in backend.take_news():
             group = self._groups.get(seat) or self._abandoned.get(seat)
-            if group is not None:
-                group._settle()
-                if seat.gone is not None:
-                    self._groups.pop(seat, None)
-                    self._abandoned.pop(seat, None)
-        wake_all(backend.take_settled())
+            if group is not None and group._settle():
+                self._groups.pop(seat, None)
+                self._abandoned.pop(seat, None)
+        settled = backend.take_settled()
+        if settled:
+            wake_all(settled)
 
     def fail(self, error: OrdercastError) -> None:
         """The node cannot go on: all tasks that wait, and every later call, learn why."""

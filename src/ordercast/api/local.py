@@ -223,6 +223,11 @@ class LocalSeat:
     def take_settled(self) -> Sequence[Waited]:
         return self.port.take_settled()
 
+    def take_changed(self) -> bool:
+        port = self.port
+        is_changed, port.is_changed = port.is_changed, False
+        return is_changed
+
     def take_resets(self) -> Sequence[Reset]:
         resets = self.port.resets
         if not resets:

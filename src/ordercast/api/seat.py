@@ -179,6 +179,9 @@ class Seat(Protocol):
     def take_settled(self) -> Sequence[Waited]:
         """What was settled since the last call."""
 
+    def take_changed(self) -> bool:
+        """Whether `view`, `gone`, `refusal`, `default_service` or the resets may have changed since the last call."""
+
     def take_resets(self) -> Sequence[Reset]:
         """The resets that ended since the last call."""
 

@@ -299,6 +299,7 @@ class Channel:
                 self.failure = None
             for port in self.ports:
                 port.resets.append(upcall)
+                port.is_changed = True
         elif isinstance(upcall, Denied):
             for port in self.ports:
                 port.on_denied(upcall.lock)

@@ -91,6 +91,8 @@ class Host:
         "_tags",
         "_timing",
         "counters",
+        "has_ended",
+        "has_log",
         "me",
         "session",
     )
@@ -134,6 +136,8 @@ class Host:
         self._heap: list[tuple[int, int, Driven]] = []
         self._is_closed = False
         self._log: list[tuple[str, str]] = []  # (underlay, text) that the driver is to log
+        self.has_log = False  # engines noted view changes or suspicions since the last `take_log`
+        self.has_ended = False  # an underlay is no longer of any use here: the driver may stop listening to it
         self.counters = {"malformed": 0, "unknown_group": 0, "mixed_trains": 0}
 
     # Groups.
@@ -348,6 +352,7 @@ class Host:
             if driven.log:
                 self._log.extend([(driven.underlay, text) for text in driven.log])
                 del self._log[:-MAX_LOG]
+                self.has_log = True
                 driven.log.clear()
             self._news[driven] = None
             self._push(driven)
@@ -364,14 +369,10 @@ class Host:
         news, self._news = self._news, {}
         return [handle for driven in news for handle in driven.take_news()]
 
-    @property
-    def has_log(self) -> bool:
-        """Engines noted view changes or suspicions since the last `take_log`."""
-        return bool(self._log)
-
     def take_log(self) -> list[tuple[str, str]]:
         """(underlay, text) of view changes and suspicions, in order. The core does not log: its driver does."""
         log, self._log = self._log, []
+        self.has_log = False
         return log
 
     @property
@@ -519,6 +520,7 @@ class Host:
         """Forget left underlays that have nothing to do. One pass later: their last sends may still be resolved."""
         for channel in [each for each in self._ending if each.deadline_ns >= NEVER and each not in self._dirty]:
             del self._ending[channel]
+            self.has_ended = True
             channel.stop(now_ns)
             tag = group_tag(channel.underlay)
             channels = [other for other in self._tags.pop(tag, ()) if other is not channel]

@@ -54,6 +54,7 @@ class Port:
         "engine",
         "gone",
         "group",
+        "is_changed",
         "is_leaving",
         "leave_due_ns",
         "leave_header",
@@ -87,6 +88,7 @@ class Port:
         self.leave_number = 0  # until everything below it is delivered
         self.leave_due_ns = NEVER  # and at most until then
         self.resets: list[Reset] = []  # ended and not yet taken by the API
+        self.is_changed = True  # view, end, refusal or resets have changed since the API looked
         # locks and calls, once there are any
         self._locks: Locks | None = None
         self._calls: Calls | None = None
@@ -402,6 +404,7 @@ class Port:
     def on_view(self, view: View) -> list[str]:
         """The locks that the view gives to this member."""
         self.view = view
+        self.is_changed = True
         if self._locks is None and self.channel.me.id not in view.locks.values():
             return []
         return self.locks.on_view(view)
@@ -413,6 +416,7 @@ class Port:
     def on_departed(self) -> None:
         """This node is out of the underlay, for good or to come back as a new member."""
         self.view = None
+        self.is_changed = True
         if self._locks is not None:
             self._locks.on_gone()
         if self._calls is not None:
@@ -425,6 +429,7 @@ class Port:
         """Out for good. What was received can still be taken; it holds no buffer any more."""
         self.gone = left
         self.view = None
+        self.is_changed = True
         self.leave_header = None
         self.leave_due_ns = NEVER
         self.finish_taken()

@@ -108,7 +108,7 @@ class Membership(Protocol[OrdererT_contra]):
     phase: Phase
     ring: int  # the ring that this node is in, or NO_RING
     is_whole: bool  # there is a ring, and it works; otherwise only retransmission goes on
-    direct_ring: int  # the ring if its traffic goes straight to the orderer, NO_RING if `on_heard` wants to know of it
+    direct_ring: int  # the ring while its traffic concerns the orderer alone; else NO_RING: `on_heard` is told of it
 
     # Inputs
 

@@ -54,6 +54,7 @@ class UdpDriver:
         "_has_multicast",
         "_has_warned",
         "_is_blocked",
+        "_is_prepared",
         "_is_warm",
         "_is_woken",
         "_listener",
@@ -99,6 +100,7 @@ class UdpDriver:
         )
         self._told_drops = 0
         self._has_warned = False  # of datagrams that are too large
+        self._is_prepared = False  # for a group that may have failed to open
         # passes
         self._is_warm = False  # a pass was run at once in this turn of the loop
         self._is_woken = False
@@ -136,6 +138,7 @@ class UdpDriver:
         if self.is_closed:
             raise UsageError("this node has been closed")
         if self._has_multicast:
+            self._is_prepared = True
             opened = self._listening.add(self.host.underlay_of(group))
             if opened is not None and not self._is_blocked:
                 self._loop.add_reader(opened.fileno(), self._on_readable, opened)
@@ -260,7 +263,7 @@ class UdpDriver:
             self._warn_of_size()
         if self._listener is not None:
             self._listener.settle()
-            if len(self._listening.addresses) > host.open_channels:
+            if host.has_ended or self._is_prepared:
                 self._stop_listening()
         if not self._is_blocked:
             self._arm(now_ns)
@@ -308,6 +311,7 @@ class UdpDriver:
 
     def _stop_listening(self) -> None:
         """Close the sockets of underlays that were left and need no answers any more."""
+        self.host.has_ended = self._is_prepared = False
         for receiver in self._listening.keep(self.host.knows):
             self._loop.remove_reader(receiver.fileno())
             receiver.read_drops()

@@ -16,6 +16,7 @@ from ordercast.config import MAX_GROUP_NAME, MAX_HEADER, Demands, GroupConfig, M
 from ordercast.engine import Change, Departed, Joined, Outbox, Refused, Reset, Transitional, UnknownOutcome
 from ordercast.errors import UsageError, WireError
 from ordercast.membership.policy import (
+    NO_RING,
     DepartureCause,
     Dissolved,
     Excluded,
@@ -246,10 +247,9 @@ class Underlay:
             membership.on_applied(now_ns, views, out)
         if len(out.upcalls) > before:
             self._translate(now_ns, before, False, out)
-        membership.after_batch(now_ns, out)
-        transition = membership.take()
-        if transition is not None:
-            self._follow(now_ns, transition, out)
+        if membership.direct_ring == NO_RING:
+            membership.after_batch(now_ns, out)
+            self._follow(now_ns, membership.take(), out)
         held_bytes, blocks = orderer.usage()
         self.peak_bytes = max(self.peak_bytes, held_bytes)
         self.peak_blocks = max(self.peak_blocks, blocks)

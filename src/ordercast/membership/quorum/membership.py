@@ -207,11 +207,13 @@ class QuorumMembership:
             if state is not None and state.recovery is None and not state.orderer.standing().is_settled:
                 self._is_dissolving = True
                 self._linger_ns = linger_ns
+                self._update_direct()
             else:
                 self._dissolve(out)
             return False
         if view.member(self._local.me.id) is None:
             self.phase = Phase.LINGERING
+            self._update_direct()
             self._linger_ns = linger_ns
             self._meeting.due_ns = NEVER
             self._note(DepartureCause.LEFT.value, out)
@@ -581,7 +583,8 @@ class QuorumMembership:
     # Helpers
 
     def _update_direct(self) -> None:
-        self.direct_ring = self.ring if self.is_whole and not self._admission else NO_RING
+        is_direct = self.is_whole and self.phase is Phase.MEMBER and not self._admission and not self._is_dissolving
+        self.direct_ring = self.ring if is_direct else NO_RING
 
     def _count(self, name: str) -> None:
         self._counters[name] = self._counters.get(name, 0) + 1
