@@ -112,7 +112,10 @@ class View:
     header: bytes = b""
     """The small message that the subject gave with its join, leave or reset."""
     prior: tuple[int, ...] = ()
-    """The members of the view before (ids, in order), while it is not certain that all know of this one."""
+    """The members of the view before (ids, in order), a quorum of which decides this one. Empty for the first view of a
+    ring, and where nothing changed."""
+    prior_rules: tuple[MinMembers, ...] = ()
+    """What `min_members` each of them asked for."""
     came_with: tuple[str, ...] = ()
     """The members that come with *this node* from its previous view; each node fills it in for itself."""
     locks: dict[str, int] = field(default_factory=dict)

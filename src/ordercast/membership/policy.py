@@ -108,6 +108,7 @@ class Membership(Protocol[OrdererT_contra]):
     phase: Phase
     ring: int  # the ring that this node is in, or NO_RING
     is_whole: bool  # there is a ring, and it works; otherwise only retransmission goes on
+    is_silent: bool  # a join that was given up is ordered all the same: the application hears nothing of it
     direct_ring: int  # the ring while its traffic concerns the orderer alone; else NO_RING: `on_heard` is told of it
 
     # Inputs
@@ -123,8 +124,17 @@ class Membership(Protocol[OrdererT_contra]):
     ) -> None:
         """A datagram of membership or recovery. Raises WireError on nonsense; the underlay counts it."""
 
-    def on_stranger(self, now_ns: int, source: Address, kind: int, ring: int, out: Outbox) -> None:
-        """A datagram of another ring."""
+    def on_stranger(
+        self,
+        now_ns: int,
+        source: Address,
+        kind: int,
+        ring: int,
+        origin: int,
+        body: bytes | memoryview,
+        out: Outbox,
+    ) -> None:
+        """A datagram of another ring. Raises WireError on nonsense."""
 
     def on_heard(self, origin: int) -> None:
         """A datagram of the ring has come from `origin`."""
@@ -160,7 +170,7 @@ class Membership(Protocol[OrdererT_contra]):
 
     @property
     def is_sure(self) -> bool:
-        """Whether all members are known to have the last change."""
+        """Whether the last change is known to be decided."""
 
     @property
     def is_at_rest(self) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import ClassVar, NamedTuple, Protocol
 
-from ordercast.config import GroupConfig, MinMembers, Timing
+from ordercast.config import GroupConfig, Timing
 from ordercast.engine import Change, Outbox
 from ordercast.parts.log import Log
 from ordercast.parts.memory import DeliveryMemory
@@ -162,6 +162,9 @@ class Orderer(Protocol):
     def propose(self, now_ns: int, change: Change) -> None:
         """Order a join, a leave, a lock or the end of the ring like a message; work goes on."""
 
+    def withdraw(self, member: int) -> None:
+        """A newcomer has taken its request back: if its join is not ordered yet, it will not be."""
+
     def suspects(self, now_ns: int) -> list[Suspicion]: ...
 
     @property
@@ -202,11 +205,18 @@ class Recoverable(Protocol):
         """The application has taken everything up to this sequence number."""
 
     @property
-    def safe(self) -> int:
-        """All members are known to hold everything up to this sequence number."""
+    def leaver(self) -> Member | None:
+        """The member that the last change took out of the view."""
 
-    def cut(self, rule: MinMembers, accepted: Proposal | None) -> Cut:
-        """What is held and assigned here."""
+    @property
+    def decided(self) -> int:
+        """The last change that is known to be decided. What stands behind a later one is not delivered."""
+
+    def decide(self, seq: int) -> None:
+        """The change at `seq`, which is received here, is decided."""
+
+    def cut(self, accepted: Proposal | None) -> Cut:
+        """What is held, assigned and known to be decided here."""
 
     def adopt(self, upto: int, assignments: Sequence[Assignment]) -> list[int]:
         """Learn the agreed remainder; the sequence numbers that are missing here."""

@@ -15,7 +15,7 @@ REMEMBERED: Final = 8  # views whose lists are kept, to read tables of members t
 
 
 class Table:
-    __slots__ = ("_early", "_ids", "_leaver", "_leaves_at", "_me", "_rows", "_safe", "_sizes", "departed", "view")
+    __slots__ = ("_early", "_ids", "_leaver", "_leaves_at", "_me", "_rows", "_safe", "_sizes", "view")
 
     def __init__(self, view: View, me: int, known: int) -> None:
         """`known`: what all members of the first view are known to hold."""
@@ -28,7 +28,6 @@ class Table:
         self._sizes: deque[tuple[int, int]] = deque()  # sequence number and size of views for MaxN
         self._safe = -1  # -1: to be computed
         self._early: tuple[int, tuple[int, ...]] = (0, ())  # of a view that is not here yet
-        self.departed: int = 0  # the last leaver, once it is known to know
         self.view = view
         self._remember(view)
 
@@ -89,7 +88,7 @@ class Table:
             return  # our own row goes on telling the others that we know
         if self._rows.get(self._leaver, self._leaves_at) >= self._leaves_at:
             self._rows.pop(self._leaver, None)
-            self.departed, self._leaver = self._leaver, 0
+            self._leaver = 0
             self._safe = -1
 
     def rows(self) -> tuple[int, ...]:
@@ -121,11 +120,6 @@ class Table:
     @property
     def others(self) -> list[int]:
         return [member for member in self._rows if member != self._me]
-
-    def informed(self, seq: int) -> list[int]:
-        """Which others are known to have received `seq`, the last leaver included."""
-        found = [member for member in self.others if self._rows[member] >= seq]
-        return [*found, self.departed] if self.departed else found
 
     def row(self, member: int) -> int:
         return self._rows.get(member, 0)

@@ -13,10 +13,11 @@ from dataclasses import replace
 from typing import Final
 
 from ordercast.config import MAX_GROUP_NAME, MAX_HEADER, Demands, GroupConfig, MinMembers, RecoveryMode, Timing
-from ordercast.engine import Change, Departed, Joined, Outbox, Refused, Reset, Transitional, UnknownOutcome
+from ordercast.engine import Change, Departed, Joined, Note, Outbox, Refused, Reset, Transitional, UnknownOutcome
 from ordercast.errors import UsageError, WireError
 from ordercast.membership.policy import (
     NO_RING,
+    NOTE,
     DepartureCause,
     Dissolved,
     Excluded,
@@ -54,6 +55,7 @@ _FIND: Final = int(Kind.FIND)
 class Underlay:
     __slots__ = (
         "_backlog",
+        "_early_notes",
         "_intake",
         "_membership",
         "_next_block",
@@ -121,6 +123,7 @@ class Underlay:
         self._next_block = next_block
         self._serial = 0  # of our requests for locks
         self._backlog: list[tuple[int, bytes]] = []  # own blocks without a sequence number, while there is no ring
+        self._early_notes: list[Note] = []  # of a newcomer, until its application has the first view
 
     # The application
 
@@ -136,7 +139,8 @@ class Underlay:
 
     def room(self, now_ns: int) -> tuple[int, int]:
         membership = self._membership
-        if membership.is_whole and membership.phase is Phase.MEMBER:
+        # A newcomer sends nothing before its application has the first view.
+        if membership.is_whole and membership.phase is Phase.MEMBER and self.view is not None:
             return self._orderer.room(now_ns)
         return 0, 0
 
@@ -226,36 +230,43 @@ class Underlay:
             if plain is not None:
                 self._forward(now_ns, source, plain, stride, out)
                 return
+        upcalls, notes = len(out.upcalls), len(out.notes)
         for datagram in self._intake.read(now_ns, data, stride):
             try:
                 self._on_datagram(now_ns, source, datagram, out)
             except WireError:
                 self._intake.reject()  # hostile bytes are counted and dropped, never raised
+        self._hush(upcalls, notes, out)
 
     def after_batch(self, now_ns: int, out: Outbox) -> None:
         orderer, membership = self._orderer, self._membership
+        before, notes = len(out.upcalls), len(out.notes)
         if not membership.is_whole:
             membership.after_batch(now_ns, out)
             self._follow(now_ns, membership.take(), out)
+            self._hush(before, notes, out)
             return
-        before = len(out.upcalls)
         orderer.after_batch(now_ns, out)
         views = orderer.take_views()
-        if views:
+        while views:
             for view in views:
                 self._routes.apply(now_ns, view)
             membership.on_applied(now_ns, views, out)
+            orderer.after_batch(now_ns, out)  # a change may be decided now, and what waited for that goes on
+            views = orderer.take_views()
         if len(out.upcalls) > before:
             self._translate(now_ns, before, False, out)
         if membership.direct_ring == NO_RING:
             membership.after_batch(now_ns, out)
             self._follow(now_ns, membership.take(), out)
+            self._hush(before, notes, out)
         held_bytes, blocks = orderer.usage()
         self.peak_bytes = max(self.peak_bytes, held_bytes)
         self.peak_blocks = max(self.peak_blocks, blocks)
 
     def expire(self, now_ns: int, out: Outbox) -> None:
         membership = self._membership
+        upcalls, notes = len(out.upcalls), len(out.notes)
         if membership.is_whole:
             self._orderer.expire(now_ns, out)
             suspicions = self._orderer.suspects(now_ns)
@@ -266,6 +277,7 @@ class Underlay:
         self._routes.expire(now_ns)
         membership.expire(now_ns, out)
         self._follow(now_ns, membership.take(), out)
+        self._hush(upcalls, notes, out)
 
     def deadline_ns(self) -> int:
         membership = self._membership
@@ -325,7 +337,7 @@ class Underlay:
         if kind in (_DATA, _REPAIR):
             is_repair = kind == _REPAIR
             if ring != membership.ring:
-                membership.on_stranger(now_ns, source, kind, ring, out)
+                membership.on_stranger(now_ns, source, kind, ring, origin, body, out)
             elif not is_repair and not membership.is_whole:
                 pass  # only what brings survivors to the same point goes on
             elif last:
@@ -339,11 +351,11 @@ class Underlay:
             pass
         elif kind < _FIND:
             if ring != membership.ring:
-                membership.on_stranger(now_ns, source, kind, ring, out)
+                membership.on_stranger(now_ns, source, kind, ring, origin, body, out)
             elif membership.is_whole or kind in (Kind.NAK, Kind.ACCEPT):
                 membership.on_heard(origin)
                 self._orderer.on_control(now_ns, kind, source, origin, number, body, out)
-        elif kind <= Kind.CHECK:
+        elif kind < Kind.CALL:
             membership.on_control(now_ns, kind, source, ring, origin, bytes(body), out)
             self._follow(now_ns, membership.take(), out)
         elif kind == Kind.CALL:
@@ -368,7 +380,7 @@ class Underlay:
         """What a member without multicast sent for all (RMP section 3.4)."""
         _, kind, _, _, _, ring, _, _ = HEADER.unpack_from(data)
         if ring != self._membership.ring:
-            self._membership.on_stranger(now_ns, source, kind, ring, out)
+            self._membership.on_stranger(now_ns, source, kind, ring, 0, b"", out)
         elif self._outside.forward(source, data, stride, out):
             self.receive(now_ns, source, memoryview(data), stride, out)
 
@@ -387,7 +399,9 @@ class Underlay:
         """Finish the old ring, and begin a new one."""
         view, members = install.view, frozenset({self.me.id})
         if not install.came_from:
-            out.upcalls.append(Joined())
+            self.view = None
+            if view.reason != Reason.JOIN:
+                out.upcalls.append(Joined())
         elif self._finish(now_ns, install.came_from[0], out):
             members = frozenset(install.came_from[0].members)
         else:
@@ -401,15 +415,17 @@ class Underlay:
             self.me, self._writer, self.config, self._timing, view, self._next_block, install.counter, self.counters
         )
         backlog, self._backlog = self._backlog, []
-        self.view = replace(view, came_with=tuple(str(member) for member in view.members if member.id in members))
-        out.upcalls.append(self.view)
+        if view.reason != Reason.JOIN:  # a newcomer delivers its join like any change, once it is known to be decided
+            self.view = replace(view, came_with=tuple(str(member) for member in view.members if member.id in members))
+            out.upcalls.append(self.view)
         orderer.install(now_ns, Start(backlog, install.orphans, install.awaited, memory), out)
         self._membership.installed(now_ns, orderer, out)
 
     def _finish(self, now_ns: int, old: OldView, out: Outbox) -> bool:
         """Deliver the rest of the old view; whether this node is still a member after it."""
         orderer = self._orderer
-        out.upcalls.append(Transitional(old.view.id))
+        if self.view is not None:  # a newcomer may have to deliver its first view now
+            out.upcalls.append(Transitional(old.view.id))
         before = len(out.upcalls)
         orderer.recover(old.upto, out)
         orderer.take_views()
@@ -436,13 +452,28 @@ class Underlay:
                 out.upcalls.append(upcall)
             elif membership.on_delivered(now_ns, upcall, out):
                 previous = self.view
-                came_with = tuple(
-                    str(member) for member in upcall.members if previous is not None and previous.member(member.id)
-                )
+                if previous is None:
+                    came_with: tuple[str, ...] = (str(self.me),)
+                    out.upcalls.append(Joined())
+                    out.notes, self._early_notes = [*self._early_notes, *out.notes], []
+                else:
+                    came_with = tuple(str(member) for member in upcall.members if previous.member(member.id))
                 self.view = replace(upcall, came_with=came_with)
                 out.upcalls.append(self.view)
             else:
                 return
+
+    def _hush(self, upcalls: int, notes: int, out: Outbox) -> None:
+        """Keep from the application what it does not want to hear, and from the trace what it cannot place yet.
+
+        Notes about blocks name senders that the first view names: until a newcomer has delivered that, they wait.
+        """
+        if self._membership.is_silent:
+            del out.upcalls[upcalls:]
+            del out.notes[notes:]
+        elif self.view is None and self._membership.ring != NO_RING and len(out.notes) > notes:
+            self._early_notes += [note for note in out.notes[notes:] if note.kind != NOTE]
+            out.notes[notes:] = [note for note in out.notes[notes:] if note.kind == NOTE]
 
     def _end(self, now_ns: int, transition: Transition, out: Outbox) -> None:
         """The ring, or the search for one, has ended for this node."""

@@ -13,7 +13,7 @@ from enum import IntEnum
 from struct import Struct
 from typing import Final
 
-MAGIC: Final = 0xC6  # version 2 of the format; another version takes another byte
+MAGIC: Final = 0xC7  # version 3 of the format; another version takes another byte
 
 # magic, kind, segment, last segment, tag of the underlay, ring, origin, number
 HEADER: Final = Struct("<BBBBIQQQ")
@@ -54,8 +54,11 @@ class Kind(IntEnum):
     JOIN = 22
     WELCOME = 23
     REFUSE = 24
-    LEFT = 25  # to a leaver that did not see its own leave
+    LEFT = 25  # to a node that speaks as a member and has left
     BEACON = 26  # a ring shows itself, so that rings of one name meet
+    VOTE = 27  # a member holds a change and everything before it
+    DECIDED = 28  # a quorum of the view before does; also the answer to VOTE and DEPART
+    DEPART = 29  # a leaver asks whether its leave is known to be decided, so that it may go
 
     # Recovery.
     SUSPECT = 30  # manual recovery: the group has failed
@@ -66,6 +69,8 @@ class Kind(IntEnum):
     RESULT_ACK = 35
     COMMIT = 36
     CHECK = 37  # an invited member asks whether the coordinator is alive; also the answer
+    WITHDRAW = 38  # a newcomer takes its request back; also the answer: it will not be ordered
+    ENDED = 39  # to a former member: the ring has ended in order
 
     # Callers that are no members (RMP section 4.5).
     CALL = 40
@@ -104,6 +109,6 @@ UNKNOWN_DETAIL: Final = "unknown"
 def detail_of(kind: int) -> str:
     """The word for a kind in traces and counters; everything about views is `membership`."""
     kind &= ~FORWARD
-    if Kind.FIND <= kind <= Kind.CHECK:
+    if Kind.FIND <= kind <= Kind.ENDED:
         return MEMBERSHIP_DETAIL
     return DETAIL.get(kind, UNKNOWN_DETAIL)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from ipaddress import AddressValueError, IPv4Address
 from struct import Struct
 from typing import Final, NamedTuple
@@ -83,13 +83,11 @@ class Cut(NamedTuple):
     """What one member holds of the old ring when ordering stops."""
 
     received: int  # every sequence number up to and including this is known, and its block held
-    safe: int
+    decided: int  # the last change that is known here to be decided; 0: none
     assignments: tuple[Assignment, ...]  # beyond `received`
     held: tuple[tuple[int, int, int], ...]  # (origin, first number, count) not below the origin's next number
     view: View  # as of `received`
-    departed: tuple[int, ...]  # known to know of the last change, whether they left by it or stay
     next_block: int  # its own blocks below this are out: those without a sequence number will come again
-    rule: MinMembers
     accepted: Proposal | None
 
 
@@ -152,8 +150,8 @@ def encode_view(view: View) -> bytes:
     for member in view.members:
         encode_member(writer, member)
     writer.u16(len(view.prior))
-    for origin in view.prior:
-        writer.u64(origin)
+    for origin, rule in zip(view.prior, view.prior_rules, strict=True):
+        writer.u64(origin).u16(rule_code(rule))
     for numbers in (view.numbers, view.callers, view.awaited):
         put_numbers(writer, numbers)
     writer.text(view.lock).u64(view.serial).u16(len(view.locks))
@@ -175,7 +173,8 @@ def decode_view(reader: Reader) -> View:
     count = reader.u16()
     if count > MAX_MEMBERS:
         raise WireError("number of members out of range")
-    prior = tuple(reader.u64() for _ in range(count))
+    before = [(reader.u64(), rule_of(reader.u16())) for _ in range(count)]
+    prior, prior_rules = tuple(origin for origin, _ in before), tuple(rule for _, rule in before)
     numbers, callers, awaited = take_numbers(reader), take_numbers(reader), take_numbers(reader)
     changed, serial = reader.text(MAX_LOCK_NAME), reader.u64()
     count = reader.u16()
@@ -200,6 +199,7 @@ def decode_view(reader: Reader) -> View:
         subject,
         header,
         prior,
+        prior_rules,
         locks=locks,
         callers=callers,
         awaited=awaited,
@@ -363,16 +363,13 @@ def decode_result(body: bytes | memoryview) -> tuple[Ballot, Proposal]:
 
 
 def encode_cut(ballot: Ballot, cut: Cut) -> bytes:
-    writer = Writer().pack(BALLOT, *ballot).u64(cut.received).u64(cut.safe).u32(len(cut.assignments))
+    writer = Writer().pack(BALLOT, *ballot).u64(cut.received).u64(cut.decided).u32(len(cut.assignments))
     for assignment in cut.assignments:
         writer.pack(ASSIGNMENT, *assignment)
     writer.u32(len(cut.held))
     for held in cut.held:
         writer.pack(HOLD, *held)
-    writer.raw(encode_view(cut.view)).u16(len(cut.departed))
-    for member in cut.departed:
-        writer.u64(member)
-    writer.u64(cut.next_block).u16(rule_code(cut.rule)).u8(cut.accepted is not None)
+    writer.raw(encode_view(cut.view)).u64(cut.next_block).u8(cut.accepted is not None)
     if cut.accepted is not None:
         encode_proposal(writer, cut.accepted)
     return writer.bytes()
@@ -380,7 +377,7 @@ def encode_cut(ballot: Ballot, cut: Cut) -> bytes:
 
 def decode_cut(body: bytes | memoryview) -> tuple[Ballot, Cut]:
     reader = Reader(body)
-    ballot, received, safe = take_ballot(reader), reader.number(), reader.number()
+    ballot, received, decided = take_ballot(reader), reader.number(), reader.number()
     assignments = tuple(decode_assignments(reader, reader.count(ASSIGNMENT.size)))
     held = []
     total = 0
@@ -392,12 +389,10 @@ def decode_cut(body: bytes | memoryview) -> tuple[Ballot, Cut]:
         held.append((origin, first, count))
     if total + sum(assignment.count for assignment in assignments) > MAX_CUT:
         raise WireError("cut names too many blocks")
-    view = decode_view(reader)
-    departed = tuple(reader.u64() for _ in range(min(reader.u16(), MAX_MEMBERS)))
-    next_block, rule = reader.number(), rule_of(reader.u16())
+    view, next_block = decode_view(reader), reader.number()
     accepted = decode_proposal(reader) if reader.u8() else None
     reader.end()
-    return ballot, Cut(received, safe, assignments, tuple(held), view, departed, next_block, rule, accepted)
+    return ballot, Cut(received, decided, assignments, tuple(held), view, next_block, accepted)
 
 
 def encode_invite(ballot: Ballot, rule: MinMembers, is_override: bool, header: bytes) -> bytes:
@@ -422,3 +417,31 @@ def rule_of(code: int) -> MinMembers:
     if code == MAJORITY_CODE:
         return "majority"
     return "all" if code == ALL_CODE else code
+
+
+def encode_decision(seq: int, asks: bool = False) -> bytes:
+    """What VOTE, DECIDED and DEPART say: the sequence number of a change. `asks`: the sender waits for an answer."""
+    return Writer().u64(seq).u8(asks).bytes()
+
+
+def decode_decision(body: bytes | memoryview) -> tuple[int, bool]:
+    reader = Reader(body)
+    decision = reader.number(), bool(reader.u8())
+    reader.end()
+    return decision
+
+
+def encode_withdrawal(name: str, nonces: Sequence[int]) -> bytes:
+    """A newcomer takes its attempts back; the same as an answer: they will not be ordered."""
+    writer = Writer().text(name).u8(len(nonces))
+    for nonce in nonces:
+        writer.u64(nonce)
+    return writer.bytes()
+
+
+def decode_withdrawal(body: bytes | memoryview) -> tuple[str, list[int]]:
+    reader = Reader(body)
+    name = reader.text(MAX_GROUP_NAME)
+    withdrawal = name, [reader.u64() for _ in range(reader.u8())]
+    reader.end()
+    return withdrawal

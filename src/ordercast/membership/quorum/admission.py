@@ -5,6 +5,7 @@ Amoeba's JoinGroup fails where the newcomer cannot meet the group's parameters (
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from ordercast.config import MS, GroupConfig
@@ -71,9 +72,21 @@ class Admission:
 
     def admitted(self, view: View) -> None:
         """A join has been ordered, by this member or another."""
+        self._remember(id_of(view.subject), view.serial)
+
+    def withdraw(self, member: int, nonces: Sequence[int], orderer: Orderer) -> bool:
+        """A newcomer takes its request back. Whether it will not be ordered here: otherwise it is in already."""
+        if orderer.view.member(member) is not None:
+            return False
+        orderer.withdraw(member)
+        if nonces:
+            self._remember(member, nonces[-1])
+        return True
+
+    def _remember(self, member: int, nonce: int) -> None:
         if len(self._admitted) >= MAX_NONCES:
             self._admitted.clear()
-        self._admitted[id_of(view.subject)] = view.serial
+        self._admitted[member] = nonce
 
     def welcome(self, now_ns: int, view: View, config: GroupConfig, out: Outbox) -> None:
         """The subject of `view` is new: tell it, until it is heard."""
@@ -82,10 +95,6 @@ class Admission:
         body = encode_welcome(self._local.name, nonce, config, view)
         self._welcomes[joiner.id] = _Welcome(joiner.address, body, nonce, now_ns + WELCOME_NS)
         out.sends.append(self._local.writer.control(joiner.address, Kind.WELCOME, body))
-
-    def is_expected(self, member: int) -> bool:
-        """Whether it is in the view and was not heard in the ring yet."""
-        return member in self._welcomes
 
     def heard(self, member: int) -> None:
         self._welcomes.pop(member, None)

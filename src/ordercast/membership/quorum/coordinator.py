@@ -1,34 +1,27 @@
 """The coordinator of one round of a recovery: invite, decide, fetch, propose. Amoeba section 4.2, RMP section 4.4.
 
 The object lives as long as its ballot counts. `Recovery` feeds it and reads what came of it: `proposal`, and the four
-outcomes. What it decides by is in `cuts`.
+outcomes. What it decides by is in `rule`, and how the logs of the survivors become one in `cuts`.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from ordercast.config import GroupConfig, required_members
 from ordercast.engine import NEVER, Outbox
 from ordercast.errors import WireError
-from ordercast.membership.quorum.cuts import (
-    Remainder,
-    agree,
-    binding,
-    clip_assignments,
-    holders,
-    is_accepted,
-    judge,
-    orphans,
-)
+from ordercast.membership.quorum.cuts import Remainder, agree, clip_assignments, holders, keeps_others_out, orphans
 from ordercast.membership.quorum.local import LocalMember
 from ordercast.membership.quorum.roles import RecoveryTerms, Role
-from ordercast.orderers.orderer import Recoverable
+from ordercast.membership.quorum.rule import Electorate, are_quorums, binding, electorate, is_committed, needed
+from ordercast.orderers import LoggedOrderer
 from ordercast.service import MAJORITY_RANK
-from ordercast.view import Member, Reason, View, next_counter, ring_id
+from ordercast.view import Member, Reason, View, id_of, next_counter, ring_id
 from ordercast.wire.block import after_of, head_of
 from ordercast.wire.header import Kind
 from ordercast.wire.ordering import MAX_MISSING, Acks, Missing, encode_nak
-from ordercast.wire.views import Ballot, Cut, Proposal, encode_invite, encode_result, open_change
+from ordercast.wire.views import Ballot, Cut, Proposal, encode_invite, encode_result, encode_welcome, open_change
 
 SUSPECT_TRIES: Final = 2  # invitations to a member that is already suspected, before the others go on
 SLOW_NS: Final = 1_000_000_000  # between invitations while too few members answer
@@ -40,9 +33,12 @@ class Coordinator:
 
     __slots__ = (
         "_acks",
+        "_bound",
+        "_config",
         "_cuts",
-        "_departed",
+        "_electorates",
         "_is_only_part",
+        "_joins",
         "_local",
         "_orderer",
         "_orphans",
@@ -66,37 +62,43 @@ class Coordinator:
     def __init__(
         self,
         local: LocalMember,
-        orderer: Recoverable,
+        orderer: LoggedOrderer,
+        config: GroupConfig,
         ballot: Ballot,
         terms: RecoveryTerms,
         suspects: list[int],
         own_cut: Cut,
-        departed: set[int],
         counter: int,
     ) -> None:
-        """`departed`: members of the view before that will never be part of another quorum of it; the set is shared
-        with `Recovery`, which adds to it. `counter`: the highest of a view that is known here."""
+        """`counter`: the highest of a view that is known here."""
         self._local = local
         self._orderer = orderer
+        self._config = config
         self._terms = terms
-        self._departed = departed
         self.ballot = ballot
         self.counter = counter
         self.role = Role.INVITING
         self.due_ns = NEVER
         # Inviting
         self.invitees: dict[int, Member] = {member.id: member for member in orderer.view.members}
+        leaver = orderer.leaver
+        if leaver is not None and orderer.decided < orderer.view.seq:
+            self.invitees[leaver.id] = leaver  # it still has a vote in the view before its leave
+        self._joins: dict[int, View] = {}  # newcomers, which may not know that they are in
         self._suspects = set(suspects)
         self._cuts: dict[int, Cut] = {local.me.id: own_cut}
         self._tries = 0
         # Deciding and fetching
         self._steps = 0  # requests or results since the last decision
         self._remainder: Remainder | None = None
+        self._bound: Proposal | None = None  # may have been committed: it has to be proposed again
+        self._electorates: list[Electorate] = []  # the views whose quorums have to accept
         self._orphans: list[tuple[int, int]] = []
         self._is_only_part = True  # the rules let no other part of the old view go on
         # Proposing
         self.proposal: Proposal | None = None
         self._acks: set[int] = set()
+        self._note_join(own_cut.view)
         # Outcome
         self.is_committed = False
         self.is_refused = False  # on a reset(): too few members
@@ -142,6 +144,7 @@ class Coordinator:
             raise WireError("a cut of another log")
         is_new = origin not in self._cuts
         self._cuts[origin] = cut
+        self._note_join(cut.view)
         for member in cut.view.members:  # a join may be known there and not here
             self.invitees.setdefault(member.id, member)
         if is_new:  # another node at the address of a dead one may answer again and again
@@ -164,7 +167,8 @@ class Coordinator:
 
     def awaited(self) -> dict[int, int]:
         """How far the survivors had sent when they were frozen."""
-        return {member: cut.next_block for member, cut in self._cuts.items()}
+        view = self.proposal.view if self.proposal is not None else self._orderer.view
+        return {member: cut.next_block for member, cut in self._cuts.items() if view.member(member) is not None}
 
     def _orphans_upto(self, upto: int) -> list[tuple[int, int, bytes]]:
         """A sender's blocks end where one is missing, or comes after a message that got no sequence number: its cause
@@ -187,11 +191,20 @@ class Coordinator:
         body = encode_invite(self.ballot, self._terms.rule, self._terms.is_override, self._terms.header)
         for member in self.invitees.values():
             if member.id not in self._cuts:
+                join = self._joins.get(member.id)
+                if join is not None:
+                    welcome = encode_welcome(self._local.name, join.serial, self._config, join)
+                    out.sends.append(self._local.writer.control(member.address, Kind.WELCOME, welcome))
                 out.sends.append(self._local.writer.control(member.address, Kind.INVITE, body))
         self._tries += 1
         slow = self._tries > self._local.timing.invite_tries
         wait_ns = SLOW_NS if slow else self._local.timing.invite_ns
         self.due_ns = now_ns + wait_ns + self._local.rng.randrange(wait_ns // 4)
+
+    def _note_join(self, view: View) -> None:
+        """The member that let a newcomer in may be gone, and the newcomer has a vote: it has to learn that it is in."""
+        if view.reason == Reason.JOIN:
+            self._joins[id_of(view.subject)] = view
 
     def _consider(self, now_ns: int, out: Outbox) -> None:
         """Go on when all have answered, or when the silent members have been invited often enough."""
@@ -207,6 +220,9 @@ class Coordinator:
         self._remainder = agree(self._cuts)
         for seq, origin, number in self._remainder.beyond:
             self._orderer.log.assign(seq, origin, number)
+        self._bound = binding(self._cuts)
+        if self._bound is not None:
+            self._orderer.adopt(self._bound.view.seq - 1, self._bound.assignments)
         self.role = Role.FETCHING
         self._steps = 0
         if not self._missing():
@@ -215,7 +231,10 @@ class Coordinator:
             self._fetch(now_ns, out)
 
     def _missing(self) -> list[int]:
-        return self._orderer.lacking(self._remainder.upto) if self._remainder is not None else []
+        if self._remainder is None:
+            return []
+        upto = self._remainder.upto
+        return self._orderer.lacking(upto if self._bound is None else max(upto, self._bound.view.seq - 1))
 
     def _fetch(self, now_ns: int, out: Outbox) -> None:
         """Ask for what is missing here: up to the highest received by sequence number, beyond it by block, of a member
@@ -248,8 +267,7 @@ class Coordinator:
         remainder = self._remainder
         if remainder is None:
             return
-        log = self._orderer.log
-        bound = binding(self._cuts)
+        log, bound = self._orderer.log, self._bound
         upto = remainder.upto if bound is None else bound.view.seq - 1
         position, numbers, change = log.preview(max(remainder.upto, log.received))
         base = self._orderer.view if change is None else open_change(change)
@@ -257,6 +275,7 @@ class Coordinator:
             numbers[member.id] = max(numbers.get(member.id, 0), base.numbers.get(member.id, 0))
         unknown = [member for member in base.members if member.id not in self.invitees]
         if unknown:
+            self._note_join(base)
             self.invitees.update((member.id, member) for member in unknown)
             self.role = Role.INVITING
             self._invite(now_ns, out)
@@ -264,19 +283,16 @@ class Coordinator:
         if base.member(self._local.me.id) is None:
             self.has_left = True
             return
-        survivors = set(self._cuts)
-        verdict = judge(self._cuts, base, self._terms.rule, self._terms.is_override, self._departed)
-        self.found = verdict.found
-        if not verdict.may_go_on:
+        if not self._may_go_on(base):
             if self._terms.is_override:
                 self.is_refused = True
             else:
                 self._back_to_inviting(now_ns, out)
             return
         if bound is None:
+            survivors = set(self._cuts)
             gone = [origin for origin in numbers if origin not in survivors]
             self._orphans = orphans(self._cuts, numbers, gone)
-            self._is_only_part = verdict.is_only_part
             if self._lacks_orphans(now_ns, out):
                 return
             view = self._new_view(now_ns, base, survivors, upto, position, numbers)
@@ -293,6 +309,25 @@ class Coordinator:
         self._steps = 0
         self._send_result(now_ns, out)
         self._consider_commit()
+
+    def _may_go_on(self, base: View) -> bool:
+        """Whether those that answered may make the view after `base`: by the rule of `reset` alone, or as quorums."""
+        answered, terms = self._cuts.keys(), self._terms
+        present = [member.id for member in base.members if member.id in answered]
+        self.found = len(present)
+        if terms.is_override:
+            # A number given to `reset` is a promise to its caller: it is not lowered to the size of a smaller view.
+            rules = [terms.rule]
+            has_first = base.leader.id in answered
+            may_go_on = required_members(terms.rule, len(base.members), len(present), has_first) and (
+                not isinstance(terms.rule, int) or len(present) >= terms.rule
+            )
+        else:
+            rules = list(electorate(base).rules)
+            self._electorates = needed(self._cuts, base)
+            may_go_on = are_quorums(self._electorates, answered)
+        self._is_only_part = keeps_others_out(rules, len(base.members))
+        return may_go_on
 
     def _lacks_orphans(self, now_ns: int, out: Outbox) -> bool:
         """Fetch blocks of senders that are gone. Nothing needs them: what does not come in a few tries is left out."""
@@ -359,5 +394,11 @@ class Coordinator:
         self.due_ns = now_ns + self._local.timing.invite_ns
 
     def _consider_commit(self) -> None:
-        if self.proposal is not None:
-            self.is_committed = is_accepted(self.proposal, self._cuts.keys(), self._acks)
+        proposal = self.proposal
+        if proposal is None:
+            return
+        if self._terms.is_override:
+            asked = {member.id for member in proposal.view.members if member.id in self._cuts}
+            self.is_committed = asked <= self._acks
+        else:
+            self.is_committed = is_committed(proposal, self._electorates, self._acks)

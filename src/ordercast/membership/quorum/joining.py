@@ -23,7 +23,7 @@ from ordercast.wire.header import Kind
 from ordercast.wire.views import Asking, Ring, encode_asking
 
 JOIN_TRIES: Final = 8  # requests to one leader before looking around again
-MAX_ATTEMPTS: Final = 8  # of one search whose welcome is accepted
+MAX_ATTEMPTS: Final = 64  # of one search whose welcome is accepted: longer than any silence before a recovery
 MAX_OLD_CONTACTS: Final = 8  # members of the last view that are asked by a node that comes back
 MAX_DEFERENCE: Final = 20  # times that a newcomer starts over because another with a lower id is looking as well
 
@@ -43,6 +43,7 @@ class Joining:
         "_ring",
         "_tries",
         "_wishes",
+        "asked",
         "must_create",
         "newcomer",
         "nonce",
@@ -71,6 +72,7 @@ class Joining:
         self._deferred = 0
         self._ring: Ring | None = None
         self._join_tries = 0
+        self.asked: set[Address] = set()  # members that may order our join
         self._due_ns = NEVER
         # Outcome
         self.must_create = False
@@ -135,9 +137,9 @@ class Joining:
         return nonce in self._nonces
 
     @property
-    def has_asked(self) -> bool:
-        """Whether a member may be about to let us in."""
-        return self._join_tries > 0
+    def nonces(self) -> list[int]:
+        """Our attempts that a member may still come to."""
+        return list(self._nonces)
 
     def on_refuse(self, text: str) -> None:
         self._conclude(text)
@@ -174,6 +176,7 @@ class Joining:
         if self._ring is None:
             return
         leader: Address = self._ring.leader.address
+        self.asked.add(leader)
         out.sends.append(self._local.writer.control(leader, Kind.JOIN, self._asking(self._join_tries)))
         self._join_tries += 1
         self._due_ns = now_ns + self._local.timing.find_ns + self._local.rng.randrange(self._local.timing.find_ns // 4)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from ordercast.config import MinMembers
+from ordercast.config import GroupConfig, MinMembers
 from ordercast.engine import NEVER, Outbox
 from ordercast.errors import WireError
 from ordercast.membership.quorum.coordinator import Coordinator
 from ordercast.membership.quorum.local import LocalMember
 from ordercast.membership.quorum.roles import RecoveryTerms, Role
-from ordercast.orderers.orderer import Recoverable
+from ordercast.orderers import LoggedOrderer
 from ordercast.view import Address
 from ordercast.wire.header import Kind
 from ordercast.wire.ordering import MAX_MISSING, Acks, Missing, encode_nak
@@ -49,16 +49,16 @@ def begins_recovery(kind: int, body: bytes) -> bool:
 
 class Recovery:
     __slots__ = (
+        "_config",
         "_coordinator",
         "_coordinator_id",
         "_counter",
-        "_departed",
         "_due_ns",
         "_heard_ns",
         "_is_coordinating",
+        "_is_known",
         "_local",
         "_orderer",
-        "_own_rule",
         "_pending",
         "_role",
         "_round",
@@ -66,16 +66,17 @@ class Recovery:
         "accepted",
         "asked",
         "committed",
-        "has_left",
         "is_refused",
         "promised",
     )
 
-    def __init__(self, local: LocalMember, orderer: Recoverable, rule: MinMembers, counter: int) -> None:
+    def __init__(
+        self, local: LocalMember, orderer: LoggedOrderer, config: GroupConfig, rule: MinMembers, counter: int
+    ) -> None:
         """`rule`: this member's own. `counter`: the highest of a view that is known here."""
         self._local = local
         self._orderer = orderer
-        self._own_rule: MinMembers = rule
+        self._config = config
         self._counter = counter
         self._role = Role.FAILED
         self._due_ns = NEVER
@@ -83,6 +84,7 @@ class Recovery:
         self.promised = NO_BALLOT
         self.accepted: Proposal | None = None
         self._pending: Proposal | None = None  # the result under way
+        self._is_known = False  # it is known to be committed: only what it takes along is missing here
         self._coordinator: Address = local.me.address
         self._coordinator_id = local.me.id
         self._heard_ns = 0  # when the coordinator was heard last
@@ -91,26 +93,26 @@ class Recovery:
         # Coordinating
         self._round: Coordinator | None = None  # the last one of ours
         self._is_coordinating = False  # it still counts
-        self._departed: set[int] = set()
         # Outcome
         self.committed: Proposal | None = None
         self.is_refused = False  # manual: too few members
-        self.has_left = False
 
     # Inputs
 
     def begin(self, now_ns: int, suspects: list[int], terms: RecoveryTerms, out: Outbox) -> None:
-        """Become coordinator of the next round."""
+        """Become coordinator of the next round. A member that has left takes part, and leaves this to others."""
         me, orderer = self._local.me, self._orderer
         self.is_refused = False
+        if orderer.has_left or self._is_known:
+            return
         self._terms = terms
         seniority = MAX_SENIORITY - max(orderer.view.index(me.id), 0)
         self.promised = Ballot(self.promised.round + 1, orderer.log.received, seniority, me.id)
         self._coordinator, self._coordinator_id = me.address, me.id
         self._pending = None
-        cut = orderer.cut(terms.rule, self.accepted)
+        cut = orderer.cut(self.accepted)
         self._round = Coordinator(
-            self._local, orderer, self.promised, terms, suspects, cut, self._departed, self._counter
+            self._local, orderer, self._config, self.promised, terms, suspects, cut, self._counter
         )
         self._is_coordinating = True
         self._round.start(now_ns, out)
@@ -123,6 +125,8 @@ class Recovery:
         self._due_ns = NEVER
 
     def on_message(self, now_ns: int, kind: int, source: Address, origin: int, body: bytes, out: Outbox) -> None:
+        if self._is_known:
+            return  # the next view is decided: ballots are over for this member
         if kind == Kind.INVITE:
             self._on_invite(now_ns, source, origin, *decode_invite(body), out)
         elif kind == Kind.CUT:
@@ -141,10 +145,26 @@ class Recovery:
         elif kind == Kind.CHECK:
             self._on_check(now_ns, source, origin, decode_ballot(body), out)
 
-    def on_departed(self, member: int) -> None:
-        """A member of the view before asks to join as new: it will never be part of another quorum of the old one."""
-        if member in self._orderer.view.prior:
-            self._departed.add(member)
+    def on_commit(self, now_ns: int, source: Address, proposal: Proposal, out: Outbox) -> None:
+        """The next view is decided, and this member is in it. It begins when everything before it is here."""
+        if self._is_known:
+            return
+        accepted = self.accepted
+        self._is_coordinating = False
+        if accepted is not None and accepted.view.ring == proposal.view.ring:
+            self.committed = accepted
+            return
+        if not self._is_plausible(proposal):
+            raise WireError("a commit that cannot follow what is here")
+        self._is_known = True
+        self._coordinator = source
+        self._pending = proposal
+        self._role = Role.ACCEPTING
+        self._orderer.adopt(proposal.view.seq - 1, proposal.assignments)
+        self._try_accept(out)
+        if self._role is Role.ACCEPTING:
+            self._ask_coordinator(out)
+            self._due_ns = now_ns + self._local.timing.invite_ns
 
     def progress(self, now_ns: int, out: Outbox) -> None:
         """Something that was fetched may have come."""
@@ -180,13 +200,18 @@ class Recovery:
         """Members of the old view that answered."""
         return self._round.found if self._round is not None else 0
 
+    @property
+    def is_coordinator(self) -> bool:
+        """Whether the round that counts is this member's own."""
+        return self._round is not None and self._is_coordinating
+
     def tell_commit(self, out: Outbox) -> None:
-        """As the coordinator: tell all members of the old view and of the new one."""
+        """As the coordinator: tell all members of the old view and of the new one, and a leaver."""
         proposal, local = self.committed, self._local
-        if proposal is None:
+        if proposal is None or self._round is None or not self._is_coordinating:
             return
         body = encode_result(proposal.ballot, proposal)
-        told = {member.id: member.address for member in self._orderer.view.members}
+        told = {member.id: member.address for member in self._round.invitees.values()}
         told.update((member.id, member.address) for member in proposal.view.members)
         for member, address in told.items():
             if member != local.me.id:
@@ -198,7 +223,7 @@ class Recovery:
 
     def awaited(self) -> dict[int, int]:
         """As the coordinator: how far the survivors had sent when they were frozen."""
-        return self._round.awaited() if self._round is not None else {}
+        return self._round.awaited() if self._round is not None and self._is_coordinating else {}
 
     def _follow(self, round_: Coordinator) -> None:
         """Take over what came of a step of our own round."""
@@ -208,7 +233,10 @@ class Recovery:
         if round_.is_committed:
             self.committed = round_.proposal
         if round_.has_left:
-            self.has_left = True
+            # Our own leave stands in what the survivors agree on: another of them has to coordinate.
+            self._is_coordinating = False
+            self._role = Role.INVITED
+            self._due_ns = NEVER
         if round_.is_refused:
             self.is_refused = True
             self.wait()
@@ -234,7 +262,7 @@ class Recovery:
             self._terms = RecoveryTerms(rule, is_override, header)
         elif self.role is not Role.INVITED:
             return
-        cut = self._orderer.cut(self._own_rule, self.accepted)
+        cut = self._orderer.cut(self.accepted)
         out.sends.append(self._local.writer.control(source, Kind.CUT, encode_cut(ballot, cut)))
 
     def _promise(self, now_ns: int, source: Address, origin: int, ballot: Ballot) -> None:
@@ -302,7 +330,10 @@ class Recovery:
         self.accepted = proposal
         self._pending = None
         self._role = Role.ACCEPTED
-        self._acknowledge(out)
+        if self._is_known:
+            self.committed = proposal
+        else:
+            self._acknowledge(out)
 
     def _acknowledge(self, out: Outbox) -> None:
         body = encode_ballot(self.promised)
@@ -328,7 +359,11 @@ class Recovery:
     def _watch_coordinator(self, now_ns: int, out: Outbox) -> None:
         """Invited members check periodically that the coordinator is still alive (Amoeba section 4.2)."""
         patience_ns = self._local.timing.recovery_wait_ns
-        if now_ns - self._heard_ns > patience_ns:
+        if self._is_known:
+            self._ask_coordinator(out)
+            self._due_ns = now_ns + self._local.timing.invite_ns
+            return
+        if now_ns - self._heard_ns > patience_ns and not self._orderer.has_left:
             self.begin(now_ns, [self._coordinator_id], self.asked or self._terms, out)
             return
         out.sends.append(self._local.writer.control(self._coordinator, Kind.CHECK, encode_ballot(self.promised)))

@@ -1,48 +1,179 @@
-"""One ring as its member has it: from its installation to its end."""
+"""One ring as its member has it: from its installation to the decision on the next one.
+
+While the ring works, changes are decided by votes (`Deciding`). A suspicion, or a coordinator's invitation, freezes it;
+from then on its members decide by ballots what follows (`Recovery`). A ring never works again after that.
+"""
 
 from __future__ import annotations
 
-from ordercast.config import GroupConfig, MinMembers
-from ordercast.membership.quorum.local import LocalMember
-from ordercast.membership.quorum.recovery import Recovery
+from typing import NamedTuple
+
+from ordercast.config import GroupConfig
+from ordercast.engine import Failed, Note, Outbox, Reset, To
+from ordercast.errors import WireError
+from ordercast.membership.policy import NOTE
+from ordercast.membership.quorum.deciding import Deciding
+from ordercast.membership.quorum.local import LocalMember, Wishes
+from ordercast.membership.quorum.recovery import Recovery, begins_recovery
+from ordercast.membership.quorum.roles import RecoveryTerms
 from ordercast.orderers import LoggedOrderer
-from ordercast.view import View
-from ordercast.wire.views import Ring
+from ordercast.orderers.orderer import Suspicion, SuspicionReason
+from ordercast.view import Address, View, id_of
+from ordercast.wire.header import Kind
+from ordercast.wire.views import Proposal, Ring, decode_result, decode_suspects, encode_suspects
+
+
+class Successor(NamedTuple):
+    """What is decided to follow a ring. `is_in`: this node is a member of it."""
+
+    proposal: Proposal
+    is_in: bool
+    orphans: list[tuple[int, int, bytes]]  # blocks of senders that are gone: this node submits them
+    awaited: dict[int, int]  # member -> its blocks below this number will come again
 
 
 class QuorumRing:
     """`recovery` is there once the ring is frozen."""
 
-    __slots__ = ("_name", "frozen_ns", "orderer", "recovery")
+    __slots__ = (
+        "_config",
+        "_excluding",
+        "_local",
+        "_wishes",
+        "counter",
+        "deciding",
+        "frozen_ns",
+        "is_resetting",
+        "orderer",
+        "recovery",
+    )
 
-    def __init__(self, name: str, orderer: LoggedOrderer) -> None:
-        self._name = name
+    def __init__(
+        self, local: LocalMember, wishes: Wishes, config: GroupConfig, orderer: LoggedOrderer, counter: int
+    ) -> None:
+        """`counter`: the highest of a view that is known here."""
+        self._local = local
+        self._wishes = wishes
+        self._config = config
         self.orderer = orderer
+        self.counter = counter
+        self.deciding = Deciding(local, orderer)
         self.recovery: Recovery | None = None
         self.frozen_ns = 0
+        self.is_resetting = False  # a reset() of this node is under way
+        self._excluding: Proposal | None = None  # the next view is decided, without this node
 
-    def freeze(self, now_ns: int, local: LocalMember, rule: MinMembers, counter: int) -> Recovery:
-        """Stop ordering. A ring never works again after that: a new one follows it."""
-        self.orderer.freeze()
-        self.frozen_ns = now_ns
-        self.recovery = Recovery(local, self.orderer, rule, counter)
-        return self.recovery
+    # While it works
 
-    def shown(self, config: GroupConfig) -> Ring:
+    def shown(self) -> Ring:
         """The ring as newcomers and other rings see it."""
         view, standing = self.orderer.view, self.orderer.standing()
         return Ring(
-            self._name,
+            self._local.name,
             view.ring,
             view.counter,
             view.creator,
             len(view.members),
             self.recovery is None and not standing.is_retired,
             standing.contact,
-            config,
+            self._config,
         )
 
-    def promised(self, view: View) -> list[tuple[int, int, bytes]]:
+    def fail(self, now_ns: int, suspicions: list[Suspicion], out: Outbox) -> None:
+        """Members are suspected: stop, and decide on the next view, or wait for a reset()."""
+        view = self.orderer.view
+        for member, why in suspicions:
+            self._note(f"{view.member(member) or f'{member:016x}'} is suspected: {why.value}", out, member)
+        suspects = [each.member for each in suspicions]
+        names = tuple(str(member) for member in view.members if member.id in suspects)
+        recovery = self._freeze(now_ns)
+        if self._wishes.is_manual:
+            if suspicions and suspicions[0].why is not SuspicionReason.HEARSAY:
+                out.sends.append(self._local.writer.control(To.ALL, Kind.SUSPECT, encode_suspects(suspects)))
+            who = ", ".join(names) or "a member"
+            out.upcalls.append(Failed(names, f"{who} does not answer; reset() re-forms the group"))
+            recovery.wait()
+        else:
+            self._note("recovery begins: this member coordinates", out)
+            recovery.begin(now_ns, suspects, RecoveryTerms(self._wishes.min_members), out)
+
+    def reset(self, now_ns: int, terms: RecoveryTerms, out: Outbox) -> None:
+        """Amoeba's ResetGroup."""
+        self.is_resetting = True
+        suspects = [each.member for each in self.orderer.suspects(now_ns)]
+        recovery = self._freeze(now_ns)
+        recovery.asked = terms
+        self._note("recovery begins: reset() was called", out)
+        recovery.begin(now_ns, suspects, terms, out)
+
+    # After a failure
+
+    def on_message(self, now_ns: int, kind: int, source: Address, origin: int, body: bytes, out: Outbox) -> None:
+        """A datagram of recovery, of this ring."""
+        if kind == Kind.COMMIT:
+            self._on_commit(now_ns, source, decode_result(body)[1], out)
+            return
+        recovery = self.recovery
+        if recovery is None:
+            if kind == Kind.SUSPECT:
+                others = [each for each in decode_suspects(body) if each != self._local.me.id]
+                self.fail(now_ns, [Suspicion(each, SuspicionReason.HEARSAY) for each in others], out)
+                return
+            if not begins_recovery(kind, body):
+                return
+            recovery = self._freeze(now_ns)
+            inviter = self.orderer.view.member(origin)
+            self._note(f"recovery begins: invited by {inviter or f'{origin:016x}'}", out, origin)
+            if self._wishes.is_manual:
+                out.upcalls.append(Failed((), "a member failed; the group is being re-formed"))
+        recovery.on_message(now_ns, kind, source, origin, body, out)
+
+    def expire(self, now_ns: int, out: Outbox) -> None:
+        if self.recovery is not None:
+            self.recovery.expire(now_ns, out)
+        else:
+            self.deciding.expire(now_ns, out)
+
+    def deadline_ns(self) -> int:
+        return self.recovery.deadline_ns() if self.recovery is not None else self.deciding.deadline_ns()
+
+    def successor(self, now_ns: int, out: Outbox) -> Successor | None:
+        """What is decided to follow; to be asked after every step of the recovery. Tells of a reset() that failed."""
+        if self._excluding is not None:
+            return Successor(self._excluding, False, [], {})
+        recovery = self.recovery
+        if recovery is None:
+            return None
+        if recovery.is_refused:
+            recovery.is_refused = False
+            if self.is_resetting:
+                self.is_resetting = False
+                out.upcalls.append(Reset(0, f"only {recovery.found} members of the old view answered"))
+            if not self._wishes.is_manual:
+                recovery.begin(now_ns, [], RecoveryTerms(self._wishes.min_members), out)
+        proposal = recovery.committed
+        if proposal is None:
+            return None
+        recovery.tell_commit(out)
+        is_in = proposal.view.member(self._local.me.id) is not None
+        return Successor(proposal, is_in, self._orphans(recovery, proposal), recovery.awaited())
+
+    def _on_commit(self, now_ns: int, source: Address, proposal: Proposal, out: Outbox) -> None:
+        if proposal.view.member(self._local.me.id) is None:
+            self._excluding = proposal
+            return
+        if proposal.view.ring == self.orderer.view.ring:
+            raise WireError("a ring that follows itself")
+        self._freeze(now_ns).on_commit(now_ns, source, proposal, out)
+
+    def _orphans(self, recovery: Recovery, proposal: Proposal) -> list[tuple[int, int, bytes]]:
+        """What this node submits for senders that are gone: as the coordinator, or because another one has brought its
+        own proposal through."""
+        if recovery.is_coordinator:
+            return recovery.orphans()
+        return self._promised(proposal.view) if id_of(proposal.view.creator) == self._local.me.id else []
+
+    def _promised(self, view: View) -> list[tuple[int, int, bytes]]:
         """Blocks of senders that are gone, which the members of a view that we proposed wait for."""
         found: list[tuple[int, int, bytes]] = []
         for origin, upto in view.awaited.items():
@@ -52,3 +183,16 @@ class QuorumRing:
                     if block is not None:
                         found.append((origin, number, block))
         return found
+
+    def _freeze(self, now_ns: int) -> Recovery:
+        """Stop ordering."""
+        if self.recovery is None:
+            self.deciding.stop()
+            self.orderer.freeze()
+            self.frozen_ns = now_ns
+            rule = self._wishes.min_members
+            self.recovery = Recovery(self._local, self.orderer, self._config, rule, self.counter)
+        return self.recovery
+
+    def _note(self, text: str, out: Outbox, origin: int = 0) -> None:
+        out.notes.append(Note(NOTE, origin or self._local.me.id, detail=text))

@@ -8,7 +8,7 @@ from typing import Final
 from ordercast.engine import Change
 from ordercast.orderers.logged.ring import RingState
 from ordercast.parts.changes import next_view
-from ordercast.view import GROUP_ORIGIN, View, next_counter
+from ordercast.view import GROUP_ORIGIN, Reason, View, next_counter
 from ordercast.wire.views import pack_change
 
 MAX_CHANGES: Final = 1_024  # changes that wait; beyond it they are not heard, and are asked for again
@@ -19,6 +19,11 @@ ChangeKey = tuple[int, int, str, int]
 def key_of(change: Change) -> ChangeKey:
     """Newcomers have one request each, of the latest attempt; locks may have several."""
     return (change.reason, change.member.id, change.lock, change.serial if change.lock else 0)
+
+
+def join_key(member: int) -> ChangeKey:
+    """The key of a newcomer's join."""
+    return (Reason.JOIN, member, "", 0)
 
 
 class PendingChanges:

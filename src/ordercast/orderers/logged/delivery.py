@@ -37,6 +37,7 @@ class ServiceDelivery:
     """What of a log the application has, and what it has ahead of the log."""
 
     __slots__ = (
+        "_begin",
         "_called",
         "_early",
         "_log",
@@ -69,7 +70,8 @@ class ServiceDelivery:
         self._views = ViewDelivery(ring)
         known = view.seq if view.reason in (Reason.CREATE, Reason.RESET) else 0
         self.table = Table(view, ring.me.id, known)
-        self.delivered = view.seq
+        self.delivered = view.seq - 1 if view.reason == Reason.JOIN else view.seq
+        self._begin = view.seq  # nothing goes up before the first view
         self.safe = first_safe(view)
         self.cleared = 0  # up to here nothing waits: a change stands behind it, or recovery agreed on it
         # Ahead of the log
@@ -120,7 +122,7 @@ class ServiceDelivery:
         ring = self._ring
         if rank > FIFO_RANK or flags & (FRAGMENTED | CHANGE | CALLED) or ring.is_frozen or ring.has_left:
             return
-        if (origin, number) in self._early or origin not in self._upto:
+        if (origin, number) in self._early or origin not in self._upto or self.delivered < self._begin:
             return
         if number >= self._orphans.get(origin, 0) and ring.view.member(origin) is None:
             return  # it has come back, and its join is not here yet
@@ -152,6 +154,8 @@ class ServiceDelivery:
 
     def arrived_unreliable(self, origin: int, number: int, block: bytes, shown: int = UNASSIGNED) -> bool:
         """An UNRELIABLE block, or call (which is shown with its number); False if it was here before."""
+        if self.delivered < self._begin:
+            return True  # we are not in yet, and nobody promised it
         recent = self._recent.pop(origin, None)
         if recent is None:
             recent = Recent()
@@ -202,8 +206,8 @@ class ServiceDelivery:
         entries, early, strong_rank = self._log.entries, self._early, self._strong_rank
         run, self.fresh = self.fresh, []
         seq = self.delivered + 1
-        received = self._log.received
-        while seq <= received:
+        upto = self._ring.deliverable
+        while seq <= upto:
             entry = entries[seq]
             if entry.rank >= strong_rank and not self._may_deliver(entry):
                 break
@@ -263,5 +267,5 @@ class ServiceDelivery:
 
     def recover(self, upto: int, out: Outbox) -> None:
         """Deliver what recovery agreed on, up to and including `upto`: it waits for nobody any more."""
-        self.cleared = self.safe = upto
+        self.cleared = self.safe = self._ring.decided = upto
         self.deliver(out)

@@ -18,7 +18,8 @@ class ViewDelivery:
 
     def __init__(self, ring: RingState) -> None:
         self._me = str(ring.me)
-        self._shown = ring.view.id  # of the view that was delivered last
+        # Of the view that was delivered last. A newcomer delivers its own join like any other change.
+        self._shown = "" if ring.view.reason == Reason.JOIN else ring.view.id
 
     def deliver(self, view: View, out: Outbox) -> None:
         """A change has its turn. Where it changed nothing, only the member that asked for it hears of it."""
@@ -41,15 +42,16 @@ def first_safe(view: View) -> int:
 class InOrderDelivery:
     """How far the application has the log: delivered to it, and consumed by it."""
 
-    __slots__ = ("_log", "_me", "_outgoing", "_views", "consumed", "delivered", "safe")
+    __slots__ = ("_log", "_me", "_outgoing", "_ring", "_views", "consumed", "delivered", "safe")
 
     def __init__(self, ring: RingState, outgoing: Outgoing) -> None:
         self._log = ring.log
         self._me = ring.me.id
         self._outgoing = outgoing
         self._views = ViewDelivery(ring)
-        self.delivered = ring.view.seq
-        self.consumed = ring.view.seq
+        self._ring = ring
+        self.delivered = ring.view.seq - 1 if ring.view.reason == Reason.JOIN else ring.view.seq
+        self.consumed = self.delivered
         self.safe = first_safe(ring.view)
 
     def deliver(self, out: Outbox) -> None:
@@ -57,8 +59,8 @@ class InOrderDelivery:
         entries = self._log.entries
         run: list[Delivery] = []
         seq = self.delivered + 1
-        received, safe = self._log.received, self.safe
-        while seq <= received:
+        upto, safe = self._ring.deliverable, self.safe
+        while seq <= upto:
             entry = entries[seq]
             if entry.rank == SAFE_RANK and seq > safe:
                 break

@@ -8,7 +8,7 @@ from ordercast.config import MS
 from ordercast.engine import Change
 from ordercast.orderers.logged.ring import RingState
 from ordercast.parts.table import Table
-from ordercast.view import Address, Member, Reason, View
+from ordercast.view import Address, Member, Reason
 
 LOOK_NS: Final = 10 * MS  # between two looks whether own blocks still hold up our leave
 REPEAT_NS: Final = 100 * MS  # between two requests
@@ -39,12 +39,10 @@ class Leaving:
             return None
         return Change(Reason.LEAVE, self._ring.me, self._header)
 
-    def applied(self, old: View) -> Member | None:
+    def applied(self) -> Member | None:
         """A view is applied: the member that it is without."""
-        view = self._ring.view
-        gone = next((member for member in old.members if view.member(member.id) is None), None)
-        self._last = gone or self._last
-        return gone
+        self._last = self._ring.leaver or self._last
+        return self._ring.leaver
 
     def received(self) -> None:
         """Our own leave, or the end of the ring, is received."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ordercast.config import MinMembers
 from ordercast.engine import Note, Outbox
 from ordercast.errors import InvariantViolation
 from ordercast.orderers.logged.receiving import Receiver
@@ -27,13 +26,12 @@ class LogRecovery:
         self._receiver = receiver
         self._outgoing = outgoing
 
-    def cut(self, rule: MinMembers, accepted: Proposal | None, safe: int, departed: Sequence[int]) -> Cut:
-        """What is held and assigned here. `departed`: members that are known to know of the last change."""
+    def cut(self, accepted: Proposal | None) -> Cut:
+        """What is held, assigned and known to be decided here."""
         ring, log = self._ring, self._log
         assignments = tuple(log.assigned_runs(log.received + 1, log.highest + 1))
         held = tuple(log.held_runs())
-        safe = min(safe, log.received)
-        return Cut(log.received, safe, assignments, held, ring.view, tuple(departed), ring.next_block, rule, accepted)
+        return Cut(log.received, ring.decided, assignments, held, ring.view, ring.next_block, accepted)
 
     def adopt(self, upto: int, assignments: Sequence[Assignment]) -> list[int]:
         """Learn the agreed remainder and forget contrary assignments; what is missing here."""

@@ -22,8 +22,10 @@ class RingState:
         "config",
         "counter",
         "counters",
+        "decided",
         "has_left",
         "is_frozen",
+        "leaver",
         "log",
         "me",
         "next_block",
@@ -54,6 +56,9 @@ class RingState:
         self.counters = counters  # the underlay's: they outlive the ring
         self.is_frozen = False
         self.has_left = False  # our log ends here, with our own leave or with the ring
+        self.leaver: Member | None = None  # the member that the last change took out of the view
+        # The last change that is known to be decided. A newcomer may not know that of its own join.
+        self.decided = view.seq - 1 if view.reason == Reason.JOIN else view.seq
         ahead = 4 * config.history_blocks + 1_024
         numbers = {**view.callers, **view.numbers}
         self.log = Log(view.seq, view.position, numbers, ahead, config.datagram - HEADER_BYTES)
@@ -71,6 +76,19 @@ class RingState:
     def count(self, name: str) -> None:
         self.counters[name] = self.counters.get(name, 0) + 1
 
+    @property
+    def is_decided(self) -> bool:
+        """Whether the change that made the view is known to be decided. Until then no other is ordered."""
+        return self.decided >= self.view.seq
+
+    @property
+    def deliverable(self) -> int:
+        """Entries up to this sequence number may be delivered: a view, and what stands behind it, waits until the
+        change that made it is known to be decided. Otherwise a part of the group that goes on without this change could
+        deliver something else."""
+        received = self.log.received
+        return received if self.decided >= self.view.seq else min(received, self.view.seq - 1)
+
     def take_views(self) -> list[View]:
         """Views that were applied since the last call."""
         views, self.applied = self.applied, []
@@ -80,15 +98,16 @@ class RingState:
         """A view and everything before it are received: members, callers and numbers change. The view before it."""
         old, self.view = self.view, view
         self.counter = max(self.counter, view.counter)
+        # One change is decided before the next is ordered; one that changes nothing needs no decision.
+        self.decided = max(self.decided, old.seq if view.prior else view.seq)
         if view.id != old.id:
             self.applied.append(view)
         numbers = self.log.next_number
         for member in view.members:
             numbers[member.id] = max(numbers.get(member.id, 0), view.numbers.get(member.id, 0))
-        if view.reason == Reason.LEAVE:
-            for origin in view.prior:
-                if view.member(origin) is None:
-                    numbers.pop(origin, None)
+        self.leaver = next((member for member in old.members if view.member(member.id) is None), None)
+        if self.leaver is not None and view.reason == Reason.LEAVE:
+            numbers.pop(self.leaver.id, None)
         for origin in self.callers - view.callers.keys():
             if view.member(origin) is None:
                 numbers.pop(origin, None)

@@ -141,7 +141,8 @@ class SequencerOrdering:
         runs: list[tuple[int, int, int]] = []
         is_alone = not role.others  # nobody listens but newcomers, for whom their join is the beginning
         role.is_blocked = False
-        if role.is_held_up(last_strong_seq):
+        is_decided = ring.is_decided
+        if role.is_held_up(log, last_strong_seq, is_decided):
             return
         limit_bytes, limit_blocks = self._window.ceiling, 2 * ring.config.history_blocks
         for origin in list(role.ready):
@@ -165,7 +166,9 @@ class SequencerOrdering:
                 del role.ready[origin]
         if runs:
             self._announcer.send_accept(now_ns, runs, out)
-        if self._outgoing.has_orphans or role.is_held_up(self._receiver.last_strong_seq):
+        if not is_decided or self._outgoing.has_orphans:
+            return
+        if role.is_held_up(log, self._receiver.last_strong_seq, is_decided):
             return
         change = role.next_change(log)
         if change is not None:

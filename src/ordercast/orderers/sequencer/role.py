@@ -33,7 +33,6 @@ class SequencerRole:
         "_open_messages",
         "_table",
         "changes",
-        "departed",
         "is_blocked",
         "leavers",
         "others",
@@ -54,7 +53,6 @@ class SequencerRole:
         self._changed()
         self._open_messages: set[int] = set()  # origins whose fragmented message is half ordered
         self.changes = PendingChanges(last_change, {})
-        self.departed: set[int] = set()
         self.leavers: dict[int, Address] = {}  # members that left and may still need what comes before it
         self.ready: dict[int, None] = {}  # origins that may have something to order, in order of arrival
         self.requests: set[tuple[int, int]] = set()  # blocks that only we have: they go out ordered (PB)
@@ -87,7 +85,6 @@ class SequencerRole:
         row.consumed = max(row.consumed, consumed)
         if row.leaves_at and row.received >= row.leaves_at:
             self.forget(member)
-            self.departed = {member}  # one change at a time: only the last one can be in doubt
         else:
             self._measure()
         return True
@@ -120,20 +117,32 @@ class SequencerRole:
         if key_of(change) not in self.changes:
             self.changes.add(change)
 
-    def is_held_up(self, last_safe_seq: int) -> bool:
-        """Whether a change waits for SAFE messages before it: nothing is ordered until they are safe.
+    def is_held_up(self, log: Log, last_safe_seq: int, is_decided: bool) -> bool:
+        """Whether a change waits for what stands before it: nothing is ordered until members have that.
 
-        What a view is delivered behind must be safe in the view before it, whatever fails in between.
+        What a view is delivered behind must be safe in the view before it, whatever fails in between. And a newcomer
+        has nothing of what stands before its join: all others must have it, or nobody may be left to tell them.
         """
-        return self.safe < last_safe_seq and bool(self.changes)
+        if not self.changes:
+            return False
+        return self.safe < last_safe_seq or (is_decided and self._waits_for_all(log))
+
+    def _waits_for_all(self, log: Log) -> bool:
+        """Whether a newcomer could come in, if all members had everything."""
+        is_join = self.changes.first.reason == Reason.JOIN
+        return is_join and self.safe < log.received and not self._open_messages and self._is_due(log)
+
+    def _is_due(self, log: Log) -> bool:
+        return self.changes.is_due(self.safe, log.next_number)
 
     def next_change(self, log: Log) -> Change | None:
-        """The change to order now: when all have the last one, and no newcomer would see half a message.
+        """The change to order now: when all have the last one, and no newcomer would see half a message, or lack what
+        others lack.
 
         Nor one that it may have delivered already: a member that a failure left behind and that comes back has perhaps
         seen what the survivors could not order, and submit again. That is ordered before anybody joins.
         """
-        if not self.changes.is_due(self.safe, log.next_number):
+        if not self._is_due(log) or self._waits_for_all(log):
             return None
         if self._open_messages and self.changes.first.reason in (Reason.JOIN, Reason.DISSOLVE):
             return None

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
-from ordercast.config import MS, GroupConfig, MinMembers, Timing
+from ordercast.config import MS, GroupConfig, Timing
 from ordercast.engine import NEVER, Change, Note, Outbox
 from ordercast.errors import UnsupportedService
+from ordercast.orderers.logged.changes import join_key
 from ordercast.orderers.logged.in_order import InOrderDelivery
 from ordercast.orderers.logged.leaving import LOOK_NS, REPEAT_NS, Leaving
 from ordercast.orderers.logged.receiving import Receiver
@@ -148,8 +149,15 @@ class Sequencer:
         return self._delivery.consumed
 
     @property
-    def safe(self) -> int:
-        return self._delivery.safe
+    def leaver(self) -> Member | None:
+        return self._ring.leaver
+
+    @property
+    def decided(self) -> int:
+        return self._ring.decided
+
+    def decide(self, seq: int) -> None:
+        self._ring.decided = max(self._ring.decided, seq)
 
     @property
     def calls(self) -> None:
@@ -312,6 +320,10 @@ class Sequencer:
                 self._ordering.role.forget(change.member.id)  # it comes back: it has seen its own leave
             self._ordering.role.propose(change)
 
+    def withdraw(self, member: int) -> None:
+        if self._ordering.role is not None:
+            self._ordering.role.changes.drop(join_key(member))
+
     def after_batch(self, now_ns: int, out: Outbox) -> None:
         if self._ring.is_frozen:
             return
@@ -380,7 +392,7 @@ class Sequencer:
     def standing(self) -> Standing:
         role, leader, is_retired = self._ordering.role, self._ring.view.leader, self._leaving.is_retired
         if role is None:
-            return Standing(False, False, False, leader, is_retired, True, False)
+            return Standing(False, False, False, leader, is_retired, True, self._ring.has_left)
         is_settled = not role.others or role.safe >= role.changes.last_seq
         leavers = tuple(role.leavers.values())
         return Standing(True, True, True, leader, is_retired, is_settled, is_settled, leavers)
@@ -392,9 +404,8 @@ class Sequencer:
         self._ring.is_frozen = True
         self._timers.clear_all()
 
-    def cut(self, rule: MinMembers, accepted: Proposal | None) -> Cut:
-        departed = sorted(self._ordering.role.departed) if self._ordering.role is not None else []
-        return self._recovery.cut(rule, accepted, self._delivery.safe, departed)
+    def cut(self, accepted: Proposal | None) -> Cut:
+        return self._recovery.cut(accepted)
 
     def adopt(self, upto: int, assignments: Sequence[Assignment]) -> list[int]:
         return self._recovery.adopt(upto, assignments)
@@ -410,7 +421,7 @@ class Sequencer:
         self._recovery.discard_beyond(upto)
         self._ordering.advance(0, out)
         self._recovery.check_reached(upto)
-        self._delivery.safe = upto
+        self._delivery.safe = self._ring.decided = upto
         self._delivery.deliver(out)
         self.abandon(out)
 

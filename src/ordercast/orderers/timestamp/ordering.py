@@ -180,7 +180,7 @@ class TimestampOrdering:
     def change(self, now_ns: int, out: Outbox) -> None:
         """As the first member: let the next one in or out, when nothing that we have proposed for is open."""
         ring, agreement, changes, safe = self._ring, self._agreement, self.changes, self._table.safe
-        if not ring.is_first or not changes.is_due(safe, ring.log.next_number):
+        if not ring.is_first or not ring.is_decided or not changes.is_due(safe, ring.log.next_number):
             agreement.is_closing = agreement.is_draining = False
             if ring.is_first and changes and safe < changes.last_seq:
                 self._ask_all(now_ns)
@@ -235,7 +235,7 @@ class TimestampOrdering:
         ring, view, agreement = self._ring, self._ring.view, self._agreement
         self._delivery.cleared = view.seq  # a change stands behind what is safe only
         agreement.members = [member.id for member in view.members]
-        gone = self._leaving.applied(old)
+        gone = self._leaving.applied()
         self._table.apply(view)
         self._answered(view)
         if not ring.has_left and not ring.is_first:

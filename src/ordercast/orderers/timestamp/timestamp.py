@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
-from ordercast.config import GroupConfig, MinMembers, Timing
+from ordercast.config import GroupConfig, Timing
 from ordercast.engine import NEVER, Change, Note, Outbox
 from ordercast.errors import UnsupportedService
+from ordercast.orderers.logged.changes import join_key
 from ordercast.orderers.logged.delivery import ServiceDelivery
 from ordercast.orderers.logged.leaving import LOOK_NS, REPEAT_NS, Leaving
 from ordercast.orderers.logged.receiving import Receiver
@@ -144,8 +145,15 @@ class Timestamp:
         return self._delivery.delivered
 
     @property
-    def safe(self) -> int:
-        return self._delivery.safe
+    def leaver(self) -> Member | None:
+        return self._ring.leaver
+
+    @property
+    def decided(self) -> int:
+        return self._ring.decided
+
+    def decide(self, seq: int) -> None:
+        self._ring.decided = max(self._ring.decided, seq)
 
     @property
     def calls(self) -> None:
@@ -293,6 +301,9 @@ class Timestamp:
         elif self._ring.is_first:
             self._ordering.propose(change)
 
+    def withdraw(self, member: int) -> None:
+        self._ordering.changes.drop(join_key(member))
+
     def after_batch(self, now_ns: int, out: Outbox) -> None:
         ring, log, agreement = self._ring, self._ring.log, self._agreement
         delivery, ordering = self._delivery, self._ordering
@@ -392,9 +403,8 @@ class Timestamp:
         self._ring.is_frozen = True
         self._timers.clear_all()
 
-    def cut(self, rule: MinMembers, accepted: Proposal | None) -> Cut:
-        departed = self._table.informed(self._ring.view.seq)
-        return self._recovery.cut(rule, accepted, self._delivery.safe, departed)
+    def cut(self, accepted: Proposal | None) -> Cut:
+        return self._recovery.cut(accepted)
 
     def adopt(self, upto: int, assignments: Sequence[Assignment]) -> list[int]:
         return self._recovery.adopt(upto, assignments)

@@ -115,7 +115,7 @@ class TokenOrdering:
     def _on_view(self, now_ns: int, old: View, out: Outbox) -> None:
         ring, view = self._ring, self._ring.view
         self._delivery.cleared = view.seq  # a change stands behind what is safe only
-        gone = self._leaving.applied(old)
+        gone = self._leaving.applied()
         self._table.apply(view)
         self._requests.answered(view)
         self._receiver.repairs.callers = ring.callers
@@ -188,6 +188,8 @@ class TokenOrdering:
         ordered: list[tuple[int, int, int]] = []
         if changes and self._table.safe < self._receiver.last_strong_seq:
             return ordered  # a change waits until what is strong is safe, and more of that would keep it waiting
+        if self._waits_for_all(changes):
+            return ordered
         room = 2 * self._ring.config.history_blocks - len(log.entries)
         if log.unstable_bytes > 2 * self._window.ceiling or not (ready or self._calls.is_waiting()):
             return ordered
@@ -236,6 +238,14 @@ class TokenOrdering:
 
     # Changes
 
+    def _waits_for_all(self, changes: list[Change]) -> bool:
+        """Whether a newcomer could come in, if all members had everything. It has nothing of what stands before its
+        join, so if we fail, the others must have all of it."""
+        if not any(change.reason == Reason.JOIN for change in changes) or self._open or self._leaves_to_first():
+            return False
+        ring = self._ring
+        return ring.is_decided and not self._requests.pending.has_awaited(ring.log.next_number)
+
     def _next_change(self, changes: list[Change]) -> Change | None:
         """The change to order now. The last change of members is known to all, and what is strong is safe.
 
@@ -243,7 +253,8 @@ class TokenOrdering:
         and comes back may have delivered it. Nobody comes in the middle of a long message.
         """
         safe, pending = self._table.safe, self._requests.pending
-        if not changes or safe < pending.last_seq or safe < self._receiver.last_strong_seq:
+        ring = self._ring
+        if not changes or not ring.is_decided or safe < pending.last_seq or safe < self._receiver.last_strong_seq:
             return None
         has_awaited = pending.has_awaited(self._ring.log.next_number)
         for change in changes:
@@ -251,7 +262,7 @@ class TokenOrdering:
                 continue
             if change.reason in (Reason.JOIN, Reason.DISSOLVE) and self._open:
                 continue
-            if change.reason == Reason.JOIN and self._leaves_to_first():
+            if change.reason == Reason.JOIN and (safe < ring.log.received or self._leaves_to_first()):
                 continue
             return change
         return None
@@ -271,6 +282,7 @@ class TokenOrdering:
             self._rotation.is_hurried
             or safe < self._receiver.last_strong_seq
             or (changes and safe < self._requests.pending.last_seq)
+            or self._waits_for_all(changes)
             or log.unstable_bytes > self._window.ceiling // 8
             or 2 * len(log.entries) >= self._ring.config.history_blocks
         )

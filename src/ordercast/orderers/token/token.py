@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from ordercast.config import GroupConfig, MinMembers, Timing
+from ordercast.config import GroupConfig, Timing
 from ordercast.engine import NEVER, Change, Note, Outbox, To
 from ordercast.errors import UnsupportedService, WireError
+from ordercast.orderers.logged.changes import join_key
 from ordercast.orderers.logged.delivery import ServiceDelivery
 from ordercast.orderers.logged.leaving import LOOK_NS, Leaving
 from ordercast.orderers.logged.receiving import Receiver
@@ -154,8 +155,15 @@ class Token:
         return self._delivery.delivered
 
     @property
-    def safe(self) -> int:
-        return self._delivery.safe
+    def leaver(self) -> Member | None:
+        return self._ring.leaver
+
+    @property
+    def decided(self) -> int:
+        return self._ring.decided
+
+    def decide(self, seq: int) -> None:
+        self._ring.decided = max(self._ring.decided, seq)
 
     @property
     def calls(self) -> OutsideCalls:
@@ -333,6 +341,9 @@ class Token:
         else:
             self._requests.ask(now_ns, change)
 
+    def withdraw(self, member: int) -> None:
+        self._requests.drop(join_key(member))
+
     def after_batch(self, now_ns: int, out: Outbox) -> None:
         # Hot: once per pass, and a pass is all that a single message gets; `bench` shows it as latency one at a time.
         ring, ordering, delivery, rotation = self._ring, self._ordering, self._delivery, self._rotation
@@ -441,9 +452,8 @@ class Token:
         self._ring.is_frozen = True
         self._timers.clear_all()
 
-    def cut(self, rule: MinMembers, accepted: Proposal | None) -> Cut:
-        departed = self._table.informed(self._ring.view.seq)
-        return self._recovery.cut(rule, accepted, self._delivery.safe, departed)
+    def cut(self, accepted: Proposal | None) -> Cut:
+        return self._recovery.cut(accepted)
 
     def adopt(self, upto: int, assignments: Sequence[Assignment]) -> list[int]:
         return self._recovery.adopt(upto, assignments)
