@@ -42,7 +42,7 @@ HOLDING = [(ALICE.id, 15), (BOB.id, 6)]
 BALLOT = Ballot(round=2, highest=40, seniority=65_535, node=ALICE.id)
 PROPOSAL = Proposal(BALLOT, True, 38, (Assignment(39, BOB.id, 4, 2),), VIEW)
 HELD = ((ALICE.id, 12, 2), (BOB.id, 5, 1))
-CUT = Cut(40, 35, (Assignment(42, BOB.id, 5, 1),), HELD, VIEW, (BOB.id,), 17, "majority", PROPOSAL)
+CUT = Cut(40, 35, (Assignment(42, BOB.id, 5, 1),), HELD, VIEW, 17, PROPOSAL)
 ASKING = Asking("prices", BOB, 0x0102030405060708, 1, 5, Demands(8, None, 1 << 20), b"hi", {CAROL: 4})
 CALL = CallHead(3, WANTS_ACK | WANTS_AGAIN, 2, "carol/1", ("10.0.0.3", 7_002))
 ANSWER = CallHead(0, IS_ANSWER, NO_HANDLER, "bob/2", ("", 0), ALICE.id, 4, "alice/0")

@@ -102,8 +102,8 @@ class PastRings:
         body: bytes | memoryview,
         out: Outbox,
     ) -> None:
-        """A datagram of a ring that has ended. The answer is how it ended, unless that was said only just now; a request
-        for a part of its log is served."""
+        """A datagram of a ring that has ended. The answer is how it ended, unless that was said only just now. A
+        request for a part of its log is served."""
         if kind == Kind.NAK and self._kept is not None and ring == self._kept_ring and body:
             current, writer.ring = writer.ring, ring
             try:
