@@ -17,7 +17,6 @@ from ordercast.engine import Change, Departed, Joined, Note, Outbox, Refused, Re
 from ordercast.errors import UsageError, WireError
 from ordercast.membership.policy import (
     NO_RING,
-    NOTE,
     DepartureCause,
     Dissolved,
     Excluded,
@@ -55,7 +54,6 @@ _FIND: Final = int(Kind.FIND)
 class Underlay:
     __slots__ = (
         "_backlog",
-        "_early_notes",
         "_intake",
         "_membership",
         "_next_block",
@@ -123,7 +121,6 @@ class Underlay:
         self._next_block = next_block
         self._serial = 0  # of our requests for locks
         self._backlog: list[tuple[int, bytes]] = []  # own blocks without a sequence number, while there is no ring
-        self._early_notes: list[Note] = []  # of a newcomer, until its application has the first view
 
     # The application
 
@@ -230,21 +227,21 @@ class Underlay:
             if plain is not None:
                 self._forward(now_ns, source, plain, stride, out)
                 return
-        upcalls, notes = len(out.upcalls), len(out.notes)
+        upcalls = len(out.upcalls)
         for datagram in self._intake.read(now_ns, data, stride):
             try:
                 self._on_datagram(now_ns, source, datagram, out)
             except WireError:
                 self._intake.reject()  # hostile bytes are counted and dropped, never raised
-        self._hush(upcalls, notes, out)
+        self._hush(upcalls, out)
 
     def after_batch(self, now_ns: int, out: Outbox) -> None:
         orderer, membership = self._orderer, self._membership
-        before, notes = len(out.upcalls), len(out.notes)
+        before = len(out.upcalls)
         if not membership.is_whole:
             membership.after_batch(now_ns, out)
             self._follow(now_ns, membership.take(), out)
-            self._hush(before, notes, out)
+            self._hush(before, out)
             return
         orderer.after_batch(now_ns, out)
         views = orderer.take_views()
@@ -259,14 +256,14 @@ class Underlay:
         if membership.direct_ring == NO_RING:
             membership.after_batch(now_ns, out)
             self._follow(now_ns, membership.take(), out)
-            self._hush(before, notes, out)
+            self._hush(before, out)
         held_bytes, blocks = orderer.usage()
         self.peak_bytes = max(self.peak_bytes, held_bytes)
         self.peak_blocks = max(self.peak_blocks, blocks)
 
     def expire(self, now_ns: int, out: Outbox) -> None:
         membership = self._membership
-        upcalls, notes = len(out.upcalls), len(out.notes)
+        upcalls = len(out.upcalls)
         if membership.is_whole:
             self._orderer.expire(now_ns, out)
             suspicions = self._orderer.suspects(now_ns)
@@ -277,7 +274,7 @@ class Underlay:
         self._routes.expire(now_ns)
         membership.expire(now_ns, out)
         self._follow(now_ns, membership.take(), out)
-        self._hush(upcalls, notes, out)
+        self._hush(upcalls, out)
 
     def deadline_ns(self) -> int:
         membership = self._membership
@@ -400,8 +397,8 @@ class Underlay:
         view, members = install.view, frozenset({self.me.id})
         if not install.came_from:
             self.view = None
-            if view.reason != Reason.JOIN:
-                out.upcalls.append(Joined())
+            out.upcalls.append(Joined())
+            out.notes.extend([Note("name", member.id, detail=str(member)) for member in view.members])
         elif self._finish(now_ns, install.came_from[0], out):
             members = frozenset(install.came_from[0].members)
         else:
@@ -454,8 +451,6 @@ class Underlay:
                 previous = self.view
                 if previous is None:
                     came_with: tuple[str, ...] = (str(self.me),)
-                    out.upcalls.append(Joined())
-                    out.notes, self._early_notes = [*self._early_notes, *out.notes], []
                 else:
                     came_with = tuple(str(member) for member in upcall.members if previous.member(member.id))
                 self.view = replace(upcall, came_with=came_with)
@@ -463,17 +458,10 @@ class Underlay:
             else:
                 return
 
-    def _hush(self, upcalls: int, notes: int, out: Outbox) -> None:
-        """Keep from the application what it does not want to hear, and from the trace what it cannot place yet.
-
-        Notes about blocks name senders that the first view names: until a newcomer has delivered that, they wait.
-        """
+    def _hush(self, upcalls: int, out: Outbox) -> None:
+        """Keep upcalls since then from an application that has given up its join."""
         if self._membership.is_silent:
             del out.upcalls[upcalls:]
-            del out.notes[notes:]
-        elif self.view is None and self._membership.ring != NO_RING and len(out.notes) > notes:
-            self._early_notes += [note for note in out.notes[notes:] if note.kind != NOTE]
-            out.notes[notes:] = [note for note in out.notes[notes:] if note.kind == NOTE]
 
     def _end(self, now_ns: int, transition: Transition, out: Outbox) -> None:
         """The ring, or the search for one, has ended for this node."""

@@ -21,12 +21,13 @@ MAX_NONCES: Final = 1_024  # attempts remembered; at the bound all are forgotten
 
 
 class _Welcome:
-    __slots__ = ("address", "body", "due_ns", "nonce")
+    __slots__ = ("address", "body", "due_ns", "nonce", "seq")
 
-    def __init__(self, address: Address, body: bytes, nonce: int, due_ns: int) -> None:
+    def __init__(self, address: Address, body: bytes, nonce: int, seq: int, due_ns: int) -> None:
         self.address = address
         self.body = body
         self.nonce = nonce
+        self.seq = seq  # of the join
         self.due_ns = due_ns
 
 
@@ -93,11 +94,14 @@ class Admission:
         joiner = next(member for member in view.members if str(member) == view.subject)
         nonce = view.serial
         body = encode_welcome(self._local.name, nonce, config, view)
-        self._welcomes[joiner.id] = _Welcome(joiner.address, body, nonce, now_ns + WELCOME_NS)
+        self._welcomes[joiner.id] = _Welcome(joiner.address, body, nonce, view.seq, now_ns + WELCOME_NS)
         out.sends.append(self._local.writer.control(joiner.address, Kind.WELCOME, body))
 
-    def heard(self, member: int) -> None:
-        self._welcomes.pop(member, None)
+    def heard(self, member: int, seq: int) -> None:
+        """A member holds the change at `seq`: if that is its own join, it knows that it is in."""
+        welcome = self._welcomes.get(member)
+        if welcome is not None and welcome.seq <= seq:
+            del self._welcomes[member]
 
     def expire(self, now_ns: int, out: Outbox) -> None:
         for welcome in self._welcomes.values():

@@ -51,15 +51,15 @@ class Deciding:
 
     # Inputs
 
-    def on_change(self, now_ns: int, view: View, out: Outbox) -> None:
-        """A change is received, and with it everything before it."""
+    def on_change(self, now_ns: int, view: View, out: Outbox, is_new: bool = False) -> None:
+        """A change is received, and with it everything before it. `is_new`: it is our own join."""
         self._view = None
         self._due_ns = NEVER
         if not is_open(view):
             return
         me, orderer = self._local.me.id, self._orderer
         creator, holders = id_of(view.creator), holders_known(view, me)
-        if creator != me and not is_decided(view, {creator}):
+        if creator != me and (is_new or not is_decided(view, {creator})):
             self._say(Kind.VOTE, self._address_of(creator), view.seq, out)
         if orderer.decided >= view.seq or is_decided(view, holders):
             self._decide(view, out)
@@ -73,11 +73,16 @@ class Deciding:
         self._tries = 0
         self._ask_others(now_ns, out)
 
-    def on_message(self, kind: int, source: Address, origin: int, body: bytes, out: Outbox) -> None:
+    def greet(self, to: Address, seq: int, out: Outbox) -> None:
+        """A member welcomes us, and we are in."""
+        self._say(Kind.VOTE, to, seq, out)
+
+    def on_message(self, kind: int, source: Address, origin: int, body: bytes, out: Outbox) -> int:
+        """A member speaks of the change at the sequence number that is returned."""
         seq, asks = decode_decision(body)
         orderer, view = self._orderer, self._view
         if orderer.log.received < seq:
-            return  # what we do not have we cannot know; it will be asked again
+            return seq  # what we do not have we cannot know; it will be asked again
         if kind == Kind.VOTE:
             if orderer.decided >= seq:
                 if asks:
@@ -95,6 +100,7 @@ class Deciding:
             if self._is_departing and seq >= orderer.view.seq:
                 self.on_informed(origin)
             self._learn(seq)
+        return seq
 
     def on_informed(self, member: int) -> None:
         """A member knows that our leave is decided, or has gone on to a later ring."""

@@ -141,7 +141,7 @@ class QuorumMembership:
             orderer.propose(now_ns, Change(Reason.LEAVE, self._local.me, self._leave_header))
         if view.reason == Reason.JOIN:
             orderer.greet()
-            state.deciding.on_change(now_ns, view, out)
+            state.deciding.on_change(now_ns, view, out, is_new=True)
         else:
             self._note_view(view, out)
         self._update_direct()
@@ -164,7 +164,7 @@ class QuorumMembership:
             if seen.name == self._local.name:
                 self._on_ring(now_ns, source, kind, seen, out)
         elif kind == Kind.WELCOME:
-            self._on_welcome(body)
+            self._on_welcome(source, body, out)
         elif kind == Kind.REFUSE:
             name, text = decode_refusal(body)
             if name == self._local.name and self._joining is not None:
@@ -189,11 +189,9 @@ class QuorumMembership:
         self._past.answer(now_ns, self._local.writer, source, kind, ring, origin, body, out)
 
     def on_heard(self, origin: int) -> None:
-        if self._admission:
-            self._admission.heard(origin)
         if self._past.is_keeping:
             self._past.heard(origin)
-        self._update_direct()
+            self._update_direct()
 
     def on_suspects(self, now_ns: int, suspicions: list[Suspicion], out: Outbox) -> None:
         state = self._state
@@ -372,7 +370,7 @@ class QuorumMembership:
             view = joining.first_view(self._counter)
             self._pending = Install(view, self._config, self._counter)
 
-    def _on_welcome(self, body: bytes) -> None:
+    def _on_welcome(self, source: Address, body: bytes, out: Outbox) -> None:
         name, nonce, config, view = decode_welcome(body)
         if unsupported_names(config):
             raise WireError("a welcome to what this version does not have")
@@ -385,6 +383,8 @@ class QuorumMembership:
         elif withdrawing is not None and withdrawing.is_answered_by(nonce):
             self._leave_header = b""
         else:
+            if self._state is not None and view.ring == self.ring:
+                self._state.deciding.greet(source, view.seq, out)
             return
         self._config = config
         self._counter = max(self._counter, view.counter)
@@ -484,7 +484,9 @@ class QuorumMembership:
                 self._exclude(state, DepartureCause.DISSOLVED, out)
         elif kind < Kind.SUSPECT:
             if state.recovery is None:
-                state.deciding.on_message(kind, source, origin, body, out)
+                seq = state.deciding.on_message(kind, source, origin, body, out)
+                if kind == Kind.VOTE:
+                    self._admission.heard(origin, seq)
                 self._update_direct()
         else:
             state.on_message(now_ns, kind, source, origin, body, out)
@@ -564,7 +566,7 @@ class QuorumMembership:
     def _update_direct(self) -> None:
         """The ring's traffic concerns the orderer alone while nobody is expected and nothing is to be decided."""
         state = self._state
-        is_calm = self.is_whole and self.phase is Phase.MEMBER and not self._is_dissolving
+        is_calm = self.is_whole and self.phase is Phase.MEMBER and not self._is_dissolving and not self.is_silent
         is_calm = is_calm and not self._admission and not self._past.is_keeping
         is_direct = is_calm and state is not None and not state.deciding
         self.direct_ring = self.ring if is_direct else NO_RING
