@@ -158,7 +158,9 @@ class Deciding:
         self._due_ns = now_ns + min(RETRY_NS << min(self._tries, 6), MAX_RETRY_NS)
 
     def _address_of(self, member: int) -> Address:
-        found = self._orderer.view.member(member)
+        found, leaver = self._orderer.view.member(member), self._orderer.leaver
+        if found is None and leaver is not None and leaver.id == member:
+            found = leaver
         return found.address if found is not None else To.ALL
 
     def _say(self, kind: Kind, to: Address, seq: int, out: Outbox, asks: bool = False) -> None:

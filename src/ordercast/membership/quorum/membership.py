@@ -517,7 +517,10 @@ class QuorumMembership:
         view = proposal.view
         self._past.add(self.ring, encode_result(proposal.ballot, proposal))
         if self.phase is Phase.LINGERING:
-            self._close(Closed())  # it has left; the others go on by themselves
+            # It has left. Until its time is over it tells others what follows: it may be the only one that knows.
+            linger_ns = self._linger_ns
+            self._close(Closed())
+            self.phase, self._linger_ns = Phase.LINGERING, linger_ns
         elif not successor.is_in:
             # We may have received more than they went on with.
             if self._leave_header is not None:

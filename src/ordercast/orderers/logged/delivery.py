@@ -68,8 +68,7 @@ class ServiceDelivery:
         self._window = window
         self._strong_rank = strong_rank
         self._views = ViewDelivery(ring)
-        known = view.seq if view.reason in (Reason.CREATE, Reason.RESET) else 0
-        self.table = Table(view, ring.me.id, known)
+        self.table = Table(view, ring.me.id, 0 if view.reason == Reason.JOIN else first_safe(view))
         self.delivered = view.seq - 1 if view.reason == Reason.JOIN else view.seq
         self._begin = view.seq  # nothing goes up before the first view
         self.safe = first_safe(view)

@@ -33,10 +33,11 @@ class ViewDelivery:
 def first_safe(view: View) -> int:
     """What all members of a ring's first view are known to hold.
 
-    A newcomer knows nothing of the others. If it claimed that they have this view, it and the member that admitted it
-    would count as enough members without those that do not have it.
+    A newcomer knows nothing of the others. After a recovery a member may have accepted the view, or only be named by
+    it, and not have installed it. Nobody comes or goes before all of them are heard in the new ring: only members of
+    the old one can tell a straggler that it has ended.
     """
-    return view.seq if view.reason in (Reason.CREATE, Reason.RESET) else view.seq - 1
+    return view.seq if view.reason == Reason.CREATE else view.seq - 1
 
 
 class InOrderDelivery:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ordercast.engine import Change, Outbox, To
 from ordercast.errors import InvariantViolation
 from ordercast.orderers.logged.changes import order_change
-from ordercast.orderers.logged.in_order import InOrderDelivery
+from ordercast.orderers.logged.in_order import InOrderDelivery, first_safe
 from ordercast.orderers.logged.leaving import Leaving
 from ordercast.orderers.logged.receiving import Receiver
 from ordercast.orderers.logged.replies import send_held
@@ -115,8 +115,7 @@ class SequencerOrdering:
         ring, view = self._ring, self._ring.view
         self._window.fit_to_view()
         if view.leader.id == ring.me.id and self.role is None:
-            # After a reset all members have acknowledged the result; after the old sequencer's leave nothing is known.
-            known = ring.log.stable if view.reason == Reason.LEAVE else view.seq
+            known = ring.log.stable if view.reason == Reason.LEAVE else first_safe(view)
             self.role = SequencerRole(view, ring.me.id, known, view.seq)
             ring.log.highest = ring.log.received
             self.role.ready.update(dict.fromkeys(ring.log.next_number))

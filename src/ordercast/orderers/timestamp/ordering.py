@@ -87,7 +87,7 @@ class TimestampOrdering:
         self._own_strong: deque[int] = deque()  # sequence numbers of what waits for others, and we answer for
         self.watched_leaver = 0  # the member that left and is watched until it knows
         # Changes
-        self.changes = PendingChanges(view.seq if view.reason in (Reason.JOIN, Reason.LEAVE) else 0, view.awaited)
+        self.changes = PendingChanges(view.seq, view.awaited)
         self._asked_at = -1
         self._lag_ns = ring.timing.nak_retry_ns
 

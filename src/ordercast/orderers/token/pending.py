@@ -24,8 +24,7 @@ class ChangeRequests:
     __slots__ = ("_done", "_heard_ns", "_own", "due_ns", "pending")
 
     def __init__(self, view: View) -> None:
-        last_seq = view.seq if view.reason in (Reason.JOIN, Reason.LEAVE) else 0
-        self.pending = PendingChanges(last_seq, view.awaited)
+        self.pending = PendingChanges(view.seq, view.awaited)
         self._heard_ns: dict[ChangeKey, int] = {}  # request -> when it was heard last
         self._own: dict[ChangeKey, Change] = {}
         self.due_ns = NEVER  # when `repeated` has something to do
