@@ -231,6 +231,8 @@ class Token:
             if window.is_used_up(share):
                 break
             if head[2] == UNRELIABLE_RANK and not head[4] & FRAGMENTED:
+                if self._delivery.is_overrun():
+                    break  # our own application gets it at once, and has not taken what it has
                 sender.send_unreliable(now_ns, block, head, out)
             else:
                 number = window.take(now_ns, block, head, out)
@@ -245,8 +247,8 @@ class Token:
         self._delivery.consume(seq)
 
     def waits_for_application(self) -> bool:
-        """The token is here, and goes on when the application has taken what it has."""
-        return self._rotation.is_holding and self._delivery.is_overrun()
+        """The token is here, or own blocks wait, and goes on when the application has taken what it has."""
+        return self._delivery.is_overrun()
 
     def on_data(self, now_ns: int, origin: int, number: int, block: bytes, is_repair: bool, out: Outbox) -> None:
         """A whole block, from its sender or as a repair."""
