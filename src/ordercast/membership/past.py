@@ -14,6 +14,7 @@ from ordercast.engine import NEVER, Outbox
 from ordercast.orderers import LoggedOrderer
 from ordercast.view import Address
 from ordercast.wire.header import Kind
+from ordercast.wire.views import encode_ended
 from ordercast.wire.writer import DatagramWriter
 
 MOST: Final = 8  # rings that are remembered; the oldest is forgotten first
@@ -44,9 +45,9 @@ class PastRings:
         """The ring has ended with the commit of the next view."""
         self._end(ring, Kind.COMMIT, commit)
 
-    def add_ended(self, ring: int) -> None:
-        """The ring has ended in order, and nothing follows it."""
-        self._end(ring, Kind.ENDED, b"")
+    def add_ended(self, ring: int, name: str) -> None:
+        """The ring of the underlay `name` has ended in order, and nothing follows it."""
+        self._end(ring, Kind.ENDED, encode_ended(name))
 
     def _end(self, ring: int, kind: Kind, body: bytes) -> None:
         # A straggler of an earlier ring is not in what follows this one, whatever it was in before.
@@ -58,6 +59,11 @@ class PastRings:
             oldest = next(iter(self._endings))
             del self._endings[oldest]
             self._due_ns.pop(oldest, None)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the last ring ended in order, and nothing follows it."""
+        return bool(self._endings) and next(reversed(self._endings.values()))[0] == Kind.ENDED
 
     # The log of the last ring
 

@@ -445,3 +445,14 @@ def decode_withdrawal(body: bytes | memoryview) -> tuple[str, list[int]]:
     withdrawal = name, [reader.u64() for _ in range(reader.u8())]
     reader.end()
     return withdrawal
+
+
+def encode_ended(name: str) -> bytes:
+    return Writer().text(name).bytes()
+
+
+def decode_ended(body: bytes | memoryview) -> str:
+    reader = Reader(body)
+    name = reader.text(MAX_GROUP_NAME)
+    reader.end()
+    return name

@@ -126,6 +126,13 @@ class Joining:
             self._join_tries = 0
             self._join(now_ns, out)
 
+    def on_ended(self, now_ns: int) -> None:
+        """The group that this node comes back to is no more: it is made anew if nobody else answers."""
+        if self._is_return:
+            self._is_return = False
+            self._tries = 0
+            self._due_ns = min(self._due_ns, now_ns + self._local.timing.find_ns)
+
     def on_find(self, asking: Asking) -> None:
         """Another newcomer is looking: the one with the lower id goes first."""
         if self._ring is None and asking.member.id < self._local.me.id and self._deferred < MAX_DEFERENCE:

@@ -44,11 +44,13 @@ from ordercast.wire.views import (
     Ring,
     decode_address,
     decode_asking,
+    decode_ended,
     decode_refusal,
     decode_ring,
     decode_welcome,
     decode_withdrawal,
     encode_address,
+    encode_ended,
     encode_result,
     encode_withdrawal,
 )
@@ -153,6 +155,8 @@ class QuorumMembership:
     ) -> None:
         if kind == Kind.WITHDRAW:
             self._on_withdraw(now_ns, source, origin, body, out)
+        elif kind == Kind.ENDED:
+            self._on_ended(now_ns, ring, body, out)
         elif kind >= Kind.VOTE:
             self._on_ring_message(now_ns, source, kind, ring, origin, body, out)
         elif kind in (Kind.FIND, Kind.JOIN):
@@ -198,7 +202,7 @@ class QuorumMembership:
         if state is None or self.phase is not Phase.MEMBER:
             return
         if self._is_dissolving:
-            self._dissolve(out)  # the silent members have gone ahead
+            self._dissolve(now_ns, out)  # the silent members have gone ahead
             return
         self._count("suspicions")
         state.fail(now_ns, suspicions, out)
@@ -232,7 +236,7 @@ class QuorumMembership:
                 self._linger_ns = linger_ns
                 self._update_direct()
             else:
-                self._dissolve(out)
+                self._dissolve(now_ns, out)
             return False
         if view.member(self._local.me.id) is None:
             self.phase = Phase.LINGERING
@@ -289,7 +293,7 @@ class QuorumMembership:
             self._after_recovery(now_ns, state, out)
         elif self._is_dissolving:
             if state.orderer.standing().is_settled:
-                self._dissolve(out)
+                self._dissolve(now_ns, out)
         elif self.phase is Phase.LINGERING and state.deciding.may_go and state.orderer.standing().may_go:
             self._close(Closed())
 
@@ -313,7 +317,7 @@ class QuorumMembership:
         self._admission.expire(now_ns, out)
         if self._linger_ns <= now_ns:
             if self._is_dissolving:
-                self._dissolve(out)
+                self._dissolve(now_ns, out)
             elif self.phase is Phase.MEMBER:  # our leave, or what comes before it, never got through
                 self._end(LeftRing(DepartureCause.LEFT_STUCK), DepartureCause.LEFT_STUCK.value, out)
             else:
@@ -397,6 +401,8 @@ class QuorumMembership:
         if state is None or self.phase is not Phase.MEMBER:
             if self._joining is not None and kind == Kind.FIND:
                 self._joining.on_find(asking)
+            elif kind == Kind.FIND and self.phase is Phase.LINGERING and self._past.is_over:
+                out.sends.append(self._local.writer.control(source, Kind.ENDED, encode_ended(self._local.name)))
         elif kind == Kind.FIND:
             if state.recovery is not None or asking.tries or state.orderer.standing().leads:
                 self._meeting.answer(source, state.shown(), out)
@@ -457,15 +463,33 @@ class QuorumMembership:
                 return
         self._meeting.due_ns = NEVER
 
-    def _dissolve(self, out: Outbox) -> None:
+    def _dissolve(self, now_ns: int, out: Outbox) -> None:
         """The ring has ended in order for all of its members: they join another one, or the last one left."""
         was_leaving = self._leave_header is not None
         # The larger ring may be gone when we get there: then the first of us makes the group anew.
         self._wishes = self._wishes._replace(create=None)
         self._is_return = False
-        self._past.add_ended(self.ring)
+        self._past.add_ended(self.ring, self._local.name)
         why = DepartureCause.LEFT if was_leaving else DepartureCause.DISSOLVED
+        may_be_missed = self._last_view is not None and self._last_view.incarnation > 0
         self._end(Dissolved(why), f"the ring has ended: {why.value}", out, not was_leaving)
+        if was_leaving and may_be_missed:
+            # A member that a failure left behind looks for a group that is no more: it may be told.
+            self.phase, self._linger_ns = Phase.LINGERING, now_ns + self._local.timing.linger_ns
+
+    def _on_ended(self, now_ns: int, ring: int, body: bytes, out: Outbox) -> None:
+        """Our ring has ended in order, and we have missed that; or the group that we come back to is no more."""
+        state = self._state
+        if decode_ended(body) != self._local.name:
+            return
+        if self._joining is not None:
+            self._joining.on_ended(now_ns)
+        elif state is not None and ring == self.ring:
+            self._past.add_ended(ring, self._local.name)
+            if self.phase is Phase.LINGERING:
+                self._close(Closed())
+            else:
+                self._exclude(state, DepartureCause.DISSOLVED, out)
 
     # Decisions
 
@@ -476,12 +500,6 @@ class QuorumMembership:
         state = self._state
         if state is None or ring != self.ring:
             self.on_stranger(now_ns, source, kind, ring, origin, body, out)
-        elif kind == Kind.ENDED:
-            self._past.add_ended(ring)
-            if self.phase is Phase.LINGERING:
-                self._close(Closed())
-            else:
-                self._exclude(state, DepartureCause.DISSOLVED, out)
         elif kind < Kind.SUSPECT:
             if state.recovery is None:
                 seq = state.deciding.on_message(kind, source, origin, body, out)
