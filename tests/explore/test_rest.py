@@ -49,6 +49,15 @@ def test_a_view_that_a_pending_change_could_have_made_counts_as_well() -> None:
     assert reason("abc", "bcd", pending=(("join", "d"),)) == ""
 
 
+def test_a_view_that_only_the_dead_know_of_is_no_way_around_the_view_before() -> None:
+    judge = ChainJudge("majority")
+    for name in "ab":
+        judge.on_event(INSTALLED, f"{name}/0", view(1, "ab", Reason.JOIN))
+    judge.on_event(INSTALLED + 1, "a/0", view(2, "abc", Reason.JOIN))
+    stuck = why_stuck("majority", judge, {"b/0", "c/0"}, [("join", "c/0")], Disturbances())
+    assert stuck == "of a/0 b/0 only b/0 live"
+
+
 def test_the_last_member_may_leave() -> None:
     assert reason("a", "a", pending=(("leave", "a"),)) == "all members have left"
 

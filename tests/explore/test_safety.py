@@ -115,10 +115,10 @@ def test_a_view_has_one_list_of_members() -> None:
     assert judged(("a", V1), ("b", other)) == ["views"]
 
 
-def test_the_end_of_the_chain_is_the_last_view_that_nothing_follows() -> None:
+def test_the_last_views_are_those_from_the_last_that_a_live_member_has() -> None:
     judge = ChainJudge("majority")
-    for tick, (who, event) in enumerate([*ALL_IN, ("a", view(2, "ab"))]):
+    for tick, (who, event) in enumerate([*ALL_IN, ("a", view(2, "ab")), ("a", view(3, "a"))]):
         judge.on_event(tick, f"{who}/0", event)
-    assert judge.last_view is not None
-    assert judge.last_view.members == ("a/0", "b/0")
-    assert judge.last_view.at == 3
+    assert [(found.id, found.at) for found in judge.last_views({"a/0"})] == [("3@a/0", 4)]
+    assert [found.id for found in judge.last_views({"b/0"})] == ["1@a/0", "2@a/0", "3@a/0"]
+    assert judge.last_views({"d/0"}) == []

@@ -53,8 +53,8 @@ class Actor:
 
     __slots__ = (
         "_offers",
-        "_terms",
         "_reopen_tick",
+        "_terms",
         "address",
         "claim",
         "deadline",

@@ -13,7 +13,7 @@ from hashlib import blake2b
 from heapq import heappop, heappush
 
 from ordercast.engine import Send, To
-from ordercast.explore.actor import NO_TICK, Actor, Packet, JoinTerms
+from ordercast.explore.actor import NO_TICK, Actor, JoinTerms, Packet
 from ordercast.view import Address
 from ordercast.wire.header import FORWARD
 

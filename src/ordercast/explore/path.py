@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from ordercast.config import MS, GroupConfig, MinMembers, Timing
 from ordercast.errors import OrdercastError, UsageError
-from ordercast.explore.actor import NO_TICK, Actor, Packet, JoinTerms
+from ordercast.explore.actor import NO_TICK, Actor, JoinTerms, Packet
 from ordercast.explore.arena import Arena
 from ordercast.explore.deviations import (
     LATE_TICKS,

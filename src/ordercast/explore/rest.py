@@ -51,26 +51,26 @@ def why_stuck(
 ) -> str:
     """Why the group may be unable to go on, whoever is reached; empty if it must come to rest.
 
-    Enough members must be alive of the last view that anybody has installed, of each view that a join or leave which
-    was asked for could have made of it, and of each view that a recovery could have made of these and not finished.
+    Enough members must be alive of the last view that a live node has installed (and of those behind it, if there are:
+    a member that decided alone may have taken them with it), of each view that a join or leave which was asked for
+    could make of it, and of each view that a recovery could have made of these and not finished.
     """
-    last = judge.last_view
-    if last is None:
-        return "no view was installed"
-    members = list(last.members)
-    candidates = [tuple(members)]
+    views = judge.last_views(live)
+    if not views:
+        return "no live node has a view"
+    candidates = [view.members for view in views]
     for verb, who in pending:
         for base in list(candidates):
             if verb == "leave" and who in base:
                 candidates.append(tuple(name for name in base if name != who))
             elif verb == "join" and who not in base:
                 candidates.append((*base, who))
-    for base in candidates:
+    for base in dict.fromkeys(candidates):
         if not base:
             return "all members have left"
         if not is_quorum(rule, base, live):
             return f"of {' '.join(base)} only {_names(base, live)} live"
-        proposal = _unfinished(rule, base, live, last, done)
+        proposal = _unfinished(rule, base, live, views[0], done)
         if proposal:
             return f"a recovery may have proposed {' '.join(proposal)}, of which only {_names(proposal, live)} live"
     return ""

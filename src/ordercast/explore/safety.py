@@ -101,11 +101,13 @@ class ChainJudge:
         self.delivered: dict[str, dict[str, int]] = {}  # member -> sender -> how many
         self.findings: list[Finding] = []
 
-    @property
-    def last_view(self) -> ViewFacts | None:
-        """The end of the chain: the view that was installed last of those that nothing follows."""
-        ends = [view for view in self.views.values() if view.id not in self.after]
-        return ends[-1] if ends else None
+    def last_views(self, live: set[str]) -> list[ViewFacts]:
+        """The last view that a live member has installed, and those that follow it: only the dead know of them."""
+        known = [view for view in self.views.values() if not live.isdisjoint(self._installers[view.id])]
+        found = known[-1:]
+        while found and found[-1].id in self.after:
+            found.append(self.views[self.after[found[-1].id][0]])
+        return found
 
     def on_event(self, tick: int, member: str, event: PortEvent) -> None:
         facts = self._members.get(member)
