@@ -69,7 +69,7 @@ fuzz: setup ## simulate many seeds with faults and check every guarantee
 
 explore: setup ## small groups through every order of failures within a bound
 	for orderer in token sequencer timestamp; do \
-		for scenario in leave leave-first join join-behind cancel rejoin swap silent crash traffic; do \
+		for scenario in leave leave-first leave-two join join-behind cancel rejoin swap silent crash return traffic; do \
 			$(BIN)/ordercast explore --orderer $$orderer --scenario $$scenario --deviations 2 --seconds 60 --jobs 2 || exit 1; \
 		done; \
 	done

@@ -454,7 +454,7 @@ class _PathRun:
             return
         names, cuts = self._what.names, self._arena.cuts
         ways: dict[tuple[str, str, bool], str] = {}
-        for packet in packets:
+        for packet in [packet for packet in packets if packet.kind not in PERIODIC]:
             kind = Kind(packet.kind).name if packet.kind in KNOWN_KINDS else str(packet.kind)
             key = (names[packet.source], kind, (packet.source, packet.target) in cuts)
             if names[packet.target] not in ways.get(key, ""):

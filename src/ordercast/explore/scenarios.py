@@ -22,18 +22,27 @@ HOP_TICKS: Final = 15  # between two messages that come before what the scenario
 LEAD_TICKS: Final = 40  # between the last of them and that
 
 
-class Action(NamedTuple):
-    """What a program, or the network, does at a time.
+VERBS: Final[dict[str, str]] = {
+    "send": "sends",
+    "boot": "starts and joins",
+    "leave": "leaves",
+    "rejoin": "joins again",
+    "lock": "wants the lock",
+    "unlock": "gives the lock back",
+    "crash": "crashes",
+    "isolate": "is cut off",
+}
 
-    `verb`: send, boot, leave, rejoin, lock, unlock, crash or isolate.
-    """
+
+class Action(NamedTuple):
+    """What a program does at a time, or what is done to it; `verb` is one of VERBS."""
 
     tick: int
     verb: str
     who: str
 
     def __str__(self) -> str:
-        return f"{self.who} {self.verb}"
+        return f"{self.who} {VERBS[self.verb]}"
 
 
 class Cast(NamedTuple):
@@ -97,6 +106,16 @@ def _rejoin(cast: Cast) -> list[Action]:
     return [*cast.opening(), Action(cast.begin, "leave", last), Action(cast.begin + 1, "rejoin", last)]
 
 
+def _leave_two(cast: Cast) -> list[Action]:
+    leavers = (cast.members[cast.variant % len(cast.members)], cast.members[-1 - cast.variant % 2])
+    return [*cast.opening(), *(Action(cast.begin, "leave", name) for name in dict.fromkeys(leavers))]
+
+
+def _return(cast: Cast) -> list[Action]:
+    other = cast.members[cast.variant % len(cast.members)]
+    return [Action(0, "send", cast.members[1]), Action(2, "crash", other), Action(200, "boot", other)]
+
+
 def _swap(cast: Cast) -> list[Action]:
     leaver = cast.members[cast.variant - 1]
     return [Action(LEAD_TICKS, "boot", cast.newcomers[0]), Action(LEAD_TICKS, "leave", leaver)]
@@ -130,6 +149,7 @@ def _lock(cast: Cast) -> list[Action]:
 SCENARIOS: Final[dict[str, SmallScenario]] = {
     "leave": SmallScenario("the last member leaves", 4, 0, _leave(-1)),
     "leave-first": SmallScenario("the first member leaves", 4, 0, _leave(0)),
+    "leave-two": SmallScenario("two members leave at the same time", 4, 0, _leave_two),
     "join": SmallScenario("a newcomer joins", 3, 1, _join, families=("link", "crash")),
     "join-behind": SmallScenario(
         "a newcomer joins while messages are on their way", 2, 1, _join_behind, families=("link", "crash")
@@ -148,6 +168,7 @@ SCENARIOS: Final[dict[str, SmallScenario]] = {
     "crash": SmallScenario(
         "a member crashes while messages are on their way", 4, 0, _crash, families=("isolate", "crash")
     ),
+    "return": SmallScenario("a member crashes and starts again", 3, 0, _return, families=("link", "crash")),
     "traffic": SmallScenario("all members send", 3, 0, _traffic, service="SAFE"),
     "lock": SmallScenario("two members want one lock", 3, 0, _lock, orderers=("token",)),
 }
