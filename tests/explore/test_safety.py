@@ -66,13 +66,25 @@ def test_one_chain_is_fine() -> None:
 
 
 def test_two_views_after_one_are_a_fork() -> None:
-    left, right = view(2, "ab"), view(3, "bc")
-    assert judged(*ALL_IN, ("a", left), ("c", right)) == ["fork"]
+    left, right = view(2, "abd", Reason.JOIN), view(3, "bc")
+    assert judged(*ALL_IN, ("a", left), ("c", right), ("b", right)) == ["fork"]
 
 
-def test_two_parts_that_can_both_go_on_are_a_split() -> None:
+def test_two_recoveries_that_are_both_finished_are_a_split() -> None:
     left, right = view(2, "ab"), view(3, "cb")
-    assert judged(*ALL_IN, ("a", left), ("b", left), ("c", right)) == ["fork", "split"]
+    assert judged(*ALL_IN, ("a", left), ("c", right)) == ["fork", "split"]
+
+
+def test_a_view_that_all_of_its_members_have_installed_goes_on() -> None:
+    left, right = view(2, "bc", Reason.LEAVE), view(3, "ab")
+    assert judged(*ALL_IN, ("b", left), ("a", right)) == ["fork"]
+    assert judged(*ALL_IN, ("b", left), ("a", right), ("c", left)) == ["fork", "split"]
+
+
+def test_a_side_goes_on_by_a_later_view_as_well() -> None:
+    left, later, right = view(2, "abd", Reason.JOIN), view(4, "ad"), view(3, "cb")
+    events = [("a", left), ("c", right), ("a", later), ("b", right)]
+    assert judged(*ALL_IN, *events) == ["fork", "split"]
 
 
 def test_a_recovery_of_too_few_is_found() -> None:

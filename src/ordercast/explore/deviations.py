@@ -46,6 +46,10 @@ PERIODIC: Final = frozenset(
 Links = frozenset[tuple[int, int]]
 
 
+class PathError(UsageError):
+    """A path that cannot be followed: it makes no sense, or it does not fit the run."""
+
+
 class Deviation(NamedTuple):
     """At decision point `step` of the run, `kind` is done to `whom`. As text: `3:cut:ab>cd`."""
 
@@ -69,9 +73,9 @@ def parse_path(text: str) -> Path:
         step, _, rest = word.partition(":")
         kind, _, whom = rest.partition(":")
         if not step.isdigit() or kind not in KINDS:
-            raise UsageError(f"{word!r} is no deviation; write STEP:KIND:WHOM, as in 3:cut:ab>cd or 5:crash:a")
+            raise PathError(f"{word!r} is no deviation; write STEP:KIND:WHOM, as in 3:cut:ab>cd or 5:crash:a")
         if found and found[-1].step >= int(step):
-            raise UsageError(f"{word!r} comes at or before {found[-1]}: the steps of a path rise")
+            raise PathError(f"{word!r} comes at or before {found[-1]}: the steps of a path rise")
         found.append(Deviation(int(step), kind, whom))
     return tuple(found)
 
@@ -179,5 +183,5 @@ def links_of(names: str, kind: str, whom: str) -> Links:
     """The links that a deviation is about; UsageError if there are no such nodes."""
     table = NETS.get(kind, single)(names)
     if whom not in table:
-        raise UsageError(f"{kind}:{whom} names no links of {names}; write {kind}:{next(iter(table))}")
+        raise PathError(f"{kind}:{whom} names no links of {names}; write {kind}:{next(iter(table))}")
     return table[whom]

@@ -13,7 +13,6 @@ from collections.abc import Container
 from typing import Final, NamedTuple
 
 from ordercast.config import MS, GroupConfig, MinMembers, Timing
-from ordercast.errors import OrdercastError, UsageError
 from ordercast.explore.actor import NO_TICK, Actor, JoinTerms, Packet
 from ordercast.explore.arena import Arena
 from ordercast.explore.deviations import (
@@ -24,6 +23,7 @@ from ordercast.explore.deviations import (
     Deviation,
     Links,
     Path,
+    PathError,
     Situation,
     alone,
     links_of,
@@ -190,9 +190,9 @@ class _PathRun:
             self._rest()
         except _StopRun:
             pass
-        except (OrdercastError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
-            if isinstance(error, UsageError):
-                raise
+        except PathError:
+            raise
+        except Exception as error:  # whatever an engine raises is what we look for
             where = traceback.extract_tb(error.__traceback__)[-1]
             text = f"{type(error).__name__} in {where.name}, line {where.lineno}: {error}"
             self._judge.findings.append(Finding("exception", text))
@@ -212,7 +212,7 @@ class _PathRun:
             actor.boot(arena.tick, create=index == 0)
             while not is_formed(arena.actors[: index + 1]):
                 if arena.tick > FORM_TICKS or not self._advance(NO_TICK):
-                    raise UsageError(f"the group of {self._what.members[: index + 1]} did not form")
+                    raise PathError(f"the group of {self._what.members[: index + 1]} did not form")
         self._run_until(arena.tick + QUIET_TICKS)
         self._start = arena.tick
 
@@ -285,7 +285,7 @@ class _PathRun:
         if kind == "act":
             verb, _, who = whom.partition("-")
             if whom not in self._acts:
-                raise UsageError(f"the scenario has no act {whom!r}; it has {', '.join(self._acts) or 'none'}")
+                raise PathError(f"the scenario has no act {whom!r}; it has {', '.join(self._acts) or 'none'}")
             self._acts = tuple(act for act in self._acts if act != whom)
             self._act(Action(0, verb, who))
         elif kind == "heal":
@@ -343,12 +343,12 @@ class _PathRun:
             case "isolate":
                 arena.cuts = alone(self._what.names)[action.who]
             case _:
-                raise UsageError(f"a scenario cannot {action.verb}")
+                raise PathError(f"a scenario cannot {action.verb}")
 
     def _actor(self, name: str) -> Actor:
         index = self._what.names.find(name)
         if index < 0 or len(name) != 1:
-            raise UsageError(f"there is no node {name!r}; the nodes are {' '.join(self._what.names)}")
+            raise PathError(f"there is no node {name!r}; the nodes are {' '.join(self._what.names)}")
         return self._arena.actors[index]
 
     def _crash(self, actor: Actor) -> None:
@@ -414,7 +414,7 @@ class _PathRun:
         """No more failures: the group must come to rest."""
         arena = self._arena
         if self._path:
-            raise UsageError(f"the run is over before {self._path[0]}: it has {self._step} decision points")
+            raise PathError(f"the run is over before {self._path[0]}: it has {self._step} decision points")
         if arena.cuts:
             self._say("-- all links are mended")
             arena.cuts = frozenset()

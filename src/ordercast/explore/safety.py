@@ -4,7 +4,8 @@ Fed with every event of every program as it comes, so that a run fails at the st
 
 - `fork`: two members went from one view to two different ones. Under a rule that lets only one part go on there is
   never more than one view after another.
-- `split`: a fork whose two views were both installed by enough of their members to go on.
+- `split`: a fork of which both sides go on: on each of them all members of a view have installed it, or a recovery was
+  finished.
 - `minority`: a recovery made a view of too few members of the view before.
 - `order`: a position of a view has two messages, or a member delivers a sender's messages not in their order, or twice.
 - `synchrony`: members that went from one view to the next together did not deliver the same in it.
@@ -78,6 +79,7 @@ class ChainJudge:
         "_contents",
         "_forked",
         "_installers",
+        "_known_forks",
         "_members",
         "_orders",
         "_rule",
@@ -94,7 +96,8 @@ class ChainJudge:
         self.views: dict[str, ViewFacts] = {}
         self.after: dict[str, tuple[str, str]] = {}  # view -> the next one, and a member that went there
         self._installers: dict[str, set[str]] = {}  # view -> members that have it or had it
-        self._forked: list[tuple[str, str, str]] = []  # a view and two that followed it
+        self._known_forks: set[tuple[str, str, str]] = set()  # a view and two that followed it
+        self._forked: list[tuple[str, str, str]] = []  # those of them whose sides do not both go on yet
         self._contents: dict[tuple[str, str], tuple[Content, str]] = {}  # of two views in a row -> the first's
         self._orders: dict[tuple[str, int], tuple[str, int]] = {}  # view and position -> sender and number
         self._uniform: dict[str, dict[tuple[str, int, int], str]] = {}  # view -> message -> a member that has it
@@ -139,10 +142,19 @@ class ChainJudge:
         for fork in self._forked:
             old, left, right = (self.views[each] for each in fork)
             if self._goes_on(left) and self._goes_on(right):
-                self._find("split", f"after {_text(old)} both {_text(left)} and {_text(right)} can go on")
+                self._forked.remove(fork)
+                self._find("split", f"after {_text(old)} both {_text(left)} and {_text(right)} go on")
+                break
 
     def _goes_on(self, view: ViewFacts) -> bool:
-        return is_quorum(self._rule, view.members, self._installers[view.id])
+        """Whether the members that followed a fork to this view work on: here, or in a view that followed."""
+        installers = self._installers[view.id]
+        if installers.issuperset(view.members):
+            return True
+        if view.reason == Reason.RESET and is_quorum(self._rule, view.members, installers):
+            return True
+        following = self.after.get(view.id)
+        return following is not None and self._goes_on(self.views[following[0]])
 
     def _on_step(self, member: str, facts: MemberFacts, before: str, view: View, members: tuple[str, ...]) -> None:
         """A member goes from one view to the next."""
@@ -152,8 +164,10 @@ class ChainJudge:
         if went[0] != view.id and strict:
             other = self.views[went[0]]
             text = f"after {_text(old)} {went[1]} has {_text(other)}, and {member} has {_text(self.views[view.id])}"
-            self._find("fork", text)
-            self._forked.append((before, other.id, view.id))
+            if (before, other.id, view.id) not in self._known_forks:
+                self._known_forks.add((before, other.id, view.id))
+                self._forked.append((before, other.id, view.id))
+                self._find("fork", text)
         if view.reason == Reason.RESET and strict and not is_quorum(self._rule, old.members, set(members)):
             self._find(
                 "minority", f"{_text(self.views[view.id])} follows {_text(old)}, of which it is too small a part"
