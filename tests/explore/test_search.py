@@ -31,7 +31,8 @@ def test_every_way_to_fail_once_is_tried_once() -> None:
     result = explore(toy_exploration(3, "late"), 1, engines=ToyEngines("abc"))
     assert result.held, summary(result, ToyEngines("abc"))
     assert result.paths == [1, 6]
-    assert result.states == 3 + 2 * (3 + 2 + 1), "the instants that are still to come, and that of the late message"
+    # Of each path: the state that it makes, the instants that are still to come, and that of the late message.
+    assert result.states == 3 + 2 * (4 + 3 + 2)
 
 
 def test_a_lost_message_is_found_where_nothing_repairs_it() -> None:
@@ -61,11 +62,16 @@ def test_a_replayed_path_gives_the_same_findings() -> None:
 
 
 def test_states_that_were_seen_are_not_explored_again() -> None:
-    """A link that is cut for one datagram and then mended is the loss of that datagram; so is a loss before a cut."""
+    """A link that is cut for one datagram and then mended is the loss of that datagram; mended at once it is nothing.
+
+    Three paths cut and mend at once. Two mend after one datagram. Two lose one and cut the link for the next, as if it
+    had been cut before. One of two paths without the first two messages is enough.
+    """
     what = toy_exploration(2, "lose", "link")
     result = explore(what, 2, engines=ToyEngines("ab"), keep_going=True)
     assert result.is_complete
-    assert result.cut == 2
+    assert result.paths == [1, 6, 12]
+    assert result.cut == 3 + 2 + 2 + 1
     assert run_path(what, 0, parse_path("0:lose:a>b"), engines=ToyEngines("ab")).points[-1].key == (
         run_path(what, 0, parse_path("0:link:a>b 1:heal"), engines=ToyEngines("ab")).points[-1].key
     )

@@ -74,8 +74,8 @@ def parse_path(text: str) -> Path:
         kind, _, whom = rest.partition(":")
         if not step.isdigit() or kind not in KINDS:
             raise PathError(f"{word!r} is no deviation; write STEP:KIND:WHOM, as in 3:cut:ab>cd or 5:crash:a")
-        if found and found[-1].step >= int(step):
-            raise PathError(f"{word!r} comes at or before {found[-1]}: the steps of a path rise")
+        if found and found[-1].step > int(step):
+            raise PathError(f"{word!r} comes before {found[-1]}: the steps of a path do not fall")
         found.append(Deviation(int(step), kind, whom))
     return tuple(found)
 

@@ -107,7 +107,6 @@ class PathResult(NamedTuple):
     findings: tuple[Finding, ...]
     is_cut: bool  # it came to a state that was seen before
     stuck: str  # why the group could not go on, for good reason
-    passes: int
 
 
 def run_path(
@@ -197,7 +196,7 @@ class _PathRun:
             text = f"{type(error).__name__} in {where.name}, line {where.lineno}: {error}"
             self._judge.findings.append(Finding("exception", text))
         self._say_findings()
-        return PathResult(tuple(self._points), tuple(self._counted()), self.is_cut, self.stuck, self._arena.passes)
+        return PathResult(tuple(self._points), tuple(self._counted()), self.is_cut, self.stuck)
 
     def _counted(self) -> list[Finding]:
         only = self._what.only
@@ -258,15 +257,13 @@ class _PathRun:
         return found
 
     def _decide(self, packets: list[Packet]) -> list[Packet]:
-        """A decision point: note what can be done, or do what the path says."""
+        """A decision point: do what the path says; behind its last deviation, note what can be done."""
         arena, step = self._arena, self._step
         self._step += 1
         self._say_packets(step, packets)
-        if self._path:
-            if self._path[0].step == step:
-                return self._deviate(self._path.pop(0), packets)
-            return packets
-        if step >= self._what.steps:
+        while self._path and self._path[0].step == step:
+            packets = self._deviate(self._path.pop(0), packets)
+        if self._path or step >= self._what.steps:
             return packets
         key = arena.key(packets)
         if key in self._seen:

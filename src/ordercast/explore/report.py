@@ -91,7 +91,6 @@ def as_json(result: SearchResult) -> dict[str, Any]:
         "paths": result.paths,
         "states": result.states,
         "cut": result.cut,
-        "passes": result.passes,
         "stuck": dict(result.stuck.most_common()),
         "failed": dict(result.failed),
         "failures": [_failure(what, failure) for failure in result.failures],

@@ -62,7 +62,6 @@ class SearchResult:
     paths: list[int] = field(default_factory=list)  # by the number of deviations
     states: int = 0
     cut: int = 0  # paths that came to a state that was seen before
-    passes: int = 0
     stuck: Counter[str] = field(default_factory=Counter)  # groups that could not go on, by reason
     is_complete: bool = False  # everything within the bound was explored
     seconds: float = 0.0
@@ -112,10 +111,10 @@ def _search(
         following: list[Job] = []
         for job, found in zip(level, workers.run(level), strict=False):
             result.paths[depth] += 1
-            _take(result, job, found)
+            is_cut = found.is_cut
             for point in found.points:
                 if point.key in seen:
-                    result.cut += not found.is_cut
+                    is_cut = True  # by a path of another process
                     break
                 seen.add(point.key)
                 if depth < result.deviations:
@@ -123,17 +122,18 @@ def _search(
                         Job(job.variant, (*job.path, Deviation(point.step, kind, whom))) for kind, whom in point.choices
                     ]
             result.states = len(seen)
+            result.cut += is_cut
+            if not is_cut:
+                _take(result, job, found)
             if progress is not None:
                 progress(depth, result.paths[depth], len(level))
-            if (found.findings and not keep_going) or is_over():
+            if (result.failures and not keep_going) or is_over():
                 return
         level = sorted(following, key=_rank)
     result.is_complete = True
 
 
 def _take(result: SearchResult, job: Job, found: PathResult) -> None:
-    result.cut += found.is_cut
-    result.passes += found.passes
     if found.stuck:
         result.stuck[found.stuck] += 1
     if found.findings:
