@@ -68,12 +68,9 @@ fuzz: setup ## simulate many seeds with faults and check every guarantee
 	$(BIN)/ordercast fuzz --orderer timestamp --no-anticipate --runs 2000 --jobs 2
 
 explore: setup ## small groups through every order of failures within a bound
-	for orderer in token sequencer timestamp; do \
-		for scenario in leave leave-first leave-two join join-behind cancel rejoin swap silent crash return traffic; do \
-			$(BIN)/ordercast explore --orderer $$orderer --scenario $$scenario --deviations 2 --seconds 60 --jobs 2 || exit 1; \
-		done; \
-	done
-	$(BIN)/ordercast explore --orderer token --scenario lock --deviations 2 --seconds 60 --jobs 2
+	$(BIN)/ordercast explore --orderer token --scenario all --deviations 2 --seconds 60 --jobs 2
+	$(BIN)/ordercast explore --orderer sequencer --scenario all --deviations 2 --seconds 60 --jobs 2
+	$(BIN)/ordercast explore --orderer timestamp --scenario all --deviations 2 --seconds 60 --jobs 2
 
 planted: setup ## plant every known bug and check that the simulation catches it
 	$(BIN)/python -m tests.sim.planted --check

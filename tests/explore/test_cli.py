@@ -8,6 +8,7 @@ import pytest
 
 from ordercast.cli.main import main
 from ordercast.explore import path
+from ordercast.explore.scenarios import SCENARIOS
 
 SMALL = ["explore", "--orderer", "sequencer", "--scenario", "leave", "--members", "2"]
 
@@ -55,6 +56,14 @@ def test_a_search_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["command"] == (
         "ordercast explore --orderer sequencer --scenario leave --members 2 --deviations 0 --faults lose --steps 5"
     )
+
+
+def test_all_scenarios_of_an_orderer_in_one_go(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explore", "--orderer", "timestamp", "--scenario", "all", "--deviations", "0", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [each["scenario"] for each in found] == [name for name in SCENARIOS if name != "lock"]
+    assert all(each["complete"] for each in found)
+    assert main(["explore", "--scenario", "all", "--replay", "1:heal"]) == 2
 
 
 def test_one_path_is_shown_step_by_step(capsys: pytest.CaptureFixture[str]) -> None:

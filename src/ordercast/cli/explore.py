@@ -22,7 +22,7 @@ from ordercast.explore.scenarios import (
     SCENARIOS,
     find_scenario,
 )
-from ordercast.explore.search import MAX_JOBS, explore
+from ordercast.explore.search import MAX_JOBS, SearchResult, explore
 from ordercast.orderers import ORDERERS
 
 HELP: Final = "explore small groups through every order of failures within a bound"
@@ -43,6 +43,8 @@ examples:
       the last of three members leaves; everything that can go wrong with two failures
   ordercast explore --orderer sequencer --scenario join --deviations 2 --seconds 60 --jobs 2
       at most a minute, on two processors: the result does not depend on --jobs
+  ordercast explore --scenario all --deviations 2 --seconds 60 --jobs 2
+      all scenarios of the orderer, at most a minute for each
   ordercast explore --scenario leave --faults lose,late --deviations 3
       other failures: datagrams that are lost or come late
   ordercast explore --scenario leave --members 4 --variant 1 --replay "7:split:ad|bc"
@@ -51,7 +53,7 @@ examples:
 MAX_DEVIATIONS: Final = 8
 MAX_STEPS: Final = 1_000
 MAX_SECONDS: Final = 1_000_000
-BAR_PATHS: Final = 200  # between two lines of progress where nothing can be redrawn
+ALL: Final = "all"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -63,7 +65,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         choices=list(ORDERERS),
         help=f"the ordering discipline ({DEFAULT_ORDERER})",
     )
-    parser.add_argument("--scenario", default="leave", help="what the group does, see below (leave)")
+    parser.add_argument("--scenario", default="leave", help="what the group does, see below, or all (leave)")
     members = whole(MIN_MEMBERS, MAX_MEMBERS)
     parser.add_argument("--members", type=members, help="members at the beginning (each scenario has its own number)")
     parser.add_argument(
@@ -98,15 +100,33 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Explore and report; 1 if a failure was found."""
-    what = exploration(args)
+    if args.scenario == ALL:
+        if args.replay is not None or args.variant is not None:
+            raise UsageError("--replay and --variant are for one scenario: name it with --scenario")
+        names = [name for name, scenario in SCENARIOS.items() if args.orderer in scenario.orderers]
+    else:
+        names = [args.scenario]
+    plans = [exploration(args, name) for name in names]
     if args.replay is not None:
-        return _replay(what, args)
+        return _replay(plans[0], args)
+    results = []
+    for what in plans:
+        results.append(_explore(what, args))
+        if not args.json:
+            print("\n".join(summary(results[-1])), flush=True)
+    if args.json:
+        shown = [as_json(result) for result in results]
+        print(json.dumps(shown if args.scenario == ALL else shown[0], indent=2))
+    return 0 if all(result.held for result in results) else 1
+
+
+def _explore(what: Exploration, args: argparse.Namespace) -> SearchResult:
+    is_shown = sys.stderr.isatty()
 
     def progress(depth: int, done: int, paths: int) -> None:
-        if sys.stderr.isatty():
-            print(f"\r{depth} deviations: {done:,}/{paths:,} paths ", end="", file=sys.stderr, flush=True)
-        elif done % BAR_PATHS == 0 or done == paths:
-            print(f"{depth} deviations: {done:,}/{paths:,} paths", file=sys.stderr, flush=True)
+        if is_shown:
+            text = f"{what.scenario}, {depth} deviations: {done:,}/{paths:,} paths"
+            print(f"\r{text:<70}", end="", file=sys.stderr, flush=True)
 
     found = explore(
         what,
@@ -116,20 +136,19 @@ def run(args: argparse.Namespace) -> int:
         keep_going=args.keep_going,
         progress=progress,
     )
-    if sys.stderr.isatty():
-        print(file=sys.stderr)
-    print(json.dumps(as_json(found), indent=2) if args.json else "\n".join(summary(found)))
-    return 0 if found.held else 1
+    if is_shown:
+        print("\r" + " " * 70, end="\r", file=sys.stderr, flush=True)
+    return found
 
 
-def exploration(args: argparse.Namespace) -> Exploration:
+def exploration(args: argparse.Namespace, name: str) -> Exploration:
     """What the flags ask for; `UsageError` where they make no sense."""
-    scenario = find_scenario(args.scenario, args.orderer)
+    scenario = find_scenario(name, args.orderer)
     members = scenario.members if args.members is None else args.members
     families = scenario.families if args.faults is None else _words(args.faults, FAMILIES, "kind of failure")
     only = () if args.only is None else _words(args.only, FINDINGS, "kind of finding")
     what = Exploration(
-        args.scenario,
+        name,
         args.orderer,
         NAMES[:members],
         NAMES[members : members + scenario.newcomers],
