@@ -14,7 +14,7 @@ COMPILE := CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --all-e
 	--resolver=backtracking --output-file=requirements.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-pipeline test-others test-unmeasured lint format fuzz planted digests bench chaos lock clean
+.PHONY: help setup demo test test-pipeline test-others test-unmeasured lint format fuzz explore planted digests bench chaos lock clean
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' Makefile
@@ -66,6 +66,11 @@ fuzz: setup ## simulate many seeds with faults and check every guarantee
 	$(BIN)/ordercast fuzz --orderer sequencer --runs 2000 --jobs 2
 	$(BIN)/ordercast fuzz --orderer timestamp --runs 2000 --jobs 2
 	$(BIN)/ordercast fuzz --orderer timestamp --no-anticipate --runs 2000 --jobs 2
+
+explore: setup ## small groups through every order of failures within a bound
+	$(BIN)/ordercast explore --orderer token --scenario all --deviations 2 --seconds 60 --jobs 2
+	$(BIN)/ordercast explore --orderer sequencer --scenario all --deviations 2 --seconds 60 --jobs 2
+	$(BIN)/ordercast explore --orderer timestamp --scenario all --deviations 2 --seconds 60 --jobs 2
 
 planted: setup ## plant every known bug and check that the simulation catches it
 	$(BIN)/python -m tests.sim.planted --check

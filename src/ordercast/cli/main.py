@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final, NoReturn, Protocol
 
-from ordercast.cli import bench, compare, demo, fuzz, measure, record, replay, report, sim, verify
+from ordercast.cli import bench, compare, demo, explore, fuzz, measure, record, replay, report, sim, verify
 from ordercast.errors import UsageError
 from ordercast.trace.run import software_version
 
@@ -48,6 +48,7 @@ COMMANDS: Final[dict[str, Module]] = {
     "demo": demo,
     "sim": sim,
     "fuzz": fuzz,
+    "explore": explore,
     "bench": bench,
     "compare": compare,
     "verify": verify,
