@@ -97,6 +97,11 @@ JOINS: list[Case] = [
         JOIN,
     ),
     (
+        "a newcomer asked when the others had long been recovering",
+        lambda: group("a b c", {"x": "all"}).crash("c", 450).start("x", 9_000),
+        None,
+    ),
+    (
         "a newcomer died long before, and the group was whole and at peace since",
         lambda: group("a b").start("x", 200).crash("x", 400).crash("b", 60_000),
         None,
@@ -181,6 +186,7 @@ LEAVES: list[Case] = [
     ),
     ("the leaver counts until its leave is known to be decided", lambda: group("y b c d").crash("c d", 500), None),
     ("it may have been ordered by dead lives", lambda: group("y b c d").leave("y", 490).crash("c d", 500), LEAVE),
+    ("it was asked for long after the crashes", lambda: group("y b c d").leave("y", 9_000).crash("c d", 500), None),
     (
         "a leaver that is out was not needed: the view without it is decided",
         lambda: group("a b c d").leave("d", 500, 600).crash("a", 30_000),

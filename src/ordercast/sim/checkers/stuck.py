@@ -46,6 +46,10 @@ ANSWER_NS: Final = 1 * SECOND
 """A coordinator may have stopped waiting for a member so long before it answers again."""
 RECOVERY_NS: Final = 10 * SECOND
 """How long after the end of a failure a recovery from it may still be under way."""
+NOTICED_NS: Final = 7 * SECOND
+"""So long after a crash the others have suspected the dead member, also at rest, and have begun to recover."""
+LINGER_NS: Final = 4 * SECOND
+"""How long a leaver or a cancelled join serves at most, and a little more."""
 FORGET_NS: Final = 5 * SECOND
 """After so long nobody orders a join that its asker no longer repeats."""
 MAX_ABSENT: Final = 8
@@ -124,9 +128,11 @@ class _State:
 
     phase: _Phase = _Phase.ASKING
     view: str = ""  # that it is in
+    asked_ns: int = 0  # when it asked to join last, or was put out and came back by itself
     leave_ns: int = -1  # when it asked to leave its present stay
     is_again: bool = False  # it has asked to join again, in the instant of its departure
-    departed_ns: int = -1  # when it was out after its last leave
+    departing_ns: int = -1  # when it asked for its last leave that has ended
+    departed_ns: int = -1  # when that leave ended
     departed_view: str = ""  # that it was in then; empty after a cancelled join
 
 
@@ -176,18 +182,26 @@ class _Lives:
                 elif state.phase is _Phase.IN:
                     state.is_again = True
                 else:
-                    state.phase, state.leave_ns = _Phase.ASKING, -1
+                    state.phase, state.leave_ns, state.asked_ns = _Phase.ASKING, -1, event_ns
             elif event.kind == "view":
                 state.phase, state.view = _Phase.IN, event.view or ""
             else:
                 if state.leave_ns >= 0:
                     state.phase = _Phase.LEFT if state.phase is _Phase.IN else _Phase.CANCELLED
-                    state.departed_ns, state.departed_view = event_ns, state.view
+                    state.departing_ns, state.departed_ns = state.leave_ns, event_ns
+                    state.departed_view = state.view
                 if state.leave_ns < 0 or state.is_again:
                     # Excluded, or its ring was dissolved: then it comes back by itself.
                     state.phase, state.leave_ns, state.is_again = _Phase.ASKING, -1, False
+                    state.asked_ns = event_ns
                 state.view = ""
         return state
+
+    def frozen_ns(self, members: Sequence[str]) -> int:
+        """When a view with dead members is frozen at the latest, so that no change is ordered any more."""
+        ends = [self.lives[member].ended_ns for member in members]
+        longest_ns = max((trouble.end_ns - trouble.begin_ns for trouble in self._troubles), default=0)
+        return min(ends) + NOTICED_NS + longest_ns
 
     # Peace and trouble. ----------------------------------------------------------------------------------------------
 
@@ -249,7 +263,7 @@ class _Lives:
 
     def was_ignored(self, state: _State) -> bool:
         """Whether a leaver may have gone unanswered: something failed for long, or for good, around its leave."""
-        from_ns, until_ns = max(self.storm_ns, state.departed_ns - CALM_NS), state.departed_ns + CALM_NS
+        from_ns, until_ns = max(self.storm_ns, state.departing_ns - NOTICED_NS), state.departed_ns + LINGER_NS
         if any(from_ns <= life.ended_ns <= until_ns for life in self.lives.values() if not life.is_up):
             return True
         return any(
@@ -339,15 +353,17 @@ class _Judgement:
     def _changes(self, last: Sequence[str]) -> Iterator[tuple[Excuse, list[str]]]:
         """The views that one change may have made of the last one."""
         facts = self._facts
+        until_ns = max(facts.frozen_ns(last), self._view.first_ns)
         for member, life in facts.lives.items():
             state = facts.states[member]
             if member in last:
-                if life.is_up and state.phase is _Phase.IN and state.leave_ns >= 0:
+                if life.is_up and state.phase is _Phase.IN and 0 <= state.leave_ns <= until_ns:
                     yield Excuse.LEAVE, [each for each in last if each != member]
             elif state.phase in (_Phase.ASKING, _Phase.CANCELLED):
                 is_withdrawn = life.is_up and state.phase is _Phase.CANCELLED
                 end_ns = state.departed_ns if is_withdrawn else life.ended_ns
-                if end_ns >= facts.storm_ns and end_ns + FORGET_NS >= self._view.first_ns:
+                is_heard = end_ns >= facts.storm_ns and end_ns + FORGET_NS >= self._view.first_ns
+                if is_heard and state.asked_ns <= until_ns:
                     yield Excuse.JOIN, [*last, member]
 
     def _is_proposed(self, last: Sequence[str], members: Sequence[str]) -> bool:
