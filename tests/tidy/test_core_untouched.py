@@ -1,4 +1,4 @@
-"""Tests and benches use the core as it is: they do not change it at run time, extend its classes or copy engines.
+"""Everybody uses the core as it is: nothing changes it at run time, extends its classes or copies engines.
 
 The core stays compilable (CONTRIBUTING.md, style rule 12). A compiled module has its constants built in, a compiled
 class takes no other methods and no interpreted subclass, and its objects cannot be copied. What a test wants to change
@@ -130,15 +130,27 @@ def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
         yield node.module or ""
 
 
-# The tests and benches as they are. ----------------------------------------------------------------------------------
+# The house as it is. -------------------------------------------------------------------------------------------------
 
 
 def test_nothing_changes_or_extends_the_core() -> None:
     found = []
-    for room in USERS:
-        for path in sorted((ROOT / room).rglob("*.py")):
-            found += violations(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))
+    for path in sorted(path for room in USERS for path in (ROOT / room).rglob("*.py")):
+        found += violations(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))
+    for path in sorted(set(SOURCE.rglob("*.py")) - set(core_files())):
+        found += violations(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))
     assert not found, "\n".join(found)
+
+
+def core_files() -> list[Path]:
+    return [path for path in SOURCE.rglob("*.py") if path.relative_to(SOURCE).parts[0].removesuffix(".py") in CORE]
+
+
+@pytest.mark.parametrize("word", ["runtime_checkable", "deepcopy", "__dict__", "setattr"])
+def test_the_core_itself_has_nothing_that_does_not_compile(word: str) -> None:
+    files = core_files()
+    assert len(files) > 50
+    assert [path.as_posix() for path in files if word in path.read_text(encoding="utf-8")] == []
 
 
 # The checker catches what is planted. --------------------------------------------------------------------------------
