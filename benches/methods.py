@@ -13,10 +13,12 @@ import gc
 import statistics
 import time
 from contextlib import suppress
+from typing import Any
 
 from ordercast import Group, Node
 from ordercast.groups.events import Batch
-from ordercast.orderers.sequencer import sending
+from ordercast.orderers.sequencer import Sequencer
+from ordercast.underlay import Underlay
 
 SIZES = (100, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 50_000)
 NEVER_PB, ALWAYS_PB = -1, 1 << 30
@@ -28,9 +30,11 @@ async def drain(group: Group) -> None:
             len(event.messages)
 
 
-async def spend(group: Group, size: int, limit: int, rounds: int) -> float:
+async def spend(group: Group, underlay: Underlay, size: int, limit: int, rounds: int) -> float:
     """Microseconds of processor time for one broadcast."""
-    sending.PB_LIMIT = limit  # type: ignore[misc]
+    orderer = underlay._orderer
+    assert isinstance(orderer, Sequencer)
+    orderer._sender.pb_limit = limit
     payload = b"x" * size
     for _ in range(10):
         await group.send(payload, confirm=True)
@@ -41,17 +45,23 @@ async def spend(group: Group, size: int, limit: int, rounds: int) -> float:
 
 
 async def measure(rounds: int, repeats: int, datagram: int | None) -> None:
-    nodes = [Node(f"n{number}", datagram=datagram) for number in range(4)]
+    underlays = []
+
+    def engines(*args: Any, **options: Any) -> Underlay:
+        underlays.append(Underlay(*args, **options))
+        return underlays[-1]
+
+    nodes = [Node(f"n{number}", datagram=datagram, engines=engines) for number in range(4)]
     groups = []
     for node in nodes:
         await node.__aenter__()
-        groups.append(await node.join("methods"))
+        groups.append(await node.join("methods", orderer="sequencer"))
     readers = [asyncio.create_task(drain(group)) for group in groups]
     gc.freeze()
     print("| bytes | PB us | BB us | PB / BB |\n|---|---|---|---|")
     for size in SIZES:
         pairs = [
-            (await spend(groups[1], size, ALWAYS_PB, rounds), await spend(groups[1], size, NEVER_PB, rounds))
+            [await spend(groups[1], underlays[1], size, limit, rounds) for limit in (ALWAYS_PB, NEVER_PB)]
             for _ in range(repeats)
         ]
         one, two = (statistics.median(column) for column in zip(*pairs, strict=True))

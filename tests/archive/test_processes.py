@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.archive.test_log import recorded
+from tests.archive.tmpfs import mounted
 from tests.network.quick import QUICK, fresh, within
 
 from ordercast import AGREED, RELIABLE, Group, Node, NotMember
@@ -215,19 +214,8 @@ def _losses(folder: Path) -> list[Loss]:
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system with room for a megabyte."""
-    mount = shutil.which("mount")
-    if os.geteuid() != 0 or mount is None:
-        pytest.skip("a small file system of its own needs root and mount")
-    folder = tmp_path / "small"
-    folder.mkdir()
-    words = [mount, "-t", "tmpfs", "-o", f"size={TMPFS_BYTES}", "tmpfs", str(folder)]
-    made = subprocess.run(words, capture_output=True, text=True, check=False)
-    if made.returncode:
-        pytest.skip(f"no file system can be mounted here: {made.stderr.strip()}")
-    try:
+    with mounted(tmp_path / "small", TMPFS_BYTES) as folder:
         yield folder
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 @within(60)

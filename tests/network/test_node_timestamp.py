@@ -9,18 +9,18 @@ from typing import Any, ClassVar
 import pytest
 from tests.network.quick import QUICK, fresh, within
 from tests.network.test_node_groups import Reader, close, form, rows_of
+from tests.unit.wrapped_engine import WrappedEngine
 
 from ordercast import CAUSAL, MAJORITY, RELIABLE, SAFE, Node, UnsupportedService, UsageError
 from ordercast.engine import Outbox
 from ordercast.sim.checkers import check_all
-from ordercast.underlay import Underlay
 from ordercast.view import Address
 from ordercast.wire.header import Kind
 
 on_loop = within(30)
 
 
-class Condemned(Underlay):
+class Condemned(WrappedEngine):
     """Its blocks go out and are acknowledged. Of the pass in which it decides, and of all that follow, nothing leaves:
     but the decision to one member, where `told` names one."""
 
@@ -29,7 +29,7 @@ class Condemned(Underlay):
     died: ClassVar[asyncio.Event]
 
     def after_batch(self, now_ns: int, out: Outbox) -> None:
-        super().after_batch(now_ns, out)
+        self.engine.after_batch(now_ns, out)
         decisions = [send for send in out.sends if send.buffers[0][1] == Kind.DECISION]
         if Condemned.died.is_set() or (Condemned.is_condemned and decisions):
             told = None if Condemned.died.is_set() else Condemned.told

@@ -11,9 +11,9 @@ from tests.paper.calling import LOSSY, Office, Wire, in_office, shout
 
 from ordercast.config import SECOND, Timing
 from ordercast.errors import CallTimeout, MessageTooLarge, OutcomeUnknown, Unhandled, UsageError
-from ordercast.groups import requests
 from ordercast.groups.checks import MAX_CALL
 from ordercast.groups.events import Answer, Request
+from ordercast.groups.requests import INBOX_REQUESTS
 from ordercast.service import AGREED, CAUSAL, FIFO, MAJORITY, RELIABLE, RESILIENT, SAFE, UNRELIABLE
 from ordercast.sim.network import NetworkModel
 
@@ -545,25 +545,25 @@ def test_a_call_that_is_given_up_holds_up_nothing_behind_it() -> None:
     in_office(program, quiet=False)
 
 
-def test_requests_beyond_the_bound_of_an_inbox_are_dropped_and_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_beyond_the_bound_of_an_inbox_are_dropped_and_come_again() -> None:
     """The caller tries again (RMP section 4.5), so that nothing is lost where the handler's queue is bounded."""
-    monkeypatch.setattr(requests, "INBOX_REQUESTS", 4)
+    count = INBOX_REQUESTS + 8
 
     async def program(office: Office) -> None:
         x = await office.open(2)
         asked: list[bytes] = []
         async with office.groups[1].handler(2) as handler:
-            calls = [asyncio.create_task(x.call("paper", b"%d" % n, handler=2, timeout=60)) for n in range(12)]
-            await office.until(lambda: len(office.payloads(1)) == 12)
+            calls = [asyncio.create_task(x.call("paper", b"%d" % n, handler=2, timeout=60)) for n in range(count)]
+            await office.until(lambda: len(office.payloads(1)) == count)
             assert handler.dropped >= 8  # those that came again found no room, either
-            while len(asked) < 12:
+            while len(asked) < count:
                 request = await anext(handler)
                 asked.append(request.payload)
                 await shout(request)
             await asyncio.gather(*calls)
-        assert asked[:4] == [b"0", b"1", b"2", b"3"]
-        assert sorted(asked, key=int) == [b"%d" % n for n in range(12)]
-        assert len(office.rows("reply")) == 12
+        assert asked[:INBOX_REQUESTS] == [b"%d" % n for n in range(INBOX_REQUESTS)]
+        assert sorted(asked, key=int) == [b"%d" % n for n in range(count)]
+        assert len(office.rows("reply")) == count
 
     in_office(program)
 

@@ -6,6 +6,7 @@ Small letters have multicast, capitals have not: "abC" is a group of three, whic
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -17,50 +18,53 @@ from ordercast.api.group import Group
 from ordercast.config import LAN_DATAGRAM, LOOPBACK_DATAGRAM, GroupConfig
 from ordercast.errors import JoinRefused, UsageError
 from ordercast.groups.events import Message
-from ordercast.groups.host import Host
 from ordercast.orderers import ORDERERS
 from ordercast.service import AGREED, RESILIENT, SAFE
 from ordercast.sim.checkers import check_all
-from ordercast.sim.network import IDEAL, NetworkModel
-from ordercast.view import Address, group_tag
+from ordercast.sim.network import IDEAL, Arrival, Network, NetworkModel
+from ordercast.view import group_tag
 from ordercast.wire.header import FORWARD, HEADER, Kind
 
 LARGE = 20_000  # bytes of a message whose block is multicast by its sender, whatever the orderer
 LOSSY = NetworkModel("lossy", latency_ns=100_000, jitter_ns=50_000, loss=0.1)
 
-Arrival = tuple[str, int, int, int, int]
-"""Who got it, its kind, origin, number and segment."""
+Copy = tuple[str, int, int, int, int]
+"""Who gets it, its kind, origin, number and segment."""
 
 
-class Tap:
-    """Every datagram that reaches a node's engine: what the header says, and from where it came."""
+class Tap(Network):
+    """A network that remembers every datagram that reaches a node: what the header says, and who sent it."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.arrivals: Counter[Arrival] = Counter()
-        self.sources: dict[Arrival, Address] = {}
-        receive = Host.receive
+    __slots__ = ("copies", "sources")
 
-        def tapped(host: Host, now_ns: int, source: Address, data: memoryview, stride: int) -> None:
-            for at in range(0, len(data), stride or len(data)):
-                _, kind, segment, _, _, _, origin, number = HEADER.unpack_from(data, at)
-                arrival = (host.me.name, kind & ~FORWARD, origin, number, segment)
-                self.arrivals[arrival] += 1
-                self.sources[arrival] = source
-            receive(host, now_ns, source, data, stride)
+    def __init__(self, model: NetworkModel, rng: random.Random) -> None:
+        super().__init__(model, rng)
+        self.copies: Counter[Copy] = Counter()
+        self.sources: dict[Copy, str] = {}
 
-        monkeypatch.setattr(Host, "receive", tapped)
+    def transmit(self, leave_ns: int, source: str, targets: Sequence[str], data: bytes, stride: int) -> list[Arrival]:
+        arrivals = super().transmit(leave_ns, source, targets, data, stride)
+        for _, target, train in arrivals:
+            for at in range(0, len(train.data), train.stride or len(train.data)):
+                _, kind, segment, _, _, _, origin, number = HEADER.unpack_from(train.data, at)
+                copy = (target, kind & ~FORWARD, origin, number, segment)
+                self.copies[copy] += 1
+                self.sources[copy] = source
+        return arrivals
 
-    def of(self, kind: Kind) -> Counter[Arrival]:
-        return Counter({arrival: count for arrival, count in self.arrivals.items() if arrival[1] == kind})
+    def of(self, kind: Kind) -> Counter[Copy]:
+        return Counter({copy: count for copy, count in self.copies.items() if copy[1] == kind})
 
     def clear(self) -> None:
-        self.arrivals.clear()
+        self.copies.clear()
         self.sources.clear()
 
 
-@pytest.fixture
-def tap(monkeypatch: pytest.MonkeyPatch) -> Tap:
-    return Tap(monkeypatch)
+def tapped(lab: Lab) -> Tap:
+    """Listen from the beginning: there are no nodes yet."""
+    assert not lab.world.nodes
+    lab.world.network = tap = Tap(IDEAL, lab.world.stream("network"))
+    return tap
 
 
 @pytest.fixture(params=list(ORDERERS))
@@ -125,40 +129,41 @@ def test_all_kinds_of_members_send_and_receive(orderer: str, names: str, datagra
 
 @pytest.mark.parametrize("datagram", [LAN_DATAGRAM, LOOPBACK_DATAGRAM])
 @pytest.mark.parametrize("sender", "abCD")
-def test_nobody_gets_a_copy_twice(orderer: str, tap: Tap, sender: str, datagram: int) -> None:
+def test_nobody_gets_a_copy_twice(orderer: str, sender: str, datagram: int) -> None:
     """Section 3.4: a multicast and a unicast to each without multicast; who forwards has its own loopback disabled."""
 
     async def program(lab: Lab) -> None:
+        tap = tapped(lab)
         groups = await form(lab, "abCD", orderer, datagram=datagram)
         tap.clear()
         for _ in range(3):
             await groups[sender].send(bytes(LARGE), confirm=True)
         await all_have(lab, 3)
-        assert set(tap.arrivals.values()) == {1}  # of whatever kind
+        assert set(tap.copies.values()) == {1}  # of whatever kind
         blocks = tap.of(Kind.DATA) or tap.of(Kind.ORDERED)
-        segments = {arrival[3:] for arrival in blocks}
-        assert Counter(arrival[0] for arrival in blocks) == {name: len(segments) for name in "abCD" if name != sender}
+        segments = {copy[3:] for copy in blocks}
+        assert Counter(copy[0] for copy in blocks) == {name: len(segments) for name in "abCD" if name != sender}
         assert tap.of(Kind.REPAIR) == Counter()
         assert all(group.stats.get("duplicates", 0) == 0 for group in groups.values())
 
     in_lab(program)
 
 
-def test_one_member_forwards_for_one_without_multicast(orderer: str, tap: Tap) -> None:
+def test_one_member_forwards_for_one_without_multicast(orderer: str) -> None:
     """Section 3.4: the forwarding flag directs the receiving process to copy the packet to the group's address."""
 
     async def program(lab: Lab) -> None:
+        tap = tapped(lab)
         groups = await form(lab, "abCd", orderer)
         before = forwarded(groups)
         tap.clear()
         await groups["C"].send(bytes(LARGE), confirm=True)
         await all_have(lab, 1)
         made = Counter(forwarded(groups)) - Counter(before)
-        sources = {arrival[0]: source for arrival, source in tap.sources.items() if arrival[1] == Kind.DATA}
-        (via,) = {sources["a"], sources["b"], sources["d"]} - {lab.world.nodes["C"].address}
-        forwarder = next(name for name, node in lab.world.nodes.items() if node.address == via)
-        assert sources[forwarder] == lab.world.nodes["C"].address
-        assert made[forwarder] >= len([arrival for arrival in tap.of(Kind.DATA) if arrival[0] == forwarder])
+        sources = {copy[0]: source for copy, source in tap.sources.items() if copy[1] == Kind.DATA}
+        (forwarder,) = {sources["a"], sources["b"], sources["d"]} - {"C"}
+        assert sources[forwarder] == "C"
+        assert made[forwarder] >= len([copy for copy in tap.of(Kind.DATA) if copy[0] == forwarder])
 
     in_lab(program)
 

@@ -6,8 +6,10 @@ time goes by: what happens when is what the test says.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from tests.sim.bug import Bug
 
 from ordercast.config import LOOPBACK_DATAGRAM, GroupConfig, Timing
 from ordercast.engine import Outbox, Run, To
@@ -31,16 +33,15 @@ Shown = tuple[Key, Stamp, str]
 """One column of a queue in the figures: message, timestamp, ud or dl."""
 
 
-class WithoutTheRule(ReceptionQueue):
-    """As the paper prints it: a decision does not move the clock (section 3.2.3.2)."""
-
-    __slots__ = ()
-
-    def decide(self, origin: int, number: int, stamp: Stamp) -> bool:
-        clock = self.clock
-        is_new = super().decide(origin, number, stamp)
-        self.clock = clock
-        return is_new
+WITHOUT_THE_RULE: Final = Bug(
+    "the printed rule",
+    "ReceptionQueue.decide",
+    old="self.clock = max(self.clock, stamp[0])",
+    new="",
+    breaks="A decision does not move the clock, as the paper prints it (section 3.2.3.2).",
+    bound=1,
+    orderer="timestamp",
+)
 
 
 # The pure parts. ------------------------------------------------------------------------------------------------------
@@ -49,18 +50,10 @@ class WithoutTheRule(ReceptionQueue):
 class Site:
     """One host, of queue and votes alone."""
 
-    def __init__(
-        self,
-        me: int,
-        members: Sequence[int],
-        clock: int = 0,
-        *,
-        anticipate: bool = True,
-        queue: Callable[[int, int], ReceptionQueue] = ReceptionQueue,
-    ) -> None:
+    def __init__(self, me: int, members: Sequence[int], clock: int = 0, *, anticipate: bool = True) -> None:
         self.me = me
         self.members = members
-        self.queue = queue(me, clock)
+        self.queue = ReceptionQueue(me, clock)
         self.next_mid = dict.fromkeys(members, 0)
         self.delivered: list[Key] = []
         self.votes: dict[Key, Votes] = {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from time import monotonic, sleep
 from typing import Any
 
 import pytest
+from tests.archive.tmpfs import mounted
 from tests.pipeline.traces import busy, write
 
 from ordercast.errors import UsageError
@@ -122,19 +122,8 @@ def test_a_job_whose_java_is_killed_ends_with_3_and_one_sentence(trace: Path, tm
 @pytest.fixture
 def full_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system with room for a few pages."""
-    mount = shutil.which("mount")
-    if os.geteuid() != 0 or mount is None:
-        pytest.skip("a small file system of its own needs root and mount")
-    folder = tmp_path / "small"
-    folder.mkdir()
-    words = [mount, "-t", "tmpfs", "-o", f"size={SMALL_BYTES}", "tmpfs", str(folder)]
-    made = subprocess.run(words, capture_output=True, text=True, check=False)
-    if made.returncode:
-        pytest.skip(f"no file system can be mounted here: {made.stderr.strip()}")
-    try:
+    with mounted(tmp_path / "small", SMALL_BYTES) as folder:
         yield folder
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 def test_a_job_on_a_full_disk_ends_with_3_and_one_sentence(trace: Path, full_disk: Path) -> None:

@@ -15,9 +15,10 @@ from itertools import pairwise
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.paper.tompa import Site, WithoutTheRule
+from tests.paper.tompa import WITHOUT_THE_RULE, Site
+from tests.sim.planting import planted
 
-from ordercast.orderers.timestamp.queue import Key, ReceptionQueue, Stamp
+from ordercast.orderers.timestamp.queue import Key, Stamp
 from ordercast.orderers.timestamp.votes import Vote
 from ordercast.wire.stamps import Decided
 
@@ -29,9 +30,9 @@ PROFILE = settings(max_examples=150, deadline=None, derandomize=True, suppress_h
 class Pair:
     """A member twice: with anticipation and without. Votes are the same, so that one of the two collects them."""
 
-    def __init__(self, me: int, members: Sequence[int], clock: int, queue: type[ReceptionQueue]) -> None:
-        self.anticipating = Site(me, members, clock, anticipate=True, queue=queue)
-        self.plain = Site(me, members, clock, anticipate=False, queue=queue)
+    def __init__(self, me: int, members: Sequence[int], clock: int) -> None:
+        self.anticipating = Site(me, members, clock, anticipate=True)
+        self.plain = Site(me, members, clock, anticipate=False)
         self.owed: dict[int, list[Key]] = {member: [] for member in members}
         self.history: dict[Key, list[Stamp]] = {}  # under which timestamps a block has waited
 
@@ -39,9 +40,9 @@ class Pair:
 class Run:
     """Everything that may happen next, and what did."""
 
-    def __init__(self, clocks: Sequence[int], blocks: int, queue: type[ReceptionQueue] = ReceptionQueue) -> None:
+    def __init__(self, clocks: Sequence[int], blocks: int) -> None:
         self.members = range(1, len(clocks) + 1)
-        self.pairs = {me: Pair(me, self.members, clock, queue) for me, clock in zip(self.members, clocks, strict=True)}
+        self.pairs = {me: Pair(me, self.members, clock) for me, clock in zip(self.members, clocks, strict=True)}
         self.left = blocks  # that may still be sent
         self.sent = dict.fromkeys(self.members, 0)
         self.again = 2 * len(clocks)  # acknowledgements that may still be repeated
@@ -186,10 +187,10 @@ def test_blocks_of_one_sender_keep_their_order(run: Run, seed: int) -> None:
         assert finals == sorted(finals)
 
 
-def some(name: str, count: int, queue: type[ReceptionQueue] = ReceptionQueue) -> list[Run]:
+def some(name: str, count: int) -> list[Run]:
     rng = random.Random(name)
     shapes = [([rng.randrange(20) for _ in range(rng.randint(2, 6))], rng.randint(1, 25)) for _ in range(count)]
-    return [Run(clocks, blocks, queue).play(f"{name}/{at}") for at, (clocks, blocks) in enumerate(shapes)]
+    return [Run(clocks, blocks).play(f"{name}/{at}") for at, (clocks, blocks) in enumerate(shapes)]
 
 
 def test_the_runs_reach_what_they_are_for() -> None:
@@ -203,6 +204,7 @@ def test_the_runs_reach_what_they_are_for() -> None:
 
 def test_the_runs_break_without_the_rule_for_the_clock() -> None:
     """The same runs with the queue as it is printed (tests/paper/test_tompa_clock.py): some end in two orders."""
-    runs = some("rule", 50, WithoutTheRule)
+    with planted(WITHOUT_THE_RULE):
+        runs = some("rule", 50)
     broken = [len({tuple(pair.plain.delivered) for pair in run.pairs.values()}) > 1 for run in runs]
     assert sum(broken) > 5

@@ -18,7 +18,8 @@ from typing import Final, NamedTuple
 from tests.sim.bug import Bug
 from tests.sim.planting import SOURCES, planted
 from tests.sim.sequencer_bugs import SEQUENCER_BUGS
-from tests.sim.timestamp_bugs import TIMESTAMP_BUGS, TIMESTAMP_UNSEEN
+from tests.sim.timestamp_bugs import TIMESTAMP_BUGS
+from tests.sim.timestamp_unseen_bugs import TIMESTAMP_UNSEEN
 from tests.sim.token_bugs import TOKEN_BUGS
 
 from ordercast.sim.fuzz import run_seed
@@ -108,7 +109,7 @@ def table() -> list[str]:
             "",
             f"## {orderer.capitalize()}",
             "",
-            "| bug | function | what it breaks | caught by | seeds |",
+            "| bug | function | what goes wrong | caught by | seeds |",
             "|---|---|---|---|---|",
         ]
         for bug in BUGS:
@@ -123,11 +124,11 @@ def _unseen() -> list[str]:
         "",
         "## Not caught",
         "",
-        "Mutations that none of some 80 to 110 seeds objected to, and why that is, as far as we know. Most do no harm",
-        "but to latency: what they take away is made up for by something else. Those that are called rare are gaps of",
-        "the random scenarios.",
+        "Mutations that none of some 80 to 110 seeds caught, and the reason as far as we know. Most of them only add",
+        "latency: something else does the work of the removed code. Those that are called rare are gaps of the random",
+        "scenarios.",
         "",
-        "| bug | function | orderer | why nobody objects |",
+        "| bug | function | orderer | why nothing objects |",
         "|---|---|---|---|",
     ]
     return lines + [f"| {bug.name} | `{bug.function}` | {bug.orderer} | {bug.breaks} |" for bug in UNSEEN]

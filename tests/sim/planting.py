@@ -1,7 +1,7 @@
 """Plants a bug into the core for the duration of a run.
 
 A bug (`bug.py`) names a function and a piece of its code, not a file: it survives when code moves between modules and
-classes. The function is searched in all modules of the core. The changed module is compiled from its syntax tree, and
+classes. The function is searched in all modules of `PLACES`. The changed module is compiled from its syntax tree, and
 only the code of the functions that differ is exchanged: instances, imports and globals stay what they are.
 
 This needs the interpreted modules: a compiled function (mypyc) has no code to exchange, and planting is refused.
@@ -25,7 +25,8 @@ from tests.sim.bug import Bug
 import ordercast
 
 SOURCES: Final = Path(ordercast.__file__).parent
-CORE: Final = ("wire", "parts", "membership", "orderers", "underlay", "groups")
+# Where bugs are planted: the core, the rules that it takes from the configuration, and the simulator's toy engine.
+PLACES: Final = ("wire", "parts", "membership", "orderers", "underlay", "groups", "config.py", "sim/toy.py")
 
 Node = ast.expr | ast.keyword
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
@@ -102,7 +103,7 @@ def _module_of(bug: Bug, old: str, new: str) -> str:
     """The one module with a function of this name that has this code, once."""
     found = [
         module
-        for module, name, node in _core().get(bug.function.rpartition(".")[2], ())
+        for module, name, node in _all_functions().get(bug.function.rpartition(".")[2], ())
         if _is_named(name, bug.function)
         for reading in _readings(old, new)
         for _ in _spots(node, reading.old)
@@ -114,12 +115,13 @@ def _module_of(bug: Bug, old: str, new: str) -> str:
 
 
 @cache
-def _core() -> dict[str, list[tuple[str, str, FunctionNode]]]:
-    """All functions of the core by their last name: module, name with its classes, and tree."""
+def _all_functions() -> dict[str, list[tuple[str, str, FunctionNode]]]:
+    """All functions of these places by their last name: module, name with its classes, and tree."""
     found: dict[str, list[tuple[str, str, FunctionNode]]] = {}
-    for path in sorted(SOURCES.rglob("*.py")):
-        parts = path.relative_to(SOURCES.parent).with_suffix("").parts
-        if parts[1] in CORE:
+    for place in PLACES:
+        path = SOURCES / place
+        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            parts = file.relative_to(SOURCES.parent).with_suffix("").parts
             module = ".".join(parts).removesuffix(".__init__")
             for name, node in _named(ast.parse(_source(module))):
                 found.setdefault(node.name, []).append((module, name, node))

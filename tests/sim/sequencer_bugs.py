@@ -12,7 +12,7 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
         "Sequencer._send_naks",
         "missing and self._ordering.role is None",
         "missing and self._ordering.role is not None",
-        "a broadcast that is lost is lost forever",
+        "A broadcast that is lost stays lost.",
         8,
     ),
     Bug(
@@ -20,7 +20,7 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
         "InOrderDelivery.deliver",
         "entry.rank == SAFE_RANK and seq > safe",
         "entry.rank == SAFE_RANK and seq > received",
-        "SAFE: delivered before everybody has the message",
+        "SAFE: a message is delivered before every member has it.",
         32,
     ),
     Bug(
@@ -28,7 +28,7 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
         "Acknowledger.acks",
         "return Acks(self._log.received, self._delivery.consumed)",
         "return Acks(min(self._log.received + 1, self._log.highest), self._delivery.consumed)",
-        "SAFE and the history count what is not there",
+        "SAFE and the history count a message that the member does not have.",
         32,
     ),
     Bug(
@@ -36,7 +36,7 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
         "_measure",
         "self.safe = min([row.received for row in rows], default=0)",
         "self.safe = max(sorted(row.received for row in rows)[:2], default=0)",
-        "SAFE: delivered while one member lacks the message",
+        "SAFE: a message is delivered while one member lacks it.",
         32,
     ),
     Bug(
@@ -44,7 +44,7 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
         "_is_resilient",
         "row is None or row.held.get(origin, 0) <= number",
         "row is None",
-        "RESILIENT(k): delivered before k others hold the message",
+        "RESILIENT(k): a message is delivered before k others hold it.",
         32,
     ),
     Bug(
@@ -52,7 +52,7 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
         "_is_resilient",
         "row is None or row.held.get(origin, 0) <= number",
         "row is None or row.held.get(origin, 0) < number",
-        "RESILIENT(k): a block counts as held when the one before it is",
+        "RESILIENT(k): a block counts as held when only the block before it is held.",
         32,
     ),
     Bug(
@@ -63,7 +63,7 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
             "blocks = self.blocks\n"
             "number = max([each for who, each in blocks if who == origin] + [self.next_number.get(origin, 0)])"
         ),
-        "RESILIENT(k): holders vouch for blocks that they lack",
+        "RESILIENT(k): members vouch for blocks that they lack.",
         64,
     ),
     Bug(
@@ -71,7 +71,7 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
         "_measure",
         "self.stable = min([row.consumed for row in rows], default=0)",
         "self.stable = max(sorted(row.consumed for row in rows)[:2], default=0)",
-        "what the slowest member asks for is gone",
+        "The slowest member asks for a message that nobody has any more.",
         4,
     ),
     Bug(
@@ -79,7 +79,7 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
         "SequencerOrdering.lead",
         "stable > log.stable",
         "stable < log.stable",
-        "the history fills and the group blocks",
+        "The history fills up and the group blocks.",
         4,
     ),
     Bug(
@@ -87,7 +87,7 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
         "advance",
         "seq = self.received + 1",
         "seq = min(assignments, default=self.received + 1)",
-        "a message is left out where another came first",
+        "A message is left out because another one came first.",
         4,
     ),
     Bug(
@@ -95,7 +95,7 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
         "_on_lead",
         "log.highest = max(log.highest, lead.highest)",
         "log.highest = max(log.highest, log.received)",
-        "a lost broadcast that nothing follows is never asked for",
+        "Nobody asks for a lost broadcast if nothing follows it.",
         32,
     ),
     Bug(
@@ -103,7 +103,7 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
         "SequencerSender.retransmit",
         "self._outgoing.due(now_ns)",
         "self._outgoing.due(now_ns)[:0]",
-        "a request that is lost is lost forever",
+        "A request that is lost stays lost.",
         64,
     ),
     Bug(
@@ -111,7 +111,7 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
         "hold",
         "not next_number <= number < next_number + self.ahead",
         "not number < next_number + self.ahead",
-        "duplicates are kept, and never leave",
+        "Duplicates are kept and never removed.",
         64,
     ),
     Bug(
@@ -119,7 +119,7 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
         "advance",
         "self.position += count",
         "self.position += 1",
-        "two messages at one position",
+        "Two messages have the same position.",
         4,
     ),
     Bug(
@@ -140,7 +140,7 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
             "else:\n"
             "    run.append(Delivery(seq, entry.position, entry.origin, entry.number, entry.block))"
         ),
-        "members deliver the same message in different views",
+        "Members deliver the same message in different views.",
         8,
     ),
     Bug(
@@ -148,7 +148,7 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
         "_with_members",
         "numbers = dict(next_number)",
         "numbers = dict(view.numbers)",
-        "a newcomer waits for blocks that were before its time",
+        "A new member waits for blocks that were sent before it joined.",
         64,
     ),
     Bug(
@@ -156,7 +156,7 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
         "agree",
         "top = max(sorted(cuts), key=lambda member: cuts[member].received)",
         "top = min(sorted(cuts), key=lambda member: cuts[member].received)",
-        "what a survivor has delivered is not part of what all agree on",
+        "A message that a survivor has delivered is missing from what all agree on.",
         32,
     ),
     Bug(
@@ -164,7 +164,7 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
         "_propose",
         "position, numbers, change = log.preview(max(remainder.upto, log.received))",
         "position, numbers, change = log.preview(log.received)",
-        "a block of the remainder is awaited, or delivered, again",
+        "Members wait for a block of the remainder, or deliver it, a second time.",
         256,
     ),
     Bug(
@@ -172,7 +172,7 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
         "_try_accept",
         "self._orderer.lacking(view.seq - 1)",
         "self._orderer.lacking(view.seq - 1) and view.member(self._local.me.id) is None",
-        "recovery ends before all are at the same seq",
+        "Recovery ends before all members are at the same sequence number.",
         32,
     ),
     Bug(
@@ -180,7 +180,7 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
         "is_accepted",
         "needed <= acknowledged",
         "bool(needed)",
-        "the new view begins while a member lacks the remainder",
+        "The new view begins while a member lacks the remainder.",
         32,
     ),
     Bug(
@@ -200,7 +200,7 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
             "    membership.on_heard(origin)\n"
             "    self._orderer.on_control(now_ns, kind, source, origin, number, body, out)"
         ),
-        "an old incarnation is not told from the new one",
+        "An old life of a member is taken for the new one.",
         32,
     ),
     Bug(
@@ -208,7 +208,7 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
         "_finish",
         "out.upcalls.append(Transitional(old.view.id))",
         "",
-        "what recovery brought together looks as if it were safe",
+        "Messages that recovery brought together look as if they were safe.",
         32,
     ),
     Bug(
@@ -216,7 +216,7 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
         "Sequencer.recover",
         "self._delivery.safe = upto",
         "self._delivery.safe = max(self._delivery.safe, 0)",
-        "a survivor does not deliver what the others do",
+        "A survivor does not deliver a message that the others deliver.",
         32,
     ),
     Bug(
@@ -224,7 +224,7 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
         "LogRecovery.leftovers",
         "return self._outgoing.own()",
         "return self._outgoing.own()[:0]",
-        "what had no seq when the ring broke is never sent again",
+        "Blocks without a sequence number are never sent again after a recovery.",
         16,
     ),
     Bug(
@@ -232,7 +232,7 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
         "_translate",
         "(str(member) for member in upcall.members if previous is not None and previous.member(member.id))",
         "(str(member) for member in upcall.members)",
-        "a newcomer is said to have been there before",
+        "A view says that a new member was there before.",
         4,
     ),
     Bug(
@@ -240,7 +240,7 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
         "SequencerRole.admit",
         "self._table[member] = MemberRow(seq, seq)",
         "self._table[member] = MemberRow(seq + 1, seq + 1)",
-        "the first message for a newcomer is purged before it is there",
+        "The first message for a new member is purged before the member has it.",
         32,
     ),
     Bug(
@@ -248,7 +248,7 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
         "open_part",
         "payload = block[FRAGMENT_OVERHEAD:]",
         "payload = block[FRAGMENT_OVERHEAD - 1 : -1]",
-        "the bytes of large messages",
+        "Large messages have wrong bytes.",
         8,
     ),
     Bug(
@@ -256,7 +256,7 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
         "Sequencer.suspects",
         "self._detector.suspects(now_ns)",
         "self._detector.suspects(0)",
-        "the group waits for the dead",
+        "The group waits for dead members.",
         16,
     ),
 )

@@ -6,11 +6,12 @@ rule in the engine shows in a verdict, and is not excused by the same mistake of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from functools import partial
 
 import pytest
+from tests.sim.bug import Bug
+from tests.sim.planting import planted
 
 from ordercast.config import MS, SECOND, MinMembers, required_members
 from ordercast.sim.checkers.views import is_enough, may_go_on
@@ -18,6 +19,7 @@ from ordercast.sim.faults import Fault
 from ordercast.sim.run import run_scenario
 from ordercast.sim.scenario import Load, Scenario
 
+RULE = "survivors >= min(rule, previous)"  # of the engine, where `min_members` is a number
 RULES: tuple[MinMembers, ...] = ("majority", "all", 1, 2, 3, 5, 1_000)
 THREE = Scenario(
     orderer="token",
@@ -45,18 +47,14 @@ def test_a_view_smaller_than_the_number_does_not_go_on_without_one_of_its_member
 
 
 def test_the_judge_objects_to_an_engine_that_waits_for_more_members_than_there_are() -> None:
-    def endless(rule: MinMembers, previous: int, survivors: int, has_first: bool) -> bool:
-        return previous < 0 or has_first is None or (isinstance(rule, int) and survivors >= rule)
-
-    outcome = run_scenario(PARTED, _with_rule(endless))
+    endless = Bug("endless", "required_members", RULE, "survivors >= rule", "A view of three waits for five.", 1)
+    outcome = run_scenario(PARTED, partial(planted, endless))
     assert [text for text in outcome.failures if text.startswith("not at rest")], outcome.failures
 
 
 def test_the_judge_objects_to_an_engine_that_is_content_with_one_member_less() -> None:
-    def lax(rule: MinMembers, previous: int, survivors: int, has_first: bool) -> bool:
-        return has_first is None or (isinstance(rule, int) and survivors >= min(rule, previous) - 2)
-
-    outcome = run_scenario(PARTED, _with_rule(lax))
+    lax = Bug("lax", "required_members", RULE, f"{RULE} - 2", "A view of three goes on with one member.", 1)
+    outcome = run_scenario(PARTED, partial(planted, lax))
     assert [text for text in outcome.failures if "went on" in text], outcome.failures
 
 
@@ -74,18 +72,3 @@ def test_the_strictest_member_of_a_view_decides() -> None:
     assert may_go_on(view, ["a/0", "b/0"], {"a": "majority", "b": 2, "c": 1})
     assert not may_go_on(view, ["a/0", "b/0"], {"a": "majority", "b": 5, "c": 1})
     assert may_go_on(view, list(view), {"a": "majority", "b": 5, "c": 1})
-
-
-def _with_rule(wrong: Callable[..., bool]) -> Callable[[], AbstractContextManager[None]]:
-    """Plant another rule in the engine for the time of a run. Its code is exchanged, as for the planted bugs."""
-
-    @contextmanager
-    def planted() -> Iterator[None]:
-        right = required_members.__code__
-        required_members.__code__ = wrong.__code__
-        try:
-            yield
-        finally:
-            required_members.__code__ = right
-
-    return planted

@@ -14,7 +14,7 @@ CHOSEN = sample()
 
 @pytest.mark.parametrize("bug", CHOSEN, ids=[f"{bug.orderer}: {bug.name}".replace(" ", "-") for bug in CHOSEN])
 def test_a_planted_bug_is_caught(bug: Bug) -> None:
-    assert caught(bug) is not None, f"{bug.name}: not caught by {bug.bound} seeds, though it breaks this: {bug.breaks}"
+    assert caught(bug) is not None, f"{bug.name}: {bug.bound} seeds did not catch it. {bug.breaks}"
 
 
 def test_every_bug_can_be_planted() -> None:

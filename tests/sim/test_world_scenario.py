@@ -7,11 +7,12 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 import pytest
+from tests.sim.bug import Bug
+from tests.sim.planting import planted
 from tests.unit.shared_directory import SharedDirectory
 
 from ordercast.config import MS
@@ -26,7 +27,7 @@ from ordercast.sim.plain import plain_scenario
 from ordercast.sim.run import Outcome, run_scenario
 from ordercast.sim.scenario import SERVICES, Load, Scenario
 from ordercast.sim.scenario_json import scenario_from_json, scenario_to_json
-from ordercast.sim.toy import ToyEngine, ToyEngines
+from ordercast.sim.toy import ToyEngines
 
 DIGEST_PROGRAM = """
 from ordercast.sim.run import run_scenario
@@ -108,39 +109,24 @@ def test_a_run_that_does_not_come_to_rest_fails_and_says_who() -> None:
 
 
 def test_an_exception_in_an_engine_is_a_failure_of_the_run() -> None:
-    @contextmanager
-    def broken() -> Iterator[None]:
-        original = ToyEngine.consume
-        ToyEngine.consume = lambda *_: 1 / 0  # type: ignore[method-assign, assignment]
-        try:
-            yield
-        finally:
-            ToyEngine.consume = original  # type: ignore[method-assign]
-
+    broken = Bug("broken", "ToyEngine.room", "(8_000, 1_000)", "1 / 0", "An engine raises.", 1)
     scenario = plain_scenario(seed=3, messages=10, nodes=2)
-    outcome = run_scenario(scenario, broken, engines=ToyEngines(scenario.nodes))
+    outcome = run_scenario(scenario, partial(planted, broken), engines=ToyEngines(scenario.nodes))
     assert "ZeroDivisionError" in outcome.failures[0]
-    assert "ZeroDivisionError" not in str(run(scenario).failures)  # the patch was taken back
+    assert "ZeroDivisionError" not in str(run(scenario).failures)  # the bug was taken out
 
 
 def test_a_planted_bug_is_caught_by_the_checkers() -> None:
-    @contextmanager
-    def disordered() -> Iterator[None]:
-        """Members deliver as things come in, whatever their place."""
-        original = ToyEngine._deliver
-
-        def deliver(self: ToyEngine, seq: int, *rest: object) -> None:
-            self._due = seq
-            original(self, seq, *rest)  # type: ignore[arg-type]
-
-        ToyEngine._deliver = deliver  # type: ignore[method-assign, assignment]
-        try:
-            yield
-        finally:
-            ToyEngine._deliver = original  # type: ignore[method-assign]
-
+    disordered = Bug(
+        "disordered",
+        "ToyEngine._deliver",
+        "self._early[seq] = (origin, number, block)",
+        "self._due, self._early[seq] = seq, (origin, number, block)",
+        "Members deliver blocks as they come in, whatever their sequence number.",
+        1,
+    )
     scenario = plain_scenario(seed=5, messages=200, nodes=4, reorder=0.3)
-    assert not run_scenario(scenario, disordered, engines=ToyEngines(scenario.nodes)).held
+    assert not run_scenario(scenario, partial(planted, disordered), engines=ToyEngines(scenario.nodes)).held
 
 
 def test_a_livelock_is_a_failure() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.sim.bug import Bug
 from tests.sim.planting import planted
+from tests.unit.wrapped_engine import WrappedEngine
 
 from ordercast.config import MS, SECOND
 from ordercast.sim.faults import Fault
@@ -26,22 +27,6 @@ def held(scenario: Scenario) -> Outcome:
     assert outcome.held, "\n".join(outcome.failures)
     assert outcome.is_quiet
     return outcome
-
-
-class Wrapped:
-    """The real engine, of which a test may change something."""
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        self._engine = Underlay(*args, **options)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._engine, name)
-
-    def carry(self) -> object:
-        return self._engine.carry()
-
-    def inherit(self, memory: object) -> None:
-        self._engine.inherit(memory)
 
 
 def of_kind(outcome: Outcome, *kinds: str) -> list[Row]:
@@ -154,7 +139,7 @@ def test_a_part_that_goes_on_against_the_rule_is_found_out() -> None:
 
 
 def test_an_engine_that_holds_more_than_its_history_allows_is_found_out() -> None:
-    class Greedy(Wrapped):
+    class Greedy(WrappedEngine):
         peak_bytes = 1 << 30
 
     outcome = run_scenario(BASE, engines=Greedy)

@@ -20,7 +20,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         "TokenNaks.send",
         "wanted.items()",
         "list(wanted.items())[:0]",
-        "who lacks something is taken for dead, or waits forever",
+        "A member that lacks a packet waits forever, or is suspected.",
         128,
     ),
     _in_token(
@@ -28,7 +28,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         "TokenNaks.on_nak",
         "target in (0, ring.me.id)",
         "target == 0 and self._rotation.is_holding",
-        "what is lost is lost forever",
+        "A packet that is lost stays lost.",
         8,
     ),
     _in_token(
@@ -36,7 +36,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         "_on_state",
         "log.highest = max(log.highest, state.highest)",
         "log.highest = max(log.highest, log.received)",
-        "a lost ACK that nothing follows is never noticed",
+        "A lost ACK is never noticed if nothing follows it.",
         128,
     ),
     _in_token(
@@ -44,7 +44,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         "purge_safe",
         "stable = min(safe, self.delivered)",
         "stable = self.delivered",
-        "what the slowest member asks for is gone",
+        "The slowest member asks for a packet that nobody has any more.",
         8,
     ),
     _in_token(
@@ -52,7 +52,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         "purge_safe",
         "stable > self._log.stable",
         "stable < self._log.stable",
-        "buffers fill, and the group blocks",
+        "Buffers fill up and the group blocks.",
         8,
     ),
     # The token
@@ -61,7 +61,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         "take_turn",
         "0 <= rotation.named_at <= log.received",
         "0 <= rotation.named_at",
-        "assignments are given twice",
+        "One sequence number is assigned twice.",
         8,
     ),
     _in_token(
@@ -69,7 +69,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         "Rotation.follow",
         "state.turn > self.turn and not self._ring.has_left",
         "state.turn >= self.turn - 1 and not self._ring.has_left",
-        "two sites have the token",
+        "Two sites hold the token.",
         32,
     ),
     _in_token(
@@ -77,7 +77,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         "_must_hurry",
         ("if self._table.round >= log.received:\n    return False"),
         "",
-        "a quiet group sends forever",
+        "A quiet group sends forever.",
         16,
     ),
     _in_token(
@@ -85,7 +85,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         "take_turn",
         "not rotation.is_holding or self._delivery.is_overrun()",
         "not rotation.is_holding",
-        "what waits for a slow application has no bound",
+        "Messages that wait for a slow application have no bound.",
         32,
     ),
     _in_token(
@@ -93,7 +93,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         "Token.suspects",
         "self._detector.suspects(now_ns)",
         "self._detector.suspects(0)",
-        "the group waits for the dead",
+        "The group waits for dead members.",
         32,
     ),
     # Who holds what
@@ -110,7 +110,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
             "self._ring, self._ring.log, self._table, self._rotation, self._timers\n"
             "table.learn(ring.me.id, log.highest)"
         ),
-        "packets count as stable that a member lacks",
+        "A packet counts as stable while a member lacks it.",
         64,
     ),
     _in_token(
@@ -118,15 +118,15 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         "apply",
         "self._rows[member] = view.seq",
         "self._rows[member] = view.seq + 1",
-        "the first packet for a newcomer counts as received",
+        "The first packet for a new member counts as received.",
         32,
     ),
     _in_token(
-        "who left stays in the table",
+        "a member that left stays in the table",
         "_look_at_leaver",
         "self._rows.get(self._leaver, self._leaves_at) >= self._leaves_at",
         "self._rows.get(self._leaver, self._leaves_at) > self._leaves_at",
-        "a leaver is waited for, and taken for dead",
+        "The group waits for a member that has left, and suspects it.",
         128,
     ),
     # When a message is delivered
@@ -135,7 +135,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         "arrived_unreliable",
         ("if not recent.is_new(number):\n    return False"),
         "recent.is_new(number)",
-        "UNRELIABLE: at most once",
+        "UNRELIABLE: a message is delivered more than once.",
         64,
     ),
     _in_token(
@@ -143,7 +143,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         "ServiceDelivery.deliver",
         "early and early.pop((origin, number), None) is not None",
         "early and early.pop((origin, number), None) == 0",
-        "RELIABLE: once",
+        "RELIABLE: a message is delivered twice.",
         16,
     ),
     _in_token(
@@ -151,7 +151,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         "ServiceDelivery.inherit",
         "self._early = kept",
         "self._early = {}",
-        "RELIABLE and FIFO: once, also where the ring is re-formed",
+        "RELIABLE and FIFO: a message is delivered again after a recovery.",
         32,
     ),
     _in_token(
@@ -173,7 +173,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
             "else:\n"
             "    self._deliver_early(origin, number, block)"
         ),
-        "FIFO: in the order sent",
+        "FIFO: messages are not delivered in the order in which they were sent.",
         32,
     ),
     _in_token(
@@ -187,7 +187,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
             "rank > FIFO_RANK + 1 or flags & (FRAGMENTED | CHANGE | CALLED) or ring.is_frozen",
             "rank < FIFO_RANK or (rank > FIFO_RANK and number == self._upto[origin])",
         ),
-        "CAUSAL: after what its sender knew",
+        "CAUSAL: a message is delivered before one that its sender had delivered.",
         128,
     ),
     _in_token(
@@ -201,7 +201,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
             "rank > FIFO_RANK + 2 or flags & (FRAGMENTED | CHANGE | CALLED) or ring.is_frozen",
             "rank != FIFO_RANK",
         ),
-        "AGREED: in one order",
+        "AGREED: members deliver in different orders.",
         8,
     ),
     _in_token(
@@ -209,7 +209,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         "_may_deliver",
         "return holders >= min(entry.head[3], len(self._ring.view.members) - 1)",
         "return holders + 1 >= min(entry.head[3], len(self._ring.view.members) - 1)",
-        "RESILIENT(k): k others hold it",
+        "RESILIENT(k): a message is delivered before k others hold it.",
         16,
     ),
     _in_token(
@@ -217,7 +217,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         "_may_deliver",
         "return 2 * (holders + 1) > table.max_n",
         "return 2 * (holders + 1) >= table.max_n",
-        "MAJORITY: more than half hold it",
+        "MAJORITY: a message is delivered before more than half hold it.",
         16,
     ),
     _in_token(
@@ -225,7 +225,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         "_may_deliver",
         "return False",
         "return table.holders(seq) >= len(self.view.members) - 2",
-        "SAFE: everybody holds it",
+        "SAFE: a message is delivered before every member holds it.",
         16,
     ),
     _in_token(
@@ -233,7 +233,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         "ServiceDelivery.inherit",
         "self._ticket = max(self._ticket, memory.ticket)",
         "self._ticket += 0",
-        "what the application gives back is not known, and the token waits for it",
+        "The token waits for the application, because what it gives back is not recognized.",
         128,
     ),
     # Members without multicast
@@ -242,15 +242,15 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         "copies",
         "return self._routes.copies",
         "return []",
-        "they hear nothing, and are taken for dead",
+        "They hear nothing and are suspected.",
         32,
     ),
     _in_token(
-        "who forwards multicasts nothing",
+        "the forwarder multicasts nothing",
         "forward",
         "out.sends.append(Send(To.MULTICAST, (data,), stride))",
         "",
-        "nobody hears members without multicast",
+        "No member hears those without multicast.",
         64,
     ),
     # Changes
@@ -259,7 +259,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         "_next_change",
         "not changes or safe < pending.last_seq or safe < self._receiver.last_strong_seq",
         "not changes or safe < pending.last_seq",
-        "what stands before a view is delivered before its members have it",
+        "A message before a view is delivered while members of that view lack it.",
         32,
     ),
     _in_token(
@@ -267,15 +267,15 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         "next_view",
         "is_new = holder is None and len(locks) < MAX_LOCKS and view.member(member) is not None",
         "is_new = len(locks) < MAX_LOCKS and view.member(member) is not None",
-        "a lock has one holder",
+        "A lock has two holders.",
         16,
     ),
     _in_token(
-        "who is denied a lock is not told",
+        "a member that is denied a lock is not told",
         "ViewDelivery.deliver",
         "view.reason == Reason.LOCK and view.subject == self._me",
         'view.reason == Reason.LOCK and view.subject == ""',
-        "it waits forever",
+        "The member that asked waits forever.",
         16,
     ),
     _in_token(
@@ -283,7 +283,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         "_with_members",
         "locks={lock: holder for lock, holder in view.locks.items() if holder in present_ids}",
         "locks=dict(view.locks)",
-        "nobody gets them any more",
+        "No member gets these locks any more.",
         64,
     ),
     _in_token(
@@ -291,7 +291,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         "_new_view",
         "locks={lock: holder for lock, holder in base.locks.items() if holder in present}",
         "locks=dict(base.locks)",
-        "nobody gets them any more",
+        "No member gets these locks any more.",
         256,
     ),
     _in_token(
@@ -299,7 +299,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         "on_view",
         "lock.stage is Stage.RELEASED or (lock.stage is Stage.ASKED and is_reset)",
         "lock.stage is Stage.RELEASED",
-        "they wait forever",
+        "The tasks that asked wait forever.",
         16,
     ),
     # Calls from outside
@@ -308,7 +308,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         "take_up",
         "self._mine[origin, number] = None",
         "self._mine.pop((origin, number), None)",
-        "callers wait in vain",
+        "Callers wait in vain.",
         16,
     ),
     _in_token(
@@ -316,7 +316,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         "OutsideCalls.on_call",
         ("if log.seq_of(origin, number) > self._delivery.delivered:\n    return True"),
         "",
-        "an acknowledgement says that the service holds",
+        "A caller gets an acknowledgement before the service holds.",
         128,
     ),
     _in_token(
@@ -324,7 +324,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         "next_of",
         "needs_of(block) <= expected or self._begins.get(origin) == number",
         "needs_of(block) <= number",
-        "a call is left out, and acknowledged",
+        "A call is left out although it is acknowledged.",
         64,
     ),
     _in_token(
@@ -335,7 +335,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
             "if now_ns - ordered_ns[origin] <= flush_ns or origin in self._waiting]"
         ),
         "found = [origin for origin in callers if now_ns - ordered_ns[origin] <= 0 or origin in self._waiting]",
-        "a call is delivered again when it comes again",
+        "A repeated call is delivered again.",
         16,
     ),
     _in_token(
@@ -343,7 +343,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         "__init__",
         "numbers = {**view.callers, **view.numbers}",
         "numbers = dict(view.numbers)",
-        "it delivers a call again, or waits for calls before its time",
+        "A new member delivers a call again, or waits for calls from before its join.",
         32,
     ),
     _in_token(
@@ -351,7 +351,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         "_new_view",
         "callers=callers",
         "callers={}",
-        "a call is delivered again when it comes again",
+        "A repeated call is delivered again.",
         32,
     ),
     _in_token(
@@ -359,7 +359,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         "_with_members",
         "known[origin] = max(number, known.get(origin, 0))",
         "known[origin] = known.get(origin, 0)",
-        "a call comes again to who delivered it in another ring",
+        "A member delivers a call again that it delivered in another ring.",
         256,
     ),
     _in_token(
@@ -367,7 +367,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         "memory",
         "return DeliveryMemory(self._ticket, early, self._called, recent)",
         "return DeliveryMemory(self._ticket, early, self._called, {})",
-        "an UNRELIABLE call that comes again is delivered again",
+        "A repeated UNRELIABLE call is delivered again.",
         128,
     ),
     _in_token(
@@ -375,15 +375,15 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         "drop_old",
         "log.drop(origin, number)",
         "",
-        "buffers are never empty again",
+        "Buffers never become empty.",
         128,
     ),
     _in_token(
-        "whoever knows a handler's holder answers",
+        "every member that knows a handler's holder answers",
         "deliver",
         "holder != self._me.id",
         "holder is None",
-        "a call has one answer",
+        "A call has several answers.",
         16,
     ),
     # Recovery
@@ -392,7 +392,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         "ServiceDelivery.recover",
         "self.cleared = self.safe = upto",
         "self.safe = upto",
-        "a survivor does not deliver what the others do",
+        "A survivor does not deliver a message that the others deliver.",
         16,
     ),
     _in_token(
@@ -400,7 +400,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         "judge",
         "rules += [member.min_members for member in base.members]",
         "rules += [member.min_members for member in base.members if member.id in cuts]",
-        "too few go on",
+        "Too few members go on.",
         128,
     ),
     _in_token(
@@ -408,7 +408,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         "may_go_on",
         "not required_members(rule, len(members), len(present), members[0] in counted)",
         "not required_members(rule, len(members), len(present), True)",
-        "two groups of one name order differently",
+        "Two groups of the same name order differently.",
         256,
     ),
     _in_token(
@@ -416,7 +416,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         "may_go_on",
         "not change_is_known and base.prior",
         "not change_is_known and not base.prior",
-        "two parts have a majority, each of another view",
+        "Two parts go on, each with a majority of a different view.",
         128,
     ),
 )

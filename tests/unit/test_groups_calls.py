@@ -10,12 +10,11 @@ from tests.unit.fake_engine import Exchange, FakeEngine
 from ordercast.config import GroupConfig
 from ordercast.engine import Departed, RepeatedCall, UnknownOutcome
 from ordercast.errors import NotMember, OutcomeUnknown, Unhandled, UsageError
-from ordercast.groups import calls as calls_module
-from ordercast.groups import requests
+from ordercast.groups.calls import MAX_KEPT
 from ordercast.groups.events import Answer, CallBatch, Message, Request
 from ordercast.groups.host import Host
 from ordercast.groups.port import Port
-from ordercast.groups.requests import PendingReply
+from ordercast.groups.requests import INBOX_REQUESTS, PendingReply
 from ordercast.service import AGREED, FIFO, RELIABLE, SAFE, UNRELIABLE
 from ordercast.trace.recorder import Recorder
 from ordercast.view import Reason, node_id
@@ -163,44 +162,43 @@ def test_a_later_holder_is_handed_what_an_earlier_one_left_unanswered() -> None:
     assert bench.replies() == [Reply(CALLER, ANSWERED, -1, b"late")]
 
 
-def test_answers_are_kept_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls_module, "MAX_KEPT", 3)
+def test_answers_are_kept_up_to_a_bound() -> None:
     bench = Bench()
     bench.ports[0].locks.claim("2")
     bench.run()
-    blocks = [bench.call(number, handler=2) for number in range(5)]
+    blocks = [bench.call(number, handler=2) for number in range(MAX_KEPT + 2)]
     for message in messages(bench.ports[0]):
         bench.ports[0].answer(debt_of(message), b"answer %d" % message.number)
     bench.run()
     bench.engine(0).replies.clear()
     for number, block in enumerate(blocks):
         bench.again(number, block)
-    assert [reply.payload for reply in bench.replies()] == [b"answer 2", b"answer 3", b"answer 4"]
+    assert [reply.payload for reply in bench.replies()] == [b"answer %d" % number for number in range(2, MAX_KEPT + 2)]
 
 
-def test_a_full_inbox_drops_newcomers_and_takes_them_when_they_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requests, "INBOX_REQUESTS", 2)
+def test_a_full_inbox_drops_newcomers_and_takes_them_when_they_come_again() -> None:
     bench = Bench()
     claim = bench.ports[0].serve(2)
     bench.run()
     inbox = claim.inbox
     assert inbox is not None
-    blocks = [bench.call(number, handler=2) for number in range(3)]
-    assert (len(inbox), inbox.dropped) == (2, 1)
+    blocks = [bench.call(number, handler=2) for number in range(INBOX_REQUESTS + 1)]
+    assert (len(inbox), inbox.dropped) == (INBOX_REQUESTS, 1)
     first = inbox.take()
     assert first is not None
     assert first[1].payload == b"call 0"
-    bench.again(2, blocks[2])
-    assert len(inbox) == 2
+    bench.again(INBOX_REQUESTS, blocks[-1])
+    assert len(inbox) == INBOX_REQUESTS
     assert bench.kinds("redeliver") == []
     # What is answered among the events of the group makes room.
     for message in messages(bench.ports[0])[1:]:
         bench.ports[0].answer(debt_of(message), b"")
     bench.run()
-    bench.call(3, handler=2)
+    last = len(blocks)
+    bench.call(last, handler=2)
     taken = inbox.take()
     assert taken is not None
-    assert taken[1].payload == b"call 3"
+    assert taken[1].payload == b"call %d" % last
 
 
 def test_a_members_call_is_answered_to_all_and_only_once() -> None:

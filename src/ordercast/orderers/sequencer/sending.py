@@ -20,9 +20,12 @@ PB_LIMIT: Final = 16_384  # bytes of a block up to which method 1 is used; measu
 
 
 class SequencerSender:
-    """How own blocks, and those of senders that are gone, go out. `role` is None where another member orders."""
+    """How own blocks, and those of senders that are gone, go out. `role` is None where another member orders.
 
-    __slots__ = ("_acknowledger", "_outgoing", "_ring", "_timers")
+    `pb_limit` chooses between the methods. It is each member's own, and may change at any time: receivers take both.
+    """
+
+    __slots__ = ("_acknowledger", "_outgoing", "_ring", "_timers", "pb_limit")
 
     def __init__(
         self, ring: RingState, outgoing: Outgoing, acknowledger: Acknowledger, timers: Timers[SequencerTimer]
@@ -31,6 +34,7 @@ class SequencerSender:
         self._outgoing = outgoing
         self._acknowledger = acknowledger
         self._timers = timers
+        self.pb_limit = PB_LIMIT
 
     def send_own(self, role: SequencerRole | None, number: int, block: bytes, must_be_held: bool, out: Outbox) -> None:
         """Method 1 or method 2; to the sequencer itself there is nothing to send but what others must have."""
@@ -42,7 +46,7 @@ class SequencerSender:
             if not must_be_held and fits_ordered(ring, block):
                 role.requests.add((me, number))
                 return
-        elif not must_be_held and len(block) <= PB_LIMIT and fits_ordered(ring, block):
+        elif not must_be_held and len(block) <= self.pb_limit and fits_ordered(ring, block):
             prefix = encode_acks(self._acknowledger.acks())
             out.sends.append(ring.writer.prefixed(ring.view.leader.address, Kind.REQUEST, number, prefix, block))
             self._acknowledger.told()  # the acknowledgement rides on the request
@@ -79,7 +83,7 @@ class SequencerSender:
             ring.count("retransmissions")
             if origin != ring.me.id:
                 self.send_orphan(role, origin, number, block, out)
-            elif must_be_held or len(block) <= PB_LIMIT:
+            elif must_be_held or len(block) <= self.pb_limit:
                 self.send_own(role, number, block, must_be_held, out)
             else:
                 out.sends.append(ring.writer.block(ring.view.leader.address, Kind.REPAIR, origin, number, block))
