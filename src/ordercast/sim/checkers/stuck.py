@@ -19,8 +19,10 @@ such views, and so four reasons (`Excuse`). Each is a sentence:
 
 Only what happened since the group was last whole and at peace can be under way (`_Lives.storm_ns`). At most one change
 follows the last installed view: the next one is ordered only when this one is known to be decided, and then it is
-installed. Lives without a view are no reason to stand still: where no life that wants to be in has a view, they must
-make a new group, and where one of several chains can go on, all must come to it.
+installed. Lives without a view are no reason to stand still: where no life that wants to be in stands on a chain, they
+must make a new group, and where one of several chains can go on, all must come to it. A life stands on a chain while it
+is in one of its views, or in none because a view of it excluded it or names it already: it cannot tell a group that is
+gone from one that goes on without it.
 """
 
 from __future__ import annotations
@@ -134,6 +136,7 @@ class _State:
     departing_ns: int = -1  # when it asked for its last leave that has ended
     departed_ns: int = -1  # when that leave ended
     departed_view: str = ""  # that it was in then; empty after a cancelled join
+    excluded_view: str = ""  # that it was in when it was put out, and comes back from
 
 
 class _Lives:
@@ -163,12 +166,21 @@ class _Lives:
     def last_views(self) -> list[InstalledView]:
         """The ends of all chains on which a life stands that is up and wants to be in."""
         followed = {earlier for view in self.views.values() for earlier in view.before}
-        held = {
-            state.view
-            for member, state in self.states.items()
-            if state.phase is _Phase.IN and self.lives[member].is_up and self.lives[member].is_wanted
+        held = {state.view or state.excluded_view for member, state in self._wanting()}
+        held |= {
+            name
+            for name, view in self.views.items()
+            if any(member in view.members and state.asked_ns <= view.first_ns for member, state in self._wanting())
         }
         return [view for name, view in self.views.items() if name not in followed and held & chain_of(self.views, name)]
+
+    def _wanting(self) -> list[tuple[str, _State]]:
+        """Lives that are up and want to be in, also if they are out."""
+        return [
+            (member, state)
+            for member, state in self.states.items()
+            if self.lives[member].is_up and self.lives[member].is_wanted
+        ]
 
     def state_at(self, member: str, at_ns: int) -> _State:
         """What had become of a life just before a time."""
@@ -183,8 +195,9 @@ class _Lives:
                     state.is_again = True
                 else:
                     state.phase, state.leave_ns, state.asked_ns = _Phase.ASKING, -1, event_ns
+                    state.excluded_view = ""
             elif event.kind == "view":
-                state.phase, state.view = _Phase.IN, event.view or ""
+                state.phase, state.view, state.excluded_view = _Phase.IN, event.view or "", ""
             else:
                 if state.leave_ns >= 0:
                     state.phase = _Phase.LEFT if state.phase is _Phase.IN else _Phase.CANCELLED
@@ -192,6 +205,7 @@ class _Lives:
                     state.departed_view = state.view
                 if state.leave_ns < 0 or state.is_again:
                     # Excluded, or its ring was dissolved: then it comes back by itself.
+                    state.excluded_view = "" if state.is_again else state.view
                     state.phase, state.leave_ns, state.is_again = _Phase.ASKING, -1, False
                     state.asked_ns = event_ns
                 state.view = ""
