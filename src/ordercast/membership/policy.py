@@ -37,6 +37,7 @@ class DepartureCause(Enum):
     EXCLUDED = "the group was re-formed without this node"
     SUPERSEDED = "another ring of this group works, and this one does not"
     DISSOLVED = "this ring of the group joins a larger one"
+    UNDECIDED = "the join was ordered, and the group failed before it was decided"
 
 
 class Newcomer(NamedTuple):

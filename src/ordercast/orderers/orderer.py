@@ -162,6 +162,9 @@ class Orderer(Protocol):
     def propose(self, now_ns: int, change: Change) -> None:
         """Order a join, a leave, a lock or the end of the ring like a message; work goes on."""
 
+    def learn(self, member: int, seq: int) -> None:
+        """A member says that it holds everything up to `seq`, which is received here."""
+
     def withdraw(self, member: int) -> None:
         """A newcomer has taken its request back: if its join is not ordered yet, it will not be."""
 

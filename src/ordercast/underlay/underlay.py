@@ -477,7 +477,8 @@ class Underlay:
             why = transition.why.value
             if transition.fails_reset:
                 out.upcalls.append(Reset(0, why))
-            out.upcalls.append(Departed(transition.was_leaving, transition.is_returning, why))
+            if self.view is not None or not transition.is_returning:
+                out.upcalls.append(Departed(transition.was_leaving, transition.is_returning, why))
             if transition.is_returning:
                 self._look(now_ns, out)
                 return

@@ -83,6 +83,8 @@ class Deciding:
         orderer, view = self._orderer, self._view
         if orderer.log.received < seq:
             return seq  # what we do not have we cannot know; it will be asked again
+        if kind != Kind.DECIDED:
+            orderer.learn(origin, seq)
         if kind == Kind.VOTE:
             if orderer.decided >= seq:
                 if asks:

@@ -450,7 +450,7 @@ class QuorumMembership:
                 state.orderer.propose(now_ns, change)
         elif recovery.accepted is not None and recovery.accepted.view.ring == seen.ring:
             pass  # our own next ring: its commit is on its way, or will be asked for
-        elif now_ns - state.frozen_ns > 2 * self._local.timing.recovery_wait_ns:
+        elif now_ns - state.frozen_ns > state.patience_ns(seen):
             self._exclude(state, DepartureCause.SUPERSEDED, out)
 
     def _show_ring(self, now_ns: int, out: Outbox) -> None:
@@ -517,6 +517,8 @@ class QuorumMembership:
         successor = state.successor(now_ns, out)
         if successor is not None:
             self._follow(state, successor, out)
+        elif state.give_up_ns <= now_ns and self.phase is Phase.MEMBER:
+            self._exclude(state, DepartureCause.UNDECIDED, out)
 
     def _on_frozen(self, now_ns: int) -> None:
         timing, me = self._local.timing, self._local.me

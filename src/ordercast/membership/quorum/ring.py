@@ -6,21 +6,25 @@ from then on its members decide by ballots what follows (`Recovery`). A ring nev
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ordercast.config import GroupConfig
-from ordercast.engine import Failed, Note, Outbox, Reset, To
+from ordercast.engine import NEVER, Failed, Note, Outbox, Reset, To
 from ordercast.errors import WireError
 from ordercast.membership.policy import NOTE
 from ordercast.membership.quorum.deciding import Deciding
 from ordercast.membership.quorum.local import LocalMember, Wishes
+from ordercast.membership.quorum.meeting import better
 from ordercast.membership.quorum.recovery import Recovery, begins_recovery
 from ordercast.membership.quorum.roles import RecoveryTerms
 from ordercast.orderers import LoggedOrderer
 from ordercast.orderers.orderer import Suspicion, SuspicionReason
-from ordercast.view import Address, View, id_of
+from ordercast.view import Address, Reason, View, id_of
 from ordercast.wire.header import Kind
 from ordercast.wire.views import Proposal, Ring, decode_result, decode_suspects, encode_suspects
+
+NEWCOMER_WAITS: Final = 10  # times `recovery_wait_ns`: the patience of a newcomer whose join is not decided
+FOREIGN_WAITS: Final = 30  # times `recovery_wait_ns`: the patience of a frozen ring beside a smaller one that works
 
 
 class Successor(NamedTuple):
@@ -43,6 +47,7 @@ class QuorumRing:
         "counter",
         "deciding",
         "frozen_ns",
+        "give_up_ns",
         "is_resetting",
         "orderer",
         "recovery",
@@ -60,8 +65,16 @@ class QuorumRing:
         self.deciding = Deciding(local, orderer)
         self.recovery: Recovery | None = None
         self.frozen_ns = 0
+        self.give_up_ns = NEVER  # when a newcomer whose join is not decided looks for the group again
         self.is_resetting = False  # a reset() of this node is under way
         self._excluding: Proposal | None = None  # the next view is decided, without this node
+
+    @property
+    def is_entered(self) -> bool:
+        """Whether this node knows that its own join is decided."""
+        view = self.orderer.view
+        is_own_join = view.reason == Reason.JOIN and view.subject == str(self._local.me)
+        return not is_own_join or self.orderer.decided >= view.seq
 
     # While it works
 
@@ -108,6 +121,14 @@ class QuorumRing:
 
     # After a failure
 
+    def patience_ns(self, seen: Ring) -> int:
+        """How long a frozen ring waits for its own members while another ring of its name works.
+
+        The other one may have been made by a newcomer that did not hear ours. A better one would take us in anyway.
+        """
+        waits = 2 if better(seen, self.shown()) else FOREIGN_WAITS
+        return waits * self._local.timing.recovery_wait_ns
+
     def on_message(self, now_ns: int, kind: int, source: Address, origin: int, body: bytes, out: Outbox) -> None:
         """A datagram of recovery, of this ring."""
         if kind == Kind.COMMIT:
@@ -135,7 +156,9 @@ class QuorumRing:
             self.deciding.expire(now_ns, out)
 
     def deadline_ns(self) -> int:
-        return self.recovery.deadline_ns() if self.recovery is not None else self.deciding.deadline_ns()
+        if self.recovery is None:
+            return self.deciding.deadline_ns()
+        return min(self.recovery.deadline_ns(), self.give_up_ns)
 
     def successor(self, now_ns: int, out: Outbox) -> Successor | None:
         """What is decided to follow; to be asked after every step of the recovery. Tells of a reset() that failed."""
@@ -190,6 +213,8 @@ class QuorumRing:
             self.deciding.stop()
             self.orderer.freeze()
             self.frozen_ns = now_ns
+            if not self.is_entered:
+                self.give_up_ns = now_ns + NEWCOMER_WAITS * self._local.timing.recovery_wait_ns
             rule = self._wishes.min_members
             self.recovery = Recovery(self._local, self.orderer, self._config, rule, self.counter)
         return self.recovery

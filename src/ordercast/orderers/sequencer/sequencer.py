@@ -320,6 +320,10 @@ class Sequencer:
                 self._ordering.role.forget(change.member.id)  # it comes back: it has seen its own leave
             self._ordering.role.propose(change)
 
+    def learn(self, member: int, seq: int) -> None:
+        if self._ordering.role is not None:
+            self._ordering.role.acknowledge(member, seq, 0, self._ring.log.received)
+
     def withdraw(self, member: int) -> None:
         if self._ordering.role is not None:
             self._ordering.role.changes.drop(join_key(member))

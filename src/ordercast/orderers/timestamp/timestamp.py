@@ -301,6 +301,9 @@ class Timestamp:
         elif self._ring.is_first:
             self._ordering.propose(change)
 
+    def learn(self, member: int, seq: int) -> None:
+        self._table.learn(member, seq)
+
     def withdraw(self, member: int) -> None:
         self._ordering.changes.drop(join_key(member))
 

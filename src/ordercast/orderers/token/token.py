@@ -343,6 +343,9 @@ class Token:
         else:
             self._requests.ask(now_ns, change)
 
+    def learn(self, member: int, seq: int) -> None:
+        self._table.learn(member, seq)
+
     def withdraw(self, member: int) -> None:
         self._requests.drop(join_key(member))
 
