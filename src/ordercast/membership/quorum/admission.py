@@ -103,6 +103,10 @@ class Admission:
         if welcome is not None and welcome.seq <= seq:
             del self._welcomes[member]
 
+    def forget_gone(self, view: View) -> None:
+        """A member has left, perhaps one whose welcome was never answered."""
+        self._welcomes = {member: each for member, each in self._welcomes.items() if view.member(member) is not None}
+
     def expire(self, now_ns: int, out: Outbox) -> None:
         for welcome in self._welcomes.values():
             if welcome.due_ns <= now_ns:

@@ -220,6 +220,8 @@ class QuorumMembership:
                 self._admission.admitted(view)
                 if view.creator == str(me):
                     self._admission.welcome(now_ns, view, self._config, out)
+            elif view.reason == Reason.LEAVE:
+                self._admission.forget_gone(view)
             if view.leader.id == me.id and self._meeting.due_ns == NEVER:
                 self._show_ring(now_ns, out)
         if state is not None and state.orderer.has_left and self._linger_ns == NEVER:

@@ -14,7 +14,7 @@ from ordercast.wire.ordering import Lead, encode_accept, encode_lead, encode_ord
 
 
 class Announcer:
-    __slots__ = ("_announced", "_delivery", "_ring", "active", "freed_bytes", "spoke_ns", "sync_now")
+    __slots__ = ("_announced", "_delivery", "_ring", "active", "freed_bytes", "rest_beats", "spoke_ns", "sync_now")
 
     def __init__(self, ring: RingState, delivery: InOrderDelivery) -> None:
         seq = ring.view.seq
@@ -24,6 +24,7 @@ class Announcer:
         self.active = 0  # members that are sending, as the sequencer counts them
         self.freed_bytes = 0  # since the others were told
         self.sync_now = False
+        self.rest_beats = 0  # heartbeats since anything was outstanding
         self.spoke_ns = 0  # when we last said anything, also as a member
 
     def lead_info(self) -> Lead:

@@ -57,6 +57,7 @@ from ordercast.wire.views import Cut, Proposal
 from ordercast.wire.writer import DatagramWriter
 
 WANT_NS: Final = 2 * MS
+REST_BEATS: Final = 4  # heartbeats of a sequencer at short intervals when it has come to rest
 
 
 class Sequencer:
@@ -342,8 +343,11 @@ class Sequencer:
             self._acknowledger.follow(now_ns, self._receiver.last_strong_seq, out)
         if not self._ring.has_left:
             out.notes.extend(self._repairs.look(now_ns, self._ordering.role is not None))
-        self._detector.work(self.is_busy, now_ns)
-        self._timers.set_earlier(SequencerTimer.BEAT, now_ns + self._detector.heartbeat_ns)
+        is_busy = self.is_busy
+        self._detector.work(is_busy, now_ns)
+        if is_busy:
+            self._announcer.rest_beats = 0
+        self._timers.set_earlier(SequencerTimer.BEAT, max(now_ns, self._announcer.spoke_ns + self._beat_ns()))
 
     def expire(self, now_ns: int, out: Outbox) -> None:
         if self._ring.is_frozen:
@@ -523,10 +527,19 @@ class Sequencer:
 
     # The member's part
 
+    def _beat_ns(self) -> int:
+        """How long we may be silent. A sequencer that comes to rest repeats itself a few times: a member that has not
+        heard that everything is stable is busy, and would soon suspect one that speaks as seldom as at rest."""
+        beats, busy_ns = self._announcer.rest_beats, self._ring.timing.heartbeat_busy_ns
+        if self._ordering.role is None or beats >= REST_BEATS:
+            return self._detector.heartbeat_ns
+        return min(busy_ns << min(beats, 2), self._ring.timing.heartbeat_rest_ns)
+
     def _beat(self, now_ns: int) -> None:
         """Say something if nothing was said for an interval."""
-        if now_ns - self._announcer.spoke_ns < self._detector.heartbeat_ns:
+        if now_ns - self._announcer.spoke_ns < self._beat_ns():
             return
+        self._announcer.rest_beats += 1
         if self._ordering.role is not None:
             # The member that multicasts for us may be gone. All others watch us: they must not take us for silent.
             self._ring.writer.next_via()

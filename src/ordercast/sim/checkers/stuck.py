@@ -54,6 +54,8 @@ LINGER_NS: Final = 4 * SECOND
 """How long a leaver or a cancelled join serves at most, and a little more."""
 FORGET_NS: Final = 5 * SECOND
 """After so long nobody orders a join that its asker no longer repeats."""
+DISSOLVED: Final = "this ring of the group joins a larger one"
+"""The detail of a `leave` row: all members of the ring go to another one."""
 MAX_ABSENT: Final = 8
 """Of so many members in trouble all subsets are tried as those that a proposal leaves out; of more only all of them."""
 
@@ -204,8 +206,9 @@ class _Lives:
                     state.departing_ns, state.departed_ns = state.leave_ns, event_ns
                     state.departed_view = state.view
                 if state.leave_ns < 0 or state.is_again:
-                    # Excluded, or its ring was dissolved: then it comes back by itself.
-                    state.excluded_view = "" if state.is_again else state.view
+                    # Excluded, or its ring was dissolved: then it comes back by itself. A dissolved ring has ended.
+                    has_ended = state.is_again or event.detail == DISSOLVED
+                    state.excluded_view = "" if has_ended else state.view
                     state.phase, state.leave_ns, state.is_again = _Phase.ASKING, -1, False
                     state.asked_ns = event_ns
                 state.view = ""
