@@ -64,6 +64,7 @@ from ordercast.wire.views import (
     decode_ballot,
     decode_config,
     decode_cut,
+    decode_decision,
     decode_invite,
     decode_member,
     decode_refusal,
@@ -72,11 +73,13 @@ from ordercast.wire.views import (
     decode_suspects,
     decode_view,
     decode_welcome,
+    decode_withdrawal,
     encode_address,
     encode_asking,
     encode_ballot,
     encode_config,
     encode_cut,
+    encode_decision,
     encode_invite,
     encode_member,
     encode_refusal,
@@ -85,6 +88,7 @@ from ordercast.wire.views import (
     encode_suspects,
     encode_view,
     encode_welcome,
+    encode_withdrawal,
     open_change,
     pack_change,
 )
@@ -170,6 +174,8 @@ DECODERS: Final[dict[str, tuple[Decode, tuple[bytes, ...]]]] = {
     "decode_ballot": (decode_ballot, (encode_ballot(sample.BALLOT),)),
     "decode_invite": (decode_invite, (encode_invite(sample.BALLOT, "all", True, b"go"),)),
     "decode_cut": (decode_cut, (encode_cut(sample.BALLOT, sample.CUT),)),
+    "decode_decision": (decode_decision, (encode_decision(*sample.DECISION),)),
+    "decode_withdrawal": (decode_withdrawal, (encode_withdrawal(*sample.WITHDRAWAL),)),
     "decode_result": (decode_result, (encode_result(sample.BALLOT, sample.PROPOSAL),)),
 }
 
