@@ -65,6 +65,7 @@ from ordercast.wire.views import (
     decode_config,
     decode_cut,
     decode_decision,
+    decode_ended,
     decode_invite,
     decode_member,
     decode_refusal,
@@ -80,6 +81,7 @@ from ordercast.wire.views import (
     encode_config,
     encode_cut,
     encode_decision,
+    encode_ended,
     encode_invite,
     encode_member,
     encode_refusal,
@@ -175,6 +177,7 @@ DECODERS: Final[dict[str, tuple[Decode, tuple[bytes, ...]]]] = {
     "decode_invite": (decode_invite, (encode_invite(sample.BALLOT, "all", True, b"go"),)),
     "decode_cut": (decode_cut, (encode_cut(sample.BALLOT, sample.CUT),)),
     "decode_decision": (decode_decision, (encode_decision(*sample.DECISION),)),
+    "decode_ended": (decode_ended, (encode_ended("prices"),)),
     "decode_withdrawal": (decode_withdrawal, (encode_withdrawal(*sample.WITHDRAWAL),)),
     "decode_result": (decode_result, (encode_result(sample.BALLOT, sample.PROPOSAL),)),
 }

@@ -91,7 +91,11 @@ def test_a_newcomer_is_welcomed_until_it_is_heard() -> None:
     assert leader.kinds() == [Kind.WELCOME, Kind.WELCOME]
     name, nonce, config, shown = decode_welcome(b"".join(out.sends[0].buffers)[HEADER_BYTES:])
     assert (name, nonce, config, shown.id) == ("g", 5, leader.config, view.id)
-    admission.heard(member("b").id)
+    admission.heard(member("b").id, view.seq - 1)
+    assert admission, "that is from an earlier stay"
+    admission.heard(member("c").id, view.seq)
+    assert admission
+    admission.heard(member("b").id, view.seq)
     assert not admission
     assert admission.deadline_ns() == NEVER
 

@@ -30,7 +30,7 @@ class Voter:
     def hear(self, kind: Kind, source: str, asks: bool = False, seq: int = LAST_SEQ) -> None:
         other = member_of(source)
         body = encode_decision(seq, asks)
-        self.deciding.on_message(kind, other.address, other.id, body, self.party.out)
+        assert self.deciding.on_message(kind, other.address, other.id, body, self.party.out) == seq
 
     def wait(self) -> None:
         self.now_ns = self.deciding.deadline_ns()
@@ -162,14 +162,32 @@ def test_a_member_that_does_not_know_answers_with_its_vote() -> None:
 
 
 def test_where_the_orderer_has_left_and_is_gone_the_others_find_the_quorum() -> None:
-    """Its own leave was the last that it ordered: each member asks all others, and counts."""
-    change = left("bcde", "abcde", creator="a")
-    bob, carol = voter("b", change), voter("c", change)
-    assert bob.said() == carol.said() == [(To.ALL, Kind.VOTE, False)]
+    """Its own leave was the last that it ordered: it is asked first, then all others, and each member counts."""
+    bob = voter("b", left("bcde", "abcde", creator="a"))
+    assert bob.said() == [(address("a"), Kind.VOTE, False)]
+    for _ in range(CREATOR_TRIES):
+        bob.wait()
+        assert bob.said() == [(address("a"), Kind.VOTE, True)]
+    bob.wait()
+    assert bob.said() == [(To.ALL, Kind.VOTE, True)]
     assert not bob.knows
     bob.hear(Kind.VOTE, "c")
     assert bob.knows, "the leaver holds it, too"
     assert bob.said() == [], "others ask for themselves"
+
+
+def test_where_the_orderer_is_unknown_all_are_told() -> None:
+    bob = voter("b", view_of("abcde", "abcde", Reason.LOCK, creator="g"))
+    assert bob.said() == [(To.ALL, Kind.VOTE, False)]
+
+
+def test_a_newcomer_votes_so_that_it_is_heard_and_greets_again_where_it_is_welcomed_again() -> None:
+    carol = Voter("c", joined("abc", "ab"))
+    carol.deciding.on_change(0, carol.change, carol.party.out, is_new=True)
+    assert carol.knows
+    assert carol.said() == [(address("a"), Kind.VOTE, False)]
+    carol.deciding.greet(address("b"), LAST_SEQ, carol.party.out)
+    assert carol.said() == [(address("b"), Kind.VOTE, False)]
 
 
 def test_what_is_not_received_here_cannot_be_known() -> None:

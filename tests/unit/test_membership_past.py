@@ -11,6 +11,7 @@ from ordercast.membership.past import EVERY_NS, KEEP_NS, MOST, PastRings
 from ordercast.view import GROUP_ORIGIN
 from ordercast.wire.header import HEADER, HEADER_BYTES, Kind
 from ordercast.wire.ordering import Acks, Missing, encode_nak
+from ordercast.wire.views import encode_ended
 
 OLD = 5
 BOB = member_of("b")
@@ -48,8 +49,10 @@ def test_a_straggler_is_told_how_its_ring_ended() -> None:
 
 def test_a_ring_that_ended_in_order_has_no_successor() -> None:
     survivor = Survivor()
-    survivor.past.add_ended(OLD)
-    assert survivor.asked(Kind.INVITE) == [(Kind.ENDED, OLD, b"")]
+    assert not survivor.past.is_over
+    survivor.past.add_ended(OLD, "g")
+    assert survivor.past.is_over
+    assert survivor.asked(Kind.INVITE) == [(Kind.ENDED, OLD, encode_ended("g"))]
 
 
 @pytest.mark.parametrize("kind", [Kind.DATA, Kind.REPAIR, Kind.CUT, Kind.RESULT_ACK, Kind.COMMIT, Kind.ENDED])
@@ -73,8 +76,9 @@ def test_the_answer_to_members_of_an_older_ring_is_how_the_last_one_ended() -> N
     survivor.past.add(OLD, b"first")
     survivor.past.add(OLD + 1, b"second")
     assert survivor.asked(Kind.SYNC) == [(Kind.COMMIT, OLD, b"second")]
-    survivor.past.add_ended(OLD + 2)
-    assert survivor.asked(Kind.SYNC, now_ns=EVERY_NS) == [(Kind.ENDED, OLD, b"")]
+    assert not survivor.past.is_over
+    survivor.past.add_ended(OLD + 2, "g")
+    assert survivor.asked(Kind.SYNC, now_ns=EVERY_NS) == [(Kind.ENDED, OLD, encode_ended("g"))]
 
 
 def test_the_oldest_ring_is_forgotten_first() -> None:

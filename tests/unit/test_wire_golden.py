@@ -69,6 +69,7 @@ from ordercast.wire.views import (
     decode_ballot,
     decode_cut,
     decode_decision,
+    decode_ended,
     decode_invite,
     decode_refusal,
     decode_result,
@@ -82,6 +83,7 @@ from ordercast.wire.views import (
     encode_ballot,
     encode_cut,
     encode_decision,
+    encode_ended,
     encode_invite,
     encode_refusal,
     encode_result,
@@ -227,6 +229,7 @@ GOLDEN: Final[dict[str, str]] = {
     ),
     "decision": ("290000000000000001"),
     "withdrawal": ("06007072696365730208070605040302010900000000000000"),
+    "ended": ("0600707269636573"),
 }
 
 MIXED: Final = [(index % 2, 0, b"%d" % (index % 10)) for index in range(18)]
@@ -271,6 +274,7 @@ VALUES: Final[dict[str, bytes]] = {
     "result": encode_result(sample.BALLOT, sample.PROPOSAL),
     "decision": encode_decision(*sample.DECISION),
     "withdrawal": encode_withdrawal(*sample.WITHDRAWAL),
+    "ended": encode_ended("prices"),
 }
 OPENED: Final[dict[str, tuple[Callable[[bytes], Any], Any]]] = {
     "lead": (decode_lead, sample.LEAD),
@@ -303,6 +307,7 @@ OPENED: Final[dict[str, tuple[Callable[[bytes], Any], Any]]] = {
     "result": (decode_result, (sample.BALLOT, sample.PROPOSAL)),
     "decision": (decode_decision, sample.DECISION),
     "withdrawal": (decode_withdrawal, sample.WITHDRAWAL),
+    "ended": (decode_ended, "prices"),
 }
 
 
