@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.property.decoders import DECODERS, peak_bytes, survives
 from tests.unit import wire_samples as sample
 
-from ordercast.config import MAX_BLOCK
+from ordercast.config import MAX_BLOCK, MinMembers
 from ordercast.engine import Change
 from ordercast.errors import WireError
 from ordercast.service import AGREED, FIFO, RELIABLE, RESILIENT, SAFE
@@ -248,7 +248,7 @@ def test_segments_in_any_order_make_the_body(body: bytes, datagram: int, seed: i
     life=st.integers(-(1 << 63), (1 << 63) - 1),
     reason=st.sampled_from(Reason),
     header=st.binary(max_size=1_024),
-    prior=st.lists(U64, max_size=8),
+    prior=st.lists(st.tuples(U64, st.sampled_from(["majority", "all", 1, 2, 1_000])), max_size=8),
     asked=st.tuples(st.booleans(), st.integers(0, 255), st.sampled_from(["majority", "all", 1, 2, 1_000])),
     locks=st.dictionaries(st.text(max_size=60), U64, max_size=8),
     callers=st.dictionaries(U64, NUMBERS, max_size=8),
@@ -264,7 +264,7 @@ def test_a_view_is_read_as_it_was_written(
     life: int,
     reason: Reason,
     header: bytes,
-    prior: list[int],
+    prior: list[tuple[int, MinMembers]],
     asked: Any,
     locks: dict[str, int],
     callers: dict[int, int],
@@ -284,7 +284,8 @@ def test_a_view_is_read_as_it_was_written(
         reason=reason,
         subject="subject",
         header=header,
-        prior=tuple(prior),
+        prior=tuple(member for member, _ in prior),
+        prior_rules=tuple(rule for _, rule in prior),
         locks=locks,
         callers=callers,
         awaited=awaited,

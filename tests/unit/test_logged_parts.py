@@ -25,7 +25,16 @@ from ordercast.wire.ordering import Acks, Assignment, Missing
 from ordercast.wire.views import pack_change
 
 FIRST = VIEW.seq + 1
-LEAVE = replace(VIEW, counter=2, seq=FIRST, members=(A,), reason=Reason.LEAVE, subject="b/0", prior=(A.id, B.id))
+LEAVE = replace(
+    VIEW,
+    counter=2,
+    seq=FIRST,
+    members=(A,),
+    reason=Reason.LEAVE,
+    subject="b/0",
+    prior=(A.id, B.id),
+    prior_rules=("majority",) * 2,
+)
 
 
 def kinds(out: Outbox) -> list[str]:
@@ -213,8 +222,8 @@ def test_our_own_leave_is_asked_for_until_it_is_received() -> None:
     assert leaving.takes(Change(Reason.LEAVE, B, b"bye"))
     assert leaving.is_asked
     assert leaving.request() == Change(Reason.LEAVE, B, b"bye")
-    old = ring.apply(LEAVE)
-    assert leaving.applied(old) == B
+    ring.apply(LEAVE)
+    assert leaving.applied() == B
     leaving.received()
     assert (leaving.is_asked, leaving.is_retired, leaving.request()) == (False, True, None)
 
@@ -222,7 +231,8 @@ def test_our_own_leave_is_asked_for_until_it_is_received() -> None:
 def test_a_leaver_may_go_when_somebody_knows_that_it_knows() -> None:
     ring = ring_of(B)
     leaving = Leaving(ring)
-    leaving.applied(ring.apply(LEAVE))
+    ring.apply(LEAVE)
+    leaving.applied()
     leaving.heard(VIEW.seq, (VIEW.seq, VIEW.seq))
     leaving.heard(LEAVE.seq, (LEAVE.seq, VIEW.seq))
     assert not leaving.is_released
@@ -233,7 +243,8 @@ def test_a_leaver_may_go_when_somebody_knows_that_it_knows() -> None:
 def test_a_leaver_is_served_while_it_may_not_know_of_its_leave() -> None:
     ring = ring_of(A)
     leaving, table = Leaving(ring), Table(VIEW, A.id, VIEW.seq)
-    leaving.applied(ring.apply(LEAVE))
+    ring.apply(LEAVE)
+    leaving.applied()
     table.apply(LEAVE)
     assert leaving.leavers(table) == (B.address,)
     table.learn(B.id, LEAVE.seq)
@@ -261,11 +272,10 @@ def broken_ring() -> tuple[RingState, LogRecovery, Receiver]:
 def test_a_cut_tells_what_is_held_and_assigned() -> None:
     ring, recovery, receiver = broken_ring()
     receiver.assign(FIRST + 1, B.id, 1, 1)
-    cut = recovery.cut("majority", None, FIRST + 5, [C.id])
-    assert (cut.received, cut.safe, cut.next_block) == (FIRST, FIRST, 1)
+    cut = recovery.cut(None)
+    assert (cut.received, cut.decided, cut.next_block) == (FIRST, VIEW.seq, 1)
     assert cut.assignments == (Assignment(FIRST + 1, B.id, 1, 1),)
     assert set(cut.held) == {(A.id, 0, 1), (B.id, 1, 1)}
-    assert cut.departed == (C.id,)
     assert cut.view == ring.view
 
 

@@ -85,14 +85,17 @@ def test_a_newcomer_is_welcomed_until_it_is_heard() -> None:
     assert admission.deadline_ns() == NEVER
     admission.welcome(0, view, leader.config, out)
     assert admission
-    assert admission.is_expected(member("b").id)
     assert admission.addresses() == [member("b").address]
     admission.expire(admission.deadline_ns(), out)
     assert admission.deadline_ns() == 2 * WELCOME_NS
     assert leader.kinds() == [Kind.WELCOME, Kind.WELCOME]
     name, nonce, config, shown = decode_welcome(b"".join(out.sends[0].buffers)[HEADER_BYTES:])
     assert (name, nonce, config, shown.id) == ("g", 5, leader.config, view.id)
-    admission.heard(member("b").id)
+    admission.heard(member("b").id, view.seq - 1)
+    assert admission, "that is from an earlier stay"
+    admission.heard(member("c").id, view.seq)
+    assert admission
+    admission.heard(member("b").id, view.seq)
     assert not admission
     assert admission.deadline_ns() == NEVER
 

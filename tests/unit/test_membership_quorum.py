@@ -170,8 +170,8 @@ def test_stragglers_of_a_past_ring_are_told_the_commit() -> None:
     node.policy.on_suspects(0, [Suspicion(member("b").id, SuspicionReason.SILENCE)], node.out)
     node.install(node.search())
     node.out.sends.clear()
-    node.policy.on_stranger(node.now_ns, member("b").address, Kind.SYNC, 77, node.out)
-    node.policy.on_stranger(node.now_ns, member("b").address, Kind.SYNC, 12345, node.out)
+    node.policy.on_stranger(node.now_ns, member("b").address, Kind.SYNC, 77, member("b").id, b"", node.out)
+    node.policy.on_stranger(node.now_ns, member("b").address, Kind.SYNC, 12345, member("b").id, b"", node.out)
     assert node.sent() == [Kind.COMMIT]
     assert HEADER.unpack_from(b"".join(node.out.sends[0].buffers))[5] == 77
 

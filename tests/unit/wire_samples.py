@@ -28,6 +28,7 @@ VIEW = View(
     subject="bob/2",
     header=b"hi",
     prior=(ALICE.id,),
+    prior_rules=("majority",),
     locks={"ledger": BOB.id, "2": ALICE.id},
     callers={CAROL: 4},
     awaited={ALICE.id: 14},
@@ -43,6 +44,8 @@ BALLOT = Ballot(round=2, highest=40, seniority=65_535, node=ALICE.id)
 PROPOSAL = Proposal(BALLOT, True, 38, (Assignment(39, BOB.id, 4, 2),), VIEW)
 HELD = ((ALICE.id, 12, 2), (BOB.id, 5, 1))
 CUT = Cut(40, 35, (Assignment(42, BOB.id, 5, 1),), HELD, VIEW, 17, PROPOSAL)
+DECISION = (41, True)
+WITHDRAWAL = ("prices", [0x0102030405060708, 9])
 ASKING = Asking("prices", BOB, 0x0102030405060708, 1, 5, Demands(8, None, 1 << 20), b"hi", {CAROL: 4})
 CALL = CallHead(3, WANTS_ACK | WANTS_AGAIN, 2, "carol/1", ("10.0.0.3", 7_002))
 ANSWER = CallHead(0, IS_ANSWER, NO_HANDLER, "bob/2", ("", 0), ALICE.id, 4, "alice/0")
