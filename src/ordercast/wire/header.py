@@ -54,7 +54,7 @@ class Kind(IntEnum):
     JOIN = 22
     WELCOME = 23
     REFUSE = 24
-    LEFT = 25  # to a node that speaks as a member and has left
+    # 25 was an answer to former members; DECIDED and COMMIT have taken its place
     BEACON = 26  # a ring shows itself, so that rings of one name meet
     VOTE = 27  # a member holds a change and everything before it
     DECIDED = 28  # a quorum of the view before does; also the answer to VOTE and DEPART

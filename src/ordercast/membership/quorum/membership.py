@@ -52,7 +52,6 @@ from ordercast.wire.views import (
     encode_address,
     encode_ended,
     encode_result,
-    encode_withdrawal,
 )
 
 
@@ -423,8 +422,7 @@ class QuorumMembership:
         if state is None or state.recovery is not None or self.phase is not Phase.MEMBER:
             return
         if self._admission.withdraw(origin, nonces, state.orderer):
-            answer = encode_withdrawal(self._local.name, nonces)
-            out.sends.append(self._local.writer.control(source, Kind.WITHDRAW, answer))
+            out.sends.append(self._local.writer.control(source, Kind.WITHDRAW, body))
 
     # Rings that meet
 
@@ -450,9 +448,7 @@ class QuorumMembership:
                 # All members are told where to go: not all of them may hear that ring (RMP section 3.4).
                 change = Change(Reason.DISSOLVE, self._local.me, encode_address(source))
                 state.orderer.propose(now_ns, change)
-        elif recovery.accepted is not None and recovery.accepted.view.ring == seen.ring:
-            pass  # our own next ring: its commit is on its way, or will be asked for
-        elif now_ns - state.frozen_ns > state.patience_ns(seen):
+        elif state.is_superseded_by(now_ns, seen):
             self._exclude(state, DepartureCause.SUPERSEDED, out)
 
     def _show_ring(self, now_ns: int, out: Outbox) -> None:

@@ -121,13 +121,17 @@ class QuorumRing:
 
     # After a failure
 
-    def patience_ns(self, seen: Ring) -> int:
-        """How long a frozen ring waits for its own members while another ring of its name works.
+    def is_superseded_by(self, now_ns: int, seen: Ring) -> bool:
+        """Whether a member of this frozen ring goes to another ring of its name that works.
 
-        The other one may have been made by a newcomer that did not hear ours. A better one would take us in anyway.
+        If that is its own next ring, the commit is on its way. The other one may have been made by a newcomer that did
+        not hear ours: for a smaller one than ours we are in no hurry.
         """
+        accepted = self.recovery.accepted if self.recovery is not None else None
+        if accepted is not None and accepted.view.ring == seen.ring:
+            return False
         waits = 2 if better(seen, self.shown()) else FOREIGN_WAITS
-        return waits * self._local.timing.recovery_wait_ns
+        return now_ns - self.frozen_ns > waits * self._local.timing.recovery_wait_ns
 
     def on_message(self, now_ns: int, kind: int, source: Address, origin: int, body: bytes, out: Outbox) -> None:
         """A datagram of recovery, of this ring."""

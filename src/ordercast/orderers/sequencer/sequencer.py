@@ -294,7 +294,7 @@ class Sequencer:
                 self._on_lead(lead)
                 self._acknowledger.owed.append(lead.highest)
         elif kind == Kind.ACK:
-            self._on_ack(source, origin, decode_acks(body), out)
+            self._on_acks(origin, decode_acks(body))
         elif kind == Kind.NAK:
             acks, _, missing = decode_nak(body)
             self._on_acks(origin, acks)
@@ -306,7 +306,7 @@ class Sequencer:
         elif kind == Kind.PROPOSE:
             acks, operation, header = decode_propose(body)
             self._on_acks(origin, acks)
-            self._on_propose(source, origin, operation, header, out)
+            self._on_propose(origin, operation, header)
 
     def greet(self) -> None:
         """We are new: let the sequencer hear us at once, so that it stops welcoming us."""
@@ -497,13 +497,6 @@ class Sequencer:
         if role is not None and not role.acknowledge(origin, acks.received, acks.consumed, received):
             self._ring.count("strange_acks")
 
-    def _on_ack(self, source: Address, origin: int, acks: Acks, out: Outbox) -> None:
-        if self._ordering.role is None:
-            return
-        self._on_acks(origin, acks)
-        if self._ordering.role.row(origin) is None:
-            out.sends.append(self._ring.writer.control(source, Kind.LEFT, encode_lead(self._announcer.lead_info())))
-
     def _on_held(self, now_ns: int, origin: int, holding: list[tuple[int, int]]) -> None:
         if self._ordering.role is not None:
             row = self._ordering.role.row(origin)
@@ -516,14 +509,10 @@ class Sequencer:
             if sender == self._ring.me.id:
                 self._outgoing.acknowledged(now_ns, upto)
 
-    def _on_propose(self, source: Address, origin: int, operation: int, header: bytes, out: Outbox) -> None:
-        if self._ordering.role is None or operation != Reason.LEAVE:
-            return
+    def _on_propose(self, origin: int, operation: int, header: bytes) -> None:
         member = self._ring.view.member(origin)
-        if member is not None:
+        if self._ordering.role is not None and operation == Reason.LEAVE and member is not None:
             self._ordering.role.propose(Change(Reason.LEAVE, member, header))
-        elif self._ordering.role.row(origin) is None:
-            out.sends.append(self._ring.writer.control(source, Kind.LEFT, encode_lead(self._announcer.lead_info())))
 
     # The member's part
 

@@ -37,7 +37,7 @@ from ordercast.view import GROUP_ORIGIN, Address, Member, Reason, View, id_of
 from ordercast.wire.block import HEAD
 from ordercast.wire.header import Kind
 from ordercast.wire.ordering import Assignment, decode_held, decode_nak, decode_propose, encode_propose
-from ordercast.wire.stamps import WANTS, Stamps, decode_stamps, encode_stamps
+from ordercast.wire.stamps import WANTS, Stamps, decode_stamps
 from ordercast.wire.token import decode_list
 from ordercast.wire.views import Cut, Proposal
 from ordercast.wire.writer import DatagramWriter
@@ -268,14 +268,14 @@ class Timestamp:
             return
         self._detector.heard(origin, now_ns)
         if kind in (Kind.STAMPS, Kind.DECISION, Kind.SYNC):
-            self._on_stamps(now_ns, source, origin, decode_stamps(body), out)
+            self._on_stamps(now_ns, origin, decode_stamps(body), out)
         elif kind == Kind.LIST:
             head, change = decode_list(body)
             stamps = decode_stamps(head)
             if not ring.has_left and number > ring.log.received:
                 self._receiver.hold(GROUP_ORIGIN, number, change, out)
                 self._receiver.assign(number, GROUP_ORIGIN, number, 1)
-            self._on_stamps(now_ns, source, origin, stamps, out)
+            self._on_stamps(now_ns, origin, stamps, out)
         elif kind == Kind.NAK:
             self._on_nak(source, origin, body, out)
         elif kind == Kind.ACCEPT:
@@ -286,7 +286,7 @@ class Timestamp:
                     self._outgoing.acknowledged(now_ns, upto, sender)
         elif kind == Kind.PROPOSE:
             _, operation, header = decode_propose(body)
-            self._on_propose(source, origin, operation, header, out)
+            self._on_propose(origin, operation, header)
         else:
             ring.count("strange_kinds")
 
@@ -438,16 +438,13 @@ class Timestamp:
 
     # What comes in
 
-    def _on_stamps(self, now_ns: int, source: Address, origin: int, stamps: Stamps, out: Outbox) -> None:
+    def _on_stamps(self, now_ns: int, origin: int, stamps: Stamps, out: Outbox) -> None:
         ring, log, view, table = self._ring, self._ring.log, self._ring.view, self._table
         is_member = view.member(origin) is not None
         if stamps.highest > log.received + log.ahead or stamps.view > log.received + log.ahead:
             ring.count("strange_stamps")
             return
         if not is_member and origin != table.leaver and stamps.view <= view.seq:
-            # Where it came from a member, that one has forwarded it and answers (RMP section 3.4).
-            if not ring.has_left and all(member.address != source for member in view.members):
-                self._tell_left(source, out)
             if origin not in view.prior:
                 ring.count("strange_stamps")
             return
@@ -488,21 +485,12 @@ class Timestamp:
         if assignments:
             send_assignments(ring, to, known_lead(ring, self._delivery.safe), assignments, out)
 
-    def _on_propose(self, source: Address, origin: int, operation: int, header: bytes, out: Outbox) -> None:
-        ring = self._ring
-        if not ring.is_first or operation != Reason.LEAVE:
-            return
-        member = ring.view.member(origin)
-        if member is not None:
+    def _on_propose(self, origin: int, operation: int, header: bytes) -> None:
+        member = self._ring.view.member(origin)
+        if self._ring.is_first and operation == Reason.LEAVE and member is not None:
             self._ordering.propose(Change(Reason.LEAVE, member, header))
-        elif origin != self._table.leaver:
-            self._tell_left(source, out)
 
     # What goes out
-
-    def _tell_left(self, to: Address, out: Outbox) -> None:
-        """To somebody that speaks as a member, and is none any more."""
-        out.sends.append(self._ring.writer.control(to, Kind.LEFT, encode_stamps(self._speaker.stamps())))
 
     def _ask_to_leave(self, now_ns: int, out: Outbox) -> None:
         ring, change = self._ring, self._leaving.request()

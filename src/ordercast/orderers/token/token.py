@@ -51,7 +51,6 @@ from ordercast.wire.token import (
     decode_state,
     decode_token,
     encode_change,
-    encode_state,
 )
 from ordercast.wire.views import Cut, Proposal
 from ordercast.wire.writer import DatagramWriter
@@ -309,7 +308,7 @@ class Token:
                 self._receiver.hold(GROUP_ORIGIN, state.highest, change, out)
             self._on_token(now_ns, origin, state, assignments)
         elif kind in (Kind.SYNC, Kind.CONFIRM):
-            self._on_sync(now_ns, source, origin, decode_state(body)[0], out)
+            self._on_sync(now_ns, origin, decode_state(body)[0])
         elif kind == Kind.NAK:
             self._naks.on_nak(source, origin, body, out)
         elif kind == Kind.ACCEPT:
@@ -559,14 +558,12 @@ class Token:
             log.highest = max(log.highest, state.highest)
         rotation.follow(now_ns, origin, state)
 
-    def _on_sync(self, now_ns: int, source: Address, origin: int, state: State, out: Outbox) -> None:
+    def _on_sync(self, now_ns: int, origin: int, state: State) -> None:
         self._on_state(now_ns, origin, state)
         ring, table, rotation = self._ring, self._table, self._rotation
-        passed, members = rotation.passed, ring.view.members
+        passed = rotation.passed
         if ring.view.member(origin) is None and origin != table.leaver:
-            # Where it came from a member, that one has forwarded it and answers (section 3.4).
-            if not ring.has_left and all(member.address != source for member in members):
-                out.sends.append(ring.writer.control(source, Kind.LEFT, encode_state(rotation.state())))
+            pass  # it has left
         elif rotation.is_holding and state.view == table.view.seq and min(state.rows, default=0) < rotation.announced:
             rotation.behind[origin] = None  # what is safe has been said, and not heard there
         elif state.turn < rotation.turn and (rotation.is_holding or (passed is not None and passed.site == origin)):
