@@ -90,7 +90,8 @@ class Deciding:
                 if asks:
                     self._say(Kind.DECIDED, source, seq, out)
             elif view is not None and view.seq == seq:
-                self._holders.add(origin)
+                if origin in view.prior:  # nobody else has a vote
+                    self._holders.add(origin)
                 if is_decided(view, self._holders):
                     self._decide(view, out)
                 elif asks:
@@ -106,7 +107,8 @@ class Deciding:
 
     def on_informed(self, member: int) -> None:
         """A member knows that our leave is decided, or has gone on to a later ring."""
-        self._informed.add(member)
+        if self._orderer.view.member(member) is not None:
+            self._informed.add(member)
         if self.may_go:
             self._due_ns = NEVER
 
