@@ -18,9 +18,3 @@ class WrappedEngine:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.engine, name)
-
-    def carry(self) -> object:
-        return self.engine.carry()
-
-    def inherit(self, memory: object) -> None:
-        self.engine.inherit(memory)
