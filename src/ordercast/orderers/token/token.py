@@ -544,7 +544,7 @@ class Token:
     def _on_state(self, now_ns: int, origin: int, state: State) -> None:
         """What anybody knows of the token and of what each member holds."""
         ring, log, table, rotation = self._ring, self._ring.log, self._table, self._rotation
-        if ring.view.member(origin) is None and origin not in (table.leaver, *ring.view.prior):
+        if ring.view.member(origin) is None and origin != table.leaver and origin not in ring.view.prior:
             ring.count("strange_tokens")  # of nobody, or of a newcomer whose join is not here: others will say it too
             return
         if state.highest > log.received + log.ahead or (rotation.is_holding and state.turn > rotation.turn):
