@@ -181,8 +181,8 @@ def test_messages_without_a_place_are_sent_again_in_the_new_view() -> None:
 
 
 def test_the_initiator_is_the_token_site_of_the_new_ring() -> None:
-    """RMP section 4.4: "it commits the new list itself and makes itself the new token site". Deviation: no NULL ACK has
-    to follow, since all have acknowledged the list and everything before it; a heartbeat tells that it works."""
+    """RMP section 4.4: "it commits the new list itself and makes itself the new token site". A NULL ACK follows, and the
+    token goes round once: the others have acknowledged the list, and are not known to have begun with it."""
 
     async def program(ring: Ring) -> None:
         await ring.open(4)
@@ -192,12 +192,17 @@ def test_the_initiator_is_the_token_site_of_the_new_ring() -> None:
         new = ring.groups[0].view
         assert new is not None
         assert (new.leader.name, new.creator, new.reason) == (commit.source, f"{commit.source}/0", Reason.RESET)
+        await asyncio.sleep(1)
         words = [word for word in ring.said(*TELLS_STATE) if word.ring == new.ring]
-        assert words[0].source == commit.source
-        assert words[0].state[:3] == (0, new.leader.id, new.seq)
-        assert words[0].state.rows == (new.seq,) * 3, "all of them hold all"
+        first, second, third = new.members
+        assert words[0].source == commit.source == first.name
+        assert words[0].state[:3] == (1, second.id, new.seq), "nothing is ordered"
+        assert words[0].state.rows == (new.seq, new.seq - 1, new.seq - 1)
+        passes = [word.source for word in words if word.kind == Kind.TOKEN]
+        assert passes == [first.name, second.name]
+        assert words[-1].state.rows == (new.seq,) * 3, "all of them have begun"
         await ring.groups["abcd".index("c")].send(b"on", confirm=True)
-        assert ring.said(*CARRIES_TOKEN)[-1].source == commit.source
+        assert ring.said(*CARRIES_TOKEN)[-1].source == third.name
 
     in_ring(program)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ordercast.engine import NEVER, Change
 from ordercast.orderers.logged.changes import MAX_CHANGES, key_of
-from ordercast.orderers.token.pending import FORGET_NS, MAX_DONE, REPEAT_NS, ChangeRequests
+from ordercast.orderers.token.pending import FORGET_NS, MAX_DONE, REPEAT_NS, YIELD_NS, ChangeRequests
 from ordercast.view import Member, Reason, View, node_id
 
 A, B, C = [Member(node_id(name, 0), name, 0, (f"10.0.0.{n}", 7_000), 1 << 20) for n, name in enumerate("abc", start=1)]
@@ -141,3 +141,43 @@ def test_what_waits_and_what_is_remembered_are_bounded() -> None:
     pending.hear(0, lock(7, name="0"))
     pending.hear(0, lock(7, name=str(MAX_DONE)))
     assert waiting(pending) == [lock(7, name="0")], "the oldest are forgotten"
+
+
+def test_a_member_lets_another_that_was_denied_a_lock_ask_before_it_asks_again() -> None:
+    """Otherwise the member that hears first of a free lock would get it again and again."""
+    pending = make()
+    pending.answered(told(lock(1, A), locks={"x": A.id}))
+    pending.answered(told(lock(1, B), locks={"x": A.id}))  # denied
+    pending.answered(told(lock(2, A, reason=Reason.UNLOCK)))
+    again = lock(3, A)
+    pending.ask(10, again)
+    assert pending.due_ns == 10 + YIELD_NS
+    assert waiting(pending, 10) == []
+    assert pending.repeated(10) == []
+    pending.ask(11, LEAVE)
+    assert pending.repeated(11) == [LEAVE]
+    assert pending.due_ns == 10 + YIELD_NS
+    assert waiting(pending, 10 + YIELD_NS) == [again, LEAVE]
+    assert pending.repeated(10 + YIELD_NS) == [again, LEAVE]
+
+
+def test_where_nobody_else_was_denied_a_lock_is_asked_for_at_once() -> None:
+    pending = make()
+    pending.answered(told(lock(1, B), locks={"x": A.id}))  # denied
+    pending.answered(told(lock(2, B), locks={"x": B.id}))  # and granted later
+    pending.ask(10, lock(3, A))
+    assert waiting(pending, 10) == [lock(3, A)]
+    pending.drop(key_of(lock(3, A)))
+    pending.answered(told(lock(4, A), locks={"x": B.id}))  # we were denied ourselves
+    pending.ask(11, lock(5, A))
+    assert waiting(pending, 11) == [lock(5, A)]
+
+
+def test_members_that_were_denied_a_lock_are_remembered_within_a_bound() -> None:
+    pending = make()
+    for number in range(MAX_DONE + 1):
+        pending.answered(told(lock(number, B, f"l{number}"), locks={}))
+    pending.ask(0, lock(1, A, "l0"))
+    assert waiting(pending) == [lock(1, A, "l0")]
+    pending.ask(0, lock(1, A, f"l{MAX_DONE}"))
+    assert len(waiting(pending)) == 1

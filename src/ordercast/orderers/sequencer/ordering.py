@@ -135,14 +135,17 @@ class SequencerOrdering:
     # The sequencer's part
 
     def order(self, now_ns: int, role: SequencerRole, out: Outbox) -> None:
-        """Order what is ready, then the next change."""
-        ring, log, last_strong_seq = self._ring, self._ring.log, self._receiver.last_strong_seq
+        """Order what is ready, then the next change. A join goes first: it waits until all members have everything,
+        and what is ordered before it would keep it waiting."""
+        ring, log = self._ring, self._ring.log
         runs: list[tuple[int, int, int]] = []
         is_alone = not role.others  # nobody listens but newcomers, for whom their join is the beginning
         role.is_blocked = False
-        is_decided = ring.is_decided
-        if role.is_held_up(log, last_strong_seq, is_decided):
+        if role.is_held_up(log, self._receiver.last_strong_seq, ring.is_decided):
             return
+        if not is_alone and role.changes and role.changes.first.reason == Reason.JOIN:
+            self._order_next_change(now_ns, role, out)
+        is_decided = ring.is_decided
         limit_bytes, limit_blocks = self._window.ceiling, 2 * ring.config.history_blocks
         for origin in list(role.ready):
             while (block := role.next_block(log, ring.view, ring.me.id, origin, limit_bytes, limit_blocks)) is not None:
@@ -165,13 +168,14 @@ class SequencerOrdering:
                 del role.ready[origin]
         if runs:
             self._announcer.send_accept(now_ns, runs, out)
-        if not is_decided or self._outgoing.has_orphans:
-            return
-        if role.is_held_up(log, self._receiver.last_strong_seq, is_decided):
-            return
-        change = role.next_change(log)
-        if change is not None:
-            self._order_change(now_ns, role, change, out)
+        if is_decided and not role.is_held_up(log, self._receiver.last_strong_seq, is_decided):
+            self._order_next_change(now_ns, role, out)
+
+    def _order_next_change(self, now_ns: int, role: SequencerRole, out: Outbox) -> None:
+        if self._ring.is_decided and not self._outgoing.has_orphans:
+            change = role.next_change(self._ring.log)
+            if change is not None:
+                self._order_change(now_ns, role, change, out)
 
     def _order_change(self, now_ns: int, role: SequencerRole, change: Change, out: Outbox) -> None:
         ring, seq = self._ring, self._ring.log.received + 1
@@ -203,7 +207,8 @@ class SequencerOrdering:
         if (role.is_blocked or role.changes) and not self._leaving.is_retired:
             self.order(now_ns, role, out)
         delivery.deliver(out)
-        if role.since_bytes >= self._window.ceiling // 2 or role.since_blocks >= ring.config.history_blocks:
+        is_much = role.since_bytes >= self._window.ceiling // 2 or role.since_blocks >= ring.config.history_blocks
+        if is_much or (ring.is_decided and role.must_ask(log)):
             self._announcer.send_status(now_ns, self.role, out)
         elif announcer.sync_now or announcer.has_news(self._receiver.last_strong_seq, self._window.ceiling):
             announcer.send_sync(now_ns, role, out)

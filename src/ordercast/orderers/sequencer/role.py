@@ -29,6 +29,7 @@ class MemberRow:
 
 class SequencerRole:
     __slots__ = (
+        "_asked_at",
         "_me",
         "_open_messages",
         "_table",
@@ -53,6 +54,7 @@ class SequencerRole:
         self._changed()
         self._open_messages: set[int] = set()  # origins whose fragmented message is half ordered
         self.changes = PendingChanges(last_change, {})
+        self._asked_at = -1  # how far the log was when members were asked for the sake of a newcomer
         self.leavers: dict[int, Address] = {}  # members that left and may still need what comes before it
         self.ready: dict[int, None] = {}  # origins that may have something to order, in order of arrival
         self.requests: set[tuple[int, int]] = set()  # blocks that only we have: they go out ordered (PB)
@@ -131,6 +133,13 @@ class SequencerRole:
         """Whether a newcomer could come in, if all members had everything."""
         is_join = self.changes.first.reason == Reason.JOIN
         return is_join and self.safe < log.received and not self._open_messages and self._is_due(log)
+
+    def must_ask(self, log: Log) -> bool:
+        """Whether a newcomer waits for acknowledgements that no member was asked for: they are lazy."""
+        if not self.changes or self._asked_at == log.received or not self._waits_for_all(log):
+            return False
+        self._asked_at = log.received
+        return True
 
     def _is_due(self, log: Log) -> bool:
         return self.changes.is_due(self.safe, log.next_number)
