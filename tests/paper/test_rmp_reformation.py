@@ -181,8 +181,8 @@ def test_messages_without_a_place_are_sent_again_in_the_new_view() -> None:
 
 
 def test_the_initiator_is_the_token_site_of_the_new_ring() -> None:
-    """RMP section 4.4: "it commits the new list itself and makes itself the new token site". A NULL ACK follows, and the
-    token goes round once: the others have acknowledged the list, and are not known to have begun with it."""
+    """RMP section 4.4: "it commits the new list itself and makes itself the new token site". A NULL ACK follows, and
+    the token goes round once: the others have acknowledged the list, and are not known to have begun with it."""
 
     async def program(ring: Ring) -> None:
         await ring.open(4)
