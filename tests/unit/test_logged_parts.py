@@ -228,18 +228,6 @@ def test_our_own_leave_is_asked_for_until_it_is_received() -> None:
     assert (leaving.is_asked, leaving.is_retired, leaving.request()) == (False, True, None)
 
 
-def test_a_leaver_may_go_when_somebody_knows_that_it_knows() -> None:
-    ring = ring_of(B)
-    leaving = Leaving(ring)
-    ring.apply(LEAVE)
-    leaving.applied()
-    leaving.heard(VIEW.seq, (VIEW.seq, VIEW.seq))
-    leaving.heard(LEAVE.seq, (LEAVE.seq, VIEW.seq))
-    assert not leaving.is_released
-    leaving.heard(LEAVE.seq, (LEAVE.seq, LEAVE.seq))
-    assert leaving.is_released
-
-
 def test_a_leaver_is_served_while_it_may_not_know_of_its_leave() -> None:
     ring = ring_of(A)
     leaving, table = Leaving(ring), Table(VIEW, A.id, VIEW.seq)

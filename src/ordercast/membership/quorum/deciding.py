@@ -46,7 +46,7 @@ class Deciding:
 
     @property
     def may_go(self) -> bool:
-        """After our own leave: whether the others can do without our vote."""
+        """After our own leave: whether the others can do without our vote. All are asked, and a quorum is enough."""
         return self._is_departing and may_go(self._orderer.view, self._informed)
 
     # Inputs
@@ -83,8 +83,7 @@ class Deciding:
         orderer, view = self._orderer, self._view
         if orderer.log.received < seq:
             return seq  # what we do not have we cannot know; it will be asked again
-        if kind != Kind.DECIDED:
-            orderer.learn(origin, seq)
+        orderer.learn(origin, seq)
         if kind == Kind.VOTE:
             if orderer.decided >= seq:
                 if asks:
@@ -109,7 +108,7 @@ class Deciding:
         """A member knows that our leave is decided, or has gone on to a later ring."""
         if self._orderer.view.member(member) is not None:
             self._informed.add(member)
-        if self.may_go:
+        if len(self._informed) == len(self._orderer.view.members):
             self._due_ns = NEVER
 
     def expire(self, now_ns: int, out: Outbox) -> None:
@@ -150,9 +149,6 @@ class Deciding:
 
     def _ask_others(self, now_ns: int, out: Outbox) -> None:
         view = self._orderer.view
-        if self.may_go:
-            self._due_ns = NEVER
-            return
         for member in view.members:
             if member.id not in self._informed:
                 self._say(Kind.DEPART, member.address, view.seq, out)

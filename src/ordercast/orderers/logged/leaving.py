@@ -15,7 +15,7 @@ REPEAT_NS: Final = 100 * MS  # between two requests
 
 
 class Leaving:
-    __slots__ = ("_header", "_last", "_ring", "is_asked", "is_released", "is_retired")
+    __slots__ = ("_header", "_last", "_ring", "is_asked", "is_retired")
 
     def __init__(self, ring: RingState) -> None:
         self._ring = ring
@@ -23,7 +23,6 @@ class Leaving:
         self._header = b""  # of our leave
         self._last: Member | None = None  # the member that left last
         self.is_retired = False  # we led or ordered, and our own leave or the end of the ring is ordered
-        self.is_released = False  # somebody knows that we know of our leave
 
     def takes(self, change: Change) -> bool:
         """Whether the change is our own leave, which waits for our own blocks."""
@@ -48,13 +47,6 @@ class Leaving:
         """Our own leave, or the end of the ring, is received."""
         self.is_retired = True
         self.is_asked = False
-
-    def heard(self, view: int, rows: tuple[int, ...]) -> None:
-        """After our leave, a member tells what it knows of each, as of the view at `view`: of us too?"""
-        mine = self._ring.view
-        if view >= mine.seq:
-            rows = rows[len(mine.members) :]
-            self.is_released = self.is_released or not rows or rows[0] >= mine.seq
 
     def leavers(self, table: Table) -> tuple[Address, ...]:
         """Where the last leaver is, while it may need what comes before its leave."""

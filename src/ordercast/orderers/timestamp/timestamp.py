@@ -395,7 +395,7 @@ class Timestamp:
         """The first member orders changes; no other member has a part of its own."""
         ring, leaving, leads = self._ring, self._leaving, self._ring.is_first
         is_settled = self._table.safe >= ring.view.seq
-        may_go = ring.has_left and is_settled and leaving.is_released
+        may_go = ring.has_left and is_settled
         leavers = leaving.leavers(self._table)
         return Standing(leads, leads, leads, ring.view.leader, leaving.is_retired, is_settled, may_go, leavers)
 
@@ -453,7 +453,6 @@ class Timestamp:
             return
         table.merge(stamps.view, stamps.rows)
         if ring.has_left:
-            self._leaving.heard(stamps.view, stamps.rows)
             return
         self._catchup.heard_received(now_ns, origin, stamps)
         for decided in stamps.decisions:

@@ -445,7 +445,7 @@ class Token:
             ring.me,
             leaving.is_retired,
             is_settled,
-            ring.has_left and rotation.passed is None and is_settled and leaving.is_released,
+            ring.has_left and rotation.passed is None and is_settled,
             leaving.leavers(self._table),
         )
 
@@ -552,9 +552,7 @@ class Token:
             return
         if table.merge(state.view, state.rows):
             rotation.announced = max(rotation.announced, min(state.rows, default=0))
-        if ring.has_left:
-            self._leaving.heard(state.view, state.rows)
-        else:
+        if not ring.has_left:
             log.highest = max(log.highest, state.highest)
         rotation.follow(now_ns, origin, state)
 
