@@ -44,6 +44,8 @@ def membership_scenario(seed: int, orderer: str = "sequencer", anticipate: bool 
     drawn = _Blows(rng, names, is_peaceful=is_peaceful)
     drawn.draw()
     end_ns = drawn.now_ns + rng.choice((0, 500, 2_000)) * MS
+    recovery = "manual" if rng.random() < 0.08 else "automatic"
+    min_members, rules = _draw_rules(rng, names)
     return Scenario(
         seed=seed,
         orderer=orderer,
@@ -56,8 +58,9 @@ def membership_scenario(seed: int, orderer: str = "sequencer", anticipate: bool 
         reorder=rng.choice((0.0, 0.0, 0.0, 0.1)),
         has_multicast=rng.random() < 0.85,
         anticipate=anticipates,
-        recovery="manual" if rng.random() < 0.08 else "automatic",
-        **_draw_rules(rng, names),
+        recovery=recovery,
+        min_members=min_members,
+        rules=rules if recovery == "automatic" else (),  # a reset by hand has a rule of its own
         loads=_draw_loads(rng, orderer, names, end_ns),
         locks=_draw_locks(rng, names, end_ns) if ORDERERS[orderer].gives_locks and rng.random() < 0.4 else (),
         faults=tuple(sorted(drawn.faults, key=lambda fault: fault.at_ns)),
@@ -205,16 +208,16 @@ class _Blows:
         self.faults.append(Fault(self.now_ns + delay_ns, kind, tuple(nodes), tuple(others), value, for_ns))
 
 
-def _draw_rules(rng: random.Random, names: Sequence[str]) -> dict[str, MinMembers | tuple[MinMembers, ...]]:
+def _draw_rules(rng: random.Random, names: Sequence[str]) -> tuple[MinMembers, tuple[MinMembers, ...]]:
     """One rule for all, or one for each node."""
     dice = rng.random()
     if dice < 0.6:
-        return {"min_members": "majority"}
+        return "majority", ()
     if dice < 0.7:
-        return {"min_members": "all"}
+        return "all", ()
     if dice < 0.85:
-        return {"min_members": rng.randrange(1, len(names) + 1)}
-    return {"rules": tuple(rng.choice(("majority", "majority", 1, 2, "all")) for _ in names)}
+        return rng.randrange(1, len(names) + 1), ()
+    return "majority", tuple(rng.choice(("majority", "majority", 1, 2, "all")) for _ in names)
 
 
 def _draw_loads(rng: random.Random, orderer: str, names: Sequence[str], end_ns: int) -> tuple[Load, ...]:

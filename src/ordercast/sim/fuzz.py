@@ -8,6 +8,7 @@ engine.
 from __future__ import annotations
 
 import multiprocessing
+import re
 import signal
 import threading
 import time
@@ -29,6 +30,8 @@ HANG_S: Final = 120.0
 CHUNK: Final = 2  # seeds that a process takes at a time; more would leave one process working alone at the end
 FIRST_FAILURES: Final = 5
 MAX_JOBS: Final = 64
+
+_TIME: Final = re.compile(r" at \d.*")
 
 Progress = Callable[[int, int, int], None]
 """Called with (runs done, runs in all, runs failed)."""
@@ -143,7 +146,7 @@ class FuzzReport:
 
     def _kinds(self) -> dict[str, int]:
         """How many runs failed, by the kind of the first failure of each: what stands before its colon."""
-        kinds = Counter(result.failures[0].partition(":")[0].partition(" at ")[0] for result in self.failed)
+        kinds = Counter(_TIME.sub("", result.failures[0].partition(":")[0]) for result in self.failed)
         return dict(kinds.most_common())
 
 

@@ -38,14 +38,14 @@ def life_spans(cluster: Cluster, rows: Iterable[Row]) -> list[LifeSpan]:
 
 
 def troubles_of(faults: Sequence[Fault], nodes: Iterable[str]) -> list[Trouble]:
-    """The times in which faults may have kept nodes from answering. A partition keeps each side from the other."""
+    """The times in which faults may have kept nodes from answering."""
     everybody = frozenset(nodes)
-    return [
-        Trouble(
-            fault.at_ns,
-            fault.at_ns + fault.for_ns,
-            everybody if fault.kind == FaultKind.PARTITION else frozenset((*fault.nodes, *fault.others)),
-        )
-        for fault in faults
-        if fault.kind in LASTING
-    ]
+    troubles: list[Trouble] = []
+    for fault in faults:
+        named = everybody.intersection((*fault.nodes, *fault.others))
+        if fault.kind == FaultKind.PARTITION:
+            # Each side is kept from the other, and either may be the one that is left out.
+            named = everybody if named < everybody and named else frozenset()
+        if fault.kind in LASTING and named:
+            troubles.append(Trouble(fault.at_ns, fault.at_ns + fault.for_ns, named))
+    return troubles

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -223,12 +223,13 @@ class _Run:
 
         A crash, or a pause that has only just ended, may still have to be noticed: members that join again after a
         probe was sent do not get it. So there are several rounds, with rest between them that is longer than
-        suspicion takes; one of them must succeed.
+        suspicion takes; one of them must succeed. Where nothing failed there is one.
         """
         cluster, world, outcome = self._cluster, self._cluster.world, self._outcome
+        rounds = 1 if is_steady(self._scenario) else PROBE_ROUNDS
         hold_ns = cluster.terms.timing.suspect_rest_ns + SECOND
         missing: list[str] = []
-        for _ in range(PROBE_ROUNDS):
+        for _ in range(rounds):
             members = self._live()
             probe = _Probe(members, [caller for caller in cluster.callers.values() if caller.node.is_up])
             world.run_until(lambda probe=probe: not probe.missing(), world.now_ns + PROBE_NS)  # type: ignore[misc]
@@ -243,7 +244,7 @@ class _Run:
                 self._check_members(members)
                 outcome.is_quiet = True
                 return
-        outcome.failures.append(f"probe: in {PROBE_ROUNDS} rounds {'; '.join(missing)}")
+        outcome.failures.append(f"probe: in {rounds} rounds {'; '.join(missing)}")
 
     def _check_members(self, members: list[SimMember]) -> None:
         for view in self._cluster.views():
@@ -286,20 +287,9 @@ class _Run:
         outcome.failures += found[:MAX_VIOLATIONS]
         if len(found) > MAX_VIOLATIONS:
             outcome.failures.append(f"and {len(found) - MAX_VIOLATIONS} violations more")
-        self._check_steadiness()
-
-    def _check_steadiness(self) -> None:
-        """Where nothing fails, nobody is suspected: retries make up for what is lost, and no recovery happens."""
-        if not is_steady(self._scenario):
-            return
-        rows, failures = self._outcome.rows, self._outcome.failures
-        broken = {row.view or "" for row in rows if row.kind == "transitional"}
-        broken |= {row.view or "" for row in rows if row.kind == "view" and row.detail == Reason.RESET.name.lower()}
-        if broken:
-            failures.append(f"steadiness: a recovery from or to {', '.join(sorted(broken))}, and nothing had failed")
-        failed = [str(member) for member in self._cluster.members.values() if member.seen.failures]
-        if failed:
-            failures.append(f"steadiness: {', '.join(failed)} saw the group fail, and nothing had failed")
+        if is_steady(self._scenario):
+            failed = [str(member) for member in cluster.members.values() if member.seen.failures]
+            outcome.failures += needless_recoveries(outcome.rows, failed)
 
     def _check_peaks(self) -> None:
         """Buffers are bounded by the history that the group was created with, and by what recovery brings in.
@@ -347,6 +337,22 @@ def is_steady(scenario: Scenario) -> bool:
     short_ns = sum(fault.for_ns for fault in scenario.faults if fault.kind in INTERRUPTIONS)
     kinds = {fault.kind for fault in scenario.faults}
     return scenario.loss <= STEADY_LOSS and short_ns <= SHORT_NS and kinds <= COMING_AND_GOING | INTERRUPTIONS
+
+
+def needless_recoveries(rows: Sequence[Row], failed: Sequence[str]) -> list[str]:
+    """What is wrong with a run in which nothing failed: somebody was suspected, and a recovery followed.
+
+    `failed`: the members that were told so, where recovery is manual.
+    """
+    reset = Reason.RESET.name.lower()
+    texts: list[str] = []
+    broken = {row.view or "" for row in rows if row.kind == "transitional"}
+    broken |= {row.view or "" for row in rows if row.kind == "view" and row.detail == reset}
+    if broken:
+        texts.append(f"steadiness: a recovery from or to {', '.join(sorted(broken))}, and nothing had failed")
+    if failed:
+        texts.append(f"steadiness: {', '.join(failed)} saw the group fail, and nothing had failed")
+    return texts
 
 
 class _Probe:

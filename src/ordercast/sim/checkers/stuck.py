@@ -26,12 +26,13 @@ make a new group, and where one of several chains can go on, all must come to it
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 from itertools import combinations
 from typing import Final
 
 from ordercast.config import MS, SECOND
+from ordercast.sim.checkers.chain import InstalledView, chain_of, installed_views
 from ordercast.sim.checkers.records import FOREVER
 from ordercast.sim.checkers.views import Rules, may_go_on
 from ordercast.trace.schema import Row
@@ -110,19 +111,6 @@ def excuse_of(
 # Facts. --------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _Installed:
-    """A view that some life installed."""
-
-    id: str
-    members: tuple[str, ...]
-    reason: str
-    first_ns: int
-    by: set[str] = field(default_factory=set)
-    before: dict[str, None] = field(default_factory=dict)  # ids of the views that its members came from
-    is_followed: bool = False
-
-
 class _Phase(Enum):
     ASKING = auto()  # outside, and wants to join
     IN = auto()
@@ -150,60 +138,31 @@ class _Lives:
     def __init__(self, rows: Iterable[Row], lives: Sequence[LifeSpan], troubles: Sequence[Trouble]) -> None:
         self.lives = {life.member: life for life in lives}
         self._troubles = troubles
-        self.views: dict[str, _Installed] = {}
         self._events: dict[str, list[tuple[int, int, Wish | Row]]] = {life.member: [] for life in lives}
         for life in lives:
             self._events[life.member] += [(wish.at_ns, -1, wish) for wish in life.wishes]
-        for row in rows:
-            member = f"{row.node}/{row.life}"
-            if row.kind in ("view", "leave") and row.group is None and member in self._events:
-                self._events[member].append((row.at_ns, row.n, row))
-        for member, events in self._events.items():
+        seen = [
+            row
+            for row in rows
+            if row.kind in ("view", "leave") and row.group is None and f"{row.node}/{row.life}" in self.lives
+        ]
+        self.views = installed_views(seen)
+        for row in seen:
+            self._events[f"{row.node}/{row.life}"].append((row.at_ns, row.n, row))
+        for events in self._events.values():
             events.sort(key=lambda event: event[:2])
-            self._install(member)
         self.states = {member: self.state_at(member, FOREVER) for member in self.lives}
         self.storm_ns = self._storm_ns()
 
-    def _install(self, member: str) -> None:
-        current = ""
-        for _, _, event in self._events[member]:
-            if isinstance(event, Wish):
-                continue
-            if event.kind == "leave":
-                current = ""
-                continue
-            name = event.view or ""
-            known = self.views.get(name)
-            if known is None:
-                known = self.views[name] = _Installed(name, event.members or (), event.detail or "", event.at_ns)
-            known.first_ns = min(known.first_ns, event.at_ns)
-            known.by.add(member)
-            if current:
-                known.before[current] = None
-            current = name
-
-    def last_views(self) -> list[_Installed]:
+    def last_views(self) -> list[InstalledView]:
         """The ends of all chains on which a life stands that is up and wants to be in."""
-        for view in self.views.values():
-            for earlier in view.before:
-                self.views[earlier].is_followed = True
+        followed = {earlier for view in self.views.values() for earlier in view.before}
         held = {
             state.view
             for member, state in self.states.items()
             if state.phase is _Phase.IN and self.lives[member].is_up and self.lives[member].is_wanted
         }
-        ends = [view for view in self.views.values() if not view.is_followed]
-        return [view for view in ends if held & self._chain(view)]
-
-    def _chain(self, view: _Installed) -> set[str]:
-        found = {view.id}
-        left = [view]
-        while left:
-            for earlier in left.pop().before:
-                if earlier not in found:
-                    found.add(earlier)
-                    left.append(self.views[earlier])
-        return found
+        return [view for name, view in self.views.items() if name not in followed and held & chain_of(self.views, name)]
 
     def state_at(self, member: str, at_ns: int) -> _State:
         """What had become of a life just before a time."""
@@ -309,7 +268,7 @@ class _Judgement:
 
     __slots__ = ("_facts", "_rules", "_view", "_voters")
 
-    def __init__(self, facts: _Lives, view: _Installed, rules: Rules) -> None:
+    def __init__(self, facts: _Lives, view: InstalledView, rules: Rules) -> None:
         self._facts = facts
         self._view = view
         self._rules = rules
