@@ -20,6 +20,7 @@ from ordercast.sim.fuzz import FuzzReport, SeedResult, fuzz, run_seed
 from ordercast.sim.run import is_steady, needless_recoveries, run_scenario
 from ordercast.sim.scenario import Load, Scenario
 from ordercast.sim.scenario_json import scenario_from_json, scenario_to_json
+from ordercast.sim.toy import ToyEngines
 from ordercast.trace.schema import Row
 
 ORDERERS = ("sequencer", "token", "timestamp")
@@ -81,6 +82,14 @@ def test_a_run_is_judged_for_needless_recoveries() -> None:
     )
     outcome = run_scenario(paused)
     assert [text for text in outcome.failures if text.startswith("steadiness")], outcome.failures
+
+
+def test_a_leave_that_does_not_end_is_a_failure() -> None:
+    """The toy engine never leaves."""
+    toys = replace(THREE, faults=(Fault(2 * SECOND, "leave", THREE.nodes),))
+    outcome = run_scenario(toys, engines=ToyEngines(toys.nodes))
+    assert outcome.is_deserted
+    assert "leave: c/0 asked to leave at 2.000 s and is not out" in outcome.failures
 
 
 # Excuses. ------------------------------------------------------------------------------------------------------------

@@ -92,11 +92,14 @@ class _Blows:
 
     def draw(self) -> None:
         rng = self._rng
-        for _ in range(rng.choice((1, 2, 2, 3, 3, 4, 5, 6))):
-            if self._peaceful or rng.random() < 0.5:
+        for _ in range(rng.choice((1, 1, 2, 2, 3, 4, 5))):
+            dice = rng.random()
+            if self._peaceful or dice < 0.3:
                 self._change()
-            else:
+            elif dice < 0.6:
                 self._fail()
+            else:
+                rng.choice((self._split_a_change, self._crash_at_a_change, self._fail_in_a_recovery))()
             self.now_ns += self._pause_ns()
 
     def _pause_ns(self) -> int:
@@ -129,7 +132,7 @@ class _Blows:
         rng = self._rng
         name, kind = self._outside.pop(rng.randrange(len(self._outside)))
         self._add(kind, (name,))
-        if rng.random() < 0.3:
+        if rng.random() < 0.4:
             delay_ns = rng.choice((1, 20, 100, 400, 1_500)) * MS
             self._add(FaultKind.LEAVE, (name,), delay_ns=rng.randrange(delay_ns))
             self._outside.append((name, FaultKind.REJOIN))
@@ -154,13 +157,65 @@ class _Blows:
             ends = ((name,), tuple(rng.sample(others, rng.randrange(1, len(others) + 1))))
             self._cut(*(ends if rng.random() < 0.5 else ends[::-1]), delay_ns=rng.randrange(20 * MS))
 
+    # Patterns: what breaks a protocol of membership takes several blows at the right times. --------------------------
+
+    def _split_a_change(self) -> None:
+        """Some hear of a join or leave and some do not, and then the two parts lose each other."""
+        rng = self._rng
+        side = rng.sample(self._names, max(1, len(self._names) // 2 - rng.choice((0, 0, 1))))
+        rest = [name for name in self._names if name not in side]
+        ends = (side, rest) if rng.random() < 0.5 else (rest, side)
+        if rest and rng.random() < 0.8:
+            self._add(FaultKind.CUT, *ends, for_ns=rng.randrange(10, 3_000) * MS)
+        self.now_ns += rng.randrange(5_000) * 1_000
+        self._change()
+        self.now_ns += rng.randrange(60_000) * 1_000
+        self._add(FaultKind.PARTITION, side, for_ns=rng.randrange(1_300, 8_000) * MS)
+
+    def _crash_at_a_change(self) -> None:
+        """A member does not hear the one that orders, somebody joins or leaves, and the one that orders crashes."""
+        rng = self._rng
+        if not self._inside or not self._crashes:
+            self._fail()
+            return
+        first = self._inside[0] if rng.random() < 0.7 else rng.choice(self._inside)
+        others = [name for name in self._names if name != first]
+        deaf = rng.sample(others, rng.randrange(1, min(2, len(others)) + 1))
+        self._add(FaultKind.CUT, (first,), deaf, for_ns=rng.randrange(50, 2_500) * MS)
+        self.now_ns += rng.randrange(20_000) * 1_000
+        self._change()
+        self.now_ns += rng.choice((2, 30, 400)) * rng.randrange(1_000) * 1_000
+        if first in self._inside:
+            self._crash(first)
+
+    def _fail_in_a_recovery(self) -> None:
+        """Some members are away until they are suspected, and the next failure meets the recovery from that."""
+        rng = self._rng
+        away = rng.sample(self._names, rng.randrange(1, max(2, len(self._names) // 2 + 1)))
+        lasting_ns = rng.randrange(1_300, 5_000) * MS
+        if rng.random() < 0.7:
+            self._add(FaultKind.PARTITION, away, for_ns=lasting_ns)
+        else:
+            self._add(FaultKind.PAUSE, away, for_ns=lasting_ns)
+        if rng.random() < 0.4:
+            self.now_ns += rng.randrange(5_000) * 1_000
+            self._change()
+        self.now_ns += rng.randrange(1_250_000, 1_900_000) * 1_000
+        there = [name for name in self._inside if name not in away]
+        if there and self._crashes and rng.random() < 0.5:
+            self._crash(rng.choice(there))
+        else:
+            sources = rng.sample(self._names, rng.randrange(1, len(self._names)))
+            targets = [name for name in self._names if name not in sources]
+            self._cut(sources, targets)
+
     # Failures. -------------------------------------------------------------------------------------------------------
 
     def _fail(self) -> None:
         rng, names = self._rng, self._names
         dice = rng.random()
         if dice < 0.25 and self._crashes and self._inside:
-            self._crash()
+            self._crash(self._inside[0] if rng.random() < 0.3 else rng.choice(self._inside))
         elif dice < 0.6:
             sources = rng.sample(names, rng.randrange(1, len(names)))
             targets = [name for name in names if name not in sources]
@@ -175,9 +230,8 @@ class _Blows:
             lost = rng.choice((0.3, 0.7))
             self._add(FaultKind.LOSSY, (rng.choice(names),), value=lost, for_ns=self._lasting_ns())
 
-    def _crash(self) -> None:
+    def _crash(self, name: str) -> None:
         rng = self._rng
-        name = self._inside[0] if rng.random() < 0.3 else rng.choice(self._inside)
         self._inside.remove(name)
         self._add(FaultKind.CRASH, (name,))
         if rng.random() < 0.4:

@@ -238,8 +238,12 @@ class SimMember:
             return
         if port.is_leaving:
             return
-        host.reset(self._cluster.world.clock(self.node), port, self.rule if min_members is None else min_members)
+        host.reset(self._cluster.world.clock(self.node), port, self._needed() if min_members is None else min_members)
         self._cluster.world.wake(self.node)
+
+    def _needed(self) -> MinMembers:
+        """What its rule means for its view. `reset` takes a number as it is: more than the view has is never met."""
+        return min(self.rule, len(self.view.members)) if isinstance(self.rule, int) and self.view else self.rule
 
     def stall(self) -> None:
         self.is_stalled = True

@@ -40,8 +40,13 @@ from ordercast.trace.schema import Row
 from ordercast.view import Reason
 from ordercast.wire.header import HEADER_BYTES
 
-LOSSY_REST_NS: Final = 20 * SECOND  # how long the group may take to come to rest while links are still lossy
+# How long the group may take to come to rest while links are still lossy. Chance has no bound, so after that the loss
+# ends as well: what is demanded is rest on links that work.
+LOSSY_REST_NS: Final = 20 * SECOND
 REST_NS: Final = 90 * SECOND  # and then without loss
+LEAVE_NS: Final = (
+    15 * SECOND
+)  # a leave is bounded: after so long on links that work a leaver is out, also of a stuck group
 PROBE_NS: Final = 30 * SECOND
 PROBE_ROUNDS: Final = 3
 PROBE_BYTES: Final = 60
@@ -196,6 +201,7 @@ class _Run:
             world.network.set_model(replace(world.network.model, loss=0.0, duplicate=0.0, reorder=0.0))
             if self._excuse() is None:
                 unrest = cluster.run_to_rest(world.now_ns + REST_NS)
+        self._check_leavers(world.now_ns - LEAVE_NS if unrest else world.now_ns)
         if self._is_over(unrest):
             return
         if unrest:
@@ -212,6 +218,15 @@ class _Run:
 
     def _live(self) -> list[SimMember]:
         return [member for member in self._cluster.members.values() if member.node.is_up and member.is_wanted]
+
+    def _check_leavers(self, since_ns: int) -> None:
+        """No standstill excuses a leave that was asked for before `since_ns` and has not ended."""
+        for member in self._cluster.members.values():
+            wishes = member.wishes.get(member.node.life, [])
+            is_leaving = member.node.is_up and member.port is not None and member.port.gone is None and wishes
+            if is_leaving and not wishes[-1].is_join and wishes[-1].at_ns < since_ns:
+                text = f"{member} asked to leave at {wishes[-1].at_ns / SECOND:.3f} s and is not out"
+                self._outcome.failures.append(f"leave: {text}")
 
     def _excuse(self) -> Excuse | None:
         rows, scenario = self._cluster.world.rows(), self._scenario
