@@ -16,6 +16,7 @@ class History:
     """What happened, step by step."""
 
     rules: Rules = "majority"
+    is_manual: bool = False
     lives: dict[str, LifeSpan] = field(default_factory=dict)
     rows: list[Row] = field(default_factory=list)
     troubles: list[Trouble] = field(default_factory=list)
@@ -56,7 +57,8 @@ class History:
         return self
 
     def excuse(self) -> Excuse | None:
-        return excuse_of(self.rows, list(self.lives.values()), self.troubles, self.rules)
+        lives = list(self.lives.values())
+        return excuse_of(self.rows, lives, self.troubles, self.rules, is_manual=self.is_manual)
 
     def branches(self) -> list[str]:
         return branches(self.rows, self.rules)
@@ -71,5 +73,5 @@ class History:
         return self
 
 
-def group(members: str, rules: Rules = "majority") -> History:
-    return History(rules).start(members).view(members, "create")
+def group(members: str, rules: Rules = "majority", *, is_manual: bool = False) -> History:
+    return History(rules, is_manual).start(members).view(members, "create")

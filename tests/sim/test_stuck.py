@@ -97,6 +97,11 @@ JOINS: list[Case] = [
         JOIN,
     ),
     (
+        "a newcomer asked when the others had long been recovering",
+        lambda: group("a b c", {"x": "all"}).crash("c", 450).start("x", 9_000),
+        None,
+    ),
+    (
         "a newcomer died long before, and the group was whole and at peace since",
         lambda: group("a b").start("x", 200).crash("x", 400).crash("b", 60_000),
         None,
@@ -181,6 +186,7 @@ LEAVES: list[Case] = [
     ),
     ("the leaver counts until its leave is known to be decided", lambda: group("y b c d").crash("c d", 500), None),
     ("it may have been ordered by dead lives", lambda: group("y b c d").leave("y", 490).crash("c d", 500), LEAVE),
+    ("it was asked for long after the crashes", lambda: group("y b c d").leave("y", 9_000).crash("c d", 500), None),
     (
         "a leaver that is out was not needed: the view without it is decided",
         lambda: group("a b c d").leave("d", 500, 600).crash("a", 30_000),
@@ -190,6 +196,21 @@ LEAVES: list[Case] = [
         "a leaver that was not answered for long counts as crashed",
         lambda: group("a b c d").leave("d", 500, 4_000).crash("a", 600),
         LEAVE,
+    ),
+    (
+        "a leaver that was out at once cannot have given up, whatever crashed",
+        lambda: group("a b c d").leave("d", 500, 540).crash("a", 600),
+        None,
+    ),
+    (
+        "where recovery is manual it can",
+        lambda: group("a b c d", is_manual=True).leave("d", 500, 540).crash("a", 490),
+        LEAVE,
+    ),
+    (
+        "the one that knew of the leave died, and the leaver was out at once: somebody who is up must know",
+        lambda: group("c b y").leave("y", 500, 535).view("c b", "leave", by="b", at=510).crash("b", 540),
+        None,
     ),
     (
         "a leaver that joins again does not vote in the view that it left",
@@ -247,6 +268,18 @@ PROPOSALS: list[Case] = [
     (
         "the view is younger than the cut",
         lambda: group("a b c").trouble("c", 1_000, 3_000).start("d", 5_000).view("a b c d", at=5_100).crash("a", 5_200),
+        None,
+    ),
+    (
+        "the view is younger than that cut, and the next one began just before the death",
+        lambda: (
+            group("a b c")
+            .trouble("c", 1_000, 3_000)
+            .start("d", 4_000)
+            .view("a b c d", at=4_100)
+            .trouble("b c", 4_200, 6_000)
+            .crash("a", 4_400)
+        ),
         None,
     ),
     (

@@ -231,7 +231,8 @@ class _Run:
     def _excuse(self) -> Excuse | None:
         rows, scenario = self._cluster.world.rows(), self._scenario
         lives = life_spans(self._cluster, rows)
-        return excuse_of(rows, lives, troubles_of(scenario.faults, scenario.nodes), scenario.rule_of)
+        troubles = troubles_of(scenario.faults, scenario.nodes)
+        return excuse_of(rows, lives, troubles, scenario.rule_of, is_manual=scenario.recovery == "manual")
 
     def _probe(self) -> None:
         """All live members send, and all get everything; at the end exactly these are in one view.

@@ -12,6 +12,7 @@ from ordercast.engine import Failed
 from ordercast.groups.events import Batch, Left, Uncertain
 from ordercast.groups.host import EngineFactory
 from ordercast.sim.checkers import Verdict, check_all
+from ordercast.sim.checkers.chain import branches
 from ordercast.sim.checkers.stuck import Trouble, excuse_of
 from ordercast.sim.cluster import Cluster, Terms
 from ordercast.sim.lives import life_spans
@@ -48,6 +49,10 @@ class Transcript:
         """What the checkers say about the trace."""
         rows = self.cluster.world.rows()
         return check_all(rows, clock="virtual", quiet=is_quiet, min_members=self.cluster.terms.min_members)
+
+    def branches(self) -> list[str]:
+        """Where a view was followed by two."""
+        return branches(self.cluster.world.rows(), self.cluster.terms.min_members)
 
     def begin(self, later: frozenset[str]) -> None:
         """Start the nodes one after the other, so that the first named is the first member; then let the group form."""
@@ -154,8 +159,9 @@ class Transcript:
         """Why the group may stand still; empty where it may not."""
         rows, now_ns = self.cluster.world.rows(), self.cluster.world.now_ns
         still = [Trouble(begin_ns, now_ns, frozenset(key[1:])) for key, begin_ns in self._open.items()]
-        rules = self.cluster.terms.min_members
-        return excuse_of(rows, life_spans(self.cluster, rows), self._troubles + still, rules) or ""
+        lives, terms = life_spans(self.cluster, rows), self.cluster.terms
+        is_manual = terms.recovery == "manual"
+        return excuse_of(rows, lives, self._troubles + still, terms.min_members, is_manual=is_manual) or ""
 
     def _act(self, statement: Statement) -> None:
         cluster, world = self.cluster, self.cluster.world

@@ -46,6 +46,12 @@ ANSWER_NS: Final = 1 * SECOND
 """A coordinator may have stopped waiting for a member so long before it answers again."""
 RECOVERY_NS: Final = 10 * SECOND
 """How long after the end of a failure a recovery from it may still be under way."""
+NOTICED_NS: Final = 7 * SECOND
+"""So long after a crash the others have suspected the dead member, also at rest, and have begun to recover."""
+LINGER_NS: Final = 4 * SECOND
+"""How long a leaver or a cancelled join serves at most, and a little more."""
+PATIENCE_NS: Final = 1 * SECOND
+"""No member gives its leave up sooner; where recovery is manual it may, as soon as the group has failed."""
 FORGET_NS: Final = 5 * SECOND
 """After so long nobody orders a join that its asker no longer repeats."""
 MAX_ABSENT: Final = 8
@@ -95,10 +101,18 @@ class Trouble:
 
 
 def excuse_of(
-    rows: Iterable[Row], lives: Sequence[LifeSpan], troubles: Sequence[Trouble], rules: Rules
+    rows: Iterable[Row],
+    lives: Sequence[LifeSpan],
+    troubles: Sequence[Trouble],
+    rules: Rules,
+    *,
+    is_manual: bool = False,
 ) -> Excuse | None:
-    """Why the lives that are up may stand still at the end of a run whose faults have ended; None: they may not."""
-    facts = _Lives(rows, lives, troubles)
+    """Why the lives that are up may stand still at the end of a run whose faults have ended; None: they may not.
+
+    `is_manual`: applications call for recoveries, so a leave in a group that has failed ends at once.
+    """
+    facts = _Lives(rows, lives, troubles, patience_ns=0 if is_manual else PATIENCE_NS)
     found: list[Excuse] = []
     for view in facts.last_views():
         excuse = _Judgement(facts, view, rules).excuse()
@@ -124,19 +138,24 @@ class _State:
 
     phase: _Phase = _Phase.ASKING
     view: str = ""  # that it is in
+    asked_ns: int = 0  # when it asked to join last, or was put out and came back by itself
     leave_ns: int = -1  # when it asked to leave its present stay
     is_again: bool = False  # it has asked to join again, in the instant of its departure
-    departed_ns: int = -1  # when it was out after its last leave
+    departing_ns: int = -1  # when it asked for its last leave that has ended
+    departed_ns: int = -1  # when that leave ended
     departed_view: str = ""  # that it was in then; empty after a cancelled join
 
 
 class _Lives:
     """The lives, what they installed and when."""
 
-    __slots__ = ("_events", "_troubles", "lives", "states", "storm_ns", "views")
+    __slots__ = ("_events", "_patience_ns", "_troubles", "lives", "states", "storm_ns", "views")
 
-    def __init__(self, rows: Iterable[Row], lives: Sequence[LifeSpan], troubles: Sequence[Trouble]) -> None:
+    def __init__(
+        self, rows: Iterable[Row], lives: Sequence[LifeSpan], troubles: Sequence[Trouble], *, patience_ns: int
+    ) -> None:
         self.lives = {life.member: life for life in lives}
+        self._patience_ns = patience_ns
         self._troubles = troubles
         self._events: dict[str, list[tuple[int, int, Wish | Row]]] = {life.member: [] for life in lives}
         for life in lives:
@@ -176,18 +195,26 @@ class _Lives:
                 elif state.phase is _Phase.IN:
                     state.is_again = True
                 else:
-                    state.phase, state.leave_ns = _Phase.ASKING, -1
+                    state.phase, state.leave_ns, state.asked_ns = _Phase.ASKING, -1, event_ns
             elif event.kind == "view":
                 state.phase, state.view = _Phase.IN, event.view or ""
             else:
                 if state.leave_ns >= 0:
                     state.phase = _Phase.LEFT if state.phase is _Phase.IN else _Phase.CANCELLED
-                    state.departed_ns, state.departed_view = event_ns, state.view
+                    state.departing_ns, state.departed_ns = state.leave_ns, event_ns
+                    state.departed_view = state.view
                 if state.leave_ns < 0 or state.is_again:
                     # Excluded, or its ring was dissolved: then it comes back by itself.
                     state.phase, state.leave_ns, state.is_again = _Phase.ASKING, -1, False
+                    state.asked_ns = event_ns
                 state.view = ""
         return state
+
+    def frozen_ns(self, members: Sequence[str]) -> int:
+        """When a view with dead members is frozen at the latest, so that no change is ordered any more."""
+        ends = [self.lives[member].ended_ns for member in members]
+        longest_ns = max((trouble.end_ns - trouble.begin_ns for trouble in self._troubles), default=0)
+        return min(ends) + NOTICED_NS + longest_ns
 
     # Peace and trouble. ----------------------------------------------------------------------------------------------
 
@@ -234,11 +261,11 @@ class _Lives:
             for trouble in self._troubles
         )
 
-    def is_recovering(self, members: Sequence[str], at_ns: int) -> bool:
-        """Whether a failure of one of these may have been noticed, and its recovery be under way."""
+    def is_recovering(self, members: Sequence[str], from_ns: int, at_ns: int) -> bool:
+        """Whether a failure of one of these, not over at `from_ns`, may have been noticed and be recovered from."""
         names = {member.rpartition("/")[0] for member in members}
         if any(
-            trouble.end_ns - trouble.begin_ns >= SUSPECT_NS
+            trouble.end_ns >= max(from_ns, trouble.begin_ns + SUSPECT_NS)
             and trouble.begin_ns + SUSPECT_NS <= at_ns <= trouble.end_ns + RECOVERY_NS
             and trouble.nodes & names
             for trouble in self._troubles
@@ -248,8 +275,13 @@ class _Lives:
         return any(end_ns + SUSPECT_NS <= at_ns for end_ns in ended)
 
     def was_ignored(self, state: _State) -> bool:
-        """Whether a leaver may have gone unanswered: something failed for long, or for good, around its leave."""
-        from_ns, until_ns = max(self.storm_ns, state.departed_ns - CALM_NS), state.departed_ns + CALM_NS
+        """Whether a leaver may have gone unanswered: something failed for long, or for good, around its leave.
+
+        A member waits for an answer before it is out. A cancelled join is out at once, and waits behind the scenes.
+        """
+        if state.departed_view and state.departed_ns - state.departing_ns < self._patience_ns:
+            return False
+        from_ns, until_ns = max(self.storm_ns, state.departing_ns - NOTICED_NS), state.departed_ns + LINGER_NS
         if any(from_ns <= life.ended_ns <= until_ns for life in self.lives.values() if not life.is_up):
             return True
         return any(
@@ -339,15 +371,17 @@ class _Judgement:
     def _changes(self, last: Sequence[str]) -> Iterator[tuple[Excuse, list[str]]]:
         """The views that one change may have made of the last one."""
         facts = self._facts
+        until_ns = max(facts.frozen_ns(last), self._view.first_ns)
         for member, life in facts.lives.items():
             state = facts.states[member]
             if member in last:
-                if life.is_up and state.phase is _Phase.IN and state.leave_ns >= 0:
+                if life.is_up and state.phase is _Phase.IN and 0 <= state.leave_ns <= until_ns:
                     yield Excuse.LEAVE, [each for each in last if each != member]
             elif state.phase in (_Phase.ASKING, _Phase.CANCELLED):
                 is_withdrawn = life.is_up and state.phase is _Phase.CANCELLED
                 end_ns = state.departed_ns if is_withdrawn else life.ended_ns
-                if end_ns >= facts.storm_ns and end_ns + FORGET_NS >= self._view.first_ns:
+                is_heard = end_ns >= facts.storm_ns and end_ns + FORGET_NS >= self._view.first_ns
+                if is_heard and state.asked_ns <= until_ns:
                     yield Excuse.JOIN, [*last, member]
 
     def _is_proposed(self, last: Sequence[str], members: Sequence[str]) -> bool:
@@ -356,7 +390,7 @@ class _Judgement:
         begin_ns = max(self._view.first_ns, facts.storm_ns)
         for at_ns in facts.moments(begin_ns):
             there = [member for member in members if self._end_ns(member) > at_ns]
-            if all(member in voters for member in there) or not facts.is_recovering(members, at_ns):
+            if all(member in voters for member in there) or not facts.is_recovering(members, begin_ns, at_ns):
                 continue  # nobody died later, or there was no recovery
             absent = [member for member in there if member in voters and facts.is_absent(member, at_ns)]
             for missing in _subsets(absent):
