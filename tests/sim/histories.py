@@ -26,11 +26,11 @@ class History:
             self.lives[name] = LifeSpan(f"{name}/0", at * MS, wishes=(Wish(at * MS, is_join=True),))
         return self
 
-    def view(self, members: str, reason: str = "join", *, by: str = "", at: int = 100) -> History:
-        """Installed by those named, or by all of its members. A view is named after its members."""
-        for name in (by or members).split():
+    def view(self, members: str, reason: str = "join", *, by: str = "", at: int = 100, name: str = "") -> History:
+        """Installed by those named, or by all of its members. It is named after its members, if not otherwise."""
+        for node in (by or members).split():
             listed = tuple(f"{each}/0" for each in members.split())
-            self._row(name, at, "view", view=members, members=listed, detail=reason)
+            self._row(node, at, "view", view=name or members, members=listed, detail=reason)
         return self
 
     def leave(self, name: str, at: int, out: int = -1) -> History:

@@ -203,6 +203,25 @@ LEAVES: list[Case] = [
         None,
     ),
     (
+        "a leaver of a group that has not worked for long is out at once, and nobody hears of it",
+        lambda: group("c e b d", "all").trouble("b d", 2_500, 9_000).leave("d", 7_900, 7_900),
+        LEAVE,
+    ),
+    (
+        "a crash that the last view has behind it explains nothing",
+        lambda: (
+            group("c a b")
+            .crash("a", 780)
+            .view("c b", "reset", by="c b", at=3_900)
+            .start("y", 3_950)
+            .view("c b y", at=4_000)
+            .leave("y", 4_090, 4_091)
+            .view("c b", "leave", by="b", at=4_091, name="last")
+            .crash("b", 4_092)
+        ),
+        None,
+    ),
+    (
         "where recovery is manual it can",
         lambda: group("a b c d", is_manual=True).leave("d", 500, 540).crash("a", 490),
         LEAVE,

@@ -51,7 +51,8 @@ NOTICED_NS: Final = 7 * SECOND
 LINGER_NS: Final = 4 * SECOND
 """How long a leaver or a cancelled join serves at most, and a little more."""
 PATIENCE_NS: Final = 1 * SECOND
-"""No member gives its leave up sooner; where recovery is manual it may, as soon as the group has failed."""
+"""A failure lasts so long at least before a member gives its leave up, even if it asked only just now. Where recovery
+is manual it may do so as soon as the group has failed."""
 FORGET_NS: Final = 5 * SECOND
 """After so long nobody orders a join that its asker no longer repeats."""
 MAX_ABSENT: Final = 8
@@ -274,20 +275,19 @@ class _Lives:
         ended = [self.lives[member].ended_ns for member in members if member in self.lives]
         return any(end_ns + SUSPECT_NS <= at_ns for end_ns in ended)
 
-    def was_ignored(self, state: _State) -> bool:
-        """Whether a leaver may have gone unanswered: something failed for long, or for good, around its leave.
+    def was_ignored(self, state: _State, members: Sequence[str]) -> bool:
+        """Whether a leaver may have gone unanswered: something had failed for long when it was out.
 
-        A member waits for an answer before it is out. A cancelled join is out at once, and waits behind the scenes.
+        `members`: of the view that it wanted to leave, or not to join. A cancelled join is out at once, and waits for
+        its answer behind the scenes.
         """
-        if state.departed_view and state.departed_ns - state.departing_ns < self._patience_ns:
-            return False
-        from_ns, until_ns = max(self.storm_ns, state.departing_ns - NOTICED_NS), state.departed_ns + LINGER_NS
-        if any(from_ns <= life.ended_ns <= until_ns for life in self.lives.values() if not life.is_up):
+        gone_ns = state.departed_ns + (0 if state.departed_view else LINGER_NS)
+        from_ns = max(self.storm_ns, state.departing_ns)
+        if any(self.lives[member].ended_ns + self._patience_ns <= gone_ns for member in members):
             return True
         return any(
-            trouble.end_ns - trouble.begin_ns >= SUSPECT_NS
-            and trouble.begin_ns <= until_ns
-            and trouble.end_ns >= from_ns
+            trouble.begin_ns + max(self._patience_ns, SUSPECT_NS) <= min(gone_ns, trouble.end_ns)
+            and trouble.end_ns + RECOVERY_NS >= from_ns
             for trouble in self._troubles
         )
 
@@ -315,8 +315,13 @@ class _Judgement:
         """Whether it is up, and not gone unheard. A leaver or a cancelled join serves until it is not needed; after
         that somebody who is up knows what it knew."""
         state = self._facts.states[member]
-        is_gone = state.phase in (_Phase.LEFT, _Phase.CANCELLED) and self._facts.was_ignored(state)
+        is_gone = state.phase in (_Phase.LEFT, _Phase.CANCELLED) and self._is_unheard(member)
         return self._facts.lives[member].is_up and not is_gone
+
+    def _is_unheard(self, member: str) -> bool:
+        facts, state = self._facts, self._facts.states[member]
+        left = facts.views.get(state.departed_view, self._view)
+        return facts.was_ignored(state, left.members)
 
     def _end_ns(self, member: str) -> int:
         """Until when a life could accept a proposal."""
@@ -334,7 +339,7 @@ class _Judgement:
         if not self._is_quorum([member for member in self._view.members if member not in left], voters):
             return Excuse.TOO_FEW
         # Members that left unheard are no longer there, and a view without them need not be decided.
-        unheard = {member for member in left if facts.was_ignored(facts.states[member])}
+        unheard = {member for member in left if self._is_unheard(member)}
         last = [member for member in self._view.members if member not in left or member in unheard]
         if not self._is_quorum(last, voters):
             return Excuse.LEAVE
