@@ -14,10 +14,12 @@ from ordercast.cli import sim
 from ordercast.cli.sim import report, scenario_of
 from ordercast.config import MS, SECOND
 from ordercast.errors import UsageError
-from ordercast.sim.checkers.stuck import Excuse
+from ordercast.sim.checkers.stuck import Excuse, Trouble
 from ordercast.sim.churn import membership_scenario
+from ordercast.sim.cluster import Cluster
 from ordercast.sim.faults import Fault
 from ordercast.sim.fuzz import FuzzReport, SeedResult, fuzz, run_seed
+from ordercast.sim.lives import life_spans, troubles_of
 from ordercast.sim.run import is_steady, needless_recoveries, run_scenario
 from ordercast.sim.scenario import Load, Scenario
 from ordercast.sim.scenario_json import scenario_from_json, scenario_to_json
@@ -103,6 +105,40 @@ def test_a_run_that_may_stand_still_says_why() -> None:
     assert outcome.is_stuck_legally
     assert json.loads(json.dumps(outcome.as_json()))["stuck"] == "too few of the last view"
     assert "the group could not go on: too few of the last view" in report(outcome)
+
+
+def test_faults_that_last_are_troubles_of_the_members_that_they_may_silence() -> None:
+    faults = (
+        Fault(1, "pause", ("a",), for_ns=2),
+        Fault(2, "cut", ("a",), ("b", "caller"), for_ns=2),
+        Fault(3, "partition", ("a", "caller"), for_ns=2),
+        Fault(4, "partition", ("caller",), for_ns=2),
+        Fault(5, "crash", ("a",)),
+        Fault(6, "leave", ("a",)),
+    )
+    assert troubles_of(faults, "abc") == [
+        Trouble(1, 3, frozenset("a")),
+        Trouble(2, 4, frozenset("ab")),
+        Trouble(3, 5, frozenset("abc")),
+    ]
+
+
+def test_the_lives_of_a_run_have_their_wishes() -> None:
+    seen: list[Cluster] = []
+    faults = (
+        Fault(2 * SECOND, "leave", ("c",)),
+        Fault(3 * SECOND, "rejoin", ("c",)),
+        Fault(4 * SECOND, "crash", ("b",)),
+        Fault(5 * SECOND, "restart", ("b",)),
+    )
+    outcome = run_scenario(replace(THREE, faults=faults), watch=seen.append)
+    lives = {life.member: life for life in life_spans(seen[0], outcome.rows)}
+    assert set(lives) == {"a/0", "b/0", "b/1", "c/0"}
+    assert [wish.is_join for wish in lives["c/0"].wishes] == [True, False, True]
+    assert lives["b/0"].ended_ns // SECOND == 4
+    assert not lives["b/0"].is_wanted
+    assert lives["b/1"].is_up
+    assert lives["b/1"].is_wanted
 
 
 def test_excuses_and_failures_are_counted_by_kind() -> None:
