@@ -66,6 +66,9 @@ fuzz: setup ## simulate many seeds with faults and check every guarantee
 	$(BIN)/ordercast fuzz --orderer sequencer --runs 2000 --jobs 2
 	$(BIN)/ordercast fuzz --orderer timestamp --runs 2000 --jobs 2
 	$(BIN)/ordercast fuzz --orderer timestamp --no-anticipate --runs 2000 --jobs 2
+	$(BIN)/ordercast fuzz --profile membership --orderer token --runs 3000 --jobs 2
+	$(BIN)/ordercast fuzz --profile membership --orderer sequencer --runs 3000 --jobs 2
+	$(BIN)/ordercast fuzz --profile membership --orderer timestamp --runs 3000 --jobs 2
 
 explore: setup ## small groups through every order of failures within a bound
 	$(BIN)/ordercast explore --orderer token --scenario all --deviations 2 --seconds 60 --jobs 2

@@ -16,6 +16,7 @@ class History:
     """What happened, step by step."""
 
     rules: Rules = "majority"
+    is_manual: bool = False
     lives: dict[str, LifeSpan] = field(default_factory=dict)
     rows: list[Row] = field(default_factory=list)
     troubles: list[Trouble] = field(default_factory=list)
@@ -25,11 +26,11 @@ class History:
             self.lives[name] = LifeSpan(f"{name}/0", at * MS, wishes=(Wish(at * MS, is_join=True),))
         return self
 
-    def view(self, members: str, reason: str = "join", *, by: str = "", at: int = 100) -> History:
-        """Installed by those named, or by all of its members. A view is named after its members."""
-        for name in (by or members).split():
+    def view(self, members: str, reason: str = "join", *, by: str = "", at: int = 100, name: str = "") -> History:
+        """Installed by those named, or by all of its members. It is named after its members, if not otherwise."""
+        for node in (by or members).split():
             listed = tuple(f"{each}/0" for each in members.split())
-            self._row(name, at, "view", view=members, members=listed, detail=reason)
+            self._row(node, at, "view", view=name or members, members=listed, detail=reason)
         return self
 
     def leave(self, name: str, at: int, out: int = -1) -> History:
@@ -56,7 +57,8 @@ class History:
         return self
 
     def excuse(self) -> Excuse | None:
-        return excuse_of(self.rows, list(self.lives.values()), self.troubles, self.rules)
+        lives = list(self.lives.values())
+        return excuse_of(self.rows, lives, self.troubles, self.rules, is_manual=self.is_manual)
 
     def branches(self) -> list[str]:
         return branches(self.rows, self.rules)
@@ -71,5 +73,5 @@ class History:
         return self
 
 
-def group(members: str, rules: Rules = "majority") -> History:
-    return History(rules).start(members).view(members, "create")
+def group(members: str, rules: Rules = "majority", *, is_manual: bool = False) -> History:
+    return History(rules, is_manual).start(members).view(members, "create")

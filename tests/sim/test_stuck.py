@@ -198,6 +198,40 @@ LEAVES: list[Case] = [
         LEAVE,
     ),
     (
+        "a leaver that was out at once cannot have given up, whatever crashed",
+        lambda: group("a b c d").leave("d", 500, 540).crash("a", 600),
+        None,
+    ),
+    (
+        "a leaver of a group that has not worked for long is out at once, and nobody hears of it",
+        lambda: group("c e b d", "all").trouble("b d", 2_500, 9_000).leave("d", 7_900, 7_900),
+        LEAVE,
+    ),
+    (
+        "a crash that the last view has behind it explains nothing",
+        lambda: (
+            group("c a b")
+            .crash("a", 780)
+            .view("c b", "reset", by="c b", at=3_900)
+            .start("y", 3_950)
+            .view("c b y", at=4_000)
+            .leave("y", 4_090, 4_091)
+            .view("c b", "leave", by="b", at=4_091, name="last")
+            .crash("b", 4_092)
+        ),
+        None,
+    ),
+    (
+        "where recovery is manual it can",
+        lambda: group("a b c d", is_manual=True).leave("d", 500, 540).crash("a", 490),
+        LEAVE,
+    ),
+    (
+        "the one that knew of the leave died, and the leaver was out at once: somebody who is up must know",
+        lambda: group("c b y").leave("y", 500, 535).view("c b", "leave", by="b", at=510).crash("b", 540),
+        None,
+    ),
+    (
         "a leaver that joins again does not vote in the view that it left",
         lambda: group("y b").leave("y", 500, 510).rejoin("y", 510).crash("b", 520),
         None,
@@ -253,6 +287,18 @@ PROPOSALS: list[Case] = [
     (
         "the view is younger than the cut",
         lambda: group("a b c").trouble("c", 1_000, 3_000).start("d", 5_000).view("a b c d", at=5_100).crash("a", 5_200),
+        None,
+    ),
+    (
+        "the view is younger than that cut, and the next one began just before the death",
+        lambda: (
+            group("a b c")
+            .trouble("c", 1_000, 3_000)
+            .start("d", 4_000)
+            .view("a b c d", at=4_100)
+            .trouble("b c", 4_200, 6_000)
+            .crash("a", 4_400)
+        ),
         None,
     ),
     (

@@ -186,7 +186,6 @@ def test_outside_a_ring_nothing_is_taken() -> None:
     assert not engine.waits_for_application()
     assert not engine.answers(1, 1)
     assert not engine.is_ordering
-    assert not engine.is_sure
     engine.reset(0, 1, b"", out)
     assert out.upcalls == [Reset(0, "this node is not a member")]
     assert out.sends == []

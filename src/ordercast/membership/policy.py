@@ -170,10 +170,6 @@ class Membership(Protocol[OrdererT_contra]):
     # Questions
 
     @property
-    def is_sure(self) -> bool:
-        """Whether the last change is known to be decided."""
-
-    @property
     def is_at_rest(self) -> bool:
         """Whether no member is being brought in and no recovery goes on."""
 

@@ -242,7 +242,10 @@ class _Blows:
             self._outside.append((name, FaultKind.RESTART))
 
     def _cut(self, sources: Sequence[str], targets: Sequence[str], *, delay_ns: int = 0) -> None:
-        self._add(FaultKind.CUT, sources, targets, for_ns=self._lasting_ns(), delay_ns=delay_ns)
+        for_ns = self._lasting_ns()
+        others = [name for name in targets if name not in sources]
+        if others:
+            self._add(FaultKind.CUT, sources, others, for_ns=for_ns, delay_ns=delay_ns)
 
     def _lasting_ns(self) -> int:
         """From a few lost datagrams to more than a suspicion and its recovery."""

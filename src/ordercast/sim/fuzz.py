@@ -89,7 +89,6 @@ class FuzzReport:
             f"{len(self.results)} runs from seed {self.first_seed}, {len(self.failed)} failed: "
             f"{ends['quiet']} came to rest, {ends['stuck_legally']} could not go on, "
             f"{ends['deserted']} had no member left",
-            "stuck: " + ", ".join(f"{count} {reason}" for reason, count in self._excuses().items()),
             f"{sum(result.delivered for result in self.results)} deliveries, "
             f"{sum(result.views for result in self.results)} views, "
             f"{sum(result.locks for result in self.results)} locks granted, "
@@ -98,6 +97,7 @@ class FuzzReport:
             f"{sum(result.events for result in self.results)} events, "
             f"{sum(result.virtual_ns for result in self.results) / 1e9:.0f} s of virtual time in "
             f"{sum(result.cpu_s for result in self.results):.1f} s of CPU",
+            "stuck: " + ", ".join(f"{count} {reason}" for reason, count in self._excuses().items()),
         ]
         if self.failed:
             lines.append("failed: " + ", ".join(f"{count} {kind}" for kind, count in self._kinds().items()))

@@ -26,7 +26,6 @@ from ordercast.groups.host import EngineFactory
 from ordercast.service import AGREED
 from ordercast.sim.calling import SimCaller
 from ordercast.sim.checkers import Verdict, check_all
-from ordercast.sim.checkers.chain import branches
 from ordercast.sim.checkers.stuck import Excuse, excuse_of
 from ordercast.sim.cluster import Cluster, Terms
 from ordercast.sim.faults import FaultKind, Faults
@@ -232,7 +231,8 @@ class _Run:
     def _excuse(self) -> Excuse | None:
         rows, scenario = self._cluster.world.rows(), self._scenario
         lives = life_spans(self._cluster, rows)
-        return excuse_of(rows, lives, troubles_of(scenario.faults, scenario.nodes), scenario.rule_of)
+        troubles = troubles_of(scenario.faults, scenario.nodes)
+        return excuse_of(rows, lives, troubles, scenario.rule_of, is_manual=scenario.recovery == "manual")
 
     def _probe(self) -> None:
         """All live members send, and all get everything; at the end exactly these are in one view.
@@ -303,7 +303,6 @@ class _Run:
         outcome.failures += found[:MAX_VIOLATIONS]
         if len(found) > MAX_VIOLATIONS:
             outcome.failures.append(f"and {len(found) - MAX_VIOLATIONS} violations more")
-        outcome.failures += branches(outcome.rows, self._scenario.rule_of)
         if is_steady(self._scenario):
             failed = [str(member) for member in cluster.members.values() if member.seen.failures]
             outcome.failures += needless_recoveries(outcome.rows, failed)

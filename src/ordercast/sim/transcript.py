@@ -159,8 +159,9 @@ class Transcript:
         """Why the group may stand still; empty where it may not."""
         rows, now_ns = self.cluster.world.rows(), self.cluster.world.now_ns
         still = [Trouble(begin_ns, now_ns, frozenset(key[1:])) for key, begin_ns in self._open.items()]
-        rules = self.cluster.terms.min_members
-        return excuse_of(rows, life_spans(self.cluster, rows), self._troubles + still, rules) or ""
+        lives, terms = life_spans(self.cluster, rows), self.cluster.terms
+        is_manual = terms.recovery == "manual"
+        return excuse_of(rows, lives, self._troubles + still, terms.min_members, is_manual=is_manual) or ""
 
     def _act(self, statement: Statement) -> None:
         cluster, world = self.cluster, self.cluster.world

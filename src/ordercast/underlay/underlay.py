@@ -295,12 +295,6 @@ class Underlay:
     def ttl(self) -> int:
         return self._routes.ttl
 
-    @property
-    def is_sure(self) -> bool:
-        """Whether all members are known to have the last change. A simulation asks, to tell a group that is stuck for
-        good reason from one that is not."""
-        return self._membership.is_sure
-
     def is_at_rest(self) -> bool:
         membership = self._membership
         if membership.phase in (Phase.CLOSED, Phase.LINGERING):

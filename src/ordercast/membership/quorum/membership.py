@@ -343,11 +343,6 @@ class QuorumMembership:
     # Questions
 
     @property
-    def is_sure(self) -> bool:
-        state = self._state
-        return state is not None and state.orderer.decided >= state.orderer.view.seq
-
-    @property
     def is_at_rest(self) -> bool:
         return self.direct_ring != NO_RING
 

@@ -52,6 +52,9 @@ NOTICED_NS: Final = 7 * SECOND
 """So long after a crash the others have suspected the dead member, also at rest, and have begun to recover."""
 LINGER_NS: Final = 4 * SECOND
 """How long a leaver or a cancelled join serves at most, and a little more."""
+PATIENCE_NS: Final = 1 * SECOND
+"""A failure lasts so long at least before a member gives its leave up, even if it asked only just now. Where recovery
+is manual it may do so as soon as the group has failed."""
 FORGET_NS: Final = 5 * SECOND
 """After so long nobody orders a join that its asker no longer repeats."""
 DISSOLVED: Final = "this ring of the group joins a larger one"
@@ -103,10 +106,18 @@ class Trouble:
 
 
 def excuse_of(
-    rows: Iterable[Row], lives: Sequence[LifeSpan], troubles: Sequence[Trouble], rules: Rules
+    rows: Iterable[Row],
+    lives: Sequence[LifeSpan],
+    troubles: Sequence[Trouble],
+    rules: Rules,
+    *,
+    is_manual: bool = False,
 ) -> Excuse | None:
-    """Why the lives that are up may stand still at the end of a run whose faults have ended; None: they may not."""
-    facts = _Lives(rows, lives, troubles)
+    """Why the lives that are up may stand still at the end of a run whose faults have ended; None: they may not.
+
+    `is_manual`: applications call for recoveries, so a leave in a group that has failed ends at once.
+    """
+    facts = _Lives(rows, lives, troubles, patience_ns=0 if is_manual else PATIENCE_NS)
     found: list[Excuse] = []
     for view in facts.last_views():
         excuse = _Judgement(facts, view, rules).excuse()
@@ -144,10 +155,13 @@ class _State:
 class _Lives:
     """The lives, what they installed and when."""
 
-    __slots__ = ("_events", "_troubles", "lives", "states", "storm_ns", "views")
+    __slots__ = ("_events", "_patience_ns", "_troubles", "lives", "states", "storm_ns", "views")
 
-    def __init__(self, rows: Iterable[Row], lives: Sequence[LifeSpan], troubles: Sequence[Trouble]) -> None:
+    def __init__(
+        self, rows: Iterable[Row], lives: Sequence[LifeSpan], troubles: Sequence[Trouble], *, patience_ns: int
+    ) -> None:
         self.lives = {life.member: life for life in lives}
+        self._patience_ns = patience_ns
         self._troubles = troubles
         self._events: dict[str, list[tuple[int, int, Wish | Row]]] = {life.member: [] for life in lives}
         for life in lives:
@@ -168,21 +182,28 @@ class _Lives:
     def last_views(self) -> list[InstalledView]:
         """The ends of all chains on which a life stands that is up and wants to be in."""
         followed = {earlier for view in self.views.values() for earlier in view.before}
-        held = {state.view or state.excluded_view for member, state in self._wanting()}
-        held |= {
-            name
-            for name, view in self.views.items()
-            if any(member in view.members and state.asked_ns <= view.first_ns for member, state in self._wanting())
-        }
-        return [view for name, view in self.views.items() if name not in followed and held & chain_of(self.views, name)]
-
-    def _wanting(self) -> list[tuple[str, _State]]:
-        """Lives that are up and want to be in, also if they are out."""
-        return [
+        wanting = [
             (member, state)
             for member, state in self.states.items()
             if self.lives[member].is_up and self.lives[member].is_wanted
         ]
+        held = {state.view or state.excluded_view for _, state in wanting}
+        held |= {
+            name
+            for name, view in self.views.items()
+            if any(member in view.members and state.asked_ns <= view.first_ns for member, state in wanting)
+        }
+        return [view for name, view in self.views.items() if name not in followed and held & chain_of(self.views, name)]
+
+    def is_stale(self, member: str, view: InstalledView) -> bool:
+        """Whether a view names a life that has left, because nobody heard of that: no view since is without it."""
+        state = self.states[member]
+        if state.view or state.departed_view not in chain_of(self.views, view.id):
+            return False
+        since = [self.views[name] for name in chain_of(self.views, view.id)]
+        return all(
+            member in each.members for each in since if each.first_ns >= self.views[state.departed_view].first_ns
+        )
 
     def state_at(self, member: str, at_ns: int) -> _State:
         """What had become of a life just before a time."""
@@ -265,11 +286,11 @@ class _Lives:
             for trouble in self._troubles
         )
 
-    def is_recovering(self, members: Sequence[str], at_ns: int) -> bool:
-        """Whether a failure of one of these may have been noticed, and its recovery be under way."""
+    def is_recovering(self, members: Sequence[str], from_ns: int, at_ns: int) -> bool:
+        """Whether a failure of one of these, not over at `from_ns`, may have been noticed and be recovered from."""
         names = {member.rpartition("/")[0] for member in members}
         if any(
-            trouble.end_ns - trouble.begin_ns >= SUSPECT_NS
+            trouble.end_ns >= max(from_ns, trouble.begin_ns + SUSPECT_NS)
             and trouble.begin_ns + SUSPECT_NS <= at_ns <= trouble.end_ns + RECOVERY_NS
             and trouble.nodes & names
             for trouble in self._troubles
@@ -278,15 +299,19 @@ class _Lives:
         ended = [self.lives[member].ended_ns for member in members if member in self.lives]
         return any(end_ns + SUSPECT_NS <= at_ns for end_ns in ended)
 
-    def was_ignored(self, state: _State) -> bool:
-        """Whether a leaver may have gone unanswered: something failed for long, or for good, around its leave."""
-        from_ns, until_ns = max(self.storm_ns, state.departing_ns - NOTICED_NS), state.departed_ns + LINGER_NS
-        if any(from_ns <= life.ended_ns <= until_ns for life in self.lives.values() if not life.is_up):
+    def was_ignored(self, state: _State, members: Sequence[str]) -> bool:
+        """Whether a leaver may have gone unanswered: something had failed for long when it was out.
+
+        `members`: of the view that it wanted to leave, or not to join. A cancelled join is out at once, and waits for
+        its answer behind the scenes.
+        """
+        gone_ns = state.departed_ns + (0 if state.departed_view else LINGER_NS)
+        from_ns = max(self.storm_ns, state.departing_ns)
+        if any(self.lives[member].ended_ns + self._patience_ns <= gone_ns for member in members):
             return True
         return any(
-            trouble.end_ns - trouble.begin_ns >= SUSPECT_NS
-            and trouble.begin_ns <= until_ns
-            and trouble.end_ns >= from_ns
+            trouble.begin_ns + max(self._patience_ns, SUSPECT_NS) <= min(gone_ns, trouble.end_ns)
+            and trouble.end_ns + RECOVERY_NS >= from_ns
             for trouble in self._troubles
         )
 
@@ -306,16 +331,24 @@ class _Judgement:
         self._voters = {member for member in facts.lives if not self._is_out(member) and self._serves(member)}
 
     def _is_out(self, member: str) -> bool:
-        """Whether it was in the last view and has left it since, also if it joins again."""
+        """Whether it was in the last view and has left it since, or before and nobody heard of it, also if it joins
+        again."""
         state = self._facts.states[member]
-        return member in self._view.members and bool(state.departed_view) and state.departed_ns >= self._view.first_ns
+        if member not in self._view.members or not state.departed_view:
+            return False
+        return state.departed_ns >= self._view.first_ns or self._facts.is_stale(member, self._view)
 
     def _serves(self, member: str) -> bool:
         """Whether it is up, and not gone unheard. A leaver or a cancelled join serves until it is not needed; after
         that somebody who is up knows what it knew."""
         state = self._facts.states[member]
-        is_gone = state.phase in (_Phase.LEFT, _Phase.CANCELLED) and self._facts.was_ignored(state)
+        is_gone = state.phase in (_Phase.LEFT, _Phase.CANCELLED) and self._is_unheard(member)
         return self._facts.lives[member].is_up and not is_gone
+
+    def _is_unheard(self, member: str) -> bool:
+        facts, state = self._facts, self._facts.states[member]
+        left = facts.views.get(state.departed_view, self._view)
+        return facts.was_ignored(state, left.members)
 
     def _end_ns(self, member: str) -> int:
         """Until when a life could accept a proposal."""
@@ -333,7 +366,7 @@ class _Judgement:
         if not self._is_quorum([member for member in self._view.members if member not in left], voters):
             return Excuse.TOO_FEW
         # Members that left unheard are no longer there, and a view without them need not be decided.
-        unheard = {member for member in left if facts.was_ignored(facts.states[member])}
+        unheard = {member for member in left if self._is_unheard(member)}
         last = [member for member in self._view.members if member not in left or member in unheard]
         if not self._is_quorum(last, voters):
             return Excuse.LEAVE
@@ -389,7 +422,7 @@ class _Judgement:
         begin_ns = max(self._view.first_ns, facts.storm_ns)
         for at_ns in facts.moments(begin_ns):
             there = [member for member in members if self._end_ns(member) > at_ns]
-            if all(member in voters for member in there) or not facts.is_recovering(members, at_ns):
+            if all(member in voters for member in there) or not facts.is_recovering(members, begin_ns, at_ns):
                 continue  # nobody died later, or there was no recovery
             absent = [member for member in there if member in voters and facts.is_absent(member, at_ns)]
             for missing in _subsets(absent):
