@@ -488,15 +488,6 @@ TIMESTAMP_BUGS: Final[tuple[Bug, ...]] = (
         "timestamp",
     ),
     Bug(
-        "a leaver goes before anybody knows that it knows",
-        "Timestamp.standing",
-        "ring.has_left and is_settled and leaving.is_released",
-        "ring.has_left",
-        "The leaver is suspected.",
-        256,
-        "timestamp",
-    ),
-    Bug(
         "a member leaves while its own blocks wait",
         "Timestamp._ask_to_leave",
         "self._outgoing.unordered",
