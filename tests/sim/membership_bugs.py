@@ -199,7 +199,7 @@ MEMBERSHIP_BUGS: Final[tuple[MembershipBug, ...]] = (
         "TokenOrdering._next_change",
         "change.reason == Reason.JOIN and (safe < ring.log.received or self._leaves_to_first())",
         "change.reason == Reason.JOIN and self._leaves_to_first()",
-        "Only the token site and the newcomer are left, and the newcomer cannot give others what stood before its join.",
+        "Only the token site and the newcomer are left, and the newcomer has nothing of what stood before its join.",
         "join-behind",
         3,
         "token",
