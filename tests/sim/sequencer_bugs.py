@@ -177,9 +177,13 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "commit before all have accepted",
-        "is_accepted",
-        "needed <= acknowledged",
-        "bool(needed)",
+        "is_committed",
+        (
+            "if proposal.fresh and any(member.id not in accepted for member in proposal.view.members):\n"
+            "    return False",
+            "return are_quorums([*electorates, electorate(proposal.view)], accepted)",
+        ),
+        ("", "return bool(accepted)"),
         "The new view begins while a member lacks the remainder.",
         32,
     ),
@@ -188,14 +192,14 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
         "Underlay._on_datagram",
         (
             "if ring != membership.ring:\n"
-            "    membership.on_stranger(now_ns, source, kind, ring, out)\n"
+            "    membership.on_stranger(now_ns, source, kind, ring, origin, body, out)\n"
             "elif membership.is_whole or kind in (Kind.NAK, Kind.ACCEPT):\n"
             "    membership.on_heard(origin)\n"
             "    self._orderer.on_control(now_ns, kind, source, origin, number, body, out)"
         ),
         (
             "if membership.ring < 0:\n"
-            "    membership.on_stranger(now_ns, source, kind, ring, out)\n"
+            "    membership.on_stranger(now_ns, source, kind, ring, origin, body, out)\n"
             "elif membership.is_whole or kind in (Kind.NAK, Kind.ACCEPT):\n"
             "    membership.on_heard(origin)\n"
             "    self._orderer.on_control(now_ns, kind, source, origin, number, body, out)"
@@ -214,8 +218,8 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "SAFE of the remainder is left out",
         "Sequencer.recover",
-        "self._delivery.safe = upto",
-        "self._delivery.safe = max(self._delivery.safe, 0)",
+        "self._delivery.safe = self._ring.decided = upto",
+        "self._ring.decided = upto",
         "A survivor does not deliver a message that the others deliver.",
         32,
     ),
@@ -230,7 +234,7 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "came_with names newcomers",
         "_translate",
-        "(str(member) for member in upcall.members if previous is not None and previous.member(member.id))",
+        "(str(member) for member in upcall.members if previous.member(member.id))",
         "(str(member) for member in upcall.members)",
         "A view says that a new member was there before.",
         4,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 from tests.sim.bug import Bug
+from tests.sim.membership_bugs import MEMBERSHIP_BUGS
 from tests.sim.planted import BUGS, ORDERERS, SAMPLE, UNSEEN, caught, sample
 from tests.sim.planting import planted
 
+from ordercast.explore.scenarios import MAX_MEMBERS, MIN_MEMBERS, find_scenario
 from ordercast.parts.log import Log
 
 CHOSEN = sample()
@@ -20,7 +22,7 @@ def test_a_planted_bug_is_caught(bug: Bug) -> None:
 def test_every_bug_can_be_planted() -> None:
     """Also those that are not in the sample, and those that nobody sees."""
     stale = []
-    for bug in (*BUGS, *UNSEEN):
+    for bug in (*BUGS, *UNSEEN, *(each.bug for each in MEMBERSHIP_BUGS)):
         try:
             with planted(bug):
                 pass
@@ -70,3 +72,10 @@ def test_layout_and_comments_do_not_matter() -> None:
     """
     with planted(Bug("wrapped", "Log.advance", old, "self.position += 1", "nothing", 1)):
         pass
+
+
+def test_each_bug_of_the_membership_names_a_scenario_that_there_is() -> None:
+    assert len({each.bug.name for each in MEMBERSHIP_BUGS}) == len(MEMBERSHIP_BUGS) >= 25
+    for bug, shown_by, members in MEMBERSHIP_BUGS:
+        assert find_scenario(shown_by, bug.orderer).summary
+        assert MIN_MEMBERS <= members <= MAX_MEMBERS

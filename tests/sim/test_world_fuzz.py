@@ -55,7 +55,7 @@ def test_seeds_of_the_token_use_locks_and_calls() -> None:
     report = fuzz("token", 40, 8)
     assert all(sum(getattr(result, name) for result in report.results) for name in ("locks", "calls", "answers"))
     assert report.as_json()["orderer"] == "token"
-    assert "locks granted" in report.summary()[1]
+    assert any("locks granted" in line for line in report.summary())
 
 
 def test_a_planted_bug_is_caught_and_the_seeds_it_took_are_counted() -> None:

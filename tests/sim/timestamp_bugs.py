@@ -328,7 +328,7 @@ TIMESTAMP_BUGS: Final[tuple[Bug, ...]] = (
                 "if rank > FIFO_RANK or flags & (FRAGMENTED | CHANGE | CALLED) or ring.is_frozen or ring.has_left:\n"
                 "    return"
             ),
-            "(origin, number) in self._early or origin not in self._upto",
+            "(origin, number) in self._early or origin not in self._upto or self.delivered < self._begin",
             ("if number >= self._orphans.get(origin, 0) and ring.view.member(origin) is None:\n    return"),
             "rank < FIFO_RANK",
         ),
@@ -338,7 +338,10 @@ TIMESTAMP_BUGS: Final[tuple[Bug, ...]] = (
                 "if not is_weak or flags & (FRAGMENTED | CHANGE | CALLED) or ring.is_frozen or ring.has_left:\n"
                 "    return"
             ),
-            "(origin, number) in self._early or origin not in self._upto or ring.view.member(origin) is None",
+            (
+                "(origin, number) in self._early or origin not in self._upto or self.delivered < self._begin"
+                " or ring.view.member(origin) is None"
+            ),
             "",
             "rank != FIFO_RANK",
         ),
@@ -485,15 +488,6 @@ TIMESTAMP_BUGS: Final[tuple[Bug, ...]] = (
         "not agreement.long",
         "The rest of that message never comes, so no member can join or leave any more.",
         64,
-        "timestamp",
-    ),
-    Bug(
-        "a leaver goes before anybody knows that it knows",
-        "Timestamp.standing",
-        "ring.has_left and is_settled and leaving.is_released",
-        "ring.has_left",
-        "The leaver is suspected.",
-        256,
         "timestamp",
     ),
     Bug(

@@ -237,6 +237,8 @@ def test_a_leaver_asks_until_a_quorum_of_the_others_knows() -> None:
     assert dan.said() == [(address(name), Kind.DEPART, False) for name in "ac"]
     dan.hear(Kind.DECIDED, "c")
     assert dan.deciding.may_go
+    assert dan.deciding, "while it is here, it may as well tell the last one"
+    dan.hear(Kind.DECIDED, "a")
     assert not dan.deciding
 
 
@@ -247,16 +249,32 @@ def test_a_member_in_a_later_ring_knows_enough() -> None:
     assert dan.deciding.may_go
 
 
-def test_a_leaver_whose_others_know_already_asks_nobody() -> None:
+def test_a_leaver_does_not_ask_those_that_are_known_to_know() -> None:
     dan = voter("d", left("abc", "abcd"))
     dan.said()
     for name in "ab":
         dan.deciding.on_informed(member_of(name).id)
     assert not dan.deciding.may_go, "its own leave is not delivered yet"
     dan.deciding.depart(0, dan.party.out)
-    assert dan.said() == []
+    assert dan.said() == [(address("c"), Kind.DEPART, False)]
     assert dan.deciding.may_go
-    assert not dan.deciding
+
+
+def test_only_members_of_the_view_without_it_let_a_leaver_go() -> None:
+    dan = leaver(left("abc", "abcd"))
+    dan.deciding.on_informed(member_of("e").id)
+    dan.deciding.on_informed(member_of("d").id)
+    assert not dan.deciding.may_go
+
+
+def test_a_vote_of_a_member_that_has_none_does_not_count() -> None:
+    ann = voter("a", joined("abcdef", "abcde"))
+    for name in "fg":
+        ann.hear(Kind.VOTE, name)
+    assert not ann.knows
+    for name in "bc":
+        ann.hear(Kind.VOTE, name)
+    assert ann.knows
 
 
 def test_who_knows_only_an_earlier_change_does_not_count() -> None:
