@@ -46,7 +46,7 @@ def test_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_no_command_is_answered_with_the_choice(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "demo, sim, fuzz, bench" in refusal([], capsys)
+    assert "demo, sim, fuzz, explore, bench" in refusal([], capsys)
 
 
 @pytest.mark.parametrize(

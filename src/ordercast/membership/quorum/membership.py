@@ -554,7 +554,7 @@ class QuorumMembership:
         was_leaving = self._leave_header is not None
         is_returning = not self._wishes.is_manual and not was_leaving
         self._count("exclusions")
-        self._is_return = True
+        self._is_return = why is not DepartureCause.UNDECIDED  # it never was in, and may make the group anew
         excluded = Excluded(why, is_returning, was_leaving, state.is_resetting)
         self._end(excluded, f"excluded from view {state.orderer.view.id}: {why.value}", out, is_returning)
 
