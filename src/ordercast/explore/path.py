@@ -134,6 +134,7 @@ class _PathRun:
         "_crashes_left",
         "_done",
         "_judge",
+        "_mute_after",
         "_notes",
         "_path",
         "_pending",
@@ -172,6 +173,7 @@ class _PathRun:
         self._script = sorted(scenario.script(self._cast), key=lambda action: action.tick)
         self._acts = scenario.acts(self._cast)
         self._start = 0
+        self._mute_after = -1  # the node that leaves unheard, until another one speaks
         self._pending: list[tuple[str, str]] = []  # joins and leaves that programs have asked for
         # the search
         self._step = 0
@@ -261,6 +263,8 @@ class _PathRun:
         arena, step = self._arena, self._step
         self._step += 1
         self._say_packets(step, packets)
+        if self._mute_after >= 0:
+            self._mute(packets)
         while self._path and self._path[0].step == step:
             packets = self._deviate(self._path.pop(0), packets)
         if self._path or step >= self._what.steps:
@@ -325,9 +329,10 @@ class _PathRun:
                     self._pending.append(("join", str(actor)))
             case "send":
                 actor.send(b"%s at %d" % (actor.name.encode(), arena.tick), self._service)
-            case "leave":
+            case "leave" | "mute":
                 actor.leave()
                 self._pending.append(("leave", str(actor)))
+                self._mute_after = actor.index if action.verb == "mute" else -1
             case "rejoin":
                 actor.rejoin(arena.tick)
                 self._pending.append(("join", str(actor)))
@@ -341,6 +346,16 @@ class _PathRun:
                 arena.cuts = alone(self._what.names)[action.who]
             case _:
                 raise PathError(f"a scenario cannot {action.verb}")
+
+    def _mute(self, packets: list[Packet]) -> None:
+        """The first node besides the one that leaves which says something is no longer heard."""
+        speakers = [packet.source for packet in packets if packet.source != self._mute_after]
+        if speakers:
+            self._mute_after = -1
+            names = self._what.names
+            name = names[speakers[0]]
+            self._arena.cuts = links_of(names, "cut", f"{name}>{names.replace(name, '')}")
+            self._say(f"{name} is no longer heard")
 
     def _actor(self, name: str) -> Actor:
         index = self._what.names.find(name)

@@ -31,6 +31,7 @@ VERBS: Final[dict[str, str]] = {
     "unlock": "gives the lock back",
     "crash": "crashes",
     "isolate": "is cut off",
+    "mute": "leaves, and the next other node that speaks is not heard",
 }
 
 
@@ -88,6 +89,11 @@ def _leave(of: int) -> Callable[[Cast], list[Action]]:
         return [*cast.opening(), Action(cast.begin, "leave", cast.members[of])]
 
     return script
+
+
+def _leave_unheard(cast: Cast) -> list[Action]:
+    """Only the member that orders the leave knows of it."""
+    return [*cast.opening(), Action(cast.begin, "mute", cast.members[-1])]
 
 
 def _join(cast: Cast) -> list[Action]:
@@ -150,6 +156,9 @@ SCENARIOS: Final[dict[str, SmallScenario]] = {
     "leave": SmallScenario("the last member leaves", 4, 0, _leave(-1)),
     "leave-first": SmallScenario("the first member leaves", 4, 0, _leave(0)),
     "leave-two": SmallScenario("two members leave at the same time", 4, 0, _leave_two),
+    "leave-unheard": SmallScenario(
+        "the last member leaves, and the member that orders it is not heard", 3, 0, _leave_unheard, families=("split",)
+    ),
     "join": SmallScenario("a newcomer joins", 3, 1, _join, families=("link", "crash")),
     "join-behind": SmallScenario(
         "a newcomer joins while messages are on their way", 2, 1, _join_behind, families=("link", "crash")
