@@ -157,7 +157,7 @@ SCENARIOS: Final[dict[str, SmallScenario]] = {
     "leave-first": SmallScenario("the first member leaves", 4, 0, _leave(0)),
     "leave-two": SmallScenario("two members leave at the same time", 4, 0, _leave_two),
     "leave-unheard": SmallScenario(
-        "the last member leaves, and the member that orders it is not heard", 3, 0, _leave_unheard, families=("split",)
+        "the last member leaves, and the member that orders it is not heard", 4, 0, _leave_unheard, families=("split",)
     ),
     "join": SmallScenario("a newcomer joins", 3, 1, _join, families=("link", "crash")),
     "join-behind": SmallScenario(
