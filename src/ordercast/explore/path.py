@@ -273,9 +273,13 @@ class _PathRun:
         if key in self._seen:
             self.is_cut = True
             raise _StopRun
-        busy: Links = frozenset((packet.source, packet.target) for packet in packets if packet.kind not in PERIODIC)
         up = frozenset(actor.index for actor in arena.actors if actor.is_up)
-        busy = frozenset(link for link in busy if link[1] in up)
+        # A node that has started again may still be spoken to in its own name: that goes over no link.
+        busy: Links = frozenset(
+            (packet.source, packet.target)
+            for packet in packets
+            if packet.kind not in PERIODIC and packet.target in up and packet.source != packet.target
+        )
         here = Situation(self._what.names, up, arena.cuts, busy, self._crashes_left, self._acts)
         self._points.append(DecisionPoint(step, key, tuple(menu(self._what.families, here))))
         return packets
