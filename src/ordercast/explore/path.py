@@ -46,6 +46,7 @@ PLAY_TICKS: Final = 12_000  # and at most until then
 PASS_LIMIT: Final = 20_000  # a run that needs more is a livelock
 FINDINGS: Final = (*SAFETY_FINDINGS, "stuck", "needless", "livelock", "exception")
 KNOWN_KINDS: Final = frozenset(map(int, Kind))
+ORDERED_LEAVE: Final = "left"  # what a program is told when its leave was ordered, and not given up
 REPEATS: Final = (
     2  # how often datagrams of one kind and size on one link are interesting while no program sees anything
 )
@@ -413,7 +414,9 @@ class _PathRun:
                         self._show(actor, event)
                     judge.on_event(arena.tick, who, event)
                     if isinstance(event, Left) and not event.returning and not actor.wants_in:
-                        self._done.departed[who] = arena.tick
+                        # One that gave up waiting for the order is of no use to anybody any more.
+                        served = TIMING.linger_ns // MS if event.text == ORDERED_LEAVE else 0
+                        self._done.departed[who] = arena.tick + served
                 actor.events.clear()
                 self._repeats.clear()
         if judge.findings and self._counted():
@@ -436,7 +439,7 @@ class _PathRun:
             arena.cuts = frozenset()
         rest = RestJudge(arena, self._judge)
         is_undisturbed = self._done.is_none
-        self._done.count_departed(arena.tick, TIMING.linger_ns // MS)
+        self._done.count_departed(arena.tick)
         live = {str(actor) for actor in arena.actors if actor.is_up and str(actor) not in self._done.crashed}
         legal = why_stuck(self._what.min_members, self._judge, live, self._pending, self._done)
         limit = arena.tick + (LEGAL_TICKS if legal else REST_TICKS)
