@@ -28,6 +28,7 @@ from ordercast.explore.deviations import (
     alone,
     links_of,
     menu,
+    two_way,
 )
 from ordercast.explore.rest import LEGAL_TICKS, REST_TICKS, Disturbances, RestJudge, is_formed, is_one_view, why_stuck
 from ordercast.explore.safety import SAFETY_FINDINGS, ChainJudge, Finding
@@ -328,9 +329,9 @@ class _PathRun:
         actor = self._actor(action.who)
         self._say(f"{action}")
         match action.verb:
-            case "boot":
+            case "boot" | "found":
                 if not actor.is_up:
-                    actor.boot(arena.tick, create=False)
+                    actor.boot(arena.tick, create=False if action.verb == "boot" else None)
                     self._pending.append(("join", str(actor)))
             case "send":
                 actor.send(b"%s at %d" % (actor.name.encode(), arena.tick), self._service)
@@ -349,6 +350,10 @@ class _PathRun:
                 self._crash(actor)
             case "isolate":
                 arena.cuts = alone(self._what.names)[action.who]
+            case "part":
+                arena.cuts = two_way(self._what.names)[f"{self._what.members}|{self._what.newcomers}"]
+            case "meet":
+                arena.cuts = frozenset()
             case _:
                 raise PathError(f"a scenario cannot {action.verb}")
 
