@@ -417,11 +417,12 @@ class _PathRun:
                 for event in actor.events:
                     if self._notes is not None:
                         self._show(actor, event)
-                    judge.on_event(arena.tick, who, event)
                     if isinstance(event, Left) and not event.returning and not actor.wants_in:
-                        # One that gave up waiting for the order is of no use to anybody any more.
-                        served = TIMING.linger_ns // MS if event.text == ORDERED_LEAVE else 0
+                        # A member that gave up waiting for the order is of no use to anybody any more.
+                        has_given_up = judge.is_in(who) and event.text != ORDERED_LEAVE
+                        served = 0 if has_given_up else TIMING.linger_ns // MS
                         self._done.departed[who] = arena.tick + served
+                    judge.on_event(arena.tick, who, event)
                 actor.events.clear()
                 self._repeats.clear()
         if judge.findings and self._counted():
