@@ -78,8 +78,8 @@ def test_it_is_no_reason_where_the_coordinator_died_before_the_view() -> None:
 
 def test_a_leaver_that_is_out_counts_as_crashed_after_a_while() -> None:
     done = Disturbances()
-    done.departed["a/0"] = 100
-    done.count_departed(150, 100)
+    done.departed["a/0"] = 200
+    done.count_departed(199)
     assert done.crashed == {}
-    done.count_departed(200, 100)
+    done.count_departed(300)
     assert done.crashed == {"a/0": 200}

@@ -96,6 +96,9 @@ def test_time_ends_a_search_and_is_told() -> None:
     assert "time ran out" in summary(result)[-1]
 
 
+LIVENESS = ("stuck", "needless", "livelock", "exception")
+
+
 def real(orderer: str, scenario: str, members: int, *families: str) -> Exploration:
     newcomers = SCENARIOS[scenario].newcomers
     names = "abcde"
@@ -105,7 +108,7 @@ def real(orderer: str, scenario: str, members: int, *families: str) -> Explorati
 @pytest.mark.parametrize("orderer", ["token", "sequencer", "timestamp"])
 @pytest.mark.parametrize("scenario", sorted(set(SCENARIOS) - {"lock"}))
 def test_every_scenario_comes_to_rest_by_itself(orderer: str, scenario: str) -> None:
-    what = real(orderer, scenario, SCENARIOS[scenario].members)
+    what = real(orderer, scenario, SCENARIOS[scenario].members)._replace(only=LIVENESS)
     result = explore(what, 0)
     assert result.held, "\n".join(summary(result))
     assert result.is_complete

@@ -101,8 +101,8 @@ class Actor:
 
     # The program.
 
-    def boot(self, tick: int, create: bool) -> None:
-        """Begin a life, and join."""
+    def boot(self, tick: int, create: bool | None) -> None:
+        """Begin a life, and join. `create`: as a program says it; None creates the group where it finds none."""
         self.life += 1
         terms = self._terms
         self.digest.update(b"boot%d" % tick)
@@ -161,7 +161,7 @@ class Actor:
             self.claim = None
             self._wake(b"unlock")
 
-    def _open(self, tick: int, create: bool) -> None:
+    def _open(self, tick: int, create: bool | None) -> None:
         host, terms = self.host, self._terms
         if host is not None:
             self._reopen_tick = NO_TICK

@@ -28,6 +28,7 @@ from ordercast.explore.deviations import (
     alone,
     links_of,
     menu,
+    two_way,
 )
 from ordercast.explore.rest import LEGAL_TICKS, REST_TICKS, Disturbances, RestJudge, is_formed, is_one_view, why_stuck
 from ordercast.explore.safety import SAFETY_FINDINGS, ChainJudge, Finding
@@ -46,6 +47,7 @@ PLAY_TICKS: Final = 12_000  # and at most until then
 PASS_LIMIT: Final = 20_000  # a run that needs more is a livelock
 FINDINGS: Final = (*SAFETY_FINDINGS, "stuck", "needless", "livelock", "exception")
 KNOWN_KINDS: Final = frozenset(map(int, Kind))
+ORDERED_LEAVE: Final = "left"  # what a program is told when its leave was ordered, and not given up
 REPEATS: Final = (
     2  # how often datagrams of one kind and size on one link are interesting while no program sees anything
 )
@@ -134,6 +136,7 @@ class _PathRun:
         "_crashes_left",
         "_done",
         "_judge",
+        "_mute_after",
         "_notes",
         "_path",
         "_pending",
@@ -172,6 +175,7 @@ class _PathRun:
         self._script = sorted(scenario.script(self._cast), key=lambda action: action.tick)
         self._acts = scenario.acts(self._cast)
         self._start = 0
+        self._mute_after = -1  # the node that leaves unheard, until another one speaks
         self._pending: list[tuple[str, str]] = []  # joins and leaves that programs have asked for
         # the search
         self._step = 0
@@ -261,6 +265,8 @@ class _PathRun:
         arena, step = self._arena, self._step
         self._step += 1
         self._say_packets(step, packets)
+        if self._mute_after >= 0:
+            self._mute(packets)
         while self._path and self._path[0].step == step:
             packets = self._deviate(self._path.pop(0), packets)
         if self._path or step >= self._what.steps:
@@ -269,9 +275,13 @@ class _PathRun:
         if key in self._seen:
             self.is_cut = True
             raise _StopRun
-        busy: Links = frozenset((packet.source, packet.target) for packet in packets if packet.kind not in PERIODIC)
         up = frozenset(actor.index for actor in arena.actors if actor.is_up)
-        busy = frozenset(link for link in busy if link[1] in up)
+        # A node that has started again may still be spoken to in its own name: that goes over no link.
+        busy: Links = frozenset(
+            (packet.source, packet.target)
+            for packet in packets
+            if packet.kind not in PERIODIC and packet.target in up and packet.source != packet.target
+        )
         here = Situation(self._what.names, up, arena.cuts, busy, self._crashes_left, self._acts)
         self._points.append(DecisionPoint(step, key, tuple(menu(self._what.families, here))))
         return packets
@@ -319,15 +329,16 @@ class _PathRun:
         actor = self._actor(action.who)
         self._say(f"{action}")
         match action.verb:
-            case "boot":
+            case "boot" | "found":
                 if not actor.is_up:
-                    actor.boot(arena.tick, create=False)
+                    actor.boot(arena.tick, create=False if action.verb == "boot" else None)
                     self._pending.append(("join", str(actor)))
             case "send":
                 actor.send(b"%s at %d" % (actor.name.encode(), arena.tick), self._service)
-            case "leave":
+            case "leave" | "mute":
                 actor.leave()
                 self._pending.append(("leave", str(actor)))
+                self._mute_after = actor.index if action.verb == "mute" else -1
             case "rejoin":
                 actor.rejoin(arena.tick)
                 self._pending.append(("join", str(actor)))
@@ -339,8 +350,22 @@ class _PathRun:
                 self._crash(actor)
             case "isolate":
                 arena.cuts = alone(self._what.names)[action.who]
+            case "part":
+                arena.cuts = two_way(self._what.names)[f"{self._what.members}|{self._what.newcomers}"]
+            case "meet":
+                arena.cuts = frozenset()
             case _:
                 raise PathError(f"a scenario cannot {action.verb}")
+
+    def _mute(self, packets: list[Packet]) -> None:
+        """The first node besides the one that leaves which says something is no longer heard."""
+        speakers = [packet.source for packet in packets if packet.source != self._mute_after]
+        if speakers:
+            self._mute_after = -1
+            names = self._what.names
+            name = names[speakers[0]]
+            self._arena.cuts = links_of(names, "cut", f"{name}>{names.replace(name, '')}")
+            self._say(f"{name} is no longer heard")
 
     def _actor(self, name: str) -> Actor:
         index = self._what.names.find(name)
@@ -392,9 +417,12 @@ class _PathRun:
                 for event in actor.events:
                     if self._notes is not None:
                         self._show(actor, event)
-                    judge.on_event(arena.tick, who, event)
                     if isinstance(event, Left) and not event.returning and not actor.wants_in:
-                        self._done.departed[who] = arena.tick
+                        # A member that gave up waiting for the order is of no use to anybody any more.
+                        has_given_up = judge.is_in(who) and event.text != ORDERED_LEAVE
+                        served = 0 if has_given_up else TIMING.linger_ns // MS
+                        self._done.departed[who] = arena.tick + served
+                    judge.on_event(arena.tick, who, event)
                 actor.events.clear()
                 self._repeats.clear()
         if judge.findings and self._counted():
@@ -417,7 +445,7 @@ class _PathRun:
             arena.cuts = frozenset()
         rest = RestJudge(arena, self._judge)
         is_undisturbed = self._done.is_none
-        self._done.count_departed(arena.tick, TIMING.linger_ns // MS)
+        self._done.count_departed(arena.tick)
         live = {str(actor) for actor in arena.actors if actor.is_up and str(actor) not in self._done.crashed}
         legal = why_stuck(self._what.min_members, self._judge, live, self._pending, self._done)
         limit = arena.tick + (LEGAL_TICKS if legal else REST_TICKS)

@@ -28,18 +28,18 @@ class Disturbances:
 
     def __init__(self) -> None:
         self.crashed: dict[str, int] = {}  # member -> tick
-        self.departed: dict[str, int] = {}  # leaver -> the tick at which its program was told that it is out
+        self.departed: dict[str, int] = {}  # leaver that is out -> until when it serves the others
         self.links: dict[tuple[str, str], int] = {}  # (source, target) -> the last tick at which it lost something
 
     @property
     def is_none(self) -> bool:
         return not self.crashed and not self.links
 
-    def count_departed(self, tick: int, linger_ticks: int) -> None:
+    def count_departed(self, tick: int) -> None:
         """A leaver serves the others for a while; after that it is as good as crashed."""
-        for member, out_tick in self.departed.items():
-            if out_tick + linger_ticks <= tick:
-                self.crashed.setdefault(member, out_tick + linger_ticks)
+        for member, until in self.departed.items():
+            if until <= tick:
+                self.crashed.setdefault(member, until)
 
     def apart(self, one: str, other: str, since: int) -> bool:
         """Whether one may have missed what the other said, or the other way round."""

@@ -112,6 +112,11 @@ class ChainJudge:
             found.append(self.views[self.after[found[-1].id][0]])
         return found
 
+    def is_in(self, member: str) -> bool:
+        """Whether it has a view."""
+        facts = self._members.get(member)
+        return facts is not None and facts.view is not None
+
     def on_event(self, tick: int, member: str, event: PortEvent) -> None:
         facts = self._members.get(member)
         if facts is None:

@@ -31,6 +31,10 @@ VERBS: Final[dict[str, str]] = {
     "unlock": "gives the lock back",
     "crash": "crashes",
     "isolate": "is cut off",
+    "found": "starts, and creates the group if it finds none",
+    "part": "and the other newcomers are cut off from the members",
+    "meet": "and the others hear each other",
+    "mute": "leaves, and the next other node that speaks is not heard",
 }
 
 
@@ -90,6 +94,11 @@ def _leave(of: int) -> Callable[[Cast], list[Action]]:
     return script
 
 
+def _leave_unheard(cast: Cast) -> list[Action]:
+    """Only the member that orders the leave knows of it."""
+    return [*cast.opening(), Action(cast.begin, "mute", cast.members[-1])]
+
+
 def _join(cast: Cast) -> list[Action]:
     return [*cast.opening(), Action(cast.begin, "boot", cast.newcomers[0])]
 
@@ -146,10 +155,25 @@ def _lock(cast: Cast) -> list[Action]:
     ]
 
 
+def _rings(cast: Cast) -> list[Action]:
+    """Newcomers that do not hear the members make a ring of their own; then the two rings meet."""
+    first, second = cast.newcomers[0], cast.newcomers[1]
+    return [
+        *cast.opening(),
+        Action(cast.begin, "part", first),
+        Action(cast.begin, "found", first),
+        Action(cast.begin + 250, "found", second),
+        Action(cast.begin + 600, "meet", first),
+    ]
+
+
 SCENARIOS: Final[dict[str, SmallScenario]] = {
     "leave": SmallScenario("the last member leaves", 4, 0, _leave(-1)),
     "leave-first": SmallScenario("the first member leaves", 4, 0, _leave(0)),
     "leave-two": SmallScenario("two members leave at the same time", 4, 0, _leave_two),
+    "leave-unheard": SmallScenario(
+        "the last member leaves, and the member that orders it is not heard", 4, 0, _leave_unheard, families=("split",)
+    ),
     "join": SmallScenario("a newcomer joins", 3, 1, _join, families=("link", "crash")),
     "join-behind": SmallScenario(
         "a newcomer joins while messages are on their way", 2, 1, _join_behind, families=("link", "crash")
@@ -169,13 +193,19 @@ SCENARIOS: Final[dict[str, SmallScenario]] = {
         "a member crashes while messages are on their way", 4, 0, _crash, families=("isolate", "crash")
     ),
     "return": SmallScenario("a member crashes and starts again", 3, 0, _return, families=("link", "crash")),
+    "rings": SmallScenario(
+        "two rings of one name meet, and the smaller one dissolves", 3, 2, _rings, families=("link",)
+    ),
     "traffic": SmallScenario("all members send", 3, 0, _traffic, service="SAFE"),
     "lock": SmallScenario("two members want one lock", 3, 0, _lock, orderers=("token",)),
 }
 
 
 def opens_at(script: list[Action], cast: Cast) -> int:
-    """The tick from which on something may go wrong: the opening is over."""
+    """The tick from which on something may go wrong: the opening is over, and rings that are to meet do."""
+    meetings = [action.tick for action in script if action.verb == "meet"]
+    if meetings:
+        return meetings[-1]
     opening = cast.opening()
     return min([action.tick for action in script if action not in opening], default=0)
 
