@@ -14,8 +14,7 @@ COMPILE := CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --all-e
 	--resolver=backtracking --output-file=requirements.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-pipeline test-others test-unmeasured lint format fuzz explore planted digests bench chaos lock clean
-.PHONY: help setup demo test test-pipeline test-others test-unmeasured lint format fuzz planted digests model bench chaos lock clean
+.PHONY: help setup demo test test-pipeline test-others test-unmeasured lint format fuzz explore planted digests model bench chaos lock clean
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' Makefile
