@@ -248,6 +248,10 @@ class Coordinator:
         for seq in self._missing()[:MAX_MISSING]:
             if seq <= remainder.received:
                 wanted.setdefault(remainder.top, []).append(Missing(0, seq, 1, 0, 0))
+            elif seq not in log.assignments:
+                # Of a proposal that others made when they were further than we are: one that accepted it may know.
+                others = [member for member in self._cuts if member != self._local.me.id] or [remainder.top]
+                wanted.setdefault(others[self._steps % len(others)], []).append(Missing(0, seq, 1, 0, 0))
             else:
                 origin, number = log.assignments[seq]
                 who = held.get((origin, number)) or [remainder.top]
