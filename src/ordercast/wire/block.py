@@ -194,7 +194,7 @@ class Columns(NamedTuple):
     """A block opened without an object per message: lengths and types of each, and all payloads in a row."""
 
     lengths: array[int]
-    payloads: memoryview
+    payloads: "memoryview"  # noqa: UP037 - mypyc looks unquoted names up where this one is not
     kinds: list[tuple[int, int]]
     index: Sequence[int] | None  # type: ignore[assignment]  # nor tuple.index
 

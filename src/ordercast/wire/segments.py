@@ -35,7 +35,7 @@ class Datagram(NamedTuple):
     ring: int
     origin: int
     number: int
-    body: memoryview
+    body: "memoryview"  # noqa: UP037 - mypyc looks unquoted names up where this one is not
 
 
 def train(

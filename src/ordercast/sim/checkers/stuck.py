@@ -55,6 +55,10 @@ LINGER_NS: Final = 4 * SECOND
 PATIENCE_NS: Final = 1 * SECOND
 """A failure lasts so long at least before a member gives its leave up, even if it asked only just now. Where recovery
 is manual it may do so as soon as the group has failed."""
+SERVED_NS: Final = 3 * SECOND
+"""How long a leaver serves at least, if its question is not answered."""
+QUESTION_NS: Final = 400 * MS
+"""In so long a question comes through that is repeated twice as often at least."""
 FORGET_NS: Final = 5 * SECOND
 """After so long nobody orders a join that its asker no longer repeats."""
 DISSOLVED: Final = "this ring of the group joins a larger one"
@@ -299,12 +303,25 @@ class _Lives:
         ended = [self.lives[member].ended_ns for member in members if member in self.lives]
         return any(end_ns + SUSPECT_NS <= at_ns for end_ns in ended)
 
+    def _was_answerable(self, from_ns: int) -> bool:
+        """Whether there was a time without trouble, long enough for an answer, while a leaver still served."""
+        at_ns = from_ns
+        while at_ns + QUESTION_NS <= from_ns + SERVED_NS:
+            until_ns = at_ns + QUESTION_NS
+            ends = [each.end_ns for each in self._troubles if each.begin_ns < until_ns and each.end_ns > at_ns]
+            if not ends:
+                return True
+            at_ns = max(ends)
+        return False
+
     def was_ignored(self, state: _State, members: Sequence[str]) -> bool:
         """Whether a leaver may have gone unanswered: something had failed for long when it was out.
 
         `members`: of the view that it wanted to leave, or not to join. A cancelled join is out at once, and waits for
-        its answer behind the scenes.
+        its answer behind the scenes. So does a leaver whose leave is decided and that the others may not know of.
         """
+        if state.departed_view and not self._was_answerable(state.departed_ns):
+            return True
         gone_ns = state.departed_ns + (0 if state.departed_view else LINGER_NS)
         from_ns = max(self.storm_ns, state.departing_ns)
         if any(self.lives[member].ended_ns + self._patience_ns <= gone_ns for member in members):
