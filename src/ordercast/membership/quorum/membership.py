@@ -554,7 +554,8 @@ class QuorumMembership:
         was_leaving = self._leave_header is not None
         is_returning = not self._wishes.is_manual and not was_leaving
         self._count("exclusions")
-        self._is_return = why is not DepartureCause.UNDECIDED  # it never was in, and may make the group anew
+        # A newcomer that never was in, or a member of a ring that has ended, may make the group anew.
+        self._is_return = why not in (DepartureCause.UNDECIDED, DepartureCause.DISSOLVED)
         excluded = Excluded(why, is_returning, was_leaving, state.is_resetting)
         self._end(excluded, f"excluded from view {state.orderer.view.id}: {why.value}", out, is_returning)
 
