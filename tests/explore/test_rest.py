@@ -18,6 +18,7 @@ def reason(
     pending: tuple[tuple[str, str], ...] = (),
     crashed: dict[str, int] | None = None,
     apart: tuple[str, ...] = (),
+    proposed: tuple[str, ...] = (),
     rule: int | str = "majority",
 ) -> str:
     judge = ChainJudge(rule)  # type: ignore[arg-type]
@@ -27,6 +28,8 @@ def reason(
     done.crashed = {f"{name}/0": tick for name, tick in (crashed or {}).items()}
     for link in apart:
         done.links[f"{link[0]}/0", f"{link[1]}/0"] = INSTALLED + 5
+    for link in proposed:
+        done.note_proposal(INSTALLED + 5, f"{link[0]}/0", f"{link[1]}/0")
     asked = [(verb, f"{who}/0") for verb, who in pending]
     return why_stuck(rule, judge, {f"{name}/0" for name in live}, asked, done)  # type: ignore[arg-type]
 
@@ -64,16 +67,21 @@ def test_the_last_member_may_leave() -> None:
 
 def test_a_proposal_that_died_with_its_coordinator_is_a_reason() -> None:
     """b may have accepted {a, b}, which nobody can finish without a."""
-    stuck = reason("abcd", "bcd", crashed={"a": INSTALLED + 1}, apart=("ac", "ad"))
+    stuck = reason("abcd", "bcd", crashed={"a": INSTALLED + 1}, apart=("ac", "ad"), proposed=("ab",))
     assert stuck == "a recovery may have proposed a/0 b/0, of which only b/0 live"
 
 
 def test_it_is_no_reason_where_nothing_kept_the_others_away() -> None:
-    assert reason("abcd", "bcd", crashed={"a": INSTALLED + 1}) == ""
+    assert reason("abcd", "bcd", crashed={"a": INSTALLED + 1}, proposed=("ab",)) == ""
 
 
 def test_it_is_no_reason_where_the_coordinator_died_before_the_view() -> None:
-    assert reason("abcd", "bcd", crashed={"a": INSTALLED - 1}, apart=("ac", "ad")) == ""
+    assert reason("abcd", "bcd", crashed={"a": INSTALLED - 1}, apart=("ac", "ad"), proposed=("ab",)) == ""
+
+
+def test_it_is_no_reason_where_the_coordinator_proposed_nothing_to_its_members() -> None:
+    assert reason("abcd", "bcd", crashed={"a": INSTALLED + 1}, apart=("ac", "ad")) == ""
+    assert reason("abcd", "bcd", crashed={"a": INSTALLED + 1}, apart=("ac", "ad"), proposed=("bc",)) == ""
 
 
 def test_a_leaver_that_is_out_counts_as_crashed_after_a_while() -> None:

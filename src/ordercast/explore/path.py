@@ -48,6 +48,7 @@ PASS_LIMIT: Final = 20_000  # a run that needs more is a livelock
 FINDINGS: Final = (*SAFETY_FINDINGS, "stuck", "needless", "livelock", "exception")
 KNOWN_KINDS: Final = frozenset(map(int, Kind))
 ORDERED_LEAVE: Final = "left"  # what a program is told when its leave was ordered, and not given up
+PROPOSES: Final = int(Kind.RESULT)  # by this datagram a coordinator makes its proposal known
 REPEATS: Final = (
     2  # how often datagrams of one kind and size on one link are interesting while no program sees anything
 )
@@ -399,12 +400,13 @@ class _PathRun:
         self._arena.tick = max(self._arena.tick, tick)
 
     def _run(self, packets: list[Packet]) -> None:
-        arena = self._arena
-        if arena.cuts:
-            actors, tick, links = arena.actors, arena.tick, self._done.links
-            for packet in packets:
-                if (packet.source, packet.target) in arena.cuts:
-                    links[str(actors[packet.source]), str(actors[packet.target])] = tick
+        arena, done = self._arena, self._done
+        actors, tick, cuts = arena.actors, arena.tick, arena.cuts
+        for packet in packets:
+            if packet.kind == PROPOSES:
+                done.note_proposal(tick, str(actors[packet.source]), str(actors[packet.target]))
+            if cuts and (packet.source, packet.target) in cuts:
+                done.links[str(actors[packet.source]), str(actors[packet.target])] = tick
         arena.run(packets)
         judge = self._judge
         for actor in arena.actors:

@@ -24,11 +24,14 @@ PROBE_TICKS: Final = 3_000  # a probe that was lost with a view is sent again af
 class Disturbances:
     """What has been done to nodes and links, and when: what an absence from a view can be put down to."""
 
-    __slots__ = ("crashed", "departed", "links")
+    __slots__ = ("crashed", "departed", "links", "proposals")
 
     def __init__(self) -> None:
         self.crashed: dict[str, int] = {}  # member -> tick
         self.departed: dict[str, int] = {}  # leaver that is out -> until when it serves the others
+        self.proposals: dict[
+            str, dict[str, int]
+        ] = {}  # coordinator -> member that it proposed to -> when, the last time
         self.links: dict[tuple[str, str], int] = {}  # (source, target) -> the last tick at which it lost something
 
     @property
@@ -40,6 +43,18 @@ class Disturbances:
         for member, until in self.departed.items():
             if until <= tick:
                 self.crashed.setdefault(member, until)
+
+    def note_proposal(self, tick: int, coordinator: str, member: str) -> None:
+        self.proposals.setdefault(coordinator, {})[member] = tick
+
+    def proposed(self, since: int) -> list[set[str]]:
+        """For each coordinator since then: itself and the members that it proposed to."""
+        found = []
+        for coordinator, members in self.proposals.items():
+            asked = {member for member, tick in members.items() if tick >= since}
+            if asked:
+                found.append({coordinator, *asked})
+        return found
 
     def apart(self, one: str, other: str, since: int) -> bool:
         """Whether one may have missed what the other said, or the other way round."""
@@ -82,14 +97,17 @@ def _unfinished(
     """A view that a recovery from `base` may have proposed, and that cannot be finished any more.
 
     It has a member that is dead by now and was alive after `base` was there. A member is left out only where something
-    kept it from one of those that are in.
+    kept it from one of those that are in. And a coordinator must have spoken of a proposal to those that are in.
     """
     dead = [name for name in base if name not in live and done.crashed.get(name, -1) >= last.at]
-    if not dead:
+    proposed = done.proposed(last.at)
+    if not dead or not proposed:
         return ()
     for size in range(1, len(base) + 1):
         for chosen in combinations(base, size):
             if not is_quorum(rule, base, set(chosen)) or not any(name in dead for name in chosen):
+                continue
+            if not any(members.issuperset(chosen) for members in proposed):
                 continue
             absent = [name for name in base if name not in chosen]
             if all(_may_miss(name, chosen, last.at, done) for name in absent) and any(
