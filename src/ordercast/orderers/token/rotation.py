@@ -10,7 +10,7 @@ from ordercast.orderers.token.timers import TokenTimer
 from ordercast.parts.rtt import RoundTrip
 from ordercast.parts.table import Table
 from ordercast.parts.timers import Timers
-from ordercast.view import Reason
+from ordercast.view import Member, Reason
 from ordercast.wire.header import Kind
 from ordercast.wire.token import HOLDS, HURRY, State, encode_state
 
@@ -154,10 +154,15 @@ class Rotation:
 
     def confirm(self, out: Outbox) -> None:
         """No ACK of ours doubles as one: tell the site before that the token is here."""
-        member = self._ring.view.member(self.before)
+        member = self._listener(self.before)
         if not self.is_holding or member is None:
             return
         out.sends.append(self._ring.writer.control(member.address, Kind.CONFIRM, encode_state(self.state())))
+
+    def _listener(self, member: int) -> Member | None:
+        """A member, or the last leaver: it stays until it knows that the token has come here."""
+        leaver = self._ring.leaver
+        return leaver if leaver is not None and leaver.id == member else self._ring.view.member(member)
 
     def speak(self, now_ns: int, out: Outbox) -> None:
         """To all if that is due, otherwise to those that lag behind."""
@@ -173,7 +178,7 @@ class Rotation:
             self.behind.clear()
 
     def _tell(self, origin: int, out: Outbox) -> None:
-        member = self._ring.view.member(origin)
+        member = self._listener(origin)
         if member is None:
             return
         if self.passed is not None and self.passed.site == origin:
