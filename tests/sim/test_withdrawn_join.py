@@ -25,9 +25,9 @@ def test_a_join_that_was_cancelled_does_not_hold_up_the_group(orderer: str) -> N
         views: list[View] = []
 
         async def watch() -> None:
+            nonlocal views
             async for event in group:
-                if isinstance(event, View):
-                    views.append(event)
+                views += [event] if isinstance(event, View) else []
 
         watching = asyncio.create_task(watch())
         waits, late = [], []
