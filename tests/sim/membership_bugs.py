@@ -47,15 +47,6 @@ MEMBERSHIP_BUGS: Final[tuple[MembershipBug, ...]] = (
         4,
     ),
     _bug(
-        "one member's rule is enough",
-        "Electorate.is_quorum",
-        "all(required_members(rule, len(self.members), len(counted), has_first) for rule in self.rules)",
-        "any(required_members(rule, len(self.members), len(counted), has_first) for rule in self.rules)",
-        "Fewer members go on than some member has asked for.",
-        "silent",
-        3,
-    ),
-    _bug(
         "others that are present count",
         "Electorate.is_quorum",
         "required_members(rule, len(self.members), len(counted), has_first)",
