@@ -8,6 +8,7 @@ from tests.sim.membership_bugs import MEMBERSHIP_BUGS
 from tests.sim.planted import BUGS, ORDERERS, SAMPLE, UNSEEN, caught, sample
 from tests.sim.planting import planted
 
+from ordercast.explore.deviations import FAMILIES
 from ordercast.explore.scenarios import MAX_MEMBERS, MIN_MEMBERS, find_scenario
 from ordercast.parts.log import Log
 
@@ -76,6 +77,7 @@ def test_layout_and_comments_do_not_matter() -> None:
 
 def test_each_bug_of_the_membership_names_a_scenario_that_there_is() -> None:
     assert len({each.bug.name for each in MEMBERSHIP_BUGS}) == len(MEMBERSHIP_BUGS) >= 25
-    for bug, shown_by, members in MEMBERSHIP_BUGS:
+    for bug, shown_by, members, faults in MEMBERSHIP_BUGS:
+        assert set(faults) <= FAMILIES.keys()
         assert find_scenario(shown_by, bug.orderer).summary
         assert MIN_MEMBERS <= members <= MAX_MEMBERS

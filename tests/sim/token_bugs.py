@@ -395,4 +395,20 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         "A survivor does not deliver a message that the others deliver.",
         16,
     ),
+    _in_token(
+        "one member's rule is enough",
+        "Electorate.is_quorum",
+        "all(required_members(rule, len(self.members), len(counted), has_first) for rule in self.rules)",
+        "any(required_members(rule, len(self.members), len(counted), has_first) for rule in self.rules)",
+        "Fewer members go on than some member has asked for.",
+        256,
+    ),
+    _in_token(
+        "any half is a quorum",
+        "Electorate.is_quorum",
+        "has_first = bool(counted) and counted[0] == self.members[0]",
+        "has_first = bool(counted)",
+        "Two groups of the same name order differently.",
+        256,
+    ),
 )

@@ -221,3 +221,35 @@ def test_a_leave_while_the_ring_is_frozen_does_not_wait() -> None:
     node.policy.leave(0, b"", node.out)
     assert node.policy.take() == LeftRing(DepartureCause.LEFT_UNJOINED)
     assert node.policy.phase is Phase.CLOSED
+
+
+def sources_of_naks(node: Node) -> list[tuple[str, int]]:
+    """Where requests for the old log went since the last call."""
+    found = [send.to for send in node.out.sends if HEADER.unpack_from(b"".join(send.buffers))[1] == Kind.NAK]
+    node.out.sends.clear()
+    return found
+
+
+def test_a_member_that_missed_the_commit_asks_all_members_of_the_next_ring_for_the_old_log() -> None:
+    """The one that told it may be gone by now, and all of them keep that log for it."""
+    node = two_members()
+    members = (member("b"), member("c"), node.me, member("d"))
+    view = View(6, "b/0", 78, 1, 3, 0, members, {node.me.id: 4}, Reason.RESET, "b/0")
+    body = encode_result(NO_BALLOT, Proposal(NO_BALLOT, False, 0, (), view))
+    assert node.control(Kind.COMMIT, body, ring=77, source="c") is None, "entries before the view are missing"
+    asked = sources_of_naks(node)
+    for _ in range(3):
+        node.now_ns = node.policy.deadline_ns()
+        node.policy.expire(node.now_ns, node.out)
+        asked += sources_of_naks(node)
+    assert asked == [member(name).address for name in "cdbc"]
+
+
+def test_a_member_that_missed_the_commit_and_was_told_by_a_leaver_asks_the_members() -> None:
+    node = two_members()
+    view = View(6, "b/0", 78, 1, 3, 0, (member("b"), node.me), {node.me.id: 4}, Reason.RESET, "b/0")
+    body = encode_result(NO_BALLOT, Proposal(NO_BALLOT, False, 0, (), view))
+    assert node.control(Kind.COMMIT, body, ring=77, source="z") is None
+    node.now_ns = node.policy.deadline_ns()
+    node.policy.expire(node.now_ns, node.out)
+    assert sources_of_naks(node) == [member("z").address, member("b").address]

@@ -359,7 +359,13 @@ class Recovery:
     def _watch_coordinator(self, now_ns: int, out: Outbox) -> None:
         """Invited members check periodically that the coordinator is still alive (Amoeba section 4.2)."""
         patience_ns = self._local.timing.recovery_wait_ns
-        if self._is_known:
+        if self._is_known and self._pending is not None:
+            # The member that told us may be gone: each member of the next ring keeps the old log for us.
+            sources = [each.address for each in self._pending.view.members if each.id != self._local.me.id]
+            if self._coordinator in sources:
+                self._coordinator = sources[(sources.index(self._coordinator) + 1) % len(sources)]
+            else:
+                self._coordinator = next(iter(sources), self._coordinator)
             self._ask_coordinator(out)
             self._due_ns = now_ns + self._local.timing.invite_ns
             return

@@ -92,12 +92,6 @@ def are_quorums(electorates: Sequence[Electorate], present: AbstractSet[int]) ->
     return all(each.is_quorum(present) for each in electorates)
 
 
-def is_promised(base: View, least: int, present: AbstractSet[int]) -> bool:
-    """Whether enough members of a view answered a `reset`. Its number is a promise to its caller: it is not lowered to
-    the size of a smaller view, and it is the only rule."""
-    return len([member for member in base.members if member.id in present]) >= least
-
-
 def binding(cuts: Mapping[int, Cut]) -> Proposal | None:
     """The proposal that may have been committed already, and therefore has to be proposed again.
 
