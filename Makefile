@@ -14,7 +14,7 @@ COMPILE := CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --all-e
 	--resolver=backtracking --output-file=requirements.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-pipeline test-others test-unmeasured lint format fuzz planted digests bench chaos lock clean
+.PHONY: help setup demo test test-pipeline test-others test-unmeasured lint format fuzz planted digests model bench chaos lock clean
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' Makefile
@@ -72,6 +72,9 @@ planted: setup ## plant every known bug and check that the simulation catches it
 
 digests: setup ## run 300 seeds of each orderer and say whose trace has changed
 	$(BIN)/python -m tests.sim.digests
+
+model: setup ## exhaust the model of the membership rule, and say how many states that are
+	$(BIN)/python -m tests.model.exhaust
 
 bench: setup ## measure throughput and latency on this machine
 	$(BIN)/python benches/run.py

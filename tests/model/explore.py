@@ -42,7 +42,7 @@ from typing import Final
 
 from tests.model.judge import check_safety, must_go_on
 from tests.model.quiet import comes_to_rest
-from tests.model.rule import LEAVE, Promise, Proposal, Rules, View, mask_of, nodes_of, subsets
+from tests.model.rule import LEAVE, Log, Promise, Proposal, Rules, View, mask_of, nodes_of, subsets
 from tests.model.world import (
     ABSENT,
     Ballot,
@@ -75,11 +75,11 @@ class Result:
     transitions: int = 0
     judged: int = 0  # states with a set of nodes that are down, in which the group has to go on
     healed: int = 0  # different ones of them, as the living see them
-    seconds: float = 0.0
+    seconds: float = 0.0  # of one core
     is_complete: bool = True
     failure: str = ""
     path: list[str] = field(default_factory=list)
-    committed: set[tuple[object, ...]] = field(default_factory=set)
+    ends: set[tuple[View, Log, View]] = field(default_factory=set)  # first view and log of a ring, next view
 
     def __str__(self) -> str:
         end = "complete" if self.is_complete else "cut off"
@@ -169,7 +169,7 @@ class Search:
         self.liveness = liveness
         self.seconds = seconds
         self.result = Result()
-        self.begin = time.monotonic()
+        self.begin = time.process_time()
         self._healed: dict[tuple[object, ...], tuple[bool, int]] = {}
 
     def exhaust(self, successors: Steps) -> Result:
@@ -184,7 +184,7 @@ class Search:
                 world, path = stack.pop()
                 result.states += 1
                 self._judge(world)
-                if time.monotonic() - self.begin > self.seconds:
+                if time.process_time() - self.begin > self.seconds:
                     result.is_complete = False
                     break
                 for text, after in successors(self.rules, self.limits, world):
@@ -196,7 +196,7 @@ class Search:
         except Violation as error:
             result.failure = str(error)
             result.path = _unroll(path)
-        result.seconds = time.monotonic() - self.begin
+        result.seconds = time.process_time() - self.begin
         result.healed = len(self._healed)
         return result
 
@@ -204,7 +204,7 @@ class Search:
         """Random runs; the steps of one kind share their weight."""
         result = self.result
         for run in range(runs):
-            if time.monotonic() - self.begin > self.seconds:
+            if time.process_time() - self.begin > self.seconds:
                 result.is_complete = False
                 break
             chance = random.Random(f"{seed}/{run}")
@@ -225,20 +225,20 @@ class Search:
                     text, world = chance.choice(found[kind])
                     result.path.append(text)
                     result.states += 1
-                    self._judge_safety(world)
+                    check_safety(self.rules, world)
                 self._judge(world)
             except Violation as error:
                 result.failure = str(error)
                 break
-        result.seconds = time.monotonic() - self.begin
+        result.seconds = time.process_time() - self.begin
         result.healed = len(self._healed)
         return result
 
-    def _judge_safety(self, world: World) -> None:
-        check_safety(self.rules, world)
-
     def _judge(self, world: World) -> None:
         check_safety(self.rules, world)
+        for ring in world.rings:
+            if ring.committed is not None:
+                self.result.ends.add((ring.view, ring.log[: ring.committed.length], ring.committed.members))
         if self.liveness:
             for up, departed in self._lives(world):
                 self._judge_liveness(world, up, departed)
@@ -282,19 +282,21 @@ def living_key(world: World, up: int) -> tuple[object, ...]:
         if not here:
             continue  # nobody is left there
         length = max(ring.held[node] for node in here)
-        for ballot in {ring.accepted[node] for node in here}:
-            if ballot:
-                made = ring.ballots[ballot - 1].proposal
-                assert made is not None
-                length = max(length, made.length)
-                found.append((ballot, made))
+        number = {0: 0}  # only the order of ballots matters, and only of those whose proposal somebody holds
+        for ballot in sorted({ring.accepted[node] for node in here} - {0}):
+            made = ring.ballots[ballot - 1].proposal
+            assert made is not None
+            number[ballot] = len(number)
+            length = max(length, made.length)
+            found.append((made.length, made.members))
         is_over = any(world.at[node] > index or world.out >> node & 1 for node in nodes)
         if is_over and ring.committed is not None:
             length = max(length, ring.committed.length)
             found.append(ring.committed)
         found += (index, ring.view, ring.log[:length])
         found += [
-            (node, ring.held[node], ring.known[node], ring.promised[node] > 0, ring.accepted[node]) for node in nodes
+            (node, ring.held[node], ring.known[node], ring.promised[node] > 0, number.get(ring.accepted[node], -1))
+            for node in nodes
         ]
     return tuple(found)
 

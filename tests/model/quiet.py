@@ -9,21 +9,18 @@ from __future__ import annotations
 from typing import Final
 
 from tests.model.judge import is_at_rest
-from tests.model.rule import Proposal, Rules, is_decided, mask_of, next_change, nodes_of
+from tests.model.rule import Promise, Proposal, Rules, is_committed, is_decided, mask_of, next_change, nodes_of
 from tests.model.world import (
     ABSENT,
     Ballot,
     Ring,
     Violation,
     World,
-    accept,
     can_be_welcomed,
-    can_promise,
     install,
     possible_proposals,
-    promise,
-    propose,
     put,
+    put_ballot,
     put_ring,
     welcome,
 )
@@ -116,6 +113,7 @@ class Quiet:
     # ---- without failure
 
     def _one_pass(self) -> bool:
+        """Let each node do what it can; whether anything changed."""
         before = self.world
         for index in range(len(before.rings)):
             for node in nodes_of(self.up):
@@ -126,7 +124,7 @@ class Quiet:
                         self._install(index, node)
                     elif not (self.world.rings[index].promised[node] and self.rules.freeze):
                         self._take(index, node)
-        return self.world != before
+        return self.world is not before
 
     def _welcome(self, index: int, node: int) -> None:
         ring = self.world.rings[index]
@@ -160,7 +158,8 @@ class Quiet:
             knows = any(ring.known[other] > place for other in nodes_of(self.up))
             if knows or is_decided(self.rules, ring.view, ring.log, place, holders):
                 ring = ring._replace(known=put(ring.known, node, place + 1))
-        self.world = put_ring(self.world, index, ring)
+        if ring is not self.world.rings[index]:
+            self.world = put_ring(self.world, index, ring)
 
     def _can_fetch(self, index: int, node: int, length: int) -> bool:
         """Whether the node has `log[:length]`, from where its own log begins, or can get what it lacks."""
@@ -191,33 +190,31 @@ class Quiet:
 
     def _recover(self, index: int) -> bool:
         """One ballot of all that are up; whether it ended the ring."""
-        world = self.world
-        ring = world.rings[index]
-        if ring.committed is not None:
+        ring = self.world.rings[index]
+        here = [node for node in self._here(index) if ring.is_inside(node)]
+        if ring.committed is not None or not here:
             return False
         ballot = 1 + max(ring.promised)
-        ring = ring._replace(ballots=(*ring.ballots, *(Ballot(),) * (ballot - len(ring.ballots))))
-        world = put_ring(world, index, ring)
-        for node in self._here(index):
-            if can_promise(world, index, node, ballot):
-                world = promise(world, index, node, ballot)
-        self.world = world
-        ring = world.rings[index]
-        found = list(possible_proposals(self.rules, ring, ballot, ring.ballots[ballot - 1].promises))
+        promised = tuple(ballot if node in here else number for node, number in enumerate(ring.promised))
+        self.world = put_ring(self.world, index, ring._replace(promised=promised))
+        shown = tuple(Promise(node, ring.held[node], ring.known[node], ring.accepted[node]) for node in here)
+        found = list(possible_proposals(self.rules, ring, ballot, shown))
         if not found:
             return False
         proposal, needed = max(found, key=lambda each: len(each[0].members))
-        self.world = propose(self.world, index, ballot, proposal, needed)
-        for node in nodes_of(mask_of(self._here(index))):
-            if not self.world.rings[index].is_inside(node):
-                continue
-            if not self.rules.accept_with_log or self._can_fetch(index, node, proposal.length):
-                self.world = accept(self.rules, self.world, index, node, ballot)
-        end = self.world.rings[index].committed
-        if end is None:
+        able = [
+            node for node in here if not self.rules.accept_with_log or self._can_fetch(index, node, proposal.length)
+        ]
+        if not is_committed(self.rules, proposal, ballot, needed, mask_of(able)):
             return False
-        if self.ends[index : index + 1] not in ([], [None], [end]):
-            raise Violation(f"two successors of view {ring.view}: {self.ends[index]} and {end}")
+        if self.ends[index : index + 1] not in ([], [None], [proposal]):
+            raise Violation(f"two successors of view {ring.view}: {self.ends[index]} and {proposal}")
+        # What the members hold now, they hold because they accepted.
+        accepted = tuple(ballot if node in able else number for node, number in enumerate(ring.accepted))
+        ballots = (*ring.ballots, *(Ballot(),) * (ballot - len(ring.ballots)))
+        ring = ring._replace(promised=promised, accepted=accepted, committed=proposal)
+        ring = ring._replace(ballots=put_ballot(ring._replace(ballots=ballots), ballot, Ballot(proposal=proposal)))
+        self.world = put_ring(self.world, index, ring)
         for node in self._here(index):
             self._install(index, node)
         return True
