@@ -107,7 +107,8 @@ def _possible_views(world: World, floor: tuple[int, int]) -> list[View]:
             if (index, place + 1) >= floor:
                 found.append(view)
         if index >= floor[0]:
-            found += [ring.ballots[ballot - 1].proposal.members for ballot in ring.accepted if ballot]
+            held = [ring.ballots[ballot - 1].proposal for ballot in ring.accepted if ballot]
+            found += [proposal.members for proposal in held if proposal is not None]
         elif index + 1 == floor[0] == len(world.rings) and ring.committed is not None:
             found.append(ring.committed.members)  # only excluded nodes have been shown it so far
     return found

@@ -104,7 +104,7 @@ class Quiet:
         for rounds in range(MAX_ROUNDS):
             while self._one_pass():
                 pass
-            if is_at_rest(self.world, self.up):
+            if is_at_rest(self.world, self.up & ~self._answered()):
                 return True, rounds
             if not any(self._recover(index) for index in reversed(range(len(self.world.rings)))):
                 return False, rounds
@@ -125,6 +125,18 @@ class Quiet:
                     elif not (self.world.rings[index].promised[node] and self.rules.freeze):
                         self._take(index, node)
         return self.world is not before
+
+    def _answered(self) -> int:
+        """The leavers that others tell that their leave is decided. They need not hold it, and keep their votes."""
+        if not self.rules.answer_leavers:
+            return 0
+        return mask_of(
+            node
+            for node in nodes_of(self.up)
+            if (index := self.world.at[node]) != ABSENT
+            and (place := self.world.rings[index].left_at(node)) > -1
+            and any(self.world.rings[index].known[other] > place for other in nodes_of(self.up))
+        )
 
     def _welcome(self, index: int, node: int) -> None:
         ring = self.world.rings[index]

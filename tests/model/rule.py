@@ -92,6 +92,7 @@ class Rules:
     cancelled_stays: bool = True  # a cancelled join stays until it is out again
     # 10: stragglers
     answer_old: bool = True  # a node that knows a committed view, an excluded one included, answers old members
+    answer_leavers: bool = True  # a member that knows a decided view answers those that it does not list any more
     keep_log: bool = True  # and members keep the log of the ring before until all of its members have it
     # Variants, in place of what they name
     join_when_stable: bool = False  # V1, for learner_first: all members hold everything before a join is ordered

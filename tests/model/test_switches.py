@@ -27,6 +27,7 @@ JOIN_WITHOUT_LEARNING: Final = Small(
 )
 CRASH_OF_THREE: Final = Small(Limits(3, 0, messages=1))
 TWO_LEAVES_OF_THREE: Final = Small(Limits(3, 0, messages=0, leaves=2, ballots=1))
+LAGGING_LEAVER: Final = Small(Limits(2, 1, messages=0, leaves=2, ballots=1, rings=1), rules=ENGINES)
 CANCELLED_JOIN: Final = Small(Limits(2, 1, messages=0, ballots=1, cancelled=0b100))
 
 # switch -> the world that shows why it is there, and what happens
@@ -53,6 +54,7 @@ WHY: Final[dict[str, tuple[Small, str]]] = {
     "learner_first": (JOIN_TO_TWO, "stuck"),
     "cancelled_stays": (CANCELLED_JOIN, "a needless recovery"),
     "answer_old": (LEAVE_OF_TWO, "stuck"),
+    "answer_leavers": (LAGGING_LEAVER, "a needless recovery"),
     "keep_log": (JOIN_TO_ONE, "stuck"),
     "stable_means_installed": (JOIN_WITHOUT_LEARNING, "stuck"),
 }
