@@ -12,7 +12,6 @@ independent. Every run can be sorted without changing its last state:
 4. Within a ballot: promises, the proposal, acceptances. Only the promises that the coordinator uses matter, so those
    and the proposal are one step. So are all acceptances.
 5. Nodes that go on to the next ring do that before the first of them does anything there.
-
 6. The last ballot matters only by what it leaves behind. If it commits, it also does when all accept. If it does not,
    one acceptance shows its proposal to the next coordinator as well as several do, and leaves the log in fewer places.
    So in the last ballot one member accepts, or all do.

@@ -363,7 +363,7 @@ def recovery_steps(rules: Rules, limits: Limits, world: World, index: int) -> It
                     yield f"{node} promises {ballot}", promise(world, index, node, ballot)
             if made.proposal is None:
                 for proposal, needed in _all_proposals(rules, ring, ballot, made):
-                    yield f"{proposal} in {ballot}", propose(world, index, ballot, proposal, needed)
+                    yield f"somebody proposes {proposal} in {ballot}", propose(world, index, ballot, proposal, needed)
                 continue
             if can_commit(rules, world, index, ballot):
                 yield f"{made.proposal.members[0]} commits {ballot}", commit_by_coordinator(rules, world, index, ballot)
