@@ -12,7 +12,6 @@ independent. Every run can be sorted without changing its last state:
 4. Within a ballot: promises, the proposal, acceptances. Only the promises that the coordinator uses matter, so those
    and the proposal are one step. So are all acceptances.
 5. Nodes that go on to the next ring do that before the first of them does anything there.
-
 6. The last ballot matters only by what it leaves behind. If it commits, it also does when all accept. If it does not,
    one acceptance shows its proposal to the next coordinator as well as several do, and leaves the log in fewer places.
    So in the last ballot one member accepts, or all do.
@@ -42,7 +41,7 @@ from typing import Final
 
 from tests.model.judge import check_safety, must_go_on
 from tests.model.quiet import comes_to_rest
-from tests.model.rule import LEAVE, Log, Promise, Proposal, Rules, View, mask_of, nodes_of, subsets
+from tests.model.rule import LEAVE, Log, Promise, Rules, View, mask_of, nodes_of, subsets
 from tests.model.world import (
     ABSENT,
     Ballot,
@@ -51,7 +50,9 @@ from tests.model.world import (
     Step,
     Violation,
     World,
+    can_commit,
     commit,
+    commit_by_coordinator,
     departable,
     install,
     may_recover,
@@ -91,11 +92,12 @@ class Result:
 
 
 def canonical_steps(rules: Rules, limits: Limits, world: World) -> Iterator[Step]:
-    """The steps of the last ring, in canonical order and size."""
-    index = len(world.rings) - 1
+    """The steps of the first ring that somebody is in, in canonical order and size."""
+    index = 0
     ring = world.rings[index]
-    if index:
-        return  # somebody has not gone on: see 5
+    gone_on = [node for node in world.nodes if world.at[node] > index]
+    if gone_on and not (rules.rule_out_fresh and ring.committed is not None and gone_on == [ring.committed.members[0]]):
+        return  # somebody has not gone on: see 7. (V5: a coordinator goes on at once, and then the others may recover.)
     ballot = 1 + max(ring.promised)
     if ballot == 1:
         yield from normal_steps(rules, limits, world, index)
@@ -132,22 +134,29 @@ def _whole_ballots(rules: Rules, world: World, index: int, ballot: int, is_last:
         for promises in combinations(shown, count)
         for each in possible_proposals(rules, ring, ballot, promises)
     }
-    promised = tuple(ballot if node in voters else 0 for node in world.nodes)
+    promised = tuple(ballot if node in voters else number for node, number in enumerate(ring.promised))
     for proposal, needed in found:
         for accepted in _ones_and_all(mask_of(voters)) if is_last else subsets(mask_of(voters)):
-            after = _after_ballot(rules, ring._replace(promised=promised), ballot, proposal, needed, accepted)
-            yield f"ballot {ballot}: {proposal} accepted by {nodes_of(accepted)}", put_ring(world, index, after)
+            text = f"ballot {ballot}: {proposal} accepted by {nodes_of(accepted)}"
+            made = Ballot(proposal=proposal, needed=needed, accepted=accepted)
+            begun = ring._replace(promised=promised, ballots=put_ballot(ring, ballot, made))
+            after = put_ring(world, index, begun)
+            if can_commit(rules, after, index, ballot):
+                done = commit_by_coordinator(rules, after, index, ballot)
+                yield f"{text}, and committed", put_ring(done, index, _tidied(rules, done.rings[index], ballot))
+            yield text, put_ring(world, index, _tidied(rules, commit(rules, begun, ballot), ballot))
 
 
-def _after_ballot(
-    rules: Rules, ring: Ring, ballot: int, proposal: Proposal, needed: tuple[View, ...], accepted: int
-) -> Ring:
+def _tidied(rules: Rules, ring: Ring, ballot: int) -> Ring:
     """What is left of a ballot: who accepted what last. Proposals that nobody holds any more are forgotten."""
-    made = ring.ballots[ballot - 1]._replace(proposal=proposal, needed=needed, accepted=accepted)
-    ring = commit(rules, ring._replace(ballots=put_ballot(ring, ballot, made)), ballot)
-    same = [number for number, each in enumerate(ring.ballots, 1) if each.proposal == proposal and number != ballot]
+    made = ring.ballots[ballot - 1]
+    same = [
+        number
+        for number, each in enumerate(ring.ballots, 1)
+        if each.proposal == made.proposal and number != ballot and not rules.rule_out_fresh
+    ]
     last = tuple(
-        ballot if accepted >> node & 1 or number in same else number for node, number in enumerate(ring.accepted)
+        ballot if made.accepted >> node & 1 or number in same else number for node, number in enumerate(ring.accepted)
     )
     ballots = tuple(
         Ballot(proposal=each.proposal) if number in last else Ballot() for number, each in enumerate(ring.ballots, 1)

@@ -100,6 +100,7 @@ class Rules:
     coordinator_first: bool = False  # V2: the coordinator is the first of the new view
     fresh_by_all: bool = False  # V3: a proposal that is made for the first time needs all of its members
     welcome_by_any: bool = False  # V4: any member that holds a join welcomes the newcomer, also while it is frozen
+    rule_out_fresh: bool = False  # V5, with V2 and V3: a fresh proposal that cannot be committed any more does not bind
     leave_out: bool = False  # a coordinator may leave out survivors that promised
 
     def without(self, *names: str) -> Rules:
@@ -110,9 +111,14 @@ class Rules:
 SWITCHES: Final = tuple(field.name for field in fields(Rules) if field.type == "bool" and field.default is True)
 """All switches; the variants, which are off by default, are not among them."""
 ENGINES: Final = Rules(
-    learner_first=False, join_when_stable=True, coordinator_first=True, fresh_by_all=True, welcome_by_any=True
+    learner_first=False,
+    join_when_stable=True,
+    coordinator_first=True,
+    fresh_by_all=True,
+    welcome_by_any=True,
+    rule_out_fresh=True,
 )
-"""The rule as the engines have it: with V1 to V4."""
+"""The rule as the engines have it: with V1 to V5."""
 
 
 # ---- sets of nodes
@@ -238,9 +244,8 @@ def proposals(
     if not all(is_quorum(rules, view, counted) for view in found.needed):
         return
     highest = max(promise.accepted for promise in promises)
-    if highest and rules.repeat_accepted:
-        accepted = made[highest - 1]
-        assert accepted is not None
+    accepted = made[highest - 1] if highest and rules.repeat_accepted else None
+    if accepted is not None and not (rules.rule_out_fresh and is_ruled_out(accepted, highest, promises)):
         yield (accepted if rules.keep_ring_id else accepted._replace(ballot=ballot)), found.needed
         return
     length, needed = found.length, found.needed
@@ -251,6 +256,20 @@ def proposals(
     survivors = tuple(node for node in view_after(first, log, length) if present >> node & 1)
     for members in _member_lists(rules, survivors):
         yield Proposal(ballot, length, members), needed
+
+
+def is_ruled_out(proposal: Proposal, ballot: int, promises: tuple[Promise, ...]) -> bool:
+    """Whether these promises show that a proposal, made for the first time in this ballot, was not committed in it.
+
+    Only its coordinator, the first member (V2), commits it, and only when all of its members have accepted it (V3). A
+    coordinator that promises here has not done so and never will; nor will a member that has not accepted it.
+    """
+    if proposal.ballot != ballot:
+        return False
+    return any(
+        promise.node == proposal.members[0] or (promise.node in proposal.members and promise.accepted != ballot)
+        for promise in promises
+    )
 
 
 def _member_lists(rules: Rules, survivors: View) -> Iterator[View]:

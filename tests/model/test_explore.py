@@ -65,10 +65,17 @@ def test_the_engines_need_the_variants_that_replace_learning(switch: str, what: 
 
 
 @pytest.mark.parametrize("variant", ["coordinator_first", "fresh_by_all"])
-def test_the_other_variants_are_a_choice(variant: str) -> None:
-    """V2 and V3 may be there or not, with newcomers that learn first and without."""
-    for rules in (Rules(), ENGINES):
+def test_v2_and_v3_are_a_choice(variant: str) -> None:
+    """They may be there or not, with newcomers that learn first and without."""
+    for rules in (Rules(), ENGINES.without("rule_out_fresh")):
         assert holds(Search(rules.without(variant), Limits(2, 1, messages=0, ballots=1)).exhaust(CANONICAL))
+
+
+def test_only_a_proposal_that_needs_all_of_its_members_can_be_ruled_out() -> None:
+    """V5 rests on V3: a member that has not accepted proves nothing where quorums are enough."""
+    limits = Limits(3, 0, messages=0, ballots=2)
+    assert holds(Search(ENGINES, limits).exhaust(CANONICAL))
+    assert "two successors" in Search(ENGINES.without("fresh_by_all"), limits).exhaust(CANONICAL).failure
 
 
 def test_a_cancelled_join_never_causes_a_recovery() -> None:

@@ -9,6 +9,8 @@ from tests.model.explore import CANONICAL, INTERLEAVED, Search, Steps
 from tests.model.rule import ENGINES, SWITCHES, Rules
 from tests.model.world import Limits
 
+PLAIN: Final = Rules(learner_first=False, join_when_stable=True, welcome_by_any=True)  # V1 and V4 alone
+
 
 class Small(NamedTuple):
     """A world that is small enough to be exhausted in about a second."""
@@ -22,9 +24,7 @@ LEAVE_OF_TWO: Final = Small(Limits(2, 0, messages=0, leaves=1))
 MESSAGE_OF_TWO: Final = Small(Limits(2, 0, messages=1, leaves=1, ballots=1), INTERLEAVED)
 JOIN_TO_ONE: Final = Small(Limits(1, 1, messages=1, ballots=1))
 JOIN_TO_TWO: Final = Small(Limits(2, 1, messages=1, ballots=1))
-JOIN_WITHOUT_LEARNING: Final = Small(
-    Limits(2, 1, messages=1, ballots=1, rings=2), INTERLEAVED, ENGINES.without("fresh_by_all", "coordinator_first")
-)
+JOIN_WITHOUT_LEARNING: Final = Small(Limits(2, 1, messages=1, ballots=1, rings=2), INTERLEAVED, PLAIN)
 CRASH_OF_THREE: Final = Small(Limits(3, 0, messages=1))
 TWO_LEAVES_OF_THREE: Final = Small(Limits(3, 0, messages=0, leaves=2, ballots=1))
 LAGGING_LEAVER: Final = Small(Limits(2, 1, messages=0, leaves=2, ballots=1, rings=1), rules=ENGINES)

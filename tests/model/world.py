@@ -299,14 +299,37 @@ def accept(rules: Rules, world: World, index: int, node: int, ballot: int) -> Wo
 
 
 def commit(rules: Rules, ring: Ring, ballot: int) -> Ring:
-    """Notice that a proposal has been accepted by enough members."""
+    """Notice that a proposal has been accepted by enough members. With V5 a fresh one waits for its coordinator."""
     made = ring.ballots[ballot - 1]
     assert made.proposal is not None
+    if rules.rule_out_fresh and made.proposal.ballot == ballot:
+        return ring
     if not is_committed(rules, made.proposal, ballot, made.needed, made.accepted):
         return ring
     if ring.committed not in (None, made.proposal):
         raise Violation(f"two successors of view {ring.view}: {ring.committed} and {made.proposal}")
     return ring._replace(committed=made.proposal)
+
+
+def can_commit(rules: Rules, world: World, index: int, ballot: int) -> bool:
+    """V5: whether the coordinator of a fresh proposal is still there, and sees that all members accepted it."""
+    ring = world.rings[index]
+    made = ring.ballots[ballot - 1]
+    if not rules.rule_out_fresh or made.proposal is None or made.proposal.ballot != ballot:
+        return False
+    first = made.proposal.members[0]
+    if world.at[first] != index or world.out >> first & 1 or ring.promised[first] > ballot:
+        return False
+    return is_committed(rules, made.proposal, ballot, made.needed, made.accepted)
+
+
+def commit_by_coordinator(rules: Rules, world: World, index: int, ballot: int) -> World:
+    ring = world.rings[index]
+    end = ring.ballots[ballot - 1].proposal
+    assert end is not None
+    if ring.committed not in (None, end):
+        raise Violation(f"two successors of view {ring.view}: {ring.committed} and {end}")
+    return install(rules, put_ring(world, index, ring._replace(committed=end)), index, end.members[0])
 
 
 def install(rules: Rules, world: World, index: int, node: int) -> World:
@@ -340,8 +363,10 @@ def recovery_steps(rules: Rules, limits: Limits, world: World, index: int) -> It
                     yield f"{node} promises {ballot}", promise(world, index, node, ballot)
             if made.proposal is None:
                 for proposal, needed in _all_proposals(rules, ring, ballot, made):
-                    yield f"{proposal} in {ballot}", propose(world, index, ballot, proposal, needed)
+                    yield f"somebody proposes {proposal} in {ballot}", propose(world, index, ballot, proposal, needed)
                 continue
+            if can_commit(rules, world, index, ballot):
+                yield f"{made.proposal.members[0]} commits {ballot}", commit_by_coordinator(rules, world, index, ballot)
             for node in world.nodes:
                 if can_accept(world, index, node, ballot):
                     yield f"{node} accepts {ballot}", accept(rules, world, index, node, ballot)
