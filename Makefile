@@ -66,6 +66,9 @@ fuzz: setup ## simulate many seeds with faults and check every guarantee
 	$(BIN)/ordercast fuzz --orderer sequencer --runs 2000 --jobs 2
 	$(BIN)/ordercast fuzz --orderer timestamp --runs 2000 --jobs 2
 	$(BIN)/ordercast fuzz --orderer timestamp --no-anticipate --runs 2000 --jobs 2
+	$(BIN)/ordercast fuzz --profile membership --orderer token --runs 3000 --jobs 2
+	$(BIN)/ordercast fuzz --profile membership --orderer sequencer --runs 3000 --jobs 2
+	$(BIN)/ordercast fuzz --profile membership --orderer timestamp --runs 3000 --jobs 2
 
 planted: setup ## plant every known bug and check that the simulation catches it
 	$(BIN)/python -m tests.sim.planted --check

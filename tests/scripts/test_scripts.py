@@ -38,6 +38,7 @@ def test_script(path: Path) -> None:
         assert transcript.lines == script.expected
     verdict = transcript.verdict(is_quiet=script.statements[-1].word == "rest")
     assert not verdict.violations, "\n".join(verdict.summary())
+    assert transcript.branches() == []
 
 
 def test_a_transcript_shows_what_each_node_saw_below_each_statement() -> None:
@@ -74,3 +75,13 @@ def test_a_planned_statement_happens_at_its_time() -> None:
         "nodes a b\nat 200ms a send 1 AGREED\nrun 100ms\nexpect b delivered 0\nrun 200ms\nexpect b delivered 1\n"
     )
     run_script(script, ToyEngines("ab"))
+
+
+def test_a_group_that_may_stand_still_is_stuck() -> None:
+    run_script(parse_script("nodes a b c; orderer token; limit 10s\ncrash a,b\nuntil rest or stuck\n"))
+
+
+def test_a_group_that_must_go_on_is_not_excused() -> None:
+    script = parse_script("nodes a b; limit 5s\nb send 1 AGREED\nloss 100%\nuntil rest or stuck\n")
+    with pytest.raises(ExpectationFailed, match="line 4: not at rest"):
+        run_script(script, ToyEngines("ab"))

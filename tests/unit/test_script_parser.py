@@ -50,6 +50,7 @@ def test_the_transcript_stands_after_the_dashes() -> None:
         "rejoin a",
         "a reset 2",
         "until rest",
+        "until rest or stuck",
         "expect view a is a,b",
         "expect all same",
         "loss 30%",

@@ -1,4 +1,4 @@
-"""The flags `--orderer`, `--anticipate` and `--service`, which several commands share."""
+"""The flags `--orderer`, `--anticipate`, `--profile` and `--service`, which several commands share."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from ordercast.config import DEFAULT_ORDERER
 from ordercast.errors import UsageError
 from ordercast.service import parse_service
-from ordercast.sim.scenario import SERVICES
+from ordercast.sim.scenario import PROFILES, SERVICES
 
 DEFAULT_SERVICE: Final = "AGREED"
 
@@ -26,6 +26,16 @@ def add_orderer(parser: argparse.ArgumentParser) -> None:
         action=argparse.BooleanOptionalAction,
         default=None,
         help="with the timestamp orderer: TOMPA, the default, or plain ABCAST",
+    )
+
+
+def add_profile(parser: argparse.ArgumentParser) -> None:
+    """Add the flag that says what random scenarios are about."""
+    parser.add_argument(
+        "--profile",
+        default=PROFILES[0],
+        choices=PROFILES,
+        help="what random scenarios are about: everything, or joins, leaves and failures around them (all)",
     )
 
 

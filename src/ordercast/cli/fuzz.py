@@ -8,7 +8,7 @@ import sys
 from typing import Final
 
 from ordercast.cli.arguments import MAX_SEED, whole
-from ordercast.cli.choices import add_orderer
+from ordercast.cli.choices import add_orderer, add_profile
 from ordercast.sim.fuzz import MAX_JOBS, fuzz
 
 HELP: Final = "simulate many random disasters, one for each seed"
@@ -25,6 +25,8 @@ EXAMPLES: Final = """examples:
       the token orderer, with locks, calls from outside and members without multicast
   ordercast fuzz --orderer timestamp --no-anticipate --runs 100
       the timestamp orderer as plain ABCAST; the same seeds have the same disasters with anticipation
+  ordercast fuzz --profile membership --runs 1000
+      small groups, and many joins, leaves, cuts and crashes around them
   ordercast fuzz --first-seed 5000 --runs 1000 --json
       other seeds, and the failing ones as JSON, each with the command that replays it"""
 
@@ -35,6 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `ordercast fuzz`."""
     parser.description = DESCRIPTION
     add_orderer(parser)
+    add_profile(parser)
     parser.add_argument("--runs", type=whole(1, MAX_RUNS), default=1_000, help="how many seeds (1000)")
     parser.add_argument("--first-seed", type=whole(0, MAX_SEED), default=0, help="the first of them (0)")
     parser.add_argument(
@@ -53,7 +56,15 @@ def run(args: argparse.Namespace) -> int:
         elif done == runs or done % 100 == 0:
             print(f"{done}/{runs} runs, {failed} failed", file=sys.stderr, flush=True)
 
-    found = fuzz(args.orderer, args.first_seed, args.runs, args.jobs, progress, anticipate=args.anticipate)
+    found = fuzz(
+        args.orderer,
+        args.first_seed,
+        args.runs,
+        args.jobs,
+        progress,
+        anticipate=args.anticipate,
+        profile=args.profile,
+    )
     if is_shown:
         print(file=sys.stderr)
     print(json.dumps(found.as_json(), indent=2) if args.json else "\n".join(found.summary()))

@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from ordercast.cli.arguments import MAX_SEED, decimal, min_members, probability, whole
-from ordercast.cli.choices import add_orderer
+from ordercast.cli.choices import add_orderer, add_profile
 from ordercast.cli.extras import need
 from ordercast.config import MAX_DATAGRAM, MIN_DATAGRAM, MS, SECOND
 from ordercast.errors import UsageError
-from ordercast.sim.chance import random_scenario
+from ordercast.sim.chance import drawn_scenario
 from ordercast.sim.figures import figures, ladder
 from ordercast.sim.lab import MeasurementFailed
 from ordercast.sim.network import NETWORKS
 from ordercast.sim.plain import plain_scenario
 from ordercast.sim.run import Outcome, run_scenario
-from ordercast.sim.scenario import MAX_NODES, Scenario, check_anticipate
+from ordercast.sim.scenario import MAX_NODES, PROFILES, Scenario, check_anticipate
 from ordercast.sim.scenario_json import scenario_from_json, scenario_to_json
 from ordercast.sim.tables import figures_lines, ladder_lines
 from ordercast.trace.run import RunInfo
@@ -107,6 +107,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--scenario-seed", type=whole(0, MAX_SEED), default=None, help="replay this seed of `ordercast fuzz`"
     )
+    add_profile(parser)
     parser.add_argument("--scenario", type=Path, default=None, help="run a scenario written by --save")
     parser.add_argument("--save", type=Path, default=None, help="write the scenario as JSON")
     parser.add_argument("--trace", type=Path, default=None, help="write the trace into this folder")
@@ -201,6 +202,8 @@ def scenario_of(args: argparse.Namespace) -> Scenario:
         given["min_members"] = args.min_members
     if args.no_multicast:
         given["has_multicast"] = False
+    if args.profile != PROFILES[0] and args.scenario_seed is None:
+        raise UsageError("--profile says what a seed is drawn for: give it with --scenario-seed")
     if args.scenario is not None or args.scenario_seed is not None:
         if given or (args.scenario is not None and args.scenario_seed is not None):
             raise UsageError("a scenario says everything: give --scenario or --scenario-seed without other parameters")
@@ -208,7 +211,7 @@ def scenario_of(args: argparse.Namespace) -> Scenario:
             if args.anticipate is not None:
                 raise UsageError("a scenario says whether to anticipate: leave that out")
             return _load(args.scenario)
-        return random_scenario(args.scenario_seed, args.orderer, args.anticipate)
+        return drawn_scenario(args.profile, args.scenario_seed, args.orderer, args.anticipate)
     return plain_scenario(seed=args.seed, orderer=args.orderer, anticipate=args.anticipate, **given)
 
 
@@ -262,8 +265,8 @@ def report(outcome: Outcome) -> list[str]:
         f"{stats.throughput_per_s:.0f} messages/s at each receiver",
         "datagrams: " + ", ".join(f"{kind} {count}" for kind, count in sorted(stats.datagrams.items())),
     ]
-    if outcome.is_stuck_legally:
-        lines.append("the group could not go on: too few members of its last view were left")
+    if outcome.excuse is not None:
+        lines.append(f"the group could not go on: {outcome.excuse}")
     if outcome.is_deserted:
         lines.append("no member was left")
     if outcome.verdict is not None:

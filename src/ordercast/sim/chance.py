@@ -15,6 +15,7 @@ from ordercast.config import MS, MinMembers
 from ordercast.errors import UsageError
 from ordercast.orderers import ORDERERS
 from ordercast.service import RESILIENT, Service, parse_service
+from ordercast.sim.churn import membership_scenario
 from ordercast.sim.faults import Fault, FaultKind, draw_aftershocks, draw_faults
 from ordercast.sim.scenario import (
     SERVICES,
@@ -30,6 +31,12 @@ from ordercast.sim.scenario import (
 RANDOM_EVENT_LIMIT: Final = 500_000  # a random scenario takes some ten thousand; a storm of datagrams is a failure, too
 PLAIN_SEEDS: Final = ("sequencer",)
 """Orderers whose random scenarios have only what all orderers have: they were fuzzed before there was more."""
+
+
+def drawn_scenario(profile: str, seed: int, orderer: str, anticipate: bool | None = None) -> Scenario:
+    """The scenario of a seed in one of the `PROFILES`."""
+    draw = membership_scenario if profile == "membership" else random_scenario
+    return draw(seed, orderer, anticipate)
 
 
 def random_scenario(seed: int, orderer: str = "sequencer", anticipate: bool | None = None) -> Scenario:

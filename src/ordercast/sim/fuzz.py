@@ -8,6 +8,7 @@ engine.
 from __future__ import annotations
 
 import multiprocessing
+import re
 import signal
 import threading
 import time
@@ -20,14 +21,17 @@ from types import FrameType
 from typing import Any, Final
 
 from ordercast.errors import UsageError
-from ordercast.sim.chance import random_scenario
+from ordercast.sim.chance import drawn_scenario
+from ordercast.sim.checkers.stuck import Excuse
 from ordercast.sim.run import Outcome, Patch, run_scenario
-from ordercast.sim.scenario import SERVICES, check_anticipate
+from ordercast.sim.scenario import PROFILES, SERVICES, check_anticipate
 
 HANG_S: Final = 120.0
 CHUNK: Final = 2  # seeds that a process takes at a time; more would leave one process working alone at the end
 FIRST_FAILURES: Final = 5
 MAX_JOBS: Final = 64
+
+_TIME: Final = re.compile(r" at \d.*")
 
 Progress = Callable[[int, int, int], None]
 """Called with (runs done, runs in all, runs failed)."""
@@ -49,7 +53,7 @@ class SeedResult:
     answers: int
     events: int
     is_quiet: bool
-    is_stuck_legally: bool
+    excuse: Excuse | None
     is_deserted: bool
     virtual_ns: int
     cpu_s: float  # the only part that two runs may not share
@@ -67,6 +71,7 @@ class FuzzReport:
     first_seed: int
     runs: int
     anticipate: bool | None = None  # as asked for
+    profile: str = "all"
     results: list[SeedResult] = field(default_factory=list)
 
     @property
@@ -82,8 +87,8 @@ class FuzzReport:
         ends = self._ends()
         lines = [
             f"{len(self.results)} runs from seed {self.first_seed}, {len(self.failed)} failed: "
-            f"{ends['quiet']} came to rest, {ends['stuck_legally']} had too few members left to go on, "
-            f"{ends['deserted']} had none",
+            f"{ends['quiet']} came to rest, {ends['stuck_legally']} could not go on, "
+            f"{ends['deserted']} had no member left",
             f"{sum(result.delivered for result in self.results)} deliveries, "
             f"{sum(result.views for result in self.results)} views, "
             f"{sum(result.locks for result in self.results)} locks granted, "
@@ -92,7 +97,10 @@ class FuzzReport:
             f"{sum(result.events for result in self.results)} events, "
             f"{sum(result.virtual_ns for result in self.results) / 1e9:.0f} s of virtual time in "
             f"{sum(result.cpu_s for result in self.results):.1f} s of CPU",
+            "stuck: " + ", ".join(f"{count} {reason}" for reason, count in self._excuses().items()),
         ]
+        if self.failed:
+            lines.append("failed: " + ", ".join(f"{count} {kind}" for kind, count in self._kinds().items()))
         for result in self.failed:
             lines.append(f"seed {result.seed}: {result.command}")
             lines += [f"    {text}" for text in result.failures[:FIRST_FAILURES]]
@@ -101,6 +109,7 @@ class FuzzReport:
     def as_json(self) -> dict[str, Any]:
         return {
             "orderer": self.orderer,
+            "profile": self.profile,
             "anticipate": check_anticipate(self.orderer, self.anticipate),
             "first_seed": self.first_seed,
             "runs": len(self.results),
@@ -109,7 +118,9 @@ class FuzzReport:
                 {"seed": result.seed, "command": result.command, "failures": list(result.failures)}
                 for result in self.failed
             ],
+            "failed_by_kind": self._kinds(),
             "ends": dict(self._ends()),
+            "stuck": self._excuses(),
             "submitted": sum(result.submitted for result in self.results),
             "delivered": sum(result.delivered for result in self.results),
             "views": sum(result.views for result in self.results),
@@ -125,9 +136,18 @@ class FuzzReport:
         ends: Counter[str] = Counter({"quiet": 0, "stuck_legally": 0, "deserted": 0})
         for result in self.results:
             ends["quiet"] += result.is_quiet
-            ends["stuck_legally"] += result.is_stuck_legally
+            ends["stuck_legally"] += result.excuse is not None
             ends["deserted"] += result.is_deserted
         return ends
+
+    def _excuses(self) -> dict[str, int]:
+        """How many runs could not go on, by reason; every reason is named."""
+        return {excuse.value: sum(result.excuse is excuse for result in self.results) for excuse in Excuse}
+
+    def _kinds(self) -> dict[str, int]:
+        """How many runs failed, by the kind of the first failure of each: what stands before its colon."""
+        kinds = Counter(_TIME.sub("", result.failures[0].partition(":")[0]) for result in self.failed)
+        return dict(kinds.most_common())
 
 
 def fuzz(
@@ -138,16 +158,20 @@ def fuzz(
     progress: Progress | None = None,
     *,
     anticipate: bool | None = None,
+    profile: str = "all",
 ) -> FuzzReport:
-    """Run `runs` random scenarios from `first_seed` on, `jobs` at a time."""
+    """Run `runs` random scenarios from `first_seed` on, `jobs` at a time. `profile`: what they are about."""
     if orderer not in SERVICES:
         raise UsageError(f"there is no orderer {orderer!r} yet; choose one of {', '.join(SERVICES)}")
     if runs < 1 or jobs < 1 or first_seed < 0:
         raise UsageError("runs and jobs begin at 1, first-seed at 0")
+    if profile not in PROFILES:
+        raise UsageError(f"there is no profile {profile!r}; choose one of {', '.join(PROFILES)}")
     check_anticipate(orderer, anticipate)
-    report = FuzzReport(orderer, first_seed, runs, anticipate)
+    work = partial(run_seed, orderer, anticipate=anticipate, profile=profile)
+    report = FuzzReport(orderer, first_seed, runs, anticipate, profile)
     failed = 0
-    for result in _results(orderer, anticipate, range(first_seed, first_seed + runs), min(jobs, runs, MAX_JOBS)):
+    for result in _results(work, range(first_seed, first_seed + runs), min(jobs, runs, MAX_JOBS)):
         report.results.append(result)
         failed += not result.held
         if progress is not None:
@@ -155,11 +179,18 @@ def fuzz(
     return report
 
 
-def run_seed(orderer: str, seed: int, patch: Patch | None = None, *, anticipate: bool | None = None) -> SeedResult:
+def run_seed(
+    orderer: str,
+    seed: int,
+    patch: Patch | None = None,
+    *,
+    anticipate: bool | None = None,
+    profile: str = "all",
+) -> SeedResult:
     """One seed, with what is worth keeping of it."""
     begin = time.process_time()
     with _hang_guard(HANG_S):
-        outcome = run_scenario(random_scenario(seed, orderer, anticipate), patch)
+        outcome = run_scenario(drawn_scenario(profile, seed, orderer, anticipate), patch)
     return _result(seed, outcome, time.process_time() - begin)
 
 
@@ -171,9 +202,8 @@ def seeds_until_caught(patch: Patch, orderer: str = "sequencer", limit: int = 10
     return None
 
 
-def _results(orderer: str, anticipate: bool | None, seeds: Iterable[int], jobs: int) -> Iterator[SeedResult]:
+def _results(work: Callable[[int], SeedResult], seeds: Iterable[int], jobs: int) -> Iterator[SeedResult]:
     """In the order of the seeds, whichever is done first."""
-    work = partial(run_seed, orderer, anticipate=anticipate)
     if jobs == 1:
         yield from map(work, seeds)
         return
@@ -196,7 +226,7 @@ def _result(seed: int, outcome: Outcome, cpu_s: float) -> SeedResult:
         outcome.stats.answers,
         outcome.stats.events,
         outcome.is_quiet,
-        outcome.is_stuck_legally,
+        outcome.excuse,
         outcome.is_deserted,
         outcome.stats.virtual_ns,
         cpu_s,

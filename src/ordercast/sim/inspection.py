@@ -1,7 +1,8 @@
 """What the simulator reads of an engine beyond its contract.
 
-A driver needs `Engine` only. A judge also wants to know how much an engine buffers, whether its view is certain, and
-what keeps it from resting. Nothing in `sim` reads other internals of an engine.
+A driver needs `Engine` only. A judge also wants to know how much an engine buffers and what keeps it from resting.
+Whether a group may stand still is decided without it (`checkers/stuck.py`). Nothing in `sim` reads other internals of
+an engine.
 """
 
 from __future__ import annotations
@@ -24,10 +25,6 @@ class Inspectable(Protocol):
     @property
     def peak_blocks(self) -> int:
         """The same in blocks."""
-
-    @property
-    def is_sure(self) -> bool:
-        """Whether it knows that all members know of its view."""
 
     @property
     def is_ordering(self) -> bool:

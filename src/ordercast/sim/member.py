@@ -24,6 +24,7 @@ from ordercast.groups.port import Port
 from ordercast.service import Service, parse_service
 from ordercast.sim.application import HostStack, boot_host, is_intact, payload
 from ordercast.sim.calling import CALL_PATIENCE_NS
+from ordercast.sim.checkers.stuck import Wish
 from ordercast.sim.holding import Holding, answer_to
 from ordercast.sim.inspection import inspect
 from ordercast.sim.world import Machine
@@ -61,6 +62,7 @@ class Seen:
     log: list[tuple[str, int, int]] = field(default_factory=list)  # (sender, first, count)
     confirmed: int = 0
     uncertain: int = 0
+    failures: int = 0  # of the group, where recovery is manual
     answers: int = 0  # to own calls
     peak_bytes: int = 0  # the most that an engine held and could not yet free, where it says so
     peak_blocks: int = 0
@@ -91,6 +93,7 @@ class SimMember:
         "rule",
         "seen",
         "take_delay_ns",
+        "wishes",
     )
 
     def __init__(
@@ -118,6 +121,7 @@ class SimMember:
         self.resets_by_itself = True
         self.on_event: Callable[[SimMember, Any], None] | None = None
         self.seen = Seen()
+        self.wishes: dict[int, list[Wish]] = {}  # what it asked for, by the life of the node
 
     def __str__(self) -> str:
         return str(self.node)
@@ -177,6 +181,10 @@ class SimMember:
         )
         world.listen(self.node, self.port.underlay)
         world.wake(self.node)
+        self._note_wish(is_join=True)
+
+    def _note_wish(self, *, is_join: bool) -> None:
+        self.wishes.setdefault(self.node.life, []).append(Wish(self._cluster.world.clock(self.node), is_join))
 
     def touch(self) -> None:
         """The application did something with its port: have a pass run."""
@@ -216,6 +224,7 @@ class SimMember:
         if self.node.is_up and self.host is not None and self.port is not None and self.port.gone is None:
             self.host.leave(self.port)
             self._cluster.world.wake(self.node)
+            self._note_wish(is_join=False)
 
     def rejoin(self) -> None:
         """Come back in the same life; nothing if it never left, or is still on its way out."""
@@ -229,8 +238,12 @@ class SimMember:
             return
         if port.is_leaving:
             return
-        host.reset(self._cluster.world.clock(self.node), port, self.rule if min_members is None else min_members)
+        host.reset(self._cluster.world.clock(self.node), port, self._needed() if min_members is None else min_members)
         self._cluster.world.wake(self.node)
+
+    def _needed(self) -> MinMembers:
+        """What its rule means for its view. `reset` takes a number as it is: more than the view has is never met."""
+        return min(self.rule, len(self.view.members)) if isinstance(self.rule, int) and self.view else self.rule
 
     def stall(self) -> None:
         self.is_stalled = True
@@ -285,6 +298,7 @@ class SimMember:
             elif isinstance(event, View):
                 self._has_reset_in_vain = False
             elif isinstance(event, Failed):
+                self.seen.failures += 1
                 self._plan_reset(self._rng.randrange(RESET_SPREAD_NS))
             elif isinstance(event, Left):
                 self._on_left(event)

@@ -5,8 +5,8 @@
 3. The liveness probe: every live member sends one message more, and all of them must get all of these.
 4. The checkers judge the trace.
 
-A group that cannot legally go on (too few of its last view are left) is not asked for 2 and 3: such runs are counted
-(`is_stuck_legally`), as are those in which no member is left (`is_deserted`). A run in which messages were handed
+A group that may stand still (`checkers/stuck.py` has the four reasons) is not asked for 2 and 3: such runs are counted
+by their reason (`excuse`), as are those in which no member is left (`is_deserted`). A run in which messages were handed
 over and none was ever delivered is a failure: it would hold every property for want of evidence.
 """
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -26,10 +26,10 @@ from ordercast.groups.host import EngineFactory
 from ordercast.service import AGREED
 from ordercast.sim.calling import SimCaller
 from ordercast.sim.checkers import Verdict, check_all
-from ordercast.sim.checkers.views import is_enough
+from ordercast.sim.checkers.stuck import Excuse, excuse_of
 from ordercast.sim.cluster import Cluster, Terms
 from ordercast.sim.faults import FaultKind, Faults
-from ordercast.sim.inspection import inspect
+from ordercast.sim.lives import life_spans, troubles_of
 from ordercast.sim.member import SimMember
 from ordercast.sim.network import SOCKET_OVERHEAD_BYTES
 from ordercast.sim.scenario import Scenario
@@ -37,24 +37,30 @@ from ordercast.sim.statistics import Statistics, count
 from ordercast.sim.traffic import CallDriver, LoadDriver
 from ordercast.sim.world import Livelock
 from ordercast.trace.schema import Row
-from ordercast.view import Reason, View, id_of
+from ordercast.view import Reason
 from ordercast.wire.header import HEADER_BYTES
 
-LOSSY_REST_NS: Final = 20 * SECOND  # how long the group may take to come to rest while links are still lossy
+# How long the group may take to come to rest while links are still lossy. Chance has no bound, so after that the loss
+# ends as well: what is demanded is rest on links that work.
+LOSSY_REST_NS: Final = 20 * SECOND
 REST_NS: Final = 90 * SECOND  # and then without loss
+LEAVE_NS: Final = (
+    15 * SECOND
+)  # a leave is bounded: after so long on links that work a leaver is out, also of a stuck group
 PROBE_NS: Final = 30 * SECOND
 PROBE_ROUNDS: Final = 3
 PROBE_BYTES: Final = 60
 PROBED: Final = ("well_formed", "integrity", "total_order", "virtual_synchrony", "liveness")
 """Properties that have something to examine once the probe has been delivered."""
 MAX_VIOLATIONS: Final = 10  # of the checkers, in `failures`
-PEACE_NS: Final = 4 * SECOND  # without faults, after which members know what the others have
 PEAK_FACTOR: Final = 2
 PEAK_BLOCKS: Final = 16
 """What an engine may hold that is not stable: twice the history (what is ordered, and as much that waits for that), and
 for each member a largest block, or so many small ones, that was on its way when the bound was reached."""
 
-COMING_AND_GOING: Final = frozenset((FaultKind.JOIN, FaultKind.LEAVE, FaultKind.REJOIN))
+COMING_AND_GOING: Final = frozenset((FaultKind.JOIN, FaultKind.LEAVE, FaultKind.REJOIN, FaultKind.STALL))
+INTERRUPTIONS: Final = frozenset((FaultKind.PAUSE, FaultKind.CUT, FaultKind.PARTITION, FaultKind.LOSSY))
+SHORT_NS: Final = 500 * MS  # of all interruptions together; silence is suspected after 1.3 s
 STEADY_LOSS: Final = 0.1
 
 Patch = Callable[[], AbstractContextManager[Any]]
@@ -69,7 +75,7 @@ class Outcome:
     verdict: Verdict | None = None
     # how it ended
     is_quiet: bool = False
-    is_stuck_legally: bool = False
+    excuse: Excuse | None = None  # why the group may stand still, where it does
     is_deserted: bool = False
     stats: Statistics = field(default_factory=Statistics)
     # evidence
@@ -79,6 +85,10 @@ class Outcome:
     @property
     def held(self) -> bool:
         return not self.failures
+
+    @property
+    def is_stuck_legally(self) -> bool:
+        return self.excuse is not None
 
     @property
     def command(self) -> str:
@@ -92,6 +102,7 @@ class Outcome:
             "command": self.command,
             "quiet": self.is_quiet,
             "stuck_legally": self.is_stuck_legally,
+            "stuck": self.excuse,
             "deserted": self.is_deserted,
             **self.stats.as_json(),
             "rows": len(self.rows),
@@ -188,8 +199,9 @@ class _Run:
         unrest = cluster.run_to_rest(world.now_ns + LOSSY_REST_NS)
         if unrest:
             world.network.set_model(replace(world.network.model, loss=0.0, duplicate=0.0, reorder=0.0))
-            if not self._cannot_go_on():
+            if self._excuse() is None:
                 unrest = cluster.run_to_rest(world.now_ns + REST_NS)
+        self._check_leavers(world.now_ns - LEAVE_NS if unrest else world.now_ns)
         if self._is_over(unrest):
             return
         if unrest:
@@ -201,61 +213,39 @@ class _Run:
         """Whether no member is left, or too few to go on: nothing more can be asked of such a group."""
         outcome = self._outcome
         outcome.is_deserted = not self._live()
-        outcome.is_stuck_legally = bool(unrest) and self._cannot_go_on()
+        outcome.excuse = self._excuse() if unrest else None
         return outcome.is_deserted or outcome.is_stuck_legally
 
     def _live(self) -> list[SimMember]:
         return [member for member in self._cluster.members.values() if member.node.is_up and member.is_wanted]
 
-    def _cannot_go_on(self) -> bool:
-        """Whether of no view enough members are left for it to be followed by another (`checkers.views`).
+    def _check_leavers(self, since_ns: int) -> None:
+        """No standstill excuses a leave that was asked for before `since_ns` and has not ended."""
+        for member in self._cluster.members.values():
+            wishes = member.wishes.get(member.node.life, [])
+            is_leaving = member.node.is_up and member.port is not None and member.port.gone is None and wishes
+            if is_leaving and not wishes[-1].is_join and wishes[-1].at_ns < since_ns:
+                text = f"{member} asked to leave at {wishes[-1].at_ns / SECOND:.3f} s and is not out"
+                self._outcome.failures.append(f"leave: {text}")
 
-        Members without a view do not count: they wait for the others, unless there are no others at all.
-        """
-        inside = [member for member in self._cluster.members.values() if member.is_in]
-        if not inside:
-            return False
-        rules = self._scenario.rule_of
-        for view in self._cluster.views():
-            alive = {str(member) for member in inside if member.view is not None and member.view.id == view.id}
-            survivors = [name for name in map(str, view.members) if name in alive]
-            counts = [(len(view.members), len(survivors), str(view.leader) in alive)]
-            here = [member for member in inside if str(member) in alive]
-            is_sure = any(inspect(member.port.engine).is_sure for member in here if member.port)
-            if view.prior and not is_sure and not self._is_known(view):
-                # Not all may know of the change that made it: the others could be enough of the view before.
-                ids = {id_of(name) for name in alive}
-                counts.append((len(view.prior), len(ids.intersection(view.prior)), view.prior[0] in ids))
-            if all(is_enough(rules[member.name], *count) for member in view.members for count in counts):
-                return False
-        return True
-
-    def _is_known(self, view: View) -> bool:
-        """Whether everybody installed a view and had the time, in peace, to learn that of the others.
-
-        Told by the trace: an engine that never came to know it must not be excused for standing still.
-        """
-        installs = [row for row in self._cluster.world.rows() if row.kind == "view" and row.view == view.id]
-        if {f"{row.node}/{row.life}" for row in installs} != {str(member) for member in view.members}:
-            return False
-        begin_ns = min(row.at_ns for row in installs)
-        end_ns = max(row.at_ns for row in installs) + PEACE_NS
-        return not any(
-            fault.kind != FaultKind.JOIN and fault.at_ns < end_ns and fault.at_ns + max(fault.for_ns, 1) > begin_ns
-            for fault in self._scenario.faults
-        )
+    def _excuse(self) -> Excuse | None:
+        rows, scenario = self._cluster.world.rows(), self._scenario
+        lives = life_spans(self._cluster, rows)
+        troubles = troubles_of(scenario.faults, scenario.nodes)
+        return excuse_of(rows, lives, troubles, scenario.rule_of, is_manual=scenario.recovery == "manual")
 
     def _probe(self) -> None:
         """All live members send, and all get everything; at the end exactly these are in one view.
 
         A crash, or a pause that has only just ended, may still have to be noticed: members that join again after a
         probe was sent do not get it. So there are several rounds, with rest between them that is longer than
-        suspicion takes; one of them must succeed.
+        suspicion takes; one of them must succeed. Where nothing failed there is one.
         """
         cluster, world, outcome = self._cluster, self._cluster.world, self._outcome
+        rounds = 1 if is_steady(self._scenario) else PROBE_ROUNDS
         hold_ns = cluster.terms.timing.suspect_rest_ns + SECOND
         missing: list[str] = []
-        for _ in range(PROBE_ROUNDS):
+        for _ in range(rounds):
             members = self._live()
             probe = _Probe(members, [caller for caller in cluster.callers.values() if caller.node.is_up])
             world.run_until(lambda probe=probe: not probe.missing(), world.now_ns + PROBE_NS)  # type: ignore[misc]
@@ -270,7 +260,7 @@ class _Run:
                 self._check_members(members)
                 outcome.is_quiet = True
                 return
-        outcome.failures.append(f"probe: in {PROBE_ROUNDS} rounds {'; '.join(missing)}")
+        outcome.failures.append(f"probe: in {rounds} rounds {'; '.join(missing)}")
 
     def _check_members(self, members: list[SimMember]) -> None:
         for view in self._cluster.views():
@@ -313,17 +303,9 @@ class _Run:
         outcome.failures += found[:MAX_VIOLATIONS]
         if len(found) > MAX_VIOLATIONS:
             outcome.failures.append(f"and {len(found) - MAX_VIOLATIONS} violations more")
-        self._check_steadiness()
-
-    def _check_steadiness(self) -> None:
-        """Where nothing fails, nobody is taken for dead: retries make up for what is lost. Two rings that began side by
-        side may both have let somebody in, and one of them waits in vain."""
-        views = [row for row in self._outcome.rows if row.kind == "view"]
-        if not is_steady(self._scenario) or sum(row.detail == Reason.CREATE.name.lower() for row in views) != 1:
-            return
-        broken = sorted({row.view or "" for row in self._outcome.rows if row.kind == "transitional"})
-        if broken:
-            self._outcome.failures.append(f"steadiness: {', '.join(broken)} was recovered from, and nothing had failed")
+        if is_steady(self._scenario):
+            failed = [str(member) for member in cluster.members.values() if member.seen.failures]
+            outcome.failures += needless_recoveries(outcome.rows, failed)
 
     def _check_peaks(self) -> None:
         """Buffers are bounded by the history that the group was created with, and by what recovery brings in.
@@ -361,10 +343,32 @@ def is_calm(scenario: Scenario) -> bool:
 
 
 def is_steady(scenario: Scenario) -> bool:
-    """Members come and go, and no more is lost than a few retries make up for."""
-    # Not with a sequencer: one at rest keeps its silence for longer than its first newcomer's patience lasts.
-    has_failures = any(fault.kind not in COMING_AND_GOING for fault in scenario.faults)
-    return scenario.orderer != "sequencer" and scenario.loss <= STEADY_LOSS and not has_failures
+    """Nothing fails: members come and go, applications stop receiving, some stand still or are cut off for less time
+    than anybody is suspected after, and no more is lost than a few retries make up for.
+
+    What is not steady, and why: a crash is a failure. A processor that is slowed down a hundred times may need seconds
+    for one datagram. A call of `reset` asks for a recovery. With a loss of more than a tenth, ten tries in a row fail
+    often enough to be seen (with 0.3 both ways, half of all exchanges fail).
+    """
+    short_ns = sum(fault.for_ns for fault in scenario.faults if fault.kind in INTERRUPTIONS)
+    kinds = {fault.kind for fault in scenario.faults}
+    return scenario.loss <= STEADY_LOSS and short_ns <= SHORT_NS and kinds <= COMING_AND_GOING | INTERRUPTIONS
+
+
+def needless_recoveries(rows: Sequence[Row], failed: Sequence[str]) -> list[str]:
+    """What is wrong with a run in which nothing failed: somebody was suspected, and a recovery followed.
+
+    `failed`: the members that were told so, where recovery is manual.
+    """
+    reset = Reason.RESET.name.lower()
+    texts: list[str] = []
+    broken = {row.view or "" for row in rows if row.kind == "transitional"}
+    broken |= {row.view or "" for row in rows if row.kind == "view" and row.detail == reset}
+    if broken:
+        texts.append(f"steadiness: a recovery from or to {', '.join(sorted(broken))}, and nothing had failed")
+    if failed:
+        texts.append(f"steadiness: {', '.join(failed)} saw the group fail, and nothing had failed")
+    return texts
 
 
 class _Probe:

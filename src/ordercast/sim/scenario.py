@@ -1,7 +1,7 @@
 """A scenario is everything that a simulated run depends on, as data: it can be written down, read back and run again.
 
 `scenario_json.py` writes and reads one, `plain.py` fills one in from the few parameters that a person types, and
-`chance.py` draws one from a seed. The last two leave a `command` in it that replays the run.
+`chance.py` and `churn.py` draw one from a seed. The last three leave a `command` in it that replays the run.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ SERVICES: Final[dict[str, tuple[str, ...]]] = {
     "token": ("UNRELIABLE", "RELIABLE", "FIFO", "CAUSAL", "AGREED", "RESILIENT", "MAJORITY", "SAFE"),
     "timestamp": ("RELIABLE", "FIFO", "AGREED", "RESILIENT", "MAJORITY", "SAFE"),
 }
+PROFILES: Final = ("all", "membership")
+"""What random scenarios are about: everything (`chance.py`), or joins, leaves and failures around them (`churn.py`)."""
 ANTICIPATING: Final = ("timestamp",)
 """Orderers of which there are two variants: with anticipation (TOMPA) and without (ABCAST)."""
 

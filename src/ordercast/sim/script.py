@@ -14,7 +14,8 @@ it happens while a later `run` or `until` lets time go by. Everything else happe
 `callers x y` names nodes that never join: `x call 2 AGREED` calls the group from outside. `a lock key 300ms` asks for a
 lock and gives it back 300 ms after it was granted; the holder of lock 0 to 5 answers the calls that name this handler.
 `lose token -> b` loses the next datagram of a kind on its way to b, and `watch token nak` has the transcript show
-datagrams of these kinds: their senders, and what a pass of the token orders.
+datagrams of these kinds: their senders, and what a pass of the token orders. `until rest or stuck` is for cases in
+which the group comes to rest or may stand still (`checkers/stuck.py`), depending on how far an exchange had come.
 
 Like the tests of etcd/raft, a script may end with a line of dashes and the transcript that it must give. The transcript
 holds what each node saw between two statements, without times: those change whenever a timer does.
@@ -245,6 +246,8 @@ class _ScriptParser:
                 return make("link", word=verb, ratio=parse_ratio(line, share))
             case (("until" | "expect"), ["rest"]):
                 return make(verb, word="rest")
+            case "until", ["rest", "or", "stuck"]:
+                return make(verb, word="over")
             case (("until" | "expect"), ["view", who, "of", size]):
                 return make(verb, word="size", nodes=self._nodes(line, who), number=_number(line, size))
             case (("until" | "expect"), ["view", who, "is", names]):
@@ -325,8 +328,8 @@ _VERBS: Final = (
     "duplicate, reorder, lose, watch, show"
 )
 _WAITS: Final = (
-    "write: {0} rest, {0} view A of N, {0} view A is A,B, {0} A,B delivered N, {0} A confirmed N, {0} A failed, "
-    "{0} A out, {0} A,B same, {0} A granted N, {0} A answered N"
+    "write: {0} rest, until rest or stuck, {0} view A of N, {0} view A is A,B, {0} A,B delivered N, {0} A confirmed N, "
+    "{0} A failed, {0} A out, {0} A,B same, {0} A granted N, {0} A answered N"
 )
 _HELP: Final[dict[str, str]] = {
     "send": "write: a send 10 AGREED, a,b send 5 RESILIENT(2) size 2000 confirm",

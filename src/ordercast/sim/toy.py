@@ -63,10 +63,6 @@ class ToyEngine:
         return 0
 
     @property
-    def is_sure(self) -> bool:
-        return True
-
-    @property
     def is_ordering(self) -> bool:
         return self._first.id == self._me.id
 

@@ -12,7 +12,10 @@ from ordercast.engine import Failed
 from ordercast.groups.events import Batch, Left, Uncertain
 from ordercast.groups.host import EngineFactory
 from ordercast.sim.checkers import Verdict, check_all
+from ordercast.sim.checkers.chain import branches
+from ordercast.sim.checkers.stuck import Trouble, excuse_of
 from ordercast.sim.cluster import Cluster, Terms
+from ordercast.sim.lives import life_spans
 from ordercast.sim.member import SimMember
 from ordercast.sim.network import NETWORKS
 from ordercast.sim.scenario import CallPlan, LockUse
@@ -26,7 +29,7 @@ SETTLE_NS: Final = 30 * SECOND  # how long a group may take to form before the f
 class Transcript:
     """One run of one script. `lines` is what happened, statement by statement."""
 
-    __slots__ = ("_failed", "_limit_ns", "_seen", "_settings", "_wire", "cluster", "lines")
+    __slots__ = ("_failed", "_limit_ns", "_open", "_seen", "_settings", "_troubles", "_wire", "cluster", "lines")
 
     def __init__(self, script: Script, engines: EngineFactory | None = None) -> None:
         settings = script.settings
@@ -39,11 +42,17 @@ class Transcript:
         self._limit_ns = settings.limit_ns
         self._seen: dict[str, list[str | Counter[str]]] = {name: [] for name in settings.nodes}
         self._failed: set[str] = set()
+        self._troubles: list[Trouble] = []  # that have ended
+        self._open: dict[tuple[str, ...], int] = {}  # nodes in trouble -> since when
 
     def verdict(self, *, is_quiet: bool) -> Verdict:
         """What the checkers say about the trace."""
         rows = self.cluster.world.rows()
         return check_all(rows, clock="virtual", quiet=is_quiet, min_members=self.cluster.terms.min_members)
+
+    def branches(self) -> list[str]:
+        """Where a view was followed by two."""
+        return branches(self.cluster.world.rows(), self.cluster.terms.min_members)
 
     def begin(self, later: frozenset[str]) -> None:
         """Start the nodes one after the other, so that the first named is the first member; then let the group form."""
@@ -125,8 +134,38 @@ class Transcript:
 
     # What statements do. ---------------------------------------------------------------------------------------------
 
+    def _note_trouble(self, statement: Statement) -> None:
+        """Which nodes may not answer some others from now on, and which do so again."""
+        now_ns, names = self.cluster.world.now_ns, statement.nodes
+        keys: list[tuple[str, ...]]
+        match statement.verb:
+            case "cut" | "mend":
+                keys = [("cut", name, other) for name in names for other in statement.others]
+            case "pause" | "resume" | "stall" | "unstall" | "slow":
+                keys = [(statement.verb.removeprefix("un").replace("resume", "pause"), name) for name in names]
+            case "partition":
+                keys = [("partition", *self._settings.nodes)]
+            case "heal":
+                keys = [key for key in self._open if key[0] in ("cut", "partition")]
+            case _:
+                return
+        for key in keys:
+            if statement.verb in ("cut", "pause", "stall", "slow", "partition"):
+                self._open.setdefault(key, now_ns)
+            elif key in self._open:
+                self._troubles.append(Trouble(self._open.pop(key), now_ns, frozenset(key[1:])))
+
+    def _stuck(self) -> str:
+        """Why the group may stand still; empty where it may not."""
+        rows, now_ns = self.cluster.world.rows(), self.cluster.world.now_ns
+        still = [Trouble(begin_ns, now_ns, frozenset(key[1:])) for key, begin_ns in self._open.items()]
+        lives, terms = life_spans(self.cluster, rows), self.cluster.terms
+        is_manual = terms.recovery == "manual"
+        return excuse_of(rows, lives, self._troubles + still, terms.min_members, is_manual=is_manual) or ""
+
     def _act(self, statement: Statement) -> None:
         cluster, world = self.cluster, self.cluster.world
+        self._note_trouble(statement)
         network = self._wire
         match statement.verb:
             case "partition":
@@ -180,9 +219,9 @@ class Transcript:
 
     def _until(self, statement: Statement) -> None:
         world = self.cluster.world
-        if statement.word == "rest":
+        if statement.word in ("rest", "over"):
             unrest = self.cluster.run_to_rest(world.now_ns + self._limit_ns)
-            if unrest:
+            if unrest and not (statement.word == "over" and self._stuck()):
                 raise ExpectationFailed(f"line {statement.line}: not at rest: {'; '.join(unrest)}")
             return
         if not world.run_until(self._condition(statement), world.now_ns + self._limit_ns):

@@ -317,8 +317,12 @@ class World:
         passes may look as if it had nothing to do.
         """
         since_ns: int | None = None
+        unrest: list[str] = []
+        events = -1
         while True:
-            unrest = self.unrest() + (also() if also is not None else [])
+            if self._events != events:  # at rest most looks find that nothing has happened since the last one
+                events = self._events
+                unrest = self.unrest() + (also() if also is not None else [])
             if unrest:
                 since_ns = None
                 if self.now_ns >= limit_ns:

@@ -97,7 +97,7 @@ def forks(lines: list[list[MemberPeriod]], rules: Rules) -> list[Fork]:
     ends = [
         (period, _line(before, period.view))
         for period in recoveries(lines)
-        if period.prev is not None and _is_strict(period.prev.members, rules)
+        if period.prev is not None and is_strict(period.prev.members, rules)
     ]
     ends.sort(key=lambda end: (rank.get(end[0].view, -1), end[0].view))
     found: list[Fork] = []
@@ -123,10 +123,10 @@ def may_part(lines: list[list[MemberPeriod]], rules: Rules, left: str, right: st
     rank = sort_views(lines)
     last = max(common, key=lambda view: (rank.get(view, -1), view))
     members = next((period.members for periods in lines for period in periods if period.view == last), ())
-    return not _is_strict(members, rules)
+    return not is_strict(members, rules)
 
 
-def _is_strict(members: tuple[str, ...], rules: Rules) -> bool:
+def is_strict(members: tuple[str, ...], rules: Rules) -> bool:
     """Whether of these members at most one part may go on: one that asks for a majority is enough."""
     return any(
         rule in ("majority", "all") or (isinstance(rule, int) and 2 * rule > len(members))

@@ -12,8 +12,8 @@ Reading.
   same V is in it, a member that came from elsewhere is not, and a joiner (first view, or the first after a `leave`)
   came alone.
 - Views are delivered in order: there is one order of all views of an underlay (or group) that suits every member.
-- A member delivers only in the view that it is in at that moment. Sessions know no views of the underlay and are
-  exempt.
+- A member delivers only in the view that it is in at that moment. Sessions know no views of the underlay: for them
+  the property says nothing.
 - A view id has one list of members, in one order (ring order), at all members.
 - Where the members asked for a majority (or for so many that no two parts can have them), the history of views does
   not fork: of two recoveries from failures with a common ancestor one is an ancestor of the other (`views.forks`).

@@ -1,0 +1,51 @@
+"""What judges of a standstill are told of a run: the lives of its nodes, what they asked for, and what failed when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from ordercast.sim.checkers.records import FOREVER
+from ordercast.sim.checkers.stuck import LifeSpan, Trouble
+from ordercast.sim.cluster import Cluster
+from ordercast.sim.faults import Fault, FaultKind
+from ordercast.trace.schema import Row
+
+LASTING: Final = frozenset(
+    (FaultKind.PAUSE, FaultKind.SLOW, FaultKind.CUT, FaultKind.PARTITION, FaultKind.LOSSY, FaultKind.STALL)
+)
+"""Faults in which members may not answer for a while. A crash is the end of a life, and the rest are wishes."""
+
+
+def life_spans(cluster: Cluster, rows: Iterable[Row]) -> list[LifeSpan]:
+    """All lives of all members, in the order of the trace."""
+    began: dict[tuple[str, int], int] = {}
+    ended: dict[tuple[str, int], int] = {}
+    for row in rows:
+        if row.node not in cluster.members:
+            continue
+        if row.kind == "start":
+            began[row.node, row.life] = row.at_ns
+        elif row.kind == "crash":
+            ended[row.node, row.life] = row.at_ns
+    lives: list[LifeSpan] = []
+    for (name, life), began_ns in began.items():
+        member = cluster.members[name]
+        wishes = tuple(member.wishes.get(life, ()))
+        is_wanted = (name, life) not in ended and member.is_wanted
+        lives.append(LifeSpan(f"{name}/{life}", began_ns, ended.get((name, life), FOREVER), wishes, is_wanted))
+    return lives
+
+
+def troubles_of(faults: Sequence[Fault], nodes: Iterable[str]) -> list[Trouble]:
+    """The times in which faults may have kept nodes from answering."""
+    everybody = frozenset(nodes)
+    troubles: list[Trouble] = []
+    for fault in faults:
+        named = everybody.intersection((*fault.nodes, *fault.others))
+        if fault.kind == FaultKind.PARTITION:
+            # Each side is kept from the other, and either may be the one that is left out.
+            named = everybody if named < everybody and named else frozenset()
+        if fault.kind in LASTING and named:
+            troubles.append(Trouble(fault.at_ns, fault.at_ns + fault.for_ns, named))
+    return troubles

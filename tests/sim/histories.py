@@ -1,0 +1,77 @@
+"""Histories of views, made by hand for the judges. Times are milliseconds, and `a b c` are lives a/0, b/0, c/0."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from ordercast.config import MS
+from ordercast.sim.checkers.chain import branches
+from ordercast.sim.checkers.stuck import Excuse, LifeSpan, Trouble, Wish, excuse_of
+from ordercast.sim.checkers.views import Rules
+from ordercast.trace.schema import Row
+
+
+@dataclass
+class History:
+    """What happened, step by step."""
+
+    rules: Rules = "majority"
+    is_manual: bool = False
+    lives: dict[str, LifeSpan] = field(default_factory=dict)
+    rows: list[Row] = field(default_factory=list)
+    troubles: list[Trouble] = field(default_factory=list)
+
+    def start(self, names: str, at: int = 0) -> History:
+        for name in names.split():
+            self.lives[name] = LifeSpan(f"{name}/0", at * MS, wishes=(Wish(at * MS, is_join=True),))
+        return self
+
+    def view(self, members: str, reason: str = "join", *, by: str = "", at: int = 100, name: str = "") -> History:
+        """Installed by those named, or by all of its members. It is named after its members, if not otherwise."""
+        for node in (by or members).split():
+            listed = tuple(f"{each}/0" for each in members.split())
+            self._row(node, at, "view", view=name or members, members=listed, detail=reason)
+        return self
+
+    def leave(self, name: str, at: int, out: int = -1) -> History:
+        """It asks to leave, and is out at `out`."""
+        self._wish(name, at, is_join=False)
+        self.lives[name] = replace(self.lives[name], is_wanted=False)
+        return self.gone(name, out) if out >= 0 else self
+
+    def gone(self, name: str, at: int) -> History:
+        return self._row(name, at, "leave")
+
+    def rejoin(self, name: str, at: int) -> History:
+        self._wish(name, at, is_join=True)
+        self.lives[name] = replace(self.lives[name], is_wanted=True)
+        return self
+
+    def crash(self, names: str, at: int) -> History:
+        for name in names.split():
+            self.lives[name] = replace(self.lives[name], ended_ns=at * MS, is_wanted=False)
+        return self
+
+    def trouble(self, names: str, at: int, until: int) -> History:
+        self.troubles.append(Trouble(at * MS, until * MS, frozenset(names.split())))
+        return self
+
+    def excuse(self) -> Excuse | None:
+        lives = list(self.lives.values())
+        return excuse_of(self.rows, lives, self.troubles, self.rules, is_manual=self.is_manual)
+
+    def branches(self) -> list[str]:
+        return branches(self.rows, self.rules)
+
+    def _wish(self, name: str, at: int, *, is_join: bool) -> None:
+        life = self.lives[name]
+        self.lives[name] = replace(life, wishes=(*life.wishes, Wish(at * MS, is_join)))
+
+    def _row(self, name: str, at: int, kind: str, **more: object) -> History:
+        count = sum(row.node == name for row in self.rows)
+        self.rows.append(Row(name, 0, count, at * MS, kind, "sim", **more))  # type: ignore[arg-type]
+        return self
+
+
+def group(members: str, rules: Rules = "majority", *, is_manual: bool = False) -> History:
+    return History(rules, is_manual).start(members).view(members, "create")
