@@ -203,8 +203,13 @@ LEAVES: list[Case] = [
         None,
     ),
     (
-        "a leaver of a group that has not worked for long is out at once, and nobody hears of it",
+        "a leaver of a group that has not worked for long still has to wait for an answer",
         lambda: group("c e b d", "all").trouble("b d", 2_500, 9_000).leave("d", 7_900, 7_900),
+        None,
+    ),
+    (
+        "it has waited in vain",
+        lambda: group("c e b d", "all").trouble("b d", 2_500, 9_000).leave("d", 5_900, 8_900),
         LEAVE,
     ),
     (
@@ -298,6 +303,17 @@ PROPOSALS: list[Case] = [
             .view("a b c d", at=4_100)
             .trouble("b c", 4_200, 6_000)
             .crash("a", 4_400)
+        ),
+        None,
+    ),
+    (
+        "a member that left and joins again has not died",
+        lambda: (
+            group("c b e d", 5)
+            .trouble("b e d", 2_500, 9_000)
+            .leave("d", 7_930, 7_930)
+            .leave("b", 7_940, 7_940)
+            .rejoin("b", 7_940)
         ),
         None,
     ),

@@ -53,14 +53,14 @@ NOTICED_NS: Final = 7 * SECOND
 LINGER_NS: Final = 4 * SECOND
 """How long a leaver or a cancelled join serves at most, and a little more."""
 PATIENCE_NS: Final = 1 * SECOND
-"""A failure lasts so long at least before a member gives its leave up, even if it asked only just now. Where recovery
-is manual it may do so as soon as the group has failed."""
+"""A leaver votes and serves until it is not needed. It gives up after a while, but not sooner than this after it asked,
+however long its group has not worked. Where recovery is manual it may do so as soon as the group has failed."""
+FORGET_NS: Final = 5 * SECOND
+"""After so long nobody orders a join that its asker no longer repeats."""
 SERVED_NS: Final = 3 * SECOND
 """How long a leaver serves at least, if its question is not answered."""
 QUESTION_NS: Final = 400 * MS
 """In so long a question comes through that is repeated twice as often at least."""
-FORGET_NS: Final = 5 * SECOND
-"""After so long nobody orders a join that its asker no longer repeats."""
 DISSOLVED: Final = "this ring of the group joins a larger one"
 """The detail of a `leave` row: all members of the ring go to another one."""
 MAX_ABSENT: Final = 8
@@ -315,20 +315,21 @@ class _Lives:
         return False
 
     def was_ignored(self, state: _State, members: Sequence[str]) -> bool:
-        """Whether a leaver may have gone unanswered: something had failed for long when it was out.
+        """Whether a leaver may have gone unanswered: something failed around its leave, and it waited in vain.
 
         `members`: of the view that it wanted to leave, or not to join. A cancelled join is out at once, and waits for
         its answer behind the scenes. So does a leaver whose leave is decided and that the others may not know of.
         """
         if state.departed_view and not self._was_answerable(state.departed_ns):
             return True
+        if state.departed_view and state.departed_ns - state.departing_ns < self._patience_ns:
+            return False
         gone_ns = state.departed_ns + (0 if state.departed_view else LINGER_NS)
-        from_ns = max(self.storm_ns, state.departing_ns)
-        if any(self.lives[member].ended_ns + self._patience_ns <= gone_ns for member in members):
+        if any(state.departing_ns - NOTICED_NS <= self.lives[member].ended_ns <= gone_ns for member in members):
             return True
         return any(
-            trouble.begin_ns + max(self._patience_ns, SUSPECT_NS) <= min(gone_ns, trouble.end_ns)
-            and trouble.end_ns + RECOVERY_NS >= from_ns
+            trouble.begin_ns + SUSPECT_NS <= min(gone_ns, trouble.end_ns)
+            and trouble.end_ns + ANSWER_NS >= state.departing_ns
             for trouble in self._troubles
         )
 
@@ -368,9 +369,9 @@ class _Judgement:
         return facts.was_ignored(state, left.members)
 
     def _end_ns(self, member: str) -> int:
-        """Until when a life could accept a proposal."""
+        """Until when a life that does not vote any more could accept a proposal."""
         life, state = self._facts.lives[member], self._facts.states[member]
-        return life.ended_ns if member in self._voters or not life.is_up else state.departed_ns
+        return state.departed_ns if life.is_up else life.ended_ns
 
     def _is_quorum(self, members: Sequence[str], present: Iterable[str]) -> bool:
         here = set(present)
@@ -390,14 +391,13 @@ class _Judgement:
         doubt = self._doubt_of_the_last()
         if doubt is not None:
             return doubt
-        changes = list(self._changes(last))
-        for excuse, members in changes:
+        changed = [(last, voters)]
+        for excuse, members in self._changes(last):
             newcomer = {member for member in members[len(last) :] if self._serves(member)}
             if not self._is_quorum(members, voters | newcomer):
                 return excuse
-        if any(self._is_proposed(last, members) for members in (last, *(members for _, members in changes))):
-            return Excuse.PROPOSAL
-        return None
+            changed.append((members, voters | newcomer))
+        return Excuse.PROPOSAL if any(self._is_proposed(last, *each) for each in changed) else None
 
     def _doubt_of_the_last(self) -> Excuse | None:
         """A view that only dead lives installed needs quorums of those before it, up to one that a life knows."""
@@ -433,12 +433,12 @@ class _Judgement:
                 if is_heard and state.asked_ns <= until_ns:
                     yield Excuse.JOIN, [*last, member]
 
-    def _is_proposed(self, last: Sequence[str], members: Sequence[str]) -> bool:
+    def _is_proposed(self, last: Sequence[str], members: Sequence[str], voters: set[str]) -> bool:
         """Whether a recovery may have left a proposal to these members without enough of those that it names."""
-        facts, voters = self._facts, self._voters
+        facts = self._facts
         begin_ns = max(self._view.first_ns, facts.storm_ns)
         for at_ns in facts.moments(begin_ns):
-            there = [member for member in members if self._end_ns(member) > at_ns]
+            there = [member for member in members if member in voters or self._end_ns(member) > at_ns]
             if all(member in voters for member in there) or not facts.is_recovering(members, begin_ns, at_ns):
                 continue  # nobody died later, or there was no recovery
             absent = [member for member in there if member in voters and facts.is_absent(member, at_ns)]
