@@ -258,9 +258,12 @@ class QuorumMembership:
         if self.phase in (Phase.LINGERING, Phase.CLOSED):
             return
         state = self._state
-        if state is not None and state.recovery is None:
+        if state is not None and not (state.recovery is not None and self._wishes.is_manual):
             self._leave_header = header
-            state.orderer.propose(now_ns, Change(Reason.LEAVE, self._local.me, header))
+            if state.recovery is None:
+                state.orderer.propose(now_ns, Change(Reason.LEAVE, self._local.me, header))
+            else:  # the others may need our vote; what they recover to can order our leave
+                self._linger_ns = now_ns + self._local.timing.linger_ns
             return
         # There is no ring that could order our leave; for the others it is the same as a crash.
         joining = self._joining
@@ -413,10 +416,7 @@ class QuorumMembership:
             return
         if self._withdrawing is not None:
             self._withdrawing.on_confirmed(now_ns, source, nonces)
-            return
-        if state is None or state.recovery is not None or self.phase is not Phase.MEMBER:
-            return
-        if self._admission.withdraw(origin, nonces, state.orderer):
+        elif state is not None and self.is_whole and self._admission.withdraw(origin, nonces, state.orderer):
             out.sends.append(self._local.writer.control(source, Kind.WITHDRAW, body))
 
     # Rings that meet
@@ -516,7 +516,7 @@ class QuorumMembership:
     def _on_frozen(self, now_ns: int) -> None:
         timing, me = self._local.timing, self._local.me
         if self._leave_header is not None and self.phase is Phase.MEMBER:
-            # Our leave cannot be ordered now. Recovery may bring that back; if it does not come soon we go without.
+            # Our leave cannot be ordered now; if recovery does not bring that back soon, we go without.
             self._linger_ns = now_ns if self._wishes.is_manual else now_ns + timing.linger_ns
         self._admission.clear()
         # Where this comes to nothing, others of the group may go on. We hear that by their beacons, or have to ask.
