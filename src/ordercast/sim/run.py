@@ -26,6 +26,7 @@ from ordercast.groups.host import EngineFactory
 from ordercast.service import AGREED
 from ordercast.sim.calling import SimCaller
 from ordercast.sim.checkers import Verdict, check_all
+from ordercast.sim.checkers.chain import branches
 from ordercast.sim.checkers.stuck import Excuse, excuse_of
 from ordercast.sim.cluster import Cluster, Terms
 from ordercast.sim.faults import FaultKind, Faults
@@ -303,6 +304,7 @@ class _Run:
         outcome.failures += found[:MAX_VIOLATIONS]
         if len(found) > MAX_VIOLATIONS:
             outcome.failures.append(f"and {len(found) - MAX_VIOLATIONS} violations more")
+        outcome.failures += branches(outcome.rows, self._scenario.rule_of)
         if is_steady(self._scenario):
             failed = [str(member) for member in cluster.members.values() if member.seen.failures]
             outcome.failures += needless_recoveries(outcome.rows, failed)
