@@ -304,11 +304,18 @@ class _Lives:
         return any(end_ns + SUSPECT_NS <= at_ns for end_ns in ended)
 
     def _was_answerable(self, from_ns: int) -> bool:
-        """Whether there was a time without trouble, long enough for an answer, while a leaver still served."""
+        """Whether there was a time without trouble, long enough for an answer, while a leaver still served.
+
+        Where recovery is manual, a group that has noticed a failure answers nobody before its reset.
+        """
         at_ns = from_ns
         while at_ns + QUESTION_NS <= from_ns + SERVED_NS:
             until_ns = at_ns + QUESTION_NS
-            ends = [each.end_ns for each in self._troubles if each.begin_ns < until_ns and each.end_ns > at_ns]
+            ends = [
+                each.end_ns if self._patience_ns or each.end_ns - each.begin_ns < SUSPECT_NS else FOREVER
+                for each in self._troubles
+                if each.begin_ns < until_ns and each.end_ns > at_ns
+            ]
             if not ends:
                 return True
             at_ns = max(ends)
