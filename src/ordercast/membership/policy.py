@@ -126,14 +126,7 @@ class Membership(Protocol[OrdererT_contra]):
         """A datagram of membership or recovery. Raises WireError on nonsense; the underlay counts it."""
 
     def on_stranger(
-        self,
-        now_ns: int,
-        source: Address,
-        kind: int,
-        ring: int,
-        origin: int,
-        body: bytes | memoryview,
-        out: Outbox,
+        self, now_ns: int, source: Address, kind: int, ring: int, origin: int, body: bytes | memoryview, out: Outbox
     ) -> None:
         """A datagram of another ring. Raises WireError on nonsense."""
 

@@ -35,6 +35,7 @@ class Joining:
         "_ask_whom",
         "_deferred",
         "_due_ns",
+        "_hope_ns",
         "_is_explicit",
         "_is_return",
         "_join_tries",
@@ -73,6 +74,7 @@ class Joining:
         self._ring: Ring | None = None
         self._join_tries = 0
         self.asked: set[Address] = set()  # members that may order our join
+        self._hope_ns = 0  # until then a member that we asked may have ordered it, and its welcome may come
         self._due_ns = NEVER
         # Outcome
         self.must_create = False
@@ -91,7 +93,7 @@ class Joining:
             self._nonces.append(self.nonce)
         if self._ring is not None:
             self._join(now_ns, out)
-        elif self._tries < self._local.timing.find_tries or self._is_return:
+        elif self._tries < self._local.timing.find_tries or self._is_return or now_ns < self._hope_ns:
             self._ask(now_ns, out)
         elif self._is_explicit:
             asked = " and ".join(f"{host}:{port}" for host, port in self._ask_whom)
@@ -149,6 +151,9 @@ class Joining:
         return list(self._nonces)
 
     def on_refuse(self, text: str) -> None:
+        """A member will not let us in: if it is the only one that we asked, nobody will."""
+        if len(self.asked) == 1:
+            self.asked.clear()
         self._conclude(text)
 
     def first_view(self, counter: int) -> View:
@@ -184,6 +189,7 @@ class Joining:
             return
         leader: Address = self._ring.leader.address
         self.asked.add(leader)
+        self._hope_ns = now_ns + self._local.timing.linger_ns
         out.sends.append(self._local.writer.control(leader, Kind.JOIN, self._asking(self._join_tries)))
         self._join_tries += 1
         self._due_ns = now_ns + self._local.timing.find_ns + self._local.rng.randrange(self._local.timing.find_ns // 4)

@@ -175,14 +175,7 @@ class QuorumMembership:
                 self._after_joining(now_ns, out)
 
     def on_stranger(
-        self,
-        now_ns: int,
-        source: Address,
-        kind: int,
-        ring: int,
-        origin: int,
-        body: bytes | memoryview,
-        out: Outbox,
+        self, now_ns: int, source: Address, kind: int, ring: int, origin: int, body: bytes | memoryview, out: Outbox
     ) -> None:
         """A datagram of a ring that was ours, or of an unknown one on the same address."""
         if ring not in self._past:
@@ -268,12 +261,8 @@ class QuorumMembership:
         # There is no ring that could order our leave; for the others it is the same as a crash.
         joining = self._joining
         self._end(LeftRing(DepartureCause.LEFT_UNJOINED), DepartureCause.LEFT_UNJOINED.value, out)
-        if joining is not None and joining.asked:
-            # We may be let in all the same. Then we leave in order, or the others would have to recover from it.
-            self.phase = Phase.LINGERING
-            self.is_silent = True
-            self._withdrawing = Withdrawing(self._local, joining)
-            self._withdrawing.start(now_ns, out)
+        if joining is not None:
+            self._withdraw(now_ns, joining, out)
 
     def reset(self, now_ns: int, min_members: MinMembers, header: bytes, out: Outbox) -> None:
         state = self._state
@@ -368,10 +357,19 @@ class QuorumMembership:
             return
         if joining.refusal:
             self._end(Refused(joining.refusal), f"the join was refused: {joining.refusal}", out)
+            self._withdraw(now_ns, joining, out)
         elif joining.must_create:
             self._counter = next_counter(self._counter, now_ns)
             view = joining.first_view(self._counter)
             self._pending = Install(view, self._config, self._counter)
+
+    def _withdraw(self, now_ns: int, joining: Joining, out: Outbox) -> None:
+        """A join has come to nothing. A member that was asked may let us in all the same: then we leave in order."""
+        if joining.asked:
+            self.phase = Phase.LINGERING
+            self.is_silent = True
+            self._withdrawing = Withdrawing(self._local, joining)
+            self._withdrawing.start(now_ns, out)
 
     def _on_welcome(self, source: Address, body: bytes, out: Outbox) -> None:
         name, nonce, config, view = decode_welcome(body)
