@@ -176,18 +176,6 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
         32,
     ),
     Bug(
-        "commit before all have accepted",
-        "is_committed",
-        (
-            "if proposal.fresh and any(member.id not in accepted for member in proposal.view.members):\n"
-            "    return False",
-            "return are_quorums([*electorates, electorate(proposal.view)], accepted)",
-        ),
-        ("", "return bool(accepted)"),
-        "The new view begins while a member lacks the remainder.",
-        32,
-    ),
-    Bug(
         "datagrams of an old ring are taken for new ones",
         "Underlay._on_datagram",
         (
