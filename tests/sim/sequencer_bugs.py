@@ -141,7 +141,7 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
             "    run.append(Delivery(seq, entry.position, entry.origin, entry.number, entry.block))"
         ),
         "Members deliver the same message in different views.",
-        8,
+        64,
     ),
     Bug(
         "a view carries the numbers of the view before",
