@@ -140,9 +140,10 @@ MEMBERSHIP_BUGS: Final[tuple[MembershipBug, ...]] = (
         "return electorate(view).is_quorum(informed)",
         "return True",
         "A leaver takes its vote along: the others cannot tell whether its leave is decided, and wait forever.",
-        "leave",
+        "leave-first",
         4,
-        faults=("cut", "crash"),
+        "token",
+        ("crash",),
     ),
     # When changes are ordered
     _bug(
@@ -218,10 +219,10 @@ MEMBERSHIP_BUGS: Final[tuple[MembershipBug, ...]] = (
         "return [electorate(base), electorate_before(base)]",
         "return [electorate_before(base)]",
         "A part goes on that is no quorum of the last view, while another is one and knows that it is decided.",
-        "join",
-        4,
+        "leave-first",
+        3,
         "token",
-        ("split",),
+        ("split", "cut"),
     ),
     _bug(
         "a promise does not bind",
@@ -251,8 +252,10 @@ MEMBERSHIP_BUGS: Final[tuple[MembershipBug, ...]] = (
         "self.invitees[leaver.id] = leaver",
         "pass",
         "Members of a small view wait forever for the vote of a leaver that is there.",
-        "leave",
-        3,
+        "leave-first",
+        4,
+        "token",
+        ("crash",),
     ),
     _bug(
         "a leaver takes no part in a recovery",
@@ -260,8 +263,10 @@ MEMBERSHIP_BUGS: Final[tuple[MembershipBug, ...]] = (
         "if self._is_known:\n    return",
         "if self._is_known or self._orderer.has_left:\n    return",
         "Members of a small view wait forever for the vote of a leaver that is there.",
-        "leave",
-        3,
+        "leave-first",
+        4,
+        "token",
+        ("crash",),
     ),
     _bug(
         "a coordinator does not welcome a newcomer",
@@ -309,6 +314,20 @@ MEMBERSHIP_BUGS: Final[tuple[MembershipBug, ...]] = (
         "A member that has not accepted the view promises to another coordinator, which then rules the view out.",
         "silent",
         5,
+    ),
+    _bug(
+        "a proposal is committed as soon as it is made",
+        "is_committed",
+        (
+            "if proposal.fresh and any(member.id not in accepted for member in proposal.view.members):\n"
+            "    return False",
+            "return are_quorums([*electorates, electorate(proposal.view)], accepted)",
+        ),
+        ("", "return bool(accepted)"),
+        "A coordinator goes on with a view that nobody else has heard of.",
+        "silent",
+        5,
+        faults=("cut", "isolate"),
     ),
     _bug(
         "a commit needs no quorum of the old view",

@@ -141,7 +141,7 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
             "    run.append(Delivery(seq, entry.position, entry.origin, entry.number, entry.block))"
         ),
         "Members deliver the same message in different views.",
-        8,
+        64,
     ),
     Bug(
         "a view carries the numbers of the view before",
@@ -173,18 +173,6 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
         "self._orderer.lacking(view.seq - 1)",
         "self._orderer.lacking(view.seq - 1) and view.member(self._local.me.id) is None",
         "Recovery ends before all members are at the same sequence number.",
-        32,
-    ),
-    Bug(
-        "commit before all have accepted",
-        "is_committed",
-        (
-            "if proposal.fresh and any(member.id not in accepted for member in proposal.view.members):\n"
-            "    return False",
-            "return are_quorums([*electorates, electorate(proposal.view)], accepted)",
-        ),
-        ("", "return bool(accepted)"),
-        "The new view begins while a member lacks the remainder.",
         32,
     ),
     Bug(
