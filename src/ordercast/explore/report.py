@@ -24,7 +24,7 @@ def search_command(what: Exploration, deviations: int) -> str:
     """What makes the same search again."""
     words = [*_common(what), "--deviations", str(deviations)]
     if what.families != find_scenario(what.scenario, what.orderer).families:
-        words += ["--faults", ",".join(what.families)]
+        words += ["--faults", ",".join(what.families) or "none"]
     if what.steps != DEFAULT_STEPS:
         words += ["--steps", str(what.steps)]
     if what.crashes != DEFAULT_CRASHES:
