@@ -49,6 +49,7 @@ FINDINGS: Final = (*SAFETY_FINDINGS, "stuck", "needless", "livelock", "exception
 KNOWN_KINDS: Final = frozenset(map(int, Kind))
 ORDERED_LEAVE: Final = "left"  # what a program is told when its leave was ordered, and not given up
 PROPOSES: Final = int(Kind.RESULT)  # by this datagram a coordinator makes its proposal known
+SERVING_TICKS: Final = 1_500  # a leaver that is gone sooner after the links are mended may have been of no use
 REPEATS: Final = (
     2  # how often datagrams of one kind and size on one link are interesting while no program sees anything
 )
@@ -447,7 +448,7 @@ class _PathRun:
             arena.cuts = frozenset()
         rest = RestJudge(arena, self._judge)
         is_undisturbed = self._done.is_none
-        self._done.count_departed(arena.tick)
+        self._done.count_departed(arena.tick + SERVING_TICKS)
         live = {str(actor) for actor in arena.actors if actor.is_up and str(actor) not in self._done.crashed}
         legal = why_stuck(self._what.min_members, self._judge, live, self._pending, self._done)
         limit = arena.tick + (LEGAL_TICKS if legal else REST_TICKS)
