@@ -58,6 +58,18 @@ def test_a_search_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
+def test_programs_may_act_without_any_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["explore", "--orderer", "sequencer", "--scenario", "cancel", "--members", "2", "--faults", "none"]
+    main([*words, "--only", "livelock", "--variant", "0", "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert found["faults"] == []
+    assert found["paths"][1] > 0
+    assert found["command"] == (
+        "ordercast explore --orderer sequencer --scenario cancel --members 2 --only livelock --deviations 1 "
+        "--faults none --variant 0"
+    )
+
+
 def test_all_scenarios_of_an_orderer_in_one_go(capsys: pytest.CaptureFixture[str]) -> None:
     assert (
         main(

@@ -54,6 +54,7 @@ MAX_DEVIATIONS: Final = 8
 MAX_STEPS: Final = 1_000
 MAX_SECONDS: Final = 1_000_000
 ALL: Final = "all"
+NONE: Final = "none"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +72,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--deviations", type=whole(0, MAX_DEVIATIONS), default=1, help="failures in one path, at most (1)"
     )
-    parser.add_argument("--faults", help="kinds of failures, with commas between (each scenario has its own)")
+    parser.add_argument("--faults", help="kinds of failures, with commas between, or none (each scenario has its own)")
     parser.add_argument(
         "--steps",
         type=whole(1, MAX_STEPS),
@@ -145,7 +146,9 @@ def exploration(args: argparse.Namespace, name: str) -> Exploration:
     """What the flags ask for; `UsageError` where they make no sense."""
     scenario = find_scenario(name, args.orderer)
     members = scenario.members if args.members is None else args.members
-    families = scenario.families if args.faults is None else _words(args.faults, FAMILIES, "kind of failure")
+    families = scenario.families
+    if args.faults is not None:
+        families = () if args.faults == NONE else _words(args.faults, FAMILIES, "kind of failure")
     only = () if args.only is None else _words(args.only, FINDINGS, "kind of finding")
     what = Exploration(
         name,

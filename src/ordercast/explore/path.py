@@ -9,6 +9,7 @@ of the same kind and size as two before it on the same link, while no program ha
 from __future__ import annotations
 
 import traceback
+from collections import Counter
 from collections.abc import Container
 from typing import Final, NamedTuple
 
@@ -49,6 +50,8 @@ FINDINGS: Final = (*SAFETY_FINDINGS, "stuck", "needless", "livelock", "exception
 KNOWN_KINDS: Final = frozenset(map(int, Kind))
 ORDERED_LEAVE: Final = "left"  # what a program is told when its leave was ordered, and not given up
 PROPOSES: Final = int(Kind.RESULT)  # by this datagram a coordinator makes its proposal known
+SERVING_TICKS: Final = 1_500  # a leaver that is gone sooner after the links are mended may have been of no use
+SAID_TIMES: Final = 3  # how often a transcript has the same text
 REPEATS: Final = (
     2  # how often datagrams of one kind and size on one link are interesting while no program sees anything
 )
@@ -143,6 +146,7 @@ class _PathRun:
         "_pending",
         "_points",
         "_repeats",
+        "_said",
         "_script",
         "_seen",
         "_service",
@@ -167,6 +171,7 @@ class _PathRun:
         self._path = list(path)
         self._seen = seen
         self._notes = notes
+        self._said: Counter[str] = Counter()
         self._cast = Cast(what.members, what.newcomers, variant)
         config = GroupConfig(orderer=what.orderer)
         self._arena = Arena(what.names, JoinTerms(config, what.min_members, TIMING, engines))
@@ -447,7 +452,7 @@ class _PathRun:
             arena.cuts = frozenset()
         rest = RestJudge(arena, self._judge)
         is_undisturbed = self._done.is_none
-        self._done.count_departed(arena.tick)
+        self._done.count_departed(arena.tick + SERVING_TICKS)
         live = {str(actor) for actor in arena.actors if actor.is_up and str(actor) not in self._done.crashed}
         legal = why_stuck(self._what.min_members, self._judge, live, self._pending, self._done)
         limit = arena.tick + (LEGAL_TICKS if legal else REST_TICKS)
@@ -473,7 +478,9 @@ class _PathRun:
 
     def _say(self, text: str) -> None:
         if self._notes is not None and self._start:
-            self._notes.append(f"{self._arena.tick - self._start:>6} ms        {text}")
+            self._said[text] += 1
+            if self._said[text] <= SAID_TIMES:
+                self._notes.append(f"{self._arena.tick - self._start:>6} ms        {text}")
 
     def _say_packets(self, step: int, packets: list[Packet]) -> None:
         """A decision point, with what is under way there."""

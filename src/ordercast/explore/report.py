@@ -16,27 +16,32 @@ MOST_REASONS: Final = 8  # reasons for being stuck that are listed, the most fre
 
 def replay_command(what: Exploration, job: Job) -> str:
     """What shows one path again, step by step."""
-    words = ["ordercast", "explore", "--orderer", what.orderer, "--scenario", what.scenario]
-    words += ["--members", str(len(what.members))]
-    if what.min_members != "majority":
-        words += ["--min-members", str(what.min_members)]
-    words += ["--variant", str(job.variant), "--replay", show_path(job.path)]
+    words = [*_common(what), "--variant", str(job.variant), "--replay", show_path(job.path)]
     return shlex.join(words)
 
 
 def search_command(what: Exploration, deviations: int) -> str:
     """What makes the same search again."""
-    words = ["ordercast", "explore", "--orderer", what.orderer, "--scenario", what.scenario]
-    words += ["--members", str(len(what.members)), "--deviations", str(deviations)]
+    words = [*_common(what), "--deviations", str(deviations)]
     if what.families != find_scenario(what.scenario, what.orderer).families:
-        words += ["--faults", ",".join(what.families)]
+        words += ["--faults", ",".join(what.families) or "none"]
     if what.steps != DEFAULT_STEPS:
         words += ["--steps", str(what.steps)]
     if what.crashes != DEFAULT_CRASHES:
         words += ["--crashes", str(what.crashes)]
+    if what.variant is not None:
+        words += ["--variant", str(what.variant)]
+    return shlex.join(words)
+
+
+def _common(what: Exploration) -> list[str]:
+    words = ["ordercast", "explore", "--orderer", what.orderer, "--scenario", what.scenario]
+    words += ["--members", str(len(what.members))]
     if what.min_members != "majority":
         words += ["--min-members", str(what.min_members)]
-    return shlex.join(words)
+    if what.only:
+        words += ["--only", ",".join(what.only)]
+    return words
 
 
 def transcript(what: Exploration, job: Job, engines: EngineFactory | None = None) -> list[str]:
