@@ -167,8 +167,13 @@ CANCELLED: list[Case] = [
     ),
     ("it may have been ordered", lambda: group("a b", "all").start("x", 200).leave("x", 430, 430), None),
     (
-        "it joins again",
+        "it joins again, which gives back no vote that it had promised",
         lambda: group("a b", "all").start("x", 200).leave("x", 430, 430).rejoin("x", 500).trouble("a", 420, 9_000),
+        JOIN,
+    ),
+    (
+        "it joins again, and was heard",
+        lambda: group("a b", "all").start("x", 200).leave("x", 430, 430).rejoin("x", 500),
         None,
     ),
 ]

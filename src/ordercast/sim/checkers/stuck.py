@@ -218,7 +218,7 @@ class _Lives:
             if isinstance(event, Wish):
                 if not event.is_join:
                     state.leave_ns = event_ns
-                elif state.phase is _Phase.IN:
+                elif state.phase is _Phase.IN or state.leave_ns >= 0:
                     state.is_again = True
                 else:
                     state.phase, state.leave_ns, state.asked_ns = _Phase.ASKING, -1, event_ns
@@ -367,8 +367,11 @@ class _Judgement:
         """Whether it is up, and not gone unheard. A leaver or a cancelled join serves until it is not needed; after
         that somebody who is up knows what it knew."""
         state = self._facts.states[member]
-        is_gone = state.phase in (_Phase.LEFT, _Phase.CANCELLED) and self._is_unheard(member)
-        return self._facts.lives[member].is_up and not is_gone
+        # One that asks again after it gave up its join is no longer the one that may have been let in.
+        has_gone = state.phase in (_Phase.LEFT, _Phase.CANCELLED) or (
+            state.phase is _Phase.ASKING and state.departed_ns >= self._view.first_ns and not state.departed_view
+        )
+        return self._facts.lives[member].is_up and not (has_gone and self._is_unheard(member))
 
     def _is_unheard(self, member: str) -> bool:
         facts, state = self._facts, self._facts.states[member]
