@@ -415,6 +415,7 @@ class _Judge:
 
     def _forks(self) -> bool:
         before = self._before()
+        members = {view.id: view.members for life in self.lives.values() for view in life.views}
         ends = set()
         for life in self.lives.values():
             for index, view in enumerate(life.views[1:], 1):
@@ -423,7 +424,11 @@ class _Judge:
                     ends.add(view.id)
         for left, right in combinations(sorted(ends), 2):
             left_line, right_line = self._routes(before, left) | {left}, self._routes(before, right) | {right}
-            if left_line & right_line and left not in right_line and right not in left_line:
+            common = left_line & right_line
+            if not common or left in right_line or right in left_line:
+                continue
+            last = [view for view in common if not any(view in self._routes(before, other) for other in common)]
+            if any(self._is_strict(members[view]) for view in last):
                 return True
         return False
 

@@ -185,6 +185,8 @@ def _check_forks(facts: Facts, findings: Findings, paths: list[list[ViewPeriod]]
             shared = left_line & right_line
             if not shared or left.view in right_line or right.view in left_line:
                 continue
+            if ancestry.may_part(left.view, right.view, rules):
+                continue
             if any(one in left_line ^ right_line and two in left_line ^ right_line for one, two in told):
                 continue
             told.append((left.view, right.view))

@@ -91,9 +91,13 @@ def recoveries(lines: Iterable[list[MemberPeriod]]) -> list[MemberPeriod]:
 
 
 def forks(lines: list[list[MemberPeriod]], rules: Rules) -> list[Fork]:
-    """Pairs of recoveries that went on side by side where the rules leave room for one: the first of each branch."""
+    """Pairs of recoveries that went on side by side where the rules leave room for one: the first of each branch.
+
+    Where the rules of the last view that they have in common leave room for two parts, both may go on from there.
+    """
     before = _before(lines)
     rank = sort_views(lines)
+    members = {period.view: period.members for periods in lines for period in periods}
     ends = [
         (period, _line(before, period.view))
         for period in recoveries(lines)
@@ -109,7 +113,9 @@ def forks(lines: list[list[MemberPeriod]], rules: Rules) -> list[Fork]:
             branches = left_line ^ right_line
             if any(fork.left.view in branches and fork.right.view in branches for fork in found):
                 continue  # of a fork that was found before
-            found.append(Fork(max(common, key=lambda view: (rank.get(view, -1), view)), left, right))
+            last = max(common, key=lambda view: (rank.get(view, -1), view))
+            if is_strict(members.get(last, ()), rules):
+                found.append(Fork(last, left, right))
     return found
 
 
