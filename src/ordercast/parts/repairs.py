@@ -195,12 +195,14 @@ class Repairs:
         return blocks, assignments
 
     def _missing_blocks(self) -> list[tuple[int, int]]:
-        """What senders must have sent, for later blocks of theirs are here, or parts."""
+        """What senders must have sent, for later blocks of theirs are here, or parts. Parts of what a member sent before
+        it left may still come, and are no sign of anything."""
+        known = self._log.next_number.keys() | self.callers
         lowest: dict[int, int] = {}
         for origin, number in self._log.blocks:
             if number < lowest.get(origin, NEVER) and origin not in self.callers:
                 lowest[origin] = number
-        found = {(origin, number) for origin, number, _ in self.partial if origin != GROUP_ORIGIN}
+        found = {(origin, number) for origin, number, _ in self.partial if origin in known}
         for origin, number in lowest.items():
             first = self._log.next_number.get(origin, number)
             found.update((origin, hole) for hole in range(first, min(number, first + MAX_MISSING)))
