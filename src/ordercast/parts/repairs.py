@@ -195,8 +195,8 @@ class Repairs:
         return blocks, assignments
 
     def _missing_blocks(self) -> list[tuple[int, int]]:
-        """What senders must have sent, for later blocks of theirs are here, or parts. Parts of what a member sent before
-        it left may still come, and are no sign of anything."""
+        """What senders must have sent, for later blocks of theirs are here, or parts. Parts of what a leaver sent may
+        still come, and are no sign of anything."""
         known = self._log.next_number.keys() | self.callers
         lowest: dict[int, int] = {}
         for origin, number in self._log.blocks:
