@@ -84,10 +84,12 @@ def test_it_is_no_reason_where_the_coordinator_proposed_nothing_to_its_members()
     assert reason("abcd", "bcd", crashed={"a": INSTALLED + 1}, apart=("ac", "ad"), proposed=("bc",)) == ""
 
 
-def test_a_leaver_that_is_out_counts_as_crashed_after_a_while() -> None:
+def test_a_leaver_counts_as_crashed_if_it_was_of_no_use_since_the_last_failure() -> None:
     done = Disturbances()
     done.departed["a/0"] = 200
-    done.count_departed(199)
+    done.links["b/0", "a/0"] = 99
+    done.count_departed(100)
     assert done.crashed == {}
-    done.count_departed(300)
+    done.links["b/0", "a/0"] = 100
+    done.count_departed(100)
     assert done.crashed == {"a/0": 200}

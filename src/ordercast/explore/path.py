@@ -424,11 +424,13 @@ class _PathRun:
                 for event in actor.events:
                     if self._notes is not None:
                         self._show(actor, event)
-                    if isinstance(event, Left) and not event.returning and not actor.wants_in:
+                    if isinstance(event, Left) and not event.returning:
                         # A member that gave up waiting for the order is of no use to anybody any more.
                         has_given_up = judge.is_in(who) and event.text != ORDERED_LEAVE
                         served = 0 if has_given_up else TIMING.linger_ns // MS
-                        self._done.departed[who] = arena.tick + served
+                        done.departed.setdefault(who, arena.tick + served)
+                    elif isinstance(event, View):
+                        done.departed.pop(who, None)
                     judge.on_event(arena.tick, who, event)
                 actor.events.clear()
                 self._repeats.clear()
@@ -452,7 +454,7 @@ class _PathRun:
             arena.cuts = frozenset()
         rest = RestJudge(arena, self._judge)
         is_undisturbed = self._done.is_none
-        self._done.count_departed(arena.tick + SERVING_TICKS)
+        self._done.count_departed(SERVING_TICKS)
         live = {str(actor) for actor in arena.actors if actor.is_up and str(actor) not in self._done.crashed}
         legal = why_stuck(self._what.min_members, self._judge, live, self._pending, self._done)
         limit = arena.tick + (LEGAL_TICKS if legal else REST_TICKS)

@@ -38,10 +38,14 @@ class Disturbances:
     def is_none(self) -> bool:
         return not self.crashed and not self.links
 
-    def count_departed(self, tick: int) -> None:
-        """A leaver serves the others for a while; after that it is as good as crashed."""
+    def count_departed(self, serving_ticks: int) -> None:
+        """A leaver serves the others for a while; after that it is as good as crashed.
+
+        It must have been there for so long since the last failure: before that nobody may have been able to ask it.
+        """
+        quiet = max([*self.links.values(), *self.crashed.values()], default=0)
         for member, until in self.departed.items():
-            if until <= tick:
+            if until <= quiet + serving_ticks:
                 self.crashed.setdefault(member, until)
 
     def note_proposal(self, tick: int, coordinator: str, member: str) -> None:
