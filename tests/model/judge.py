@@ -1,9 +1,12 @@
 """The judges of the model. They see lives: what nodes were given, which of them are up, what all of them hold.
 
-`check_safety` looks at one state. Everything it asks is about facts that stay, so a violation never heals.
+`check_safety` looks at one state. Everything it asks is about facts that stay, so a violation never heals. It uses the
+quorums and decisions of the rule.
 
-`must_go_on` says in which states a quiet network must let the group come to rest. It shares nothing with the rule: it
-walks the logs itself, counts by itself, and knows no ballots and no promises. It asks for members to go on when those
+`must_go_on` says in which states a quiet network must let the group come to rest. It calls no function of the rule: it
+walks the logs and counts by itself. Of recoveries it sees what nodes hold, the proposals that they accepted last and
+the view that they were told; `is_at_rest` also sees whether a node is frozen. What it asks for is sufficient, not
+exact: where it asks for nothing, some part may still be able to go on. It asks for members to go on when those
 that are up, with those that were allowed to depart, are enough of every view that may be the last one. These are the
 latest view that one of these nodes was shown, and every later view that any node holds, a dead one included. The living
 cannot be asked to know a view that only the dead know, but they may not overrule it: they have to be enough of both.
