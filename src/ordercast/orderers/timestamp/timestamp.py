@@ -458,7 +458,7 @@ class Timestamp:
         for decided in stamps.decisions:
             self._agreement.on_decided(decided, out)
         if is_member:
-            if stamps.flags & WANTS or (not self.is_busy and min(stamps.rows, default=0) < log.stable):
+            if stamps.flags & WANTS or (not self.is_busy and min(stamps.rows, default=0) < table.safe):
                 self._owed.news.add(origin)  # it waits to hear what we have, and have forgotten about perhaps
             self._catchup.heard_sent(now_ns, origin, stamps)
         for acked in stamps.acks:
