@@ -12,10 +12,34 @@ SEEDS = (
     ("sequencer", 7_000_165),  # a cancelled join and a short pause, and nobody may ever go on
     ("token", 7_000_107),  # a ring that had ended did not tell its former member
     ("timestamp", 7_000_035),  # a cancelled join was taken for a failure
+    ("token", 10_000_072),  # an application heard of a join that it had given up
+    ("timestamp", 10_000_123),  # words of a leaver were taken for those of the member that it had become again
+    ("token", 10_000_262),  # own UNRELIABLE messages filled the buffers of a slow application
+    ("token", 10_001_083),  # a member that was put out looked without end for a group that had ended
+)
+
+OF_MEMBERSHIP = (
+    ("token", 10_100_141),  # a member of a frozen ring went to a small ring that soon ended, and its group missed its vote
+    ("token", 10_100_130),  # a newcomer whose join could never be decided kept others from making the group anew
+    ("token", 10_100_421),  # a welcome was repeated without end to a member that had left
+    ("token", 10_200_929),  # a newcomer that never was in looked for its group without end
+    ("token", 10_800_479),  # a late part of what a leaver had sent was taken for a gap
+    ("sequencer", 10_100_211),  # a leaver went before the sequencer knew that it had its leave
+    ("sequencer", 10_100_537),  # a sequencer at rest was suspected by a member that was still busy
+    ("sequencer", 10_400_043),  # a coordinator was behind a proposal that it had to repeat
+    ("sequencer", 10_400_371),  # a member of a ring that had ended looked for it without end
+    ("timestamp", 10_700_424),  # a newcomer that was let in and did not hear it made a group of its own
+    ("timestamp", 10_800_835),  # two members at rest answered each other without end
 )
 
 
 @pytest.mark.parametrize(("orderer", "seed"), SEEDS)
 def test_a_seed_that_failed_once_holds(orderer: str, seed: int) -> None:
     result = run_seed(orderer, seed)
+    assert result.held, "\n".join((result.command, *result.failures))
+
+
+@pytest.mark.parametrize(("orderer", "seed"), OF_MEMBERSHIP)
+def test_a_seed_about_membership_that_failed_once_holds(orderer: str, seed: int) -> None:
+    result = run_seed(orderer, seed, profile="membership")
     assert result.held, "\n".join((result.command, *result.failures))
