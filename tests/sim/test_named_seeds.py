@@ -19,7 +19,7 @@ SEEDS = (
 )
 
 OF_MEMBERSHIP = (
-    ("token", 10_100_141),  # a member of a frozen ring went to a small ring that soon ended, and its group missed its vote
+    ("token", 10_100_141),  # a member of a frozen ring went to a small ring that soon ended, and was missed
     ("token", 10_100_130),  # a newcomer whose join could never be decided kept others from making the group anew
     ("token", 10_100_421),  # a welcome was repeated without end to a member that had left
     ("token", 10_200_929),  # a newcomer that never was in looked for its group without end

@@ -17,7 +17,7 @@ from ordercast.membership.quorum.roles import RecoveryTerms, Role
 from ordercast.membership.quorum.rule import Electorate, are_quorums, binding, electorate, is_committed, needed
 from ordercast.orderers import LoggedOrderer
 from ordercast.service import MAJORITY_RANK
-from ordercast.view import Member, Reason, View, id_of, next_counter, ring_id
+from ordercast.view import Address, Member, Reason, View, id_of, next_counter, ring_id
 from ordercast.wire.block import after_of, head_of
 from ordercast.wire.header import Kind
 from ordercast.wire.ordering import MAX_MISSING, Acks, Missing, encode_nak
@@ -150,6 +150,14 @@ class Coordinator:
         if is_new:  # another node at the address of a dead one may answer again and again
             self._consider(now_ns, out)
 
+    def on_sign(self, source: Address, origin: int, out: Outbox) -> None:
+        """It is heard at last: it need not wait for the next invitation of all."""
+        if self.role is Role.INVITING and origin in self.invitees and origin not in self._cuts:
+            out.sends.append(self._local.writer.control(source, Kind.INVITE, self._invitation()))
+
+    def _invitation(self) -> bytes:
+        return encode_invite(self.ballot, self._terms.rule, self._terms.is_override, self._terms.header)
+
     def on_result_ack(self, origin: int) -> None:
         if self.role is Role.PROPOSING:
             self._acks.add(origin)
@@ -188,7 +196,7 @@ class Coordinator:
     # Phase 1: invitation
 
     def _invite(self, now_ns: int, out: Outbox) -> None:
-        body = encode_invite(self.ballot, self._terms.rule, self._terms.is_override, self._terms.header)
+        body = self._invitation()
         for member in self.invitees.values():
             if member.id not in self._cuts:
                 join = self._joins.get(member.id)

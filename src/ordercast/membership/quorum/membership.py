@@ -492,7 +492,9 @@ class QuorumMembership:
         if state is None or ring != self.ring:
             self.on_stranger(now_ns, source, kind, ring, origin, body, out)
         elif kind < Kind.SUSPECT:
-            if state.recovery is None:
+            if state.recovery is not None:
+                state.recovery.on_sign(source, origin, out)
+            else:
                 seq = state.deciding.on_message(kind, source, origin, body, out)
                 if kind == Kind.VOTE:
                     self._admission.heard(origin, seq)

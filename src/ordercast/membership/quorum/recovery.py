@@ -166,6 +166,11 @@ class Recovery:
             self._ask_coordinator(out)
             self._due_ns = now_ns + self._local.timing.invite_ns
 
+    def on_sign(self, source: Address, origin: int, out: Outbox) -> None:
+        """A member speaks that may not know of the recovery: as the coordinator, invite it now."""
+        if self._round is not None and self._is_coordinating:
+            self._round.on_sign(source, origin, out)
+
     def progress(self, now_ns: int, out: Outbox) -> None:
         """Something that was fetched may have come."""
         if self._round is not None and self._is_coordinating:

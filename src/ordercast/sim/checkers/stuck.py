@@ -192,10 +192,11 @@ class _Lives:
             if self.lives[member].is_up and self.lives[member].is_wanted
         ]
         held = {state.view or state.excluded_view for _, state in wanting}
+        outside = [(member, state) for member, state in wanting if not state.view]
         held |= {
             name
             for name, view in self.views.items()
-            if any(member in view.members and state.asked_ns <= view.first_ns for member, state in wanting)
+            if any(member in view.members and state.asked_ns <= view.first_ns for member, state in outside)
         }
         return [view for name, view in self.views.items() if name not in followed and held & chain_of(self.views, name)]
 
