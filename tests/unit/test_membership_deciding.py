@@ -97,7 +97,7 @@ def test_the_member_that_ordered_a_change_counts_votes_and_tells_all() -> None:
 def test_a_newcomer_learns_from_others_that_its_join_is_decided() -> None:
     dan = voter("d", joined("abcd", "abc"))
     assert not dan.knows
-    assert dan.said() == [(address("a"), Kind.VOTE, False)]
+    assert dan.said() == [(address("a"), Kind.VOTE, True)]
     dan.hear(Kind.DECIDED, "a")
     assert dan.knows
     assert dan.deciding.deadline_ns() == NEVER
@@ -121,7 +121,7 @@ def test_a_change_that_changed_nothing_needs_no_decision() -> None:
 
 def test_the_orderer_is_asked_first_and_then_all() -> None:
     dan = voter("d", joined("abcdef", "abcde"))
-    assert dan.said() == [(address("a"), Kind.VOTE, False)]
+    assert dan.said() == [(address("a"), Kind.VOTE, True)]
     assert dan.deciding.deadline_ns() == RETRY_NS
     dan.deciding.expire(RETRY_NS - 1, dan.party.out)
     assert dan.said() == []
@@ -164,7 +164,7 @@ def test_a_member_that_does_not_know_answers_with_its_vote() -> None:
 def test_where_the_orderer_has_left_and_is_gone_the_others_find_the_quorum() -> None:
     """Its own leave was the last that it ordered: it is asked first, then all others, and each member counts."""
     bob = voter("b", left("bcde", "abcde", creator="a"))
-    assert bob.said() == [(address("a"), Kind.VOTE, False)]
+    assert bob.said() == [(address("a"), Kind.VOTE, True)]
     for _ in range(CREATOR_TRIES):
         bob.wait()
         assert bob.said() == [(address("a"), Kind.VOTE, True)]
@@ -178,7 +178,7 @@ def test_where_the_orderer_has_left_and_is_gone_the_others_find_the_quorum() -> 
 
 def test_where_the_orderer_is_unknown_all_are_told() -> None:
     bob = voter("b", view_of("abcde", "abcde", Reason.LOCK, creator="g"))
-    assert bob.said() == [(To.ALL, Kind.VOTE, False)]
+    assert bob.said() == [(To.ALL, Kind.VOTE, True)]
 
 
 def test_a_newcomer_votes_so_that_it_is_heard_and_greets_again_where_it_is_welcomed_again() -> None:

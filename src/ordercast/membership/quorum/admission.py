@@ -5,11 +5,13 @@ Amoeba's JoinGroup fails where the newcomer cannot meet the group's parameters (
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
 from ordercast.config import MS, GroupConfig
 from ordercast.engine import NEVER, Change, Outbox
+from ordercast.membership.quorum.joining import MAX_ATTEMPTS
 from ordercast.membership.quorum.local import LocalMember
 from ordercast.orderers import Orderer
 from ordercast.view import Address, Reason, View, id_of
@@ -17,7 +19,7 @@ from ordercast.wire.header import Kind
 from ordercast.wire.views import Asking, encode_refusal, encode_welcome
 
 WELCOME_NS: Final = 40 * MS
-MAX_NONCES: Final = 1_024  # attempts remembered; at the bound all are forgotten
+MAX_NONCES: Final = 1_024  # newcomers whose attempts are remembered; at the bound all are forgotten
 
 
 class _Welcome:
@@ -32,12 +34,12 @@ class _Welcome:
 
 
 class Admission:
-    __slots__ = ("_admitted", "_local", "_welcomes")
+    __slots__ = ("_local", "_over", "_welcomes")
 
     def __init__(self, local: LocalMember) -> None:
         self._local = local
         self._welcomes: dict[int, _Welcome] = {}  # in the view, and not heard in the ring yet
-        self._admitted: dict[int, int] = {}  # newcomer -> the last attempt that led to a join
+        self._over: dict[int, deque[int]] = {}  # newcomer -> its last attempts that led to a join or were taken back
 
     def on_join(
         self, now_ns: int, source: Address, asking: Asking, config: GroupConfig, orderer: Orderer, out: Outbox
@@ -56,8 +58,8 @@ class Admission:
                 orderer.propose(now_ns, _join_of(asking))
 
     def is_over(self, asking: Asking) -> bool:
-        """Whether this attempt has led to a join before: what comes of it now is late, and its node may be dead."""
-        return self._admitted.get(asking.member.id) == asking.nonce
+        """Whether this attempt has led to a join before, or was taken back: what comes of it now is late."""
+        return asking.nonce in self._over.get(asking.member.id, ())
 
     def refusal(self, asking: Asking, config: GroupConfig, view: View) -> str:
         """Why a newcomer cannot be admitted; empty if it can."""
@@ -80,14 +82,14 @@ class Admission:
         if orderer.view.member(member) is not None:
             return False
         orderer.withdraw(member)
-        if nonces:
-            self._remember(member, nonces[-1])
+        for nonce in nonces:
+            self._remember(member, nonce)
         return True
 
     def _remember(self, member: int, nonce: int) -> None:
-        if len(self._admitted) >= MAX_NONCES:
-            self._admitted.clear()
-        self._admitted[member] = nonce
+        if len(self._over) >= MAX_NONCES:
+            self._over.clear()
+        self._over.setdefault(member, deque(maxlen=MAX_ATTEMPTS)).append(nonce)
 
     def welcome(self, now_ns: int, view: View, config: GroupConfig, out: Outbox) -> None:
         """The subject of `view` is new: tell it, until it is heard."""

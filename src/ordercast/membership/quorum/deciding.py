@@ -60,7 +60,8 @@ class Deciding:
         me, orderer = self._local.me.id, self._orderer
         creator, holders = id_of(view.creator), holders_known(view, me)
         if creator != me and (is_new or not is_decided(view, {creator})):
-            self._say(Kind.VOTE, self._address_of(creator), view.seq, out)
+            asks = not is_decided(view, holders)  # it may have been decided while we lacked it
+            self._say(Kind.VOTE, self._address_of(creator), view.seq, out, asks)
         if orderer.decided >= view.seq or is_decided(view, holders):
             self._decide(view, out)
             return
@@ -93,7 +94,7 @@ class Deciding:
                     self._holders.add(origin)
                 if is_decided(view, self._holders):
                     self._decide(view, out)
-                elif asks:
+                elif asks and id_of(view.creator) != self._local.me.id:  # that the orderer holds it is known
                     self._say(Kind.VOTE, source, seq, out)
         elif kind == Kind.DEPART:
             self._learn(seq)
