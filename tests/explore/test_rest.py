@@ -61,6 +61,15 @@ def test_a_view_that_only_the_dead_know_of_is_no_way_around_the_view_before() ->
     assert stuck == "of a/0 b/0 only b/0 live"
 
 
+def test_one_ring_that_can_go_on_is_enough() -> None:
+    judge = ChainJudge("majority")
+    for name in "ab":
+        judge.on_event(INSTALLED, f"{name}/0", view(1, "ab", Reason.JOIN))
+    judge.on_event(INSTALLED, "d/0", view(2, "d", Reason.CREATE))
+    assert why_stuck("majority", judge, {"b/0"}, [], Disturbances()) == "of a/0 b/0 only b/0 live"
+    assert why_stuck("majority", judge, {"b/0", "d/0"}, [], Disturbances()) == ""
+
+
 def test_the_last_member_may_leave() -> None:
     assert reason("a", "a", pending=(("leave", "a"),)) == "all members have left"
 

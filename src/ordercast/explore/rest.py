@@ -68,15 +68,19 @@ class Disturbances:
 def why_stuck(
     rule: MinMembers, judge: ChainJudge, live: set[str], pending: list[tuple[str, str]], done: Disturbances
 ) -> str:
-    """Why the group may be unable to go on, whoever is reached; empty if it must come to rest.
+    """Why the group may be unable to go on, whoever is reached; empty if it must come to rest: one ring can.
 
-    Enough members must be alive of the last view that a live node has installed (and of those behind it, if there are:
-    a member that decided alone may have taken them with it), of each view that a join or leave which was asked for
-    could make of it, and of each view that a recovery could have made of these and not finished.
+    Enough members must be alive of the last view that a live node has (and of those behind it, if there are: a member
+    that decided alone may have taken them with it), of each view that a join or leave which was asked for could make
+    of it, and of each view that a recovery could have made of these and not finished.
     """
-    views = judge.last_views(live)
-    if not views:
-        return "no live node has a view"
+    reasons = [_why_ring_stuck(rule, views, live, pending, done) for views in judge.last_views(live)]
+    return min(reasons, key=bool) if reasons else "no live node has a view"
+
+
+def _why_ring_stuck(
+    rule: MinMembers, views: list[ViewFacts], live: set[str], pending: list[tuple[str, str]], done: Disturbances
+) -> str:
     candidates = [view.members for view in views]
     for verb, who in pending:
         for base in list(candidates):
