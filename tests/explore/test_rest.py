@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.explore.test_safety import view
 
-from ordercast.explore.rest import Disturbances, why_stuck
+from ordercast.explore.rest import SERVING_TICKS, Disturbances, why_stuck
 from ordercast.explore.safety import ChainJudge
 from ordercast.view import Reason
 
@@ -61,6 +61,15 @@ def test_a_view_that_only_the_dead_know_of_is_no_way_around_the_view_before() ->
     assert stuck == "of a/0 b/0 only b/0 live"
 
 
+def test_one_ring_that_can_go_on_is_enough() -> None:
+    judge = ChainJudge("majority")
+    for name in "ab":
+        judge.on_event(INSTALLED, f"{name}/0", view(1, "ab", Reason.JOIN))
+    judge.on_event(INSTALLED, "d/0", view(2, "d", Reason.CREATE))
+    assert why_stuck("majority", judge, {"b/0"}, [], Disturbances()) == "of a/0 b/0 only b/0 live"
+    assert why_stuck("majority", judge, {"b/0", "d/0"}, [], Disturbances()) == ""
+
+
 def test_the_last_member_may_leave() -> None:
     assert reason("a", "a", pending=(("leave", "a"),)) == "all members have left"
 
@@ -84,12 +93,11 @@ def test_it_is_no_reason_where_the_coordinator_proposed_nothing_to_its_members()
     assert reason("abcd", "bcd", crashed={"a": INSTALLED + 1}, apart=("ac", "ad"), proposed=("bc",)) == ""
 
 
-def test_a_leaver_counts_as_crashed_if_it_was_of_no_use_since_the_last_failure() -> None:
+def test_a_leaver_counts_as_gone_if_it_was_of_no_use_since_the_last_failure() -> None:
     done = Disturbances()
-    done.departed["a/0"] = 200
-    done.links["b/0", "a/0"] = 99
-    done.count_departed(100)
-    assert done.crashed == {}
-    done.links["b/0", "a/0"] = 100
-    done.count_departed(100)
-    assert done.crashed == {"a/0": 200}
+    done.departed["a/0"] = 5_000
+    done.links["b/0", "a/0"] = 5_000 - SERVING_TICKS - 1
+    assert done.gone() == {}
+    done.links["b/0", "a/0"] = 5_000 - SERVING_TICKS
+    assert done.gone() == {"a/0": 5_000}
+    assert done.is_none is False

@@ -131,6 +131,15 @@ def test_the_last_views_are_those_from_the_last_that_a_live_member_has() -> None
     judge = ChainJudge("majority")
     for tick, (who, event) in enumerate([*ALL_IN, ("a", view(2, "ab")), ("a", view(3, "a"))]):
         judge.on_event(tick, f"{who}/0", event)
-    assert [(found.id, found.at) for found in judge.last_views({"a/0"})] == [("3@a/0", 4)]
-    assert [found.id for found in judge.last_views({"b/0"})] == ["1@a/0", "2@a/0", "3@a/0"]
-    assert judge.last_views({"d/0"}) == []
+
+    def last(*live: str) -> list[list[str]]:
+        return [[found.id for found in chain] for chain in judge.last_views({f"{name}/0" for name in live})]
+
+    assert last("a") == last("a", "b") == [["3@a/0"]]
+    assert last("b") == [["1@a/0", "2@a/0", "3@a/0"]]
+    assert last("d") == []
+    judge.on_event(9, "d/0", view(4, "d", Reason.CREATE))
+    assert last("b", "d") == [["1@a/0", "2@a/0", "3@a/0"], ["4@d/0"]]
+    judge.on_event(10, "d/0", Left(False, True, "dissolved"))
+    assert last("b", "d") == [["1@a/0", "2@a/0", "3@a/0"]]
+    assert last("d") == [["4@d/0"]]

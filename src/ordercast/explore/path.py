@@ -50,7 +50,6 @@ FINDINGS: Final = (*SAFETY_FINDINGS, "stuck", "needless", "livelock", "exception
 KNOWN_KINDS: Final = frozenset(map(int, Kind))
 ORDERED_LEAVE: Final = "left"  # what a program is told when its leave was ordered, and not given up
 PROPOSES: Final = int(Kind.RESULT)  # by this datagram a coordinator makes its proposal known
-SERVING_TICKS: Final = 1_500  # a leaver that is gone sooner after the links are mended may have been of no use
 SAID_TIMES: Final = 3  # how often a transcript has the same text
 REPEATS: Final = (
     2  # how often datagrams of one kind and size on one link are interesting while no program sees anything
@@ -453,21 +452,24 @@ class _PathRun:
             self._say("-- all links are mended")
             arena.cuts = frozenset()
         rest = RestJudge(arena, self._judge)
-        is_undisturbed = self._done.is_none
-        self._done.count_departed(SERVING_TICKS)
-        live = {str(actor) for actor in arena.actors if actor.is_up and str(actor) not in self._done.crashed}
-        legal = why_stuck(self._what.min_members, self._judge, live, self._pending, self._done)
+        legal = self._why_stuck()
         limit = arena.tick + (LEGAL_TICKS if legal else REST_TICKS)
         while not rest.is_at_rest():
             if not self._advance(limit):
+                legal = legal or self._why_stuck()  # a leaver may have gone in the meantime
                 if legal:
                     self.stuck = legal
                     self._say(f"-- stuck for good reason: {legal}")
                 else:
                     self._judge.findings.append(Finding("stuck", rest.unrest()))
                 return
-        if is_undisturbed:
+        if self._done.is_none:
             self._check_needless()
+
+    def _why_stuck(self) -> str:
+        gone = self._done.gone()
+        live = {str(actor) for actor in self._arena.actors if actor.is_up and str(actor) not in gone}
+        return why_stuck(self._what.min_members, self._judge, live, self._pending, self._done)
 
     def _check_needless(self) -> None:
         """Nobody is taken for dead where nothing has failed."""

@@ -21,6 +21,9 @@ LEGAL_TICKS: Final = 6_000  # the same where it may be stuck for good reason: on
 PROBE_TICKS: Final = 3_000  # a probe that was lost with a view is sent again after this
 
 
+SERVING_TICKS: Final = 1_500  # a leaver that is gone sooner after the last failure may have been of no use
+
+
 class Disturbances:
     """What has been done to nodes and links, and when: what an absence from a view can be put down to."""
 
@@ -38,15 +41,13 @@ class Disturbances:
     def is_none(self) -> bool:
         return not self.crashed and not self.links
 
-    def count_departed(self, serving_ticks: int) -> None:
-        """A leaver serves the others for a while; after that it is as good as crashed.
-
-        It must have been there for so long since the last failure: before that nobody may have been able to ask it.
-        """
+    def gone(self) -> dict[str, int]:
+        """Members that nobody can count on, and since when: they crashed, or left and have served the others for long
+        enough. A leaver must have been there for a while since the last failure: nobody may have been able to ask it
+        before."""
         quiet = max([*self.links.values(), *self.crashed.values()], default=0)
-        for member, until in self.departed.items():
-            if until <= quiet + serving_ticks:
-                self.crashed.setdefault(member, until)
+        found = {member: until for member, until in self.departed.items() if until <= quiet + SERVING_TICKS}
+        return found | self.crashed
 
     def note_proposal(self, tick: int, coordinator: str, member: str) -> None:
         self.proposals.setdefault(coordinator, {})[member] = tick
@@ -68,15 +69,19 @@ class Disturbances:
 def why_stuck(
     rule: MinMembers, judge: ChainJudge, live: set[str], pending: list[tuple[str, str]], done: Disturbances
 ) -> str:
-    """Why the group may be unable to go on, whoever is reached; empty if it must come to rest.
+    """Why the group may be unable to go on although all links work; empty if it must come to rest: one ring can.
 
-    Enough members must be alive of the last view that a live node has installed (and of those behind it, if there are:
-    a member that decided alone may have taken them with it), of each view that a join or leave which was asked for
-    could make of it, and of each view that a recovery could have made of these and not finished.
+    Enough members must be alive of the last view that a live node has (and of those behind it, if there are: a member
+    that decided alone may have taken them with it), of each view that a join or leave which was asked for could make
+    of it, and of each view that a recovery could have made of these and not finished.
     """
-    views = judge.last_views(live)
-    if not views:
-        return "no live node has a view"
+    reasons = [_why_ring_stuck(rule, views, live, pending, done) for views in judge.last_views(live)]
+    return min(reasons, key=bool) if reasons else "no live node has a view"
+
+
+def _why_ring_stuck(
+    rule: MinMembers, views: list[ViewFacts], live: set[str], pending: list[tuple[str, str]], done: Disturbances
+) -> str:
     candidates = [view.members for view in views]
     for verb, who in pending:
         for base in list(candidates):
@@ -103,7 +108,8 @@ def _unfinished(
     It has a member that is dead by now and was alive after `base` was there. A member is left out only where something
     kept it from one of those that are in. And a coordinator must have spoken of a proposal to those that are in.
     """
-    dead = [name for name in base if name not in live and done.crashed.get(name, -1) >= last.at]
+    gone = done.gone()
+    dead = [name for name in base if name not in live and gone.get(name, -1) >= last.at]
     proposed = done.proposed(last.at)
     if not dead or not proposed:
         return ()
@@ -122,7 +128,7 @@ def _unfinished(
 
 
 def _may_miss(name: str, chosen: tuple[str, ...], since: int, done: Disturbances) -> bool:
-    return name in done.crashed or any(done.apart(name, other, since) for other in chosen)
+    return name in done.gone() or any(done.apart(name, other, since) for other in chosen)
 
 
 def _orders(members: tuple[str, ...]) -> list[tuple[str, ...]]:

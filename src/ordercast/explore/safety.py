@@ -104,11 +104,20 @@ class ChainJudge:
         self.delivered: dict[str, dict[str, int]] = {}  # member -> sender -> how many
         self.findings: list[Finding] = []
 
-    def last_views(self, live: set[str]) -> list[ViewFacts]:
-        """The last view that a live member has installed, and those that follow it: only the dead know of them."""
-        known = [view for view in self.views.values() if not live.isdisjoint(self._installers[view.id])]
-        found = known[-1:]
-        while found and found[-1].id in self.after:
+    def last_views(self, live: set[str]) -> list[list[ViewFacts]]:
+        """For each ring that a live member is in: the last view that one of them has, and those that follow it, which
+        only the dead know. Where no live member is in a ring, the last view that one of them had."""
+        present = {self._members[member].view for member in live if member in self._members}
+        known = [view for view in self.views.values() if view.id in present]
+        if not known:
+            known = [view for view in self.views.values() if not live.isdisjoint(self._installers[view.id])][-1:]
+        chains = [self._chain(view) for view in known]
+        starts = {view.id for view in known}
+        return [chain for chain in chains if starts.isdisjoint(view.id for view in chain[1:])]
+
+    def _chain(self, view: ViewFacts) -> list[ViewFacts]:
+        found = [view]
+        while found[-1].id in self.after:
             found.append(self.views[self.after[found[-1].id][0]])
         return found
 
