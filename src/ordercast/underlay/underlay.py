@@ -453,9 +453,9 @@ class Underlay:
                 return
 
     def _hush(self, upcalls: int, out: Outbox) -> None:
-        """Keep upcalls since then from an application that has given up its join."""
+        """Keep upcalls since then from an application that has given up its join, or was refused, which it hears."""
         if self._membership.is_silent:
-            del out.upcalls[upcalls:]
+            out.upcalls[upcalls:] = [each for each in out.upcalls[upcalls:] if isinstance(each, Refused)]
 
     def _end(self, now_ns: int, transition: Transition, out: Outbox) -> None:
         """The ring, or the search for one, has ended for this node."""

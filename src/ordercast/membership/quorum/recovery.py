@@ -238,8 +238,10 @@ class Recovery:
         if round_.is_committed:
             self.committed = round_.proposal
         if round_.has_left:
-            # Our own leave stands in what the survivors agree on: another of them has to coordinate.
+            # Our own leave stands in what the survivors agree on: another of them has to coordinate. We answer no
+            # CHECK any more, so one of them begins.
             self._is_coordinating = False
+            self._coordinator_id = 0
             self._role = Role.INVITED
             self._due_ns = NEVER
         if round_.is_refused:
