@@ -19,7 +19,7 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
         "SAFE is delivered as soon as it is received",
         "InOrderDelivery.deliver",
         "entry.rank == SAFE_RANK and seq > safe",
-        "entry.rank == SAFE_RANK and seq > received",
+        "entry.rank == SAFE_RANK and seq > upto",
         "SAFE: a message is delivered before every member has it.",
         32,
     ),
