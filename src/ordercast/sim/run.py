@@ -248,6 +248,7 @@ class _Run:
         missing: list[str] = []
         for _ in range(rounds):
             members = self._live()
+            views = {member.view.id for member in members if member.view is not None}
             probe = _Probe(members, [caller for caller in cluster.callers.values() if caller.node.is_up])
             world.run_until(lambda probe=probe: not probe.missing(), world.now_ns + PROBE_NS)  # type: ignore[misc]
             unrest = cluster.run_to_rest(world.now_ns + REST_NS, hold_ns)
@@ -257,6 +258,8 @@ class _Run:
                 outcome.failures.append(f"not at rest after the probe: {'; '.join(unrest)}")
                 return
             missing = probe.missing()
+            if not views & {view.id for view in cluster.views()}:
+                missing = missing or ["all members are in another view than before"]
             if not missing:
                 self._check_members(members)
                 outcome.is_quiet = True

@@ -194,11 +194,11 @@ class QuorumRing:
         self._freeze(now_ns).on_commit(now_ns, source, proposal, out)
 
     def _orphans(self, recovery: Recovery, proposal: Proposal) -> list[tuple[int, int, bytes]]:
-        """What this node submits for senders that are gone: as the coordinator, or because another one has brought its
-        own proposal through."""
-        if recovery.is_coordinator:
-            return recovery.orphans()
-        return self._promised(proposal.view) if id_of(proposal.view.creator) == self._local.me.id else []
+        """What this node submits for senders that are gone: it made the view, and promised that there. It may have been
+        brought through by another coordinator, or in another round."""
+        if id_of(proposal.view.creator) != self._local.me.id:
+            return []
+        return recovery.orphans() if recovery.is_coordinator and proposal.fresh else self._promised(proposal.view)
 
     def _promised(self, view: View) -> list[tuple[int, int, bytes]]:
         """Blocks of senders that are gone, which the members of a view that we proposed wait for."""

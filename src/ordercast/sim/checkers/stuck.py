@@ -219,8 +219,8 @@ class _Lives:
             if isinstance(event, Wish):
                 if not event.is_join:
                     state.leave_ns = event_ns
-                elif state.phase is _Phase.IN or state.leave_ns >= 0:
-                    state.is_again = True
+                elif state.phase is _Phase.IN or (state.phase is _Phase.ASKING and state.leave_ns >= 0):
+                    state.is_again = True  # it is on its way out, or gives up its join
                 else:
                     state.phase, state.leave_ns, state.asked_ns = _Phase.ASKING, -1, event_ns
                     state.excluded_view = ""
@@ -322,18 +322,20 @@ class _Lives:
             at_ns = max(ends)
         return False
 
-    def was_ignored(self, state: _State, members: Sequence[str]) -> bool:
+    def was_ignored(self, state: _State, members: Sequence[str], *, is_last: bool) -> bool:
         """Whether a leaver may have gone unanswered: something failed around its leave, and it waited in vain.
 
         `members`: of the view that it wanted to leave, or not to join. A cancelled join is out at once, and waits for
         its answer behind the scenes. So does a leaver whose leave is decided and that the others may not know of.
+        `is_last`: no view followed that one, so a failure of one of its members is not over, however long ago it was.
         """
         if state.departed_view and not self._was_answerable(state.departed_ns):
             return True
         if state.departed_view and state.departed_ns - state.departing_ns < self._patience_ns:
             return False
         gone_ns = state.departed_ns + (0 if state.departed_view else LINGER_NS)
-        if any(state.departing_ns - NOTICED_NS <= self.lives[member].ended_ns <= gone_ns for member in members):
+        since_ns = 0 if is_last else state.departing_ns - NOTICED_NS
+        if any(since_ns <= self.lives[member].ended_ns <= gone_ns for member in members):
             return True
         return any(
             trouble.begin_ns + SUSPECT_NS <= min(gone_ns, trouble.end_ns)
@@ -377,7 +379,7 @@ class _Judgement:
     def _is_unheard(self, member: str) -> bool:
         facts, state = self._facts, self._facts.states[member]
         left = facts.views.get(state.departed_view, self._view)
-        return facts.was_ignored(state, left.members)
+        return facts.was_ignored(state, left.members, is_last=left.id == self._view.id)
 
     def _end_ns(self, member: str) -> int:
         """Until when a life that does not vote any more could accept a proposal."""
