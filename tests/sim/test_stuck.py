@@ -285,9 +285,9 @@ PROPOSALS: list[Case] = [
         None,
     ),
     (
-        "the one that died was not the first member: half with the first can still accept",
+        "the one that died may have made the proposal, and comes first in it",
         lambda: group("a b c").trouble("c", 1_000, 3_000).crash("b", 2_600),
-        None,
+        PROPOSAL,
     ),
     (
         "everything was over long before the death",

@@ -391,6 +391,11 @@ class _Judgement:
         survivors = [member for member in members if member in here]
         return bool(survivors) and may_go_on(tuple(members), survivors, self._rules)
 
+    def _is_quorum_of_any(self, members: Sequence[str], present: Sequence[str]) -> bool:
+        """The same for a proposal, whichever member made it: that one comes first in it."""
+        orders = ([first, *(member for member in members if member != first)] for first in members)
+        return all(self._is_quorum(order, present) for order in orders)
+
     def excuse(self) -> Excuse | None:
         facts, voters = self._facts, self._voters
         left = {member for member in self._view.members if facts.lives[member].is_up and self._is_out(member)}
@@ -459,7 +464,7 @@ class _Judgement:
                 proposed = [member for member in there if member not in missing]
                 accepting = [member for member in proposed if member in voters]
                 promised = self._is_quorum(members, proposed) and self._is_quorum(last, proposed)
-                if accepting and promised and not self._is_quorum(proposed, accepting):
+                if accepting and promised and not self._is_quorum_of_any(proposed, accepting):
                     return True
         return False
 
