@@ -173,7 +173,7 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
         "self._orderer.lacking(view.seq - 1)",
         "self._orderer.lacking(view.seq - 1) and view.member(self._local.me.id) is None",
         "Recovery ends before all members are at the same sequence number.",
-        32,
+        64,
     ),
     Bug(
         "datagrams of an old ring are taken for new ones",
