@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.explore.test_safety import view
 
+from ordercast.config import MinMembers
 from ordercast.explore.rest import SERVING_TICKS, Disturbances, why_stuck
 from ordercast.explore.safety import ChainJudge
 from ordercast.view import Reason
@@ -19,9 +20,9 @@ def reason(
     crashed: dict[str, int] | None = None,
     apart: tuple[str, ...] = (),
     proposed: tuple[str, ...] = (),
-    rule: int | str = "majority",
+    rule: MinMembers = "majority",
 ) -> str:
-    judge = ChainJudge(rule)  # type: ignore[arg-type]
+    judge = ChainJudge(rule)
     for name in names:
         judge.on_event(INSTALLED, f"{name}/0", view(1, names, Reason.JOIN))
     done = Disturbances()
@@ -31,7 +32,7 @@ def reason(
     for link in proposed:
         done.note_proposal(INSTALLED + 5, f"{link[0]}/0", f"{link[1]}/0")
     asked = [(verb, f"{who}/0") for verb, who in pending]
-    return why_stuck(rule, judge, {f"{name}/0" for name in live}, asked, done)  # type: ignore[arg-type]
+    return why_stuck(rule, judge, {f"{name}/0" for name in live}, asked, done)
 
 
 def test_enough_members_must_go_on() -> None:

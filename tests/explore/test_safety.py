@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from ordercast.config import MinMembers
 from ordercast.engine import Transitional
 from ordercast.explore.safety import ChainJudge, is_quorum, is_strict
-from ordercast.groups.events import Batch, Left
+from ordercast.groups.events import Batch, Left, PortEvent
 from ordercast.service import AGREED, SAFE, Service
 from ordercast.view import Member, Reason, View, node_id
 
@@ -20,10 +21,10 @@ def batch(of: View, sender: str, first: int, position: int, service: Service = A
     return Batch(b"", "explored", of.id, f"{sender}/0", first, 1, position, service)
 
 
-def judged(*events: tuple[str, object], rule: int | str = "majority") -> list[str]:
-    judge = ChainJudge(rule)  # type: ignore[arg-type]
+def judged(*events: tuple[str, PortEvent], rule: MinMembers = "majority") -> list[str]:
+    judge = ChainJudge(rule)
     for who, event in events:
-        judge.on_event(1, f"{who}/0", event)  # type: ignore[arg-type]
+        judge.on_event(1, f"{who}/0", event)
     return [finding.kind for finding in judge.findings]
 
 
@@ -47,8 +48,8 @@ ALL_IN = [("a", V1), ("b", V1), ("c", V1)]
         (9, "abc", False),
     ],
 )
-def test_quorums_of_four(rule: int | str, present: str, is_enough: bool) -> None:
-    assert is_quorum(rule, tuple("abcd"), set(present)) is is_enough  # type: ignore[arg-type]
+def test_quorums_of_four(rule: MinMembers, present: str, is_enough: bool) -> None:
+    assert is_quorum(rule, tuple("abcd"), set(present)) is is_enough
 
 
 def test_rules_that_let_two_parts_go_on_are_no_reason_to_speak_of_forks() -> None:
@@ -61,7 +62,13 @@ def test_rules_that_let_two_parts_go_on_are_no_reason_to_speak_of_forks() -> Non
 
 def test_one_chain_is_fine() -> None:
     v2 = view(2, "ab")
-    after = [("a", batch(V1, "a", 0, 0)), ("b", batch(V1, "a", 0, 0)), ("a", Transitional(V1.id)), ("a", v2), ("b", v2)]
+    after: list[tuple[str, PortEvent]] = [
+        ("a", batch(V1, "a", 0, 0)),
+        ("b", batch(V1, "a", 0, 0)),
+        ("a", Transitional(V1.id)),
+        ("a", v2),
+        ("b", v2),
+    ]
     assert judged(*ALL_IN, *after, ("c", Left(False, True, "excluded"))) == []
 
 
@@ -113,7 +120,7 @@ def test_a_member_delivers_in_its_own_view() -> None:
 def test_what_one_member_has_delivered_as_safe_all_that_go_on_deliver(is_early: bool) -> None:
     v2 = view(2, "ab")
     safe = ("c", batch(V1, "c", 0, 0, SAFE))
-    gone_on = [("a", v2), ("b", v2)]
+    gone_on: list[tuple[str, PortEvent]] = [("a", v2), ("b", v2)]
     assert judged(*ALL_IN, *([safe, *gone_on] if is_early else [*gone_on, safe])) == ["uniform"]
 
 
