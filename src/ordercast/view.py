@@ -12,7 +12,7 @@ from enum import IntEnum
 from hashlib import blake2b
 from typing import Final
 
-from ordercast.config import MinMembers
+from ordercast.config import MinMembers, required_members
 
 Address = tuple[str, int]
 
@@ -133,6 +133,12 @@ class View:
     def id(self) -> str:
         """The name of the view: counter@creator."""
         return f"{self.counter}@{self.creator}"
+
+    @property
+    def may_part(self) -> bool:
+        """Whether two parts of it may go on after a failure: less than a majority is enough for every member."""
+        size = len(self.members)
+        return all(required_members(member.min_members, size, size // 2, False) for member in self.members)
 
     @property
     def rank(self) -> tuple[int, str]:

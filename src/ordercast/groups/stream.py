@@ -114,9 +114,15 @@ class Stream:
         return count > 0
 
     def delivered(self, now_ns: int, number: int, first: int, count: int, position: int) -> None:
-        """Own block `number`, with messages [first, first + count), was delivered here: its service is kept."""
+        """Own block `number`, with messages [first, first + count), was delivered here: its service is kept.
+
+        In a recovery that others need not be part of, only a part of the view is known to hold it.
+        """
         self.outstanding.pop(number, None)
         watches = self.watches
+        if self.channel.is_parting:
+            text = f"a part of {self.channel.underlay!r} has messages {first} to {first + count - 1}; another may not"
+            watches.part(first, first + count, OutcomeUnknown(text))
         for watch, service in watches.delivered(first, count, position):
             self.channel.rows.confirm(
                 now_ns, watch.group, watch.first, watch.stop - watch.first, service, watch.position

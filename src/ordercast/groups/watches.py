@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ordercast.errors import InvariantViolation, OrdercastError
 from ordercast.groups.events import NO_POSITION
-from ordercast.service import Service
+from ordercast.service import RESILIENT_RANK, Service
 
 
 class Watch:
@@ -99,6 +99,21 @@ class Watches:
         """Messages [first, stop) are lost: waits for one of them, or for everything before something later, end so."""
         self._settle([watch for watch in self._confirms if watch.first < stop and watch.stop > first], error)
         self._settle([watch for watch in self._flushes if watch.stop > first], error)
+
+    def part(self, first: int, stop: int, error: OrdercastError) -> None:
+        """Messages [first, stop) were delivered, and members that go on elsewhere may lack them: waits for what has to
+        survive its sender end so."""
+        self._settle(
+            [
+                watch
+                for watch in self._confirms
+                if watch.first < stop
+                and watch.stop > first
+                and watch.service is not None
+                and watch.service.rank >= RESILIENT_RANK
+            ],
+            error,
+        )
 
     def _settle(self, watches: list[Watch], error: OrdercastError) -> None:
         for watch in watches:
