@@ -82,8 +82,11 @@ class Deciding:
         """A member speaks of the change at the sequence number that is returned."""
         seq, asks = decode_decision(body)
         orderer, view = self._orderer, self._view
-        if orderer.log.received < seq:
-            return seq  # what we do not have we cannot know; it will be asked again
+        log = orderer.log
+        if log.received < seq:  # what we do not have we cannot know; it will be asked again
+            if seq <= log.received + log.ahead:
+                log.highest = max(log.highest, seq)  # and we look for it, although the group is at rest
+            return seq
         orderer.learn(origin, seq)
         if kind == Kind.VOTE:
             if orderer.decided >= seq:

@@ -28,10 +28,10 @@ gone from one that goes on without it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
 from itertools import combinations
-from typing import Final
+from typing import Final, NamedTuple
 
 from ordercast.config import MS, SECOND
 from ordercast.sim.checkers.chain import InstalledView, chain_of, installed_views
@@ -141,6 +141,14 @@ class _Phase(Enum):
     CANCELLED = auto()  # asked to leave before it was in
 
 
+class _Departure(NamedTuple):
+    """A leave that has ended."""
+
+    asked_ns: int = -1
+    at_ns: int = -1
+    view: str = ""  # that the life was in; empty after a cancelled join
+
+
 @dataclass(slots=True)
 class _State:
     """How far a life has come at some time."""
@@ -150,9 +158,7 @@ class _State:
     asked_ns: int = 0  # when it asked to join last, or was put out and came back by itself
     leave_ns: int = -1  # when it asked to leave its present stay
     is_again: bool = False  # it has asked to join again, in the instant of its departure
-    departing_ns: int = -1  # when it asked for its last leave that has ended
-    departed_ns: int = -1  # when that leave ended
-    departed_view: str = ""  # that it was in then; empty after a cancelled join
+    departures: list[_Departure] = field(default_factory=list)
     excluded_view: str = ""  # that it was in when it was put out, and comes back from
 
 
@@ -202,13 +208,16 @@ class _Lives:
 
     def is_stale(self, member: str, view: InstalledView) -> bool:
         """Whether a view names a life that has left, because nobody heard of that: no view since is without it."""
-        state = self.states[member]
-        if state.view or state.departed_view not in chain_of(self.views, view.id):
+        departure = self.departure(member, view)
+        if self.states[member].view or not departure.view:
             return False
         since = [self.views[name] for name in chain_of(self.views, view.id)]
-        return all(
-            member in each.members for each in since if each.first_ns >= self.views[state.departed_view].first_ns
-        )
+        return all(member in each.members for each in since if each.first_ns >= self.views[departure.view].first_ns)
+
+    def departure(self, member: str, view: InstalledView) -> _Departure:
+        """The last leave of a life from the chain that ends with this view, or before it was in any."""
+        chain = {"", *chain_of(self.views, view.id)}
+        return next((each for each in reversed(self.states[member].departures) if each.view in chain), _Departure())
 
     def state_at(self, member: str, at_ns: int) -> _State:
         """What had become of a life just before a time."""
@@ -229,8 +238,7 @@ class _Lives:
             else:
                 if state.leave_ns >= 0:
                     state.phase = _Phase.LEFT if state.phase is _Phase.IN else _Phase.CANCELLED
-                    state.departing_ns, state.departed_ns = state.leave_ns, event_ns
-                    state.departed_view = state.view
+                    state.departures.append(_Departure(state.leave_ns, event_ns, state.view))
                 if state.leave_ns < 0 or state.is_again:
                     # Excluded, or its ring was dissolved: then it comes back by itself. A dissolved ring has ended.
                     has_ended = state.is_again or event.detail == DISSOLVED
@@ -322,24 +330,24 @@ class _Lives:
             at_ns = max(ends)
         return False
 
-    def was_ignored(self, state: _State, members: Sequence[str], *, is_last: bool) -> bool:
+    def was_ignored(self, departure: _Departure, members: Sequence[str], *, is_last: bool) -> bool:
         """Whether a leaver may have gone unanswered: something failed around its leave, and it waited in vain.
 
         `members`: of the view that it wanted to leave, or not to join. A cancelled join is out at once, and waits for
         its answer behind the scenes. So does a leaver whose leave is decided and that the others may not know of.
         `is_last`: no view followed that one, so a failure of one of its members is not over, however long ago it was.
         """
-        if state.departed_view and not self._was_answerable(state.departed_ns):
+        if departure.view and not self._was_answerable(departure.at_ns):
             return True
-        if state.departed_view and state.departed_ns - state.departing_ns < self._patience_ns:
+        if departure.view and departure.at_ns - departure.asked_ns < self._patience_ns:
             return False
-        gone_ns = state.departed_ns + (0 if state.departed_view else LINGER_NS)
-        since_ns = 0 if is_last else state.departing_ns - NOTICED_NS
+        gone_ns = departure.at_ns + (0 if departure.view else LINGER_NS)
+        since_ns = 0 if is_last else departure.asked_ns - NOTICED_NS
         if any(since_ns <= self.lives[member].ended_ns <= gone_ns for member in members):
             return True
         return any(
             trouble.begin_ns + SUSPECT_NS <= min(gone_ns, trouble.end_ns)
-            and trouble.end_ns + ANSWER_NS >= state.departing_ns
+            and trouble.end_ns + ANSWER_NS >= departure.asked_ns
             for trouble in self._troubles
         )
 
@@ -361,30 +369,30 @@ class _Judgement:
     def _is_out(self, member: str) -> bool:
         """Whether it was in the last view and has left it since, or before and nobody heard of it, also if it joins
         again."""
-        state = self._facts.states[member]
-        if member not in self._view.members or not state.departed_view:
+        departure = self._facts.departure(member, self._view)
+        if member not in self._view.members or not departure.view:
             return False
-        return state.departed_ns >= self._view.first_ns or self._facts.is_stale(member, self._view)
+        return departure.at_ns >= self._view.first_ns or self._facts.is_stale(member, self._view)
 
     def _serves(self, member: str) -> bool:
         """Whether it is up, and not gone unheard. A leaver or a cancelled join serves until it is not needed; after
         that somebody who is up knows what it knew."""
-        state = self._facts.states[member]
+        state, departure = self._facts.states[member], self._facts.departure(member, self._view)
         # One that asks again after it gave up its join is no longer the one that may have been let in.
         has_gone = state.phase in (_Phase.LEFT, _Phase.CANCELLED) or (
-            state.phase is _Phase.ASKING and state.departed_ns >= self._view.first_ns and not state.departed_view
+            state.phase is _Phase.ASKING and departure.at_ns >= self._view.first_ns and not departure.view
         )
         return self._facts.lives[member].is_up and not (has_gone and self._is_unheard(member))
 
     def _is_unheard(self, member: str) -> bool:
-        facts, state = self._facts, self._facts.states[member]
-        left = facts.views.get(state.departed_view, self._view)
-        return facts.was_ignored(state, left.members, is_last=left.id == self._view.id)
+        facts, departure = self._facts, self._facts.departure(member, self._view)
+        left = facts.views.get(departure.view, self._view)
+        return facts.was_ignored(departure, left.members, is_last=left.id == self._view.id)
 
     def _end_ns(self, member: str) -> int:
         """Until when a life that does not vote any more could accept a proposal."""
-        life, state = self._facts.lives[member], self._facts.states[member]
-        return state.departed_ns if life.is_up else life.ended_ns
+        life = self._facts.lives[member]
+        return self._facts.departure(member, self._view).at_ns if life.is_up else life.ended_ns
 
     def _is_quorum(self, members: Sequence[str], present: Iterable[str]) -> bool:
         here = set(present)
@@ -446,7 +454,7 @@ class _Judgement:
                     yield Excuse.LEAVE, [each for each in last if each != member]
             elif state.phase in (_Phase.ASKING, _Phase.CANCELLED):
                 is_withdrawn = life.is_up and state.phase is _Phase.CANCELLED
-                end_ns = state.departed_ns if is_withdrawn else life.ended_ns
+                end_ns = facts.departure(member, self._view).at_ns if is_withdrawn else life.ended_ns
                 is_heard = end_ns >= facts.storm_ns and end_ns + FORGET_NS >= self._view.first_ns
                 if is_heard and state.asked_ns <= until_ns:
                     yield Excuse.JOIN, [*last, member]
