@@ -28,6 +28,10 @@ OF_MEMBERSHIP = (
     ("sequencer", 10_100_537),  # a sequencer at rest was suspected by a member that was still busy
     ("sequencer", 10_400_043),  # a coordinator was behind a proposal that it had to repeat
     ("sequencer", 10_400_371),  # a member of a ring that had ended looked for it without end
+    ("sequencer", 20_000_438),  # members at rest did not look for the change that a leaver asked them about
+    ("sequencer", 20_000_935),  # the judge took a leave from another chain for the one that counted
+    ("timestamp", 20_001_443),  # the same, with a join that was given up
+    ("token", 15_000_259),  # one of two parts confirmed what the other never got
     ("timestamp", 10_700_424),  # a newcomer that was let in and did not hear it made a group of its own
     ("timestamp", 10_800_835),  # two members at rest answered each other without end
 )

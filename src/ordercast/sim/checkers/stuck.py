@@ -206,18 +206,21 @@ class _Lives:
         }
         return [view for name, view in self.views.items() if name not in followed and held & chain_of(self.views, name)]
 
-    def is_stale(self, member: str, view: InstalledView) -> bool:
-        """Whether a view names a life that has left, because nobody heard of that: no view since is without it."""
-        departure = self.departure(member, view)
-        if self.states[member].view or not departure.view:
-            return False
-        since = [self.views[name] for name in chain_of(self.views, view.id)]
-        return all(member in each.members for each in since if each.first_ns >= self.views[departure.view].first_ns)
-
     def departure(self, member: str, view: InstalledView) -> _Departure:
-        """The last leave of a life from the chain that ends with this view, or before it was in any."""
-        chain = {"", *chain_of(self.views, view.id)}
-        return next((each for each in reversed(self.states[member].departures) if each.view in chain), _Departure())
+        """The leave of a life that counts where this view is the last: its leave from the view, or from one before
+        that nobody heard of, so that no view since is without it. Otherwise the last leave that has to do with it."""
+        state, chain = self.states[member], [self.views[name] for name in chain_of(self.views, view.id)]
+        names = {"", *(each.id for each in chain)}
+        leaves = [each for each in state.departures if each.view in names]
+        if member in view.members:
+            left = next((each for each in reversed(leaves) if each.view), None)
+            if left is not None:
+                begin_ns = self.views[left.view].first_ns
+                is_stale = not state.view and all(member in each.members for each in chain if each.first_ns >= begin_ns)
+                if left.at_ns >= view.first_ns or is_stale:
+                    return left
+            leaves = [each for each in leaves if not each.view]
+        return leaves[-1] if leaves else _Departure()
 
     def state_at(self, member: str, at_ns: int) -> _State:
         """What had become of a life just before a time."""
@@ -369,10 +372,7 @@ class _Judgement:
     def _is_out(self, member: str) -> bool:
         """Whether it was in the last view and has left it since, or before and nobody heard of it, also if it joins
         again."""
-        departure = self._facts.departure(member, self._view)
-        if member not in self._view.members or not departure.view:
-            return False
-        return departure.at_ns >= self._view.first_ns or self._facts.is_stale(member, self._view)
+        return member in self._view.members and bool(self._facts.departure(member, self._view).view)
 
     def _serves(self, member: str) -> bool:
         """Whether it is up, and not gone unheard. A leaver or a cancelled join serves until it is not needed; after
