@@ -44,7 +44,7 @@ class Newcoming:
         for to, buffers, _ in self.out.sends:
             data = b"".join(buffers)
             assert data[1] == Kind.WITHDRAW
-            assert decode_withdrawal(data[HEADER_BYTES:]) == ("g", self.joining.nonces)
+            assert decode_withdrawal(data[HEADER_BYTES:]) == ("g", self.joining.nonces, False)
             found.append(to)
         self.out.sends.clear()
         return found
@@ -115,11 +115,21 @@ def asking(nonce: int) -> Asking:
     return Asking("g", member_of("x"), nonce, 0, 0, Demands(), b"")
 
 
+def is_taken_back(admission: Admission, party: Party, nonces: list[int]) -> bool:
+    """Whether x is told that its request will not be ordered."""
+    party.out.sends.clear()
+    admission.on_withdraw(address("x"), member_of("x").id, nonces, party.orderer, party.out)
+    for to, buffers, _ in party.out.sends:
+        assert to == address("x")
+        assert decode_withdrawal(b"".join(buffers)[HEADER_BYTES:]) == ("g", nonces, True)
+    return len(party.out.sends) == 1
+
+
 def test_a_join_that_was_taken_back_is_not_ordered() -> None:
     ann = Party("a", view_of("a"))
     admission = Admission(ann.local)
     admission.on_join(0, address("x"), asking(7), GroupConfig("sequencer"), ann.orderer, ann.out)
-    assert admission.withdraw(member_of("x").id, [6, 7], ann.orderer)
+    assert is_taken_back(admission, ann, [6, 7])
     assert admission.is_over(asking(7)), "a request that comes late leads to nothing"
     ann.orderer.after_batch(0, ann.out)
     assert ann.orderer.take_views() == []
@@ -131,9 +141,9 @@ def test_a_join_that_was_ordered_already_is_not_confirmed_to_be_off() -> None:
     admission.on_join(0, address("x"), asking(7), GroupConfig("sequencer"), ann.orderer, ann.out)
     ann.orderer.after_batch(0, ann.out)
     assert len(ann.orderer.take_views()) == 1
-    assert not admission.withdraw(member_of("x").id, [7], ann.orderer)
+    assert not is_taken_back(admission, ann, [7])
 
 
 def test_a_request_that_never_arrived_is_confirmed_to_be_off() -> None:
     ann = Party("a", view_of("a"))
-    assert Admission(ann.local).withdraw(member_of("x").id, [], ann.orderer)
+    assert is_taken_back(Admission(ann.local), ann, [])

@@ -15,6 +15,7 @@ Fed with every event of every program as it comes, so that a run fails at the st
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from ordercast.config import MinMembers
@@ -236,6 +237,6 @@ def _text(view: ViewFacts) -> str:
     return f"{view.id} ({' '.join(view.members)}; {view.reason.name.lower()})"
 
 
-def _list(messages: object) -> str:
-    shown = [f"{sender} #{number}" for sender, number, _ in messages]  # type: ignore[attr-defined]
+def _list(messages: Iterable[tuple[str, int, int]]) -> str:
+    shown = [f"{sender} #{number}" for sender, number, _ in messages]
     return ", ".join(shown) if shown else "nothing"

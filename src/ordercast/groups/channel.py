@@ -74,7 +74,6 @@ class Channel:
         "engine",
         "failure",
         "is_over",
-        "is_parting",
         "leaving",
         "log",
         "max_message",
@@ -113,8 +112,6 @@ class Channel:
         self.view: View | None = None  # None: not a member
         self.failure: str | None = None  # why calls fail until a reset
         self.is_over = False  # out for good
-        # What is delivered now was brought together by a part of the view, and other parts may go on without it.
-        self.is_parting = False
         # sessions
         self.streams: list[Stream] = []
         self.leaving: list[Port] = []  # ports that are on their way out
@@ -283,7 +280,8 @@ class Channel:
         elif isinstance(upcall, View):
             self._on_view(now_ns, upcall)
         elif isinstance(upcall, Transitional):
-            self.is_parting = self.view is not None and self.view.may_part
+            for stream in self.streams:
+                stream.is_parting = self.view is not None and self.view.may_part
             self.rows.transitional(now_ns)
             self._add(upcall)
         elif isinstance(upcall, Joined):
@@ -317,7 +315,8 @@ class Channel:
     def _on_view(self, now_ns: int, view: View) -> None:
         self.view = view
         self.failure = None
-        self.is_parting = False
+        for stream in self.streams:
+            stream.is_parting = False
         config = self.engine.config
         if self.reception.install(view, config.max_message):
             for stream in self.streams:

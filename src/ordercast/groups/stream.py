@@ -27,7 +27,17 @@ PASS_BLOCKS: Final = 256
 class Stream:
     """What one session sends on one channel, and the waits for it."""
 
-    __slots__ = ("channel", "is_large_open", "outstanding", "ports", "queue", "ready", "session", "watches")
+    __slots__ = (
+        "channel",
+        "is_large_open",
+        "is_parting",
+        "outstanding",
+        "ports",
+        "queue",
+        "ready",
+        "session",
+        "watches",
+    )
 
     def __init__(self, channel: Channel, session: Session, next_number: int) -> None:
         self.channel = channel
@@ -40,6 +50,8 @@ class Stream:
         # bounds it.
         self.outstanding: dict[int, tuple[int, int, int]] = {}
         self.is_large_open = False  # fragments of an own message were delivered here, and not yet its last
+        # What is delivered now was brought together by a part of the view, and other parts may go on without it.
+        self.is_parting = False
         self.watches = Watches()
 
     # State.
@@ -120,7 +132,7 @@ class Stream:
         """
         self.outstanding.pop(number, None)
         watches = self.watches
-        if self.channel.is_parting:
+        if self.is_parting:
             text = f"a part of {self.channel.underlay!r} has messages {first} to {first + count - 1}; another may not"
             watches.part(first, first + count, OutcomeUnknown(text))
         for watch, service in watches.delivered(first, count, position):

@@ -431,20 +431,21 @@ def decode_decision(body: bytes | memoryview) -> tuple[int, bool]:
     return decision
 
 
-def encode_withdrawal(name: str, nonces: Sequence[int]) -> bytes:
-    """A newcomer takes its attempts back; the same as an answer: they will not be ordered."""
-    writer = Writer().text(name).u8(len(nonces))
+def encode_withdrawal(name: str, nonces: Sequence[int], is_answer: bool) -> bytes:
+    """A newcomer takes its attempts back; as an answer: they will not be ordered."""
+    writer = Writer().text(name).u8(is_answer).u8(len(nonces))
     for nonce in nonces:
         writer.u64(nonce)
     return writer.bytes()
 
 
-def decode_withdrawal(body: bytes | memoryview) -> tuple[str, list[int]]:
+def decode_withdrawal(body: bytes | memoryview) -> tuple[str, list[int], bool]:
     reader = Reader(body)
     name = reader.text(MAX_GROUP_NAME)
-    withdrawal = name, [reader.u64() for _ in range(reader.u8())]
+    is_answer = reader.u8() != 0
+    nonces = [reader.u64() for _ in range(reader.u8())]
     reader.end()
-    return withdrawal
+    return name, nonces, is_answer
 
 
 def encode_ended(name: str) -> bytes:

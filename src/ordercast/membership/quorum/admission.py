@@ -16,7 +16,7 @@ from ordercast.membership.quorum.local import LocalMember
 from ordercast.orderers import Orderer
 from ordercast.view import Address, Reason, View, id_of
 from ordercast.wire.header import Kind
-from ordercast.wire.views import Asking, encode_refusal, encode_welcome
+from ordercast.wire.views import Asking, encode_refusal, encode_welcome, encode_withdrawal
 
 WELCOME_NS: Final = 40 * MS
 MAX_NONCES: Final = 1_024  # newcomers whose attempts are remembered; at the bound all are forgotten
@@ -77,14 +77,15 @@ class Admission:
         """A join has been ordered, by this member or another."""
         self._remember(id_of(view.subject), view.serial)
 
-    def withdraw(self, member: int, nonces: Sequence[int], orderer: Orderer) -> bool:
-        """A newcomer takes its request back. Whether it will not be ordered here: otherwise it is in already."""
+    def on_withdraw(self, source: Address, member: int, nonces: Sequence[int], orderer: Orderer, out: Outbox) -> None:
+        """A newcomer takes its request back. It is told that it will not be ordered here, unless it is in already."""
         if orderer.view.member(member) is not None:
-            return False
+            return
         orderer.withdraw(member)
         for nonce in nonces:
             self._remember(member, nonce)
-        return True
+        answer = encode_withdrawal(self._local.name, nonces, is_answer=True)
+        out.sends.append(self._local.writer.control(source, Kind.WITHDRAW, answer))
 
     def _remember(self, member: int, nonce: int) -> None:
         if len(self._over) >= MAX_NONCES:

@@ -122,7 +122,7 @@ class QuorumMembership:
 
     def installed(self, now_ns: int, orderer: LoggedOrderer, out: Outbox) -> None:
         view = orderer.view
-        _joining, self._joining = self._joining, None
+        self._joining = None
         old, was_withdrawn = self._state, self._withdrawing is not None
         self._withdrawing = None
         self.phase = Phase.MEMBER
@@ -408,14 +408,15 @@ class QuorumMembership:
 
     def _on_withdraw(self, now_ns: int, source: Address, origin: int, body: bytes, out: Outbox) -> None:
         """A newcomer has given up its join; or a member confirms that it will not order ours."""
-        name, nonces = decode_withdrawal(body)
+        name, nonces, is_answer = decode_withdrawal(body)
         state = self._state
         if name != self._local.name:
             return
-        if self._withdrawing is not None:
-            self._withdrawing.on_confirmed(now_ns, source, nonces)
-        elif state is not None and self.is_whole and self._admission.withdraw(origin, nonces, state.orderer):
-            out.sends.append(self._local.writer.control(source, Kind.WITHDRAW, body))
+        if is_answer:
+            if self._withdrawing is not None:
+                self._withdrawing.on_confirmed(now_ns, source, nonces)
+        elif state is not None and self.is_whole:
+            self._admission.on_withdraw(source, origin, nonces, state.orderer, out)
 
     # Rings that meet
 

@@ -58,7 +58,7 @@ class Withdrawing:
         return min(self._due_ns, self._stop_ns)
 
     def _tell(self, now_ns: int, out: Outbox) -> None:
-        body = encode_withdrawal(self._local.name, self._nonces)
+        body = encode_withdrawal(self._local.name, self._nonces, is_answer=False)
         for address in sorted(self._asked):
             out.sends.append(self._local.writer.control(address, Kind.WITHDRAW, body))
         self._due_ns = now_ns + self._local.timing.find_ns if self._asked else NEVER

@@ -33,9 +33,8 @@ class PendingChanges:
 
     def __init__(self, last_seq: int, awaited: Mapping[int, int]) -> None:
         self._changes: dict[ChangeKey, Change] = {}
-        self.last_seq = (
-            last_seq  # of the last change of members, or of the ring's first view: all have to have it before the next
-        )
+        # Of the last change of members, or of the ring's first view: all have to have it before the next.
+        self.last_seq = last_seq
         self._awaited = dict(awaited)  # origin -> its blocks below this come again before anybody comes or goes
 
     def __bool__(self) -> bool:
