@@ -32,6 +32,7 @@ OF_MEMBERSHIP = (
     ("sequencer", 20_010_462),  # two members took each other's answers to a withdrawn join for requests, without end
     ("sequencer", 20_000_935),  # the judge took a leave from another chain for the one that counted
     ("timestamp", 20_001_443),  # the same, with a join that was given up
+    ("timestamp", 40_000_197),  # the answer of a leaver to an invitation was lost, and it was not invited again in time
     ("token", 15_000_259),  # one of two parts confirmed what the other never got
     ("timestamp", 10_700_424),  # a newcomer that was let in and did not hear it made a group of its own
     ("timestamp", 10_800_835),  # two members at rest answered each other without end

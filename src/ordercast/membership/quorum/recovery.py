@@ -358,6 +358,7 @@ class Recovery:
         if self._coordinator_id == self._local.me.id:
             if ballot == self.promised and origin != self._local.me.id and self.role is not Role.FAILED:
                 out.sends.append(self._local.writer.control(source, Kind.CHECK, encode_ballot(ballot)))
+                self.on_sign(source, origin, out)  # it has promised, and its answer was lost
             else:
                 out.sends.append(self._local.writer.control(source, Kind.DENY, encode_ballot(self.promised)))
         elif origin == self._coordinator_id and ballot == self.promised:
