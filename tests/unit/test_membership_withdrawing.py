@@ -30,9 +30,12 @@ class Newcoming:
         self.out = Outbox()
         self.joining = Joining(local, Wishes(), Newcomer(0, {}))
         self.joining.start(0, self.out)
-        for size, name in enumerate(asked, 2):  # a larger ring is better, so each is asked
+        for size, name in enumerate(asked, 2):
             ring = Ring("g", size, 1, f"{name}/0", size, True, member_of(name), GroupConfig("token"))
-            self.joining.on_ring(0, member_of(name).address, ring, self.out)
+            self.joining.on_ring(self.joining.deadline_ns(), member_of(name).address, ring, self.out)
+            while member_of(name).address not in self.joining.asked:  # the one before does not answer
+                self.joining.expire(self.joining.deadline_ns(), self.out)
+                self.joining.on_ring(self.joining.deadline_ns(), member_of(name).address, ring, self.out)
         while len(self.joining.nonces) < attempts:
             self.joining.expire(self.joining.deadline_ns(), self.out)
         self.out.sends.clear()

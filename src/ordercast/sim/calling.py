@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ordercast.config import SECOND
 from ordercast.groups.caller import Call
 from ordercast.groups.caller import Caller as CallerPort
 from ordercast.groups.host import Host
@@ -21,7 +20,6 @@ from ordercast.sim.world import Machine
 if TYPE_CHECKING:
     from ordercast.sim.cluster import Cluster
 
-CALL_PATIENCE_NS: Final = 8 * SECOND  # an application gives a call up after this
 MAX_CORRUPT: Final = 10
 
 
@@ -67,6 +65,7 @@ class SimCaller:
             self._make(
                 service,
                 asked.size,
+                asked.patience_ns,
                 handler=asked.handler if asked.handler >= 0 else None,
                 to=to,
                 wants_ack=asked.wants_ack,
@@ -77,7 +76,7 @@ class SimCaller:
         """One call that must be acknowledged; None if the node is down."""
         return self._make(AGREED, size, patience_ns)
 
-    def _make(self, service: Service, size: int, patience_ns: int = CALL_PATIENCE_NS, **how: Any) -> Call | None:
+    def _make(self, service: Service, size: int, patience_ns: int, **how: Any) -> Call | None:
         host, world, node = self.host, self._cluster.world, self.node
         if not node.is_up or host is None:
             return None

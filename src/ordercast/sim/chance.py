@@ -17,6 +17,7 @@ from ordercast.orderers import ORDERERS
 from ordercast.service import RESILIENT, Service, parse_service
 from ordercast.sim.churn import membership_scenario
 from ordercast.sim.faults import Fault, FaultKind, draw_aftershocks, draw_faults
+from ordercast.sim.patience import patience_scenario
 from ordercast.sim.scenario import (
     SERVICES,
     CallPlan,
@@ -35,8 +36,8 @@ PLAIN_SEEDS: Final = ("sequencer",)
 
 def drawn_scenario(profile: str, seed: int, orderer: str, anticipate: bool | None = None) -> Scenario:
     """The scenario of a seed in one of the `PROFILES`."""
-    draw = membership_scenario if profile == "membership" else random_scenario
-    return draw(seed, orderer, anticipate)
+    draws = {"membership": membership_scenario, "patience": patience_scenario}
+    return draws.get(profile, random_scenario)(seed, orderer, anticipate)
 
 
 def random_scenario(seed: int, orderer: str = "sequencer", anticipate: bool | None = None) -> Scenario:

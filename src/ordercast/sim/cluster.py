@@ -99,8 +99,8 @@ class Cluster:
     def rejoin(self, name: str) -> None:
         self.members[name].rejoin()
 
-    def reset(self, name: str) -> None:
-        self.members[name].reset()
+    def reset(self, name: str, min_members: int | None = None) -> None:
+        self.members[name].reset(min_members)
 
     # What there is to see. -------------------------------------------------------------------------------------------
 

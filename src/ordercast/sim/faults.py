@@ -28,7 +28,7 @@ class FaultKind(StrEnum):
     LEAVE = "leave"  # leaves the group of its own will
     REJOIN = "rejoin"  # comes back in the same life
     JOIN = "join"  # a node that was not there from the beginning starts
-    RESET = "reset"  # the application calls reset (it also does so by itself in manual recovery)
+    RESET = "reset"  # the application calls reset, for `value` members (it also does so by itself in manual recovery)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Applications(Protocol):
 
     def rejoin(self, name: str) -> None: ...
 
-    def reset(self, name: str) -> None: ...
+    def reset(self, name: str, min_members: int | None) -> None: ...
 
 
 class Faults:
@@ -125,7 +125,7 @@ class Faults:
                 case FaultKind.REJOIN:
                     applications.rejoin(name)
                 case FaultKind.RESET:
-                    applications.reset(name)
+                    applications.reset(name, int(fault.value) or None)
 
     def _end(self, fault: Fault) -> None:
         if self._healed:

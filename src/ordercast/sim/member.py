@@ -23,10 +23,11 @@ from ordercast.groups.host import Host
 from ordercast.groups.port import Port
 from ordercast.service import Service, parse_service
 from ordercast.sim.application import HostStack, boot_host, is_intact, payload
-from ordercast.sim.calling import CALL_PATIENCE_NS
+from ordercast.sim.checkers.records import FOREVER
 from ordercast.sim.checkers.stuck import Wish
 from ordercast.sim.holding import Holding, answer_to
 from ordercast.sim.inspection import inspect
+from ordercast.sim.resets import ResetCall
 from ordercast.sim.world import Machine
 from ordercast.view import View
 
@@ -43,14 +44,17 @@ MAX_CORRUPT: Final = 10  # corrupt messages that are described; more are only co
 class _Order:
     """Messages that the application wants to send and has not been able to; with a handler, calls."""
 
-    __slots__ = ("count", "handler", "is_confirmed", "service", "size")
+    __slots__ = ("count", "handler", "is_confirmed", "patience_ns", "service", "size")
 
-    def __init__(self, count: int, service: Service, size: int, is_confirmed: bool, handler: int = -1) -> None:
+    def __init__(
+        self, count: int, service: Service, size: int, is_confirmed: bool, handler: int = -1, patience_ns: int = 0
+    ) -> None:
         self.count = count
         self.service = service
         self.size = size
         self.is_confirmed = is_confirmed
         self.handler = handler
+        self.patience_ns = patience_ns
 
 
 @dataclass(slots=True)
@@ -67,6 +71,7 @@ class Seen:
     peak_bytes: int = 0  # the most that an engine held and could not yet free, where it says so
     peak_blocks: int = 0
     corruptions: list[str] = field(default_factory=list)  # the first of them, in words
+    resets: list[ResetCall] = field(default_factory=list)
 
 
 class SimMember:
@@ -211,11 +216,11 @@ class SimMember:
             self._orders.append(_Order(count, asked, size, is_confirmed))
             self._cluster.world.wake(self.node)
 
-    def call(self, count: int, service: Service | str, size: int, handler: int) -> None:
+    def call(self, count: int, service: Service | str, size: int, handler: int, patience_ns: int) -> None:
         """Ask the holder of a handler, as soon as the group takes it; nothing if the node is down."""
         if self.node.is_up and count:
             asked = parse_service(service) if isinstance(service, str) else service
-            self._orders.append(_Order(count, asked, size, False, handler))
+            self._orders.append(_Order(count, asked, size, False, handler, patience_ns))
             self._cluster.world.wake(self.node)
 
     def leave(self) -> None:
@@ -238,7 +243,9 @@ class SimMember:
             return
         if port.is_leaving:
             return
-        host.reset(self._cluster.world.clock(self.node), port, self._needed() if min_members is None else min_members)
+        now_ns, rule = self._cluster.world.clock(self.node), self._needed() if min_members is None else min_members
+        host.reset(now_ns, port, rule)
+        self.seen.resets.append(ResetCall(str(self), now_ns, rule if isinstance(rule, int) else 0))
         self._cluster.world.wake(self.node)
 
     def _needed(self) -> MinMembers:
@@ -350,8 +357,12 @@ class SimMember:
         self._cluster.world.after(delay_ns, self._reset_if_failed, self.node.life)
 
     def _on_resets(self, port: Port) -> None:
+        now_ns = self._cluster.world.clock(self.node)
         for reset in port.resets:
             self._has_reset_in_vain = not reset.size
+            for call in self.seen.resets:
+                if call.ended_ns == FOREVER and call.member == str(self):
+                    call.ended_ns, call.size = now_ns, reset.size
         port.resets.clear()
         if self._has_reset_in_vain:
             self._plan_reset(RESET_AGAIN_NS + self._rng.randrange(RESET_SPREAD_NS))
@@ -402,7 +413,7 @@ class SimMember:
                 taken = int(asked is not None)
                 if asked is not None:
                     self._asked[asked.number] = asked
-                    self.after(CALL_PATIENCE_NS, self._give_up, asked)
+                    self.after(order.patience_ns, self._give_up, asked)
             else:
                 count = min(order.count, OFFER_MESSAGES)
                 payloads = [payload(me, self._created + index, order.size) for index in range(count)]

@@ -27,7 +27,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from ordercast.config import SECOND
+from ordercast.config import MS, SECOND
 from ordercast.engine import NEVER
 from ordercast.wire.header import FORWARD, HEADER_BYTES, MAGIC, UNKNOWN_DETAIL, Kind
 
@@ -146,8 +146,14 @@ there and back between processes (here 2 * (0.3 + 0.07 + 0.01 + 0.05 + 0.3) = 1.
 went at 10 MB/s. 1400 bytes then cost 0.44 ms at either end. Collisions are left out: the paper says of its runs with
 4 and 8 senders that the starvation which they cause made them irreproducible."""
 
+FAR: Final = replace(LAN, name="far", latency_ns=100 * MS, jitter_ns=5 * MS)
+"""Machines of one continent and another: 100 ms one way."""
+
+DISTANT: Final = replace(LAN, name="distant", latency_ns=200 * MS, jitter_ns=20 * MS)
+"""By way of a satellite: 200 ms one way."""
+
 NETWORKS: Final[dict[str, NetworkModel]] = {
-    model.name: model for model in (IDEAL, LOOPBACK, LAN, ETHERNET_10, ETHERNET)
+    model.name: model for model in (IDEAL, LOOPBACK, LAN, FAR, DISTANT, ETHERNET_10, ETHERNET)
 }
 
 

@@ -33,6 +33,7 @@ from ordercast.sim.faults import FaultKind, Faults
 from ordercast.sim.lives import life_spans, troubles_of
 from ordercast.sim.member import SimMember
 from ordercast.sim.network import SOCKET_OVERHEAD_BYTES
+from ordercast.sim.resets import broken_resets
 from ordercast.sim.scenario import Scenario
 from ordercast.sim.statistics import Statistics, count
 from ordercast.sim.traffic import CallDriver, LoadDriver
@@ -308,6 +309,9 @@ class _Run:
         if len(found) > MAX_VIOLATIONS:
             outcome.failures.append(f"and {len(found) - MAX_VIOLATIONS} violations more")
         outcome.failures += branches(outcome.rows, self._scenario.rule_of)
+        resets = [call for member in cluster.members.values() for call in member.seen.resets]
+        is_untroubled = not troubles_of(self._scenario.faults, self._scenario.nodes)
+        outcome.failures += broken_resets(resets, outcome.rows, is_untroubled=is_untroubled)
         if is_steady(self._scenario):
             failed = [str(member) for member in cluster.members.values() if member.seen.failures]
             outcome.failures += needless_recoveries(outcome.rows, failed)

@@ -1,7 +1,8 @@
 """A scenario is everything that a simulated run depends on, as data: it can be written down, read back and run again.
 
 `scenario_json.py` writes and reads one, `plain.py` fills one in from the few parameters that a person types, and
-`chance.py` and `churn.py` draw one from a seed. The last three leave a `command` in it that replays the run.
+`chance.py`, `churn.py` and `patience.py` draw one from a seed. The last four leave a `command` in it that replays the
+run.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ordercast.config import MS, GroupConfig, MinMembers, Timing
+from ordercast.config import MS, SECOND, GroupConfig, MinMembers, Timing
 from ordercast.errors import UsageError
 from ordercast.sim.faults import Fault
 from ordercast.sim.network import NETWORKS, NetworkModel
@@ -24,8 +25,11 @@ SERVICES: Final[dict[str, tuple[str, ...]]] = {
     "token": ("UNRELIABLE", "RELIABLE", "FIFO", "CAUSAL", "AGREED", "RESILIENT", "MAJORITY", "SAFE"),
     "timestamp": ("RELIABLE", "FIFO", "AGREED", "RESILIENT", "MAJORITY", "SAFE"),
 }
-PROFILES: Final = ("all", "membership")
-"""What random scenarios are about: everything (`chance.py`), or joins, leaves and failures around them (`churn.py`)."""
+PROFILES: Final = ("all", "membership", "patience")
+"""What random scenarios are about: everything (`chance.py`), joins, leaves and failures around them (`churn.py`), or
+long waits (`patience.py`)."""
+PATIENCE_NS: Final = 8 * SECOND
+"""An application gives a call up after this, unless its plan says otherwise."""
 ANTICIPATING: Final = ("timestamp",)
 """Orderers of which there are two variants: with anticipation (TOMPA) and without (ABCAST)."""
 
@@ -50,7 +54,8 @@ class CallPlan:
 
     `handler`: the lock whose holder is to answer, -1: none. With `wants_again` a call that comes again and has no
     answer is handed over again. A call without `wants_ack` is sent and forgotten. `to`: the member that the call is
-    sent to and that passes it on. Without it the call goes to the group's name.
+    sent to and that passes it on. Without it the call goes to the group's name. The application gives a call up after
+    `patience_ns`.
     """
 
     node: str
@@ -64,6 +69,7 @@ class CallPlan:
     wants_ack: bool = True
     wants_again: bool = False
     to: str = ""
+    patience_ns: int = PATIENCE_NS
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,6 @@ class CallDriver:
         if member is None:
             self._cluster.callers[plan.node].call(plan, count)
         elif member.is_wanted:
-            member.call(count, plan.service, plan.size, plan.handler)
+            member.call(count, plan.service, plan.size, plan.handler, plan.patience_ns)
         if self._left:
             self._world.after(plan.interval_ns, self._burst)

@@ -18,7 +18,7 @@ from ordercast.sim.cluster import Cluster, Terms
 from ordercast.sim.lives import life_spans
 from ordercast.sim.member import SimMember
 from ordercast.sim.network import NETWORKS
-from ordercast.sim.scenario import CallPlan, LockUse
+from ordercast.sim.scenario import PATIENCE_NS, CallPlan, LockUse
 from ordercast.sim.script import ExpectationFailed, Script, Settings, Statement
 from ordercast.sim.watching import WatchedNetwork
 from ordercast.view import View
@@ -185,7 +185,7 @@ class Transcript:
             member = cluster.members[name]
             match statement.verb:
                 case "call":
-                    member.call(statement.number, statement.word, statement.size, statement.handler)
+                    member.call(statement.number, statement.word, statement.size, statement.handler, PATIENCE_NS)
                 case "lock":
                     member.holding.want(LockUse(name, statement.word, world.now_ns, statement.time_ns))
                 case "send":

@@ -16,7 +16,6 @@ from typing import Final
 from ordercast.engine import NEVER, Outbox, To
 from ordercast.membership.policy import Newcomer
 from ordercast.membership.quorum.local import LocalMember, Wishes
-from ordercast.membership.quorum.meeting import better
 from ordercast.orderers import unsupported_names
 from ordercast.view import Address, Member, Reason, View, ring_id
 from ordercast.wire.header import Kind
@@ -123,7 +122,8 @@ class Joining:
         if refusal:
             self._conclude(refusal)
             return
-        if self._ring is None or better(ring, self._ring):
+        if self._ring is None:
+            # One at a time: a ring that let us in after another did would miss us. Rings that meet become one anyway.
             self._ring = ring
             self._join_tries = 0
             self._join(now_ns, out)
