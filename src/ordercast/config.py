@@ -14,6 +14,7 @@ MS: Final = 1_000_000
 SECOND: Final = 1_000_000_000
 
 RecoveryMode = Literal["automatic", "manual"]
+AlonePolicy = Literal["create", "wait", "leave"]
 MinMembers = int | Literal["majority", "all"]
 
 MAX_DATAGRAM: Final = 65_000  # one UDP datagram over IPv4 holds 65,507 bytes; the rest is slack for headers

@@ -29,6 +29,7 @@ OF_MEMBERSHIP = (
     ("sequencer", 10_400_043),  # a coordinator was behind a proposal that it had to repeat
     ("sequencer", 10_400_371),  # a member of a ring that had ended looked for it without end
     ("sequencer", 20_000_438),  # members at rest did not look for the change that a leaver asked them about
+    ("sequencer", 60_000_926),  # a member that was put out looked without end for a group whose end nobody told it
     ("sequencer", 40_000_761),  # a newcomer asked two rings at once, and both let it in
     ("sequencer", 20_010_462),  # two members took each other's answers to a withdrawn join for requests, without end
     ("sequencer", 20_000_935),  # the judge took a leave from another chain for the one that counted

@@ -83,7 +83,7 @@ def test_every_statement_parses(line: str) -> None:
         ("nodes a\ncrash b", "there is no node 'b'; the nodes are a"),
         ("nodes a\nrun fast", "'fast' is no time; write 200ms"),
         ("nodes a; loss 200%", "'200%' is no share"),
-        ("nodes a; network moon", "choose one of ideal, loopback, lan, ethernet-10"),
+        ("nodes a; network moon", "choose one of ideal, loopback, lan, far, distant"),
         ("nodes a\nat 5ms until rest", "`until` cannot be planned"),
         ("nodes a\nat 5ms", "`at` needs a time and a statement"),
         ("nodes a b\ncut a b", "write: cut a -> b,c"),

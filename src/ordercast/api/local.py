@@ -287,6 +287,7 @@ class LocalBackend:
             header=request.header,
             ttl=request.ttl,
             contact=request.contact,
+            alone=request.alone,
         )
         self._seats[port] = seat = LocalSeat(self.host, port, self._driver)
         self._driver.wake()

@@ -24,7 +24,7 @@ from ordercast.api.checks import (
 from ordercast.api.group import CALL_TIMEOUT_S, Group
 from ordercast.api.handles import OpenGroups
 from ordercast.api.seat import JoinRequest, NodeBackend, Seat
-from ordercast.config import DEFAULT_ORDERER, Demands, GroupConfig, MinMembers, RecoveryMode
+from ordercast.config import DEFAULT_ORDERER, AlonePolicy, Demands, GroupConfig, MinMembers, RecoveryMode
 from ordercast.errors import CallTimeout, UsageError
 from ordercast.groups.caller import Call
 from ordercast.groups.checks import check_kind
@@ -99,6 +99,7 @@ class NodeBase:
         timeout: float | None = JOIN_TIMEOUT_S,
         ttl: int | None = None,
         contact: str | Address | None = None,
+        alone: AlonePolicy = "create",
     ) -> Group:
         """Become a member; returns with the first view. Amoeba's CreateGroup and JoinGroup (section 3).
 
@@ -109,7 +110,9 @@ class NodeBase:
         timestamp group is TOMPA (True) or ABCAST (False). The node that creates the group sets both.
         header: a small message that the members get with the view. ttl: how many hops multicasts must go to reach this
         node; the group's is the largest that any member asked for. contact: "host:port" of a member, through which the
-        group is joined instead of by its name (RMP section 3.3); it is then never created. Raises JoinRefused,
+        group is joined instead of by its name (RMP section 3.3); it is then never created. alone: what
+        this node does if the group goes on without it and no member answers when it comes back: it makes the group anew
+        ("create", as a newcomer would), looks for it without end ("wait"), or leaves ("leave"). Raises JoinRefused,
         UsageError, or TimeoutError after `timeout` seconds (None: never). A join that has failed or was cancelled
         leaves nothing behind: the next one may follow at once.
         """
@@ -119,6 +122,8 @@ class NodeBase:
             raise UsageError(f"create is True, False or None, not {create!r}")
         if recovery not in ("automatic", "manual"):
             raise UsageError(f'recovery is "automatic" or "manual", not {recovery!r}')
+        if alone not in ("create", "wait", "leave"):
+            raise UsageError(f'alone is "create", "wait" or "leave", not {alone!r}')
         check_min_members(min_members)
         limits = {"resilience": resilience, "max_members": max_members, "buffers": buffers, "max_message": max_message}
         for word, limit in limits.items():
@@ -156,6 +161,7 @@ class NodeBase:
             header=header,
             ttl=ttl,
             contact=located,
+            alone=alone,
         )
         seat: Seat | None = None
         try:

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ordercast.config import Demands, GroupConfig, MinMembers, RecoveryMode
+from ordercast.config import AlonePolicy, Demands, GroupConfig, MinMembers, RecoveryMode
 from ordercast.engine import Reset
 from ordercast.errors import OrdercastError
 from ordercast.groups.caller import Call
@@ -201,6 +201,7 @@ class JoinRequest:
     header: bytes = b""
     ttl: int | None = None
     contact: Address | None = None
+    alone: AlonePolicy = "create"
 
 
 class NodeBackend(Protocol):

@@ -35,7 +35,7 @@ def add_profile(parser: argparse.ArgumentParser) -> None:
         "--profile",
         default=PROFILES[0],
         choices=PROFILES,
-        help="what random scenarios are about: everything, or joins, leaves and failures around them (all)",
+        help="what random scenarios are about: everything, joins, leaves and failures around them, or long waits (all)",
     )
 
 

@@ -22,7 +22,16 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from ordercast.config import MAX_GROUP_NAME, MAX_HEADER, Demands, GroupConfig, MinMembers, RecoveryMode, Timing
+from ordercast.config import (
+    MAX_GROUP_NAME,
+    MAX_HEADER,
+    AlonePolicy,
+    Demands,
+    GroupConfig,
+    MinMembers,
+    RecoveryMode,
+    Timing,
+)
 from ordercast.engine import NEVER, Send
 from ordercast.errors import NotMember, OrdercastError, OutcomeUnknown, UsageError
 from ordercast.groups.caller import Caller
@@ -65,6 +74,7 @@ class EngineFactory(Protocol):
         header: bytes,
         next_block: int,
         contact: Address | None,
+        alone: AlonePolicy,
     ) -> GroupEngine: ...
 
 
@@ -155,13 +165,15 @@ class Host:
         header: bytes = b"",
         ttl: int | None = None,
         contact: Address | None = None,
+        alone: AlonePolicy = "create",
         session: Session | None = None,
     ) -> Port:
         """Begin to find, join or create a group. What becomes of it is known by the port's `view` or `refusal`.
 
         ttl: how far this member's multicasts must go, if not as far as the node's do. contact: a member of the group
-        through which it is joined, instead of by its name (RMP section 3.3). session: of another application than the
-        node's own. A group whose underlay this node is in already has that underlay's parameters, whatever is given.
+        through which it is joined, instead of by its name (RMP section 3.3). alone: what this node does when it was put
+        out and no member answers it. session: of another application than the node's own. A group whose underlay this
+        node is in already has that underlay's parameters, whatever is given.
         """
         session = session if session is not None else self.session
         placement = self._place(group, session)
@@ -185,6 +197,7 @@ class Host:
                 header=header,
                 next_block=next_block,
                 contact=contact,
+                alone=alone,
             )
             channel = self._open_channel(now_ns, placement, me, engine, next_block)
         elif channel.engine.config.orderer != config.orderer:

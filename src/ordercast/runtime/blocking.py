@@ -16,7 +16,7 @@ from typing import Self
 from ordercast.api.checks import Payload
 from ordercast.api.group import CALL_TIMEOUT_S, Group
 from ordercast.api.node import JOIN_TIMEOUT_S
-from ordercast.config import DEFAULT_ORDERER, MinMembers, RecoveryMode, Timing
+from ordercast.config import DEFAULT_ORDERER, AlonePolicy, MinMembers, RecoveryMode, Timing
 from ordercast.groups.host import EngineFactory
 from ordercast.runtime.blocking_group import BlockingGroup
 from ordercast.runtime.loop_thread import LoopThread
@@ -131,6 +131,7 @@ class BlockingNode:
         timeout: float | None = JOIN_TIMEOUT_S,
         ttl: int | None = None,
         contact: str | Address | None = None,
+        alone: AlonePolicy = "create",
     ) -> BlockingGroup:
         """Become a member, as `Node.join`."""
         group = self._thread.call(
@@ -150,6 +151,7 @@ class BlockingNode:
                 timeout=timeout,
                 ttl=ttl,
                 contact=contact,
+                alone=alone,
             )
         )
         handle = BlockingGroup(self._thread, group)

@@ -237,6 +237,8 @@ def parse_load(word: str, network: str) -> float:
     if word == WORDS[-1]:
         return SATURATED
     if word in WORDS:
+        if network not in LOADS:
+            raise UsageError(f"what {word} means was not measured on {network!r}; give a number of messages per second")
         return LOADS[network][WORDS.index(word)]
     try:
         load = float(word)

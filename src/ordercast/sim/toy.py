@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from ordercast.config import Demands, GroupConfig, MinMembers, RecoveryMode, Timing
+from ordercast.config import AlonePolicy, Demands, GroupConfig, MinMembers, RecoveryMode, Timing
 from ordercast.engine import NEVER, Delivery, Joined, Note, Outbox, Run, Send, To
 from ordercast.service import AGREED, FIFO, RELIABLE, Service
 from ordercast.sim.world import PORT
@@ -219,5 +219,6 @@ class ToyEngines:
         header: bytes,  # noqa: ARG002
         next_block: int,  # noqa: ARG002
         contact: Address | None,  # noqa: ARG002
+        alone: AlonePolicy,  # noqa: ARG002
     ) -> ToyEngine:
         return ToyEngine(group, me, self._members, config)

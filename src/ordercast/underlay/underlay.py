@@ -12,7 +12,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from ordercast.config import MAX_GROUP_NAME, MAX_HEADER, Demands, GroupConfig, MinMembers, RecoveryMode, Timing
+from ordercast.config import (
+    MAX_GROUP_NAME,
+    MAX_HEADER,
+    AlonePolicy,
+    Demands,
+    GroupConfig,
+    MinMembers,
+    RecoveryMode,
+    Timing,
+)
 from ordercast.engine import Change, Departed, Joined, Note, Outbox, Refused, Reset, Transitional, UnknownOutcome
 from ordercast.errors import UsageError, WireError
 from ordercast.membership.policy import (
@@ -87,6 +96,7 @@ class Underlay:
         header: bytes = b"",
         next_block: int = 0,
         contact: Address | None = None,
+        alone: AlonePolicy = "create",
     ) -> None:
         """`name` is the underlay's own; the tag of its datagrams and the ids of its rings come from it."""
         if not 0 < len(name.encode()) <= MAX_GROUP_NAME:
@@ -112,7 +122,7 @@ class Underlay:
         self._intake = Intake(writer.tag, self.counters)
         self._outside = Outside(name, me, writer, self._routes, self.counters)
         # The ring
-        wishes = Wishes(create, min_members, recovery == "manual", demands, header, contact)
+        wishes = Wishes(create, min_members, recovery == "manual", demands, header, contact, alone)
         self._membership: Membership[LoggedOrderer] = QuorumMembership(
             LocalMember(name, me, writer, timing, rng), wishes, config, self.counters
         )

@@ -58,8 +58,8 @@ class Joining:
         is_return: bool = False,
         ask: Sequence[Address] = (To.ANYONE,),
     ) -> None:
-        """`is_return`: this node was a member, so the group exists even if no member answers. `ask`: the addresses that
-        are asked for the group. Without `To.ANYONE` among them no other answer counts."""
+        """`is_return`: this node was a member, and was put out. `ask`: the addresses that are asked for the group.
+        Without `To.ANYONE` among them no other answer counts."""
         self._local = local
         self._wishes = wishes
         self.newcomer = newcomer
@@ -92,18 +92,25 @@ class Joining:
             self._nonces.append(self.nonce)
         if self._ring is not None:
             self._join(now_ns, out)
-        elif self._tries < self._local.timing.find_tries or self._is_return or now_ns < self._hope_ns:
+        elif self._tries < self._local.timing.find_tries or self._waits or now_ns < self._hope_ns:
             self._ask(now_ns, out)
+        elif self._is_return and self._wishes.alone == "leave":
+            self._conclude(f"no member of {self._local.name!r} answers any more")
         elif self._is_explicit:
             asked = " and ".join(f"{host}:{port}" for host, port in self._ask_whom)
             self._conclude(
                 f"{asked} does not answer as a member of {self._local.name!r}; without contact= it is looked for"
             )
-        elif self._wishes.create is False:
+        elif self._wishes.create is False and not self._is_return:
             self._conclude(f"there is no group {self._local.name!r} here; create=None or create=True would make it")
         else:
             self.must_create = True
             self._due_ns = NEVER
+
+    @property
+    def _waits(self) -> bool:
+        """Whether the group is looked for without end: it cannot be told from one that goes on without us."""
+        return self._is_return and self._wishes.alone == "wait"
 
     def deadline_ns(self) -> int:
         return self._due_ns

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import NamedTuple
 
-from ordercast.config import Demands, MinMembers, Timing
+from ordercast.config import AlonePolicy, Demands, MinMembers, Timing
 from ordercast.view import Address, Member
 from ordercast.wire.writer import DatagramWriter
 
@@ -29,3 +29,4 @@ class Wishes(NamedTuple):
     demands: Demands = Demands()
     header: bytes = b""
     contact: Address | None = None  # a member through which the group is joined (RMP section 3.3)
+    alone: AlonePolicy = "create"  # what a member that was put out does where nobody answers it

@@ -21,8 +21,7 @@ Only what happened since the group was last whole and at peace can be under way 
 follows the last installed view: the next one is ordered only when this one is known to be decided, and then it is
 installed. Lives without a view are no reason to stand still: where no life that wants to be in stands on a chain, they
 must make a new group, and where one of several chains can go on, all must come to it. A life stands on a chain while it
-is in one of its views, or in none because a view of it excluded it or names it already: it cannot tell a group that is
-gone from one that goes on without it.
+is in one of its views, or in none because a view of it names it already.
 """
 
 from __future__ import annotations
@@ -61,8 +60,6 @@ SERVED_NS: Final = 3 * SECOND
 """How long a leaver serves at least, if its question is not answered."""
 QUESTION_NS: Final = 400 * MS
 """In so long a question comes through that is repeated twice as often at least."""
-DISSOLVED: Final = "this ring of the group joins a larger one"
-"""The detail of a `leave` row: all members of the ring go to another one."""
 MAX_ABSENT: Final = 8
 """Of so many members in trouble all subsets are tried as those that a proposal leaves out; of more only all of them."""
 
@@ -159,7 +156,6 @@ class _State:
     leave_ns: int = -1  # when it asked to leave its present stay
     is_again: bool = False  # it has asked to join again, in the instant of its departure
     departures: list[_Departure] = field(default_factory=list)
-    excluded_view: str = ""  # that it was in when it was put out, and comes back from
 
 
 class _Lives:
@@ -197,7 +193,7 @@ class _Lives:
             for member, state in self.states.items()
             if self.lives[member].is_up and self.lives[member].is_wanted
         ]
-        held = {state.view or state.excluded_view for _, state in wanting}
+        held = {state.view for _, state in wanting}
         outside = [(member, state) for member, state in wanting if not state.view]
         held |= {
             name
@@ -235,17 +231,14 @@ class _Lives:
                     state.is_again = True  # it is on its way out, or gives up its join
                 else:
                     state.phase, state.leave_ns, state.asked_ns = _Phase.ASKING, -1, event_ns
-                    state.excluded_view = ""
             elif event.kind == "view":
-                state.phase, state.view, state.excluded_view = _Phase.IN, event.view or "", ""
+                state.phase, state.view = _Phase.IN, event.view or ""
             else:
                 if state.leave_ns >= 0:
                     state.phase = _Phase.LEFT if state.phase is _Phase.IN else _Phase.CANCELLED
                     state.departures.append(_Departure(state.leave_ns, event_ns, state.view))
                 if state.leave_ns < 0 or state.is_again:
-                    # Excluded, or its ring was dissolved: then it comes back by itself. A dissolved ring has ended.
-                    has_ended = state.is_again or event.detail == DISSOLVED
-                    state.excluded_view = "" if has_ended else state.view
+                    # Excluded, or its ring was dissolved: then it comes back by itself.
                     state.phase, state.leave_ns, state.is_again = _Phase.ASKING, -1, False
                     state.asked_ns = event_ns
                 state.view = ""
