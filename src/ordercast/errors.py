@@ -47,6 +47,15 @@ class CallTimeout(OrdercastError, TimeoutError):
     """Nobody answered a call in time. It may or may not have been carried out: the text says how far it got."""
 
 
+class LockDenied(OrdercastError):
+    """The group has denied a lock that was asked for with timeout=0. `holder` is the member that holds it."""
+
+    def __init__(self, text: str, holder: str = "") -> None:
+        super().__init__(text)
+        self.holder = holder
+        """Its holder as name/life; empty where the group holds as many locks as there may be."""
+
+
 class Unhandled(OrdercastError):
     """A member's call was delivered where nobody holds its handler: nobody will answer."""
 

@@ -9,7 +9,8 @@ import pytest
 from tests.paper.calling import LOSSY, Office, in_office
 
 from ordercast.api.group import Group
-from ordercast.errors import NotMember, UsageError
+from ordercast.api.locking import Lock
+from ordercast.errors import LockDenied, NotMember, UsageError
 from ordercast.sim.network import NetworkModel
 from ordercast.view import Reason
 
@@ -301,10 +302,76 @@ def test_waiting_for_a_lock_may_have_an_end() -> None:
     async def program(office: Office) -> None:
         a, b = await office.form(2, orderer="token")
         async with a.lock("printer"):
-            with pytest.raises(TimeoutError, match=r"lock 'printer' of 'paper' was not granted within 0\.5 s"):
+            with pytest.raises(
+                TimeoutError, match=r"lock 'printer' of 'paper' was not granted within 0\.5 s: a/0 holds it"
+            ):
                 await b.lock("printer", timeout=0.5).acquire()
         await asyncio.sleep(1)
         assert a.locks == {}
+
+    in_office(program)
+
+
+def test_a_lock_without_patience_is_granted_where_it_is_free() -> None:
+    """RMP section 4.3: timeout=0 tries once, and gives the answer of the group."""
+
+    async def program(office: Office) -> None:
+        a, b, _c = await office.form(3, orderer="token")
+        lock = b.lock("printer", timeout=0)
+        await lock.acquire()
+        assert lock.is_held
+        await office.until(lambda: a.locks == {"printer": "b/0"})
+        lock.release()
+        async with a.handler(2, timeout=0) as handler:
+            assert handler.is_held
+        await office.until(lambda: a.locks == {})
+
+    in_office(program)
+
+
+def test_a_lock_without_patience_is_denied_where_it_is_held_and_the_holder_is_named() -> None:
+    """RMP section 4.3: "If a request is denied, a New List packet is still generated"."""
+
+    async def program(office: Office) -> None:
+        a, b, _c = await office.form(3, orderer="token")
+        async with a.lock("printer"):
+            await office.until(lambda: b.locks == {"printer": "a/0"})
+            sent = await office.count(_denied(b.lock("printer", timeout=0), "a/0"))
+            assert sent["list"] == 1  # it is the group's answer, and not this member's opinion
+            await _denied(a.lock("printer", timeout=0), "a/0")  # by another task of the same member
+            with pytest.raises(LockDenied, match="handler 2 of 'paper' is held by a/0"):
+                async with a.handler(2):
+                    await b.handler(2, timeout=0).acquire()
+        await office.until(lambda: b.locks == {})
+        async with b.lock("printer", timeout=0):
+            pass
+
+    in_office(program)
+
+
+async def _denied(lock: Lock, holder: str) -> None:
+    with pytest.raises(LockDenied, match=f"lock 'printer' of 'paper' is held by {holder}") as caught:
+        await lock.acquire()
+    assert caught.value.holder == holder
+    assert not lock.is_held
+
+
+def test_a_denial_does_not_end_the_wait_of_another_task() -> None:
+    """Of two tasks of one member one tries once, and the other one waits."""
+
+    async def program(office: Office) -> None:
+        a, b, _c = await office.form(3, orderer="token")
+        held = a.lock("printer")
+        await held.acquire()
+        patient = b.lock("printer")
+        waiting = asyncio.create_task(patient.acquire())
+        await asyncio.sleep(0.1)
+        await _denied(b.lock("printer", timeout=0), "a/0")
+        held.release()
+        await waiting
+        assert patient.is_held
+        await _denied(b.lock("printer", timeout=0), "b/0")
+        patient.release()
 
     in_office(program)
 

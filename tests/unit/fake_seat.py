@@ -142,14 +142,14 @@ class FakeSeat:
     def answer(self, owed: PendingReply, payload: bytes) -> bool:
         return True
 
-    def lock(self, key: str) -> LockRequest:
-        request = self._held[key] = LockRequest(key)
+    def lock(self, key: str, tries_once: bool = False) -> LockRequest:
+        request = self._held[key] = LockRequest(key, None, tries_once)
         request.is_held = True
         self._settled.append(request)
         return request
 
-    def serve(self, handler: int) -> LockRequest:
-        request = self.lock(str(handler))
+    def serve(self, handler: int, tries_once: bool = False) -> LockRequest:
+        request = self.lock(str(handler), tries_once)
         request.inbox = Inbox()
         return request
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ordercast.errors import GroupFailed
+from ordercast.errors import GroupFailed, LockDenied
 from ordercast.groups.locks import EAGER_TRIES, Locks, Step
 from ordercast.view import Member, Reason, View, node_id
 
@@ -179,3 +179,39 @@ def test_whoever_waits_learns_of_a_failure_and_who_holds_goes_on() -> None:
     locks.on_view(view({}, Reason.UNLOCK))
     assert take(locks) == []
     assert locks.is_at_rest
+
+
+def test_a_claim_that_tries_once_asks_also_where_a_view_shows_a_holder() -> None:
+    locks = inside(door=OTHER)
+    once = locks.claim("door", tries_once=True)
+    assert take(locks) == [ASK]
+    assert locks.is_waiting
+    locks.on_denied("door")
+    assert isinstance(once.error, LockDenied)
+    assert locks.settled == [once]
+    assert take(locks) == []
+    assert not locks.is_waiting
+
+
+def test_a_grant_to_another_task_here_denies_claims_that_try_once() -> None:
+    locks = inside()
+    first, once = locks.claim("door"), locks.claim("door", tries_once=True)
+    assert take(locks) == [ASK]
+    locks.on_view(view({"door": ME}, Reason.LOCK))
+    assert first.is_held
+    assert isinstance(once.error, LockDenied)
+    late = locks.claim("door", tries_once=True)
+    assert isinstance(late.error, LockDenied)
+    assert not locks.is_waiting
+
+
+def test_a_denial_leaves_the_claims_that_wait() -> None:
+    locks = inside(door=OTHER)
+    patient, once = locks.claim("door"), locks.claim("door", tries_once=True)
+    assert take(locks) == [ASK]
+    locks.on_denied("door")
+    assert once.error is not None
+    assert patient.error is None
+    assert locks.is_waiting
+    locks.on_view(view({}, Reason.UNLOCK))
+    assert take(locks) == [ASK]

@@ -320,8 +320,9 @@ class Group:
     def lock(self, key: str | int, timeout: float | None = None) -> Lock:
         """A lock of the group, by a name or a number: `async with group.lock("printer") as lock`. RMP section 3.3.
 
-        Entering waits until this member holds it, TimeoutError after `timeout` seconds. Locks are granted in the total
-        order. The numbers 0 to 5 belong to the handlers.
+        Entering waits until this member holds it, TimeoutError after `timeout` seconds. With a timeout of 0 the group
+        is asked once: LockDenied names the holder where there is one. Locks are granted in the total order. The numbers
+        0 to 5 belong to the handlers.
         """
         check_timeout(timeout)
         self._seat.check_locks()

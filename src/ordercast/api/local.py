@@ -190,11 +190,11 @@ class LocalSeat:
             raise self.error
         return self.port.answer(owed, payload)
 
-    def lock(self, key: str) -> LockRequest:
-        return self.port.locks.claim(key)
+    def lock(self, key: str, tries_once: bool = False) -> LockRequest:
+        return self.port.locks.claim(key, None, tries_once)
 
-    def serve(self, handler: int) -> LockRequest:
-        return self.port.serve(handler)
+    def serve(self, handler: int, tries_once: bool = False) -> LockRequest:
+        return self.port.serve(handler, tries_once)
 
     def give_up(self, request: LockRequest) -> None:
         self.port.locks.give_up(request)

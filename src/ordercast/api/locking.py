@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from ordercast.api.seat import Seat
-from ordercast.errors import UsageError
+from ordercast.errors import LockDenied, UsageError
 from ordercast.groups.events import Request
 from ordercast.groups.locks import LockRequest
 from ordercast.groups.requests import Inbox
@@ -43,18 +43,28 @@ class Lock:
         return self._request is not None and self._request.is_held
 
     async def acquire(self) -> None:
-        """Wait for it. TimeoutError after the lock's timeout; the other errors are those of `send`."""
+        """Wait for it. TimeoutError after the lock's timeout; the other errors are those of `send`.
+
+        With a timeout of 0 the group is asked once, and its answer is the outcome: the lock is held, or `LockDenied`
+        names the holder. That takes as long as the answer does.
+        """
         if self._request is not None:
-            raise UsageError(f"this handle of lock {self._key!r} is in use: make one handle for each block")
+            raise UsageError(f"this handle of {self._title} is in use: make one handle for each block")
+        tries_once = self._timeout == 0
         try:
-            async with asyncio.timeout(self._timeout) as bound:
+            async with asyncio.timeout(None if tries_once else self._timeout) as bound:
                 while not self.is_held:  # lost again before this task had its turn: wait for the next grant
                     self._give_up()
-                    await self._ask()
+                    await self._ask(tries_once)
         except BaseException as error:
             self._give_up()
+            holder = self._holder()
+            if isinstance(error, LockDenied):
+                why = f"is held by {holder}" if holder else "was denied: the group holds as many locks as there may be"
+                raise LockDenied(f"{self._title} of {self._seat.group!r} {why}", holder) from None
             if isinstance(error, TimeoutError) and bound.expired():
-                text = f"lock {self._key!r} of {self._seat.group!r} was not granted within {self._timeout} s"
+                why = f": {holder} holds it" if holder else ""
+                text = f"{self._title} of {self._seat.group!r} was not granted within {self._timeout} s{why}"
                 raise TimeoutError(text) from None
             raise
 
@@ -71,13 +81,23 @@ class Lock:
     ) -> None:
         self.release()
 
-    def _want(self) -> LockRequest:
-        return self._seat.lock(self._key)
+    @property
+    def _title(self) -> str:
+        return f"lock {self._key!r}"
 
-    async def _ask(self) -> None:
+    def _holder(self) -> str:
+        """The member that holds it as of the newest view, as name/life; empty if none does."""
+        view = self._seat.view
+        holder = view.member(view.locks.get(self._key, 0)) if view is not None else None
+        return str(holder) if holder is not None else ""
+
+    def _want(self, tries_once: bool) -> LockRequest:
+        return self._seat.lock(self._key, tries_once)
+
+    async def _ask(self, tries_once: bool) -> None:
         seat = self._seat
         seat.check_locks()
-        self._request = request = self._want()
+        self._request = request = self._want(tries_once)
         request.waiter = asyncio.get_running_loop().create_future()
         seat.hurry()
         await request.waiter
@@ -135,9 +155,13 @@ class Handler(Lock):
         elif len(self._inbox):
             self._news.set()
 
-    def _want(self) -> LockRequest:
+    @property
+    def _title(self) -> str:
+        return f"handler {self._handler}"
+
+    def _want(self, tries_once: bool) -> LockRequest:
         self._handlers.add(self)
-        request = self._seat.serve(self._handler)
+        request = self._seat.serve(self._handler, tries_once)
         self._inbox = request.inbox if request.inbox is not None else Inbox()
         return request
 

@@ -151,11 +151,11 @@ class Seat(Protocol):
     def answer(self, owed: PendingReply, payload: bytes) -> bool:
         """Answer a call; False: the queue is full."""
 
-    def lock(self, key: str) -> LockRequest:
-        """Ask for a lock."""
+    def lock(self, key: str, tries_once: bool = False) -> LockRequest:
+        """Ask for a lock. `tries_once`: a denial ends the request, with `LockDenied`."""
 
-    def serve(self, handler: int) -> LockRequest:
-        """Ask for a handler. Its requests come to the `inbox` of the result."""
+    def serve(self, handler: int, tries_once: bool = False) -> LockRequest:
+        """Ask for a handler, as for a lock. Its requests come to the `inbox` of the result."""
 
     def give_up(self, request: LockRequest) -> None:
         """Release a lock or a handler, or no longer ask for it."""

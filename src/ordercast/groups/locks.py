@@ -1,8 +1,9 @@
 """Locks of a group, as one member wants and holds them (RMP sections 3.3 and 4.3).
 
 Views name the holder of each lock. A member asks once; the answer is a view in which it holds the lock, or `Denied`.
-After a denial it asks again when a view shows the lock free, or when a recovery may have lost its request. Several
-claims at one member are served in turn. Deviation: between two of them the lock goes back to the group, so that one
+After a denial it asks again when a view shows the lock free, or when a recovery may have lost its request. A claim that
+tries once asks also where a view shows a holder, and the denial is its outcome. Several claims at one member are served
+in turn. Deviation: between two of them the lock goes back to the group, so that one
 member cannot keep it from the others by handing it round among its own tasks.
 """
 
@@ -12,7 +13,7 @@ from collections import deque
 from enum import Enum, auto
 from typing import Any, Final, NamedTuple
 
-from ordercast.errors import OrdercastError
+from ordercast.errors import LockDenied, OrdercastError
 from ordercast.groups.requests import Inbox
 from ordercast.view import Reason, View
 
@@ -29,13 +30,17 @@ class Stage(Enum):
 
 
 class LockRequest:
-    """Somebody here wants a lock, or holds it. `inbox`: what a handler's holder takes requests from."""
+    """Somebody here wants a lock, or holds it. `inbox`: what a handler's holder takes requests from.
 
-    __slots__ = ("error", "inbox", "is_held", "key", "waiter")
+    `tries_once`: the group's first answer is the outcome, also where it is a denial.
+    """
 
-    def __init__(self, key: str, inbox: Inbox | None = None) -> None:
+    __slots__ = ("error", "inbox", "is_held", "key", "tries_once", "waiter")
+
+    def __init__(self, key: str, inbox: Inbox | None = None, tries_once: bool = False) -> None:
         self.key = key
         self.inbox = inbox
+        self.tries_once = tries_once
         self.is_held = False
         self.error: OrdercastError | None = None
         self.waiter: Any = None  # the API's: a future
@@ -53,9 +58,8 @@ class _Lock:
     __slots__ = ("claims", "stage", "vain")
 
     def __init__(self) -> None:
-        self.claims: deque[LockRequest] = (
-            deque()
-        )  # in the order in which they were made; the first holds it, or is next
+        # In the order in which they were made; the first holds it, or is next.
+        self.claims: deque[LockRequest] = deque()
         self.stage = Stage.FREE
         self.vain = 0
 
@@ -75,12 +79,15 @@ class Locks:
 
     # The application.
 
-    def claim(self, key: str, inbox: Inbox | None = None) -> LockRequest:
+    def claim(self, key: str, inbox: Inbox | None = None, tries_once: bool = False) -> LockRequest:
         """Want a lock; the claim comes back in `settled` when it is held, or cannot be."""
-        claim = LockRequest(key, inbox)
+        claim = LockRequest(key, inbox, tries_once)
         lock = self._locks.setdefault(key, _Lock())
         lock.claims.append(claim)
-        self._ask(key, lock)
+        if tries_once and lock.stage is Stage.HELD:
+            self._deny(key, lock)  # by another task of this member
+        else:
+            self._ask(key, lock)
         return claim
 
     def give_up(self, claim: LockRequest) -> None:
@@ -104,6 +111,11 @@ class Locks:
         """The claim that holds the lock here."""
         lock = self._locks.get(key)
         return lock.claims[0] if lock is not None and lock.stage is Stage.HELD else None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether another member is to give something back, or the group to answer."""
+        return any(lock.stage is not Stage.HELD for lock in self._locks.values())
 
     @property
     def is_at_rest(self) -> bool:
@@ -146,6 +158,7 @@ class Locks:
             return
         lock.stage = Stage.FREE
         lock.vain += 1
+        self._deny(key, lock)
         if lock.vain < EAGER_TRIES:
             self._ask(key, lock)
         self._tidy(key, lock)
@@ -173,7 +186,9 @@ class Locks:
     # In detail.
 
     def _ask(self, key: str, lock: _Lock) -> None:
-        if self._is_in and lock.claims and lock.stage is Stage.FREE and key not in self.held_by:
+        if not self._is_in or lock.stage is not Stage.FREE:
+            return
+        if any(claim.tries_once for claim in lock.claims) or (lock.claims and key not in self.held_by):
             lock.stage = Stage.ASKED
             self.todo.append(Step(key, False))
 
@@ -183,9 +198,17 @@ class Locks:
             lock.stage = Stage.HELD
             lock.claims[0].is_held = True
             self.settled.append(lock.claims[0])
+            self._deny(key, lock)
         else:
             lock.stage = Stage.RELEASED
             self.todo.append(Step(key, True))
+
+    def _deny(self, key: str, lock: _Lock) -> None:
+        """The group has answered: claims that try once and are not held have their outcome."""
+        for claim in [claim for claim in lock.claims if claim.tries_once and not claim.is_held]:
+            lock.claims.remove(claim)
+            claim.error = LockDenied(f"lock {key!r} is not free")  # the API says more: it knows names
+            self.settled.append(claim)
 
     def _lose(self, lock: _Lock) -> None:
         lock.stage = Stage.FREE

@@ -281,9 +281,9 @@ class Port:
             self.queue.offer_call(payload, AGREED, 0, head, self.number)
         return True
 
-    def serve(self, handler: int) -> LockRequest:
+    def serve(self, handler: int, tries_once: bool = False) -> LockRequest:
         """Want a handler: when the claim holds it, requests come to its `inbox`, an `Inbox`."""
-        return self.locks.claim(str(handler), Inbox())
+        return self.locks.claim(str(handler), Inbox(), tries_once)
 
     def take_settled(self) -> list[Watch | Asked | LockRequest]:
         """Everything that somebody may have waited for and that has come to its end since the last call."""
