@@ -106,7 +106,7 @@ class Timing:
     linger_ns: int = 3 * SECOND  # how long a leaver serves repairs at most
     token_quiet_ns: int = 30 * MS  # RMP: how long the token site waits for data before it passes on with a NULL ACK
     confirm_ns: int = 5 * MS  # how long a token site waits for something to order before it only confirms the token
-    caller_flush_ns: int = 60 * SECOND  # idle time after which a caller's numbers are forgotten (RMP section 4.5)
+    caller_flush_ns: int = 60 * SECOND  # idle time after which a caller's numbers may be forgotten (RMP section 4.5)
 
     def __post_init__(self) -> None:
         for name in self.__slots__:

@@ -330,11 +330,8 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
     _in_token(
         "callers' numbers are flushed at once",
         "PendingCalls.kept",
-        (
-            "found = [origin for origin in callers "
-            "if now_ns - ordered_ns[origin] <= flush_ns or origin in self._waiting]"
-        ),
-        "found = [origin for origin in callers if now_ns - ordered_ns[origin] <= 0 or origin in self._waiting]",
+        "found = sorted(callers, key=lambda origin: (spoke_ns[origin], origin))",
+        "found = [origin for origin in callers if now_ns - spoke_ns[origin] <= 0 or origin in self._waiting]",
         "A repeated call is delivered again.",
         16,
     ),

@@ -234,6 +234,10 @@ class ServiceDelivery:
         if run:
             out.upcalls.append(Run(run))
 
+    def has_called(self, origin: int, number: int) -> bool:
+        """Whether a call was delivered here, in this ring or before it, as far as that is remembered."""
+        return number < self._called.get(origin, 0)
+
     def _note_call(self, origin: int, number: int) -> None:
         called = self._called
         called.pop(origin, None)

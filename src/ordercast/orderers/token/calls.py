@@ -2,6 +2,9 @@
 
 A caller numbers its calls; the next one that is expected stands in the log's numbers, and with them in every view. The
 first-packet flag makes a new entry. Calls without acknowledgement may be lost: a call says which earlier ones it needs.
+
+Deviation: silence alone does not flush an entry. A caller that was cut off tries again with the first-packet flag when
+it is back, and where its entry was flushed its call would be carried out twice. Entries go where they are many.
 """
 
 from __future__ import annotations
@@ -22,13 +25,14 @@ from ordercast.wire.block import head_of
 from ordercast.wire.calls import asks_for_answer, needs_of, open_call
 
 MAX_CALLERS: Final = 1_024  # entries in the view; beyond it those that were silent longest are flushed
+KEPT_CALLERS: Final = 128  # entries that stay however long their callers are silent: 2 KB of each view
 MAX_WAITING: Final = 256  # calls of one caller that wait to be ordered
 WAIT_NS: Final = 6 * SECOND  # a call that waits and is not repeated for so long belongs to a caller that has given up
 MAX_NEW: Final = 256  # callers whose first call waits to be ordered
 
 
 class PendingCalls:
-    __slots__ = ("_begins", "_first", "_heard_ns", "_mine", "_ordered_ns", "_waiting")
+    __slots__ = ("_begins", "_first", "_heard_ns", "_mine", "_spoke_ns", "_waiting")
 
     def __init__(self) -> None:
         self._waiting: dict[int, set[int]] = {}  # caller -> numbers held and not ordered
@@ -36,7 +40,7 @@ class PendingCalls:
         self._begins: dict[int, int] = {}  # caller -> the first of its calls that is still to come
         self._first: dict[int, int] = {}  # caller without an entry -> the number it begins with
         self._mine: dict[tuple[int, int], None] = {}  # calls that this site acknowledges when they are delivered
-        self._ordered_ns: dict[int, int] = {}  # caller -> when a call of it was last received here
+        self._spoke_ns: dict[int, int] = {}  # caller with an entry -> when a call of it, new or repeated, was heard
 
     def may_hold(self, log: Log, origin: int, number: int, is_first: bool) -> bool:
         """Whether a call that is not old makes sense here."""
@@ -69,9 +73,11 @@ class PendingCalls:
         self._heard_ns.pop(origin, None)
 
     def heard(self, now_ns: int, origin: int) -> None:
-        """A call that waits here has come again."""
+        """A call has come, for the first time or again."""
         if origin in self._heard_ns:
             self._heard_ns[origin] = now_ns
+        if origin in self._spoke_ns:
+            self._spoke_ns[origin] = now_ns
 
     def expire(self, now_ns: int, log: Log) -> int:
         """Forget what waits in vain; when to look again, 0: nothing waits."""
@@ -109,7 +115,7 @@ class PendingCalls:
         """A call is received. What the caller sent before it and nobody ordered in time is never ordered."""
         self._first.pop(origin, None)
         self._begins.pop(origin, None)
-        self._ordered_ns[origin] = now_ns
+        self._spoke_ns[origin] = now_ns
         self.drop_old(log, origin)
 
     def drop_old(self, log: Log, origin: int) -> None:
@@ -129,15 +135,19 @@ class PendingCalls:
         return bool(self._waiting)
 
     def kept(self, now_ns: int, log: Log, callers: set[int], flush_ns: int) -> dict[int, int]:
-        """The entries that stay in the next view."""
-        ordered_ns = self._ordered_ns
+        """The entries that stay in the next view: those of callers that were heard last, and of all heard lately."""
+        spoke_ns = self._spoke_ns
         for origin in callers:
-            ordered_ns.setdefault(origin, now_ns)  # it came with the view: its time begins here
-        found = [origin for origin in callers if now_ns - ordered_ns[origin] <= flush_ns or origin in self._waiting]
+            spoke_ns.setdefault(origin, now_ns)  # it came with the view: its time begins here
+        for origin in [origin for origin in spoke_ns if origin not in callers]:
+            del spoke_ns[origin]
+        found = sorted(callers, key=lambda origin: (spoke_ns[origin], origin))
+        if len(found) > KEPT_CALLERS:
+            old, kept = found[:-KEPT_CALLERS], found[-KEPT_CALLERS:]
+            found = [origin for origin in old if now_ns - spoke_ns[origin] <= flush_ns or origin in self._waiting]
+            found += kept
         if len(found) > MAX_CALLERS:
-            found = sorted(found, key=lambda origin: ordered_ns[origin])[-MAX_CALLERS // 2 :]
-        for origin in [origin for origin in ordered_ns if origin not in callers]:
-            del ordered_ns[origin]
+            found = found[-MAX_CALLERS // 2 :]
         return {origin: log.next_number[origin] for origin in found if origin in log.next_number}
 
     # Acknowledging
@@ -191,7 +201,8 @@ class OutsideCalls:
         ring, log, pending = self._ring, self._log, self.pending
         if ring.is_frozen or ring.has_left or ring.view.member(origin) is not None:
             return True
-        if number < log.next_number.get(origin, 0):
+        pending.heard(now_ns, origin)
+        if number < log.next_number.get(origin, 0) or self._delivery.has_called(origin, number):
             if log.seq_of(origin, number) > self._delivery.delivered:
                 return True  # its answer follows its delivery
             if self._rotation.is_holding:
@@ -199,7 +210,6 @@ class OutsideCalls:
             return False
         if not head_of(block).rank and not asks_for_answer(block):
             return self._on_unreliable_call(origin, number, block, out)
-        pending.heard(now_ns, origin)
         if is_first and origin in log.next_number:
             pending.begin_with(origin, number)
         if (origin, number) in log.blocks or not pending.may_hold(log, origin, number, is_first):
