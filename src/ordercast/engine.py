@@ -200,6 +200,10 @@ class Engine(Protocol):
     def unlock(self, now_ns: int, lock: str, out: Outbox) -> None:
         """Give a lock back; a View without it follows."""
 
+    def wait_for_others(self, is_waiting: bool) -> None:
+        """Before `after_batch`: whether the application waits for what another member has to do, a lock or an answer.
+        A group in which a member waits is not at rest: a failure is noticed sooner."""
+
     def answers(self, origin: int, number: int) -> bool:
         """Whether this node acknowledges the call: as the token site that ordered it, or that hears it again."""
 

@@ -64,6 +64,8 @@ class FloodEngine:
     def unlock(self, now_ns: int, lock: str, out: Outbox) -> None:
         """It gives none."""
 
+    def wait_for_others(self, is_waiting: bool) -> None: ...
+
     def answers(self, origin: int, number: int) -> bool:
         return False
 

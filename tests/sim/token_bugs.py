@@ -90,7 +90,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
     ),
     _in_token(
         "nobody is suspected for silence",
-        "Token.suspects",
+        "Vigilance.suspects",
         "self._detector.suspects(now_ns)",
         "self._detector.suspects(0)",
         "The group waits for dead members.",

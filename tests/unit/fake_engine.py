@@ -130,6 +130,7 @@ class FakeEngine:
         self.deadline = NEVER
         self.expired: list[int] = []
         self.steps: list[tuple[str, str]] = []  # what was asked of locks
+        self.is_waiting = False  # the application waits for another member
         self.replies: list[tuple[Address, int, Reply]] = []
         # the contract
         self.config = config
@@ -224,6 +225,9 @@ class FakeEngine:
         if self.exchange.locks.get(lock) == self.me.id:
             del self.exchange.locks[lock]
         self.exchange.install(Reason.UNLOCK, str(self.me), b"")
+
+    def wait_for_others(self, is_waiting: bool) -> None:
+        self.is_waiting = is_waiting
 
     def answers(self, origin: int, number: int) -> bool:
         return self.exchange.answering is self

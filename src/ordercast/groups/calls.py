@@ -167,6 +167,11 @@ class Calls:
         return None
 
     @property
+    def is_waiting(self) -> bool:
+        """Whether this member waits for an answer."""
+        return bool(self._asked)
+
+    @property
     def has_answers(self) -> bool:
         return bool(self._to_callers or self._to_group)
 

@@ -215,6 +215,8 @@ class Channel:
                     has_moved = True
             if not has_moved and turn:
                 break
+            if self._talkers:
+                engine.wait_for_others(any(port.is_waiting for port in self._talkers))
             if self.leaving:
                 self._leave(now_ns)
             engine.after_batch(now_ns, out)

@@ -377,6 +377,13 @@ class Port:
             receipt.leaving += 1
 
     @property
+    def is_waiting(self) -> bool:
+        """Whether the application waits for a lock, or for the answer to a call."""
+        return (self._locks is not None and self._locks.is_waiting) or (
+            self._calls is not None and self._calls.is_waiting
+        )
+
+    @property
     def has_steps(self) -> bool:
         """Requests for locks, or answers, are to leave with this pass."""
         return (self._locks is not None and bool(self._locks.todo)) or (

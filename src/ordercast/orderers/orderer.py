@@ -68,7 +68,10 @@ class Start(NamedTuple):
 
 
 class CallTaker(Protocol):
-    """Calls from outside (RMP section 4.5)."""
+    """Locks, and calls from members and from outside (RMP sections 4.3 and 4.5)."""
+
+    def wait_for_others(self, is_waiting: bool) -> None:
+        """Whether the application here waits for a lock or an answer: others are then watched more closely."""
 
     @property
     def allowance(self) -> int:

@@ -163,6 +163,9 @@ class ToyEngine:
     def unlock(self, now_ns: int, lock: str, out: Outbox) -> None:
         """It gives none."""
 
+    def wait_for_others(self, is_waiting: bool) -> None:
+        """No member is watched."""
+
     def answers(self, origin: int, number: int) -> bool:  # noqa: ARG002
         return False
 

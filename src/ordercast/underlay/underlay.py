@@ -191,6 +191,11 @@ class Underlay:
             self._serial += 1
             self._orderer.propose(now_ns, Change(reason, self.me, lock=lock, serial=self._serial))
 
+    def wait_for_others(self, is_waiting: bool) -> None:
+        calls = self._orderer.calls
+        if calls is not None:
+            calls.wait_for_others(is_waiting)
+
     def answers(self, origin: int, number: int) -> bool:
         calls = self._orderer.calls
         return calls is not None and calls.answers(origin, number)

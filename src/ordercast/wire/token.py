@@ -34,6 +34,7 @@ if STATE.size != 36:
 
 HOLDS: Final = 1  # its sender has accepted the token of that pass
 HURRY: Final = 2  # a round is under way: pass it on at once
+WAITS: Final = 4  # its sender waits for what another member has to do
 
 
 class State(NamedTuple):

@@ -19,6 +19,7 @@ from ordercast.orderers.logged.ring import RingState
 from ordercast.orderers.logged.window import SendWindow
 from ordercast.orderers.token.rotation import Rotation
 from ordercast.orderers.token.timers import TokenTimer
+from ordercast.orderers.token.vigilance import Vigilance
 from ordercast.parts.log import Log
 from ordercast.parts.timers import Timers
 from ordercast.wire.block import head_of
@@ -168,7 +169,7 @@ class PendingCalls:
 class OutsideCalls:
     """The `CallTaker` of a token ring: what a member does with calls that come from outside."""
 
-    __slots__ = ("_delivery", "_log", "_receiver", "_ring", "_rotation", "_timers", "_window", "pending")
+    __slots__ = ("_delivery", "_log", "_receiver", "_ring", "_rotation", "_timers", "_vigilance", "_window", "pending")
 
     def __init__(
         self,
@@ -178,9 +179,11 @@ class OutsideCalls:
         window: SendWindow,
         rotation: Rotation,
         timers: Timers[TokenTimer],
+        vigilance: Vigilance,
     ) -> None:
         self._ring = ring
         self._log = ring.log
+        self._vigilance = vigilance
         self._receiver = receiver
         self._delivery = delivery
         self._window = window
@@ -192,6 +195,9 @@ class OutsideCalls:
     def allowance(self) -> int:
         """A share like that of a member that has just begun to send; what callers have out counts for all of them."""
         return self._window.ceiling // (2 * (len(self._ring.view.members) + len(self._ring.callers)))
+
+    def wait_for_others(self, is_waiting: bool) -> None:
+        self._vigilance.wait(is_waiting)
 
     def answers(self, origin: int, number: int) -> bool:
         return self.pending.is_mine(origin, number)
@@ -205,6 +211,8 @@ class OutsideCalls:
         if number < log.next_number.get(origin, 0) or self._delivery.has_called(origin, number):
             if log.seq_of(origin, number) > self._delivery.delivered:
                 return True  # its answer follows its delivery
+            if asks_for_answer(block):
+                self._vigilance.on_reminder(now_ns)
             if self._rotation.is_holding:
                 pending.take_up(origin, number)
             return False

@@ -12,7 +12,7 @@ from ordercast.parts.table import Table
 from ordercast.parts.timers import Timers
 from ordercast.view import Member, Reason
 from ordercast.wire.header import Kind
-from ordercast.wire.token import HOLDS, HURRY, State, encode_state
+from ordercast.wire.token import HOLDS, HURRY, WAITS, State, encode_state
 
 NAMED_TRIES: Final = 4  # NACKs that name one site before everybody is asked
 
@@ -48,6 +48,7 @@ class Rotation:
         "spoke_ns",
         "sync_now",
         "turn",
+        "waits",
     )
 
     def __init__(self, ring: RingState, table: Table, timers: Timers[TokenTimer]) -> None:
@@ -66,6 +67,7 @@ class Rotation:
         # What others are told
         self.behind: dict[int, None] = {}  # members to tell where the token is
         self.sync_now = False
+        self.waits = False  # an application here, or a caller outside, waits for another member
         self.announced = 0  # everybody has been told that all hold everything up to this sequence number
         self.spoke_ns = 0  # when we last told all where the token is and what each holds
 
@@ -79,7 +81,8 @@ class Rotation:
         rows = table.rows()
         self.announced = max(self.announced, min(rows))
         highest = max(log.highest, log.received, *rows)
-        return State(self.turn, self.site, highest, table.view.seq, HOLDS if self.is_holding else 0, rows)
+        flags = (HOLDS if self.is_holding else 0) | (WAITS if self.waits else 0)
+        return State(self.turn, self.site, highest, table.view.seq, flags, rows)
 
     def successor(self) -> int:
         """The member after us in the ring; if we have left, the one that was after us."""

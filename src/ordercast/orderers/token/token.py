@@ -21,7 +21,7 @@ from ordercast.orderers.logged.recovery import LogRecovery
 from ordercast.orderers.logged.replies import send_held
 from ordercast.orderers.logged.ring import RingState
 from ordercast.orderers.logged.window import SendWindow
-from ordercast.orderers.orderer import Standing, Start, Suspicion, SuspicionReason, Usage
+from ordercast.orderers.orderer import Standing, Start, Suspicion, Usage
 from ordercast.orderers.token.calls import OutsideCalls
 from ordercast.orderers.token.naks import TokenNaks
 from ordercast.orderers.token.ordering import TokenOrdering
@@ -29,6 +29,7 @@ from ordercast.orderers.token.pending import ChangeRequests
 from ordercast.orderers.token.rotation import Rotation
 from ordercast.orderers.token.sending import TokenSender
 from ordercast.orderers.token.timers import TokenTimer
+from ordercast.orderers.token.vigilance import Vigilance
 from ordercast.parts.detector import Detector
 from ordercast.parts.log import Log
 from ordercast.parts.memory import DeliveryMemory
@@ -45,6 +46,7 @@ from ordercast.wire.ordering import (
     encode_acks,
 )
 from ordercast.wire.token import (
+    WAITS,
     State,
     decode_change,
     decode_list,
@@ -80,6 +82,7 @@ class Token:
         "_sender",
         "_table",
         "_timers",
+        "_vigilance",
         "_window",
     )
 
@@ -109,7 +112,11 @@ class Token:
         self._rotation = Rotation(ring, self._table, self._timers)
         self._sender = TokenSender(ring, self._delivery, self._window, self._rotation, self._timers)
         self._requests = ChangeRequests(view)
-        self._calls = OutsideCalls(ring, self._receiver, self._delivery, self._window, self._rotation, self._timers)
+        self._naks = TokenNaks(ring, self._repairs, self._delivery, self._window, self._rotation)
+        self._vigilance = Vigilance(ring, self._detector, self._rotation, self._outgoing, self._naks)
+        self._calls = OutsideCalls(
+            ring, self._receiver, self._delivery, self._window, self._rotation, self._timers, self._vigilance
+        )
         self._ordering = TokenOrdering(
             ring,
             self._receiver,
@@ -124,7 +131,6 @@ class Token:
             self._calls.pending,
         )
         self._held_due: dict[int, None] = {}  # senders to tell that we hold what they send again
-        self._naks = TokenNaks(ring, self._repairs, self._delivery, self._window, self._rotation)
 
     # What others read
 
@@ -373,8 +379,8 @@ class Token:
             out.notes.extend(self._repairs.look(now_ns, rotation.is_holding))
         if ordering.watched_leaver != self._table.leaver:
             ordering.apply_view(now_ns)  # it knows that it has left, and may be silent from now on
-        self._detector.work(self.is_busy, now_ns)
-        self._timers.set_earlier(TokenTimer.BEAT, now_ns + self._detector.heartbeat_ns)
+        self._vigilance.work(now_ns, self.is_busy)
+        self._timers.set_earlier(TokenTimer.BEAT, now_ns + self._vigilance.heartbeat_ns)
 
     def expire(self, now_ns: int, out: Outbox) -> None:
         if self._ring.is_frozen:
@@ -389,7 +395,7 @@ class Token:
             elif timer is TokenTimer.RETRANSMIT:
                 self._sender.retransmit(now_ns, out)
             elif timer is TokenTimer.BEAT:
-                if now_ns - self._rotation.spoke_ns >= self._detector.heartbeat_ns:
+                if now_ns - self._rotation.spoke_ns >= self._vigilance.heartbeat_ns:
                     self._rotation.sync_now = True
             elif timer is TokenTimer.CALLS:
                 self._calls.expire(now_ns)
@@ -404,22 +410,11 @@ class Token:
         return min(self._timers.deadline_ns(), self._repairs.deadline_ns(), self._requests.due_ns)
 
     def suspects(self, now_ns: int) -> list[Suspicion]:
-        """Members that have been silent for too long, or did not answer ten tries (section 4.4)."""
-        ring, rotation, tries = self._ring, self._rotation, self._ring.timing.tries
-        if ring.is_frozen or ring.has_left:
-            return []
-        found = dict.fromkeys(self._detector.suspects(now_ns), SuspicionReason.SILENCE)
-        if self._outgoing.is_exhausted:
-            found.setdefault(rotation.site, SuspicionReason.NO_ACKNOWLEDGEMENT)
-        if self._naks.tries > tries:
-            found.setdefault(rotation.site, SuspicionReason.NO_REPAIR)
-        if rotation.passed is not None and rotation.passed.tries > tries:
-            found.setdefault(rotation.passed.site, SuspicionReason.NO_TOKEN)
-        return [Suspicion(member, why) for member, why in found.items() if member and member != ring.me.id]
+        return self._vigilance.suspects(now_ns)
 
     @property
     def is_busy(self) -> bool:
-        """Whether anything is outstanding: heartbeats are frequent while it is."""
+        """Whether anything is outstanding in the ring itself."""
         log, rotation = self._ring.log, self._rotation
         return bool(
             self._outgoing.unordered
@@ -550,6 +545,8 @@ class Token:
         if state.highest > log.received + log.ahead or (rotation.is_holding and state.turn > rotation.turn):
             ring.count("strange_tokens")
             return
+        if state.flags & WAITS:
+            self._vigilance.on_waiting(now_ns)
         if table.merge(state.view, state.rows):
             rotation.announced = max(rotation.announced, min(state.rows, default=0))
         if not ring.has_left:

@@ -1,0 +1,85 @@
+"""Which members are suspected, and how closely all are watched (RMP section 4.4; docs/design/overview.md section 7).
+
+Silence is suspicious sooner while anything is outstanding. One rule says what is: work in the ring, and whatever an
+application or a caller outside waits for, such as a lock that another member holds, or an answer. A member that waits
+says so with its heartbeats, so that all of them are frequent: otherwise it would expect what the others do not give.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ordercast.orderers.logged.ring import RingState
+from ordercast.orderers.orderer import Suspicion, SuspicionReason
+from ordercast.orderers.token.naks import TokenNaks
+from ordercast.orderers.token.rotation import Rotation
+from ordercast.parts.detector import Detector
+from ordercast.parts.outgoing import Outgoing
+
+HEARSAY_BEATS: Final = 4  # heartbeats for which the word of another member counts that it waits
+
+
+class Vigilance:
+    __slots__ = (
+        "_detector",
+        "_heard_until_ns",
+        "_naks",
+        "_outgoing",
+        "_reminded_until_ns",
+        "_ring",
+        "_rotation",
+        "_waits",
+    )
+
+    def __init__(
+        self, ring: RingState, detector: Detector, rotation: Rotation, outgoing: Outgoing, naks: TokenNaks
+    ) -> None:
+        self._ring = ring
+        self._detector = detector
+        self._rotation = rotation
+        self._outgoing = outgoing
+        self._naks = naks
+        self._waits = False  # our application waits for another member
+        self._reminded_until_ns = 0  # until then a caller outside waits, as far as we know
+        self._heard_until_ns = 0  # until then another member waits, as far as we know
+
+    # What is outstanding
+
+    def wait(self, is_waiting: bool) -> None:
+        """Whether our application waits for something that another member has to do."""
+        if is_waiting and not self._waits:
+            self._rotation.sync_now = True  # the others are to speak more often from now on
+        self._waits = is_waiting
+
+    def on_reminder(self, now_ns: int) -> None:
+        """A caller outside asks again for the answer to a call that was delivered."""
+        self._reminded_until_ns = now_ns + 5 * self._ring.timing.retransmit_max_ns // 4
+
+    def on_waiting(self, now_ns: int) -> None:
+        """Another member says that it waits."""
+        self._heard_until_ns = now_ns + HEARSAY_BEATS * self._ring.timing.heartbeat_busy_ns
+
+    def work(self, now_ns: int, is_busy: bool) -> None:
+        """After a pass. `is_busy`: something is outstanding in the ring itself."""
+        waits = self._rotation.waits = self._waits or now_ns < self._reminded_until_ns
+        self._detector.work(is_busy or waits or now_ns < self._heard_until_ns, now_ns)
+
+    # What comes of it
+
+    @property
+    def heartbeat_ns(self) -> int:
+        return self._detector.heartbeat_ns
+
+    def suspects(self, now_ns: int) -> list[Suspicion]:
+        """Members that have been silent for too long, or did not answer ten tries (section 4.4)."""
+        ring, rotation, tries = self._ring, self._rotation, self._ring.timing.tries
+        if ring.is_frozen or ring.has_left:
+            return []
+        found = dict.fromkeys(self._detector.suspects(now_ns), SuspicionReason.SILENCE)
+        if self._outgoing.is_exhausted:
+            found.setdefault(rotation.site, SuspicionReason.NO_ACKNOWLEDGEMENT)
+        if self._naks.tries > tries:
+            found.setdefault(rotation.site, SuspicionReason.NO_REPAIR)
+        if rotation.passed is not None and rotation.passed.tries > tries:
+            found.setdefault(rotation.passed.site, SuspicionReason.NO_TOKEN)
+        return [Suspicion(member, why) for member, why in found.items() if member and member != ring.me.id]
