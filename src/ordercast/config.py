@@ -95,6 +95,7 @@ class Timing:
     nak_delay_ns: int = 2 * MS  # patience with reordering before a gap is reported
     nak_retry_ns: int = 20 * MS
     retransmit_ns: int = 60 * MS  # first retransmission of an unaccepted block, before a round trip is known
+    retransmit_min_ns: int = 20 * MS  # the shortest timeout: a busy peer on one core may take so long to be scheduled
     retransmit_max_ns: int = 2 * SECOND
     tries: int = 10
     find_ns: int = 60 * MS  # between two discovery questions

@@ -8,9 +8,11 @@ from itertools import pairwise
 from ordercast.config import MS, SECOND, Timing
 from ordercast.engine import NEVER
 from ordercast.parts.detector import Detector
-from ordercast.parts.gaps import MAX_BACKOFF_NS, Gaps
-from ordercast.parts.rtt import MIN_TIMEOUT_NS, RoundTrip
+from ordercast.parts.gaps import Gaps
+from ordercast.parts.rtt import RoundTrip
 from ordercast.parts.timers import Timers
+
+TIMING = Timing()
 
 
 class Timer(Enum):
@@ -56,7 +58,7 @@ def test_cleared_timers_never_come() -> None:
 
 
 def test_a_gap_is_reported_once_and_asked_for_after_some_patience() -> None:
-    gaps: Gaps[int] = Gaps(delay_ns=2, retry_ns=10)
+    gaps: Gaps[int] = Gaps(2, 10, RoundTrip(TIMING))
     assert gaps.update([5, 6], 100) == ([5, 6], [])
     assert gaps.update([5, 6], 101) == ([], [])
     assert gaps.due(101) == []
@@ -65,7 +67,7 @@ def test_a_gap_is_reported_once_and_asked_for_after_some_patience() -> None:
 
 
 def test_a_gap_that_closes_in_time_is_never_asked_for() -> None:
-    gaps: Gaps[int] = Gaps(delay_ns=2, retry_ns=10)
+    gaps: Gaps[int] = Gaps(2, 10, RoundTrip(TIMING))
     gaps.update([5, 6], 100)
     assert gaps.update([6], 101) == ([], [5])
     assert gaps.due(200) == [6]
@@ -75,25 +77,53 @@ def test_a_gap_that_closes_in_time_is_never_asked_for() -> None:
 
 
 def test_a_gap_is_asked_for_again_with_longer_and_longer_waits() -> None:
-    gaps: Gaps[int] = Gaps(delay_ns=0, retry_ns=20 * MS)
+    gaps: Gaps[int] = Gaps(0, 20 * MS, RoundTrip(TIMING))
     gaps.update([1], 0)
     asked: list[int] = []
     now_ns = 0
-    while len(asked) < 8:
+    while len(asked) < 10:
         if gaps.due(now_ns):
             asked.append(now_ns)
         now_ns = gaps.deadline_ns()
     waits = [later - sooner for sooner, later in pairwise(asked)]
-    assert waits == [20 * MS, 40 * MS, 80 * MS, 160 * MS, 320 * MS, MAX_BACKOFF_NS, MAX_BACKOFF_NS]
+    assert waits == [min(20 * MS << tries, 2 * SECOND) for tries in range(9)]
+
+
+def test_the_answer_to_a_question_tells_the_round_trip_and_what_was_only_late_does_not() -> None:
+    """RMP section 4.6: NACKs require positive acknowledgment, and have their timers from it."""
+    rtt = RoundTrip(TIMING)
+    gaps: Gaps[int] = Gaps(0, 20 * MS, rtt)
+    gaps.update([1, 2], 0)
+    assert gaps.due(0) == [1, 2]
+    gaps.update([1], 1 * MS)
+    assert rtt.timeout_ns(0) == TIMING.retransmit_ns, "it was late"
+    gaps.update([], 200 * MS, is_answer=True)
+    assert rtt.timeout_ns(0) == 600 * MS, "the mean and four deviations"
+    gaps.update([3], 300 * MS)
+    assert gaps.due(300 * MS) == [3]
+    assert gaps.deadline_ns() == 900 * MS
+
+
+def test_a_timer_that_ran_out_slows_the_others_until_something_that_was_sent_once_is_answered() -> None:
+    """Karn's algorithm: where times have grown, only that ends the sending of everything twice."""
+    rtt = RoundTrip(TIMING)
+    rtt.expired()
+    rtt.expired()
+    assert rtt.timeout_ns(0) == 4 * TIMING.retransmit_ns
+    assert rtt.timeout_ns(3) == 8 * TIMING.retransmit_ns
+    assert rtt.is_late(0), "nothing is known"
+    rtt.sample(100 * MS)
+    assert rtt.timeout_ns(0) == 300 * MS
+    assert not rtt.is_late(99 * MS)
 
 
 def test_before_the_first_round_trip_the_first_timeout_counts() -> None:
-    rtt = RoundTrip(60 * MS, 2 * SECOND)
+    rtt = RoundTrip(TIMING)
     assert [rtt.timeout_ns(tries) for tries in (0, 1, 2)] == [60 * MS, 120 * MS, 240 * MS]
 
 
 def test_timeouts_follow_mean_and_deviation_and_are_clamped() -> None:
-    rtt = RoundTrip(60 * MS, 2 * SECOND)
+    rtt = RoundTrip(TIMING)
     for _ in range(200):
         rtt.sample(40 * MS)
     assert 40 * MS <= rtt.timeout_ns(0) <= 50 * MS
@@ -101,12 +131,9 @@ def test_timeouts_follow_mean_and_deviation_and_are_clamped() -> None:
         rtt.sample(took * MS)
     assert rtt.timeout_ns(0) > 100 * MS
     assert rtt.timeout_ns(30) == 2 * SECOND
-    fast = RoundTrip(60 * MS, 2 * SECOND)
+    fast = RoundTrip(TIMING)
     fast.sample(1_000)
-    assert fast.timeout_ns(0) == MIN_TIMEOUT_NS
-
-
-TIMING = Timing()
+    assert fast.timeout_ns(0) == TIMING.retransmit_min_ns
 
 
 def test_silence_is_suspicious_sooner_while_work_is_outstanding() -> None:

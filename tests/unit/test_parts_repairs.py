@@ -6,6 +6,7 @@ from ordercast.config import MS, Timing
 from ordercast.engine import NEVER, Note
 from ordercast.parts.log import Log
 from ordercast.parts.repairs import ASSIGNMENTS_ALONE, PER_NAK, Repairs
+from ordercast.parts.rtt import RoundTrip
 from ordercast.service import AGREED
 from ordercast.view import GROUP_ORIGIN
 from ordercast.wire.block import pack_run
@@ -24,7 +25,7 @@ def block(size: int = 1) -> bytes:
 
 def make() -> tuple[Log, Repairs]:
     log = Log(0, 1_000, {A: 0, B: 0}, 100, DATAGRAM)
-    return log, Repairs(log, TIMING, DATAGRAM)
+    return log, Repairs(log, TIMING, DATAGRAM, RoundTrip(TIMING))
 
 
 def notes(found: list[Note]) -> list[tuple[str, int]]:

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ordercast.config import LAN_DATAGRAM, SECOND, GroupConfig, Timing
 from ordercast.engine import NEVER, Change
 from ordercast.orderers.logged.changes import MAX_CHANGES, key_of
-from ordercast.orderers.token.pending import FORGET_NS, MAX_DONE, REPEAT_NS, YIELD_NS, ChangeRequests
+from ordercast.orderers.logged.ring import RingState
+from ordercast.orderers.token.pending import FORGET_NS, MAX_DONE, MISSED, YIELD_NS, ChangeRequests
+from ordercast.parts.rtt import RoundTrip
 from ordercast.view import Member, Reason, View, node_id
+from ordercast.wire.writer import DatagramWriter
 
 A, B, C = [Member(node_id(name, 0), name, 0, (f"10.0.0.{n}", 7_000), 1 << 20) for n, name in enumerate("abc", start=1)]
 VIEW = View(1, "a/0", 7, 0, 10, 0, (A, B), {A.id: 0, B.id: 0})
 JOIN = Change(Reason.JOIN, C, serial=5)
 LEAVE = Change(Reason.LEAVE, B)
+TIMING = Timing()
+REPEAT_NS = TIMING.retransmit_ns  # no round trip is known
 
 
 def make() -> ChangeRequests:
-    return ChangeRequests(VIEW)
+    return ChangeRequests(VIEW, TIMING, RoundTrip(TIMING))
 
 
 def waiting(pending: ChangeRequests, now_ns: int = 0) -> list[Change]:
@@ -50,9 +56,10 @@ def test_our_own_requests_are_repeated_until_they_are_answered() -> None:
     assert pending.repeated(10) == [LEAVE]
     assert pending.repeated(10 + REPEAT_NS - 1) == []
     assert pending.repeated(10 + REPEAT_NS) == [LEAVE]
+    assert pending.repeated(10 + 3 * REPEAT_NS - 1) == []
     pending.answered(told(LEAVE, members=(A,)))
     assert not waiting(pending)
-    assert pending.repeated(10 + 2 * REPEAT_NS) == []
+    assert pending.repeated(10 + 3 * REPEAT_NS) == []
     assert pending.due_ns == NEVER
 
 
@@ -69,6 +76,50 @@ def test_what_nobody_repeats_is_forgotten() -> None:
     pending.ask(0, LEAVE)
     assert waiting(pending, FORGET_NS) == [JOIN, LEAVE]
     assert waiting(pending, FORGET_NS + 1) == [LEAVE]
+
+
+def test_what_comes_rarely_is_remembered_for_longer() -> None:
+    pending = make()
+    pending.hear(0, JOIN)
+    pending.hear(FORGET_NS, JOIN)
+    assert waiting(pending, (1 + MISSED) * FORGET_NS) == [JOIN]
+    assert waiting(pending, (1 + MISSED) * FORGET_NS + 1) == []
+
+
+def test_ten_tries_in_vain_are_a_fault_unless_a_token_site_has_the_request() -> None:
+    """RMP section 4.4."""
+    pending = make()
+    pending.ask(0, LEAVE)
+    sent = 0
+    while not pending.is_exhausted:
+        sent += len(pending.repeated(pending.due_ns))
+        if sent == 4:
+            pending.acknowledged()
+    assert sent == 4 + TIMING.tries
+    pending.answered(told(LEAVE, members=(A,)))
+    assert not pending.is_exhausted
+
+
+def test_a_request_that_waits_at_its_own_member_is_nobodys_fault() -> None:
+    pending = make()
+    pending.ask(0, LEAVE)
+    for _ in range(30):
+        pending.repeated(pending.due_ns, is_here=True)
+    assert not pending.is_exhausted
+    assert pending.due_ns < 60 * SECOND
+
+
+def test_a_members_request_that_comes_again_is_noted_while_it_waits() -> None:
+    pending = make()
+    ring = RingState(A, DatagramWriter(1, A.id, LAN_DATAGRAM), GroupConfig(), TIMING, VIEW, 0, 0, {})
+    pending.on_propose(0, ring, B.id, LEAVE)
+    assert pending.take_noted() == []
+    pending.on_propose(1, ring, B.id, LEAVE)
+    pending.on_propose(1, ring, B.id, JOIN)
+    assert pending.take_noted() == [B.id]
+    pending.on_propose(2, ring, B.id, LEAVE)
+    pending.answered(told(LEAVE, members=(A,)))
+    assert pending.take_noted() == []
 
 
 def test_a_newcomer_that_we_sponsor_is_forgotten_when_it_no_longer_asks_us() -> None:
@@ -158,7 +209,7 @@ def test_a_member_lets_another_that_was_denied_a_lock_ask_before_it_asks_again()
     assert pending.repeated(11) == [LEAVE]
     assert pending.due_ns == 10 + YIELD_NS
     assert waiting(pending, 10 + YIELD_NS) == [again, LEAVE]
-    assert pending.repeated(10 + YIELD_NS) == [again, LEAVE]
+    assert pending.repeated(10 + YIELD_NS) == [again]
 
 
 def test_where_nobody_else_was_denied_a_lock_is_asked_for_at_once() -> None:

@@ -453,8 +453,8 @@ def test_timers_follow_the_round_trip_and_its_variance_double_and_are_clamped() 
     """RMP section 4.6, algorithms (1) and (4): they are parts/rtt.py's, and hold for all that is acknowledged."""
     timing = Timing()
     assert (timing.retransmit_max_ns, timing.tries) == (2 * SECOND, 10)
-    rtt = RoundTrip(timing.retransmit_ns, timing.retransmit_max_ns)
-    steady = RoundTrip(timing.retransmit_ns, timing.retransmit_max_ns)
+    rtt = RoundTrip(timing)
+    steady = RoundTrip(timing)
     for took in (50, 150) * 50:
         rtt.sample(took * MS)
         steady.sample(100 * MS)

@@ -165,7 +165,7 @@ class CallEngine:
         # As members' sockets count: also a short call takes a whole buffer there.
         self._window = SlowStart(self._cost(LAN_DATAGRAM), self._cost(MAX_BLOCK))
         self._window.limit(WINDOW_BYTES)
-        self._rtt = RoundTrip(timing.retransmit_ns, timing.retransmit_max_ns)
+        self._rtt = RoundTrip(timing)
         self._due_ns = NEVER  # no call is due before
         self.used_ns = 0
         self.ended: list[Call] = []
@@ -238,6 +238,7 @@ class CallEngine:
             call.tries += 1
             if not call.is_acknowledged:
                 self._window.timed_out(number)
+                self._rtt.expired()
             self._wait(now_ns, call, self._rtt.timeout_ns(call.tries))
             self._transmit(now_ns, call, out)
 

@@ -29,6 +29,7 @@ class SuspicionReason(Enum):
     NO_ACKNOWLEDGEMENT = "it did not acknowledge a block in all tries"
     NO_REPAIR = "it did not answer requests for repair in all tries"
     NO_TOKEN = "it did not take the token in all tries"
+    NO_CHANGE = "it did not take a request for a change in all tries"
     DECLINED = "it declined the join that was ordered for it"
     HEARSAY = "another member suspects it"
 

@@ -1,64 +1,73 @@
-"""What is missing, since when, and when to complain about it next."""
+"""What is missing, since when, and when to complain about it next (RMP section 4.6: NACKs back off like any packet)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from ordercast.engine import NEVER
+from ordercast.parts.rtt import RoundTrip
 
 K = TypeVar("K", int, tuple[int, int])
 
-MAX_BACKOFF_NS: Final = 400_000_000
-
 
 class _Gap:
-    __slots__ = ("due_ns", "tries", "wait_ns")
+    __slots__ = ("asked_ns", "due_ns", "tries")
 
-    def __init__(self, due_ns: int, wait_ns: int) -> None:
+    def __init__(self, due_ns: int) -> None:
         self.due_ns = due_ns
-        self.wait_ns = wait_ns
+        self.asked_ns = 0  # for the first time
         self.tries = 0
 
 
 class Gaps(Generic[K]):
     """The owner says what is missing now (a bounded list, oldest first); this remembers what was asked for when."""
 
-    __slots__ = ("_delay_ns", "_gaps", "_retry_ns")
+    __slots__ = ("_delay_ns", "_gaps", "_retry_ns", "_rtt")
 
-    def __init__(self, delay_ns: int, retry_ns: int) -> None:
+    def __init__(self, delay_ns: int, retry_ns: int, rtt: RoundTrip) -> None:
+        """`retry_ns`: between the first two questions, while no round trip is known."""
         self._gaps: dict[K, _Gap] = {}
         self._delay_ns = delay_ns
         self._retry_ns = retry_ns
+        self._rtt = rtt
 
-    def update(self, missing: Iterable[K], now_ns: int) -> tuple[list[K], list[K]]:
-        """Compare with what was missing before: what is newly missing, what has come."""
+    def update(self, missing: Iterable[K], now_ns: int, is_answer: bool = False) -> tuple[list[K], list[K]]:
+        """Compare with what was missing before: what is newly missing, what has come.
+
+        `is_answer`: what has come was sent because we asked, and not only late."""
         gaps = self._gaps
         current = dict.fromkeys(missing)
         new = [key for key in current if key not in gaps]
         gone = [key for key in gaps if key not in current]
+        took_ns = 0
         for key in gone:
-            del gaps[key]
+            gap = gaps.pop(key)
+            if is_answer and gap.tries == 1:
+                took_ns = max(took_ns, now_ns - gap.asked_ns)
+        if took_ns:
+            self._rtt.sample(took_ns)
         for key in new:
-            gaps[key] = _Gap(now_ns + self._delay_ns, self._retry_ns)
+            gaps[key] = _Gap(now_ns + self._delay_ns)
         return new, gone
 
     def due(self, now_ns: int) -> list[K]:
         """What to ask for now; each is asked again later, with back-off."""
-        found = []
-        for key, gap in self._gaps.items():
-            if gap.due_ns <= now_ns:
-                found.append(key)
-                gap.due_ns = now_ns + gap.wait_ns
-                gap.wait_ns = min(2 * gap.wait_ns, MAX_BACKOFF_NS)
-                gap.tries += 1
+        found = [key for key, gap in self._gaps.items() if gap.due_ns <= now_ns]
+        if any(self._gaps[key].tries for key in found):
+            self._rtt.expired()
+        for key in found:
+            gap = self._gaps[key]
+            if not gap.tries:
+                gap.asked_ns = now_ns
+            gap.due_ns = now_ns + self._rtt.timeout_ns(gap.tries, self._retry_ns)
+            gap.tries += 1
         return found
 
     def postpone(self, key: K, due_ns: int) -> None:
         """It was not asked for after all."""
         gap = self._gaps[key]
         gap.due_ns = due_ns
-        gap.wait_ns = max(self._retry_ns, gap.wait_ns // 2)
         gap.tries -= 1
 
     def tries(self, key: K) -> int:

@@ -12,7 +12,6 @@ from ordercast.config import MS, Timing
 from ordercast.engine import NEVER
 from ordercast.parts.rtt import RoundTrip
 
-MAX_SHIFT: Final = 6
 AT_ONCE: Final = 16  # blocks retransmitted in one go: more would add to the congestion that lost them
 
 
@@ -28,17 +27,16 @@ class Unordered:
 
 
 class Outgoing:
-    __slots__ = ("_costs", "_me", "_progress_ns", "_rtt", "_shift", "_timing", "bytes", "is_exhausted", "unordered")
+    __slots__ = ("_costs", "_me", "_progress_ns", "_rtt", "_timing", "bytes", "is_exhausted", "unordered")
 
     def __init__(self, me: int, timing: Timing) -> None:
         self._me = me
         self._timing = timing
-        self._rtt = RoundTrip(timing.retransmit_ns, timing.retransmit_max_ns)
+        self._rtt = RoundTrip(timing)
         self.unordered: dict[tuple[int, int], Unordered] = {}  # by origin and number, in the order of submission
         self._costs: dict[int, int] = {}  # own number -> cost, ordered or not, until stable
         self.bytes = 0  # their sum: what our window is held against
         self.is_exhausted = False  # ten tries in vain
-        self._shift = 0  # doublings that outlast the block whose timer expired
         self._progress_ns = 0  # when one of them was last ordered
 
     def keep(self, now_ns: int, origin: int, number: int, block: bytes, cost: int) -> None:
@@ -56,7 +54,6 @@ class Outgoing:
         self._progress_ns = now_ns
         if not found.tries and now_ns > found.sent_ns:  # what we ordered ourselves has been nowhere
             self._rtt.sample(now_ns - found.sent_ns)
-            self._shift = 0
         return True
 
     def stable(self, number: int) -> None:
@@ -107,7 +104,7 @@ class Outgoing:
             if len(found) >= AT_ONCE:
                 break
         if found:
-            self._shift = min(self._shift + 1, MAX_SHIFT)
+            self._rtt.expired()
         return found
 
     def deadline_ns(self, now_ns: int) -> int:
@@ -118,6 +115,4 @@ class Outgoing:
     def _due_ns(self, each: Unordered) -> int:
         # Blocks are ordered in the sender's order: while sequence numbers come, the blocks behind wait for their turn.
         # Counting from the last one keeps a long queue from being taken for a loss.
-        # After a timeout others begin with the doubled time, until one that was sent once tells how long it takes now:
-        # where times have grown, only that ends the sending of everything twice (Karn's algorithm).
-        return max(each.sent_ns, self._progress_ns) + self._rtt.timeout_ns(max(each.tries, self._shift))
+        return max(each.sent_ns, self._progress_ns) + self._rtt.timeout_ns(each.tries)

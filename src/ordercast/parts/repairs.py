@@ -12,6 +12,7 @@ from ordercast.config import MS, Timing
 from ordercast.engine import NEVER, Note
 from ordercast.parts.gaps import Gaps
 from ordercast.parts.log import Log
+from ordercast.parts.rtt import RoundTrip
 from ordercast.view import GROUP_ORIGIN
 from ordercast.wire.ordering import MAX_MISSING, Missing
 from ordercast.wire.segments import Reassembly
@@ -23,17 +24,28 @@ ASSIGNMENTS_ALONE: Final = (0xFFFF, 0xFFFF)  # as the segments of a request: not
 
 
 class Repairs:
-    __slots__ = ("_assignments", "_blocks", "_delay_ns", "_heard_ns", "_log", "_pace_ns", "callers", "partial")
+    __slots__ = (
+        "_assignments",
+        "_blocks",
+        "_delay_ns",
+        "_heard_ns",
+        "_log",
+        "_pace_ns",
+        "callers",
+        "is_answered",
+        "partial",
+    )
 
-    def __init__(self, log: Log, timing: Timing, datagram: int) -> None:
+    def __init__(self, log: Log, timing: Timing, datagram: int, rtt: RoundTrip) -> None:
         self._log = log
         self.callers: set[int] = set()  # origins whose numbers may have holes, and that send again by themselves
         self.partial = Reassembly(datagram)
         self._heard_ns: dict[tuple[int, int], int] = {}  # blocks in parts -> when the last part came
         self._pace_ns = 0  # time from part to part, smoothed
         self._delay_ns = timing.nak_delay_ns
-        self._assignments: Gaps[int] = Gaps(timing.nak_delay_ns, timing.nak_retry_ns)
-        self._blocks: Gaps[tuple[int, int]] = Gaps(timing.nak_delay_ns, timing.nak_retry_ns)
+        self._assignments: Gaps[int] = Gaps(timing.nak_delay_ns, timing.nak_retry_ns, rtt)
+        self._blocks: Gaps[tuple[int, int]] = Gaps(timing.nak_delay_ns, timing.nak_retry_ns, rtt)
+        self.is_answered = False  # something that we asked for has come since the last look
 
     def is_old(self, origin: int, number: int) -> bool:
         """Whether a block is here already, or was."""
@@ -81,6 +93,7 @@ class Repairs:
         `blocks`: what senders must have sent and is missing, from an orderer that knows better than its log.
         """
         log = self._log
+        is_answer, self.is_answered = self.is_answered, False
         if len(self.partial):
             for origin, number, kind in list(self.partial):
                 if self.is_old(origin, number):
@@ -89,15 +102,15 @@ class Repairs:
         notes: list[Note] = []
         if log.received < log.highest or self._assignments:
             missing = log.missing(MAX_MISSING) if log.received < log.highest else []
-            notes = seq_notes(*self._assignments.update(missing, now_ns))
+            notes = seq_notes(*self._assignments.update(missing, now_ns, is_answer))
         if is_leader:
             if log.blocks or len(self.partial) or self._blocks or blocks:
                 missing_blocks = self._missing_blocks() if blocks is None else blocks
-                notes += block_notes(*self._blocks.update(missing_blocks, now_ns))
+                notes += block_notes(*self._blocks.update(missing_blocks, now_ns, is_answer))
         elif self._blocks:
             # A member that led before asks on for what it lacked, and notices nothing new.
             still = [key for key in self._blocks if not self.is_old(*key)]
-            notes += block_notes(*self._blocks.update(still, now_ns))
+            notes += block_notes(*self._blocks.update(still, now_ns, is_answer))
         return notes
 
     def close(self) -> list[Note]:

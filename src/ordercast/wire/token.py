@@ -35,6 +35,7 @@ if STATE.size != 36:
 HOLDS: Final = 1  # its sender has accepted the token of that pass
 HURRY: Final = 2  # a round is under way: pass it on at once
 WAITS: Final = 4  # its sender waits for what another member has to do
+NOTED: Final = 8  # to one member: a request of yours for a change waits here to be ordered
 
 
 class State(NamedTuple):

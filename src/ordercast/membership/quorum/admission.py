@@ -14,30 +14,34 @@ from ordercast.engine import NEVER, Change, Outbox
 from ordercast.membership.quorum.joining import MAX_ATTEMPTS
 from ordercast.membership.quorum.local import LocalMember
 from ordercast.orderers import Orderer
+from ordercast.parts.rtt import RoundTrip
 from ordercast.view import Address, Reason, View, id_of
 from ordercast.wire.header import Kind
 from ordercast.wire.views import Asking, encode_refusal, encode_welcome, encode_withdrawal
 
-WELCOME_NS: Final = 40 * MS
+WELCOME_NS: Final = 40 * MS  # until a welcome is repeated, while no round trip is known
 MAX_NONCES: Final = 1_024  # newcomers whose attempts are remembered; at the bound all are forgotten
 
 
 class _Welcome:
-    __slots__ = ("address", "body", "due_ns", "nonce", "seq")
+    __slots__ = ("address", "body", "due_ns", "nonce", "sent_ns", "seq", "tries")
 
-    def __init__(self, address: Address, body: bytes, nonce: int, seq: int, due_ns: int) -> None:
+    def __init__(self, address: Address, body: bytes, nonce: int, seq: int, sent_ns: int, due_ns: int) -> None:
         self.address = address
         self.body = body
         self.nonce = nonce
         self.seq = seq  # of the join
+        self.sent_ns = sent_ns  # for the first time
         self.due_ns = due_ns
+        self.tries = 0
 
 
 class Admission:
-    __slots__ = ("_local", "_over", "_welcomes")
+    __slots__ = ("_local", "_over", "_rtt", "_welcomes")
 
     def __init__(self, local: LocalMember) -> None:
         self._local = local
+        self._rtt = RoundTrip(local.timing, WELCOME_NS)  # from a welcome until its newcomer is heard
         self._welcomes: dict[int, _Welcome] = {}  # in the view, and not heard in the ring yet
         self._over: dict[int, deque[int]] = {}  # newcomer -> its last attempts that led to a join or were taken back
 
@@ -97,13 +101,16 @@ class Admission:
         joiner = next(member for member in view.members if str(member) == view.subject)
         nonce = view.serial
         body = encode_welcome(self._local.name, nonce, config, view)
-        self._welcomes[joiner.id] = _Welcome(joiner.address, body, nonce, view.seq, now_ns + WELCOME_NS)
+        due_ns = now_ns + self._rtt.timeout_ns(0)
+        self._welcomes[joiner.id] = _Welcome(joiner.address, body, nonce, view.seq, now_ns, due_ns)
         out.sends.append(self._local.writer.control(joiner.address, Kind.WELCOME, body))
 
-    def heard(self, member: int, seq: int) -> None:
+    def heard(self, now_ns: int, member: int, seq: int) -> None:
         """A member holds the change at `seq`: if that is its own join, it knows that it is in."""
         welcome = self._welcomes.get(member)
         if welcome is not None and welcome.seq <= seq:
+            if not welcome.tries:
+                self._rtt.sample(now_ns - welcome.sent_ns)
             del self._welcomes[member]
 
     def forget_gone(self, view: View) -> None:
@@ -113,7 +120,9 @@ class Admission:
     def expire(self, now_ns: int, out: Outbox) -> None:
         for welcome in self._welcomes.values():
             if welcome.due_ns <= now_ns:
-                welcome.due_ns = now_ns + WELCOME_NS
+                welcome.tries += 1
+                self._rtt.expired()
+                welcome.due_ns = now_ns + self._rtt.timeout_ns(welcome.tries)
                 out.sends.append(self._local.writer.control(welcome.address, Kind.WELCOME, welcome.body))
 
     def deadline_ns(self) -> int:

@@ -3,6 +3,10 @@
 Amoeba keeps CreateGroup and JoinGroup apart (section 3); `create` True, False and None say which of them is meant, None
 means either. Newcomers that start together hear each other: the lowest id creates, the others wait.
 
+A newcomer cannot know how far the group is. Its questions back off, so that an answer from far away still comes in time
+(RMP section 4.6). Datagrams of a group on the same address say that there is one, and it asks on for a while. The first
+answer tells the time of a round trip, and its requests go at that pace.
+
 A group can also be joined through one of its members (RMP section 3.3, explicit naming): then only that one is asked,
 and only its answer counts, although others may show rings of the same name.
 """
@@ -13,6 +17,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
+from ordercast.config import SECOND
 from ordercast.engine import NEVER, Outbox, To
 from ordercast.membership.policy import Newcomer
 from ordercast.membership.quorum.local import LocalMember, Wishes
@@ -21,7 +26,9 @@ from ordercast.view import Address, Member, Reason, View, ring_id
 from ordercast.wire.header import Kind
 from ordercast.wire.views import Asking, Ring, encode_asking
 
-JOIN_TRIES: Final = 8  # requests to one leader before looking around again
+JOIN_TRIES: Final = 4  # requests to one leader, each after twice the time, before looking around again
+BACK_OFF: Final = 2  # doublings of the time between questions, with the last of them
+HEARSAY_NS: Final = 5 * SECOND  # how long traffic of others on the address keeps a newcomer from making the group
 MAX_ATTEMPTS: Final = 64  # of one search whose welcome is accepted: longer than any silence before a recovery
 MAX_OLD_CONTACTS: Final = 8  # members of the last view that are asked by a node that comes back
 MAX_DEFERENCE: Final = 20  # times that a newcomer starts over because another with a lower id is looking as well
@@ -32,6 +39,7 @@ class Joining:
 
     __slots__ = (
         "_ask_whom",
+        "_asked_ns",
         "_deferred",
         "_due_ns",
         "_hope_ns",
@@ -41,6 +49,8 @@ class Joining:
         "_local",
         "_nonces",
         "_ring",
+        "_started_ns",
+        "_took_ns",
         "_tries",
         "_wishes",
         "asked",
@@ -69,6 +79,9 @@ class Joining:
         self.nonce = local.rng.getrandbits(63)
         self._nonces = deque([self.nonce], maxlen=MAX_ATTEMPTS)
         self._tries = 0
+        self._started_ns = 0
+        self._asked_ns = 0  # when the first question since the last answer went out
+        self._took_ns = 0  # from a question to its answer, at most
         self._deferred = 0
         self._ring: Ring | None = None
         self._join_tries = 0
@@ -80,6 +93,7 @@ class Joining:
         self.refusal = ""
 
     def start(self, now_ns: int, out: Outbox) -> None:
+        self._started_ns = self._asked_ns = now_ns
         self._ask(now_ns, out)
 
     def expire(self, now_ns: int, out: Outbox) -> None:
@@ -88,6 +102,7 @@ class Joining:
         if self._ring is not None and self._join_tries >= JOIN_TRIES:
             self._ring = None
             self._tries = 0
+            self._asked_ns = now_ns
             self.nonce = self._local.rng.getrandbits(63)  # a new attempt: the group takes each only once
             self._nonces.append(self.nonce)
         if self._ring is not None:
@@ -132,8 +147,14 @@ class Joining:
         if self._ring is None:
             # One at a time: a ring that let us in after another did would miss us. Rings that meet become one anyway.
             self._ring = ring
+            self._took_ns = now_ns - self._asked_ns
             self._join_tries = 0
             self._join(now_ns, out)
+
+    def on_traffic(self, now_ns: int) -> None:
+        """Datagrams of a ring that is not ours, probably of the group. Two groups may share an address: not forever."""
+        if now_ns - self._started_ns < HEARSAY_NS:
+            self._hope_ns = max(self._hope_ns, now_ns + self._local.timing.beacon_ns)
 
     def on_ended(self, now_ns: int) -> None:
         """The group that this node comes back to is no more: it is made anew if nobody else answers."""
@@ -188,8 +209,9 @@ class Joining:
             out.sends.append(self._local.writer.control(to, Kind.FIND, body))
         self._tries += 1
         timing, rng = self._local.timing, self._local.rng
-        slow = 1 << min(max(0, self._tries - timing.find_tries) // 4, 4)
-        self._due_ns = now_ns + timing.find_ns * slow + rng.randrange(timing.find_ns // 4)
+        more = self._tries - timing.find_tries  # up to 0 while it may still make the group
+        doublings = min(BACK_OFF + more // 4, 4) if more > 0 else max(0, BACK_OFF + more)
+        self._due_ns = now_ns + (timing.find_ns << doublings) + rng.randrange(timing.find_ns // 4)
 
     def _join(self, now_ns: int, out: Outbox) -> None:
         if self._ring is None:
@@ -198,8 +220,10 @@ class Joining:
         self.asked.add(leader)
         self._hope_ns = now_ns + self._local.timing.linger_ns
         out.sends.append(self._local.writer.control(leader, Kind.JOIN, self._asking(self._join_tries)))
+        timing, rng = self._local.timing, self._local.rng
+        wait_ns = min(max(timing.find_ns, self._took_ns) << self._join_tries, timing.retransmit_max_ns)
         self._join_tries += 1
-        self._due_ns = now_ns + self._local.timing.find_ns + self._local.rng.randrange(self._local.timing.find_ns // 4)
+        self._due_ns = now_ns + wait_ns + rng.randrange(timing.find_ns // 4)
 
     def _asking(self, tries: int) -> bytes:
         return encode_asking(

@@ -1,9 +1,8 @@
 """The quorum policy: of the parts that a failure leaves of a ring, at most one goes on. Amoeba 4.2, RMP 4.3 and 4.4.
 
-A node joins (`Joining`), is a member of a ring (`QuorumRing`) whose members let newcomers in (`Admission`), decide on
-changes and recover from failures, and leaves. What they decide by is in `rule`. Rings of one name that meet become one
-(`meeting`). This module decides which of these parts has its turn, and tells the underlay by values (`policy`).
-docs/design/membership.md has the protocol.
+A node joins (`Joining`), is a member of a ring (`QuorumRing`) whose members let newcomers in (`Admission`), decide by
+`rule` on changes, and recover from failures; and it leaves. Rings of one name that meet become one (`meeting`). Here is
+which part has its turn, and what the underlay is told (`policy`). The protocol: docs/design/membership.md.
 """
 
 from __future__ import annotations
@@ -180,6 +179,8 @@ class QuorumMembership:
         """A datagram of a ring that was ours, or of an unknown one on the same address."""
         if ring not in self._past:
             self._count("foreign")
+            if self._joining is not None:
+                self._joining.on_traffic(now_ns)
             return
         self._count("old_ring")
         self._past.answer(now_ns, self._local.writer, source, kind, ring, origin, body, out)
@@ -498,7 +499,7 @@ class QuorumMembership:
             else:
                 seq = state.deciding.on_message(kind, source, origin, body, out)
                 if kind == Kind.VOTE:
-                    self._admission.heard(origin, seq)
+                    self._admission.heard(now_ns, origin, seq)
                 self._update_direct()
         else:
             state.on_message(now_ns, kind, source, origin, body, out)
@@ -527,8 +528,7 @@ class QuorumMembership:
 
     def _follow(self, state: QuorumRing, successor: Successor, out: Outbox) -> None:
         """Deliver what the survivors agreed on, then begin the new ring."""
-        proposal = successor.proposal
-        view = proposal.view
+        proposal, view = successor.proposal, successor.proposal.view
         self._past.add(self.ring, encode_result(proposal.ballot, proposal))
         if self.phase is Phase.LINGERING:
             # It has left. Until its time is over it tells others what follows: it may be the only one that knows.

@@ -42,7 +42,7 @@ class Receiver:
         self._ring = ring
         self._log = ring.log
         self._strong_rank = strong_rank
-        self.repairs = Repairs(ring.log, ring.timing, ring.config.datagram)
+        self.repairs = Repairs(ring.log, ring.timing, ring.config.datagram, ring.rtt)
         self.last_strong_seq = 0  # of the last entry that is received and waits for others
         self.noted = 0  # up to this sequence number the trace has been told before it was received (recovery)
         self.reported: set[tuple[int, int]] = set()  # blocks whose order the trace has been told already
@@ -98,6 +98,7 @@ class Receiver:
     def on_accept(self, body: memoryview) -> None:
         """A member answers with sequence numbers what we asked for."""
         lead, assignments = decode_accept(body)
+        self.repairs.is_answered = True
         if not self._ring.has_left and lead.highest <= self._log.received + self._log.ahead:
             for assignment in assignments:
                 self.assign(*assignment)

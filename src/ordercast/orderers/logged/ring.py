@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ordercast.config import GroupConfig, Timing
 from ordercast.parts.log import Log
+from ordercast.parts.rtt import RoundTrip
 from ordercast.view import Member, Reason, View
 from ordercast.wire.header import HEADER_BYTES
 from ordercast.wire.views import pack_change
@@ -29,6 +30,7 @@ class RingState:
         "log",
         "me",
         "next_block",
+        "rtt",
         "timing",
         "view",
         "writer",
@@ -50,6 +52,7 @@ class RingState:
         self.writer = writer
         self.config = config
         self.timing = timing
+        self.rtt = RoundTrip(timing)  # of what members ask of each other
         self.view = view  # as of what is received
         self.next_block = next_block  # the number of the next own block
         self.counter = max(counter, view.counter)

@@ -228,7 +228,9 @@ class Sequencer:
 
     def on_data(self, now_ns: int, origin: int, number: int, block: bytes, is_repair: bool, out: Outbox) -> None:
         """A whole block, from its sender or as a repair."""
-        if not is_repair:
+        if is_repair:
+            self._repairs.is_answered = True
+        else:
             self._detector.heard(origin, now_ns)
         if origin != self._ring.me.id and not self._ring.has_left:
             self._take(origin, number, block, out)
@@ -245,7 +247,9 @@ class Sequencer:
         out: Outbox,
     ) -> None:
         """One segment of a block that did not arrive whole in one batch."""
-        if not is_repair:
+        if is_repair:
+            self._repairs.is_answered = True
+        else:
             self._detector.heard(origin, now_ns)
         if origin == self._ring.me.id or self._ring.has_left:
             return

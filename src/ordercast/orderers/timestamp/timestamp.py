@@ -231,7 +231,9 @@ class Timestamp:
 
     def on_data(self, now_ns: int, origin: int, number: int, block: bytes, is_repair: bool, out: Outbox) -> None:
         """A whole block, from its sender or as a repair."""
-        if not is_repair:
+        if is_repair:
+            self._repairs.is_answered = True
+        else:
             self._detector.heard(origin, now_ns)
         if origin != self._ring.me.id and not self._ring.has_left:
             self._agreement.take(origin, number, block, out)
@@ -248,7 +250,9 @@ class Timestamp:
         out: Outbox,
     ) -> None:
         """One segment of a block that did not arrive whole in one batch."""
-        if not is_repair:
+        if is_repair:
+            self._repairs.is_answered = True
+        else:
             self._detector.heard(origin, now_ns)
         if origin == self._ring.me.id or self._ring.has_left:
             return

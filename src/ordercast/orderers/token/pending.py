@@ -1,33 +1,75 @@
 """Changes that wait for their New List (RMP section 4.3): List Change Requests, our own and those of others.
 
 Every member keeps all requests that it hears, and the token site orders them; the member that asked repeats its own
-until it sees the answer. What nobody repeats is forgotten, so that a newcomer that gave up is not let in.
+until it sees the answer, with the back-off of all acknowledged packets (section 4.6), and after ten tries in vain it is
+a fault (4.4). What nobody repeats is forgotten, so that a newcomer that gave up is not let in.
+
+Deviation: the paper's only acknowledgement is the New List. Here a change may have to wait, for what is not safe or for
+an application that does not receive. So the token site says that it has a request which comes again (`noted`).
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from ordercast.config import MS
+from ordercast.config import MS, Timing
 from ordercast.engine import NEVER, Change
 from ordercast.errors import WireError
 from ordercast.orderers.logged.changes import ChangeKey, PendingChanges, key_of
 from ordercast.orderers.logged.ring import RingState
+from ordercast.parts.rtt import RoundTrip
 from ordercast.view import Reason, View, id_of
 
-REPEAT_NS: Final = 60 * MS
-FORGET_NS: Final = 600 * MS  # unrepeated
+FORGET_NS: Final = 600 * MS  # what is not repeated for so long is forgotten, or for longer where it comes rarely
+MISSED: Final = 3  # repetitions that may be missed, at the pace at which they came, before it is forgotten
 YIELD_NS: Final = 5 * MS  # a lock that another member was denied is not asked for again before this time
 MAX_DONE: Final = 8_192  # lock requests remembered as answered; at the bound the oldest half is forgotten
 
 
-class ChangeRequests:
-    __slots__ = ("_denied", "_done", "_heard_ns", "_own", "_yields_ns", "due_ns", "pending")
+class OwnRequest:
+    """A request that this member makes, or sponsors."""
 
-    def __init__(self, view: View) -> None:
+    __slots__ = ("change", "due_ns", "is_sent", "tries", "vain")
+
+    def __init__(self, change: Change, due_ns: int) -> None:
+        self.change = change
+        self.due_ns = due_ns
+        self.is_sent = False
+        self.tries = 0  # how often it was repeated
+        self.vain = 0  # how often since a token site has said that it has it
+
+
+class Heard:
+    """When a request came last, and how long it took to come again."""
+
+    __slots__ = ("at_ns", "pace_ns")
+
+    def __init__(self, at_ns: int) -> None:
+        self.at_ns = at_ns
+        self.pace_ns = 0
+
+
+class ChangeRequests:
+    __slots__ = (
+        "_denied",
+        "_done",
+        "_heard",
+        "_own",
+        "_rtt",
+        "_timing",
+        "_yields_ns",
+        "due_ns",
+        "noted",
+        "pending",
+    )
+
+    def __init__(self, view: View, timing: Timing, rtt: RoundTrip) -> None:
+        self._timing = timing
+        self._rtt = rtt
         self.pending = PendingChanges(view.seq, view.awaited)
-        self._heard_ns: dict[ChangeKey, int] = {}  # request -> when it was heard last
-        self._own: dict[ChangeKey, Change] = {}
+        self._heard: dict[ChangeKey, Heard] = {}
+        self._own: dict[ChangeKey, OwnRequest] = {}
+        self.noted: dict[int, ChangeKey] = {}  # members -> the last request of theirs that came again
         self._yields_ns: dict[ChangeKey, int] = {}  # own requests that leave others time to ask
         self._denied: dict[str, int] = {}  # lock -> the member that was denied it last
         self.due_ns = NEVER  # when `repeated` has something to do
@@ -39,22 +81,30 @@ class ChangeRequests:
         A member that knows first that a lock is free would get it again and again: it lets one that was denied it ask.
         """
         key = key_of(change)
-        if self._own.get(key) != change:
-            self._own[key] = change
+        own = self._own.get(key)
+        if own is None or own.change != change:
             due_ns = now_ns
             if change.reason == Reason.LOCK and self._denied.pop(change.lock, change.member.id) != change.member.id:
                 self._yields_ns[key] = due_ns = now_ns + YIELD_NS
+            self._own[key] = OwnRequest(change, due_ns)
             self.due_ns = min(self.due_ns, due_ns)
         self.hear(now_ns, change)
 
-    def hear(self, now_ns: int, change: Change) -> None:
+    def hear(self, now_ns: int, change: Change) -> bool:
+        """A request; whether it came before and waits."""
         key = key_of(change)
         is_lock = change.reason in (Reason.LOCK, Reason.UNLOCK)
         if is_lock and change.serial <= self._done.get((change.member.id, change.lock), -1):
-            return  # an echo of what was answered
-        if self.pending.add(change):
-            self._heard_ns[key] = now_ns
-            self.due_ns = min(self.due_ns, now_ns + FORGET_NS)
+            return False  # an echo of what was answered
+        heard = self._heard.get(key)
+        if not self.pending.add(change):
+            return False
+        if heard is None:
+            self._heard[key] = Heard(now_ns)
+        else:
+            heard.at_ns, heard.pace_ns = now_ns, now_ns - heard.at_ns
+        self.due_ns = min(self.due_ns, now_ns + FORGET_NS)
+        return heard is not None
 
     def on_propose(self, now_ns: int, ring: RingState, origin: int, change: Change) -> None:
         """A member asks for a change."""
@@ -67,12 +117,28 @@ class ChangeRequests:
             change = change._replace(member=member)
         elif change.reason == Reason.JOIN and ring.view.member(change.member.id) is not None:
             return  # an echo
-        self.hear(now_ns, change)
+        if self.hear(now_ns, change):
+            self.noted[origin] = key_of(change)
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Ten tries in vain."""
+        return bool(self._own) and any(own.vain > self._timing.tries for own in self._own.values())
+
+    def take_noted(self) -> list[int]:
+        """Members whose requests came again, and still wait."""
+        noted, self.noted = self.noted, {}
+        return [origin for origin, key in noted.items() if key in self.pending]
+
+    def acknowledged(self) -> None:
+        """The token site has our requests: they wait there, and nobody is at fault."""
+        for own in self._own.values():
+            own.vain = 0
 
     def drop(self, key: ChangeKey) -> None:
         self._own.pop(key, None)
         self._yields_ns.pop(key, None)
-        self._heard_ns.pop(key, None)
+        self._heard.pop(key, None)
         self.pending.drop(key)
 
     def waiting(self, now_ns: int) -> list[Change]:
@@ -81,23 +147,31 @@ class ChangeRequests:
         yields_ns = self._yields_ns
         return [change for key, change in self.pending.items() if yields_ns.get(key, now_ns) <= now_ns]
 
-    def repeated(self, now_ns: int) -> list[Change]:
-        """Our own requests that are due to be sent (again)."""
+    def repeated(self, now_ns: int, is_here: bool = False) -> list[Change]:
+        """Our own requests that are due to be sent (again). `is_here`: we are the token site, and they wait for us."""
         if self.due_ns > now_ns:
             return []
         self._forget(now_ns)
-        yields_ns = self._yields_ns
-        if self._own:
-            later = [due_ns for due_ns in yields_ns.values() if due_ns > now_ns]
-            self.due_ns = min([*later, now_ns + REPEAT_NS])
-        else:
-            self.due_ns = now_ns + FORGET_NS if self.pending else NEVER
-        return [change for key, change in self._own.items() if yields_ns.get(key, now_ns) <= now_ns]
+        due = [own for own in self._own.values() if own.due_ns <= now_ns]
+        if any(own.is_sent for own in due):
+            self._rtt.expired()
+        for own in due:
+            if own.is_sent:
+                own.tries += 1
+                own.vain = 0 if is_here else own.vain + 1
+            own.is_sent = True
+            own.due_ns = now_ns + self._rtt.timeout_ns(own.tries)
+        self.due_ns = min([own.due_ns for own in self._own.values()], default=NEVER)
+        if self.pending:
+            self.due_ns = min(self.due_ns, now_ns + FORGET_NS)
+        return [own.change for own in due if own.vain <= self._timing.tries]
 
     def _forget(self, now_ns: int) -> None:
         """What nobody repeats; of what we repeat, newcomers that no longer ask us."""
+        least_ns = max(FORGET_NS, MISSED * self._rtt.timeout_ns(0))
         for key, change in self.pending.items():
-            is_old = now_ns - self._heard_ns[key] > FORGET_NS
+            heard = self._heard[key]
+            is_old = now_ns - heard.at_ns > max(least_ns, MISSED * heard.pace_ns)
             if is_old and (key not in self._own or change.reason == Reason.JOIN):
                 self.drop(key)
 

@@ -7,7 +7,6 @@ from typing import Final
 from ordercast.engine import Outbox, To
 from ordercast.orderers.logged.ring import RingState
 from ordercast.orderers.token.timers import TokenTimer
-from ordercast.parts.rtt import RoundTrip
 from ordercast.parts.table import Table
 from ordercast.parts.timers import Timers
 from ordercast.view import Member, Reason
@@ -34,7 +33,6 @@ class Passed:
 class Rotation:
     __slots__ = (
         "_ring",
-        "_rtt",
         "_table",
         "_timers",
         "announced",
@@ -56,7 +54,6 @@ class Rotation:
         self._ring = ring
         self._table = table
         self._timers = timers
-        self._rtt = RoundTrip(ring.timing.retransmit_ns, ring.timing.retransmit_max_ns)
         self.site = view.leader.id if view.reason in (Reason.CREATE, Reason.RESET) else 0
         self.turn = 0  # the last pass that we know of
         self.before = 0  # the site that passed it to us
@@ -116,7 +113,7 @@ class Rotation:
     def await_successor(self, now_ns: int, kind: Kind, body: bytes) -> None:
         """The token has just been passed on; until there is a sign of it we pass it again."""
         self.passed = Passed(self.turn, self.site, kind, body, now_ns)
-        self._timers.set(TokenTimer.TOKEN, now_ns + self._rtt.timeout_ns(0))
+        self._timers.set(TokenTimer.TOKEN, now_ns + self._ring.rtt.timeout_ns(0))
 
     def follow(self, now_ns: int, origin: int, state: State) -> None:
         """A member tells where the token is."""
@@ -125,7 +122,7 @@ class Rotation:
             state.turn > passed.turn or (state.turn == passed.turn and origin == passed.site and state.flags & HOLDS)
         ):
             if not passed.tries:
-                self._rtt.sample(now_ns - passed.sent_ns)
+                self._ring.rtt.sample(now_ns - passed.sent_ns)
             self.passed = None
             self._timers.clear(TokenTimer.TOKEN)
         if state.turn > self.turn and not self._ring.has_left:
@@ -138,6 +135,15 @@ class Rotation:
             else:
                 self.named_at = -1
 
+    def is_missed_by(self, now_ns: int, origin: int) -> bool:
+        """Whether the next site, which has spoken, should have our pass by now. What it says may have been under way
+        when we passed the token; a newcomer speaks when it knows its view, and may have had no use for the pass before.
+        """
+        passed = self.passed
+        if passed is None or passed.site != origin:
+            return False
+        return passed.kind == Kind.LIST or self._ring.rtt.is_late(now_ns - passed.sent_ns)
+
     def pass_again(self, now_ns: int, out: Outbox) -> None:
         passed = self.passed
         if passed is None:
@@ -145,7 +151,8 @@ class Rotation:
         passed.tries += 1
         self._ring.count("token_retries")
         self._ring.writer.next_via()
-        self._timers.set(TokenTimer.TOKEN, now_ns + self._rtt.timeout_ns(passed.tries))
+        self._ring.rtt.expired()
+        self._timers.set(TokenTimer.TOKEN, now_ns + self._ring.rtt.timeout_ns(passed.tries))
         self._send_passed(passed, out)
 
     def _send_passed(self, passed: Passed, out: Outbox) -> None:
@@ -177,14 +184,17 @@ class Rotation:
                 out.sends.append(self._ring.writer.control(To.ALL, Kind.SYNC, encode_state(self.state())))
         elif self.behind:
             for origin in self.behind:
-                self._tell(origin, out)
+                self.tell(origin, out)
             self.behind.clear()
 
-    def _tell(self, origin: int, out: Outbox) -> None:
+    def tell(self, origin: int, out: Outbox, flags: int = 0) -> None:
+        """Where the token is, to one member, with `flags` besides."""
         member = self._peer(origin)
         if member is None:
             return
-        if self.passed is not None and self.passed.site == origin:
+        if self.passed is not None and self.passed.site == origin and not flags:
             self._send_passed(self.passed, out)
         else:
-            out.sends.append(self._ring.writer.control(member.address, Kind.SYNC, encode_state(self.state())))
+            state = self.state()
+            body = encode_state(state._replace(flags=state.flags | flags))
+            out.sends.append(self._ring.writer.control(member.address, Kind.SYNC, body))

@@ -18,10 +18,10 @@ from ordercast.orderers.logged.delivery import ServiceDelivery
 from ordercast.orderers.logged.leaving import LOOK_NS, Leaving
 from ordercast.orderers.logged.receiving import Receiver
 from ordercast.orderers.logged.recovery import LogRecovery
-from ordercast.orderers.logged.replies import send_held
 from ordercast.orderers.logged.ring import RingState
 from ordercast.orderers.logged.window import SendWindow
 from ordercast.orderers.orderer import Standing, Start, Suspicion, Usage
+from ordercast.orderers.token.acknowledging import TokenAcknowledger
 from ordercast.orderers.token.calls import OutsideCalls
 from ordercast.orderers.token.naks import TokenNaks
 from ordercast.orderers.token.ordering import TokenOrdering
@@ -39,13 +39,13 @@ from ordercast.view import GROUP_ORIGIN, Address, Member, View, id_of
 from ordercast.wire.block import CALLED, FRAGMENTED, HEAD
 from ordercast.wire.header import Kind
 from ordercast.wire.ordering import (
-    Acks,
     Assignment,
     decode_acks,
     decode_held,
     encode_acks,
 )
 from ordercast.wire.token import (
+    NOTED,
     WAITS,
     State,
     decode_change,
@@ -65,10 +65,10 @@ class Token:
     ranks: ClassVar[frozenset[int]] = frozenset(range(len(RANK_NAMES)))
 
     __slots__ = (
+        "_acknowledger",
         "_calls",
         "_delivery",
         "_detector",
-        "_held_due",
         "_leaving",
         "_naks",
         "_ordering",
@@ -111,9 +111,9 @@ class Token:
         self._timers: Timers[TokenTimer] = Timers()
         self._rotation = Rotation(ring, self._table, self._timers)
         self._sender = TokenSender(ring, self._delivery, self._window, self._rotation, self._timers)
-        self._requests = ChangeRequests(view)
+        self._requests = ChangeRequests(view, timing, ring.rtt)
         self._naks = TokenNaks(ring, self._repairs, self._delivery, self._window, self._rotation)
-        self._vigilance = Vigilance(ring, self._detector, self._rotation, self._outgoing, self._naks)
+        self._vigilance = Vigilance(ring, self._detector, self._rotation, self._outgoing, self._naks, self._requests)
         self._calls = OutsideCalls(
             ring, self._receiver, self._delivery, self._window, self._rotation, self._timers, self._vigilance
         )
@@ -130,7 +130,7 @@ class Token:
             self._requests,
             self._calls.pending,
         )
-        self._held_due: dict[int, None] = {}  # senders to tell that we hold what they send again
+        self._acknowledger = TokenAcknowledger(ring, self._rotation, self._requests)
 
     # What others read
 
@@ -257,7 +257,9 @@ class Token:
 
     def on_data(self, now_ns: int, origin: int, number: int, block: bytes, is_repair: bool, out: Outbox) -> None:
         """A whole block, from its sender or as a repair."""
-        if not is_repair:
+        if is_repair:
+            self._repairs.is_answered = True
+        else:
             self._detector.heard(origin, now_ns)
         if origin != self._ring.me.id and not self._ring.has_left:
             self._take(now_ns, origin, number, block, out)
@@ -274,12 +276,14 @@ class Token:
         out: Outbox,
     ) -> None:
         """One segment of a block that did not arrive whole in one batch."""
-        if not is_repair:
+        if is_repair:
+            self._repairs.is_answered = True
+        else:
             self._detector.heard(origin, now_ns)
         if origin == self._ring.me.id or self._ring.has_left:
             return
         if self._repairs.is_old(origin, number):
-            self._on_old(origin, number)
+            self._acknowledger.on_old(origin, number)
             return
         block = self._repairs.add(now_ns, origin, number, segment, last, body)
         if block is not None:
@@ -373,8 +377,9 @@ class Token:
             if rotation.is_holding and not log.entries and self._requests.pending:
                 ordering.take_turn(now_ns, out)  # what has just become safe held up a change
                 delivery.deliver(out)
-        if rotation.sync_now or rotation.behind or self._held_due or self._requests.due_ns <= now_ns:
+        if rotation.sync_now or rotation.behind or self._requests.due_ns <= now_ns:
             self._speak(now_ns, out)
+        self._acknowledger.speak(out)
         if not ring.has_left and self._repairs.is_wanted(rotation.is_holding):
             out.notes.extend(self._repairs.look(now_ns, rotation.is_holding))
         if ordering.watched_leaver != self._table.leaver:
@@ -488,27 +493,18 @@ class Token:
         ring = self._ring
         head = self._receiver.hold(origin, number, block, out)
         if head is None:
-            self._on_old(origin, number)
+            self._acknowledger.on_old(origin, number)
         elif origin in ring.callers or (head.flags & CALLED and ring.view.member(origin) is None):
             self._calls.wait(now_ns, origin, number, False)
         else:
             self._sender.ready[origin] = None
             self._delivery.arrived(origin, number, block, head.rank, head.flags)
 
-    def _on_old(self, origin: int, number: int) -> None:
-        """Somebody sends again what we have: our word about it was lost, or it has to wait to be ordered."""
-        self._ring.count("duplicates")
-        if self._rotation.is_holding and origin != GROUP_ORIGIN:
-            if (origin, number) in self._ring.log.blocks:
-                self._held_due[origin] = None
-            else:
-                self._rotation.behind[origin] = None
-
     def _on_request(self, now_ns: int, origin: int, number: int, block: bytes, out: Outbox) -> None:
         """A sender takes us for the token site, and has told nobody else."""
         ring = self._ring
         if ring.has_left or self._repairs.is_old(origin, number):
-            self._on_old(origin, number)
+            self._acknowledger.on_old(origin, number)
             return
         self._take(now_ns, origin, number, block, out)
         if self._rotation.is_site:
@@ -555,13 +551,14 @@ class Token:
 
     def _on_sync(self, now_ns: int, origin: int, state: State) -> None:
         self._on_state(now_ns, origin, state)
+        if state.flags & NOTED:
+            self._requests.acknowledged()
         ring, table, rotation = self._ring, self._table, self._rotation
-        passed = rotation.passed
         if ring.view.member(origin) is None and origin != table.leaver:
             pass  # it has left
         elif rotation.is_holding and state.view == table.view.seq and min(state.rows, default=0) < rotation.announced:
             rotation.behind[origin] = None  # what is safe has been said, and not heard there
-        elif state.turn < rotation.turn and (rotation.is_holding or (passed is not None and passed.site == origin)):
+        elif state.turn < rotation.turn and (rotation.is_holding or rotation.is_missed_by(now_ns, origin)):
             rotation.behind[origin] = None
 
     # What goes out
@@ -569,20 +566,9 @@ class Token:
     def _speak(self, now_ns: int, out: Outbox) -> None:
         """After a batch: requests, words to members that lag behind, heartbeats."""
         if self._requests.due_ns <= now_ns:
-            for change in self._requests.repeated(now_ns):
+            for change in self._requests.repeated(now_ns, self._rotation.is_holding):
                 out.sends.append(self._ring.writer.control(To.ALL, Kind.PROPOSE, encode_change(change)))
-        if self._held_due:
-            self._acknowledge_held(out)
         self._rotation.speak(now_ns, out)
-
-    def _acknowledge_held(self, out: Outbox) -> None:
-        """To senders that send again what waits here to be ordered: we have it."""
-        log = self._ring.log
-        acks = Acks(log.received, 0)
-        for origin in self._held_due:
-            upto = log.held_upto(origin, log.next_number.get(origin, 0))
-            send_held(self._ring, origin, acks, origin, upto, out)
-        self._held_due.clear()
 
     def _ask_to_leave(self, now_ns: int) -> None:
         change = self._leaving.request()

@@ -12,6 +12,7 @@ from typing import Final
 from ordercast.orderers.logged.ring import RingState
 from ordercast.orderers.orderer import Suspicion, SuspicionReason
 from ordercast.orderers.token.naks import TokenNaks
+from ordercast.orderers.token.pending import ChangeRequests
 from ordercast.orderers.token.rotation import Rotation
 from ordercast.parts.detector import Detector
 from ordercast.parts.outgoing import Outgoing
@@ -26,19 +27,27 @@ class Vigilance:
         "_naks",
         "_outgoing",
         "_reminded_until_ns",
+        "_requests",
         "_ring",
         "_rotation",
         "_waits",
     )
 
     def __init__(
-        self, ring: RingState, detector: Detector, rotation: Rotation, outgoing: Outgoing, naks: TokenNaks
+        self,
+        ring: RingState,
+        detector: Detector,
+        rotation: Rotation,
+        outgoing: Outgoing,
+        naks: TokenNaks,
+        requests: ChangeRequests,
     ) -> None:
         self._ring = ring
         self._detector = detector
         self._rotation = rotation
         self._outgoing = outgoing
         self._naks = naks
+        self._requests = requests
         self._waits = False  # our application waits for another member
         self._reminded_until_ns = 0  # until then a caller outside waits, as far as we know
         self._heard_until_ns = 0  # until then another member waits, as far as we know
@@ -78,6 +87,8 @@ class Vigilance:
         found = dict.fromkeys(self._detector.suspects(now_ns), SuspicionReason.SILENCE)
         if self._outgoing.is_exhausted:
             found.setdefault(rotation.site, SuspicionReason.NO_ACKNOWLEDGEMENT)
+        if self._requests.is_exhausted:
+            found.setdefault(rotation.site, SuspicionReason.NO_CHANGE)
         if self._naks.tries > tries:
             found.setdefault(rotation.site, SuspicionReason.NO_REPAIR)
         if rotation.passed is not None and rotation.passed.tries > tries:
