@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ordercast.config import MS
+from ordercast.config import SECOND
 from ordercast.engine import NEVER, Outbox
 from ordercast.membership.quorum.joining import Joining
 from ordercast.membership.quorum.local import LocalMember
@@ -17,7 +17,7 @@ from ordercast.view import Address
 from ordercast.wire.header import Kind
 from ordercast.wire.views import encode_withdrawal
 
-FORGET_NS: Final = 700 * MS  # a request that nobody repeats is forgotten everywhere after this time
+FORGET_NS: Final = 2 * SECOND  # a request that nobody repeats is forgotten everywhere after this time
 
 
 class Withdrawing:
