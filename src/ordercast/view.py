@@ -13,6 +13,7 @@ from hashlib import blake2b
 from typing import Final
 
 from ordercast.config import MinMembers, required_members
+from ordercast.service import RESILIENT, RESILIENT_RANK, Service
 
 Address = tuple[str, int]
 
@@ -154,6 +155,14 @@ class View:
     def ttl(self) -> int:
         """How far multicasts to the group go: the largest that a member asked for."""
         return max(member.ttl for member in self.members)
+
+    def given(self, service: Service) -> Service:
+        """What a service comes to in this view: RESILIENT(k) has at most as many holders as there are other members.
+
+        Nothing else is weakened: a service that the group's orderer cannot give is refused.
+        """
+        most = len(self.members) - 1
+        return RESILIENT(most) if service.rank == RESILIENT_RANK and service.k > most else service
 
     def member(self, origin: int) -> Member | None:
         """The member with this id; None if it is not in the view."""

@@ -470,3 +470,21 @@ def test_a_slow_application_delays_the_token_and_nobody_is_thrown_out() -> None:
         assert [group.view for group in ring.groups] == views
 
     in_ring(program)
+
+
+def test_a_k_that_the_view_cannot_meet_is_capped_where_everybody_can_see_it() -> None:
+    """RMP section 3.2: "at least K other members have received a packet", of which a view of three has two."""
+
+    async def program(ring: Ring) -> None:
+        await ring.open(3)
+        view = ring.groups[0].view
+        assert view is not None
+        assert view.given(RESILIENT(9)) == RESILIENT(2)
+        ring.lose(lambda word, target: target == "c" or word.source == "c")
+        sending = asyncio.create_task(ring.groups[0].send(b"strong", RESILIENT(9), confirm=True))
+        await asyncio.sleep(0.5)
+        assert not sending.done(), "both others are waited for"
+        ring.lose(None)
+        assert await sending >= 0
+
+    in_ring(program)

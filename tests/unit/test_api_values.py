@@ -36,6 +36,14 @@ def test_repr_of_a_batch_does_not_open_it() -> None:
     assert repr(batch) == "<Batch of 3 from 'ann/1' #10, AGREED, position 20>"
 
 
+def test_a_view_tells_what_a_service_comes_to_in_it() -> None:
+    """RMP section 3.2: k others hold a message, and there are only so many."""
+    members = tuple(Member(number, name, 1, ("127.0.0.1", number)) for number, name in enumerate("abc", start=1))
+    view = View(1, "a/1", 1, 0, 0, 0, members, {})
+    assert [view.given(RESILIENT(k)) for k in (0, 1, 2, 3, 255)] == [RESILIENT(k) for k in (0, 1, 2, 2, 2)]
+    assert (view.given(AGREED), view.given(SAFE)) == (AGREED, SAFE)
+
+
 def definition_of(kind: type) -> ast.ClassDef:
     """A class as its file has it: a compiled one knows neither its source nor its docstring."""
     path = Path(ordercast.__file__).parents[1].joinpath(*kind.__module__.split(".")).with_suffix(".py")
