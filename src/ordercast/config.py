@@ -98,6 +98,7 @@ class Timing:
     retransmit_min_ns: int = 20 * MS  # the shortest timeout: a busy peer on one core may take so long to be scheduled
     retransmit_max_ns: int = 2 * SECOND
     tries: int = 10
+    held_ns: int = 1 << 62  # how long a site may keep what we sent without ordering it, if it says so; never too long
     find_ns: int = 60 * MS  # between two discovery questions
     find_tries: int = 5  # unanswered questions before create=None makes the group
     invite_ns: int = 60 * MS  # between two invitations of a recovery
@@ -116,6 +117,27 @@ class Timing:
             if not isinstance(value, int) or value < least:
                 unit = "" if name.endswith("tries") else " nanoseconds"
                 raise UsageError(f"Timing({name}=…) is a whole number of at least {least}{unit}, got {value!r}")
+
+
+TIMINGS: Final[dict[str, Timing]] = {
+    "usual": Timing(),
+    # RMP sections 4.2, 4.4, 4.6 to the letter. Silence alone is no failure. What is not acknowledged in ten tries is,
+    # with timers that follow the round trip, from a few milliseconds up to two seconds. That takes less than 5 s where
+    # members are near, and 15 to 20 s where they are far. A site that delays for so long is removed, although it lives.
+    "rmp": Timing(
+        suspect_busy_ns=86_400 * SECOND,
+        suspect_rest_ns=86_400 * SECOND,
+        token_quiet_ns=1 * SECOND,
+        confirm_ns=1 * MS,
+        retransmit_min_ns=2 * MS,
+        held_ns=1_000,
+        find_tries=10,
+        invite_ns=200 * MS,
+        invite_tries=10,
+        recovery_wait_ns=5 * SECOND,
+    ),
+}
+"""Timings by name, for `Node(timing="rmp")`. docs/guides/operating.md has what they come to."""
 
 
 def required_members(rule: MinMembers, previous: int, survivors: int, has_first: bool) -> bool:

@@ -10,7 +10,7 @@ from tests.unit.fake_engine import Exchange
 from tests.unit.fake_node import FakeNode
 
 from ordercast import Timing, UsageError
-from ordercast.api.checks import check_group_name, check_timing
+from ordercast.api.checks import as_timing, check_group_name
 from ordercast.cli.main import main
 
 
@@ -54,9 +54,10 @@ def test_the_command_refuses_such_a_name_before_it_writes_anything(
     assert not folder.exists()
 
 
-def test_a_timing_that_is_none_is_refused() -> None:
-    check_timing(None)
-    check_timing(Timing())
+def test_a_timing_goes_by_a_name_or_by_its_values_and_what_is_none_is_refused() -> None:
+    own = Timing(tries=3)
+    assert (as_timing(None), as_timing("usual"), as_timing(own)) == (Timing(), Timing(), own)
+    assert as_timing("rmp").retransmit_min_ns < Timing().retransmit_min_ns
     for wrong in (5, "fast", {"beacon_ns": 1}):
-        with pytest.raises(UsageError, match=r"timing is an ordercast\.Timing or None"):
-            check_timing(wrong)
+        with pytest.raises(UsageError, match=r'timing is an ordercast\.Timing.* or "usual", "rmp"'):
+            as_timing(wrong)

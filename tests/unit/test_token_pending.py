@@ -94,7 +94,7 @@ def test_ten_tries_in_vain_are_a_fault_unless_a_token_site_has_the_request() -> 
     while not pending.is_exhausted:
         sent += len(pending.repeated(pending.due_ns))
         if sent == 4:
-            pending.acknowledged()
+            pending.acknowledged(pending.due_ns)
     assert sent == 4 + TIMING.tries
     pending.answered(told(LEAVE, members=(A,)))
     assert not pending.is_exhausted

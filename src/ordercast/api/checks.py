@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
-from ordercast.config import MAX_GROUP_NAME, MinMembers, Timing
+from ordercast.config import MAX_GROUP_NAME, TIMINGS, MinMembers, Timing
 from ordercast.errors import MessageTooLarge, UsageError
 from ordercast.groups.checks import MAX_CALL
 from ordercast.wire.calls import HANDLERS
@@ -56,10 +56,16 @@ def check_timeout(timeout: object) -> None:
         raise UsageError(f"timeout is a number of seconds or None, not {timeout!r}")
 
 
-def check_timing(timing: object) -> None:
-    """Raise if it is neither a `Timing` nor None."""
-    if timing is not None and not isinstance(timing, Timing):
-        raise UsageError(f"timing is an ordercast.Timing or None, not {timing!r}: write timing=Timing(beacon_ns=...)")
+def as_timing(timing: object) -> Timing:
+    """A `Timing`, given as such or by the name of one; None is the usual one."""
+    if timing is None:
+        return TIMINGS["usual"]
+    if isinstance(timing, str) and timing in TIMINGS:
+        return TIMINGS[timing]
+    if not isinstance(timing, Timing):
+        names = ", ".join(f'"{name}"' for name in TIMINGS)
+        raise UsageError(f"timing is an ordercast.Timing, such as Timing(beacon_ns=...), or {names}, not {timing!r}")
+    return timing
 
 
 def check_min_members(min_members: MinMembers) -> None:

@@ -50,6 +50,7 @@ class Standing(NamedTuple):
     is_settled: bool  # every member has the last change
     may_go: bool  # it has left, and no member needs it any more
     leavers: tuple[Address, ...] = ()  # members that left and may still need what comes before their leave
+    is_stalled: bool = False  # its application has held up the others for too long: it takes part in no recovery
 
 
 class Usage(NamedTuple):

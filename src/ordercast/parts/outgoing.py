@@ -18,10 +18,11 @@ AT_ONCE: Final = 16  # blocks retransmitted in one go: more would add to the con
 class Unordered:
     """A block that has no sequence number yet."""
 
-    __slots__ = ("block", "sent_ns", "tries")
+    __slots__ = ("block", "sent_ns", "since_ns", "tries")
 
     def __init__(self, block: bytes, sent_ns: int) -> None:
         self.block = block
+        self.since_ns = sent_ns  # when it was sent first
         self.sent_ns = sent_ns
         self.tries = 0
 
@@ -79,17 +80,18 @@ class Outgoing:
         return [(number, each.block) for (origin, number), each in self.unordered.items() if origin == self._me]
 
     def acknowledged(self, now_ns: int, upto: int, sender: int = 0) -> None:
-        """Blocks of `sender` (0: ours) below `upto` are held and wait: no reason to send them again."""
+        """Blocks of `sender` (0: ours) below `upto` are held and wait: no reason to send them again, for some time."""
         sender = sender or self._me
+        lately_ns = now_ns - self._timing.held_ns
         for (origin, number), each in self.unordered.items():
-            if origin == sender and number < upto:
+            if origin == sender and number < upto and each.since_ns > lately_ns:
                 each.sent_ns, each.tries = now_ns, 0
 
     def restart(self, now_ns: int) -> None:
         """Everything is sent anew, to a new sequencer or member."""
         self.is_exhausted = False
         for each in self.unordered.values():
-            each.sent_ns, each.tries = now_ns, 0
+            each.sent_ns, each.since_ns, each.tries = now_ns, now_ns, 0
 
     def due(self, now_ns: int) -> list[tuple[int, int, bytes]]:
         """Origin, number and block of what to send again now; counted as tried."""

@@ -41,7 +41,7 @@ class BlockingNode:
         trace: str | Path | None = None,
         clock_offset_ns: int = 0,
         insecure: bool = False,
-        timing: Timing | None = None,
+        timing: Timing | str | None = None,
         life: int | None = None,
         engines: EngineFactory | None = None,
     ) -> None:

@@ -14,7 +14,7 @@ from random import Random
 from time import time_ns
 from typing import Any, Final, TypeVar
 
-from ordercast.api.checks import check_number, check_timing
+from ordercast.api.checks import as_timing, check_number
 from ordercast.api.local import LocalBackend
 from ordercast.api.node import NodeBase
 from ordercast.config import LAN_DATAGRAM, LOOPBACK_DATAGRAM, GroupConfig, Timing
@@ -57,7 +57,7 @@ class Node(NodeBase):
         trace: str | Path | None = None,
         clock_offset_ns: int = 0,
         insecure: bool = False,
-        timing: Timing | None = None,
+        timing: Timing | str | None = None,
         life: int | None = None,
         engines: EngineFactory | None = None,
     ) -> None:
@@ -70,7 +70,7 @@ class Node(NodeBase):
         datagram: bytes of the largest UDP datagram for groups that this node creates.
         trace: folder to which the events are appended (`raw/`, docs/trace.md); clock_offset_ns as in its run.json.
         insecure: needed for any interface but loopback, since nothing is encrypted or authenticated yet.
-        timing: heartbeats, suspicion and retransmission, if not the usual ones.
+        timing: heartbeats, suspicion and retransmission, if not the usual ones; "rmp" has those of the paper.
         life: which life of `name` this is; by default the time. engines: what makes protocol engines, for tests.
         """
         try:
@@ -93,14 +93,13 @@ class Node(NodeBase):
             raise UsageError(f"a life is a number from 0 to {MAX_LIFE}, not {life}")
         if abs(clock_offset_ns) > MAX_OFFSET_NS:
             raise UsageError(f"clock_offset_ns lies within {MAX_OFFSET_NS} of 0, not {clock_offset_ns}")
-        check_timing(timing)
         if isinstance(peers, str):
             raise UsageError(f"peers is a list of addresses: write peers=[{peers!r}]")
         others = [peer_address(peer) for peer in peers]
         if datagram is None:
             datagram = LOOPBACK_DATAGRAM if is_loopback(host) else LAN_DATAGRAM
         config = GroupConfig(datagram=datagram)
-        self._timing = timing if timing is not None else Timing()
+        self._timing = as_timing(timing)
         unicast = UnicastSocket(host, port)
         try:
             has_multicast = _decide_multicast(multicast, unicast.address[0], bool(others))

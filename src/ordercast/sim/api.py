@@ -16,7 +16,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from ordercast.api.checks import check_timing
+from ordercast.api.checks import as_timing
 from ordercast.api.handles import OpenGroups
 from ordercast.api.local import LocalBackend
 from ordercast.api.node import NodeBase
@@ -147,14 +147,18 @@ class SimNode(NodeBase):
         name: str,
         *,
         config: GroupConfig | None = None,
-        timing: Timing | None = None,
+        timing: Timing | str | None = None,
         buffer_bytes: int = BUFFER_BYTES,
         engines: EngineFactory | None = None,
         has_multicast: bool = True,
     ) -> None:
-        check_timing(timing)
         driver = SimDriver(
-            world, name, timing=timing, buffer_bytes=buffer_bytes, engines=engines, has_multicast=has_multicast
+            world,
+            name,
+            timing=as_timing(timing),
+            buffer_bytes=buffer_bytes,
+            engines=engines,
+            has_multicast=has_multicast,
         )
         defaults = config if config is not None else GroupConfig(datagram=LAN_DATAGRAM)
         super().__init__(LocalBackend(driver.host, defaults, driver))
@@ -200,7 +204,7 @@ class Simulation:
         name: str,
         *,
         config: GroupConfig | None = None,
-        timing: Timing | None = None,
+        timing: Timing | str | None = None,
         buffer_bytes: int = BUFFER_BYTES,
         has_multicast: bool = True,
     ) -> SimNode:

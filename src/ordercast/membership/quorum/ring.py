@@ -144,7 +144,7 @@ class QuorumRing:
                 others = [each for each in decode_suspects(body) if each != self._local.me.id]
                 self.fail(now_ns, [Suspicion(each, SuspicionReason.HEARSAY) for each in others], out)
                 return
-            if not begins_recovery(kind, body):
+            if not begins_recovery(kind, body) or self.orderer.standing().is_stalled:
                 return
             recovery = self._freeze(now_ns)
             inviter = self.orderer.view.member(origin)

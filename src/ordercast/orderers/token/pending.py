@@ -29,10 +29,11 @@ MAX_DONE: Final = 8_192  # lock requests remembered as answered; at the bound th
 class OwnRequest:
     """A request that this member makes, or sponsors."""
 
-    __slots__ = ("change", "due_ns", "is_sent", "tries", "vain")
+    __slots__ = ("change", "due_ns", "is_sent", "since_ns", "tries", "vain")
 
     def __init__(self, change: Change, due_ns: int) -> None:
         self.change = change
+        self.since_ns = due_ns  # when it was sent first
         self.due_ns = due_ns
         self.is_sent = False
         self.tries = 0  # how often it was repeated
@@ -130,10 +131,11 @@ class ChangeRequests:
         noted, self.noted = self.noted, {}
         return [origin for origin, key in noted.items() if key in self.pending]
 
-    def acknowledged(self) -> None:
-        """The token site has our requests: they wait there, and nobody is at fault."""
+    def acknowledged(self, now_ns: int) -> None:
+        """The token site has our requests: they wait there, and nobody is at fault, for some time."""
         for own in self._own.values():
-            own.vain = 0
+            if own.since_ns > now_ns - self._timing.held_ns:
+                own.vain = 0
 
     def drop(self, key: ChangeKey) -> None:
         self._own.pop(key, None)

@@ -384,7 +384,7 @@ class Token:
             out.notes.extend(self._repairs.look(now_ns, rotation.is_holding))
         if ordering.watched_leaver != self._table.leaver:
             ordering.apply_view(now_ns)  # it knows that it has left, and may be silent from now on
-        self._vigilance.work(now_ns, self.is_busy)
+        self._vigilance.work(now_ns, self.is_busy, delivery.is_overrun())
         self._timers.set_earlier(TokenTimer.BEAT, now_ns + self._vigilance.heartbeat_ns)
 
     def expire(self, now_ns: int, out: Outbox) -> None:
@@ -447,6 +447,7 @@ class Token:
             is_settled,
             ring.has_left and rotation.passed is None and is_settled,
             leaving.leavers(self._table),
+            self._vigilance.is_stalled,
         )
 
     # The end of a ring
@@ -552,7 +553,7 @@ class Token:
     def _on_sync(self, now_ns: int, origin: int, state: State) -> None:
         self._on_state(now_ns, origin, state)
         if state.flags & NOTED:
-            self._requests.acknowledged()
+            self._requests.acknowledged(now_ns)
         ring, table, rotation = self._ring, self._table, self._rotation
         if ring.view.member(origin) is None and origin != table.leaver:
             pass  # it has left

@@ -26,11 +26,13 @@ class Vigilance:
         "_heard_until_ns",
         "_naks",
         "_outgoing",
+        "_overrun_ns",
         "_reminded_until_ns",
         "_requests",
         "_ring",
         "_rotation",
         "_waits",
+        "is_stalled",
     )
 
     def __init__(
@@ -51,6 +53,8 @@ class Vigilance:
         self._waits = False  # our application waits for another member
         self._reminded_until_ns = 0  # until then a caller outside waits, as far as we know
         self._heard_until_ns = 0  # until then another member waits, as far as we know
+        self._overrun_ns = -1  # since when our application has not taken what it has; -1: it has
+        self.is_stalled = False  # for longer than the others allow
 
     # What is outstanding
 
@@ -68,8 +72,16 @@ class Vigilance:
         """Another member says that it waits."""
         self._heard_until_ns = now_ns + HEARSAY_BEATS * self._ring.timing.heartbeat_busy_ns
 
-    def work(self, now_ns: int, is_busy: bool) -> None:
-        """After a pass. `is_busy`: something is outstanding in the ring itself."""
+    def work(self, now_ns: int, is_busy: bool, is_overrun: bool) -> None:
+        """After a pass. `is_busy`: something is outstanding in the ring itself. `is_overrun`: our application is behind."""
+        timing = self._ring.timing
+        if not is_overrun:
+            self._overrun_ns, self.is_stalled = -1, False
+        elif self._overrun_ns < 0:
+            self._overrun_ns = now_ns
+        else:
+            # Being behind for a moment is no fault, whatever `held_ns` says.
+            self.is_stalled = now_ns - self._overrun_ns > max(timing.held_ns, timing.retransmit_max_ns)
         waits = self._rotation.waits = self._waits or now_ns < self._reminded_until_ns
         self._detector.work(is_busy or waits or now_ns < self._heard_until_ns, now_ns)
 
