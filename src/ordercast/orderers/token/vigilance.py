@@ -73,7 +73,7 @@ class Vigilance:
         self._heard_until_ns = now_ns + HEARSAY_BEATS * self._ring.timing.heartbeat_busy_ns
 
     def work(self, now_ns: int, is_busy: bool, is_overrun: bool) -> None:
-        """After a pass. `is_busy`: something is outstanding in the ring itself. `is_overrun`: our application is behind."""
+        """After a pass. `is_busy`: something is outstanding in the ring. `is_overrun`: our application is behind."""
         timing = self._ring.timing
         if not is_overrun:
             self._overrun_ns, self.is_stalled = -1, False
