@@ -24,6 +24,7 @@ SIZES = (4, 16, 60)
 RATES = (10, 100, 1_000)
 SECONDS = {10: 20, 100: 10, 1_000: 3}
 PAYLOAD = bytes(100)
+_readers: list[asyncio.Task[None]] = []
 
 
 class BroadcastCost(NamedTuple):
@@ -41,8 +42,7 @@ async def form(node: Simulation, members: int, config: GroupConfig) -> list[Grou
     for index in range(members):
         made = node(f"n{index:03}", config=config)
         groups.append(await made.join("cost", orderer="sequencer"))
-    for group in groups:
-        asyncio.create_task(drain(group))
+    _readers.extend(asyncio.create_task(drain(group)) for group in groups)
     while any(len(group.members) < members for group in groups):
         await asyncio.sleep(0.1)
     await asyncio.sleep(5)
@@ -88,9 +88,7 @@ def cost_of(
         await asyncio.gather(*tasks)
         kinds = {kind: count / total for kind, count in sent.items() if count}
         cuts = quantiles(delays_s, n=100)
-        return BroadcastCost(
-            members, rate, sum(kinds.values()), idle / total, kinds, 1e3 * cuts[49], 1e3 * cuts[98]
-        )
+        return BroadcastCost(members, rate, sum(kinds.values()), idle / total, kinds, 1e3 * cuts[49], 1e3 * cuts[98])
 
     return simulate(program, network=network, seed="cost")
 

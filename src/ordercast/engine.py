@@ -101,10 +101,12 @@ class UnknownOutcome(NamedTuple):
 
 
 class Reset(NamedTuple):
-    """The `reset()` that this node called has ended: the size of the new group, or 0 with the reason."""
+    """The calls of `reset()` on this node that asked for `rule` have ended: the size of the new group, or 0 with the
+    reason. Without a rule: all of its calls."""
 
     size: int
     text: str
+    rule: MinMembers | None = None
 
 
 class Denied(NamedTuple):

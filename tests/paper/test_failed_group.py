@@ -108,7 +108,7 @@ def test_outstanding_calls_return_the_error(orderer: str) -> None:
             asyncio.create_task(groups[2].leave()),
         ]
         await asyncio.sleep(0.01)
-        done, pending = await asyncio.wait(waiting, timeout=20)
+        _, pending = await asyncio.wait(waiting, timeout=20)
         assert not pending
         assert [type(task.exception()) for task in waiting] == [GroupFailed] * 4
         assert isinstance((await receiving)[0], Failed)

@@ -180,7 +180,7 @@ def test_a_commit_without_this_node_excludes_it_and_it_comes_back() -> None:
     node = two_members()
     view = View(6, "b/0", 78, 1, 1, 0, (member("b"),), {}, Reason.RESET, "b/0")
     body = encode_result(NO_BALLOT, Proposal(NO_BALLOT, True, 0, (), view))
-    assert node.control(Kind.COMMIT, body, ring=77) == Excluded(DepartureCause.EXCLUDED, True, False, False)
+    assert node.control(Kind.COMMIT, body, ring=77) == Excluded(DepartureCause.EXCLUDED, True, False, ())
     assert (node.policy.phase, node.policy.ring) == (Phase.JOINING, NO_RING)
     assert node.notes() == ["excluded from view 5@b/0: the group was re-formed without this node"]
 
@@ -204,7 +204,9 @@ def test_a_reset_that_finds_too_few_members_fails() -> None:
         assert node.now_ns < NEVER
         node.policy.expire(node.now_ns, node.out)
         node.policy.after_batch(node.now_ns, node.out)
-    assert node.out.upcalls == [Reset(0, "only 1 members of the old view answered")]
+    assert node.out.upcalls == [
+        Reset(0, "the group stays failed: 1 of its members answered, and this reset asked for 2", 2)
+    ]
     assert node.policy.take() is None
     assert node.policy.state == "failed"
 
@@ -212,7 +214,7 @@ def test_a_reset_that_finds_too_few_members_fails() -> None:
 def test_a_reset_outside_a_ring_fails_at_once() -> None:
     node = Node()
     node.policy.reset(0, 1, b"", node.out)
-    assert node.out.upcalls == [Reset(0, "this node is not a member")]
+    assert node.out.upcalls == [Reset(0, "this node is not a member", 1)]
 
 
 def test_a_leave_while_the_ring_is_frozen_does_not_wait() -> None:

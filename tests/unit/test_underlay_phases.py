@@ -187,7 +187,7 @@ def test_outside_a_ring_nothing_is_taken() -> None:
     assert not engine.answers(1, 1)
     assert not engine.is_ordering
     engine.reset(0, 1, b"", out)
-    assert out.upcalls == [Reset(0, "this node is not a member")]
+    assert out.upcalls == [Reset(0, "this node is not a member", 1)]
     assert out.sends == []
 
 

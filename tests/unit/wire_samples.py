@@ -9,7 +9,7 @@ from ordercast.wire.calls import IS_ANSWER, NO_HANDLER, WANTS_ACK, WANTS_AGAIN, 
 from ordercast.wire.ordering import Acks, Assignment, Lead, Missing
 from ordercast.wire.stamps import ASKS, Acked, Bound, Decided, Stamps
 from ordercast.wire.token import HOLDS, HURRY, State
-from ordercast.wire.views import Asking, Ballot, Cut, Proposal, Ring
+from ordercast.wire.views import Asking, Ballot, Cut, Proposal, ResetDemand, Ring
 
 ALICE = Member(node_id("alice", 0), "alice", 0, ("10.0.0.1", 7_000), 4 << 20)
 BOB = Member(node_id("bob", 2), "bob", 2, ("10.0.0.2", 7_001), 212_992, has_multicast=False, ttl=8, min_members=2)
@@ -43,7 +43,16 @@ HOLDING = [(ALICE.id, 15), (BOB.id, 6)]
 BALLOT = Ballot(round=2, highest=40, seniority=65_535, node=ALICE.id)
 PROPOSAL = Proposal(BALLOT, True, 38, (Assignment(39, BOB.id, 4, 2),), VIEW)
 HELD = ((ALICE.id, 12, 2), (BOB.id, 5, 1))
-CUT = Cut(40, 35, (Assignment(42, BOB.id, 5, 1),), HELD, VIEW, 17, PROPOSAL)
+CUT = Cut(
+    40,
+    35,
+    (Assignment(42, BOB.id, 5, 1),),
+    HELD,
+    VIEW,
+    17,
+    PROPOSAL,
+    (ResetDemand(3, b"hello"), ResetDemand("all", b"")),
+)
 DECISION = (41, True)
 WITHDRAWAL = ("prices", [0x0102030405060708, 9], True)
 ASKING = Asking("prices", BOB, 0x0102030405060708, 1, 5, Demands(8, None, 1 << 20), b"hi", {CAROL: 4})

@@ -61,7 +61,7 @@ class Group:
         # membership
         self._joined: asyncio.Future[None] = loop.create_future()
         self._leaves: list[asyncio.Future[None]] = []
-        self._resets: list[asyncio.Future[int]] = []
+        self._resets: list[tuple[MinMembers, asyncio.Future[int]]] = []
         seat.respond_by(self._respond)
 
     def __repr__(self) -> str:
@@ -357,8 +357,9 @@ class Group:
     async def reset(self, min_members: MinMembers = "majority", header: bytes = b"") -> int:
         """Make a new view out of the members that are alive; its size. Amoeba's ResetGroup.
 
-        Raises NotEnoughMembers if fewer than `min_members` are found: the group stays failed, and reset may be
-        called again. Resets that overlap are one, with the parameters of the last, and end together.
+        Raises NotEnoughMembers if the new view has fewer than `min_members`, or if none was made since too few were
+        found: then the group stays failed, and reset may be called again. Resets that overlap, of this or of several
+        members, make one view between them, and each has its own minimum.
         """
         check_min_members(min_members)
         header = as_header(header)
@@ -369,12 +370,13 @@ class Group:
             seat.check_open()
         done: asyncio.Future[int] = self._loop.create_future()
         seat.reset(min_members, header)
-        self._resets.append(done)
+        waiting = (min_members, done)
+        self._resets.append(waiting)
         try:
             return await done
         finally:
-            if done in self._resets:
-                self._resets.remove(done)
+            if waiting in self._resets:
+                self._resets.remove(waiting)
 
     async def __aenter__(self) -> Self:
         return self
@@ -430,14 +432,13 @@ class Group:
             if self._joined.done():
                 self._joined.exception()  # seen, also where no task waits any more
         for reset in seat.take_resets():
-            # A reset that begins while another is under way takes it over: all that wait have one outcome.
-            waiting, self._resets = self._resets, []
-            for done in waiting:
-                if not done.done():
+            for rule, done in self._resets:
+                if not done.done() and reset.rule in (None, rule):
                     if reset.size:
                         done.set_result(reset.size)
                     else:
-                        done.set_exception(NotEnoughMembers(f"{self.name!r} stays failed: {reset.text}"))
+                        done.set_exception(NotEnoughMembers(f"reset of {self.name!r}: {reset.text}"))
+            self._resets = [(rule, done) for rule, done in self._resets if not done.done()]
         return gone is not None
 
     def _fail(self, error: OrdercastError) -> None:
@@ -454,7 +455,7 @@ class Group:
         self._end(error)
 
     def _end(self, error: OrdercastError) -> None:
-        for done in self._resets:
+        for _, done in self._resets:
             if not done.done():
                 done.set_exception(error)
                 done.exception()

@@ -75,7 +75,7 @@ class Excluded(NamedTuple):
     why: DepartureCause
     is_returning: bool
     was_leaving: bool  # it had asked to leave
-    fails_reset: bool  # a reset() that it called ends with this
+    resets: tuple[MinMembers, ...]  # what its own calls of reset() asked for: they end with this
 
 
 class LeftRing(NamedTuple):

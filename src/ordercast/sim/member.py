@@ -245,7 +245,7 @@ class SimMember:
             return
         now_ns, rule = self._cluster.world.clock(self.node), self._needed() if min_members is None else min_members
         host.reset(now_ns, port, rule)
-        self.seen.resets.append(ResetCall(str(self), now_ns, rule if isinstance(rule, int) else 0))
+        self.seen.resets.append(ResetCall(str(self), now_ns, rule))
         self._cluster.world.wake(self.node)
 
     def _needed(self) -> MinMembers:
@@ -361,7 +361,7 @@ class SimMember:
         for reset in port.resets:
             self._has_reset_in_vain = not reset.size
             for call in self.seen.resets:
-                if call.ended_ns == FOREVER and call.member == str(self):
+                if call.ended_ns == FOREVER and call.member == str(self) and reset.rule in (None, call.rule):
                     call.ended_ns, call.size = now_ns, reset.size
         port.resets.clear()
         if self._has_reset_in_vain:

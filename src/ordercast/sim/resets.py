@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ordercast.config import MS
+from ordercast.config import MS, MinMembers
 from ordercast.sim.checkers.records import FOREVER
 from ordercast.trace.schema import Row
 
@@ -20,13 +20,18 @@ TOGETHER_NS: Final = 50 * MS
 
 @dataclass(slots=True)
 class ResetCall:
-    """One call of `reset`. `least` is a number of members; 0: it asked for a share of the view."""
+    """One call of `reset`."""
 
     member: str
     asked_ns: int
-    least: int
+    rule: MinMembers
     ended_ns: int = FOREVER
     size: int = 0  # what it was told; 0: it failed
+
+    @property
+    def least(self) -> int:
+        """The number of members that it asked for; 0: a share of the view."""
+        return self.rule if isinstance(self.rule, int) else 0
 
 
 def broken_resets(calls: Sequence[ResetCall], rows: Iterable[Row], *, is_untroubled: bool) -> list[str]:

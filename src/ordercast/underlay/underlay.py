@@ -484,8 +484,7 @@ class Underlay:
             orderer.abandon(out)
             self._drop_own(out)
             why = transition.why.value
-            if transition.fails_reset:
-                out.upcalls.append(Reset(0, why))
+            out.upcalls.extend(Reset(0, why, rule) for rule in transition.resets)
             if self.view is not None or not transition.is_returning:
                 out.upcalls.append(Departed(transition.was_leaving, transition.is_returning, why))
             if transition.is_returning:

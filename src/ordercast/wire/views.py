@@ -19,6 +19,7 @@ MAX_ORIGINS: Final = 4_096
 MAX_LOCKS: Final = 1_024  # held at a time; beyond it all are denied
 MAX_LOCK_NAME: Final = 255
 MAX_CUT: Final = 262_144  # blocks that one cut may name
+MAX_DEMANDS: Final = 2  # of one member's resets: a number and a word, the weakest of each
 NUMBER: Final = Struct("<QQ")
 HOLD: Final = Struct("<QQI")  # origin, first number, count
 BALLOT: Final = Struct("<IQHQ")  # round, highest sequence number, 65535 - member number, node id
@@ -79,6 +80,13 @@ class Proposal(NamedTuple):
     view: View
 
 
+class ResetDemand(NamedTuple):
+    """What a caller of `reset` asked for: how many members the new view must have, and the header that it brings."""
+
+    rule: MinMembers
+    header: bytes
+
+
 class Cut(NamedTuple):
     """What one member holds of the old ring when ordering stops."""
 
@@ -89,6 +97,7 @@ class Cut(NamedTuple):
     view: View  # as of `received`
     next_block: int  # its own blocks below this are out: those without a sequence number will come again
     accepted: Proposal | None
+    demands: tuple[ResetDemand, ...] = ()  # of its own calls of `reset` that are under way
 
 
 def encode_member(writer: Writer, member: Member) -> None:
@@ -372,6 +381,9 @@ def encode_cut(ballot: Ballot, cut: Cut) -> bytes:
     writer.raw(encode_view(cut.view)).u64(cut.next_block).u8(cut.accepted is not None)
     if cut.accepted is not None:
         encode_proposal(writer, cut.accepted)
+    writer.u8(len(cut.demands))
+    for demand in cut.demands:
+        writer.u16(rule_code(demand.rule)).blob(demand.header)
     return writer.bytes()
 
 
@@ -391,8 +403,12 @@ def decode_cut(body: bytes | memoryview) -> tuple[Ballot, Cut]:
         raise WireError("cut names too many blocks")
     view, next_block = decode_view(reader), reader.number()
     accepted = decode_proposal(reader) if reader.u8() else None
+    count = reader.u8()
+    if count > MAX_DEMANDS:
+        raise WireError("too many demands of resets")
+    demands = tuple(ResetDemand(rule_of(reader.u16()), reader.blob(MAX_HEADER)) for _ in range(count))
     reader.end()
-    return ballot, Cut(received, decided, assignments, tuple(held), view, next_block, accepted)
+    return ballot, Cut(received, decided, assignments, tuple(held), view, next_block, accepted, demands)
 
 
 def encode_invite(ballot: Ballot, rule: MinMembers, is_override: bool, header: bytes) -> bytes:

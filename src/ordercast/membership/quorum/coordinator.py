@@ -8,20 +8,29 @@ from __future__ import annotations
 
 from typing import Final
 
-from ordercast.config import GroupConfig, required_members
+from ordercast.config import GroupConfig
 from ordercast.engine import NEVER, Outbox
 from ordercast.errors import WireError
 from ordercast.membership.quorum.cuts import Remainder, agree, clip_assignments, holders, keeps_others_out, orphans
 from ordercast.membership.quorum.local import LocalMember
 from ordercast.membership.quorum.roles import RecoveryTerms, Role
-from ordercast.membership.quorum.rule import Electorate, are_quorums, binding, electorate, is_committed, needed
+from ordercast.membership.quorum.rule import Mandate, binding, is_committed, mandate
 from ordercast.orderers import LoggedOrderer
 from ordercast.service import MAJORITY_RANK
 from ordercast.view import Address, Member, Reason, View, id_of, next_counter, ring_id
 from ordercast.wire.block import after_of, head_of
 from ordercast.wire.header import Kind
 from ordercast.wire.ordering import MAX_MISSING, Acks, Missing, encode_nak
-from ordercast.wire.views import Ballot, Cut, Proposal, encode_invite, encode_result, encode_welcome, open_change
+from ordercast.wire.views import (
+    Ballot,
+    Cut,
+    Proposal,
+    ResetDemand,
+    encode_invite,
+    encode_result,
+    encode_welcome,
+    open_change,
+)
 
 SUSPECT_TRIES: Final = 2  # invitations to a member that is already suspected, before the others go on
 SLOW_NS: Final = 1_000_000_000  # between invitations while too few members answer
@@ -36,10 +45,9 @@ class Coordinator:
         "_bound",
         "_config",
         "_cuts",
-        "_electorates",
-        "_is_only_part",
         "_joins",
         "_local",
+        "_mandate",
         "_orderer",
         "_orphans",
         "_remainder",
@@ -92,9 +100,8 @@ class Coordinator:
         self._steps = 0  # requests or results since the last decision
         self._remainder: Remainder | None = None
         self._bound: Proposal | None = None  # may have been committed: it has to be proposed again
-        self._electorates: list[Electorate] = []  # the views whose quorums have to accept
+        self._mandate: Mandate | None = None
         self._orphans: list[tuple[int, int]] = []
-        self._is_only_part = True  # the rules let no other part of the old view go on
         # Proposing
         self.proposal: Proposal | None = None
         self._acks: set[int] = set()
@@ -182,11 +189,12 @@ class Coordinator:
         """A sender's blocks end where one is missing, or comes after a message that got no sequence number: its cause
         would be delivered later. They also end at a message that must have one order everywhere, if another part of
         the group may go on: that part may have ordered it already."""
+        is_only_part = self._mandate is None or keeps_others_out(self._mandate.rules, self._mandate.size)
         found = []
         ended = set()
         for origin, number in self._orphans:
             block = self._orderer.log.find_block(origin, number)
-            is_doubtful = block is not None and head_of(block).rank >= MAJORITY_RANK and not self._is_only_part
+            is_doubtful = block is not None and head_of(block).rank >= MAJORITY_RANK and not is_only_part
             if block is None or after_of(block) > upto or is_doubtful:
                 ended.add(origin)
             elif origin not in ended:
@@ -323,23 +331,11 @@ class Coordinator:
         self._consider_commit()
 
     def _may_go_on(self, base: View) -> bool:
-        """Whether those that answered may make the view after `base`: by the rule of `reset` alone, or as quorums."""
-        answered, terms = self._cuts.keys(), self._terms
-        present = [member.id for member in base.members if member.id in answered]
-        self.found = len(present)
-        if terms.is_override:
-            # A number given to `reset` is a promise to its caller: it is not lowered to the size of a smaller view.
-            rules = [terms.rule]
-            has_first = base.leader.id in answered
-            may_go_on = required_members(terms.rule, len(base.members), len(present), has_first) and (
-                not isinstance(terms.rule, int) or len(present) >= terms.rule
-            )
-        else:
-            rules = list(electorate(base).rules)
-            self._electorates = needed(self._cuts, base)
-            may_go_on = are_quorums(self._electorates, answered)
-        self._is_only_part = keeps_others_out(rules, len(base.members))
-        return may_go_on
+        """Whether those that answered may make the view after `base`."""
+        self.found = len([member for member in base.members if member.id in self._cuts])
+        own = ResetDemand(self._terms.rule, self._terms.header) if self._terms.is_override else None
+        self._mandate = mandate(self._cuts, base, own)
+        return self._mandate is not None
 
     def _lacks_orphans(self, now_ns: int, out: Outbox) -> bool:
         """Fetch blocks of senders that are gone. Nothing needs them: what does not come in a few tries is left out."""
@@ -390,7 +386,7 @@ class Coordinator:
             {origin: number for origin, number in numbers.items() if origin in kept},
             Reason.RESET,
             str(me),
-            self._terms.header,
+            self._mandate.header if self._mandate is not None else b"",
             locks={lock: holder for lock, holder in base.locks.items() if holder in present},
             callers=callers,
             awaited=awaited,
@@ -406,11 +402,11 @@ class Coordinator:
         self.due_ns = now_ns + self._local.timing.invite_ns
 
     def _consider_commit(self) -> None:
-        proposal = self.proposal
-        if proposal is None:
+        proposal, by = self.proposal, self._mandate
+        if proposal is None or by is None:
             return
-        if self._terms.is_override:
+        if by.is_by_reset:
             asked = {member.id for member in proposal.view.members if member.id in self._cuts}
             self.is_committed = asked <= self._acks
         else:
-            self.is_committed = is_committed(proposal, self._electorates, self._acks)
+            self.is_committed = is_committed(proposal, by.electorates, self._acks)

@@ -7,6 +7,7 @@ survivor may know a sequence number and another hold its block, so the remainder
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ordercast.config import MinMembers, required_members
@@ -64,7 +65,7 @@ def orphans(cuts: dict[int, Cut], numbers: dict[int, int], gone: list[int]) -> l
     return found
 
 
-def keeps_others_out(rules: list[MinMembers], members: int) -> bool:
+def keeps_others_out(rules: Sequence[MinMembers], members: int) -> bool:
     """Whether two parts of a view of so many members can never both go on: some rule asks for more than half."""
     return any(not required_members(rule, members, members // 2, False) for rule in rules)
 

@@ -145,8 +145,8 @@ class QuorumMembership:
         else:
             self._note_view(view, out)
         self._update_direct()
-        if old is not None and old.is_resetting:
-            out.upcalls.append(Reset(len(view.members), ""))
+        if old is not None and old.recovery is not None:
+            out.upcalls += old.recovery.resets.end(old.orderer.view, view)
 
     def on_control(
         self, now_ns: int, kind: int, source: Address, ring: int, origin: int, body: bytes, out: Outbox
@@ -268,7 +268,7 @@ class QuorumMembership:
     def reset(self, now_ns: int, min_members: MinMembers, header: bytes, out: Outbox) -> None:
         state = self._state
         if state is None or self.phase is not Phase.MEMBER:
-            out.upcalls.append(Reset(0, "this node is not a member"))
+            out.upcalls.append(Reset(0, "this node is not a member", min_members))
             return
         state.reset(now_ns, RecoveryTerms(min_members, True, header), out)
         self._after_recovery(now_ns, state, out)
@@ -557,7 +557,7 @@ class QuorumMembership:
         self._count("exclusions")
         # A newcomer that never was in, or a member of a ring that has ended, may make the group anew.
         self._is_return = why not in (DepartureCause.UNDECIDED, DepartureCause.DISSOLVED)
-        excluded = Excluded(why, is_returning, was_leaving, state.is_resetting)
+        excluded = Excluded(why, is_returning, was_leaving, state.resets)
         self._end(excluded, f"excluded from view {state.orderer.view.id}: {why.value}", out, is_returning)
 
     def _end(self, transition: Transition, text: str, out: Outbox, is_returning: bool = False) -> None:

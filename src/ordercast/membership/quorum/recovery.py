@@ -14,6 +14,7 @@ from ordercast.engine import NEVER, Outbox
 from ordercast.errors import WireError
 from ordercast.membership.quorum.coordinator import Coordinator
 from ordercast.membership.quorum.local import LocalMember
+from ordercast.membership.quorum.resets import PendingResets
 from ordercast.membership.quorum.roles import RecoveryTerms, Role
 from ordercast.orderers import LoggedOrderer
 from ordercast.view import Address
@@ -22,6 +23,7 @@ from ordercast.wire.ordering import MAX_MISSING, Acks, Missing, encode_nak
 from ordercast.wire.views import (
     NO_BALLOT,
     Ballot,
+    Cut,
     Proposal,
     decode_ballot,
     decode_cut,
@@ -64,10 +66,10 @@ class Recovery:
         "_round",
         "_terms",
         "accepted",
-        "asked",
         "committed",
         "is_refused",
         "promised",
+        "resets",
     )
 
     def __init__(
@@ -89,7 +91,7 @@ class Recovery:
         self._coordinator_id = local.me.id
         self._heard_ns = 0  # when the coordinator was heard last
         self._terms = RecoveryTerms(rule)
-        self.asked: RecoveryTerms | None = None  # of this node's own reset()
+        self.resets = PendingResets()  # of this node
         # Coordinating
         self._round: Coordinator | None = None  # the last one of ours
         self._is_coordinating = False  # it still counts
@@ -110,7 +112,7 @@ class Recovery:
         self.promised = Ballot(self.promised.round + 1, orderer.log.received, seniority, me.id)
         self._coordinator, self._coordinator_id = me.address, me.id
         self._pending = None
-        cut = orderer.cut(self.accepted)
+        cut = self._cut()
         self._round = Coordinator(
             self._local, orderer, self._config, self.promised, terms, suspects, cut, self._counter
         )
@@ -269,8 +271,12 @@ class Recovery:
             self._terms = RecoveryTerms(rule, is_override, header)
         elif self.role is not Role.INVITED:
             return
-        cut = self._orderer.cut(self.accepted)
+        cut = self._cut()
         out.sends.append(self._local.writer.control(source, Kind.CUT, encode_cut(ballot, cut)))
+
+    def _cut(self) -> Cut:
+        """What we hold, and what our own resets ask for."""
+        return self._orderer.cut(self.accepted)._replace(demands=self.resets.demands())
 
     def _promise(self, now_ns: int, source: Address, origin: int, ballot: Ballot) -> None:
         self.promised = ballot
@@ -378,7 +384,8 @@ class Recovery:
             self._due_ns = now_ns + self._local.timing.invite_ns
             return
         if now_ns - self._heard_ns > patience_ns and not self._orderer.has_left:
-            self.begin(now_ns, [self._coordinator_id], self.asked or self._terms, out)
+            own = [RecoveryTerms(demand.rule, True, demand.header) for demand in self.resets.demands()[:1]]
+            self.begin(now_ns, [self._coordinator_id], own[0] if own else self._terms, out)
             return
         out.sends.append(self._local.writer.control(self._coordinator, Kind.CHECK, encode_ballot(self.promised)))
         if self.role is Role.ACCEPTING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from ordercast.config import GroupConfig
+from ordercast.config import GroupConfig, MinMembers
 from ordercast.engine import NEVER, Failed, Note, Outbox, Reset, To
 from ordercast.errors import WireError
 from ordercast.membership.policy import NOTE
@@ -48,7 +48,6 @@ class QuorumRing:
         "deciding",
         "frozen_ns",
         "give_up_ns",
-        "is_resetting",
         "orderer",
         "recovery",
     )
@@ -66,7 +65,6 @@ class QuorumRing:
         self.recovery: Recovery | None = None
         self.frozen_ns = 0
         self.give_up_ns = NEVER  # when a newcomer whose join is not decided looks for the group again
-        self.is_resetting = False  # a reset() of this node is under way
         self._excluding: Proposal | None = None  # the next view is decided, without this node
 
     @property
@@ -75,6 +73,11 @@ class QuorumRing:
         view = self.orderer.view
         is_own_join = view.reason == Reason.JOIN and view.subject == str(self._local.me)
         return not is_own_join or self.orderer.decided >= view.seq
+
+    @property
+    def resets(self) -> tuple[MinMembers, ...]:
+        """What the calls of reset() on this node that are under way asked for."""
+        return self.recovery.resets.rules if self.recovery is not None else ()
 
     # While it works
 
@@ -111,11 +114,14 @@ class QuorumRing:
             recovery.begin(now_ns, suspects, RecoveryTerms(self._wishes.min_members), out)
 
     def reset(self, now_ns: int, terms: RecoveryTerms, out: Outbox) -> None:
-        """Amoeba's ResetGroup."""
-        self.is_resetting = True
+        """Amoeba's ResetGroup. Where one asks for more members than a ring that works has, the ring goes on."""
+        size, rule = len(self.orderer.view.members), terms.rule
+        if self.recovery is None and isinstance(rule, int) and rule > size:
+            out.upcalls.append(Reset(0, f"min_members={rule} can never be met: the view has {size} members", rule))
+            return
         suspects = [each.member for each in self.orderer.suspects(now_ns)]
         recovery = self._freeze(now_ns)
-        recovery.asked = terms
+        recovery.resets.add(rule, terms.header)
         self._note("recovery begins: reset() was called", out)
         recovery.begin(now_ns, suspects, terms, out)
 
@@ -173,9 +179,8 @@ class QuorumRing:
             return None
         if recovery.is_refused:
             recovery.is_refused = False
-            if self.is_resetting:
-                self.is_resetting = False
-                out.upcalls.append(Reset(0, f"only {recovery.found} members of the old view answered"))
+            stays = "failed" if self._wishes.is_manual else "without enough members"
+            out.upcalls += recovery.resets.fail(f"the group stays {stays}: {recovery.found} of its members answered")
             if not self._wishes.is_manual:
                 recovery.begin(now_ns, [], RecoveryTerms(self._wishes.min_members), out)
         proposal = recovery.committed

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from ordercast.config import MinMembers, required_members
 from ordercast.view import View, id_of
-from ordercast.wire.views import Cut, Proposal
+from ordercast.wire.views import Cut, Proposal, ResetDemand
 
 
 class Electorate(NamedTuple):
@@ -90,6 +90,42 @@ def needed(cuts: Mapping[int, Cut], base: View) -> list[Electorate]:
 
 def are_quorums(electorates: Sequence[Electorate], present: AbstractSet[int]) -> bool:
     return all(each.is_quorum(present) for each in electorates)
+
+
+def is_enough(rule: MinMembers, base: View, present: AbstractSet[int]) -> bool:
+    """Whether a call of `reset` has what it asked for, where these members make the view after `base`.
+
+    A number is a promise to its caller: it is not lowered to the size of a smaller view.
+    """
+    counted = [member.id for member in base.members if member.id in present]
+    if isinstance(rule, int):
+        return len(counted) >= rule
+    return required_members(rule, len(base.members), len(counted), base.leader.id in present)
+
+
+class Mandate(NamedTuple):
+    """What lets the members that answered make the next view, out of a view of `size` members."""
+
+    electorates: tuple[Electorate, ...]  # their quorums have to accept it
+    rules: tuple[MinMembers, ...]  # by which they may go on
+    is_by_reset: bool  # by the rule of a reset alone: all that answered have to accept it
+    header: bytes  # that the view brings
+    size: int
+
+
+def mandate(cuts: Mapping[int, Cut], base: View, own: ResetDemand | None) -> Mandate | None:
+    """Whether those that answered may make the view after `base`: they are quorums, or enough for a caller of `reset`.
+
+    `own`: a reset coordinates, and its own demand comes first. Its minimum, or that of another caller, has to be met
+    then, and is all that counts.
+    """
+    electorates, size = tuple(needed(cuts, base)), len(base.members)
+    demands = ([own] if own is not None else []) + [demand for cut in cuts.values() for demand in cut.demands]
+    met = next((demand for demand in demands if is_enough(demand.rule, base, cuts.keys())), None)
+    header = met.header if met is not None else b""
+    if own is None and are_quorums(electorates, cuts.keys()):
+        return Mandate(electorates, electorate(base).rules, False, header, size)
+    return Mandate((), (met.rule,), True, header, size) if met is not None else None
 
 
 def binding(cuts: Mapping[int, Cut]) -> Proposal | None:
