@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from tests.paper.group import Lab, in_lab, send_one_by_one
 
-from ordercast.config import MS, SECOND, GroupConfig, Timing
+from ordercast.config import SECOND, GroupConfig, Timing
 from ordercast.groups.events import Message
 from ordercast.view import View
 
@@ -108,22 +108,20 @@ def test_a_broadcast_is_sent_twice_and_delivered_once() -> None:
 
 def test_a_quiet_member_acknowledges_after_delta_t() -> None:
     """Section 4.1: "nodes that have been quiet for a certain interval, Δt, send the sequencer a special packet"."""
-    timing = Timing(
-        ack_quiet_ns=30 * MS,
-        heartbeat_busy_ns=10 * SECOND,
-        suspect_busy_ns=100 * SECOND,
-        heartbeat_rest_ns=10 * SECOND,
-        suspect_rest_ns=100 * SECOND,
-    )
+    timing = Timing(heartbeat_rest_ns=2 * SECOND, suspect_rest_ns=100 * SECOND, beacon_ns=100 * SECOND)
 
     async def program(lab: Lab) -> None:
+        """The interval is that of heartbeats, which say the same: nobody waits for it."""
         groups = await lab.form(3, timing=timing)
         before = groups[2].stats["sent.ack"]
+        await lab.until(lambda: groups[2].stats["sent.ack"] == before + 1)
         await groups[1].send(b"m", confirm=True)
-        await asyncio.sleep(0.029)
-        assert groups[2].stats["sent.ack"] == before
-        await asyncio.sleep(0.002)
+        await asyncio.sleep(1.99)
         assert groups[2].stats["sent.ack"] == before + 1
+        await asyncio.sleep(0.02)
+        assert groups[2].stats["sent.ack"] == before + 2
+        (port,) = lab.nodes[0].host.ports
+        await lab.until(port.engine.is_at_rest)
 
     in_lab(program)
 

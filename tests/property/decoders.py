@@ -33,6 +33,7 @@ from ordercast.wire.header import HEADER, HEADER_BYTES, MAGIC, Kind
 from ordercast.wire.ordering import (
     decode_accept,
     decode_acks,
+    decode_carrier,
     decode_held,
     decode_lead,
     decode_nak,
@@ -40,6 +41,7 @@ from ordercast.wire.ordering import (
     decode_propose,
     encode_accept,
     encode_acks,
+    encode_carrier,
     encode_held,
     encode_lead,
     encode_nak,
@@ -158,6 +160,7 @@ DECODERS: Final[dict[str, tuple[Decode, tuple[bytes, ...]]]] = {
     "decode_acks": (decode_acks, (encode_acks(sample.ACKS),)),
     "decode_nak": (decode_nak, (encode_nak(sample.ACKS, sample.MISSING), encode_nak(sample.ACKS, sample.MISSING, 5))),
     "decode_held": (decode_held, (encode_held(sample.ACKS, sample.HOLDING),)),
+    "decode_carrier": (decode_carrier, (encode_carrier(sample.ACKS, sample.HOLDING) + BLOCKS[0],)),
     "decode_propose": (decode_propose, (encode_propose(sample.ACKS, 2, b"bye"),)),
     "decode_state": (decode_state, (encode_state(sample.STATE),)),
     "decode_token": (decode_token, (TOKEN, encode_token(sample.STATE, ()))),

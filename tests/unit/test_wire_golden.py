@@ -39,6 +39,7 @@ from ordercast.wire.header import FORWARD, HEADER, MAGIC, Kind, detail_of
 from ordercast.wire.ordering import (
     decode_accept,
     decode_acks,
+    decode_carrier,
     decode_held,
     decode_lead,
     decode_nak,
@@ -46,6 +47,7 @@ from ordercast.wire.ordering import (
     decode_propose,
     encode_accept,
     encode_acks,
+    encode_carrier,
     encode_held,
     encode_lead,
     encode_nak,
@@ -124,6 +126,7 @@ GOLDEN: Final[dict[str, str]] = {
         "442ffd62d23cbe4105000000000000000100000002000400"
     ),
     "held": ("28000000000000002600000000000000d03cc0c6a16ce1df0f00000000000000442ffd62d23cbe410600000000000000"),
+    "carrier": ("020028000000000000002600000000000000d03cc0c6a16ce1df0f00000000000000442ffd62d23cbe410600000000000000"),
     "propose": ("28000000000000002600000000000000020300627965"),
     "call_block": (
         "070000000000000001000000040022010000000000000000000000000000000001000000320000000300000000000000"
@@ -249,6 +252,7 @@ VALUES: Final[dict[str, bytes]] = {
     "acks": encode_acks(sample.ACKS),
     "nak": encode_nak(sample.ACKS, sample.MISSING, sample.BOB.id),
     "held": encode_held(sample.ACKS, sample.HOLDING),
+    "carrier": encode_carrier(sample.ACKS, sample.HOLDING),
     "propose": encode_propose(sample.ACKS, Reason.LEAVE, b"bye"),
     "call_block": pack_call(7, AGREED, sample.CALL, b"6*7"),
     "answer_block": pack_call(7, AGREED, sample.ANSWER, b"42", 5),
@@ -282,6 +286,10 @@ OPENED: Final[dict[str, tuple[Callable[[bytes], Any], Any]]] = {
     "acks": (decode_acks, sample.ACKS),
     "nak": (decode_nak, (sample.ACKS, sample.BOB.id, sample.MISSING)),
     "held": (decode_held, (sample.ACKS, sample.HOLDING)),
+    "carrier": (
+        lambda prefix: decode_carrier(prefix + b"block"),
+        (sample.ACKS, sample.HOLDING, memoryview(b"block")),
+    ),
     "propose": (decode_propose, (sample.ACKS, Reason.LEAVE, b"bye")),
     "call_block": (open_call, (sample.CALL, b"6*7")),
     "answer_block": (open_call, (sample.ANSWER, b"42")),
@@ -383,6 +391,7 @@ def test_kinds_keep_their_numbers() -> None:
         "LIST": 15,
         "STAMPS": 16,
         "DECISION": 17,
+        "CARRIER": 18,
         "FIND": 20,
         "HERE": 21,
         "JOIN": 22,

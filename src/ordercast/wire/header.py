@@ -47,6 +47,7 @@ class Kind(IntEnum):
     LIST = 15  # RMP's New List: a TOKEN (or SYNC) and the change that it orders, in one
     STAMPS = 16  # ABCAST: acknowledgements with proposed timestamps
     DECISION = 17  # ABCAST: final timestamps
+    CARRIER = 18  # a whole block of its sender, to all or to the sequencer, and HELD before it in one
 
     # Membership without failure.
     FIND = 20  # a newcomer asks for members
@@ -99,6 +100,7 @@ DETAIL: Final[dict[int, str]] = {
     Kind.LIST: "list",
     Kind.STAMPS: "ack",
     Kind.DECISION: "decision",
+    Kind.CARRIER: "data",
     Kind.CALL: "call",
     Kind.REPLY: "reply",
 }

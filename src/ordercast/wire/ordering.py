@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from struct import Struct
 from sys import byteorder
 from typing import Final, NamedTuple
@@ -20,6 +20,7 @@ MISSING: Final = Struct("<QQIHH")  # origin (0: the log), number, count, first s
 TARGET: Final = Struct("<Q")
 SEQ_ORIGIN: Final = Struct("<QQ")
 HOLDING: Final = Struct("<QQ")  # origin, held up to (half-open)
+CARRIED: Final = Struct("<H")  # how many HOLDING there are
 if (ACKS.size, LEAD.size, ASSIGNMENT.size, MISSING.size, HOLDING.size) != (16, 28, 28, 24, 16):
     raise AssertionError("ordering structures have fixed sizes on the wire")
 
@@ -181,6 +182,23 @@ def decode_held(body: Buffer) -> tuple[Acks, list[tuple[int, int]]]:
     if (len(body) - ACKS.size) % HOLDING.size:
         raise WireError("held of odd size")
     return acks, [HOLDING.unpack_from(body, at) for at in range(ACKS.size, len(body), HOLDING.size)]
+
+
+def encode_carrier(acks: Acks, holding: Sequence[tuple[int, int]]) -> bytes:
+    """The prefix of a CARRIER body; the block follows it as a buffer of its own."""
+    return CARRIED.pack(len(holding)) + encode_held(acks, holding)
+
+
+def decode_carrier(body: Buffer) -> tuple[Acks, list[tuple[int, int]], memoryview]:
+    """Acknowledgement, blocks that are held, and where the sender's own block lies."""
+    if len(body) < CARRIED.size:
+        raise WireError("carrier too short")
+    start = CARRIED.size
+    stop = start + ACKS.size + HOLDING.size * CARRIED.unpack_from(body)[0]
+    if len(body) <= stop:
+        raise WireError("carrier without a block")
+    view = memoryview(body)
+    return *decode_held(view[start:stop]), view[stop:]
 
 
 def encode_propose(acks: Acks, operation: int, header: bytes) -> bytes:

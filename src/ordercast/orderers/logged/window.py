@@ -91,6 +91,11 @@ class SendWindow:
             return False
         return share - outgoing.bytes < min(largest, share // 4) or outgoing.count >= self._most
 
+    def stop_at(self, senders: int) -> int:
+        """Unstable bytes at which one of so many senders stops, since too little is left of its share."""
+        share = self.ceiling // max(1, senders)
+        return max(1, share - min(self.largest, share // 4))
+
     def is_used_up(self, share: int) -> bool:
         """Whether `submit` takes no more: `room` counts bytes of messages, and many small blocks cost more."""
         outgoing = self.outgoing

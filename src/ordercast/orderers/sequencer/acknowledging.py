@@ -24,9 +24,11 @@ class Acknowledger:
         "_announcer",
         "_delivery",
         "_held_later",
+        "_is_asked",
         "_log",
         "_ring",
         "_timers",
+        "asked_seq",
         "held_due",
         "is_due",
         "owed",
@@ -43,6 +45,8 @@ class Acknowledger:
         self._acked = Acks(ring.view.seq, ring.view.seq)
         self.is_due = False  # the sequencer is to hear from us now
         self.owed: deque[int] = deque(maxlen=STATUSES_OWED)  # status rounds: consumed up to where we answer
+        self.asked_seq = 0  # how far the log was at the last of them
+        self._is_asked = False  # and was not told anything since
         self.held_due: dict[int, int] = {}  # origin -> k
         # origin -> (k, what was acknowledged): behind that there is more, but for a hole or what it depends on
         self._held_later: dict[int, tuple[int, int]] = {}
@@ -50,17 +54,25 @@ class Acknowledger:
     def acks(self) -> Acks:
         return Acks(self._log.received, self._delivery.consumed)
 
-    def told(self) -> None:
+    def told(self, now_ns: int) -> None:
         """The sequencer has just been told how far we are."""
+        self._announcer.spoke_ns = now_ns
         self._acked = self.acks()
+        self._is_asked = False
         self._timers.clear(SequencerTimer.QUIET)
+
+    def ask(self, seq: int) -> None:
+        """The sequencer asks: it is told when the application has consumed everything up to `seq`, after a while in
+        any case."""
+        self.owed.append(seq)
+        self.asked_seq = seq
+        self._is_asked = True
 
     def to_leader(self, now_ns: int, kind: Kind, body: bytes, out: Outbox) -> None:
         """Something that begins with our acknowledgement."""
         out.sends.append(self._ring.writer.control(self._ring.view.leader.address, kind, body))
-        self.told()
+        self.told(now_ns)
         self.is_due = False
-        self._announcer.spoke_ns = now_ns
 
     def hold(self, origin: int, k: int) -> None:
         """Say that we hold blocks of `origin`."""
@@ -71,22 +83,27 @@ class Acknowledger:
         owed = self.owed
         while owed and self._delivery.consumed >= owed[0]:
             owed.popleft()
-            self.is_due = True
+            self.is_due |= self._is_asked or self.acks() != self._acked
         if last_strong_seq > self._acked.received:
             self.is_due = True  # others wait to deliver it
         for origin, (k, reach) in list(self._held_later.items()):
             if self._log.reach(origin) > reach:
                 del self._held_later[origin]
                 self.hold(origin, k)
-        if self.held_due:
-            self._send_held(now_ns, out)
+        holding = self.take_holding() if self.held_due else []
+        if holding:
+            self.to_leader(now_ns, Kind.HELD, encode_held(self.acks(), holding), out)
         if self.is_due:
             self.to_leader(now_ns, Kind.ACK, encode_acks(self.acks()), out)
-        elif (owed or self.acks() != self._acked) and not self._timers.is_set(SequencerTimer.QUIET):
+        elif (self._is_asked or (owed and self.acks() != self._acked)) and not self._timers.is_set(
+            SequencerTimer.QUIET
+        ):
+            # Nobody waits for the rest: it goes with the next message or heartbeat.
             self._timers.set(SequencerTimer.QUIET, now_ns + self._ring.timing.ack_quiet_ns)
 
-    def _send_held(self, now_ns: int, out: Outbox) -> None:
-        """Acknowledge what is held with all that it may depend on; the rest when that has come."""
+    def take_holding(self) -> list[tuple[int, int]]:
+        """What the sequencer is to hear of blocks that we hold, with all that they may depend on; the rest when that
+        has come."""
         view, log, me = self._ring.view, self._log, self._ring.me.id
         holding = []
         for origin, k in self.held_due.items():
@@ -96,5 +113,4 @@ class Acknowledger:
                 if any(sender == origin and number >= reach for sender, number in log.blocks):
                     self._held_later[origin] = (k, reach)
         self.held_due.clear()
-        if holding:
-            self.to_leader(now_ns, Kind.HELD, encode_held(self.acks(), holding), out)
+        return holding

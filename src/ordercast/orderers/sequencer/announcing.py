@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ordercast.config import Timing
 from ordercast.engine import Outbox, To
 from ordercast.orderers.logged.in_order import InOrderDelivery
 from ordercast.orderers.logged.replies import known_lead
@@ -13,8 +14,50 @@ from ordercast.wire.header import Kind
 from ordercast.wire.ordering import Lead, encode_accept, encode_lead, encode_ordered
 
 
+class Tail:
+    """When to repeat how far the log is, although nothing follows: a member may have missed the last message.
+
+    Where messages come evenly the next one tells, so we wait for twice the time between two of them. After a burst, or
+    a single message, nothing may follow for long.
+    """
+
+    __slots__ = ("_gaps_ns", "_ordered_ns", "_timing", "told_seq")
+
+    def __init__(self, timing: Timing) -> None:
+        self._timing = timing
+        self._ordered_ns = 0
+        self._gaps_ns = (0, 0)  # between the last messages
+        self.told_seq = 0  # the last one that was repeated so
+
+    def ordered(self, now_ns: int) -> None:
+        if now_ns > self._ordered_ns:
+            self._gaps_ns = (self._gaps_ns[1], now_ns - self._ordered_ns)
+            self._ordered_ns = now_ns
+
+    @property
+    def soon_ns(self) -> int:
+        """How long to wait for an acknowledgement that somebody waits for."""
+        return 2 * self._timing.ack_quiet_ns
+
+    @property
+    def wait_ns(self) -> int:
+        """How long to wait for the next message."""
+        gap_ns, most_ns = max(self._gaps_ns), self._timing.heartbeat_rest_ns
+        return min(max(2 * gap_ns, self.soon_ns), most_ns) if gap_ns < most_ns else self.soon_ns
+
+
 class Announcer:
-    __slots__ = ("_announced", "_delivery", "_ring", "active", "freed_bytes", "rest_beats", "spoke_ns", "sync_now")
+    __slots__ = (
+        "_announced",
+        "_delivery",
+        "_ring",
+        "active",
+        "freed_bytes",
+        "rest_beats",
+        "spoke_ns",
+        "sync_now",
+        "tail",
+    )
 
     def __init__(self, ring: RingState, delivery: InOrderDelivery) -> None:
         seq = ring.view.seq
@@ -26,6 +69,7 @@ class Announcer:
         self.sync_now = False
         self.rest_beats = 0  # heartbeats since anything was outstanding
         self.spoke_ns = 0  # when we last said anything, also as a member
+        self.tail = Tail(ring.timing)
 
     def lead_info(self) -> Lead:
         """How far the log is. With this all others know it."""
@@ -42,13 +86,14 @@ class Announcer:
             return True
         return log.stable > told.stable and (self.freed_bytes >= ceiling // 8 or log.stable == log.received)
 
-    def send_status(self, now_ns: int, role: SequencerRole | None, out: Outbox) -> None:
-        """Ask all members for an acknowledgement."""
+    def send_status(self, now_ns: int, role: SequencerRole | None, out: Outbox, is_for_room: bool = False) -> None:
+        """Ask all members for an acknowledgement. `is_for_room`: because the history fills."""
         if role is None:
             return
-        role.since_bytes = role.since_blocks = 0
+        self.sync_now = False
         self.spoke_ns = now_ns
         if role.others:
+            role.rounds.asked(self._ring.log, is_for_room)
             out.sends.append(self._ring.writer.control(To.ALL, Kind.STATUS, encode_lead(self.lead_info())))
 
     def send_sync(self, now_ns: int, role: SequencerRole, out: Outbox) -> None:
@@ -62,9 +107,11 @@ class Announcer:
         body = encode_accept(self.lead_info(), runs_of(assignments))
         out.sends.append(self._ring.writer.control(To.ALL, Kind.ACCEPT, body))
         self.spoke_ns = now_ns
+        self.tail.ordered(now_ns)
 
     def send_ordered(self, now_ns: int, seq: int, origin: int, number: int, block: bytes, out: Outbox) -> None:
         """A block together with its sequence number (method 1)."""
         prefix = encode_ordered(self.lead_info(), seq, origin)
         out.sends.append(self._ring.writer.ordered(To.ALL, number, prefix, block))
         self.spoke_ns = now_ns
+        self.tail.ordered(now_ns)

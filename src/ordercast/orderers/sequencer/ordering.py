@@ -146,7 +146,7 @@ class SequencerOrdering:
         if not is_alone and role.changes and role.changes.first.reason == Reason.JOIN:
             self._order_next_change(now_ns, role, out)
         is_decided = ring.is_decided
-        limit_bytes, limit_blocks = self._window.ceiling, 2 * ring.config.history_blocks
+        limit_bytes, limit_blocks = self._window.ceiling, ring.config.history_blocks
         for origin in list(role.ready):
             while (block := role.next_block(log, ring.view, ring.me.id, origin, limit_bytes, limit_blocks)) is not None:
                 number, seq = log.next_number[origin], log.received + 1
@@ -163,6 +163,7 @@ class SequencerOrdering:
                 else:
                     runs.append((seq, origin, number))
             if role.is_blocked:
+                role.rounds.blocked(now_ns)
                 break
             if (origin, log.next_number.get(origin, -1)) not in log.blocks:
                 del role.ready[origin]
@@ -201,26 +202,65 @@ class SequencerOrdering:
         ring, log, delivery, announcer = self._ring, self._ring.log, self._delivery, self._announcer
         role.acknowledge(ring.me.id, log.received, delivery.consumed, log.received)
         delivery.safe = max(delivery.safe, role.safe)
-        stable = role.stable
-        if stable > log.stable:
-            self._announcer.freed_bytes += delivery.purge(stable)
+        share_bytes = self._window.stop_at(len(log.active) - (GROUP_ORIGIN in log.active))
+        before = log.stable
+        if role.stable > before:
+            announcer.freed_bytes += delivery.purge(role.stable)
+            role.rounds.freed(now_ns, before, log.stable, ring.config.history_blocks, share_bytes)
         if (role.is_blocked or role.changes) and not self._leaving.is_retired:
             self.order(now_ns, role, out)
         delivery.deliver(out)
-        is_much = role.since_bytes >= self._window.ceiling // 2 or role.since_blocks >= ring.config.history_blocks
-        if is_much or (ring.is_decided and role.must_ask(log)):
-            self._announcer.send_status(now_ns, self.role, out)
+        is_for_room = role.rounds.is_due(log, ring.config.history_blocks, share_bytes)
+        if is_for_room or (ring.is_decided and role.must_ask(log)):
+            announcer.send_status(now_ns, role, out, is_for_room)
         elif announcer.sync_now or announcer.has_news(self._receiver.last_strong_seq, self._window.ceiling):
             announcer.send_sync(now_ns, role, out)
         if self._acknowledger.held_due:
             self._tell_senders(out)
-        if role.safe < log.received:
-            if not self._timers.is_set(SequencerTimer.TAIL):
-                self._timers.set(SequencerTimer.TAIL, now_ns + 2 * ring.timing.ack_quiet_ns)
-        else:
-            self._timers.clear(SequencerTimer.TAIL)
+        self._wait_for_acks(now_ns, role)
         if role.others is not self._watched:
             self._watch(now_ns)
+
+    def _wait_for_acks(self, now_ns: int, role: SequencerRole) -> None:
+        """Speak up after a while, if a member may have missed the last message, or if somebody waits for an answer."""
+        log, tail, timers = self._ring.log, self._announcer.tail, self._timers
+        if not role.others:
+            timers.clear(SequencerTimer.TAIL)
+        elif role.awaits_acks(log, self._receiver.last_strong_seq):
+            timers.set_earlier(SequencerTimer.TAIL, now_ns + tail.soon_ns)
+        elif role.safe >= log.received or tail.told_seq >= log.received:
+            timers.clear(SequencerTimer.TAIL)
+        elif not timers.is_set(SequencerTimer.TAIL):
+            timers.set(SequencerTimer.TAIL, self._announcer.spoke_ns + tail.wait_ns)
+
+    def remind(self, now_ns: int, out: Outbox) -> None:
+        """The time to wait for acknowledgements, or for the next message, is over."""
+        role, announcer, log = self.role, self._announcer, self._ring.log
+        if role is None:
+            return
+        if role.awaits_acks(log, self._receiver.last_strong_seq) and not self._leaving.is_retired:
+            # All are asked as long as anybody is awaited: so all of them are heard, and none is taken for silent.
+            self._ring.writer.next_via()
+            announcer.send_status(now_ns, role, out)
+        elif self._leaving.is_retired or now_ns >= announcer.spoke_ns + announcer.tail.wait_ns:
+            self._ring.writer.next_via()
+            announcer.tail.told_seq = log.received
+            announcer.sync_now = True
+
+    @property
+    def is_urgent(self) -> bool:
+        """Whether anybody waits for anything: heartbeats are frequent then. A history that is not yet free is none."""
+        log, role = self._ring.log, self.role
+        return bool(
+            self._outgoing.unordered
+            or log.blocks
+            or log.received < log.highest
+            or self._delivery.delivered < log.received
+            or self._acknowledger.asked_seq > log.stable
+            or self._leaving.is_asked
+            or self._timers.is_set(SequencerTimer.WANT)
+            or (role is not None and bool(role.others) and role.awaits_acks(log, self._receiver.last_strong_seq))
+        )
 
     def _tell_senders(self, out: Outbox) -> None:
         """To senders that send again what waits here to be ordered: we have it."""

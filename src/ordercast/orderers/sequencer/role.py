@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from ordercast.engine import Change
 from ordercast.orderers.logged.changes import PendingChanges, key_of
+from ordercast.orderers.sequencer.rounds import StatusRounds
 from ordercast.parts.log import Entry, Log
 from ordercast.service import RESILIENT_RANK
 from ordercast.view import Address, Member, Reason, View
@@ -39,9 +40,8 @@ class SequencerRole:
         "others",
         "ready",
         "requests",
+        "rounds",
         "safe",
-        "since_blocks",
-        "since_bytes",
         "stable",
     )
 
@@ -59,8 +59,7 @@ class SequencerRole:
         self.ready: dict[int, None] = {}  # origins that may have something to order, in order of arrival
         self.requests: set[tuple[int, int]] = set()  # blocks that only we have: they go out ordered (PB)
         self.is_blocked = False  # the history is full
-        self.since_bytes = 0  # ordered since the last STATUS
-        self.since_blocks = 0
+        self.rounds = StatusRounds()
 
     # The table
 
@@ -141,6 +140,15 @@ class SequencerRole:
         self._asked_at = log.received
         return True
 
+    def awaits_acks(self, log: Log, last_strong_seq: int) -> bool:
+        """Whether somebody waits for what members have not said yet: a change, a SAFE message, room in the history."""
+        return (
+            self.is_blocked
+            or bool(self.changes)
+            or self.safe < max(self.changes.last_seq, last_strong_seq)
+            or self.rounds.is_open(log)
+        )
+
     def _is_due(self, log: Log) -> bool:
         return self.changes.is_due(self.safe, log.next_number)
 
@@ -186,8 +194,7 @@ class SequencerRole:
 
     def ordered(self, entry: Entry) -> None:
         """The block has its sequence number."""
-        self.since_bytes += entry.cost
-        self.since_blocks += 1
+        self.rounds.ordered(entry)
         if entry.flags & FRAGMENTED:
             if entry.flags & LAST:
                 self._open_messages.discard(entry.origin)

@@ -14,7 +14,7 @@ from ordercast.parts.timers import Timers
 from ordercast.service import RESILIENT_RANK
 from ordercast.wire.block import HEAD
 from ordercast.wire.header import HEADER_BYTES, Kind
-from ordercast.wire.ordering import ORDERED_PREFIX, encode_acks
+from ordercast.wire.ordering import ACKS, CARRIED, HOLDING, ORDERED_PREFIX, encode_acks, encode_carrier
 
 PB_LIMIT: Final = 16_384  # bytes of a block up to which method 1 is used; measured, see the design note
 
@@ -36,7 +36,9 @@ class SequencerSender:
         self._timers = timers
         self.pb_limit = PB_LIMIT
 
-    def send_own(self, role: SequencerRole | None, number: int, block: bytes, must_be_held: bool, out: Outbox) -> None:
+    def send_own(
+        self, now_ns: int, role: SequencerRole | None, number: int, block: bytes, must_be_held: bool, out: Outbox
+    ) -> None:
         """Method 1 or method 2; to the sequencer itself there is nothing to send but what others must have."""
         ring, me = self._ring, self._ring.me.id
         if role is not None:
@@ -46,12 +48,28 @@ class SequencerSender:
             if not must_be_held and fits_ordered(ring, block):
                 role.requests.add((me, number))
                 return
+        elif self._acknowledger.held_due and self._carry(now_ns, number, block, must_be_held, out):
+            return
         elif not must_be_held and len(block) <= self.pb_limit and fits_ordered(ring, block):
             prefix = encode_acks(self._acknowledger.acks())
             out.sends.append(ring.writer.prefixed(ring.view.leader.address, Kind.REQUEST, number, prefix, block))
-            self._acknowledger.told()  # the acknowledgement rides on the request
+            self._acknowledger.told(now_ns)  # the acknowledgement rides on the request
             return
         out.sends.append(ring.writer.block(To.ALL, Kind.DATA, me, number, block))
+
+    def _carry(self, now_ns: int, number: int, block: bytes, must_be_held: bool, out: Outbox) -> bool:
+        """What we hold of others is acknowledged with our own block (section 5: under heavy load acknowledgements ride
+        on other messages); False where one datagram is too small for both."""
+        ring, acknowledger = self._ring, self._acknowledger
+        room = ring.config.datagram - HEADER_BYTES - CARRIED.size - ACKS.size - len(block)
+        is_small = must_be_held or (len(block) <= self.pb_limit and fits_ordered(ring, block))
+        if not is_small or room < HOLDING.size * len(acknowledger.held_due):
+            return False
+        prefix = encode_carrier(acknowledger.acks(), acknowledger.take_holding())
+        to = To.ALL if must_be_held else ring.view.leader.address
+        out.sends.append(ring.writer.prefixed(to, Kind.CARRIER, number, prefix, block))
+        acknowledger.told(now_ns)
+        return True
 
     def send_orphan(self, role: SequencerRole | None, origin: int, number: int, block: bytes, out: Outbox) -> None:
         """In the name of a sender that is gone: ordered if that can be at once, else ahead of its order."""
@@ -66,7 +84,7 @@ class SequencerSender:
         outgoing.restart(now_ns)
         for (origin, number), each in outgoing.unordered.items():
             if origin == self._ring.me.id:
-                self.send_own(role, number, each.block, is_resilient(each.block), out)
+                self.send_own(now_ns, role, number, each.block, is_resilient(each.block), out)
             else:
                 self.send_orphan(role, origin, number, each.block, out)
         if outgoing.unordered:
@@ -84,7 +102,7 @@ class SequencerSender:
             if origin != ring.me.id:
                 self.send_orphan(role, origin, number, block, out)
             elif must_be_held or len(block) <= self.pb_limit:
-                self.send_own(role, number, block, must_be_held, out)
+                self.send_own(now_ns, role, number, block, must_be_held, out)
             else:
                 out.sends.append(ring.writer.block(ring.view.leader.address, Kind.REPAIR, origin, number, block))
         if self._outgoing.unordered:

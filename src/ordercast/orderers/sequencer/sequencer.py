@@ -25,7 +25,7 @@ from ordercast.orderers.orderer import Standing, Start, Suspicion, SuspicionReas
 from ordercast.orderers.sequencer.acknowledging import Acknowledger
 from ordercast.orderers.sequencer.announcing import Announcer
 from ordercast.orderers.sequencer.ordering import SequencerOrdering
-from ordercast.orderers.sequencer.sending import SequencerSender
+from ordercast.orderers.sequencer.sending import SequencerSender, is_resilient
 from ordercast.orderers.sequencer.timers import SequencerTimer
 from ordercast.parts.detector import Detector
 from ordercast.parts.log import Log
@@ -43,6 +43,7 @@ from ordercast.wire.ordering import (
     Missing,
     decode_accept,
     decode_acks,
+    decode_carrier,
     decode_held,
     decode_lead,
     decode_nak,
@@ -214,7 +215,7 @@ class Sequencer:
             if rank not in self.ranks:
                 raise UnsupportedService(unsupported(Service(rank, head[3])))
             number = self._window.take(now_ns, block, head, out)
-            self._sender.send_own(self._ordering.role, number, block, rank == RESILIENT_RANK, out)
+            self._sender.send_own(now_ns, self._ordering.role, number, block, rank == RESILIENT_RANK, out)
         if blocks:
             self._timers.set_earlier(SequencerTimer.RETRANSMIT, self._outgoing.deadline_ns(now_ns))
         return len(blocks)
@@ -224,7 +225,10 @@ class Sequencer:
 
     def waits_for_application(self) -> bool:
         """Others wait for us to consume: they asked, or the history that we hold up fills."""
-        return bool(self._acknowledger.owed) or self._ring.log.unstable_bytes > self._window.ceiling // 4
+        log, role = self._ring.log, self._ordering.role
+        if self._acknowledger.owed or log.unstable_bytes > self._window.ceiling // 4:
+            return True
+        return role is not None and (role.is_blocked or role.rounds.is_open(log))
 
     def on_data(self, now_ns: int, origin: int, number: int, block: bytes, is_repair: bool, out: Outbox) -> None:
         """A whole block, from its sender or as a repair."""
@@ -283,8 +287,7 @@ class Sequencer:
             self._on_lead(lead)
         elif kind == Kind.REQUEST:
             self._on_acks(origin, decode_acks(body))
-            if self._take(origin, number, bytes(body[ACKS.size :]), out) and self._ordering.role is not None:
-                self._ordering.role.requests.add((origin, number))
+            self._on_request(origin, number, bytes(body[ACKS.size :]), out)
         elif kind == Kind.SYNC:
             self._on_sync(source, origin, decode_lead(body), out)
         elif kind == Kind.STATUS:
@@ -296,7 +299,8 @@ class Sequencer:
                     )  # a member without room asks for a round
             else:
                 self._on_lead(lead)
-                self._acknowledger.owed.append(lead.highest)
+                self._acknowledger.ask(lead.highest)
+                self._acknowledger.is_due |= ring.has_left
         elif kind == Kind.ACK:
             self._on_acks(origin, decode_acks(body))
         elif kind == Kind.NAK:
@@ -307,6 +311,12 @@ class Sequencer:
             acks, holding = decode_held(body)
             self._on_acks(origin, acks)
             self._on_held(now_ns, origin, holding)
+        elif kind == Kind.CARRIER:
+            acks, holding, block = decode_carrier(body)
+            self._on_acks(origin, acks)
+            if self._ordering.role is not None:
+                self._on_held(now_ns, origin, holding)
+            self._on_request(origin, number, bytes(block), out)
         elif kind == Kind.PROPOSE:
             acks, operation, header = decode_propose(body)
             self._on_acks(origin, acks)
@@ -347,9 +357,9 @@ class Sequencer:
             self._acknowledger.follow(now_ns, self._receiver.last_strong_seq, out)
         if not self._ring.has_left:
             out.notes.extend(self._repairs.look(now_ns, self._ordering.role is not None))
-        is_busy = self.is_busy
-        self._detector.work(is_busy, now_ns)
-        if is_busy:
+        is_urgent = self._ordering.is_urgent
+        self._detector.work(is_urgent, now_ns)
+        if is_urgent:
             self._announcer.rest_beats = 0
         self._timers.set_earlier(SequencerTimer.BEAT, max(now_ns, self._announcer.spoke_ns + self._beat_ns()))
 
@@ -364,8 +374,7 @@ class Sequencer:
             elif timer is SequencerTimer.RETRANSMIT:
                 self._sender.retransmit(now_ns, self._ordering.role, out)
             elif timer is SequencerTimer.TAIL:
-                self._ring.writer.next_via()
-                self._announcer.sync_now = True
+                self._ordering.remind(now_ns, out)
             elif timer is SequencerTimer.WANT:
                 self._want(now_ns, out)
             elif timer is SequencerTimer.PROPOSE:
@@ -390,16 +399,8 @@ class Sequencer:
 
     @property
     def is_busy(self) -> bool:
-        """Whether anything is outstanding: heartbeats are frequent while it is."""
-        log = self._ring.log
-        return bool(
-            self._outgoing.unordered
-            or log.entries
-            or log.blocks
-            or log.received < log.highest
-            or self._leaving.is_asked
-            or (self._ordering.role is not None and self._ordering.role.changes)
-        )
+        """Whether anything is outstanding. A history that is not yet free is, although nobody waits for that."""
+        return bool(self._ring.log.entries) or self._ordering.is_urgent
 
     def standing(self) -> Standing:
         role, leader, is_retired = self._ordering.role, self._ring.view.leader, self._leaving.is_retired
@@ -460,6 +461,12 @@ class Sequencer:
         elif head.rank == RESILIENT_RANK and origin != GROUP_ORIGIN:
             self._acknowledger.hold(origin, head.k)
         return True
+
+    def _on_request(self, origin: int, number: int, block: bytes, out: Outbox) -> None:
+        """A whole block of a member. What others have to hold first went to all; anything else we alone have."""
+        role = self._ordering.role
+        if self._take(origin, number, block, out) and role is not None and not is_resilient(block):
+            role.requests.add((origin, number))
 
     def _on_old(self, origin: int, number: int) -> None:
         """Somebody sends again what we have: our word about it was lost, or it has to wait to be ordered."""
