@@ -159,7 +159,7 @@ class FakeSeat:
 
     # Membership.
 
-    def leave(self, header: bytes = b"") -> None:
+    def leave(self, header: bytes = b"", is_ordered: bool = False) -> None:
         self.is_leaving = True
         self.wake()
 

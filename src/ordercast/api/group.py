@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
 from types import TracebackType
 from typing import Final, Literal, Self, overload
 
@@ -29,6 +30,7 @@ from ordercast.api.waiting import wake, wake_all
 from ordercast.config import GroupConfig, MinMembers
 from ordercast.errors import (
     CallTimeout,
+    GroupFailed,
     InvariantViolation,
     JoinRefused,
     NotEnoughMembers,
@@ -97,6 +99,11 @@ class Group:
     def is_member(self) -> bool:
         """Whether this node is in the group now."""
         return self._seat.is_member
+
+    @property
+    def failure(self) -> str | None:
+        """Why calls fail until the group is re-formed by a `reset`; None while it works."""
+        return self._seat.failure
 
     @property
     def config(self) -> GroupConfig:
@@ -224,8 +231,9 @@ class Group:
     async def receive(self) -> tuple[Event, bool]:
         """The next event, and whether more of them are here already. Amoeba's ReceiveFromGroup.
 
-        Raises NotMember after the final `Left`.
+        Raises GroupFailed after `Failed`, until the group is re-formed, and NotMember after the final `Left`.
         """
+        self._reader.check_failed()
         event = await self._reader.next_event()
         return event, self._reader.has_events
 
@@ -340,13 +348,24 @@ class Group:
         """Leave in order, after everything that was sent; the others get `header` with the view. Amoeba's LeaveGroup.
 
         The events up to this node's leave can still be received afterwards. Leaving twice is harmless. If the wait is
-        cancelled, the leave goes on.
+        cancelled, the leave goes on. Raises GroupFailed where the group has failed, or fails before the leave is
+        ordered: this node is still a member then, and may `reset` the group or `abandon` it.
         """
-        header = as_header(header)
+        header, seat = as_header(header), self._seat
+        if seat.failure is not None and seat.gone is None and seat.error is None and not seat.is_leaving:
+            seat.check_open()
+        await self._leave(header, is_ordered=True)
+
+    async def abandon(self) -> None:
+        """Leave in any case: as `leave` does while the group works, and otherwise without a view that shows it, so that
+        it is one more crash to the others. Also at the end of `async with` and by `node.close()`."""
+        await self._leave(b"", is_ordered=False)
+
+    async def _leave(self, header: bytes, is_ordered: bool) -> None:
         if self._seat.gone is not None or self._seat.error is not None:
             return
         left: asyncio.Future[None] = self._loop.create_future()
-        self._seat.leave(header)
+        self._seat.leave(header, is_ordered)
         self._leaves.append(left)
         try:
             await left
@@ -384,12 +403,17 @@ class Group:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.leave()
+        await self.abandon()
 
     # What the node calls.
 
     async def _wait_until_joined(self) -> None:
         await self._joined
+
+    async def _wait_until_left(self) -> None:
+        """Wait for the end of a leave, whatever it comes to."""
+        with suppress(GroupFailed):
+            await self._leave(b"", is_ordered=True)
 
     @property
     def _is_leaving(self) -> bool:
@@ -401,7 +425,7 @@ class Group:
         if not self._joined.done():
             await asyncio.wait([self._joined])
         elif self._is_leaving:
-            await self.leave()
+            await self._wait_until_left()
         return seat.gone is None and seat.error is None and not seat.is_leaving
 
     def _settle(self) -> bool:
@@ -439,6 +463,13 @@ class Group:
                     else:
                         done.set_exception(NotEnoughMembers(f"reset of {self.name!r}: {reset.text}"))
             self._resets = [(rule, done) for rule, done in self._resets if not done.done()]
+        if self._leaves and not seat.is_leaving and gone is None:
+            failed = GroupFailed(f"{self.name!r} has failed before this node's leave was ordered; call reset()")
+            for left in self._leaves:
+                if not left.done():
+                    left.set_exception(failed)
+                    left.exception()
+            self._leaves.clear()
         return gone is not None
 
     def _fail(self, error: OrdercastError) -> None:

@@ -201,8 +201,8 @@ class LocalSeat:
 
     # Membership.
 
-    def leave(self, header: bytes = b"") -> None:
-        self._host.leave(self.port, header)
+    def leave(self, header: bytes = b"", is_ordered: bool = False) -> None:
+        self._host.leave(self.port, header, is_ordered)
         self._driver.wake()
 
     def reset(self, min_members: MinMembers, header: bytes = b"") -> None:

@@ -261,7 +261,7 @@ class NodeBase:
     async def _wait_for_leave(self, name: str) -> None:
         """Wait for the end of a membership that was left or given up, where it has not ended yet."""
         while (group := self._open.named(name)) is not None and group._is_leaving:
-            await group.leave()
+            await group._wait_until_left()
             self._check_running()
 
     async def _outcome(self, name: str, call: Call) -> None:

@@ -39,6 +39,11 @@ class EventReader:
         seat = self._seat
         return seat.gone is not None and not seat.has_events and seat.error is None
 
+    def check_failed(self) -> None:
+        """Raise if the group has failed and everything that was received before is taken. Amoeba section 4.2."""
+        if self._seat.failure is not None and not self.has_events:
+            self._seat.check_open()
+
     async def next_event(self) -> Event:
         """The next event, blocks opened."""
         while True:

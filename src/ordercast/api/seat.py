@@ -59,7 +59,8 @@ class Seat(Protocol):
 
     @property
     def is_leaving(self) -> bool:
-        """A leave was asked for. It stays true when the node is out."""
+        """A leave was asked for. It stays true when the node is out; a leave that had to be ordered and could not is
+        taken back."""
 
     @property
     def gone(self) -> Left | None:
@@ -162,8 +163,12 @@ class Seat(Protocol):
 
     # Membership.
 
-    def leave(self, header: bytes = b"") -> None:
-        """Begin to leave, in order, after what was sent. A join that has not ended is given up."""
+    def leave(self, header: bytes = b"", is_ordered: bool = False) -> None:
+        """Begin to leave, in order, after what was sent. A join that has not ended is given up.
+
+        Where the group fails before that, the node is out without a leave. With `is_ordered` it stays, and `is_leaving`
+        turns false.
+        """
 
     def reset(self, min_members: MinMembers, header: bytes = b"") -> None:
         """Begin Amoeba's ResetGroup; `take_resets` tells how it ended."""

@@ -292,6 +292,12 @@ class Channel:
             self.failure = upcall.text
             for port in self.ports:
                 port.fail(GroupFailed(f"{port.group!r} has failed ({upcall.text}); call reset()"))
+            for port in list(self.leaving):
+                if port.is_leave_ordered:
+                    self.leaving.remove(port)
+                    port.stay()
+                elif port.leave_header is None:
+                    port.leave_header = b""  # the engine has forgotten it, and is told again: it goes without
             self._add(upcall)
         elif isinstance(upcall, UnknownOutcome):
             for stream in self.streams:

@@ -288,10 +288,11 @@ class Host:
         """The application did something with a port or a caller: the next `finish` works on its channel."""
         self._dirty[port.driven] = None
 
-    def leave(self, port: Port, header: bytes = b"") -> None:
-        """Leave in order, after what was sent. A port that is not in yet gives up its join."""
+    def leave(self, port: Port, header: bytes = b"", is_ordered: bool = False) -> None:
+        """Leave in order, after what was sent. A port that is not in yet gives up its join. A group that has failed
+        orders nothing: it is left without that, or not left with `is_ordered`."""
         _check_header(header)
-        port.leave(header)
+        port.leave(header, is_ordered)
         self.touch(port)
 
     def reset(self, now_ns: int, port: Port, min_members: MinMembers, header: bytes = b"") -> None:

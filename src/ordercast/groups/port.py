@@ -55,6 +55,7 @@ class Port:
         "gone",
         "group",
         "is_changed",
+        "is_leave_ordered",
         "is_leaving",
         "leave_due_ns",
         "leave_header",
@@ -84,6 +85,7 @@ class Port:
         self.refusal: str | None = None  # why the join came to nothing
         self.gone: Left | None = None  # out for good
         self.is_leaving = False
+        self.is_leave_ordered = False  # it is a view of the group, or does not happen
         self.leave_header: bytes | None = None  # the leave that waits for what was sent
         self.leave_number = 0  # until everything below it is delivered
         self.leave_due_ns = NEVER  # and at most until then
@@ -346,19 +348,34 @@ class Port:
 
     # The application changes its membership.
 
-    def leave(self, header: bytes) -> None:
-        """Leave once everything that was sent is delivered; at once if the group has failed. Offers end here."""
-        if self.gone is not None or self.is_leaving:
+    def leave(self, header: bytes, is_ordered: bool = False) -> None:
+        """Leave once everything that was sent is delivered. Offers end here. In a group that has failed, or fails
+        meanwhile: at once and without a view, or not at all with `is_ordered`."""
+        if self.gone is not None:
+            return
+        self.is_leave_ordered = is_ordered and (self.is_leave_ordered or not self.is_leaving)
+        if self.is_leaving:
             return
         self.is_leaving = True
         self.leave_header = header
         self.leave_number = self.queue.end_number
+        self._count_leaving(1)
+        self.channel.leaving.append(self)
+
+    def stay(self) -> None:
+        """The group has failed before the leave was ordered: it has not happened."""
+        self.is_leaving = False
+        self.leave_header = None
+        self.leave_due_ns = NEVER
+        self.is_changed = True
+        self._count_leaving(-1)
+
+    def _count_leaving(self, step: int) -> None:
         for _, receipt in (*self._taking, *self._events):
             if receipt is not None:
-                receipt.leaving += 1
+                receipt.leaving += step
         if self._taken is not None:
-            self._taken.leaving += 1
-        self.channel.leaving.append(self)
+            self._taken.leaving += step
 
     def may_leave(self, now_ns: int) -> bool:
         """Whether everything sent is delivered, or there is no point in waiting for that."""

@@ -63,6 +63,11 @@ class BlockingGroup:
         return self._group.is_member
 
     @property
+    def failure(self) -> str | None:
+        """As `Group.failure`."""
+        return self._group.failure
+
+    @property
     def config(self) -> GroupConfig:
         """As `Group.config`."""
         return self._group.config
@@ -119,6 +124,8 @@ class BlockingGroup:
 
     def receive(self, timeout: float | None = None) -> tuple[Event, bool]:
         """As `Group.receive`: the next event, and whether more of them are here."""
+        if not self._fetched and not self._has_rest:
+            self._thread.read(self._group._reader.check_failed)
         event = self._next_event(timeout)
         return event, self.has_events
 
@@ -174,6 +181,11 @@ class BlockingGroup:
         if self._thread.is_alive:
             self._thread.call(self._group.leave(header), timeout)
 
+    def abandon(self, timeout: float | None = None) -> None:
+        """As `Group.abandon`."""
+        if self._thread.is_alive:
+            self._thread.call(self._group.abandon(), timeout)
+
     def reset(self, min_members: MinMembers = "majority", header: bytes = b"", timeout: float | None = None) -> int:
         """As `Group.reset`."""
         return self._thread.call(self._group.reset(min_members, header), timeout)
@@ -184,7 +196,7 @@ class BlockingGroup:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.leave()
+        self.abandon()
 
     # In detail.
 

@@ -185,7 +185,7 @@ class SimNode(NodeBase):
         """Leave all groups and stop."""
         if not self.is_up:
             return
-        await asyncio.gather(*(group.leave() for group in self.groups))
+        await asyncio.gather(*(group.abandon() for group in self.groups))
         if self.is_up:
             self._driver.halt()
 

@@ -121,9 +121,8 @@ class QuorumMembership:
 
     def installed(self, now_ns: int, orderer: LoggedOrderer, out: Outbox) -> None:
         view = orderer.view
-        self._joining = None
         old, was_withdrawn = self._state, self._withdrawing is not None
-        self._withdrawing = None
+        self._joining = self._withdrawing = None
         self.phase = Phase.MEMBER
         self._state = state = QuorumRing(self._local, self._wishes, self._config, orderer, self._counter)
         self.ring = view.ring
@@ -134,6 +133,7 @@ class QuorumMembership:
         if old is not None:
             others = {member.id for member in view.members} - {self._local.me.id}
             self._past.keep_log(now_ns, old.orderer.view.ring, old.orderer, others)
+            out.upcalls += old.end_resets(view)
         self._meeting.due_ns = NEVER
         if view.leader.id == self._local.me.id:
             self._show_ring(now_ns, out)
@@ -145,8 +145,6 @@ class QuorumMembership:
         else:
             self._note_view(view, out)
         self._update_direct()
-        if old is not None and old.recovery is not None:
-            out.upcalls += old.recovery.resets.end(old.orderer.view, view)
 
     def on_control(
         self, now_ns: int, kind: int, source: Address, ring: int, origin: int, body: bytes, out: Outbox
@@ -508,18 +506,20 @@ class QuorumMembership:
     def _after_recovery(self, now_ns: int, state: QuorumRing, out: Outbox) -> None:
         """The ring may have been frozen, or its successor decided."""
         if state.recovery is not None and self.is_whole:
-            self._on_frozen(now_ns)
+            self._on_frozen(now_ns, state)
         successor = state.successor(now_ns, out)
         if successor is not None:
             self._follow(state, successor, out)
         elif state.give_up_ns <= now_ns and self.phase is Phase.MEMBER:
             self._exclude(state, DepartureCause.UNDECIDED, out)
 
-    def _on_frozen(self, now_ns: int) -> None:
+    def _on_frozen(self, now_ns: int, state: QuorumRing) -> None:
         timing, me = self._local.timing, self._local.me
         if self._leave_header is not None and self.phase is Phase.MEMBER:
             # Our leave cannot be ordered now; if recovery does not bring that back soon, we go without.
-            self._linger_ns = now_ns if self._wishes.is_manual else now_ns + timing.linger_ns
+            self._linger_ns = now_ns + timing.linger_ns
+            if state.has_failed and not self.is_silent:  # it fails like every other call; we may leave again
+                self._leave_header, self._linger_ns = None, NEVER
         self._admission.clear()
         # Where this comes to nothing, others of the group may go on. We hear that by their beacons, or have to ask.
         self._meeting.due_ns = NEVER if me.has_multicast else now_ns + timing.beacon_ns

@@ -48,6 +48,7 @@ class QuorumRing:
         "deciding",
         "frozen_ns",
         "give_up_ns",
+        "has_failed",
         "orderer",
         "recovery",
     )
@@ -65,6 +66,7 @@ class QuorumRing:
         self.recovery: Recovery | None = None
         self.frozen_ns = 0
         self.give_up_ns = NEVER  # when a newcomer whose join is not decided looks for the group again
+        self.has_failed = False  # manual recovery: the application was told that its calls fail
         self._excluding: Proposal | None = None  # the next view is decided, without this node
 
     @property
@@ -78,6 +80,10 @@ class QuorumRing:
     def resets(self) -> tuple[MinMembers, ...]:
         """What the calls of reset() on this node that are under way asked for."""
         return self.recovery.resets.rules if self.recovery is not None else ()
+
+    def end_resets(self, view: View) -> list[Reset]:
+        """There is a next view: what the calls of reset() on this node come to."""
+        return self.recovery.resets.end(self.orderer.view, view) if self.recovery is not None else []
 
     # While it works
 
@@ -107,7 +113,7 @@ class QuorumRing:
             if suspicions and suspicions[0].why is not SuspicionReason.HEARSAY:
                 out.sends.append(self._local.writer.control(To.ALL, Kind.SUSPECT, encode_suspects(suspects)))
             who = ", ".join(names) or "a member"
-            out.upcalls.append(Failed(names, f"{who} does not answer; reset() re-forms the group"))
+            self._say_failed(names, f"{who} does not answer; reset() re-forms the group", out)
             recovery.wait()
         else:
             self._note("recovery begins: this member coordinates", out)
@@ -156,7 +162,7 @@ class QuorumRing:
             inviter = self.orderer.view.member(origin)
             self._note(f"recovery begins: invited by {inviter or f'{origin:016x}'}", out, origin)
             if self._wishes.is_manual:
-                out.upcalls.append(Failed((), "a member failed; the group is being re-formed"))
+                self._say_failed((), "a member failed; the group is being re-formed", out)
         recovery.on_message(now_ns, kind, source, origin, body, out)
 
     def expire(self, now_ns: int, out: Outbox) -> None:
@@ -227,6 +233,10 @@ class QuorumRing:
             rule = self._wishes.min_members
             self.recovery = Recovery(self._local, self.orderer, self._config, rule, self.counter)
         return self.recovery
+
+    def _say_failed(self, suspects: tuple[str, ...], text: str, out: Outbox) -> None:
+        self.has_failed = True
+        out.upcalls.append(Failed(suspects, text))
 
     def _note(self, text: str, out: Outbox, origin: int = 0) -> None:
         out.notes.append(Note(NOTE, origin or self._local.me.id, detail=text))
