@@ -210,3 +210,43 @@ async def test_two_groups_on_one_address_and_port_do_not_disturb_each_other(
             assert len(group.members) == 2
         assert all(node.stats["unknown_group"] > 0 for node in nodes)
         assert all(group.stats.get("malformed", 0) == 0 for group in groups)
+
+
+@within(30)
+async def test_an_authority_assigns_addresses_to_groups() -> None:
+    """Section 3.1: the mapping "may either be handled by an external multicast address allocation authority"."""
+    one, two = fresh(), fresh()
+    assigned = {one: group_address(fresh()), two: group_address(fresh())}
+    asked: list[str] = []
+
+    def authority(name: str) -> tuple[str, int]:
+        asked.append(name)
+        return assigned[name]
+
+    async with AsyncExitStack() as stack:
+        a = await stack.enter_async_context(Node("a", timing=QUICK, addresses=authority))
+        b = await stack.enter_async_context(Node("b", timing=QUICK, addresses=authority))
+        c = await stack.enter_async_context(Node("c", timing=QUICK))  # it hashes the name, and finds nobody
+        groups = [await node.join(one) for node in (a, b)]
+        for group in groups:
+            await until_members(group, 2)
+        assert set(asked) == {one}
+        with pytest.raises(JoinRefused, match="there is no group"):
+            await c.join(one, create=False)
+        caller = await stack.enter_async_context(Node("d", timing=QUICK, addresses=authority))
+        receiving = asyncio.create_task(payloads(groups[0], 1))
+        assert await caller.call(one, b"called") is None
+        assert await receiving == [b"called"]
+
+
+@within(10)
+async def test_what_an_authority_gives_is_checked() -> None:
+    with pytest.raises(UsageError, match="addresses is a function"):
+        Node("a", addresses={"g": ("239.1.1.1", 5)})  # type: ignore[arg-type]
+    for wrong in (None, "239.1.1.1:5", ("10.0.0.1", 61_000), ("239.1.1.1", 0), ("239.1.1.1", "61000")):
+        async with Node("a", timing=QUICK, addresses=lambda _, answer=wrong: answer) as node:  # type: ignore[misc]
+            with pytest.raises(UsageError, match="a group has a multicast address and a port"):
+                await node.join(fresh())
+            with pytest.raises(UsageError, match="a group has a multicast address and a port"):
+                await node.call(fresh(), b"x")
+            assert node.groups == []

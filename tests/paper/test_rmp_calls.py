@@ -596,3 +596,34 @@ def test_mistakes_of_callers_raise_at_the_call() -> None:
     started = time.monotonic()
     in_office(program)
     assert time.monotonic() - started < 30
+
+
+def test_any_message_of_a_member_may_name_a_handler() -> None:
+    """RMP section 3.3: "Each data or multi-RPC packet can specify a handler for the packet ... If a request is from a
+    group member, the reply is also sent to the group"."""
+
+    async def program(office: Office) -> None:
+        await office.open(3)
+        await office.serve(1, 2)
+        group = office.groups[0]
+        numbers = [await group.request(b"first", handler=2), await group.request(b"second", handler=2, service=SAFE)]
+        await group.send(b"plain")
+        lost = await group.request(b"unheard", handler=3)
+        await asyncio.sleep(0.5)
+        for index in range(3):
+            answers = [message for message in office.messages(index) if isinstance(message, Answer)]
+            assert [(each.sender, each.payload, each.answers) for each in answers] == [
+                ("b/0", b"FIRST", ("a/0", numbers[0])),
+                ("b/0", b"SECOND", ("a/0", numbers[1])),
+            ]
+            (unheard,) = [
+                message for message in office.messages(index) if message.number == lost and message.sender == "a/0"
+            ]
+            assert isinstance(unheard, Request)
+            assert not unheard.must_answer
+        with pytest.raises(UsageError, match="a handler is a number from 0 to 5"):
+            await group.request(b"x", handler=6)
+        with pytest.raises(MessageTooLarge):
+            await group.request(bytes(MAX_CALL + 1), handler=2)
+
+    in_office(program)

@@ -42,6 +42,9 @@ class FakeNode(NodeBase):
     def prepare(self, group: str) -> None:
         """There is no address to listen to."""
 
+    def find(self, group: str) -> None:
+        """There is no address to look up."""
+
     async def locate(self, contact: str | Address) -> Address:
         raise UsageError(f"{contact} is not known here")
 

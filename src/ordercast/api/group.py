@@ -294,17 +294,9 @@ class Group:
         The answer goes to all members as well. Raises CallTimeout after `timeout` seconds (None: never), Unhandled
         where no member held the handler, and what a confirmed send raises. A call fits one block.
         """
-        payload = as_bytes(payload)
-        check_handler(handler)
         check_timeout(timeout)
-        check_call(len(payload), "a call")
+        payload, service = self._checked_call(payload, handler, service, type)
         seat = self._seat
-        if service is None:
-            service = self._default_service
-        if service == UNRELIABLE:
-            service = RELIABLE  # the order decides who must answer, and UNRELIABLE messages are not in it
-        seat.check(len(payload), service, type)
-        seat.check_locks()
         asked: Asked | None = None
         try:
             async with asyncio.timeout(timeout) as bound:
@@ -324,6 +316,35 @@ class Group:
         if asked.answer is None:
             raise InvariantViolation("a call was settled without an answer and without an error")
         return asked.answer
+
+    async def request(self, payload: Payload, *, handler: int, service: Service | None = None, type: int = 0) -> int:
+        """Send one message that names a handler, and do not wait for its answer. RMP section 3.3.
+
+        Returns the message's number when it is accepted, as `send` does. The holder of the handler is to answer, and
+        the answer comes to all members as an `Answer`, whose `answers` has this member and this number. None comes
+        where no member holds the handler, or where its holder crashes. A request fits one block.
+        """
+        payload, service = self._checked_call(payload, handler, service, type)
+        seat = self._seat
+        asked = await self._sending.take(lambda: seat.call(payload, service, handler, type))
+        seat.forget_call(asked)
+        seat.hurry()
+        return asked.number
+
+    def _checked_call(
+        self, payload: Payload, handler: int, service: Service | None, type_: int
+    ) -> tuple[bytes, Service]:
+        """What a message that names a handler has: its payload, and its service."""
+        payload = as_bytes(payload)
+        check_handler(handler)
+        check_call(len(payload), "a call")
+        if service is None:
+            service = self._default_service
+        if service == UNRELIABLE:
+            service = RELIABLE  # the order decides who must answer, and UNRELIABLE messages are not in it
+        self._seat.check(len(payload), service, type_)
+        self._seat.check_locks()
+        return payload, service
 
     def lock(self, key: str | int, timeout: float | None = None) -> Lock:
         """A lock of the group, by a name or a number: `async with group.lock("printer") as lock`. RMP section 3.3.

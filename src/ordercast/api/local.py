@@ -40,6 +40,9 @@ class Driver(Protocol):
     def prepare(self, group: str) -> None:
         """A group is about to be opened: listen to its address, or raise what stands against it."""
 
+    def find(self, group: str) -> None:
+        """A group is about to be called: know its address, or raise what stands against it."""
+
     async def locate(self, contact: str | Address) -> Address:
         """The address of a node that the application named."""
 
@@ -317,6 +320,7 @@ class LocalBackend:
         contacts = self._driver.contacts()
         if call.to is None and not contacts and not self.host.me.has_multicast:
             raise UsageError(f"this node has neither multicast nor peers: name a member of {group!r} with to=...")
+        self._driver.find(group)
         caller = self.host.caller(group, datagram=self.defaults.datagram, contacts=contacts)
         caller.offer(call)
         self.host.touch(caller)

@@ -56,6 +56,18 @@ def group_address(name: str, *, base: str = ORGANISATION_LOCAL) -> Address:
     return str(network.network_address + host), port
 
 
+def assigned_address(name: str, answer: object) -> Address:
+    """What an authority has assigned to a group, checked: a multicast address and a port (RMP section 3.1)."""
+    if isinstance(answer, tuple) and len(answer) == 2:
+        host, port = answer
+        is_port = isinstance(port, int) and not isinstance(port, bool) and 0 < port <= 65_535
+        if isinstance(host, str) and is_multicast(host) and is_port:
+            return host, port
+    raise AddressError(
+        f"addresses({name!r}) gave {answer!r}: a group has a multicast address and a port, as in ('239.192.0.1', 61000)"
+    )
+
+
 def parse_peer(text: str) -> Address:
     """Address of another node from "host:port". Names are looked up (this blocks: for start-up, not for the loop)."""
     host, port = _host_and_port(text)

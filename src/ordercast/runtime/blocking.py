@@ -19,6 +19,7 @@ from ordercast.api.node import JOIN_TIMEOUT_S
 from ordercast.config import DEFAULT_ORDERER, AlonePolicy, MinMembers, RecoveryMode, Timing
 from ordercast.groups.host import EngineFactory
 from ordercast.runtime.blocking_group import BlockingGroup
+from ordercast.runtime.listening import Authority
 from ordercast.runtime.loop_thread import LoopThread
 from ordercast.runtime.node import Node
 from ordercast.runtime.udp.counters import Counters
@@ -43,6 +44,7 @@ class BlockingNode:
         insecure: bool = False,
         timing: Timing | str | None = None,
         life: int | None = None,
+        addresses: Authority | None = None,
         engines: EngineFactory | None = None,
     ) -> None:
         self._thread = LoopThread()
@@ -61,6 +63,7 @@ class BlockingNode:
                 insecure=insecure,
                 timing=timing,
                 life=life,
+                addresses=addresses,
                 engines=engines,
             )
 

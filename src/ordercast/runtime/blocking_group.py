@@ -162,6 +162,18 @@ class BlockingGroup:
             self._group.call(payload, handler=handler, service=service, timeout=timeout, type=type)
         )
 
+    def request(
+        self,
+        payload: Payload,
+        *,
+        handler: int,
+        service: Service | None = None,
+        type: int = 0,
+        timeout: float | None = None,
+    ) -> int:
+        """As `Group.request`."""
+        return self._thread.call(self._group.request(payload, handler=handler, service=service, type=type), timeout)
+
     def reply(self, request: Message, payload: bytes, timeout: float | None = None) -> None:
         """Answer a call, as `Request.reply`."""
         self._thread.call(request.reply(payload), timeout)

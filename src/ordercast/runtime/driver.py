@@ -22,7 +22,7 @@ from ordercast.engine import NEVER
 from ordercast.errors import InvariantViolation, OrdercastError, UsageError
 from ordercast.groups.host import Host
 from ordercast.runtime.addresses import peer_address
-from ordercast.runtime.listening import Listening
+from ordercast.runtime.listening import Authority, Listening
 from ordercast.runtime.transmitter import Transmitter
 from ordercast.runtime.udp.counters import Counters
 from ordercast.runtime.udp.sockets import MulticastReceiver, UnicastSocket
@@ -83,6 +83,7 @@ class UdpDriver:
         peers: Sequence[Address],
         clock_offset_ns: int,
         recorder: Recorder | None,
+        authority: Authority | None = None,
     ) -> None:
         self._loop = loop
         self.host = host
@@ -94,9 +95,9 @@ class UdpDriver:
         self.counters: Counters = socket.counters
         self._has_multicast = has_multicast
         self._peers = peers
-        self._listening = Listening(socket.address, self.counters)
+        self._listening = Listening(socket.address, self.counters, authority)
         self._transmitter = Transmitter(
-            socket, host, has_multicast=has_multicast, peers=peers, listening=self._listening.addresses
+            socket, host, has_multicast=has_multicast, peers=peers, listening=self._listening
         )
         self._told_drops = 0
         self._has_warned = False  # of datagrams that are too large
@@ -142,6 +143,10 @@ class UdpDriver:
             opened = self._listening.add(self.host.underlay_of(group))
             if opened is not None and not self._is_blocked:
                 self._loop.add_reader(opened.fileno(), self._on_readable, opened)
+
+    def find(self, group: str) -> None:
+        if self._has_multicast:
+            self._listening.address_of(self.host.underlay_of(group))
 
     async def locate(self, contact: str | Address) -> Address:
         # In a thread: a name may have to be looked up.

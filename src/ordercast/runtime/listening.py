@@ -1,23 +1,34 @@
-"""The multicast addresses that a node listens to: one socket for each address, which underlays may share."""
+"""The multicast addresses of groups, and those that a node listens to: one socket for each, which underlays may share.
+
+RMP section 3.1: the mapping of names to addresses is a hash, or an external authority's.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
-from ordercast.runtime.addresses import group_address
+from ordercast.runtime.addresses import assigned_address, group_address
 from ordercast.runtime.udp.counters import Counters
 from ordercast.runtime.udp.sockets import MulticastReceiver
 from ordercast.view import Address
+
+Authority = Callable[[str], Address]
+"""The multicast address and port of a group, by its name. It is asked in the event loop, and must not block."""
+
+MAX_ASSIGNED: Final = 4_096  # answers of an authority that are remembered for groups that are only called
 
 
 class Listening:
     """The sockets of the underlays that a node is in. The driver watches the sockets that are returned."""
 
-    __slots__ = ("_counters", "_own", "_receivers", "addresses")
+    __slots__ = ("_assigned", "_authority", "_counters", "_own", "_receivers", "addresses")
 
-    def __init__(self, own: Address, counters: Counters) -> None:
-        """`own`: the node's address. Its multicasts are left out."""
+    def __init__(self, own: Address, counters: Counters, authority: Authority | None = None) -> None:
+        """`own`: the node's address. Its multicasts are left out. Without an `authority` names are hashed."""
         self._own = own
+        self._authority = authority
+        self._assigned: dict[str, Address] = {}
         self._counters = counters
         self._receivers: dict[Address, MulticastReceiver] = {}
         self.addresses: dict[str, Address] = {}  # underlay -> its multicast address
@@ -26,11 +37,24 @@ class Listening:
     def receivers(self) -> list[MulticastReceiver]:
         return list(self._receivers.values())
 
+    def address_of(self, underlay: str) -> Address:
+        """The multicast address of an underlay, whether this node is in it or only calls it."""
+        known = self.addresses.get(underlay) or self._assigned.get(underlay)
+        if known is not None:
+            return known
+        if self._authority is None:
+            return group_address(underlay)
+        if len(self._assigned) >= MAX_ASSIGNED:
+            del self._assigned[next(iter(self._assigned))]
+        address = self._assigned[underlay] = assigned_address(underlay, self._authority(underlay))
+        return address
+
     def add(self, underlay: str) -> MulticastReceiver | None:
         """Listen to an underlay: the socket that was opened for it, None where there is one already."""
         if underlay in self.addresses:
             return None
-        address = group_address(underlay)
+        self._assigned.pop(underlay, None)  # it may have been assigned anew
+        address = self.address_of(underlay)
         opened: MulticastReceiver | None = None
         if address not in self._receivers:
             opened = MulticastReceiver(address, self._own[0], own=self._own, counters=self._counters)

@@ -22,6 +22,7 @@ from ordercast.errors import NotMember, UsageError
 from ordercast.groups.host import EngineFactory, Host
 from ordercast.runtime.addresses import AddressError, group_address, interface_address, is_loopback, peer_address
 from ordercast.runtime.driver import QUIET_HEARTBEATS, UdpDriver
+from ordercast.runtime.listening import Authority
 from ordercast.runtime.udp.counters import Counters
 from ordercast.runtime.udp.sockets import MulticastReceiver, UnicastSocket
 from ordercast.trace.convert import MAX_LIFE, raw_path
@@ -59,6 +60,7 @@ class Node(NodeBase):
         insecure: bool = False,
         timing: Timing | str | None = None,
         life: int | None = None,
+        addresses: Authority | None = None,
         engines: EngineFactory | None = None,
     ) -> None:
         """
@@ -71,6 +73,8 @@ class Node(NodeBase):
         trace: folder to which the events are appended (`raw/`, docs/trace.md); clock_offset_ns as in its run.json.
         insecure: needed for any interface but loopback, since nothing is encrypted or authenticated yet.
         timing: heartbeats, suspicion and retransmission, if not the usual ones; "rmp" has those of the paper.
+        addresses: an authority for the multicast addresses of groups: a function of a group's name that returns address
+        and port. It must not block, and all nodes must get the same answer. By default names are hashed.
         life: which life of `name` this is; by default the time. engines: what makes protocol engines, for tests.
         """
         try:
@@ -93,6 +97,8 @@ class Node(NodeBase):
             raise UsageError(f"a life is a number from 0 to {MAX_LIFE}, not {life}")
         if abs(clock_offset_ns) > MAX_OFFSET_NS:
             raise UsageError(f"clock_offset_ns lies within {MAX_OFFSET_NS} of 0, not {clock_offset_ns}")
+        if addresses is not None and not callable(addresses):
+            raise UsageError(f"addresses is a function that gives a group's address and port, not {addresses!r}")
         if isinstance(peers, str):
             raise UsageError(f"peers is a list of addresses: write peers=[{peers!r}]")
         others = [peer_address(peer) for peer in peers]
@@ -123,6 +129,7 @@ class Node(NodeBase):
                 peers=[peer for peer in others if peer != unicast.address],
                 clock_offset_ns=clock_offset_ns,
                 recorder=recorder,
+                authority=addresses,
             )
         except BaseException:
             unicast.close()

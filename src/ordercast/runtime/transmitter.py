@@ -7,12 +7,12 @@ so at most one pass is kept.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from ordercast.engine import Buffer, Send, To
 from ordercast.groups.host import Host
-from ordercast.runtime.addresses import group_address
+from ordercast.runtime.listening import Listening
 from ordercast.runtime.udp.sockets import UnicastSocket
 from ordercast.view import Address
 
@@ -31,9 +31,9 @@ class Transmitter:
         *,
         has_multicast: bool,
         peers: Sequence[Address],
-        listening: Mapping[str, Address],
+        listening: Listening,
     ) -> None:
-        """`listening`: the multicast addresses of the underlays that the node is in."""
+        """`listening`: knows the multicast addresses of underlays."""
         self._socket = socket
         self._host = host
         self._has_multicast = has_multicast
@@ -58,7 +58,7 @@ class Transmitter:
                 continue
             if underlay != last and self._has_multicast:
                 last = underlay
-                multicast = self._listening.get(underlay) or group_address(underlay)  # a caller does not listen
+                multicast = self._listening.address_of(underlay)
                 copies = self._host.copies(underlay)
                 ttl = self._host.ttl(underlay)
                 if not unsent:

@@ -105,6 +105,9 @@ class SimDriver:
     def prepare(self, group: str) -> None:
         """`wake` listens to what is open."""
 
+    def find(self, group: str) -> None:
+        """Every group has an address."""
+
     async def locate(self, contact: str | Address) -> Address:
         """By the name of a node of the world, or by its address."""
         if not isinstance(contact, str):
