@@ -250,3 +250,18 @@ async def test_what_an_authority_gives_is_checked() -> None:
             with pytest.raises(UsageError, match="a group has a multicast address and a port"):
                 await node.call(fresh(), b"x")
             assert node.groups == []
+
+
+@within(30)
+async def test_a_group_is_joined_by_the_address_of_a_member_alone() -> None:
+    """Section 3.3: "to join a group based on a process ID, rather than a name"."""
+    name = fresh()
+    async with Node("a", timing=QUICK) as a, Node("b", timing=QUICK) as b, Node("c", timing=QUICK) as c:
+        await a.join(name)
+        assert await b.groups_at(a.address) == [name]
+        group = await b.join(contact=f"{a.address[0]}:{a.address[1]}")
+        assert group.name == name
+        await until_members(group, 2)
+        assert await a.groups_at(c.address) == []
+        with pytest.raises(JoinRefused, match="is in no group"):
+            await a.join(contact=c.address)

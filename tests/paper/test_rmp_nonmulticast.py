@@ -465,3 +465,28 @@ def test_two_groups_with_one_tag_do_not_disturb_each_other(orderer: str) -> None
                 assert payloads == [name.encode(), name.encode() * LARGE] * 3
 
     in_lab(program)
+
+
+def test_a_group_is_joined_by_a_members_address_alone() -> None:
+    """RMP section 3.3: "allowing members to join a group based on a process ID, rather than a name"."""
+
+    async def program(lab: Lab) -> None:
+        await form(lab, "ab", "token")
+        c, d = lab.node("c"), lab.node("d")
+        assert await c.groups_at("a") == ["paper"]
+        assert await c.groups_at(lab.nodes[1].member.address) == ["paper"]
+        assert await c.groups_at("d") == []
+        group = await c.join(contact="b")
+        assert (group.name, sorted(member.name for member in group.members)) == ("paper", ["a", "b", "c"])
+        other = await c.join("other", orderer="token")
+        assert await d.groups_at("c") == ["paper", "other"]
+        with pytest.raises(JoinRefused, match="is in 'paper', 'other': give the name of the group"):
+            await d.join(contact="c")
+        with pytest.raises(UsageError, match="join by a name, or by the address of a member"):
+            await d.join()
+        await other.leave()
+        lab.world.crash("a")
+        with pytest.raises(JoinRefused, match="does not answer"):
+            await d.groups_at("a")
+
+    in_lab(program)

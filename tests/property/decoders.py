@@ -30,6 +30,7 @@ from ordercast.wire.calls import (
 from ordercast.wire.codec import Reader, Writer
 from ordercast.wire.fragments import Assembler
 from ordercast.wire.header import HEADER, HEADER_BYTES, MAGIC, Kind
+from ordercast.wire.names import decode_names, encode_names, encode_question
 from ordercast.wire.ordering import (
     decode_accept,
     decode_acks,
@@ -154,6 +155,7 @@ DECODERS: Final[dict[str, tuple[Decode, tuple[bytes, ...]]]] = {
     "open_call": (open_call, CALLS),
     "decode_call": (decode_call, (encode_call(FIRST, "prices", CALLS[0]), encode_call(0, "", CALLS[1]))),
     "decode_reply": (decode_reply, (encode_reply(sample.REPLY),)),
+    "decode_names": (decode_names, (encode_question(), encode_names(["prices", "chat"]), encode_names([]))),
     "decode_lead": (decode_lead, (encode_lead(sample.LEAD),)),
     "decode_accept": (decode_accept, (encode_accept(sample.LEAD, sample.ASSIGNMENTS),)),
     "decode_ordered": (decode_ordered, (encode_ordered(sample.LEAD, 41, 5) + BLOCKS[0],)),

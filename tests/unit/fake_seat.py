@@ -20,6 +20,7 @@ from ordercast.groups.caller import Call
 from ordercast.groups.calls import Asked
 from ordercast.groups.events import Batch, Left, PortEvent
 from ordercast.groups.locks import LockRequest
+from ordercast.groups.naming import NameQuery
 from ordercast.groups.requests import Inbox, PendingReply
 from ordercast.groups.watches import Watch
 from ordercast.service import AGREED, Service
@@ -240,6 +241,11 @@ class FakeBackend:
 
     async def locate(self, contact: str | Address) -> Address:
         return ("127.0.0.1", 2)
+
+    def ask_names(self, address: Address) -> NameQuery:
+        raise NotImplementedError
+
+    def forget_names(self, query: NameQuery) -> None: ...
 
     def open(self, group: str, request: JoinRequest) -> FakeSeat:
         seat = self.seats[group] = FakeSeat(self, group, request.config)

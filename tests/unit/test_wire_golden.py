@@ -36,6 +36,7 @@ from ordercast.wire.calls import (
 )
 from ordercast.wire.codec import Reader
 from ordercast.wire.header import FORWARD, HEADER, MAGIC, Kind, detail_of
+from ordercast.wire.names import decode_names, encode_names, encode_question
 from ordercast.wire.ordering import (
     decode_accept,
     decode_acks,
@@ -233,6 +234,8 @@ GOLDEN: Final[dict[str, str]] = {
     "decision": ("290000000000000001"),
     "withdrawal": ("0600707269636573010208070605040302010900000000000000"),
     "ended": ("0600707269636573"),
+    "question": ("00"),
+    "names": ("0102000600707269636573040063686174"),
 }
 
 MIXED: Final = [(index % 2, 0, b"%d" % (index % 10)) for index in range(18)]
@@ -279,6 +282,8 @@ VALUES: Final[dict[str, bytes]] = {
     "decision": encode_decision(*sample.DECISION),
     "withdrawal": encode_withdrawal(*sample.WITHDRAWAL),
     "ended": encode_ended("prices"),
+    "question": encode_question(),
+    "names": encode_names(["prices", "chat"]),
 }
 OPENED: Final[dict[str, tuple[Callable[[bytes], Any], Any]]] = {
     "lead": (decode_lead, sample.LEAD),
@@ -316,6 +321,8 @@ OPENED: Final[dict[str, tuple[Callable[[bytes], Any], Any]]] = {
     "decision": (decode_decision, sample.DECISION),
     "withdrawal": (decode_withdrawal, sample.WITHDRAWAL),
     "ended": (decode_ended, "prices"),
+    "question": (decode_names, None),
+    "names": (decode_names, ["prices", "chat"]),
 }
 
 
@@ -413,6 +420,7 @@ def test_kinds_keep_their_numbers() -> None:
         "ENDED": 39,
         "CALL": 40,
         "REPLY": 41,
+        "NAMES": 42,
     }
     assert all(kind < FORWARD for kind in Kind), "the bit beside the kind is free"
     assert detail_of(Kind.NAK | FORWARD) == detail_of(Kind.NAK)

@@ -18,6 +18,7 @@ from ordercast.groups.calls import Asked
 from ordercast.groups.events import Left, PortEvent
 from ordercast.groups.host import Host
 from ordercast.groups.locks import LockRequest
+from ordercast.groups.naming import NameQuery, Naming
 from ordercast.groups.port import Port
 from ordercast.groups.requests import PendingReply
 from ordercast.groups.watches import Watch
@@ -275,6 +276,16 @@ class LocalBackend:
     async def locate(self, contact: str | Address) -> Address:
         return await self._driver.locate(contact)
 
+    def ask_names(self, address: Address) -> NameQuery:
+        naming = self.host.naming
+        query = naming.ask(address)
+        self.host.touch(naming)
+        self._driver.hurry()
+        return query
+
+    def forget_names(self, query: NameQuery) -> None:
+        self.host.naming.forget(query)
+
     # Groups.
 
     def open(self, group: str, request: JoinRequest) -> Seat:
@@ -303,7 +314,7 @@ class LocalBackend:
     def take_news(self) -> Sequence[Seat]:
         found: list[Seat] = []
         for port in self.host.take_news():
-            if isinstance(port, Caller):
+            if isinstance(port, Caller | Naming):
                 self._settled.extend(port.settled)
                 port.settled.clear()
                 continue
@@ -339,7 +350,8 @@ class LocalBackend:
         return settled
 
     def fail(self, error: OrdercastError) -> None:
-        for caller in self.host.callers:
-            caller.fail(error)
-            self._settled.extend(caller.settled)
-            caller.settled.clear()
+        everybody: list[Caller | Naming] = [*self.host.callers, self.host.naming]
+        for asking in everybody:
+            asking.fail(error)
+            self._settled.extend(asking.settled)
+            asking.settled.clear()

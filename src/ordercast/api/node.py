@@ -25,7 +25,7 @@ from ordercast.api.group import CALL_TIMEOUT_S, Group
 from ordercast.api.handles import OpenGroups
 from ordercast.api.seat import JoinRequest, NodeBackend, Seat
 from ordercast.config import DEFAULT_ORDERER, AlonePolicy, Demands, GroupConfig, MinMembers, RecoveryMode
-from ordercast.errors import CallTimeout, UsageError
+from ordercast.errors import CallTimeout, JoinRefused, UsageError
 from ordercast.groups.caller import Call
 from ordercast.groups.checks import check_kind
 from ordercast.service import AGREED, RELIABLE, UNRELIABLE, Service
@@ -81,9 +81,38 @@ class NodeBase:
         """Leave all groups and stop."""
         raise NotImplementedError
 
+    async def groups_at(self, contact: str | Address) -> list[str]:
+        """The names of the groups that another node is in, by its address: "host:port". RMP section 3.3.
+
+        Raises JoinRefused where it does not answer.
+        """
+        self._check_running()
+        address = await self._backend.locate(contact)
+        query = self._backend.ask_names(address)
+        query.waiter = asyncio.get_running_loop().create_future()
+        try:
+            await query.waiter
+        finally:
+            self._backend.forget_names(query)
+        if query.error is not None:
+            raise query.error
+        if query.names is None:
+            raise JoinRefused(f"{address[0]}:{address[1]} does not answer: no node is there, or it cannot be reached")
+        return query.names
+
+    async def _group_at(self, contact: str | Address | None) -> str:
+        """The name of the one group that a node is in."""
+        if contact is None:
+            raise UsageError('join by a name, or by the address of a member: join("prices"), join(contact="host:port")')
+        names = await self.groups_at(contact)
+        if len(names) != 1:
+            shown = ", ".join(map(repr, names)) or "no group"
+            raise JoinRefused(f"the node at {contact!r} is in {shown}: give the name of the group to join")
+        return names[0]
+
     async def join(
         self,
-        name: str,
+        name: str | None = None,
         *,
         orderer: str = DEFAULT_ORDERER,
         create: bool | None = None,
@@ -110,14 +139,16 @@ class NodeBase:
         timestamp group is TOMPA (True) or ABCAST (False). The node that creates the group sets both.
         header: a small message that the members get with the view. ttl: how many hops multicasts must go to reach this
         node; the group's is the largest that any member asked for. contact: "host:port" of a member, through which the
-        group is joined instead of by its name (RMP section 3.3); it is then never created. alone: what
+        group is joined (RMP section 3.3); it is then never created, and the name may be left out where the member is in
+        one group only. alone: what
         this node does if the group goes on without it and no member answers when it comes back: it makes the group anew
         ("create", as a newcomer would), looks for it without end ("wait"), or leaves ("leave"). Raises JoinRefused,
         UsageError, or TimeoutError after `timeout` seconds (None: never). A join that has failed or was cancelled
         leaves nothing behind: the next one may follow at once.
         """
         self._check_running()
-        check_group_name(name)
+        if name is not None:
+            check_group_name(name)
         if create is not None and not isinstance(create, bool):
             raise UsageError(f"create is True, False or None, not {create!r}")
         if recovery not in ("automatic", "manual"):
@@ -139,6 +170,8 @@ class NodeBase:
                 raise UsageError(f"a ttl lies between 0 and {MAX_TTL}, not {ttl}")
         if contact is not None and create:
             raise UsageError("a group that is joined through a contact exists: leave create out")
+        if name is None:
+            name = await self._group_at(contact)
         located = await self._backend.locate(contact) if contact is not None else None
         await self._settle_calls(name, timeout)
         base = self._backend.defaults

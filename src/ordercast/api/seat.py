@@ -22,6 +22,7 @@ from ordercast.groups.caller import Call
 from ordercast.groups.calls import Asked
 from ordercast.groups.events import Left, PortEvent
 from ordercast.groups.locks import LockRequest
+from ordercast.groups.naming import NameQuery
 from ordercast.groups.requests import PendingReply
 from ordercast.groups.watches import Watch
 from ordercast.service import Service
@@ -226,6 +227,12 @@ class NodeBackend(Protocol):
     async def locate(self, contact: str | Address) -> Address:
         """The address of a node that the application named. It may take a while, where a name is looked up."""
 
+    def ask_names(self, address: Address) -> NameQuery:
+        """Ask another node which groups it is in; the query comes back in `take_settled`."""
+
+    def forget_names(self, query: NameQuery) -> None:
+        """No task waits for it any more."""
+
     # Groups.
 
     def open(self, group: str, request: JoinRequest) -> Seat:
@@ -249,7 +256,7 @@ class NodeBackend(Protocol):
         """The calls to a group that are under way."""
 
     def take_settled(self) -> Sequence[Waited]:
-        """The calls that were settled since the last call of this."""
+        """The calls and queries that were settled since the last call of this."""
 
     def fail(self, error: OrdercastError) -> None:
         """The node has stopped: the calls that are under way are settled with `error`."""

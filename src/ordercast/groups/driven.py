@@ -1,4 +1,4 @@
-"""What a `Host` drives, pass by pass: a `Channel`, or a `Caller` that calls a group from outside."""
+"""What a `Host` drives, pass by pass: a `Channel`, a `Caller` that calls a group from outside, or its `Naming`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from ordercast.groups.rows import Meter
 
 if TYPE_CHECKING:
     from ordercast.groups.caller import Caller
+    from ordercast.groups.naming import Naming
     from ordercast.groups.port import Port
 
 
 class Driven(Protocol):
-    """For the type checker only. Both kinds have all of it, so that the host asks neither what it is."""
+    """For the type checker only. All kinds have all of it, so that the host asks none what it is."""
 
     deadline_ns: int  # when `expire` is due; set by each `finish`
     armed_ns: int  # under which the host's heap has it
@@ -46,12 +47,12 @@ class Driven(Protocol):
     def finish(self, now_ns: int) -> None:
         """End the pass. What is to leave stands in `out.sends`."""
 
-    def take_news(self) -> Sequence[Port | Caller]:
+    def take_news(self) -> Sequence[Port | Caller | Naming]:
         """What the API looks at after a pass."""
 
 
 class Handle(Protocol):
-    """What an application holds and a pass may be asked for: a port, or a caller."""
+    """What an application holds and a pass may be asked for: a port, a caller, or the naming."""
 
     @property
     def driven(self) -> Driven: ...

@@ -38,12 +38,14 @@ from ordercast.groups.caller import Caller
 from ordercast.groups.channel import Channel, GroupEngine
 from ordercast.groups.directory import MAX_GROUP_NUMBER, Directory, OwnDirectory, Placement
 from ordercast.groups.driven import Driven, Handle
+from ordercast.groups.naming import Naming
 from ordercast.groups.port import Port
 from ordercast.groups.session import Session
 from ordercast.trace import recorder as trace
 from ordercast.trace.recorder import Recorder
 from ordercast.view import Address, Member, group_tag, node_id
 from ordercast.wire.header import HEADER_BYTES, MAGIC, TAG, TAG_OFFSET, Kind
+from ordercast.wire.names import NAMELESS_TAG
 
 MAX_REMEMBERED: Final = 1 << 20
 """Underlays left in one life, whose numbers are remembered. Beyond it no new one is opened: forgetting a number would
@@ -94,6 +96,7 @@ class Host:
         "_is_closed",
         "_log",
         "_memories",
+        "_naming",
         "_news",
         "_order",
         "_recorder",
@@ -135,6 +138,7 @@ class Host:
         self._ending: dict[Channel, None] = {}  # left underlays where others may still need this node's history
         self._callers: dict[str, Caller] = {}  # groups that this node calls, and is not in
         self._calling: dict[int, list[Caller]] = {}  # the same, by tag
+        self._naming: Naming | None = None  # once this node asks others for their groups, or is asked
         self._order = 0
         # underlays that were left; MAX_REMEMBERED bounds both
         self._memories: dict[str, object] = {}  # what their engines carry on
@@ -276,6 +280,14 @@ class Host:
             self._calling.setdefault(group_tag(group), []).append(caller)
         return caller
 
+    @property
+    def naming(self) -> Naming:
+        """What asks other nodes which groups they are in, and answers them."""
+        if self._naming is None:
+            self._naming = Naming(self.me, self._timing, self._order, self.counters)
+            self._order += 1
+        return self._naming
+
     def port(self, group: str) -> Port | None:
         """The open port of a group: of a member, or on its way in or out."""
         return self.session.ports.get(group)
@@ -330,7 +342,12 @@ class Host:
                 return
         channels = self._tags.get(tag)
         if channels is None:
-            self.counters["unknown_group"] += tag not in self._calling
+            if tag == NAMELESS_TAG:
+                names = [port.group for port in self.ports if port.is_member and not port.is_leaving]
+                self.naming.receive(now_ns, source, data, stride, names)
+                self._dirty[self.naming] = None
+            else:
+                self.counters["unknown_group"] += tag not in self._calling
             return
         for channel in channels:
             channel.received.add(kind, -(-size // stride), size)
@@ -376,8 +393,8 @@ class Host:
             self._recorder.flush()
         return sends
 
-    def take_news(self) -> list[Port | Caller]:
-        """Ports of channels, and callers, that were worked on since the last call."""
+    def take_news(self) -> list[Port | Caller | Naming]:
+        """Ports of channels, callers and the naming, as far as they were worked on since the last call."""
         if not self._news:
             return []
         news, self._news = self._news, {}

@@ -116,9 +116,13 @@ class BlockingNode:
         """As `Node.read_drops`."""
         return self._thread.read(self._node.read_drops)
 
+    def groups_at(self, contact: str | Address) -> list[str]:
+        """As `Node.groups_at`."""
+        return self._thread.call(self._node.groups_at(contact))
+
     def join(
         self,
-        name: str,
+        name: str | None = None,
         *,
         orderer: str = DEFAULT_ORDERER,
         create: bool | None = None,

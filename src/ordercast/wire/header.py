@@ -76,6 +76,7 @@ class Kind(IntEnum):
     # Callers that are no members (RMP section 4.5).
     CALL = 40
     REPLY = 41
+    NAMES = 42  # to a single node: which groups is it in? Also the answer (section 3.3)
 
 
 FORWARD: Final = 0x80  # added to the kind: the receiver is to multicast it (RMP section 3.4)
@@ -103,6 +104,7 @@ DETAIL: Final[dict[int, str]] = {
     Kind.CARRIER: "data",
     Kind.CALL: "call",
     Kind.REPLY: "reply",
+    Kind.NAMES: "names",
 }
 MEMBERSHIP_DETAIL: Final = "membership"
 UNKNOWN_DETAIL: Final = "unknown"
