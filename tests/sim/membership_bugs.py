@@ -400,7 +400,7 @@ MEMBERSHIP_BUGS: Final[tuple[MembershipBug, ...]] = (
     ),
     _bug(
         "a join that was taken back is ordered all the same",
-        "Admission.withdraw",
+        "Admission.on_withdraw",
         "orderer.withdraw(member)",
         "",
         "A node is let in that has been told that it is not.",

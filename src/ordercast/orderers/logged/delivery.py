@@ -181,6 +181,11 @@ class ServiceDelivery:
         while unconsumed and unconsumed[0][0] <= ticket:
             self.backlog -= unconsumed.popleft()[1]
 
+    @property
+    def oldest(self) -> int:
+        """The ticket of the oldest delivery that the application has not given back; 0 if there is none."""
+        return self._unconsumed[0][0] if self._unconsumed else 0
+
     def is_overrun(self) -> bool:
         """The application has fallen behind: more must not come until it has taken some of it (section 4.6)."""
         window = self._window

@@ -13,32 +13,32 @@ from ordercast.wire.token import NOTED
 
 
 class TokenAcknowledger:
-    __slots__ = ("_held", "_requests", "_ring", "_rotation")
+    __slots__ = ("_requests", "_ring", "_rotation", "held")
 
     def __init__(self, ring: RingState, rotation: Rotation, requests: ChangeRequests) -> None:
         self._ring = ring
         self._rotation = rotation
         self._requests = requests
-        self._held: dict[int, None] = {}  # senders to tell that we hold what they send again
+        self.held: dict[int, None] = {}  # senders to tell that we hold what they send again
 
     def on_old(self, origin: int, number: int) -> None:
         """Somebody sends again what we have: our word about it was lost, or it has to wait to be ordered."""
         self._ring.count("duplicates")
         if self._rotation.is_holding and origin != GROUP_ORIGIN:
             if (origin, number) in self._ring.log.blocks:
-                self._held[origin] = None
+                self.held[origin] = None
             else:
                 self._rotation.behind[origin] = None
 
     def speak(self, out: Outbox) -> None:
-        """Once per pass. Hot: mostly there is nothing to say."""
-        if self._held:
+        """At the end of a pass in which there is something to say."""
+        if self.held:
             log = self._ring.log
             acks = Acks(log.received, 0)
-            for origin in self._held:
+            for origin in self.held:
                 upto = log.held_upto(origin, log.next_number.get(origin, 0))
                 send_held(self._ring, origin, acks, origin, upto, out)
-            self._held.clear()
+            self.held.clear()
         if self._requests.noted and self._rotation.is_holding:
             for origin in self._requests.take_noted():
                 self._rotation.tell(origin, out, NOTED)

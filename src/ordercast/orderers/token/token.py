@@ -379,12 +379,13 @@ class Token:
                 delivery.deliver(out)
         if rotation.sync_now or rotation.behind or self._requests.due_ns <= now_ns:
             self._speak(now_ns, out)
-        self._acknowledger.speak(out)
+        if self._acknowledger.held or self._requests.noted:
+            self._acknowledger.speak(out)
         if not ring.has_left and self._repairs.is_wanted(rotation.is_holding):
             out.notes.extend(self._repairs.look(now_ns, rotation.is_holding))
         if ordering.watched_leaver != self._table.leaver:
             ordering.apply_view(now_ns)  # it knows that it has left, and may be silent from now on
-        self._vigilance.work(now_ns, self.is_busy, delivery.is_overrun())
+        self._vigilance.work(now_ns, self.is_busy)
         self._timers.set_earlier(TokenTimer.BEAT, now_ns + self._vigilance.heartbeat_ns)
 
     def expire(self, now_ns: int, out: Outbox) -> None:
@@ -400,6 +401,7 @@ class Token:
             elif timer is TokenTimer.RETRANSMIT:
                 self._sender.retransmit(now_ns, out)
             elif timer is TokenTimer.BEAT:
+                self._vigilance.watch_application(now_ns, self._delivery.is_overrun(), self._delivery.oldest)
                 if now_ns - self._rotation.spoke_ns >= self._vigilance.heartbeat_ns:
                     self._rotation.sync_now = True
             elif timer is TokenTimer.CALLS:

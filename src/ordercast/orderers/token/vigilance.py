@@ -25,8 +25,9 @@ class Vigilance:
         "_detector",
         "_heard_until_ns",
         "_naks",
+        "_oldest",
+        "_oldest_ns",
         "_outgoing",
-        "_overrun_ns",
         "_reminded_until_ns",
         "_requests",
         "_ring",
@@ -53,15 +54,16 @@ class Vigilance:
         self._waits = False  # our application waits for another member
         self._reminded_until_ns = 0  # until then a caller outside waits, as far as we know
         self._heard_until_ns = 0  # until then another member waits, as far as we know
-        self._overrun_ns = -1  # since when our application has not taken what it has; -1: it has
-        self.is_stalled = False  # for longer than the others allow
+        self._oldest = 0  # what our application had not taken at the last heartbeat
+        self._oldest_ns = 0  # since when
+        self.is_stalled = False  # it has held up the ring for longer than the others allow
 
     # What is outstanding
 
     def wait(self, is_waiting: bool) -> None:
         """Whether our application waits for something that another member has to do."""
         if is_waiting and not self._waits:
-            self._rotation.sync_now = True  # the others are to speak more often from now on
+            self._rotation.waits = self._rotation.sync_now = True  # the others are to speak more often from now on
         self._waits = is_waiting
 
     def on_reminder(self, now_ns: int) -> None:
@@ -72,18 +74,19 @@ class Vigilance:
         """Another member says that it waits."""
         self._heard_until_ns = now_ns + HEARSAY_BEATS * self._ring.timing.heartbeat_busy_ns
 
-    def work(self, now_ns: int, is_busy: bool, is_overrun: bool) -> None:
-        """After a pass. `is_busy`: something is outstanding in the ring. `is_overrun`: our application is behind."""
-        timing = self._ring.timing
-        if not is_overrun:
-            self._overrun_ns, self.is_stalled = -1, False
-        elif self._overrun_ns < 0:
-            self._overrun_ns = now_ns
-        else:
-            # Being behind for a moment is no fault, whatever `held_ns` says.
-            self.is_stalled = now_ns - self._overrun_ns > max(timing.held_ns, timing.retransmit_max_ns)
+    def work(self, now_ns: int, is_busy: bool) -> None:
+        """After a pass. `is_busy`: something is outstanding in the ring itself."""
         waits = self._rotation.waits = self._waits or now_ns < self._reminded_until_ns
         self._detector.work(is_busy or waits or now_ns < self._heard_until_ns, now_ns)
+
+    def watch_application(self, now_ns: int, is_overrun: bool, oldest: int) -> None:
+        """With each heartbeat: whether our application is so far behind that it holds up the ring, and the oldest
+        delivery that it has not taken. Being behind for a moment is no fault, whatever `held_ns` says."""
+        if not is_overrun or oldest != self._oldest:
+            self._oldest, self._oldest_ns, self.is_stalled = oldest, now_ns, False
+        else:
+            timing = self._ring.timing
+            self.is_stalled = now_ns - self._oldest_ns > max(timing.held_ns, timing.retransmit_max_ns)
 
     # What comes of it
 
