@@ -6,7 +6,7 @@ TOMPA section 3.2; docs/design/timestamp.md, deviation 2. Datagrams are carried 
 from __future__ import annotations
 
 import pytest
-from tests.paper.tompa import Host, Word, ack_of, decision_of, hosts_with_clocks, vectors_of
+from tests.paper.tompa import Host, Word, ack_of, decision_of, hosts_with_clocks, nexts_of, vectors_of
 
 from ordercast.wire.header import Kind
 from ordercast.wire.stamps import ASKS, Acked, encode_stamps
@@ -31,7 +31,8 @@ def test_blocks_that_come_together_are_acknowledged_together(hosts: dict[int, Ho
     first = blocks[0].number
     assert (word.kind, word.to) == (Kind.STAMPS, 1)
     assert word.stamps.acks == [Acked(1, first, (16, 17, 18))]
-    assert (word.stamps.clock, word.stamps.nexts) == (18, (first + 3, 0, 0))
+    assert (word.stamps.clock, nexts_of(word, (first, 0, 0))) == (18, (first + 3, 0, 0))
+    assert word.stamps.nexts == (), "all of it can be derived"
 
 
 def test_one_datagram_for_all_serves_several_senders(hosts: dict[int, Host]) -> None:
@@ -51,8 +52,9 @@ def test_decisions_and_acknowledgements_go_together(hosts: dict[int, Host]) -> N
     assert [(each.origin, each.first) for each in word.stamps.acks] == [(2, 0)]
 
 
-def test_the_bounds_of_a_batch_hold_from_its_end_on(hosts: dict[int, Host]) -> None:
-    """Host 3 has acknowledged both blocks of host 1 at clock 18: what it expects next comes after that."""
+def test_the_bounds_of_a_batch_stand_with_its_last_decision(hosts: dict[int, Host]) -> None:
+    """Host 3 has acknowledged both blocks of host 1 at clock 18: what it expects next comes after that. What the first
+    decision could say besides is about the second block alone."""
     blocks = [data_of(hosts[1], b"m") for _ in range(2)]
     first = blocks[0].number
     said = [hosts[host].hear(*blocks) for host in (2, 3)]
@@ -60,9 +62,10 @@ def test_the_bounds_of_a_batch_hold_from_its_end_on(hosts: dict[int, Host]) -> N
     (word,) = hosts[1].hear(*said[1])
     one, two = word.stamps.decisions
     assert (one.stamp, two.stamp) == ((17, 3), (18, 3))
-    # Host 1 proposed for its blocks one by one: after the first it expected the second, at clock 15.
-    assert vectors_of(one.bounds) == ([first + 1, 0, 0], [(16, 1), (19, 3), (19, 3)])
-    assert vectors_of(two.bounds) == ([first + 2, 0, 0], [(19, 3)] * 3)
+    assert one.bounds is None
+    assert two.bounds is not None
+    assert two.bounds.listed == (), "all expect the same"
+    assert vectors_of(two.bounds, {1: (first + 2, 0, 0)}) == ([first + 2, 0, 0], [(19, 3)] * 3)
 
 
 def test_a_sender_decides_its_blocks_in_order(hosts: dict[int, Host]) -> None:
@@ -102,7 +105,7 @@ def test_a_block_that_comes_twice_is_acknowledged_twice_with_one_proposal(hosts:
     again = ack_of(hosts[2].hear(block), (1, block.number))
     assert again.stamps.acks == first.stamps.acks == [Acked(1, block.number, (16,))]
     assert (first.stamps.clock, again.stamps.clock) == (16, 17), "what it says besides is of now"
-    assert again.stamps.nexts == (block.number + 1, 0, 1)
+    assert nexts_of(again, (block.number, 0, 0)) == (block.number + 1, 0, 1)
 
 
 def test_who_asks_for_a_decision_gets_it_again_and_without_bounds(hosts: dict[int, Host]) -> None:
@@ -116,7 +119,7 @@ def test_who_asks_for_a_decision_gets_it_again_and_without_bounds(hosts: dict[in
     asking = acks[3]._replace(body=encode_stamps(acks[3].stamps._replace(flags=ASKS)))
     (word,) = hosts[1].hear(asking)
     assert (word.kind, word.to) == (Kind.DECISION, 3)
-    assert word.stamps.decisions == [decided._replace(bounds=())]
+    assert word.stamps.decisions == [decided._replace(bounds=None)]
     hosts[3].hear(word)
     assert hosts[3].delivered == [key]
 

@@ -26,17 +26,17 @@ def run_sites(anticipate: bool) -> tuple[Stamp, list[list[Key]]]:
     assert (late_of_three.number, 3) == (17, 3)
     for host, site in ((1, one), (2, two), (3, three)):
         one.collect(m, host, site.receive(m))
-    (decided,) = one.decisions()
+    ((decided, vectors),) = one.decisions()
     assert decided.stamp == (18, 3)
     for site in (one, two, three):
-        site.hear(decided)
+        site.hear(decided, vectors)
     assert one.delivered == [m], "nothing else waits at host 1"
     assert two.delivered == three.delivered == [], "m' waits before it"
     two.collect(late, 3, late_of_three)
     two.collect(late, 1, one.receive(late))
-    (decided,) = two.decisions()
+    ((decided, vectors),) = two.decisions()
     for site in (one, two, three):
-        site.hear(decided)
+        site.hear(decided, vectors)
     return decided.stamp, [site.delivered for site in (one, two, three)]
 
 

@@ -13,7 +13,7 @@ Where print and rule differ, the rule is tested:
 from __future__ import annotations
 
 import pytest
-from tests.paper.tompa import Shown, Site, Word, ack_of, decision_of, hosts_with_clocks, vectors_of
+from tests.paper.tompa import Shown, Site, Vectors, Word, ack_of, decision_of, hosts_with_clocks, nexts_of, vectors_of
 
 from ordercast.orderers.timestamp.queue import Key, Stamp
 from ordercast.orderers.timestamp.votes import Vote
@@ -94,25 +94,26 @@ def plus(ids: dict[int, int], added: tuple[int, int, int]) -> list[int]:
 class Example:
     """Step 1 has happened: all have received all three messages."""
 
-    def __init__(self, *, anticipate: bool) -> None:
+    def __init__(self, *, anticipate: bool, sparse: bool = False) -> None:
         self.ids = dict.fromkeys(HOSTS, 0)
         self.sites = {
-            me: Site(me, HOSTS, clock, anticipate=anticipate) for me, clock in zip(HOSTS, CLOCKS, strict=True)
+            me: Site(me, HOSTS, clock, anticipate=anticipate, sparse=sparse)
+            for me, clock in zip(HOSTS, CLOCKS, strict=True)
         }
         self.acks: dict[int, dict[int, Vote]] = {message: {} for message in HOSTS}
         for me, messages in ARRIVALS.items():
             for message in messages:
                 self.acks[message][me] = self.sites[me].receive((message, self.ids[message]))
 
-    def decide(self, message: int) -> Decided:
+    def decide(self, message: int) -> tuple[Decided, Vectors]:
         """All acknowledgements of a message reach its sender, and its decision all."""
         for host, vote in self.acks[message].items():
             assert not self.sites[message].decisions(), "not before all have acknowledged"
             self.sites[message].collect((message, self.ids[message]), host, vote)
-        (decided,) = self.sites[message].decisions()
+        ((decided, vectors),) = self.sites[message].decisions()
         for site in self.sites.values():
-            site.hear(decided)
-        return decided
+            site.hear(decided, vectors)
+        return decided, vectors
 
 
 @pytest.mark.parametrize("anticipate", [False, True])
@@ -135,16 +136,16 @@ def test_acknowledgements_name_what_is_expected_next(message: int) -> None:
         assert list(vote.nexts) == plus(example.ids, added)
 
 
-@pytest.mark.parametrize("anticipate", [False, True])
-def test_decisions_reorder_the_queues_as_in_the_figures(anticipate: bool) -> None:
+@pytest.mark.parametrize(("anticipate", "sparse"), [(False, False), (True, False), (True, True)])
+def test_decisions_reorder_the_queues_as_in_the_figures(anticipate: bool, sparse: bool) -> None:
     """Figure 1, steps 2 to 4; figures 3 and 4, steps 3, 5 and 7, and the right side of steps 2, 4 and 6."""
-    example = Example(anticipate=anticipate)
+    example = Example(anticipate=anticipate, sparse=sparse)
     order: list[Key] = [(message, 0) for message in (1, 3, 2)]
     for message in HOSTS:
-        decided = example.decide(message)
+        decided, vectors = example.decide(message)
         final, upto, bounds = TIMESTAMPED[message]
         assert decided.stamp == stamp(final)
-        assert vectors_of(decided.bounds) == (plus(example.ids, upto), [stamp(written) for written in bounds])
+        assert vectors == (plus(example.ids, upto), [stamp(written) for written in bounds])
         for me, site in example.sites.items():
             assert site.shown == queue(example.ids, (TOMPA if anticipate else ABCAST)[message][me])
         found = [site.delivered for site in example.sites.values()]
@@ -205,7 +206,7 @@ def test_orderers_acknowledge_as_in_the_figures(message: int) -> None:
         assert (acked.origin, acked.first) == (message, wired.ids[message])
         assert [(number, host) for number in acked.numbers] == [stamp(written)]
         assert stamps.clock == stamp(written)[0]
-        assert list(stamps.nexts) == plus(wired.ids, added)
+        assert list(nexts_of(word, list(wired.ids.values()))) == plus(wired.ids, added)
 
 
 @pytest.mark.parametrize("anticipate", [False, True])
@@ -219,7 +220,8 @@ def test_orderers_decide_and_deliver_as_in_the_figures(anticipate: bool) -> None
         final, upto, bounds = TIMESTAMPED[message]
         assert decided.stamp == stamp(final)
         expected = (plus(wired.ids, upto), [stamp(written) for written in bounds])
-        assert vectors_of(decided.bounds) == (expected if anticipate else ([], []))
+        named = {host: plus(wired.ids, added) for host, (_, added) in ACKNOWLEDGED[message].items()}
+        assert vectors_of(decided.bounds, named) == (expected if anticipate else ([], []))
         found = [host.delivered for host in wired.hosts.values()]
         assert found == [order[:count] for count in DELIVERED[anticipate][message]]
 

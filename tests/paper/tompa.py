@@ -6,7 +6,7 @@ time goes by: what happens when is what the test says.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from tests.sim.bug import Bug
@@ -16,18 +16,22 @@ from ordercast.engine import Outbox, Run, To
 from ordercast.orderers.orderer import Start
 from ordercast.orderers.timestamp import Timestamp
 from ordercast.orderers.timestamp.queue import Key, ReceptionQueue, Stamp
+from ordercast.orderers.timestamp.vectors import read_nexts
 from ordercast.orderers.timestamp.votes import Vote, Votes
 from ordercast.service import AGREED
 from ordercast.view import Member, View, group_tag
-from ordercast.wire.block import pack_run
+from ordercast.wire.block import come_after, pack_run
 from ordercast.wire.header import HEADER, HEADER_BYTES, MAGIC, Kind
-from ordercast.wire.stamps import Acked, Bound, Decided, Stamps, decode_stamps, encode_stamps
+from ordercast.wire.stamps import Acked, Bound, Bounds, Decided, Stamps, decode_stamps, encode_stamps
 from ordercast.wire.writer import DatagramWriter
 
 VIEW = 1  # place of the only view that there is
 RING = 7
 TAG = group_tag("paper")
 NOW_NS = 1_000_000_000
+
+Vectors = tuple[list[int], list[Stamp]]
+"""min_next_mid and max_next_ts, for each host."""
 
 Shown = tuple[Key, Stamp, str]
 """One column of a queue in the figures: message, timestamp, ud or dl."""
@@ -48,17 +52,24 @@ WITHOUT_THE_RULE: Final = Bug(
 
 
 class Site:
-    """One host, of queue and votes alone."""
+    """One host, of queue and votes alone.
 
-    def __init__(self, me: int, members: Sequence[int], clock: int = 0, *, anticipate: bool = True) -> None:
+    What it hears of a decision it reads in full, as the paper prints it, or `sparse`, as the wire has it.
+    """
+
+    def __init__(
+        self, me: int, members: Sequence[int], clock: int = 0, *, anticipate: bool = True, sparse: bool = False
+    ) -> None:
         self.me = me
         self.members = members
         self.queue = ReceptionQueue(me, clock)
         self.next_mid = dict.fromkeys(members, 0)
         self.delivered: list[Key] = []
         self.votes: dict[Key, Votes] = {}
+        self.named: dict[Key, dict[int, tuple[int, ...]]] = {}  # the vectors of these votes
         self.next_decision = 0
         self._anticipate = anticipate
+        self._sparse = sparse
         self._finals: dict[Key, Stamp] = {}
 
     def receive(self, key: Key) -> Vote:
@@ -71,32 +82,44 @@ class Site:
     def acknowledge(self, key: Key) -> Vote:
         """What this host has to say of a message now: perhaps again, perhaps with others together."""
         nexts = tuple(self.next_mid[member] for member in self.members)
-        return Vote(self.queue.proposed(*key), self.queue.clock, VIEW, nexts)
+        return Vote(self.queue.acknowledge(*key), self.queue.clock, VIEW, nexts)
 
     def collect(self, key: Key, member: int, vote: Vote) -> None:
         """Section 3.2.2.3: an acknowledgement of one of our own messages."""
         assert key[0] == self.me
         if key[1] >= self.next_decision:
             self.votes.setdefault(key, Votes()).add(member, vote)
+            self.named.setdefault(key, {})[member] = vote.nexts
 
-    def decisions(self) -> list[Decided]:
-        """Section 3.2.3.1: what all have acknowledged, in our own order. Not yet told to anybody, us included."""
+    def decisions(self) -> list[tuple[Decided, Vectors]]:
+        """Section 3.2.3.1: what all have acknowledged, in our own order, and the vectors of the paper. Not yet told to
+        anybody, us included."""
         found = []
         while (votes := self.votes.get((self.me, self.next_decision))) and votes.is_complete(self.members, VIEW):
             bounds = votes.bounds(self.members, VIEW)
-            found.append(Decided(self.me, self.next_decision, votes.decide(self.members), VIEW, bounds))
+            assert bounds is not None
+            decided = Decided(self.me, self.next_decision, votes.decide(self.members), VIEW, bounds)
+            found.append((decided, vectors_of(bounds, self.named[self.me, self.next_decision], self.members)))
             del self.votes[self.me, self.next_decision]
             self.next_decision += 1
         return found
 
-    def hear(self, decided: Decided) -> None:
+    def hear(self, decided: Decided, vectors: Vectors) -> None:
         """Section 3.2.3.2: a decision; what may be delivered is."""
-        key = (decided.origin, decided.number)
-        if self.queue.decide(*key, decided.stamp):
+        key, bounds = (decided.origin, decided.number), decided.bounds
+        acked = self.queue.decide(*key, decided.stamp)
+        if acked:
             self._finals[key] = decided.stamp
-            if self._anticipate:
-                for origin, (upto, number, index) in zip(self.members, decided.bounds, strict=False):
-                    self.queue.anticipate(origin, upto, (number, self.members[index]))
+            if self._anticipate and not self._sparse:
+                for origin, upto, stamp in zip(self.members, *vectors, strict=True):
+                    self.queue.anticipate(origin, upto, stamp)
+            elif self._anticipate and bounds is not None:
+                listed = {bound.sender: bound for bound in bounds.listed}
+                for index, origin in enumerate(self.members):
+                    first, _, number, member = listed.get(index, Bound(-1, 0, bounds.number, bounds.member))
+                    upto = listed[index].upto if first >= 0 else self.queue.first_after(origin, acked)
+                    if upto >= 0:
+                        self.queue.anticipate(origin, upto, (number, self.members[member]))
         while (left := self.queue.take()) is not None:
             self.delivered.append(left)
 
@@ -146,15 +169,17 @@ class Host:
         self._pass()
 
     def send(self, payload: bytes) -> list[Word]:
-        self.engine.submit(NOW_NS, [pack_run(self._first, AGREED, [payload])], self._out)
+        self.engine.submit(NOW_NS, [self._block(payload)], self._out)
         self._first += 1
         return self._pass()
 
     def foresee(self, payload: bytes) -> Word:
         """The datagram that `send` is going to send. A host of the paper receives its own message from the network, so
         that others may have it earlier; here a sender has its own at once, so that what others have earlier is this."""
-        block = pack_run(self._first, AGREED, [payload])
-        return Word(self.me, 0, Kind.DATA, self.me, self.engine.next_block, block)
+        return Word(self.me, 0, Kind.DATA, self.me, self.engine.next_block, self._block(payload))
+
+    def _block(self, payload: bytes) -> bytes:
+        return come_after(pack_run(self._first, AGREED, [payload]), self.engine.after())
 
     def hear(self, *words: Word) -> list[Word]:
         """Datagrams that one pass reads together."""
@@ -199,8 +224,8 @@ def hosts_with_clocks(*clocks: int, anticipate: bool = True) -> dict[int, Host]:
         decided = Decided(1, 0, (clock, host.me), VIEW)
         host.hear(_word(1, host.me, Kind.DECISION, Stamps(VIEW, clock, VIEW, 1, 1, (), (), (), [decided])))
     for host in others:
-        acked, nexts = Acked(1, 0, (clocks[0],)), (0,) * len(clocks)
-        first.hear(_word(host.me, 1, Kind.STAMPS, Stamps(VIEW, clocks[0], VIEW, 0, 0, (), nexts, [acked])))
+        acked = Acked(1, 0, (clocks[0],))
+        first.hear(_word(host.me, 1, Kind.STAMPS, Stamps(VIEW, clocks[0], VIEW, 0, 0, (), (), [acked])))
     found = {host.me: host for host in (first, *others)}
     for host in found.values():
         assert host.delivered == [(1, 0)]
@@ -234,6 +259,26 @@ def decision_of(words: Sequence[Word]) -> tuple[Word, Decided]:
     return word, decided
 
 
-def vectors_of(bounds: Sequence[Bound], members: Sequence[int] = (1, 2, 3)) -> tuple[list[int], list[Stamp]]:
-    """min_next_mid and max_next_ts."""
-    return [bound.upto for bound in bounds], [(bound.number, members[bound.member]) for bound in bounds]
+def nexts_of(word: Word, base: Sequence[int], members: Sequence[int] = (1, 2, 3)) -> tuple[int, ...]:
+    """The paper's next_mid of an acknowledgement. `base`: what the acknowledged message's sender had next of each host
+    when it sent the message."""
+    return read_nexts(word.stamps, members, dict(zip(members, base, strict=True)))
+
+
+def vectors_of(
+    bounds: Bounds | None, named: Mapping[int, Sequence[int]], members: Sequence[int] = (1, 2, 3)
+) -> Vectors:
+    """min_next_mid and max_next_ts as the paper has them. `named`: what each host said that it expected next."""
+    if bounds is None:
+        return [], []
+    listed = {bound.sender: bound for bound in bounds.listed}
+    uptos, stamps = [], []
+    for index in range(len(members)):
+        bound = listed.get(index)
+        if bound is None:
+            agreed = {nexts[index] for nexts in named.values()}
+            assert len(agreed) == 1, "what is not listed all have named alike"
+            bound = Bound(index, agreed.pop(), bounds.number, bounds.member)
+        uptos.append(bound.upto)
+        stamps.append((bound.number, members[bound.member]))
+    return uptos, stamps

@@ -32,7 +32,7 @@ from ordercast.wire.ordering import (
     encode_nak,
     encode_propose,
 )
-from ordercast.wire.stamps import Acked, Bound, Decided, Stamps, encode_stamps
+from ordercast.wire.stamps import Acked, Bound, Bounds, Decided, Next, Stamps, encode_stamps
 from ordercast.wire.token import encode_change, encode_list
 from ordercast.wire.views import MAX_MEMBERS, pack_change
 
@@ -72,7 +72,8 @@ def test_datagrams_of_the_ring_from_strangers_do_no_harm(lab: Lab) -> None:
     ours = [member.id for member in view.members]
     stranger = replace(view.members[0], id=node_id("stranger", 0), name="stranger")
     good = quiet_words(view)
-    decided = Decided(ours[0], 0, (5, ours[1]), view.seq, (Bound(0, 5, 0),) * 3)
+    nines = tuple(Next(k, 9) for k in range(3))
+    decided = Decided(ours[0], 0, (5, ours[1]), view.seq, Bounds(5, 0, tuple(Bound(k, 0, 5, 0) for k in range(3))))
     bodies = [
         (Kind.DATA, pack_run(0, FIFO, [b"x"])),
         (Kind.UNRELIABLE, pack_run(0, UNRELIABLE, [b"x"])),
@@ -84,7 +85,7 @@ def test_datagrams_of_the_ring_from_strangers_do_no_harm(lab: Lab) -> None:
         (Kind.PROPOSE, encode_propose(Acks(0, 0), Reason.LEAVE, b"")),
         (Kind.PROPOSE, encode_change(Change(Reason.LEAVE, stranger))),
         *[(kind, encode_stamps(good)) for kind in SPEAKING],
-        (Kind.STAMPS, encode_stamps(good._replace(acks=[Acked(ours[0], 0, (0, 0))], nexts=(9, 9, 9)))),
+        (Kind.STAMPS, encode_stamps(good._replace(acks=[Acked(ours[0], 0, (0, 0))], nexts=nines))),
         (Kind.DECISION, encode_stamps(good._replace(decisions=[decided]))),
         (Kind.SYNC, encode_stamps(good._replace(highest=view.seq + 9, rows=(view.seq + 9,) * 3))),
     ]
@@ -116,7 +117,7 @@ def test_acknowledgements_of_strangers_keep_no_block_from_being_decided(lab: Lab
     view = view_of(lab)
     origin, number = open_block(lab)
     acked = Acked(origin, number, (1,))
-    body = encode_stamps(quiet_words(view)._replace(view=view.seq + 1, clock=1, acks=[acked], nexts=(0,) * 3))
+    body = encode_stamps(quiet_words(view)._replace(view=view.seq + 1, clock=1, acks=[acked], nexts=(Next(0, 0),)))
     for each in range(100):
         lab.inject(0, STRANGER, from_stranger(lab, Kind.STAMPS, body, f"stranger{each}"), 0)
     before = [member.delivered for member in lab.members]
@@ -146,18 +147,25 @@ def hostile_words(view: View) -> dict[str, Stamps]:
         "acknowledgements of nobody's blocks": good._replace(clock=9, acks=[Acked(nobody, 0, (1, 2, 3))]),
         "acknowledgements of blocks to come": good._replace(clock=9, acks=[Acked(each, 5, (1,)) for each in ids]),
         "acknowledgements at the end of time": good._replace(clock=9, acks=[Acked(each, FAR, (1,)) for each in ids]),
-        "vectors of another size": good._replace(clock=9, acks=[Acked(ids[0], 0, (1,))], nexts=(0,) * MAX_MEMBERS),
-        "vectors at the end of time": good._replace(acks=[Acked(ids[0], 0, (0,))], nexts=((1 << 64) - 1,) * 3),
+        "vectors of another size": good._replace(
+            clock=9, acks=[Acked(ids[0], 0, (1,))], nexts=tuple(Next(k, 0) for k in range(MAX_MEMBERS))
+        ),
+        "vectors at the end of time": good._replace(acks=[Acked(ids[0], 0, (0,))], nexts=(Next(0, (1 << 64) - 1),)),
+        "a vector twice": good._replace(acks=[Acked(ids[0], 0, (0,))], nexts=(Next(1, 1), Next(1, 2))),
+        "a vector of what is not expected": good._replace(acks=[Acked(ids[0], 0, (0,))], nexts=(Next(0, FAR),)),
         "a decision on nobody's block": good._replace(decisions=[Decided(nobody, 0, (5, nobody), view.seq)]),
         "a decision on a block that is not here": good._replace(decisions=[Decided(ids[0], 3, (5, 5), view.seq)]),
         "decisions of a view that there is not": good._replace(
-            decisions=[Decided(ids[0], each, (FAR, 5), view.seq + 1, (Bound(0, FAR, 0),) * 3) for each in range(50)]
+            decisions=[Decided(ids[0], each, (FAR, 5), view.seq + 1, Bounds(FAR, 0)) for each in range(50)]
         ),
         "bounds of members that there are not": good._replace(
-            decisions=[Decided(ids[0], 0, (5, 5), view.seq, (Bound(0, FAR, 0xFFFF),) * 3)]
+            decisions=[Decided(ids[0], 0, (5, 5), view.seq, Bounds(9, 0xFFFF, (Bound(0, 0, 9, 0xFFFF),)))]
+        ),
+        "a bound far above its decision": good._replace(
+            decisions=[Decided(ids[0], 0, (5, 5), view.seq, Bounds(0xFFFF_0000, 0))]
         ),
         "bounds for more than all": good._replace(
-            decisions=[Decided(ids[0], 0, (5, 5), view.seq, (Bound(0, FAR, 0),) * 500)]
+            decisions=[Decided(ids[0], 0, (5, 5), view.seq, Bounds(9, 0, tuple(Bound(k, 0, 9, 0) for k in range(500))))]
         ),
     }
 
@@ -287,12 +295,12 @@ def cost_of(lab: Lab, datas: Iterator[bytes]) -> int:
 def test_decisions_of_a_view_that_does_not_come_are_kept_in_bounded_number() -> None:
     """However many there are, and however many bounds they carry."""
     lab = formed("later", "timestamp")
-    view, bounds = view_of(lab), tuple(Bound(each, each, 0) for each in range(1_000, 1_100))
+    view, bounds = view_of(lab), tuple(Bound(each, each, 0, 0) for each in range(100))
     good = quiet_words(view)
 
     def datas() -> Iterator[bytes]:
         for number in range(4_500):
-            decided = Decided(view.members[0].id, number, (number, 5), view.seq + 1, bounds)
+            decided = Decided(view.members[0].id, number, (number, 5), view.seq + 1, Bounds(number, 0, bounds))
             yield from_member(lab, Kind.DECISION, encode_stamps(good._replace(decisions=[decided])))
 
     assert cost_of(lab, datas()) < 8 << 20
@@ -304,7 +312,7 @@ def test_acknowledgements_are_kept_in_bounded_number() -> None:
     view = view_of(lab)
     lab.members[0].send(5, AGREED, 100)
     lab.run(SECOND)
-    good = quiet_words(view)._replace(clock=5_000, nexts=(0,) * 3)
+    good = quiet_words(view)._replace(clock=5_000, nexts=(Next(0, 0),))
 
     def datas() -> Iterator[bytes]:
         for number in range(2_000):

@@ -2,7 +2,8 @@
 
 Two to six members multicast blocks. Data of one sender come in order to each; acknowledgements and decisions travel as
 they like, and acknowledgements leave late, several together, or again (deviation 2 of docs/design/timestamp.md). Each
-member has two queues, which see the same events at the same moments: one with anticipation, one without.
+member has three queues, which see the same events at the same moments: one with anticipation, one which reads the
+vectors as the wire has them, and one without.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from itertools import pairwise
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.paper.tompa import WITHOUT_THE_RULE, Site
+from tests.paper.tompa import WITHOUT_THE_RULE, Site, Vectors
 from tests.sim.planting import planted
 
 from ordercast.orderers.timestamp.queue import Key, Stamp
@@ -28,10 +29,12 @@ PROFILE = settings(max_examples=150, deadline=None, derandomize=True, suppress_h
 
 
 class Pair:
-    """A member twice: with anticipation and without. Votes are the same, so that one of the two collects them."""
+    """A member three times: with anticipation, with sparse vectors and without. Votes are the same, so that one of them
+    collects them."""
 
     def __init__(self, me: int, members: Sequence[int], clock: int) -> None:
         self.anticipating = Site(me, members, clock, anticipate=True)
+        self.sparse = Site(me, members, clock, sparse=True)
         self.plain = Site(me, members, clock, anticipate=False)
         self.owed: dict[int, list[Key]] = {member: [] for member in members}
         self.history: dict[Key, list[Stamp]] = {}  # under which timestamps a block has waited
@@ -48,7 +51,7 @@ class Run:
         self.again = 2 * len(clocks)  # acknowledgements that may still be repeated
         self.data: dict[tuple[int, int], deque[Key]] = {(i, j): deque() for i in self.members for j in self.members}
         self.acks: list[tuple[int, int, list[tuple[Key, Vote]]]] = []  # from, to
-        self.decided: list[tuple[int, Decided]] = []
+        self.decided: list[tuple[int, Decided, Vectors]] = []
         self.finals: dict[Key, Stamp] = {}
         self.earlier = 0  # steps after which anticipation has delivered more
         self.batched = 0
@@ -92,16 +95,18 @@ class Run:
     def _arrive(self, sender: int, to: int) -> None:
         key = self.data[sender, to].popleft()
         pair = self.pairs[to]
-        assert pair.anticipating.receive(key) == pair.plain.receive(key), "the same proposals in both"
+        votes = {site.receive(key) for site in (pair.anticipating, pair.sparse, pair.plain)}
+        assert len(votes) == 1, "the same proposals in all"
         pair.owed[sender].append(key)
 
     def _acknowledge(self, me: int, to: int) -> None:
         """Everything that is owed, with the clock and the vector of now."""
         pair = self.pairs[me]
-        site = pair.plain
         keys, pair.owed[to] = pair.owed[to], []
         self.batched += len(keys) > 1
-        self.acks.append((me, to, [(key, site.acknowledge(key)) for key in keys]))
+        for key in keys:
+            pair.sparse.acknowledge(key)
+        self.acks.append((me, to, [(key, pair.plain.acknowledge(key)) for key in keys]))
 
     def _acknowledge_again(self, me: int, to: int) -> None:
         self.again -= 1
@@ -113,14 +118,14 @@ class Run:
         sender = self.pairs[to].plain
         for key, vote in acks:
             sender.collect(key, member, vote)
-        for decided in sender.decisions():
+        for decided, vectors in sender.decisions():
             self.finals[decided.origin, decided.number] = decided.stamp
-            self.decided += [(each, decided) for each in self.members]
+            self.decided += [(each, decided, vectors) for each in self.members]
 
     def _decide(self, at: int) -> None:
-        to, decided = self.decided.pop(at)
-        self.pairs[to].plain.hear(decided)
-        self.pairs[to].anticipating.hear(decided)
+        to, decided, vectors = self.decided.pop(at)
+        for site in (self.pairs[to].plain, self.pairs[to].sparse, self.pairs[to].anticipating):
+            site.hear(decided, vectors)
 
     def _look(self) -> None:
         for pair in self.pairs.values():
@@ -161,7 +166,8 @@ def test_abcast_and_tompa_deliver_in_the_same_order_everywhere(run: Run, seed: i
     for pair in run.pairs.values():
         assert pair.plain.delivered == order
         assert pair.anticipating.delivered == order
-        assert len(pair.plain.queue) == len(pair.anticipating.queue) == 0
+        assert pair.sparse.delivered == order
+        assert len(pair.plain.queue) == len(pair.sparse.queue) == len(pair.anticipating.queue) == 0
 
 
 @given(run=RUNS, seed=SEEDS)
@@ -171,8 +177,36 @@ def test_anticipation_never_delivers_later(run: Run, seed: int) -> None:
 
     def after_each(run: Run) -> None:
         for pair in run.pairs.values():
-            plain, anticipating = pair.plain.delivered, pair.anticipating.delivered
-            assert anticipating[: len(plain)] == plain
+            plain, sparse, anticipating = pair.plain.delivered, pair.sparse.delivered, pair.anticipating.delivered
+            assert sparse[: len(plain)] == plain
+            assert anticipating[: len(sparse)] == sparse
+
+    run.play(seed, after_each)
+
+
+@given(run=RUNS, seed=SEEDS)
+@PROFILE
+def test_sparse_vectors_say_what_whole_ones_say(run: Run, seed: int) -> None:
+    """docs/design/timestamp.md, Sparse vectors: the same timestamps in every queue at every moment, where no member has
+    acknowledged a block again."""
+    run.again = 0
+
+    def after_each(run: Run) -> None:
+        for pair in run.pairs.values():
+            assert list(pair.sparse.queue) == list(pair.anticipating.queue)
+
+    run.play(seed, after_each)
+
+
+@given(run=RUNS, seed=SEEDS)
+@PROFILE
+def test_sparse_vectors_say_no_more_than_whole_ones(run: Run, seed: int) -> None:
+    """A member that has acknowledged a block again does not know which of the two its sender counted."""
+
+    def after_each(run: Run) -> None:
+        for pair in run.pairs.values():
+            whole = {key: stamp for key, stamp, _ in pair.anticipating.queue}
+            assert all(stamp <= whole[key] for key, stamp, _ in pair.sparse.queue if key in whole)
 
     run.play(seed, after_each)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ordercast.orderers.timestamp.votes import STRANGERS, Vote, Votes
-from ordercast.wire.stamps import Bound
+from ordercast.wire.stamps import Bound, Bounds
 
 MEMBERS = (30, 10, 20)  # in the order of the view, which is not that of the ids
 VIEW = 5
@@ -51,28 +51,28 @@ def test_the_bounds_are_of_those_who_expect_the_least() -> None:
         Vote(60, 60, VIEW, (6, 8, 2)),
         Vote(55, 55, VIEW, (5, 8, 3)),
     )
-    assert votes.bounds(MEMBERS, VIEW) == (Bound(5, 56, 2), Bound(8, 61, 1), Bound(2, 61, 1))
+    assert votes.bounds(MEMBERS, VIEW) == Bounds(61, 1, (Bound(0, 5, 56, 2), Bound(1, 8, 61, 1), Bound(2, 2, 61, 1)))
 
 
 def test_of_equal_clocks_the_bound_is_of_the_greater_member() -> None:
     votes = votes_of(*[Vote(50, 50, VIEW, (0, 0, 0))] * 3)
-    assert votes.bounds(MEMBERS, VIEW) == (Bound(0, 51, 0),) * 3, "(51, 30) is more than (51, 10) and (51, 20)"
+    assert votes.bounds(MEMBERS, VIEW) == Bounds(51, 0), "(51, 30) is more than (51, 10) and (51, 20)"
 
 
 def test_the_clock_of_the_moment_makes_the_bound_and_not_the_proposal() -> None:
     """Deviation 2: one acknowledgement may be for several blocks, or be sent again later."""
     votes = votes_of(*[Vote(3, 70, VIEW, (9, 9, 9))] * 3)
     assert votes.decide(MEMBERS) == (3, 30)
-    assert votes.bounds(MEMBERS, VIEW) == (Bound(9, 71, 0),) * 3
+    assert votes.bounds(MEMBERS, VIEW) == Bounds(71, 0)
 
 
 def test_who_acknowledges_again_is_believed_in_what_it_says_last() -> None:
     votes = votes_of(*[Vote(3, 3, VIEW, (1, 1, 1))] * 3)
     votes.add(10, Vote(3, 40, VIEW, (7, 7, 7)))
-    assert votes.bounds(MEMBERS, VIEW) == (Bound(1, 4, 0),) * 3
+    assert votes.bounds(MEMBERS, VIEW) == Bounds(41, 1, tuple(Bound(k, 1, 4, 0) for k in range(3)))
     for member in (20, 30):
         votes.add(member, Vote(3, 30, VIEW, (7, 7, 7)))
-    assert votes.bounds(MEMBERS, VIEW) == (Bound(7, 41, 1),) * 3
+    assert votes.bounds(MEMBERS, VIEW) == Bounds(41, 1)
 
 
 def test_a_vote_of_a_later_view_keeps_a_block_open_until_we_have_that_view() -> None:
@@ -88,7 +88,7 @@ def test_votes_of_an_earlier_view_count_and_give_no_bounds() -> None:
     votes = votes_of(Vote(7, 7, VIEW - 1, (0, 0, 0)), Vote(9, 9, VIEW, (0, 0, 0)), Vote(8, 8, VIEW, (0, 0, 0)))
     assert votes.is_complete(MEMBERS, VIEW)
     assert votes.decide(MEMBERS) == (9, 10)
-    assert votes.bounds(MEMBERS, VIEW) == ()
+    assert votes.bounds(MEMBERS, VIEW) is None
 
 
 @pytest.mark.parametrize("nexts", [(), (1,), (1, 2), (1, 2, 3, 4)])
@@ -96,7 +96,7 @@ def test_vectors_that_are_missing_or_of_another_size_give_no_bounds(nexts: tuple
     votes = votes_of(Vote(7, 7, VIEW, (0, 0, 0)), Vote(9, 9, VIEW, (0, 0, 0)), Vote(8, 8, VIEW, nexts))
     assert votes.is_complete(MEMBERS, VIEW)
     assert votes.decide(MEMBERS) == (9, 10)
-    assert votes.bounds(MEMBERS, VIEW) == ()
+    assert votes.bounds(MEMBERS, VIEW) is None
 
 
 def test_what_a_member_acknowledged_in_an_earlier_stay_is_forgotten() -> None:

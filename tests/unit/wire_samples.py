@@ -7,7 +7,7 @@ from ordercast.engine import Change
 from ordercast.view import Member, Reason, View, node_id
 from ordercast.wire.calls import IS_ANSWER, NO_HANDLER, WANTS_ACK, WANTS_AGAIN, CallHead, Reply
 from ordercast.wire.ordering import Acks, Assignment, Lead, Missing
-from ordercast.wire.stamps import ASKS, Acked, Bound, Decided, Stamps
+from ordercast.wire.stamps import ASKS, Acked, Bound, Bounds, Decided, Next, Stamps
 from ordercast.wire.token import HOLDS, HURRY, State
 from ordercast.wire.views import Asking, Ballot, Cut, Proposal, ResetDemand, Ring
 
@@ -70,10 +70,11 @@ STAMPS = Stamps(
     sent=15,
     decided=13,
     rows=(44, 40),
-    nexts=(15, 6),
+    nexts=(Next(1, 8),),
     acks=[Acked(ALICE.id, 13, (1_004, 1_007)), Acked(BOB.id, 5, (1_000,))],
     decisions=[
-        Decided(ALICE.id, 12, (1_003, BOB.id), 41, (Bound(13, 1_004, 1), Bound(5, 1_002, 0))),
+        Decided(ALICE.id, 12, (1_003, BOB.id), 41, Bounds(1_006, 1, (Bound(0, 13, 1_004, 1), Bound(1, 5, 1_002, 0)))),
+        Decided(ALICE.id, 13, (1_005, BOB.id), 41, Bounds(1_006, 1)),
         Decided(ALICE.id, 11, (1_001, ALICE.id), 30),
     ],
     flags=ASKS,

@@ -7,7 +7,7 @@ to be said is left in `OwedStamps`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ordercast.engine import Note, Outbox
@@ -17,10 +17,11 @@ from ordercast.orderers.logged.ring import RingState
 from ordercast.orderers.logged.window import SendWindow
 from ordercast.orderers.timestamp.owed import OwedStamps
 from ordercast.orderers.timestamp.queue import Key, ReceptionQueue, Stamp
+from ordercast.orderers.timestamp.vectors import Vectors, read_nexts
 from ordercast.orderers.timestamp.votes import Vote, Votes
 from ordercast.view import GROUP_ORIGIN, Member, id_of
 from ordercast.wire.block import ENTRY_BYTES, FRAGMENT, FRAGMENTED, HEAD, HEAD_BYTES, LAST
-from ordercast.wire.stamps import ASKS, Acked, Bound, Decided, Stamps
+from ordercast.wire.stamps import ASKS, Acked, Bounds, Decided, Next, Stamps
 
 MAX_LATER: Final = 4_096  # decisions of a later view that are kept; the others are asked for again
 UNREAD: Final = -1  # flags of a block whose head is not read yet
@@ -52,6 +53,7 @@ class Agreement:
         "members",
         "owed",
         "queue",
+        "vectors",
     )
 
     def __init__(
@@ -69,7 +71,8 @@ class Agreement:
         self._coordinator = id_of(view.creator)  # answers for blocks of senders that are gone
         # Proposing
         self.queue = ReceptionQueue(ring.me.id)
-        self.expected = dict(ring.log.next_number)  # origin -> the first block that we have not proposed for
+        self.vectors = Vectors(ring.log, self.members, view.seq)
+        self.expected = self.vectors.expected  # origin -> the first block that we have not proposed for
         self.come: dict[int, int] = {}  # origin -> one past the last of its blocks that has come
         self.held_back: dict[int, None] = {}  # senders whose next block is here and may not be proposed for now
         self.long: set[int] = set()  # members whose long message is half proposed
@@ -143,7 +146,7 @@ class Agreement:
             self.expected[origin] = number + 1
             votes = self._votes.get((origin, number))
             if votes is not None:
-                votes.add(self._me, Vote(proposed, queue.clock, self._ring.view.seq, self.nexts()))
+                votes.add(self._me, Vote(proposed, queue.clock, self._ring.view.seq, self._own_nexts()))
                 self.has_votes = True
             else:
                 self.owe(origin, number)
@@ -178,36 +181,46 @@ class Agreement:
         if answerer != self._me:
             self.owed.acks.setdefault(answerer, {})[origin, number] = None
 
-    def nexts(self) -> tuple[int, ...]:
-        """The paper's next_mid."""
-        if not self._ring.config.anticipate:
-            return ()
-        expected = self.expected
-        return tuple([expected.get(member, 0) for member in self.members])
+    def nexts(self, acks: Sequence[Acked]) -> tuple[Next, ...]:
+        """The paper's next_mid, as far as it has to be said with these acknowledgements."""
+        return self.vectors.nexts(self.members, acks) if acks and self._ring.config.anticipate else ()
+
+    def _own_nexts(self) -> tuple[int, ...]:
+        return self.vectors.expected_of(self.members) if self._ring.config.anticipate else ()
 
     # Decision
 
-    def on_acked(self, member: int, acked: Acked, stamps: Stamps) -> None:
-        """An acknowledgement (section 3.2.2.3). One that asks wants the decision, where there is one."""
-        origin, first, numbers = acked
-        if self.answerer(origin) != self._me or stamps.view < self._since.get(member, 0):
-            return  # not ours to decide, or of an earlier stay of that member
-        for offset, proposed in enumerate(numbers):
-            key = (origin, first + offset)
-            votes = self._votes.get(key)
-            if votes is None:
-                if stamps.flags & ASKS and key in self.decisions:
-                    self.owed.repeats.setdefault(member, []).append(key)
-                continue
-            vote = Vote(proposed, stamps.clock, stamps.view, stamps.nexts)
-            if self._ring.view.member(member) is None:
-                votes.add_early(member, vote)
-            else:
-                votes.add(member, vote)
-                self.has_votes = True
+    def on_acked(self, member: int, stamps: Stamps) -> None:
+        """Acknowledgements (section 3.2.2.3). One that asks wants the decision, where there is one."""
+        if stamps.view < self._since.get(member, 0):
+            return  # of an earlier stay of that member
+        is_member, view = self._ring.view.member(member) is not None, stamps.view
+        # A vector is in the order of its view's members, which we know of the view in force only.
+        reads = self._ring.config.anticipate and view == self._ring.view.seq
+        base: Mapping[int, int] | None = None
+        nexts: tuple[int, ...] = ()
+        for origin, first, numbers in stamps.acks:
+            if self.answerer(origin) != self._me:
+                continue  # not ours to decide
+            for offset, proposed in enumerate(numbers):
+                key = (origin, first + offset)
+                votes = self._votes.get(key)
+                if votes is None:
+                    if stamps.flags & ASKS and key in self.decisions:
+                        self.owed.repeats.setdefault(member, []).append(key)
+                    continue
+                if reads and votes.base is not base:  # blocks that were sent together share it
+                    base = votes.base
+                    nexts = read_nexts(stamps, self.members, base)
+                vote = Vote(proposed, stamps.clock, view, nexts)
+                if is_member:
+                    votes.add(member, vote)
+                    self.has_votes = True
+                else:
+                    votes.add_early(member, vote)
 
     def answer_for(self, origin: int, number: int) -> None:
-        self._votes[origin, number] = Votes()
+        self._votes[origin, number] = Votes(self.vectors.base())
         self._next_decision.setdefault(origin, number)
 
     def lacking(self, key: Key) -> list[int]:
@@ -220,19 +233,26 @@ class Agreement:
         return self._next_decision.get(self._me, stop)
 
     def decide(self, out: Outbox) -> None:
-        """Decide what all have acknowledged, each sender's blocks in order (section 3.2.3.1)."""
+        """Decide what all have acknowledged, each sender's blocks in order (section 3.2.3.1).
+
+        The last of the decisions that are made together has the bounds: they only grow from one to the next.
+        """
         self.has_votes = False
         members, view, anticipate = self.members, self._ring.view.seq, self._ring.config.anticipate
         for origin, number in list(self._next_decision.items()):
-            while (votes := self._votes.get((origin, number))) is not None and votes.is_complete(members, view):
+            votes = self._votes.get((origin, number))
+            while votes is not None and votes.is_complete(members, view):
                 stamp = votes.decide(members)
-                bounds = votes.bounds(members, view) if anticipate else ()
+                following = self._votes.get((origin, number + 1))
+                is_last = following is None or not following.is_complete(members, view)
+                bounds = votes.bounds(members, view) if anticipate and is_last else None
                 decided = Decided(origin, number, stamp, view, bounds)
                 del self._votes[origin, number]
                 self.decisions[origin, number] = (stamp, view)
                 self.owed.decisions.append(decided)
                 self.on_decided(decided, out)
                 number += 1
+                votes = following
             self._next_decision[origin] = number
 
     def on_decided(self, decided: Decided, out: Outbox) -> None:
@@ -242,22 +262,32 @@ class Agreement:
         if view != mine:
             # Earlier ones stand before the change that we have; for later ones the change must come first.
             if mine < view <= log.received + log.ahead and len(self._later) < MAX_LATER:
-                self._later.append(decided._replace(bounds=()))
+                self._later.append(decided._replace(bounds=None))
             return
-        if not self.queue.decide(origin, number, stamp):
+        acked = self.queue.decide(origin, number, stamp)
+        if not acked:
             return  # it is here already, or we have never acknowledged it, and nobody can have decided it
         block = log.blocks[origin, number]
         out.notes.append(Note("placed", origin, block))
         self._receiver.reported.add((origin, number))
-        self._anticipate(bounds)
+        if bounds is not None and self._ring.config.anticipate:
+            self._anticipate(bounds, acked)
 
-    def _anticipate(self, bounds: Sequence[Bound]) -> None:
-        members = self.members
-        if len(bounds) != len(members) or not self._ring.config.anticipate:
+    def _anticipate(self, bounds: Bounds, acked: int) -> None:
+        """`acked`: our clock when we acknowledged the decided block last. What we have proposed for since then we did
+        not have when we acknowledged it, and of a sender that is not listed nobody else had it either."""
+        members, queue = self.members, self.queue
+        if bounds.member >= len(members):
             return
-        for origin, (upto, number, index) in zip(members, bounds, strict=True):
-            if index < len(members):
-                self.queue.anticipate(origin, upto, (number, members[index]))
+        top, listed = (bounds.number, members[bounds.member]), {bound.sender: bound for bound in bounds.listed}
+        for index, origin in enumerate(members):
+            bound = listed.get(index)
+            if bound is None:
+                first = queue.first_after(origin, acked)
+                if first >= 0:
+                    queue.anticipate(origin, first, top)
+            elif bound.member < len(members):
+                queue.anticipate(origin, bound.upto, (bound.number, members[bound.member]))
 
     def received(self, origin: int, number: int) -> None:
         """A block that we answer for is received. The member that told us its sequence number has it from us, or from
@@ -279,14 +309,14 @@ class Agreement:
 
     def admit(self, newcomer: Member) -> None:
         view, member = self._ring.view, newcomer.id
-        self.expected[member] = self._log.next_number[member]
+        self.vectors.admit(member, view.seq)
         self._since[member] = view.seq
         for votes in self._votes.values():
             votes.admit(member, view.seq)
         self.come.pop(member, None)
 
     def forget(self, leaver: int) -> None:
-        self.expected.pop(leaver, None)
+        self.vectors.forget(leaver)
         self.come.pop(leaver, None)
         self.held_back.pop(leaver, None)
         self.owed.acks.pop(leaver, None)

@@ -131,6 +131,7 @@ class TimestampOrdering:
     def advance(self, now_ns: int, out: Outbox) -> None:
         """Receive what has become complete."""
         ring, receiver, window, outgoing = self._ring, self._receiver, self._window, self._outgoing
+        vectors = self._agreement.vectors
         for entry in receiver.advance(out):
             flags = entry.flags
             if flags & CHANGE:
@@ -140,6 +141,7 @@ class TimestampOrdering:
                 if ring.has_left:
                     break
                 continue
+            vectors.received(entry.origin, entry.seq)
             if flags & CALLED and self._delivery.must_be_safe(entry):
                 receiver.last_strong_seq = entry.seq
             if outgoing.unordered and window.ordered(now_ns, entry):

@@ -25,10 +25,11 @@ class Queued(NamedTuple):
 
 
 class _Waiting:
-    __slots__ = ("is_decided", "proposed", "stamp")
+    __slots__ = ("acked", "is_decided", "proposed", "stamp")
 
     def __init__(self, proposed: int, stamp: Stamp) -> None:
         self.proposed = proposed  # what we acknowledged
+        self.acked = proposed  # our clock when we acknowledged it last
         self.stamp = stamp
         self.is_decided = False
 
@@ -69,6 +70,14 @@ class ReceptionQueue:
         each = self._undecided.get(origin, {}).get(number)
         return each.proposed if each is not None else 0
 
+    def acknowledge(self, origin: int, number: int) -> int:
+        """As `proposed`, and an acknowledgement with it leaves now."""
+        each = self._undecided.get(origin, {}).get(number)
+        if each is None:
+            return 0
+        each.acked = self.clock
+        return each.proposed
+
     def undecided(self, origin: int) -> list[int]:
         """The blocks of a sender that wait for their decision, in order."""
         return list(self._undecided.get(origin, ()))
@@ -77,12 +86,13 @@ class ReceptionQueue:
         """Whose blocks wait for their decision."""
         return list(self._undecided)
 
-    def decide(self, origin: int, number: int, stamp: Stamp) -> bool:
-        """The final timestamp of a block (section 3.2.3.2); False if it does not wait here for one."""
+    def decide(self, origin: int, number: int, stamp: Stamp) -> int:
+        """The final timestamp of a block (section 3.2.3.2). Our clock when we acknowledged it last; 0 if it does not
+        wait here."""
         waiting = self._undecided.get(origin)
         each = waiting.pop(number, None) if waiting is not None else None
         if waiting is None or each is None:
-            return False
+            return 0
         if not waiting:
             del self._undecided[origin]
         each.is_decided = True
@@ -90,7 +100,17 @@ class ReceptionQueue:
         heappush(self._heap, (*stamp, 0, origin, number))
         # The paper omits this: what we propose from now on must come after what we may deliver from now on.
         self.clock = max(self.clock, stamp[0])
-        return True
+        return each.acked
+
+    def first_after(self, origin: int, clock: int) -> int:
+        """The first undecided block of a sender that we have proposed for since our clock was `clock`; -1: none."""
+        found = -1
+        waiting = self._undecided.get(origin, {})
+        for number in reversed(waiting):
+            if waiting[number].proposed <= clock:
+                break
+            found = number
+        return found
 
     def anticipate(self, origin: int, first: int, stamp: Stamp) -> None:
         """Blocks of `origin` from `first` on get no less than `stamp`, and one more for each (section 3.2.3.2)."""

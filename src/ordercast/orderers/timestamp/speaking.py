@@ -19,7 +19,6 @@ from ordercast.wire.stamps import ASKS, MAX_ACKED, WANTS, Acked, Decided, Stamps
 
 ALONG: Final = 16  # blocks that are acknowledged once more with the next
 MAX_DECISIONS: Final = 256  # in one datagram: a body has no more than 256 segments, which may be small
-FEW_DECISIONS: Final = 8  # up to so many in one datagram each has its bounds
 
 
 class StampSender:
@@ -41,7 +40,7 @@ class StampSender:
         rows = table.rows()
         highest = max(self._log.received, *rows)
         decided = agreement.decided_upto(ring.next_block)
-        nexts = agreement.nexts() if acks else ()
+        nexts = agreement.nexts(acks)
         clock = agreement.queue.clock
         return Stamps(table.view.seq, clock, highest, ring.next_block, decided, rows, nexts, acks, decisions)
 
@@ -69,7 +68,7 @@ class StampSender:
                 member = ring.view.member(next(iter(waiting)))
                 to = member.address if member is not None else To.ALL
             kind = Kind.DECISION if decisions else Kind.STAMPS if acks else Kind.SYNC
-            stamps = self.stamps(list(self._acked(acks.values())), sparing(decisions))
+            stamps = self.stamps(list(self._acked(acks.values())), decisions)
             if owed.asks or owed.wants:
                 stamps = stamps._replace(flags=ASKS * owed.asks + WANTS * owed.wants)
             while True:
@@ -108,7 +107,7 @@ class StampSender:
         origin = first = 0
         numbers: list[int] = []
         for key in sorted(keys):
-            number = queue.proposed(*key)
+            number = queue.acknowledge(*key)
             if not number:
                 continue
             if numbers and key == (origin, first + len(numbers)) and len(numbers) < MAX_ACKED:
@@ -140,10 +139,3 @@ class StampSender:
             upto = self._log.held_upto(origin, agreement.expected.get(origin, 0))
             send_held(self._ring, agreement.answerer(origin), self.acks(), origin, upto, out)
         self._owed.held.clear()
-
-
-def sparing(decisions: Sequence[Decided]) -> Sequence[Decided]:
-    """Bounds with the last of many decisions only. They grow from one to the next, and each takes as much work."""
-    if len(decisions) <= FEW_DECISIONS:
-        return decisions
-    return [*[decided._replace(bounds=()) for decided in decisions[:-1]], decisions[-1]]

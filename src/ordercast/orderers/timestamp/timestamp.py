@@ -465,16 +465,16 @@ class Timestamp:
             if stamps.flags & WANTS or (not self.is_busy and min(stamps.rows, default=0) < table.safe):
                 self._owed.news.add(origin)  # it waits to hear what we have, and have forgotten about perhaps
             self._catchup.heard_sent(now_ns, origin, stamps)
-        for acked in stamps.acks:
-            self._agreement.on_acked(origin, acked, stamps)
+        if stamps.acks:
+            self._agreement.on_acked(origin, stamps)
 
     def _on_newcomer(self, origin: int, stamps: Stamps, out: Outbox) -> None:
         """It is in a view that is not here yet, as it says: what it has acknowledged and decided there is kept."""
         for decided in stamps.decisions:
             if decided.view > self._ring.view.seq:
                 self._agreement.on_decided(decided, out)
-        for acked in stamps.acks:
-            self._agreement.on_acked(origin, acked, stamps)
+        if stamps.acks:
+            self._agreement.on_acked(origin, stamps)
 
     def _on_nak(self, source: Address, origin: int, body: memoryview, out: Outbox) -> None:
         ring = self._ring

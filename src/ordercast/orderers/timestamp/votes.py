@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from ordercast.wire.stamps import Bound
+from ordercast.wire.stamps import Bound, Bounds
 
 Stamp = tuple[int, int]
 
@@ -13,8 +13,8 @@ STRANGERS: Final = 8  # acknowledgements that are kept of nodes that are not kno
 
 
 class Vote(NamedTuple):
-    """What one member acknowledged: the number that it proposes, its clock, and whom it expects which block from next,
-    as of the view at `view`."""
+    """What one member acknowledged: the number that it proposes, its clock, and which block it expects next of each
+    member of the view at `view` (none where that is not known)."""
 
     number: int
     clock: int
@@ -23,9 +23,11 @@ class Vote(NamedTuple):
 
 
 class Votes:
-    __slots__ = ("_early", "_votes")
+    __slots__ = ("_early", "_votes", "base")
 
-    def __init__(self) -> None:
+    def __init__(self, base: Mapping[int, int] | None = None) -> None:
+        """`base`: the next block of each origin when the block was sent, as `Vectors` has it."""
+        self.base = base if base is not None else {}
         self._votes: dict[int, Vote] = {}
         self._early: dict[int, Vote] = {}  # of nodes that are no members yet
 
@@ -64,20 +66,21 @@ class Votes:
         votes = self._votes
         return max([(votes[member].number, member) for member in members])
 
-    def bounds(self, members: Sequence[int], view: int) -> tuple[Bound, ...]:
-        """`min_next_mid` and `max_next_ts` in one, for each member; none where somebody voted in another view.
+    def bounds(self, members: Sequence[int], view: int) -> Bounds | None:
+        """`min_next_mid` and `max_next_ts` in one; none where a member voted in another view.
 
         For each k the smallest expected block of all acknowledgements, and the greatest timestamp that may follow those
-        which named that block.
+        which named that block. Where all named the same block, that is the greatest of all, and k is not listed.
         """
         votes = [self._votes[member] for member in members]
         if any(vote.view != view or len(vote.nexts) != len(members) for vote in votes):
-            return ()
-        found = []
-        for k in range(len(members)):
-            upto = min([vote.nexts[k] for vote in votes])
-            number, _, index = max(
-                [(vote.clock + 1, members[index], index) for index, vote in enumerate(votes) if vote.nexts[k] == upto]
-            )
-            found.append(Bound(upto, number, index))
-        return tuple(found)
+            return None
+        follows = [(vote.clock + 1, members[index], index) for index, vote in enumerate(votes)]
+        listed = []
+        for k, named in enumerate(zip(*[vote.nexts for vote in votes], strict=True)):
+            upto = min(named)
+            if named.count(upto) < len(named):
+                number, _, index = max([follows[at] for at, each in enumerate(named) if each == upto])
+                listed.append(Bound(k, upto, number, index))
+        number, _, index = max(follows)
+        return Bounds(number, index, tuple(listed))
