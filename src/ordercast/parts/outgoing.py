@@ -52,9 +52,12 @@ class Outgoing:
         if found is None:
             return False
         self.is_exhausted = False
-        self._progress_ns = now_ns
         if not found.tries and now_ns > found.sent_ns:  # what we ordered ourselves has been nowhere
-            self._rtt.sample(now_ns - found.sent_ns)
+            # The first of a pass, which took longest. Blocks that come back together tell of one round trip: as many
+            # samples would make the deviation vanish, and with it all patience.
+            if now_ns != self._progress_ns:
+                self._rtt.sample(now_ns - found.sent_ns)
+        self._progress_ns = now_ns
         return True
 
     def stable(self, number: int) -> None:
