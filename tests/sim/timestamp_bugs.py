@@ -37,8 +37,8 @@ TIMESTAMP_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a block is decided under the number alone",
         "decide",
-        ("each.stamp = stamp\nheappush(self._heap, (*stamp, 0, origin, number))"),
-        ("each.stamp = (stamp[0], self._me)\nheappush(self._heap, (*each.stamp, 0, origin, number))"),
+        ("each.stamp = stamp\nheappush(self._heap, (stamp, 0, (origin, number)))"),
+        ("each.stamp = (stamp[0], self._me)\nheappush(self._heap, (each.stamp, 0, (origin, number)))"),
         "Order: equal numbers are no longer told apart by the member.",
         4,
         "timestamp",
@@ -228,12 +228,14 @@ TIMESTAMP_BUGS: Final[tuple[Bug, ...]] = (
         "a sender decides without the first member",
         "Agreement.decide",
         (
-            "votes.is_complete(members, view)",
+            "votes is None or not votes.is_complete(members, view)",
+            "following is None or not following.is_complete(members, view)",
             "stamp = votes.decide(members)",
             "bounds = votes.bounds(members, view) if anticipate and is_last else None",
         ),
         (
-            "votes.is_complete(members[1:] or members, view)",
+            "votes is None or not votes.is_complete(members[1:] or members, view)",
+            "following is None or not following.is_complete(members[1:] or members, view)",
             "stamp = votes.decide(members[1:] or members)",
             "bounds = None",
         ),
@@ -245,12 +247,14 @@ TIMESTAMP_BUGS: Final[tuple[Bug, ...]] = (
         "a sender decides without the last member",
         "Agreement.decide",
         (
-            "votes.is_complete(members, view)",
+            "votes is None or not votes.is_complete(members, view)",
+            "following is None or not following.is_complete(members, view)",
             "stamp = votes.decide(members)",
             "bounds = votes.bounds(members, view) if anticipate and is_last else None",
         ),
         (
-            "votes.is_complete(members[:-1] or members, view)",
+            "votes is None or not votes.is_complete(members[:-1] or members, view)",
+            "following is None or not following.is_complete(members[:-1] or members, view)",
             "stamp = votes.decide(members[:-1] or members)",
             "bounds = None",
         ),
@@ -262,12 +266,15 @@ TIMESTAMP_BUGS: Final[tuple[Bug, ...]] = (
         "a sender decides without its own proposal",
         "Agreement.decide",
         (
-            "votes.is_complete(members, view)",
+            "votes is None or not votes.is_complete(members, view)",
+            "following is None or not following.is_complete(members, view)",
             "stamp = votes.decide(members)",
             "bounds = votes.bounds(members, view) if anticipate and is_last else None",
         ),
         (
-            "votes.is_complete([each for each in members if each != self._me] or members, view)",
+            "votes is None or not votes.is_complete([each for each in members if each != self._me] or members, view)",
+            "following is None"
+            " or not following.is_complete([each for each in members if each != self._me] or members, view)",
             "stamp = votes.decide([each for each in members if each != self._me] or members)",
             "bounds = None",
         ),

@@ -179,7 +179,10 @@ class Agreement:
     def owe(self, origin: int, number: int) -> None:
         answerer = self.answerer(origin)
         if answerer != self._me:
-            self.owed.acks.setdefault(answerer, {})[origin, number] = None
+            acks = self.owed.acks.get(answerer)
+            if acks is None:
+                acks = self.owed.acks[answerer] = {}
+            acks[origin, number] = None
 
     def nexts(self, acks: Sequence[Acked]) -> tuple[Next, ...]:
         """The paper's next_mid, as far as it has to be said with these acknowledgements."""
@@ -241,7 +244,8 @@ class Agreement:
         members, view, anticipate = self.members, self._ring.view.seq, self._ring.config.anticipate
         for origin, number in list(self._next_decision.items()):
             votes = self._votes.get((origin, number))
-            while votes is not None and votes.is_complete(members, view):
+            is_last = votes is None or not votes.is_complete(members, view)
+            while votes is not None and not is_last:
                 stamp = votes.decide(members)
                 following = self._votes.get((origin, number + 1))
                 is_last = following is None or not following.is_complete(members, view)

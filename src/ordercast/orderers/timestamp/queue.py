@@ -44,8 +44,9 @@ class ReceptionQueue:
         self.clock = clock  # the paper's local_ts
         self._waiting: dict[Key, _Waiting] = {}
         self._undecided: dict[int, dict[int, _Waiting]] = {}  # origin -> number -> the same, in the sender's order
-        # Number and member of the timestamp, 0 for the decided (which go first: no other ends up at the same one), key.
-        self._heap: list[tuple[int, int, int, int, int]] = []
+        # Timestamp, 0 for the decided (which go first: no other ends up at the same one), key. An entry whose timestamp
+        # is not the very object that the block has was left behind.
+        self._heap: list[tuple[Stamp, int, Key]] = []
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -59,10 +60,13 @@ class ReceptionQueue:
     def propose(self, origin: int, number: int) -> int:
         """A block has come, the next of its sender: the number that we propose for it (section 3.2.2.2)."""
         self.clock += 1
-        each = _Waiting(self.clock, (self.clock, self._me))
-        self._waiting[origin, number] = each
-        self._undecided.setdefault(origin, {})[number] = each
-        heappush(self._heap, (self.clock, self._me, 1, origin, number))
+        key, stamp = (origin, number), (self.clock, self._me)
+        each = self._waiting[key] = _Waiting(self.clock, stamp)
+        undecided = self._undecided.get(origin)
+        if undecided is None:
+            undecided = self._undecided[origin] = {}
+        undecided[number] = each
+        heappush(self._heap, (stamp, 1, key))
         return self.clock
 
     def proposed(self, origin: int, number: int) -> int:
@@ -97,7 +101,7 @@ class ReceptionQueue:
             del self._undecided[origin]
         each.is_decided = True
         each.stamp = stamp
-        heappush(self._heap, (*stamp, 0, origin, number))
+        heappush(self._heap, (stamp, 0, (origin, number)))
         # The paper omits this: what we propose from now on must come after what we may deliver from now on.
         self.clock = max(self.clock, stamp[0])
         return each.acked
@@ -121,10 +125,10 @@ class ReceptionQueue:
         for at in reversed(waiting):
             if at < first:
                 break
-            each = waiting[at]
-            if each.stamp < (number + at - first, member):
-                each.stamp = (number + at - first, member)
-                heappush(self._heap, (*each.stamp, 1, origin, at))
+            each, stamp = waiting[at], (number + at - first, member)
+            if each.stamp < stamp:
+                each.stamp = stamp
+                heappush(self._heap, (stamp, 1, (origin, at)))
         if len(self._heap) > 2 * len(self._waiting) + SLACK:
             self._compact()
 
@@ -139,17 +143,16 @@ class ReceptionQueue:
         """The first block, if it is decided: it leaves the queue."""
         heap, waiting = self._heap, self._waiting
         while heap:
-            number, member, is_undecided, *key = heap[0]
-            origin, block = key
-            each = waiting.get((origin, block))
-            if each is None or each.stamp != (number, member) or each.is_decided == bool(is_undecided):
+            stamp, is_undecided, key = heap[0]
+            each = waiting.get(key)
+            if each is None or each.stamp is not stamp:
                 heappop(heap)  # it has moved, or has left
                 continue
             if is_undecided:
                 return None
             heappop(heap)
-            del waiting[origin, block]
-            return origin, block
+            del waiting[key]
+            return key
         return None
 
     def remove(self, key: Key) -> None:
@@ -163,5 +166,5 @@ class ReceptionQueue:
                     del self._undecided[origin]
 
     def _compact(self) -> None:
-        self._heap = [(*each.stamp, int(not each.is_decided), *key) for key, each in self._waiting.items()]
+        self._heap = [(each.stamp, int(not each.is_decided), key) for key, each in self._waiting.items()]
         heapify(self._heap)
