@@ -500,8 +500,8 @@ TIMESTAMP_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a newcomer's blocks are awaited from the first",
         "Agreement.admit",
-        "self.expected[member] = self._log.next_number[member]",
-        "self.expected[member] = 0",
+        "self.vectors.admit(member, view.seq)",
+        "self.vectors.admit(member, view.seq)\nself.expected[member] = 0",
         "A member that comes back is never heard again.",
         4,
         "timestamp",
