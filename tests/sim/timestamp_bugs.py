@@ -294,7 +294,7 @@ TIMESTAMP_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "an overrun member goes on proposing",
         "_may_propose",
-        "self.is_draining or self._delivery.is_overrun() or self.is_full()",
+        "self.is_draining or self._delivery.is_overrun(self.is_hurried) or self.is_full()",
         "self.is_draining or self.is_full()",
         "Blocks that wait for a slow application have no bound.",
         32,

@@ -127,8 +127,8 @@ TIMESTAMP_UNSEEN: Final[tuple[Bug, ...]] = (
     Bug(
         "nobody holds back for a change",
         "_may_propose",
-        "self.is_draining or self._delivery.is_overrun() or self.is_full()",
-        "self._delivery.is_overrun() or self.is_full()",
+        "self.is_draining or self._delivery.is_overrun(self.is_hurried) or self.is_full()",
+        "self._delivery.is_overrun(self.is_hurried) or self.is_full()",
         "Latency only: the loads of the scenarios end, and then the queue is empty.",
         0,
         "timestamp",
@@ -145,8 +145,8 @@ TIMESTAMP_UNSEEN: Final[tuple[Bug, ...]] = (
     Bug(
         "a full member goes on proposing",
         "_may_propose",
-        "self.is_draining or self._delivery.is_overrun() or self.is_full()",
-        "self.is_draining or self._delivery.is_overrun()",
+        "self.is_draining or self._delivery.is_overrun(self.is_hurried) or self.is_full()",
+        "self.is_draining or self._delivery.is_overrun(self.is_hurried)",
         "Nothing: windows give the same bound, as long as no member sends more than its share.",
         0,
         "timestamp",

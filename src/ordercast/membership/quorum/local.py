@@ -6,7 +6,7 @@ import random
 from typing import NamedTuple
 
 from ordercast.config import AlonePolicy, Demands, MinMembers, Timing
-from ordercast.view import Address, Member
+from ordercast.view import Address, Member, View
 from ordercast.wire.writer import DatagramWriter
 
 
@@ -30,3 +30,9 @@ class Wishes(NamedTuple):
     header: bytes = b""
     contact: Address | None = None  # a member through which the group is joined (RMP section 3.3)
     alone: AlonePolicy = "create"  # what a member that was put out does where nobody answers it
+
+
+def installed_text(view: View) -> str:
+    """A view for people, as the trace has it."""
+    members = ", ".join(map(str, view.members))
+    return f"view {view.id} installed: {view.reason.name.lower()} of {view.subject}; members {members}"

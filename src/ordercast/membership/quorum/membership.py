@@ -29,8 +29,9 @@ from ordercast.membership.policy import (
 )
 from ordercast.membership.quorum.admission import Admission
 from ordercast.membership.quorum.joining import Joining, whom_to_ask
-from ordercast.membership.quorum.local import LocalMember, Wishes
+from ordercast.membership.quorum.local import LocalMember, Wishes, installed_text
 from ordercast.membership.quorum.meeting import Meeting
+from ordercast.membership.quorum.patience import LeavePatience
 from ordercast.membership.quorum.ring import QuorumRing, Successor
 from ordercast.membership.quorum.roles import RecoveryTerms
 from ordercast.membership.quorum.withdrawing import Withdrawing
@@ -72,6 +73,7 @@ class QuorumMembership:
         "_meeting",
         "_onward",
         "_past",
+        "_patience",
         "_pending",
         "_state",
         "_wishes",
@@ -108,6 +110,7 @@ class QuorumMembership:
         self._admission = Admission(local)
         self._meeting = Meeting(local, wishes)
         self._leave_header: bytes | None = None
+        self._patience = LeavePatience(local.timing.linger_ns)
         self._is_dissolving = False  # the leader goes last: the others may need repairs to get this far
         self._linger_ns = NEVER
 
@@ -138,12 +141,12 @@ class QuorumMembership:
         if view.leader.id == self._local.me.id:
             self._show_ring(now_ns, out)
         if self._leave_header is not None:
-            orderer.propose(now_ns, Change(Reason.LEAVE, self._local.me, self._leave_header))
+            self._patience.propose(now_ns, Change(Reason.LEAVE, self._local.me, self._leave_header), orderer)
         if view.reason == Reason.JOIN:
             orderer.greet()
             state.deciding.on_change(now_ns, view, out, is_new=True)
         else:
-            self._note_view(view, out)
+            self._note(installed_text(view), out)
         self._update_direct()
 
     def on_control(
@@ -243,7 +246,7 @@ class QuorumMembership:
             return False
         self._last_view = view
         if view.reason not in (Reason.LOCK, Reason.UNLOCK):
-            self._note_view(view, out)
+            self._note(installed_text(view), out)
         return True
 
     def leave(self, now_ns: int, header: bytes, out: Outbox) -> None:
@@ -253,7 +256,7 @@ class QuorumMembership:
         if state is not None and not (state.recovery is not None and self._wishes.is_manual):
             self._leave_header = header
             if state.recovery is None:
-                state.orderer.propose(now_ns, Change(Reason.LEAVE, self._local.me, header))
+                self._patience.propose(now_ns, Change(Reason.LEAVE, self._local.me, header), state.orderer)
             else:  # the others may need our vote; what they recover to can order our leave
                 self._linger_ns = now_ns + self._local.timing.linger_ns
             return
@@ -307,7 +310,7 @@ class QuorumMembership:
         if self._meeting.due_ns <= now_ns:
             self._show_ring(now_ns, out)
         self._admission.expire(now_ns, out)
-        if self._linger_ns <= now_ns:
+        if self._linger_ns <= now_ns or self._patience.is_over(now_ns):
             if self._is_dissolving:
                 self._dissolve(now_ns, out)
             elif self.phase is Phase.MEMBER:  # our leave, or what comes before it, never got through
@@ -316,7 +319,7 @@ class QuorumMembership:
                 self._close(Closed())
 
     def deadline_ns(self) -> int:
-        due = min(self._meeting.due_ns, self._linger_ns)
+        due = min(self._meeting.due_ns, self._linger_ns, self._patience.due_ns)
         if self.direct_ring != NO_RING:
             return due  # hot: the ring works, and no newcomer is expected
         if self._joining is not None:
@@ -518,8 +521,10 @@ class QuorumMembership:
         if self._leave_header is not None and self.phase is Phase.MEMBER:
             # Our leave cannot be ordered now; if recovery does not bring that back soon, we go without.
             self._linger_ns = now_ns + timing.linger_ns
+            self._patience.due_ns = NEVER
             if state.has_failed and not self.is_silent:  # it fails like every other call; we may leave again
                 self._leave_header, self._linger_ns = None, NEVER
+                self._patience = LeavePatience(timing.linger_ns)
         self._admission.clear()
         # Where this comes to nothing, others of the group may go on. We hear that by their beacons, or have to ask.
         self._meeting.due_ns = NEVER if me.has_multicast else now_ns + timing.beacon_ns
@@ -576,7 +581,7 @@ class QuorumMembership:
         self.is_whole = False
         self._admission.clear()
         self._update_direct()
-        self._meeting.due_ns = self._linger_ns = NEVER
+        self._meeting.due_ns = self._linger_ns = self._patience.due_ns = NEVER
         self._is_dissolving = False
 
     # Helpers
@@ -594,7 +599,3 @@ class QuorumMembership:
 
     def _note(self, text: str, out: Outbox, origin: int = 0) -> None:
         out.notes.append(Note(NOTE, origin or self._local.me.id, detail=text))
-
-    def _note_view(self, view: View, out: Outbox) -> None:
-        members = ", ".join(map(str, view.members))
-        self._note(f"view {view.id} installed: {view.reason.name.lower()} of {view.subject}; members {members}", out)

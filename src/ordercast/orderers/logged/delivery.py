@@ -30,6 +30,7 @@ from ordercast.wire.views import open_change
 UNASSIGNED: Final = -1  # position of what has none, block number of what is UNRELIABLE
 MAX_CALLED: Final = 256  # callers whose last call is remembered beyond the ring, those that called lately
 MAX_RECENT: Final = 2_048  # senders whose UNRELIABLE numbers are remembered, those that were heard lately
+RESERVED_WINDOWS: Final = 2  # of backlog beyond the limit, for what stands before a change of members or locks
 MAX_REMEMBERED_EARLY: Final = 65_536  # weak messages delivered and not ordered, over all senders
 
 
@@ -186,10 +187,15 @@ class ServiceDelivery:
         """The ticket of the oldest delivery that the application has not given back; 0 if there is none."""
         return self._unconsumed[0][0] if self._unconsumed else 0
 
-    def is_overrun(self) -> bool:
-        """The application has fallen behind: more must not come until it has taken some of it (section 4.6)."""
+    def is_overrun(self, change_waits: bool = False) -> bool:
+        """The application has fallen behind: more must not come until it has taken some of it (section 4.6).
+
+        What a change waits for may come all the same, out of a reserve: two windows, since all senders together have
+        no more than one out, and another one may follow before the change is ordered.
+        """
         window = self._window
-        return self.backlog > max(window.ceiling // 2, 2 * window.largest)
+        limit = max(window.ceiling // 2, 2 * window.largest)
+        return self.backlog > (limit + RESERVED_WINDOWS * window.ceiling if change_waits else limit)
 
     # The log
 

@@ -49,6 +49,7 @@ class Agreement:
         "held_back",
         "is_closing",
         "is_draining",
+        "is_hurried",
         "long",
         "members",
         "owed",
@@ -79,6 +80,7 @@ class Agreement:
         self._later: list[Decided] = []  # by members of a view that we do not have yet
         self.is_closing = False  # no long message begins
         self.is_draining = False  # nothing is proposed for
+        self.is_hurried = False  # a change waits for what is under way: there is a reserve for that
         # Deciding
         self._votes: dict[Key, Votes] = {}
         self._since = dict.fromkeys(self.members, view.seq)  # member -> sequence number of the view of its join
@@ -155,7 +157,7 @@ class Agreement:
 
     def _may_propose(self, origin: int, block: bytes, flags: int) -> bool:
         """Without our word there is no decision: so nobody overruns us, and nothing stands before a change of ours."""
-        if self.is_draining or self._delivery.is_overrun() or self.is_full():
+        if self.is_draining or self._delivery.is_overrun(self.is_hurried) or self.is_full():
             return False
         if self.is_closing and flags & FRAGMENTED and origin not in self.long:
             return bool(FRAGMENT.unpack_from(block, HEAD_BYTES + ENTRY_BYTES)[1])  # in the middle it has to go on
@@ -330,6 +332,7 @@ class Agreement:
         """What was expected of a member that has left bounds nothing now: it proposes no more."""
         self.queue.forget_bounds()
         self.has_votes = True
+        self.is_hurried = False
 
     def take_later(self, out: Outbox) -> None:
         """Decisions that waited for the view in force."""

@@ -198,6 +198,8 @@ class TimestampOrdering:
                     agreement.is_closing = agreement.is_draining = False
                 else:
                     self._ask_all(now_ns)
+            elif agreement.is_draining and not self._timers.is_set(TimestampTimer.LAG):
+                self._timers.set(TimestampTimer.LAG, now_ns + self._lag_ns)
         if agreement.held_back and not agreement.is_draining and not ring.has_left:
             self.go_on(now_ns, out)
 
@@ -213,9 +215,10 @@ class TimestampOrdering:
             timers.set(TimestampTimer.LAG, now_ns + self._lag_ns)
 
     def ask_again(self) -> None:
-        """All have not said what they have received in time."""
+        """All have not said what they have received in time, or some have not proposed for what is under way."""
         if self.changes:
             self._owed.wants = self._owed.tell_all = True
+            self._owed.hurries = self._agreement.is_draining and len(self._agreement.queue) > 0
             self._lag_ns = min(2 * self._lag_ns, AGAIN_MAX_NS)
 
     def _order_change(self, now_ns: int, change: Change, out: Outbox) -> None:

@@ -9,12 +9,13 @@ from ordercast.wire.stamps import Decided
 class OwedStamps:
     """Filled by whatever happens in a batch, emptied by `StampSender`."""
 
-    __slots__ = ("acks", "asks", "decisions", "held", "news", "repeats", "tell_all", "wants")
+    __slots__ = ("acks", "asks", "decisions", "held", "hurries", "news", "repeats", "tell_all", "wants")
 
     def __init__(self) -> None:
         self.acks: dict[int, dict[Key, None]] = {}  # member that answers for a block -> what is to be acknowledged
         self.asks = False  # some of it again: the decision does not come
         self.wants = False  # all are to say what they have received, since a change waits for it
+        self.hurries = False  # a change waits for what is under way
         self.decisions: list[Decided] = []
         self.repeats: dict[int, list[Key]] = {}  # member -> decisions that it lacks
         self.held: dict[int, None] = {}  # senders to tell that we hold what they send again
@@ -24,7 +25,7 @@ class OwedStamps:
     def clear(self) -> None:
         """All of it has been said, but for what has a datagram of its own (`held`, `repeats`)."""
         self.acks = {}
-        self.asks = self.wants = False
+        self.asks = self.wants = self.hurries = False
         self.decisions = []
         self.news.clear()
         self.tell_all = False

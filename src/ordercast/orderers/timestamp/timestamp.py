@@ -37,7 +37,7 @@ from ordercast.view import GROUP_ORIGIN, Address, Member, Reason, View, id_of
 from ordercast.wire.block import HEAD
 from ordercast.wire.header import Kind
 from ordercast.wire.ordering import Assignment, decode_held, decode_nak, decode_propose, encode_propose
-from ordercast.wire.stamps import WANTS, Stamps, decode_stamps
+from ordercast.wire.stamps import HURRIES, WANTS, Stamps, decode_stamps
 from ordercast.wire.token import decode_list
 from ordercast.wire.views import Cut, Proposal
 from ordercast.wire.writer import DatagramWriter
@@ -227,7 +227,7 @@ class Timestamp:
 
     def waits_for_application(self) -> bool:
         """Blocks are held back until the application has taken what it has."""
-        return bool(self._agreement.held_back) and self._delivery.is_overrun()
+        return bool(self._agreement.held_back) and self._delivery.is_overrun(self._agreement.is_hurried)
 
     def on_data(self, now_ns: int, origin: int, number: int, block: bytes, is_repair: bool, out: Outbox) -> None:
         """A whole block, from its sender or as a repair."""
@@ -464,6 +464,8 @@ class Timestamp:
         if is_member:
             if stamps.flags & WANTS or (not self.is_busy and min(stamps.rows, default=0) < table.safe):
                 self._owed.news.add(origin)  # it waits to hear what we have, and have forgotten about perhaps
+            if stamps.flags & HURRIES:
+                self._agreement.is_hurried = True  # until the next view
             self._catchup.heard_sent(now_ns, origin, stamps)
         if stamps.acks:
             self._agreement.on_acked(origin, stamps)
@@ -502,6 +504,8 @@ class Timestamp:
         self._timers.set(TimestampTimer.LEAVE, now_ns + REPEAT_NS)
         if self._outgoing.unordered:
             self._timers.set(TimestampTimer.LEAVE, now_ns + LOOK_NS)
+            if now_ns - self._speaker.spoke_ns >= REPEAT_NS:
+                self._owed.hurries = self._owed.tell_all = True
         elif ring.is_first:
             self._ordering.propose(change)
         else:

@@ -157,12 +157,15 @@ class TokenOrdering:
             rotation.named_at = -1
             rotation.is_holding = True
             timers.set(TokenTimer.CONFIRM, now_ns + ring.timing.confirm_ns)
-        if not rotation.is_holding or self._delivery.is_overrun():
+        if not rotation.is_holding:
+            return
+        changes = self._requests.waiting(now_ns) if self._requests.pending else []
+        is_overrun = self._delivery.is_overrun()
+        if is_overrun and (not changes or self._delivery.is_overrun(change_waits=True)):
             return
         if log.received < log.highest:
             log.highest = log.received  # what was spoken of beyond the last pass is hearsay: only we order
-        changes = self._requests.waiting(now_ns) if self._requests.pending else []
-        assignments = self._order(now_ns, changes, out)
+        assignments = self._order(now_ns, changes, out) if not is_overrun else []
         if assignments:
             table.learn(ring.me.id, log.received)
         if changes:

@@ -1,0 +1,51 @@
+"""How long a member's own leave may wait to be ordered.
+
+A leave is a change like any other, and comes after what the leaver has sent (Amoeba section 3, RMP section 4.3). Where
+a member does not consume, nothing is ordered, and that may last. A leave must not: when nothing has moved for
+`linger_ns`, or after `LONGEST` times that, the leaver goes without it. For the others that is a crash, and they recover
+from it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ordercast.engine import NEVER, Change
+from ordercast.orderers import LoggedOrderer
+
+LONGEST: Final = 10  # times the patience without progress: the bound where the group moves, but slowly
+
+
+class LeavePatience:
+    __slots__ = ("_orderer", "_patience_ns", "_received", "_stop_ns", "due_ns")
+
+    def __init__(self, patience_ns: int) -> None:
+        self._patience_ns = patience_ns
+        self._orderer: LoggedOrderer | None = None  # that is to order our leave
+        self._received = 0  # its log at the last look
+        self._stop_ns = NEVER
+        self.due_ns = NEVER  # when to look next; NEVER also while a recovery has our leave wait, within its own bound
+
+    def propose(self, now_ns: int, change: Change, orderer: LoggedOrderer) -> None:
+        """Ask for our leave, or again in the next ring: the bound counts from the first time."""
+        orderer.propose(now_ns, change)
+        self._stop_ns = min(self._stop_ns, now_ns + LONGEST * self._patience_ns)
+        self._orderer = orderer
+        self._look_again(now_ns, orderer.log.received)
+
+    def is_over(self, now_ns: int) -> bool:
+        """Whether it is time to go without."""
+        orderer = self._orderer
+        if now_ns < self.due_ns or orderer is None:
+            return False
+        if orderer.has_left:
+            self.due_ns = NEVER
+            return False
+        if orderer.log.received == self._received or now_ns >= self._stop_ns:
+            return True
+        self._look_again(now_ns, orderer.log.received)
+        return False
+
+    def _look_again(self, now_ns: int, received: int) -> None:
+        self._received = received
+        self.due_ns = min(now_ns + self._patience_ns, self._stop_ns)
