@@ -83,8 +83,8 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
     _in_token(
         "an overrun site passes the token on",
         "take_turn",
-        "not rotation.is_holding or self._delivery.is_overrun()",
-        "not rotation.is_holding",
+        "is_overrun = self._delivery.is_overrun()",
+        "is_overrun = False",
         "Messages that wait for a slow application have no bound.",
         32,
     ),
