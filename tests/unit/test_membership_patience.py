@@ -1,0 +1,58 @@
+"""How long a member's own leave may wait to be ordered (docs/design/membership.md)."""
+
+from __future__ import annotations
+
+from tests.paper.tompa import Host, ack_of, hosts_with_clocks
+
+from ordercast.config import SECOND
+from ordercast.engine import NEVER, Change
+from ordercast.membership.quorum.patience import LONGEST, LeavePatience
+from ordercast.view import Reason
+
+PATIENCE_NS = 3 * SECOND
+
+
+def asked(host: Host) -> LeavePatience:
+    """The host's leave, asked for at 0."""
+    patience = LeavePatience(PATIENCE_NS)
+    patience.propose(0, Change(Reason.LEAVE, host.engine.view.members[host.me - 1]), host.engine)
+    return patience
+
+
+def broadcast(sender: Host, other: Host) -> None:
+    """One message that both receive."""
+    (data,) = sender.send(b"m")
+    other.hear(*sender.hear(ack_of(other.hear(data), (sender.me, data.number))))
+
+
+def test_nothing_is_due_where_no_leave_is_asked_for() -> None:
+    patience = LeavePatience(PATIENCE_NS)
+    assert patience.due_ns == NEVER
+    assert not patience.is_over(LONGEST * PATIENCE_NS)
+
+
+def test_a_leave_that_nothing_moves_is_given_up() -> None:
+    patience = asked(hosts_with_clocks(1, 1)[1])
+    assert patience.due_ns == PATIENCE_NS
+    assert not patience.is_over(PATIENCE_NS - 1)
+    assert patience.is_over(PATIENCE_NS)
+
+
+def test_a_group_that_moves_is_waited_for_within_a_bound() -> None:
+    """It may be slow, and the leave may be ordered next. The bound counts from the first time that it was asked for."""
+    hosts = hosts_with_clocks(1, 1)
+    patience = asked(hosts[2])
+    for turn in range(1, LONGEST):
+        broadcast(hosts[1], hosts[2])
+        assert not patience.is_over(turn * PATIENCE_NS)
+        assert patience.due_ns == (turn + 1) * PATIENCE_NS
+    broadcast(hosts[1], hosts[2])
+    assert patience.is_over(LONGEST * PATIENCE_NS)
+
+
+def test_the_next_ring_does_not_begin_the_bound_anew() -> None:
+    hosts = hosts_with_clocks(1, 1)
+    patience = asked(hosts[2])
+    late_ns = LONGEST * PATIENCE_NS - SECOND
+    patience.propose(late_ns, Change(Reason.LEAVE, hosts[2].engine.view.members[1]), hosts[2].engine)
+    assert patience.due_ns == LONGEST * PATIENCE_NS
