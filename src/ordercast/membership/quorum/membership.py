@@ -520,8 +520,7 @@ class QuorumMembership:
         timing, me = self._local.timing, self._local.me
         if self._leave_header is not None and self.phase is Phase.MEMBER:
             # Our leave cannot be ordered now; if recovery does not bring that back soon, we go without.
-            self._linger_ns = now_ns + timing.linger_ns
-            self._patience.due_ns = NEVER
+            self._linger_ns, self._patience.due_ns = now_ns + timing.linger_ns, NEVER
             if state.has_failed and not self.is_silent:  # it fails like every other call; we may leave again
                 self._leave_header, self._linger_ns = None, NEVER
                 self._patience = LeavePatience(timing.linger_ns)
