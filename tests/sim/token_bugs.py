@@ -328,6 +328,14 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         64,
     ),
     _in_token(
+        "requests for changes are not repeated",
+        "ChangeRequests.repeated",
+        "own.due_ns = now_ns + self._rtt.timeout_ns(own.tries)",
+        "own.due_ns = NEVER",
+        "A lock, a join or a leave whose one request is lost never comes about.",
+        256,
+    ),
+    _in_token(
         "callers' numbers are flushed at once",
         "PendingCalls.kept",
         "found = sorted(callers, key=lambda origin: (spoke_ns[origin], origin))",
