@@ -52,7 +52,7 @@ async def test_a_host_that_nobody_knows_is_a_clear_error() -> None:
 
 @on_loop
 async def test_a_timing_that_is_none_is_refused_before_anything_is_opened() -> None:
-    with pytest.raises(UsageError, match=r"timing is an ordercast\.Timing or None, not 5"):
+    with pytest.raises(UsageError, match=r"timing is an ordercast\.Timing.*, not 5"):
         Node(timing=5)  # type: ignore[arg-type]
 
 

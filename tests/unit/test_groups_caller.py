@@ -375,3 +375,22 @@ def test_a_call_that_was_delivered_does_not_keep_later_ones_from_a_group_that_wa
     assert {one.number for one in sent if one.is_first} == {1}
     while not any(one.number == 0 and one.group for one in sent):
         sent += desk.until_due()
+
+
+def test_a_group_that_multicast_does_not_reach_is_called_through_its_contact_from_the_second_call_on() -> None:
+    """RMP section 4.6: otherwise each call would wait for several tries in vain, and each for longer than the last."""
+    contacts: list[Address] = [("127.0.0.2", 2), ("127.0.0.3", 3)]
+    desk = Desk(contacts=contacts)
+    desk.call(b"first")
+    tries = desk.run()
+    while tries[-1].to == To.MULTICAST:
+        tries += desk.until_due()
+    desk.reply(0)
+    desk.call(b"second")
+    (one,) = desk.run()
+    assert (one.to, one.is_relayed) == (MEMBER, True)
+    tries = [one]
+    for _ in range(6):
+        tries += desk.until_due()
+    assert To.MULTICAST not in [each.to for each in tries[:3]]
+    assert {To.MULTICAST, *contacts} <= {each.to for each in tries}, "where that is in vain, both ways are tried"

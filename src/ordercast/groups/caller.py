@@ -132,6 +132,7 @@ class CallEngine:
         "_group",
         "_intake",
         "_is_first",
+        "_is_unheard",
         "_last_needed",
         "_me",
         "_rtt",
@@ -157,6 +158,7 @@ class CallEngine:
         # what the group has told
         self._is_first = True  # nothing yet
         self._contact: Address | None = None  # of the member that answered last
+        self._is_unheard = False  # it was reached through a contact, and not by multicast
         self._turn = 0
         # under way
         self._under_way: dict[int, Call] = {}  # by number, rising
@@ -239,6 +241,8 @@ class CallEngine:
             if not call.is_acknowledged:
                 self._window.timed_out(number)
                 self._rtt.expired()
+            if call.tries == TRIES_IN_VAIN:
+                self._is_unheard = False  # neither way works: both are tried again
             self._wait(now_ns, call, self._rtt.timeout_ns(call.tries))
             self._transmit(now_ns, call, out)
 
@@ -304,7 +308,7 @@ class CallEngine:
         if call.to is not None:
             return call.to, RELAY
         contacts = self._contacts
-        if self._me.has_multicast and not (is_in_vain and contacts and call.tries % 2):
+        if self._me.has_multicast and not self._is_unheard and not (is_in_vain and contacts and call.tries % 2):
             return To.MULTICAST, 0
         if self._contact is not None and (not call.tries or not contacts):
             return self._contact, RELAY
@@ -317,6 +321,8 @@ class CallEngine:
         number = call.number
         if not call.tries:
             self._rtt.sample(now_ns - call.sent_ns)
+        elif call.tries >= TRIES_IN_VAIN and not call.is_acknowledged:
+            self._is_unheard = bool(self._contacts)
         if reply.allowance:
             self._window.limit(min(reply.allowance, WINDOW_BYTES))
         self._leave_window(call)

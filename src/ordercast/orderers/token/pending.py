@@ -155,8 +155,8 @@ class ChangeRequests:
             return []
         self._forget(now_ns)
         due = [own for own in self._own.values() if own.due_ns <= now_ns]
-        if any(own.is_sent for own in due):
-            self._rtt.expired()
+        if any(own.vain for own in due):
+            self._rtt.expired()  # not for a request that only has to wait
         for own in due:
             if own.is_sent:
                 own.tries += 1
