@@ -80,7 +80,7 @@ class Joining:
         self._nonces = deque([self.nonce], maxlen=MAX_ATTEMPTS)
         self._tries = 0
         self._started_ns = 0
-        self._asked_ns = 0  # when the first question since the last answer went out
+        self._asked_ns = 0  # when the question went out that an answer is for, at the earliest
         self._took_ns = 0  # from a question to its answer, at most
         self._deferred = 0
         self._ring: Ring | None = None
@@ -93,7 +93,7 @@ class Joining:
         self.refusal = ""
 
     def start(self, now_ns: int, out: Outbox) -> None:
-        self._started_ns = self._asked_ns = now_ns
+        self._started_ns = now_ns
         self._ask(now_ns, out)
 
     def expire(self, now_ns: int, out: Outbox) -> None:
@@ -102,7 +102,6 @@ class Joining:
         if self._ring is not None and self._join_tries >= JOIN_TRIES:
             self._ring = None
             self._tries = 0
-            self._asked_ns = now_ns
             self.nonce = self._local.rng.getrandbits(63)  # a new attempt: the group takes each only once
             self._nonces.append(self.nonce)
         if self._ring is not None:
@@ -207,8 +206,10 @@ class Joining:
         body = self._asking(self._tries + self._is_explicit)
         for to in self._ask_whom:
             out.sends.append(self._local.writer.control(to, Kind.FIND, body))
-        self._tries += 1
         timing, rng = self._local.timing, self._local.rng
+        if not 0 < self._tries < timing.find_tries:
+            self._asked_ns = now_ns  # the first of a few, or one after a long pause
+        self._tries += 1
         more = self._tries - timing.find_tries  # up to 0 while it may still make the group
         doublings = min(BACK_OFF + more // 4, 4) if more > 0 else max(0, BACK_OFF + more)
         self._due_ns = now_ns + (timing.find_ns << doublings) + rng.randrange(timing.find_ns // 4)

@@ -103,7 +103,8 @@ class ChangeRequests:
         if heard is None:
             self._heard[key] = Heard(now_ns)
         else:
-            heard.at_ns, heard.pace_ns = now_ns, now_ns - heard.at_ns
+            heard.pace_ns = max(now_ns - heard.at_ns, heard.pace_ns // 2)  # a duplicate says nothing of the pace
+            heard.at_ns = now_ns
         self.due_ns = min(self.due_ns, now_ns + FORGET_NS)
         return heard is not None
 
@@ -166,7 +167,8 @@ class ChangeRequests:
         self.due_ns = min([own.due_ns for own in self._own.values()], default=NEVER)
         if self.pending:
             self.due_ns = min(self.due_ns, now_ns + FORGET_NS)
-        return [own.change for own in due if own.vain <= self._timing.tries]
+        # The try after the last one waits: a fault is found instead, unless we do not know where the token is.
+        return [own.change for own in due if own.vain != self._timing.tries + 1]
 
     def _forget(self, now_ns: int) -> None:
         """What nobody repeats; of what we repeat, newcomers that no longer ask us."""
