@@ -22,6 +22,7 @@ MIN_DATAGRAM: Final = 512
 LAN_DATAGRAM: Final = 1_400  # payload that crosses Ethernet, tunnels and bridges without IP fragmentation
 LOOPBACK_DATAGRAM: Final = 62_000  # loopback's MTU is 64 KB, so that a whole block is one datagram
 MAX_BLOCK: Final = 60_000  # bytes of a block, its header included
+MAX_MEMBERS: Final = 2_000  # of a group: a view of so many, and a cut with two of them, are segments of 1,400 bytes
 MAX_GROUP_NAME: Final = 255
 MAX_FLOW_NAME: Final = 64
 MAX_HEADER: Final = 1_024  # the small message that goes with join, leave and reset
@@ -36,15 +37,15 @@ class GroupConfig:
     resilience: int = 0  # RESILIENT(k) for sends that name no service; 0 means AGREED
     max_members: int = 64
     history_bytes: int = 4 << 20  # what may be ordered and not yet consumed by everybody
-    history_blocks: int = 4_096
+    history_blocks: int = 4_096  # Amoeba's nr_buf: the same as a number of buffers, each of which takes a block
     max_message: int = 64 << 20
     datagram: int = LOOPBACK_DATAGRAM
     flow: str = "slow-start"  # flow and congestion control of token and timestamp, by name (RMP section 4.6)
     anticipate: bool = True  # the timestamp orderer: TOMPA's anticipation, else plain ABCAST
 
     def __post_init__(self) -> None:
-        if not 1 <= self.max_members <= 1_000:
-            raise UsageError(f"max_members must lie between 1 and 1000, got {self.max_members}")
+        if not 1 <= self.max_members <= MAX_MEMBERS:
+            raise UsageError(f"max_members must lie between 1 and {MAX_MEMBERS}, got {self.max_members}")
         if not 0 <= self.resilience <= 255:
             raise UsageError(f"resilience must lie between 0 and 255, got {self.resilience}")
         if not MIN_DATAGRAM <= self.datagram <= MAX_DATAGRAM:
@@ -69,12 +70,14 @@ class Demands:
     max_members: int | None = None
     history_bytes: int | None = None
     max_message: int | None = None
+    history_blocks: int | None = None
 
     def refusal(self, config: GroupConfig) -> str:
         """Why a join with these limits cannot meet the group's parameters; empty where it can."""
         pairs = (
             ("max_members", self.max_members, config.max_members),
             ("history_bytes", self.history_bytes, config.history_bytes),
+            ("history_blocks", self.history_blocks, config.history_blocks),
             ("max_message", self.max_message, config.max_message),
         )
         for name, have, need in pairs:

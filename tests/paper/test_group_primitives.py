@@ -6,13 +6,14 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.paper.group import Lab, in_lab
+from tests.paper.group import Lab, in_lab, send_one_by_one
 
 from ordercast.config import GroupConfig
 from ordercast.engine import Transitional
 from ordercast.errors import JoinRefused, MessageTooLarge
 from ordercast.groups.events import Left, Message
 from ordercast.service import AGREED, RESILIENT
+from ordercast.sim.inspection import inspect
 from ordercast.view import Reason
 
 
@@ -187,6 +188,28 @@ def test_a_group_takes_no_more_members_than_it_was_created_for() -> None:
             await lab.join("c")
         await lab.groups[1].leave()
         assert len((await lab.join("d")).members) == 2
+
+    in_lab(program)
+
+
+@pytest.mark.parametrize("buffers", [4, 16])
+def test_the_number_of_buffers_is_what_the_group_holds_for_a_member_that_does_not_receive(buffers: int) -> None:
+    """Section 3: nr_buf; "the group may block, because it may run out of buffers"."""
+
+    async def program(lab: Lab) -> None:
+        await lab.form(2, nr_buf=buffers)
+        slow = await lab.join("c", nr_buf=2 * buffers, is_deaf=True)  # it could bear more
+        assert slow.config.history_blocks == buffers
+        with pytest.raises(JoinRefused, match="history_blocks"):
+            await lab.join("d", nr_buf=buffers - 1)
+        sending = asyncio.create_task(send_one_by_one(lab.groups[1], 3 * buffers, 10))
+        await asyncio.sleep(5)
+        assert len(lab.seen[0].payloads) == buffers, "one for each buffer"
+        assert all(inspect(node.host.ports[0].engine).peak_blocks <= buffers for node in lab.nodes)
+        lab.receive_again(2)
+        await asyncio.wait_for(sending, 5)
+        await asyncio.sleep(0.1)
+        assert len(lab.seen[2].payloads) == 3 * buffers
 
     in_lab(program)
 

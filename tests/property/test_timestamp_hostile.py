@@ -15,7 +15,7 @@ import pytest
 from tests.property.hostile import FAR, STRANGER, TAG, formed, from_member, still_works, view_of, working
 from tests.property.wiretap import Lab
 
-from ordercast.config import MS, SECOND
+from ordercast.config import MAX_MEMBERS, MS, SECOND
 from ordercast.engine import Change
 from ordercast.service import AGREED, CAUSAL, FIFO, RELIABLE, UNRELIABLE
 from ordercast.view import Reason, View, node_id
@@ -34,7 +34,7 @@ from ordercast.wire.ordering import (
 )
 from ordercast.wire.stamps import Acked, Bound, Bounds, Decided, Next, Stamps, encode_stamps
 from ordercast.wire.token import encode_change, encode_list
-from ordercast.wire.views import MAX_MEMBERS, pack_change
+from ordercast.wire.views import pack_change
 
 SPEAKING = (Kind.STAMPS, Kind.DECISION, Kind.SYNC)
 

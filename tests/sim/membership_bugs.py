@@ -238,9 +238,9 @@ MEMBERSHIP_BUGS: Final[tuple[MembershipBug, ...]] = (
     ),
     _bug(
         "a promise does not show what was accepted",
-        "Recovery._on_invite",
-        "cut = self._orderer.cut(self.accepted)",
-        "cut = self._orderer.cut(None)",
+        "Recovery._cut",
+        "self._orderer.cut(self.accepted)",
+        "self._orderer.cut(None)",
         "The next coordinator makes another view than the one that was committed.",
         "silent",
         5,

@@ -77,10 +77,18 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "the sequencer never purges",
         "SequencerOrdering.lead",
-        "stable > log.stable",
-        "stable < log.stable",
+        "role.stable > before",
+        "role.stable < before",
         "The history fills up and the group blocks.",
         4,
+    ),
+    Bug(
+        "a sequencer that waits for an answer does not ask again",
+        "SequencerOrdering.remind",
+        "announcer.send_status(now_ns, role, out)",
+        "pass",
+        "Members that have nothing to say are taken for dead while a change waits.",
+        48,
     ),
     Bug(
         "the log advances over a hole",

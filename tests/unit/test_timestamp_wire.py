@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tests.property.decoders import peak_bytes
 from tests.unit import wire_samples as sample
 
+from ordercast.config import MAX_MEMBERS
 from ordercast.errors import WireError
 from ordercast.wire.codec import MAX_NUMBER
 from ordercast.wire.stamps import (
@@ -28,7 +29,6 @@ from ordercast.wire.stamps import (
     decode_stamps,
     encode_stamps,
 )
-from ordercast.wire.views import MAX_MEMBERS
 
 U64 = st.integers(0, (1 << 64) - 1)
 NUMBERS = st.integers(0, MAX_NUMBER)

@@ -121,6 +121,7 @@ class NodeBase:
         resilience: int | None = None,
         max_members: int | None = None,
         buffers: int | None = None,
+        nr_buf: int | None = None,
         max_message: int | None = None,
         flow: str | None = None,
         anticipate: bool | None = None,
@@ -133,8 +134,9 @@ class NodeBase:
         """Become a member; returns with the first view. Amoeba's CreateGroup and JoinGroup (section 3).
 
         create: True makes a new group and fails if there is one, False joins and fails if there is none, None does
-        whichever is right. resilience, max_members, buffers (bytes of history) and max_message are the group's from
-        its creation on; given at a join, they say what this node can bear, and a group that needs more refuses it.
+        whichever is right. resilience, max_members, buffers (bytes of history), nr_buf (blocks of history; whichever is
+        used up first counts) and max_message are the group's from its creation on; given at a join, they say what this
+        node can bear, and a group that needs more refuses it.
         flow ("slow-start", "open"): how senders of a token or timestamp group pace themselves. anticipate: whether a
         timestamp group is TOMPA (True) or ABCAST (False). The node that creates the group sets both.
         header: a small message that the members get with the view. ttl: how many hops multicasts must go to reach this
@@ -156,7 +158,13 @@ class NodeBase:
         if alone not in ("create", "wait", "leave"):
             raise UsageError(f'alone is "create", "wait" or "leave", not {alone!r}')
         check_min_members(min_members)
-        limits = {"resilience": resilience, "max_members": max_members, "buffers": buffers, "max_message": max_message}
+        limits = {
+            "resilience": resilience,
+            "max_members": max_members,
+            "buffers": buffers,
+            "nr_buf": nr_buf,
+            "max_message": max_message,
+        }
         for word, limit in limits.items():
             if limit is not None:
                 check_number(word, limit)
@@ -181,7 +189,7 @@ class NodeBase:
                 resilience=base.resilience if resilience is None else resilience,
                 max_members=base.max_members if max_members is None else max_members,
                 history_bytes=base.history_bytes if buffers is None else buffers,
-                history_blocks=base.history_blocks,
+                history_blocks=base.history_blocks if nr_buf is None else nr_buf,
                 max_message=base.max_message if max_message is None else max_message,
                 datagram=base.datagram,
                 flow=base.flow if flow is None else flow,
@@ -190,7 +198,7 @@ class NodeBase:
             create=create if located is None else False,
             min_members=min_members,
             recovery=recovery,
-            demands=Demands(max_members, buffers, max_message),
+            demands=Demands(max_members, buffers, max_message, nr_buf),
             header=header,
             ttl=ttl,
             contact=located,

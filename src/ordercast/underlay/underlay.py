@@ -15,6 +15,7 @@ from typing import Final
 from ordercast.config import (
     MAX_GROUP_NAME,
     MAX_HEADER,
+    MAX_MEMBERS,
     AlonePolicy,
     Demands,
     GroupConfig,
@@ -535,5 +536,5 @@ def check_header(header: bytes) -> None:
 
 
 def check_rule(rule: MinMembers) -> None:
-    if rule not in ("majority", "all") and not (isinstance(rule, int) and 1 <= rule <= 1_000):
-        raise UsageError(f"min_members is a number from 1 to 1000, 'majority' or 'all', got {rule!r}")
+    if rule not in ("majority", "all") and not (isinstance(rule, int) and 1 <= rule <= MAX_MEMBERS):
+        raise UsageError(f"min_members is a number from 1 to {MAX_MEMBERS}, 'majority' or 'all', got {rule!r}")

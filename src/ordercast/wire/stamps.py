@@ -12,10 +12,10 @@ from itertools import pairwise
 from struct import Struct
 from typing import Final, NamedTuple
 
+from ordercast.config import MAX_MEMBERS
 from ordercast.errors import WireError
 from ordercast.wire.codec import MAX_NUMBER
 from ordercast.wire.ordering import open_behind, pack_behind
-from ordercast.wire.views import MAX_MEMBERS
 
 Buffer = bytes | bytearray | memoryview
 

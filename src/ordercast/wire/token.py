@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from struct import Struct
 from typing import Final, NamedTuple
 
-from ordercast.config import MAX_HEADER
+from ordercast.config import MAX_HEADER, MAX_MEMBERS
 from ordercast.engine import Change
 from ordercast.errors import WireError
 from ordercast.view import Reason
@@ -18,7 +18,6 @@ from ordercast.wire.codec import MAX_NUMBER, Reader, Writer
 from ordercast.wire.ordering import ASSIGNMENT, MAX_ASSIGNMENTS, Assignment, open_behind, pack_behind
 from ordercast.wire.views import (
     MAX_LOCK_NAME,
-    MAX_MEMBERS,
     decode_member,
     encode_member,
     put_numbers,

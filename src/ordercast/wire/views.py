@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from ipaddress import AddressValueError, IPv4Address
 from struct import Struct
 from typing import Final, NamedTuple
 
-from ordercast.config import MAX_FLOW_NAME, MAX_GROUP_NAME, MAX_HEADER, Demands, GroupConfig, MinMembers
+from ordercast.config import (
+    MAX_FLOW_NAME,
+    MAX_GROUP_NAME,
+    MAX_HEADER,
+    MAX_MEMBERS,
+    Demands,
+    GroupConfig,
+    MinMembers,
+)
 from ordercast.errors import UsageError, WireError
 from ordercast.view import Address, Member, Reason, View, node_id
 from ordercast.wire.block import CHANGE, ENTRY, ENTRY_BYTES, HEAD, HEAD_BYTES, head_of
 from ordercast.wire.codec import MAX_NUMBER, Reader, Writer
 from ordercast.wire.ordering import ASSIGNMENT, Assignment, decode_assignments
 
-MAX_MEMBERS: Final = 1_000
 MAX_ORIGINS: Final = 4_096
 MAX_LOCKS: Final = 1_024  # held at a time; beyond it all are denied
 MAX_LOCK_NAME: Final = 255
+CHANGES_KEPT: Final = 32  # views that were read out of blocks; the one that was asked for longest ago goes first
 MAX_CUT: Final = 262_144  # blocks that one cut may name
 MAX_DEMANDS: Final = 2  # of one member's resets: a number and a word, the weakest of each
 NUMBER: Final = Struct("<QQ")
@@ -240,7 +249,9 @@ def pack_change(view: View) -> bytes:
     return HEAD.pack(0, 0, 0, 0, CHANGE, 1) + ENTRY.pack(0, 0, 0, 0) + encode_view(view)
 
 
-def open_change(block: bytes | memoryview) -> View:
+@lru_cache(maxsize=CHANGES_KEPT)
+def open_change(block: bytes) -> View:
+    """The view in a block of the log. A member asks several times for each, and reading a large view takes long."""
     if not head_of(block).flags & CHANGE:
         raise WireError("not a change")
     reader = Reader(memoryview(block), HEAD_BYTES + ENTRY_BYTES)
@@ -253,7 +264,8 @@ def encode_asking(asking: Asking) -> bytes:
     writer = Writer().text(asking.name)
     encode_member(writer, asking.member)
     writer.u64(asking.nonce).u8(min(asking.tries, 255)).u64(asking.next_block)
-    for limit in (asking.demands.max_members, asking.demands.history_bytes, asking.demands.max_message):
+    demands = asking.demands
+    for limit in (demands.max_members, demands.history_bytes, demands.max_message, demands.history_blocks):
         writer.u64(NO_LIMIT if limit is None else limit)
     writer.blob(asking.header)
     put_numbers(writer, asking.callers)
@@ -264,7 +276,7 @@ def decode_asking(body: bytes | memoryview) -> Asking:
     reader = Reader(body)
     name, member = reader.text(MAX_GROUP_NAME), decode_member(reader)
     nonce, tries, next_block = reader.u64(), reader.u8(), reader.number()
-    limits = [None if limit == NO_LIMIT else limit for limit in (reader.u64(), reader.u64(), reader.u64())]
+    limits = [None if limit == NO_LIMIT else limit for limit in [reader.u64() for _ in range(4)]]
     demands, header = Demands(*limits), reader.blob(MAX_HEADER)
     asking = Asking(name, member, nonce, tries, next_block, demands, header, take_numbers(reader))
     reader.end()
