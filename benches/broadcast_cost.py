@@ -1,6 +1,6 @@
 """How many datagrams a broadcast costs at which rate: the table in docs/design/sequencer.md (Amoeba sections 4.1, 5).
 
-A sequencer group with default timing in virtual time, on a switched Ethernet without loss. One member, which is not
+A sequencer group with default timing in virtual time, on a network without loss. One member, which is not
 the sequencer, sends small AGREED messages at an even rate; the others are quiet, so that nothing they say can ride on
 data. Every datagram is counted, a multicast once: requests, ordered messages, acknowledgements, heartbeats, beacons.
 `at rest` is what the same group sends in the same time when nobody broadcasts. The delay is from the send to the
@@ -18,12 +18,13 @@ from ordercast.api.group import Group
 from ordercast.config import LAN_DATAGRAM, GroupConfig
 from ordercast.service import AGREED, Service
 from ordercast.sim.api import Simulation, simulate
-from ordercast.sim.network import LAN, NetworkModel
+from ordercast.sim.network import ETHERNET_10, LAN, NetworkModel
 
 SIZES = (4, 16, 60)
 RATES = (10, 100, 1_000)
 SECONDS = {10: 20, 100: 10, 1_000: 3}
 PAYLOAD = bytes(100)
+NETWORKS = {model.name: model for model in (LAN, ETHERNET_10)}
 _readers: list[asyncio.Task[None]] = []
 
 
@@ -97,13 +98,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--members", type=int, nargs="+", default=SIZES)
     parser.add_argument("--rates", type=int, nargs="+", default=RATES)
+    parser.add_argument("--network", choices=NETWORKS, default=LAN.name)
     parser.add_argument("--kinds", action="store_true", help="show what was sent")
     given = parser.parse_args()
     print("| members | broadcasts / s | datagrams per broadcast | of these at rest | delay p50, p99 ms |")
     print("|---|---|---|---|---|")
     for members in given.members:
         for rate in given.rates:
-            cost = cost_of(members, rate, SECONDS.get(rate, 10))
+            cost = cost_of(members, rate, SECONDS.get(rate, 10), network=NETWORKS[given.network])
             print(
                 f"| {members} | {rate:,} | {cost.datagrams:.2f} | {cost.at_rest:.2f} "
                 f"| {cost.p50_ms:.2f}, {cost.p99_ms:.2f} |",

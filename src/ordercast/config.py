@@ -94,7 +94,7 @@ class Timing:
     suspect_busy_ns: int = 1_300 * MS
     heartbeat_rest_ns: int = 1 * SECOND
     suspect_rest_ns: int = 5 * SECOND
-    ack_quiet_ns: int = 30 * MS  # Amoeba's delta t: a quiet member acknowledges after this
+    ack_quiet_ns: int = 30 * MS  # sequencer: a member that is asked answers after this at the latest
     nak_delay_ns: int = 2 * MS  # patience with reordering before a gap is reported
     nak_retry_ns: int = 20 * MS
     retransmit_ns: int = 60 * MS  # first retransmission of an unaccepted block, before a round trip is known

@@ -16,9 +16,10 @@ from ordercast.sim.inspection import inspect
 def test_one_member_that_sends_without_pause_costs_n_by_history_size_plus_2(members: int, history: int) -> None:
     """Section 5: "when one of the nodes is continuously broadcasting, (n/HISTORY_SIZE) + 2 messages are needed".
 
-    One status request and n - 1 answers each time that the history is full. Everything that crosses the wire is counted,
-    heartbeats and acknowledgements after delta t included: the paper's formula has no place for them, and they must
-    not need one. Each message is a block of its own, since its sender waits until the one before has come back.
+    One status request and n - 1 answers each time that the history is full. Everything that crosses the wire is
+    counted, heartbeats included: the paper's formula has no place for them, and they must not need one. Each message is
+    a block of its own, since its sender waits until the one before has come back. H is the whole history: it is filled
+    to its last place, and never beyond.
     """
     broadcasts = max(10 * history, 320)
 

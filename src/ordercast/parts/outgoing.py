@@ -52,11 +52,10 @@ class Outgoing:
         if found is None:
             return False
         self.is_exhausted = False
-        if not found.tries and now_ns > found.sent_ns:  # what we ordered ourselves has been nowhere
-            # The first of a pass, which took longest. Blocks that come back together tell of one round trip: as many
-            # samples would make the deviation vanish, and with it all patience.
-            if now_ns != self._progress_ns:
-                self._rtt.sample(now_ns - found.sent_ns)
+        # What we ordered ourselves has been nowhere. Of those that come back together the first took longest: they tell of
+        # one round trip, and as many samples would make the deviation vanish, and with it all patience.
+        if not found.tries and now_ns > found.sent_ns and now_ns != self._progress_ns:
+            self._rtt.sample(now_ns - found.sent_ns)
         self._progress_ns = now_ns
         return True
 
