@@ -116,9 +116,9 @@ def test_a_quiet_member_acknowledges_after_delta_t() -> None:
         before = groups[2].stats["sent.ack"]
         await lab.until(lambda: groups[2].stats["sent.ack"] == before + 1)
         await groups[1].send(b"m", confirm=True)
-        await asyncio.sleep(1.99)
+        await asyncio.sleep(1.74)
         assert groups[2].stats["sent.ack"] == before + 1
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.27)  # the intervals of members differ, by an eighth at most
         assert groups[2].stats["sent.ack"] == before + 2
         (port,) = lab.nodes[0].host.ports
         await lab.until(port.engine.is_at_rest)

@@ -54,6 +54,7 @@ class Announcer:
         "active",
         "freed_bytes",
         "rest_beats",
+        "rest_ns",
         "spoke_ns",
         "sync_now",
         "tail",
@@ -68,8 +69,15 @@ class Announcer:
         self.freed_bytes = 0  # since the others were told
         self.sync_now = False
         self.rest_beats = 0  # heartbeats since anything was outstanding
+        self.rest_ns = ring.timing.heartbeat_rest_ns  # between heartbeats when nobody waits for anything
         self.spoke_ns = 0  # when we last said anything, also as a member
         self.tail = Tail(ring.timing)
+
+    def spread_beats(self) -> None:
+        """Members that answer one STATUS would speak together from then on, and a large group would keep the sequencer
+        busy each time. So their intervals differ, by an eighth at most."""
+        view, rest_ns = self._ring.view, self._ring.timing.heartbeat_rest_ns
+        self.rest_ns = rest_ns - rest_ns // 8 * max(view.index(self._ring.me.id), 0) // len(view.members)
 
     def lead_info(self) -> Lead:
         """How far the log is. With this all others know it."""
@@ -79,12 +87,15 @@ class Announcer:
         self._announced = known_lead(self._ring, self._delivery.safe, self.active)
         return self._announced
 
-    def has_news(self, last_strong_seq: int, ceiling: int) -> bool:
-        """Whether others wait for what only we know: safety that frees deliveries, stability that frees windows."""
+    def has_news(self, last_strong_seq: int, ceiling: int, asked_seq: int) -> bool:
+        """Whether others wait for what only we know: safety that frees deliveries, stability that frees windows or that
+        they were asked about. Any other stability is told with the next word."""
         log, told = self._ring.log, self._announced
         if told.safe < last_strong_seq and self._delivery.safe > told.safe:
             return True
-        return log.stable > told.stable and (self.freed_bytes >= ceiling // 8 or log.stable == log.received)
+        return log.stable > told.stable and (
+            self.freed_bytes >= ceiling // 8 or (told.stable < asked_seq and log.stable == log.received)
+        )
 
     def send_status(self, now_ns: int, role: SequencerRole | None, out: Outbox, is_for_room: bool = False) -> None:
         """Ask all members for an acknowledgement. `is_for_room`: because the history fills."""

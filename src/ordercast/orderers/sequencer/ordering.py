@@ -114,6 +114,7 @@ class SequencerOrdering:
         """Roles and bounds that follow from the current view."""
         ring, view = self._ring, self._ring.view
         self._window.fit_to_view()
+        self._announcer.spread_beats()
         if view.leader.id == ring.me.id and self.role is None:
             known = ring.log.stable if view.reason == Reason.LEAVE else first_safe(view)
             self.role = SequencerRole(view, ring.me.id, known, view.seq)
@@ -213,7 +214,9 @@ class SequencerOrdering:
         is_for_room = role.rounds.is_due(log, ring.config.history_blocks, share_bytes)
         if is_for_room or (ring.is_decided and role.must_ask(log)):
             announcer.send_status(now_ns, role, out, is_for_room)
-        elif announcer.sync_now or announcer.has_news(self._receiver.last_strong_seq, self._window.ceiling):
+        elif announcer.sync_now or announcer.has_news(
+            self._receiver.last_strong_seq, self._window.ceiling, role.rounds.asked_seq
+        ):
             announcer.send_sync(now_ns, role, out)
         if self._acknowledger.held_due:
             self._tell_senders(out)

@@ -532,7 +532,7 @@ class Sequencer:
         heard that everything is stable is busy, and would soon suspect one that speaks as seldom as at rest."""
         beats, busy_ns = self._announcer.rest_beats, self._ring.timing.heartbeat_busy_ns
         if self._ordering.role is None or beats >= REST_BEATS:
-            return self._detector.heartbeat_ns
+            return min(self._detector.heartbeat_ns, self._announcer.rest_ns)
         return min(busy_ns << min(beats, 2), self._ring.timing.heartbeat_rest_ns)
 
     def _beat(self, now_ns: int) -> None:
