@@ -52,8 +52,8 @@ class Outgoing:
         if found is None:
             return False
         self.is_exhausted = False
-        # What we ordered ourselves has been nowhere. Of those that come back together the first took longest: they tell of
-        # one round trip, and as many samples would make the deviation vanish, and with it all patience.
+        # What we ordered ourselves has been nowhere. Of those that come back together the first took longest. They tell
+        # of one round trip: as many samples would make the deviation vanish, and with it all patience.
         if not found.tries and now_ns > found.sent_ns and now_ns != self._progress_ns:
             self._rtt.sample(now_ns - found.sent_ns)
         self._progress_ns = now_ns
