@@ -386,7 +386,7 @@ class Token:
         if ordering.watched_leaver != self._table.leaver:
             ordering.apply_view(now_ns)  # it knows that it has left, and may be silent from now on
         self._vigilance.work(now_ns, self.is_busy)
-        self._timers.set_earlier(TokenTimer.BEAT, now_ns + self._vigilance.heartbeat_ns)
+        self._timers.set_earlier(TokenTimer.BEAT, now_ns + self._detector.heartbeat_ns)
 
     def expire(self, now_ns: int, out: Outbox) -> None:
         if self._ring.is_frozen:
@@ -402,7 +402,7 @@ class Token:
                 self._sender.retransmit(now_ns, out)
             elif timer is TokenTimer.BEAT:
                 self._vigilance.watch_application(now_ns, self._delivery.is_overrun(), self._delivery.oldest)
-                if now_ns - self._rotation.spoke_ns >= self._vigilance.heartbeat_ns:
+                if now_ns - self._rotation.spoke_ns >= self._detector.heartbeat_ns:
                     self._rotation.sync_now = True
             elif timer is TokenTimer.CALLS:
                 self._calls.expire(now_ns)

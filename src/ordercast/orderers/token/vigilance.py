@@ -90,10 +90,6 @@ class Vigilance:
 
     # What comes of it
 
-    @property
-    def heartbeat_ns(self) -> int:
-        return self._detector.heartbeat_ns
-
     def suspects(self, now_ns: int) -> list[Suspicion]:
         """Members that have been silent for too long, or did not answer ten tries (section 4.4)."""
         ring, rotation, tries = self._ring, self._rotation, self._ring.timing.tries
