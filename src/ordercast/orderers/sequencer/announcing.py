@@ -75,9 +75,11 @@ class Announcer:
 
     def spread_beats(self) -> None:
         """Members that answer one STATUS would speak together from then on, and a large group would keep the sequencer
-        busy each time. So their intervals differ, by an eighth at most."""
+        busy each time. So their intervals differ, by an eighth at most. The first members have the shortest: they also
+        notice a failure first, and re-form the group in its order."""
         view, rest_ns = self._ring.view, self._ring.timing.heartbeat_rest_ns
-        self.rest_ns = rest_ns - rest_ns // 8 * max(view.index(self._ring.me.id), 0) // len(view.members)
+        size, index = len(view.members), view.index(self._ring.me.id)
+        self.rest_ns = rest_ns - (rest_ns // 8 * (size - index) // size if index > 0 else 0)
 
     def lead_info(self) -> Lead:
         """How far the log is. With this all others know it."""
