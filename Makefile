@@ -14,7 +14,7 @@ COMPILE := CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --all-e
 	--resolver=backtracking --output-file=requirements.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-pipeline test-others test-unmeasured lint format fuzz explore planted digests model bench chaos lock clean
+.PHONY: help setup demo test test-pipeline test-others test-unmeasured lint format fuzz explore planted digests model bench figures chaos lock clean
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' Makefile
@@ -89,6 +89,9 @@ model: setup ## exhaust the model of the membership rule, and say how many state
 
 bench: setup ## measure throughput and latency on this machine
 	$(BIN)/python benches/run.py
+
+figures: setup ## measure the papers' figures again and write docs/figures.md and its pictures
+	$(BIN)/python -m tests.figures.page --write
 
 chaos: setup ## as root on Linux: kills, losses, cuts and pauses between network namespaces
 	$(BIN)/python benches/chaos.py

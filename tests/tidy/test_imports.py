@@ -37,6 +37,7 @@ SEES: dict[str, frozenset[str]] = {
     "api": TYPES | {"wire", "groups"},
     "runtime": TYPES | PROTOCOL | {"trace", "groups", "api"},
     "sim": TYPES | PROTOCOL | {"trace", "groups", "api"},
+    "figures": TYPES | PROTOCOL | {"groups", "sim"},  # what the papers measured, again
     "explore": TYPES | {"wire", "groups"},  # real engines behind hosts, and nothing of what they decide by
     FACADE: TYPES | {"groups", "api", "runtime"},
     "client": TYPES | {"wire", "groups", "api"},
@@ -44,7 +45,20 @@ SEES: dict[str, frozenset[str]] = {
     "pipeline": TYPES | {"trace", "archive", "groups", "api", FACADE},  # the sink of streams is a member, too
     "cli": TYPES
     | PROTOCOL
-    | {"trace", "archive", "groups", "api", "runtime", "sim", "explore", "daemon", "client", "pipeline", FACADE},
+    | {
+        "trace",
+        "archive",
+        "groups",
+        "api",
+        "runtime",
+        "sim",
+        "figures",
+        "explore",
+        "daemon",
+        "client",
+        "pipeline",
+        FACADE,
+    },
 }
 
 # Time and chance are arguments in these rooms (docs/design/overview.md section 5), and nothing waits.

@@ -88,6 +88,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="each datagram takes up to so much longer (what the network has)",
     )
     parser.add_argument(
+        "--spread-ms",
+        type=decimal(0, MAX_JITTER_MS),
+        default=0.0,
+        help="each datagram takes so much longer on average, exponentially distributed (0)",
+    )
+    parser.add_argument(
         "--loss", type=decimal(0, MAX_CHANCE), default=0.0, help="probability that a receiver loses a datagram (0)"
     )
     parser.add_argument(
@@ -139,6 +145,7 @@ def plan_of(args: argparse.Namespace) -> ComparisonPlan:
         service=args.service,
         network=args.network,
         jitter_ms=args.jitter_ms,
+        spread_ms=args.spread_ms,
         loss=args.loss,
         reorder=args.reorder,
         seed=args.seed,

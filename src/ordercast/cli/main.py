@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final, NoReturn, Protocol
 
-from ordercast.cli import bench, compare, demo, explore, fuzz, measure, record, replay, report, sim, verify
+from ordercast.cli import bench, compare, demo, explore, figures, fuzz, measure, record, replay, report, sim, verify
 from ordercast.errors import UsageError
 from ordercast.trace.run import software_version
 
@@ -51,6 +51,7 @@ COMMANDS: Final[dict[str, Module]] = {
     "explore": explore,
     "bench": bench,
     "compare": compare,
+    "figures": figures,
     "verify": verify,
     "measure": measure,
     "report": report,

@@ -1,4 +1,4 @@
-"""`ordercast sim`: one simulated run (`sim/run.py`), or the measurements of the RMP paper (`sim/figures.py`).
+"""`ordercast sim`: one simulated run (`sim/run.py`), or the ladder of services (`sim/ladder.py`).
 
 Exit codes: 0 everything held, 1 something was violated or failed, 2 bad input. Progress goes to stderr.
 """
@@ -16,17 +16,18 @@ from typing import Any, Final
 from ordercast.cli.arguments import MAX_SEED, decimal, min_members, probability, whole
 from ordercast.cli.choices import add_orderer, add_profile
 from ordercast.cli.extras import need
+from ordercast.cli.progress import Progress
 from ordercast.config import MAX_DATAGRAM, MIN_DATAGRAM, MS, SECOND
 from ordercast.errors import UsageError
 from ordercast.sim.chance import drawn_scenario
-from ordercast.sim.figures import figures, ladder
 from ordercast.sim.lab import MeasurementFailed
+from ordercast.sim.ladder import ladder
 from ordercast.sim.network import NETWORKS
 from ordercast.sim.plain import plain_scenario
 from ordercast.sim.run import Outcome, run_scenario
 from ordercast.sim.scenario import MAX_NODES, PROFILES, Scenario, check_anticipate
 from ordercast.sim.scenario_json import scenario_from_json, scenario_to_json
-from ordercast.sim.tables import figures_lines, ladder_lines
+from ordercast.sim.tables import ladder_lines
 from ordercast.trace.run import RunInfo
 
 HELD: Final = 0
@@ -55,9 +56,7 @@ EXAMPLES: Final = """examples:
   ordercast sim --orderer timestamp --no-anticipate --senders 3
       the timestamp orderer as plain ABCAST
   ordercast sim --ladder
-      what each service costs: latency and throughput of eight members
-  ordercast sim --figures --json
-      the measurements of the RMP paper on a 10 Mb/s segment, as numbers for a plot"""
+      what each service costs: latency and throughput of eight members"""
 
 # Flags that are passed on to `plain_scenario` as they are.
 _PLAIN: Final[tuple[tuple[str, Callable[[str], Any], str], ...]] = (
@@ -114,16 +113,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ladder", action="store_true", help="latency and throughput of each service, one after the other (RMP 3.2)"
     )
-    parser.add_argument(
-        "--figures", action="store_true", help="figures 5.1 to 5.3 of the RMP paper: the numbers that a plot needs"
-    )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     """Simulate and judge, or measure; `UsageError` says what is wrong with the flags."""
-    if args.ladder or args.figures:
-        return _run_measurements(args)
+    if args.ladder:
+        return _run_ladder(args)
     scenario = scenario_of(args)
     if args.trace is not None:
         _check_trace(args.trace)
@@ -142,53 +138,40 @@ def run(args: argparse.Namespace) -> int:
     return HELD if outcome.held else VIOLATED
 
 
-def _run_measurements(args: argparse.Namespace) -> int:
-    """`--ladder` and `--figures`: they take an orderer, its variant, a seed, a network and `--json` only."""
-    is_shown = sys.stderr.isatty()
-
-    def progress(text: str) -> None:
-        print(f"\r\x1b[K{text}" if is_shown else text, end="" if is_shown else "\n", file=sys.stderr, flush=True)
-
+def _run_ladder(args: argparse.Namespace) -> int:
+    """`--ladder` takes an orderer, its variant, a seed, a network and `--json` only."""
+    _check_ladder(args)
+    orderer = args.orderer
+    anticipate = check_anticipate(orderer, args.anticipate)
+    network = NETWORKS[args.network or "lan"]
+    progress = Progress()
     try:
-        _check_measurements(args)
-        orderer = args.orderer
-        anticipate = check_anticipate(orderer, args.anticipate)
-        if args.ladder:
-            network = NETWORKS[args.network or "lan"]
-            rungs = ladder(orderer, anticipate=anticipate, network=network, seed=args.seed, progress=progress)
-            held = not any(rung.violations for rung in rungs)
-            found = {
-                "held": held,
-                "orderer": orderer,
-                "network": network.name,
-                "ladder": [asdict(one) for one in rungs],
-            }
-            lines = ladder_lines(rungs)
-        else:
-            network = NETWORKS[args.network or "ethernet"]
-            drawn = figures(orderer, anticipate=anticipate, network=network, seed=args.seed, progress=progress)
-            held = drawn.held
-            found = {"orderer": orderer, "network": network.name, **drawn.as_json()}
-            lines = figures_lines(drawn)
+        rungs = ladder(
+            orderer,
+            anticipate=anticipate,
+            network=network,
+            seed=args.seed,
+            progress=lambda text: progress.live([text], text),
+        )
     except MeasurementFailed as error:
         print(f"ordercast sim: {error}", file=sys.stderr)
         return VIOLATED
-    if is_shown:
-        progress("")
-    print(json.dumps(found, indent=2) if args.json else "\n".join(lines))
+    finally:
+        progress.close()
+    held = not any(rung.violations for rung in rungs)
+    found = {"held": held, "orderer": orderer, "network": network.name, "ladder": [asdict(one) for one in rungs]}
+    print(json.dumps(found, indent=2) if args.json else "\n".join(ladder_lines(rungs)))
     return HELD if held else VIOLATED
 
 
-def _check_measurements(args: argparse.Namespace) -> None:
-    if args.ladder and args.figures:
-        raise UsageError("--ladder and --figures are two measurements: give one of them")
+def _check_ladder(args: argparse.Namespace) -> None:
     others = [name for name, _, _ in _PLAIN if getattr(args, name) is not None]
     others += [name for name in ("scenario", "scenario_seed", "save", "trace") if getattr(args, name) is not None]
     others += [name for name in ("recovery", "min_members") if getattr(args, name) is not None]
     others += ["no_multicast"] if args.no_multicast else []
     if others:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in others)
-        raise UsageError(f"--ladder and --figures measure what the paper measured, and take no {flags}")
+        raise UsageError(f"--ladder measures each service by itself, and takes no {flags}")
 
 
 def scenario_of(args: argparse.Namespace) -> Scenario:

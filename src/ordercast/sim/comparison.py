@@ -61,6 +61,7 @@ class ComparisonPlan:
     service: str = "AGREED"
     network: str = "lan"
     jitter_ms: float = -1.0  # -1: the network's own
+    spread_ms: float = 0.0  # each datagram takes so much longer on average, exponentially distributed
     loss: float = 0.0
     reorder: float = 0.0
     seed: int = 0
@@ -77,6 +78,7 @@ class ComparisonPlan:
             ("senders", [self.senders], 0, min(self.nodes, default=0)),
             ("loss", [self.loss], 0, MAX_CHANCE),
             ("reorder", [self.reorder], 0, MAX_CHANCE),
+            ("spread-ms", [self.spread_ms], 0, MAX_JITTER_MS),
             ("jitter-ms", [self.jitter_ms] if self.jitter_ms != -1 else [], 0, MAX_JITTER_MS),
         ):
             for value in given:
@@ -104,13 +106,17 @@ class ComparisonPlan:
             raise UsageError(str(error)) from error
 
     def network_model(self) -> NetworkModel:
-        model = replace(NETWORKS[self.network], loss=self.loss, reorder=self.reorder)
+        model = replace(
+            NETWORKS[self.network], loss=self.loss, reorder=self.reorder, spread_ns=round(self.spread_ms * MS)
+        )
         return model if self.jitter_ms < 0 else replace(model, jitter_ns=round(self.jitter_ms * MS))
 
     def troubles(self) -> list[str]:
         """What is wrong with the network, for people."""
         late_ms = NETWORKS[self.network].reorder_ns / MS
         words = [f"{100 * self.loss:g} % of datagrams lost"] if self.loss else []
+        if self.spread_ms:
+            words.append(f"exponential delays of {self.spread_ms:g} ms on average")
         if self.reorder:
             words.append(f"{100 * self.reorder:g} % up to {late_ms:g} ms late")
         return words

@@ -12,7 +12,8 @@ The model, in the order in which it is applied to a train of datagrams:
    does not wait behind the long train of another. Such a medium decides when its time comes: `transmit` only queues,
    and `serve` at `next_ns` gives the arrivals;
 2. each receiver on its own: cut, lost, delayed by latency and jitter, duplicated, reordered. A link is first in, first
-   out under jitter: only a datagram that is drawn as reordered (or is a second copy) can be overtaken.
+   out under jitter: only a datagram that is drawn as reordered (or is a second copy) can be overtaken. Under a spread
+   each datagram has a delay of its own, and any may overtake another.
 
 Loss is per datagram, not per frame, so that `loss=0.05` means the same whatever the size. Datagrams of a train
 that stay together arrive as one batch, as `UDP_GRO` would hand them over; `COALESCE_NS` bounds how much of a slow
@@ -45,7 +46,8 @@ class NetworkModel:
     name: str
     # the link between any two nodes, one way
     latency_ns: int = 0
-    jitter_ns: int = 0
+    jitter_ns: int = 0  # up to so much more, evenly distributed
+    spread_ns: int = 0  # and so much more on average, exponentially distributed; datagrams then overtake each other
     loss: float = 0.0
     duplicate: float = 0.0
     reorder: float = 0.0
@@ -121,7 +123,8 @@ ETHERNET_10: Final = NetworkModel(
     receive_byte_ps=100_000,
 )
 """The Amoeba paper's machines: one 10 Mb/s segment, about 0.5 ms of a 20 MHz processor for each packet at each end, so
-that a broadcast of two packets takes about the 2.5 ms that section 2 of the paper reports."""
+that a broadcast of two packets takes about the 2.5 ms that section 5 of the paper reports. The paper gives no cost of a
+packet: this one is chosen. What follows from it without another choice stands in docs/figures.md."""
 
 ETHERNET: Final = NetworkModel(
     "ethernet",
@@ -201,6 +204,7 @@ class Link:
 
     latency_ns: int
     jitter_ns: int
+    spread_ns: int
     loss: float
     duplicate: float
     reorder: float
@@ -413,6 +417,8 @@ class Network:
         if at_ns < last_ns:
             at_ns = last_ns
         self._last_ns[pair] = at_ns
+        if link.spread_ns:
+            at_ns += int(rng.expovariate(1 / link.spread_ns))  # each for itself: one may overtake another
         if not (link.loss or link.duplicate or link.reorder):
             arrivals.append(Arrival(at_ns, target, batch))
             return
@@ -447,7 +453,15 @@ class Network:
 
 
 def _link_of(model: NetworkModel) -> Link:
-    return Link(model.latency_ns, model.jitter_ns, model.loss, model.duplicate, model.reorder, model.reorder_ns)
+    return Link(
+        model.latency_ns,
+        model.jitter_ns,
+        model.spread_ns,
+        model.loss,
+        model.duplicate,
+        model.reorder,
+        model.reorder_ns,
+    )
 
 
 def _piece(source: str, data: bytes, stride: int, first: int, stop: int) -> Train:

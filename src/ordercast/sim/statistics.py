@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -130,3 +130,52 @@ def count(cluster: Cluster, rows: Sequence[Row]) -> Statistics:
 def quantile(ordered: Sequence[int], share: float) -> int:
     """Of sorted values; 0 where there are none."""
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else 0
+
+
+def delivery_latencies(rows: Iterable[Row]) -> list[tuple[int, bool]]:
+    """For each message and member: nanoseconds from submit to delivery, and whether it was the sender's own."""
+    submits: dict[str, tuple[list[int], list[int]]] = {}
+    deliveries: list[Row] = []
+    for row in rows:
+        if row.kind == "submit" and row.count:
+            firsts, times = submits.setdefault(who(row), ([], []))
+            firsts.append(row.first or 0)
+            times.append(row.at_ns)
+        elif row.kind == "deliver" and row.count and row.sender is not None:
+            deliveries.append(row)
+    found: list[tuple[int, bool]] = []
+    for row in deliveries:
+        firsts, times = submits.get(row.sender or "", ([], []))
+        at = bisect_right(firsts, row.first or 0) - 1
+        if at >= 0:
+            found += [(row.at_ns - times[at], row.sender == who(row))] * (row.count or 0)
+    return found
+
+
+def steady_bytes_per_s(rows: Iterable[Row], skip: float = 0.1) -> float:
+    """Payload a second at each member, without the first and the last part of what it got."""
+    by_member: dict[str, list[tuple[int, int]]] = {}
+    for row in rows:
+        if row.kind == "deliver" and row.bytes:
+            by_member.setdefault(who(row), []).append((row.at_ns, row.bytes))
+    rates: list[float] = []
+    for got in by_member.values():
+        total = sum(size for _, size in got)
+        so_far = 0
+        inside: list[tuple[int, int]] = []
+        for at_ns, size in got:
+            so_far += size
+            if skip * total <= so_far <= (1 - skip) * total:
+                inside.append((at_ns, size))
+        if len(inside) > 1 and inside[-1][0] > inside[0][0]:
+            rates.append(sum(size for _, size in inside[1:]) * SECOND / (inside[-1][0] - inside[0][0]))
+    return sum(rates) / len(rates) if rates else 0.0
+
+
+def who(row: Row) -> str:
+    """The life that wrote a row."""
+    return f"{row.node}/{row.life}"
+
+
+def mean(values: Sequence[int]) -> float:
+    return sum(values) / len(values) if values else 0.0

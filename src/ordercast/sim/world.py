@@ -74,6 +74,7 @@ class Machine:
     __slots__ = (
         "address",
         "after_pass",
+        "arrived",
         "boot",
         "buffer_bytes",
         "busy_until_ns",
@@ -114,6 +115,7 @@ class Machine:
         self.inbox: deque[Train] = deque()
         self.inbox_bytes = 0
         self.dropped = 0
+        self.arrived = 0  # datagrams that reached its interface: without coalescing each is an interrupt
         # processor
         self.is_paused = False
         self.slowness = NORMAL_SPEED
@@ -352,6 +354,7 @@ class World:
         if node.stack is None:
             return
         batch = arrival.batch
+        node.arrived += batch.datagrams
         size = len(batch.data) + batch.datagrams * SOCKET_OVERHEAD_BYTES
         if node.inbox_bytes + size > node.buffer_bytes:
             self._arrive_in_part(node, batch)

@@ -1,16 +1,14 @@
-"""The measurements of the RMP paper: how numbers come out of a trace, and what small ones look like."""
+"""The ladder of services: how numbers come out of a trace, and what small ones look like."""
 
 from __future__ import annotations
-
-import json
 
 import pytest
 
 from ordercast.cli.main import main
 from ordercast.config import MS
-from ordercast.sim.figures import delivery_latencies, figures, ladder, steady_bytes_per_s
-from ordercast.sim.network import ETHERNET, IDEAL
-from ordercast.sim.tables import figures_lines, ladder_lines
+from ordercast.sim.ladder import ladder
+from ordercast.sim.statistics import delivery_latencies, steady_bytes_per_s
+from ordercast.sim.tables import ladder_lines
 from ordercast.trace.schema import Row
 
 
@@ -54,38 +52,13 @@ def test_what_an_orderer_does_not_give_has_no_rung() -> None:
     assert [rung.service for rung in rungs] == ["AGREED"]
 
 
-def test_the_figures_of_a_small_group() -> None:
-    """RMP section 5, up to three members: multicast breaks the limit of the wire with the second destination."""
-    texts: list[str] = []
-    found = figures("token", most=3, transfer_bytes=200_000, progress=texts.append)
-    assert found.held
-    assert [(point.sources, point.members) for point in found.aggregate] == [(1, 2), (1, 3), (2, 2), (2, 3)]
-    assert [point.destinations for point in found.single] == [1, 2, 3]
-    assert all(point.destinations == point.members - 1 for point in found.single)
-    assert found.aggregate[1].aggregate_of_wire > 1
-    assert all(1 < point.mean_ms < 4 for point in found.latency)
-    assert found.costs[-1].per_data < found.costs[1].per_data
-    assert len(texts) == 4 + 3 + 3 + len(found.costs)
-    lines = figures_lines(found)
-    assert "figure 5.2: throughput of one sender that is no destination" in lines
-    assert json.loads(json.dumps(found.as_json()))["wire_kb_s"] == 1_250
-
-
-def test_throughput_needs_a_wire_to_be_compared_with() -> None:
-    assert ETHERNET.bits_per_s
-    with pytest.raises(ValueError, match="has no bandwidth"):
-        figures("token", network=IDEAL)
-
-
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        ("--ladder --figures", "give one of them"),
-        ("--ladder --crash 1 --scenario-seed 3", "take no --crash, --scenario-seed"),
-        ("--figures --no-multicast", "take no --no-multicast"),
-        ("--figures --network ideal", "has no bandwidth"),
+        ("--ladder --crash 1 --scenario-seed 3", "takes no --crash, --scenario-seed"),
+        ("--ladder --no-multicast", "takes no --no-multicast"),
     ],
 )
-def test_measurements_take_no_other_parameters(words: str, error: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_ladder_takes_no_other_parameters(words: str, error: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sim", *words.split()]) == 2
     assert error in capsys.readouterr().err

@@ -1,0 +1,125 @@
+"""`ordercast figures`: what the three papers report, measured again in the simulator, beside their numbers.
+
+Exit codes: 0 every run held every guarantee (whether or not a number is the paper's), 1 a run failed or a guarantee was
+violated, 2 bad input. Progress goes to stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from ordercast.cli.arguments import MAX_SEED, whole
+from ordercast.cli.extras import need
+from ordercast.cli.progress import Progress
+from ordercast.errors import UsageError
+from ordercast.figures import amoeba, rmp, tompa
+from ordercast.figures.amoeba_report import amoeba_report
+from ordercast.figures.drawing import draw
+from ordercast.figures.report import PaperReport, markdown_lines, text_lines
+from ordercast.figures.rmp_report import rmp_report
+from ordercast.figures.tompa_report import tompa_report
+from ordercast.sim.compare import MAX_JOBS
+from ordercast.sim.comparison import MAX_SEEDS
+from ordercast.sim.lab import MeasurementFailed
+
+HELP: Final = "measure again what the three papers report, with their numbers beside ours"
+DESCRIPTION: Final = (
+    "Repeats the measurements of the Amoeba paper (section 5), of the RMP paper (section 5) or of the TOMPA paper "
+    "(section 4) in the simulator. Prints each claim with the paper's number, ours, and the reason where they differ, "
+    "then the tables. The same command always prints the same. Every run is judged."
+)
+EXAMPLES: Final = """examples:
+  ordercast figures amoeba --quick
+      the sequencer against section 5 of its paper, with fewer points; seconds
+  ordercast figures rmp --out pictures
+      figures 5.1 to 5.3 of RMP, and as pictures (SVG); a minute
+  ordercast figures tompa --jobs 2 --json
+      what anticipation saves on several networks, for a program; some minutes"""
+
+Tell = Callable[[str], None]
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of `ordercast figures`."""
+    parser.description = DESCRIPTION
+    parser.add_argument("paper", choices=list(PAPERS), help="whose figures")
+    parser.add_argument("--quick", action="store_true", help="fewer points; each has the same numbers as without it")
+    parser.add_argument("--seed", type=whole(0, MAX_SEED - MAX_SEEDS), default=None, help="what chance is drawn from")
+    parser.add_argument(
+        "--jobs", type=whole(1, MAX_JOBS), default=1, help="tompa: processes side by side; the result is the same (1)"
+    )
+    parser.add_argument("--out", type=Path, default=None, metavar="FOLDER", help="write the pictures into it, as SVG")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print everything as one JSON document")
+    form.add_argument("--markdown", action="store_true", help="print it as docs/figures.md has it")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure, print and draw."""
+    if args.jobs != 1 and args.paper != "tompa":
+        raise UsageError(f"--jobs is for tompa, not for {args.paper}: its runs come one after the other")
+    if args.out is not None:
+        check_out(args.out)
+    progress = Progress()
+    try:
+        report = PAPERS[args.paper](args, lambda text: progress.live([text], text))
+    except MeasurementFailed as error:
+        progress.close()
+        print(f"ordercast figures: {error}", file=sys.stderr)
+        return 1
+    finally:
+        progress.close()
+    if args.json:
+        print(json.dumps(report.as_json(), indent=2))
+    else:
+        print("\n".join(markdown_lines(report, "img") if args.markdown else text_lines(report)))
+    if args.out is not None:
+        write(args.out, report)
+    return 0 if report.held else 1
+
+
+def check_out(folder: Path) -> None:
+    """Say what is wrong with the folder of the pictures before anything is measured."""
+    need("plot", "--out")
+    if not folder.is_dir():
+        raise UsageError(f"--out {folder} is {'a file' if folder.exists() else 'not there'}: it takes a folder")
+    if not os.access(folder, os.W_OK):
+        raise UsageError(f"--out {folder} cannot be written")
+
+
+def write(folder: Path, report: PaperReport) -> None:
+    try:
+        for picture in report.pictures:
+            print(f"picture: {draw(picture, folder)}", file=sys.stderr)
+    except OSError as error:
+        raise UsageError(f"--out {folder} cannot be written: {error.strerror or error}") from error
+
+
+def _amoeba(args: argparse.Namespace, tell: Tell) -> PaperReport:
+    plan = amoeba.QUICK if args.quick else amoeba.FULL
+    return amoeba_report(amoeba.amoeba_figures(plan if args.seed is None else replace(plan, seed=args.seed), tell))
+
+
+def _rmp(args: argparse.Namespace, tell: Tell) -> PaperReport:
+    plan = rmp.QUICK if args.quick else rmp.FULL
+    return rmp_report(rmp.rmp_figures(plan if args.seed is None else replace(plan, seed=args.seed), tell))
+
+
+def _tompa(args: argparse.Namespace, tell: Tell) -> PaperReport:
+    plan = tompa.QUICK if args.quick else tompa.FULL
+    plan = plan if args.seed is None else replace(plan, seed=args.seed)
+    return tompa_report(tompa.tompa_figures(plan, args.jobs, tell))
+
+
+PAPERS: Final[dict[str, Callable[[argparse.Namespace, Tell], PaperReport]]] = {
+    "amoeba": _amoeba,
+    "rmp": _rmp,
+    "tompa": _tompa,
+}

@@ -1,0 +1,38 @@
+"""The quick figures of each paper, measured once for all tests."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from ordercast.figures import amoeba, rmp, tompa
+from ordercast.figures.amoeba import AmoebaFigures, amoeba_figures
+from ordercast.figures.amoeba_report import amoeba_report
+from ordercast.figures.report import PaperReport
+from ordercast.figures.rmp import RmpFigures, rmp_figures
+from ordercast.figures.rmp_report import rmp_report
+from ordercast.figures.tompa import TompaFigures, tompa_figures
+from ordercast.figures.tompa_report import tompa_report
+
+
+@cache
+def quick_amoeba() -> AmoebaFigures:
+    return amoeba_figures(amoeba.QUICK)
+
+
+@cache
+def quick_rmp() -> RmpFigures:
+    return rmp_figures(rmp.QUICK)
+
+
+@cache
+def quick_tompa() -> TompaFigures:
+    return tompa_figures(tompa.QUICK)
+
+
+@cache
+def quick_reports() -> dict[str, PaperReport]:
+    return {
+        "amoeba": amoeba_report(quick_amoeba()),
+        "rmp": rmp_report(quick_rmp()),
+        "tompa": tompa_report(quick_tompa()),
+    }

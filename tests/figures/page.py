@@ -1,0 +1,61 @@
+"""The page `docs/figures.md` and its pictures: `python -m tests.figures.page --write [PAPER …]` writes them anew.
+
+It takes some minutes. `tests/figures/test_page.py` measures some rows again, with the numbers that the page must quote.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import sys
+from pathlib import Path
+from typing import Final
+
+from ordercast.cli.figures import PAPERS
+from ordercast.cli.main import main
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+PAGE: Final = ROOT / "docs" / "figures.md"
+IMAGES: Final = ROOT / "docs" / "img"
+
+
+def mark(paper: str) -> tuple[str, str]:
+    """What stands before and behind the part of a paper."""
+    return f"<!-- ordercast figures {paper} --markdown -->\n", f"<!-- end of {paper} -->\n"
+
+
+def part(page: str, paper: str) -> str:
+    begin, end = mark(paper)
+    return page.split(begin, 1)[1].split(end, 1)[0]
+
+
+def replaced(page: str, paper: str, text: str) -> str:
+    begin, end = mark(paper)
+    before, rest = page.split(begin, 1)
+    return before + begin + text + end + rest.split(end, 1)[1]
+
+
+def command(paper: str, *flags: str) -> str:
+    """What `ordercast figures` prints as Markdown."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        code = main(["figures", paper, "--markdown", *flags])
+    if code:
+        raise SystemExit(code)
+    return out.getvalue()
+
+
+def write(papers: list[str]) -> None:
+    for paper in papers:
+        text = command(paper, "--out", str(IMAGES), *(["--jobs", "2"] if paper == "tompa" else []))
+        PAGE.write_text(replaced(PAGE.read_text(encoding="utf-8"), paper, text), encoding="utf-8")
+        print(f"{paper}: written", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", required=True, help="write the page and the pictures anew")
+    parser.add_argument("papers", nargs="*", choices=[*PAPERS, []], help="only these")
+    given = parser.parse_args()
+    write(given.papers or list(PAPERS))
