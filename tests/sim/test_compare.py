@@ -85,6 +85,14 @@ def test_only_some_may_send_and_services_may_be_strong() -> None:
     assert found.t2.mean_us > 0
 
 
+def test_delays_may_be_exponential() -> None:
+    plan = ComparisonPlan(BOTH[:1], (2,), (1_000.0,), messages=20, spread_ms=0.5)
+    assert plan.troubles() == ["exponential delays of 0.5 ms on average"]
+    (late,) = compare(plan).points
+    (plain,) = compare(ComparisonPlan(BOTH[:1], (2,), (1_000.0,), messages=20)).points
+    assert late.from_submit.mean_us > plain.from_submit.mean_us + 500
+
+
 def test_a_violation_fails_the_comparison(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(Lab, "violations", lambda _self: 2)
     assert main(SMALL) == 1

@@ -117,6 +117,13 @@ def test_no_frame_is_shorter_than_the_least() -> None:
     assert ETHERNET.wire_ns(19) == 85 * 800
 
 
+def test_machines_count_what_reaches_their_interface() -> None:
+    """An interrupt each: section 5 of the Amoeba paper counts them."""
+    world = bare_world({"a": Bare(To.ALL, 100, 1), "b": Bare(), "c": Bare(answers=True)}, "a")
+    world.run_until(1 * SECOND)
+    assert [world.nodes[name].arrived for name in "abc"] == [1, 1, 1]
+
+
 @pytest.mark.parametrize("size", [1_400, 8_000])
 def test_a_bare_stream_gets_nine_tenths_of_the_wire(size: int) -> None:
     """As on the paper's machines, so that what a protocol loses beyond that is its own."""

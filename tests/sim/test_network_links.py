@@ -62,6 +62,14 @@ def test_what_is_left_of_a_train_arrives_in_batches_with_the_right_bytes() -> No
     assert pieces == [piece for piece in whole if piece in pieces]
 
 
+def test_under_a_spread_each_datagram_has_a_delay_of_its_own_and_may_overtake() -> None:
+    net = network(model=replace(IDEAL, spread_ns=1_000_000))
+    delays = [net.transmit(0, "a", ["b"], b"x", 0)[0].at_ns - IDEAL.latency_ns for _ in range(2_000)]
+    assert sum(delays) / len(delays) == pytest.approx(1_000_000, rel=0.05)
+    assert sum(delay > 3_000_000 for delay in delays) == pytest.approx(2_000 * 0.0498, rel=0.2)  # e to the power of -3
+    assert delays != sorted(delays)
+
+
 def test_jitter_alone_never_reorders() -> None:
     net = network(model=replace(IDEAL, jitter_ns=1_000_000))
     times = [net.transmit(at, "a", ["b"], b"x", 0)[0].at_ns for at in range(0, 100_000, 100)]
