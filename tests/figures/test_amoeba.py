@@ -38,9 +38,9 @@ def test_a_broadcast_is_two_messages_at_any_size() -> None:
 
 def test_waiting_for_every_acknowledgement_costs_more_the_more_members_there_are() -> None:
     """Section 5: the protocol of Navaratnam, Chanson and Neufeld."""
-    (_, ours, theirs), (_, ours_16, theirs_16) = quick_amoeba().central_capacity
-    assert 3 < ours / theirs < 5
-    assert ours_16 / theirs_16 > 8
+    (ours, theirs), (ours_16, theirs_16) = quick_amoeba().capacities
+    assert 3 < ours.per_s / theirs < 5
+    assert ours_16.per_s / theirs_16 > 8
 
 
 def test_a_full_history_costs_n_by_h_more() -> None:
@@ -85,12 +85,15 @@ def test_above_its_capacity_the_sequencer_delivers_no_more() -> None:
 
 
 def test_figure_5_has_all_protocols_of_the_paper() -> None:
-    rows = {(row[0], row[2]): row for row in quick_amoeba().rows}
+    rows = {(row.protocol, row.how): row.costs for row in quick_amoeba().protocols}
     assert len({name for name, _ in rows}) == 8
-    assert rows["Amoeba", "orderer `sequencer`"][3:6] == ("2.0", "2.0 / 2.0", "4.0 / 16.0")
-    assert rows["Birman, Joseph", "orderer `timestamp`, ABCAST"][3:5] == ("3.0", "5.0 / 17.0")
-    assert rows["Navaratnam et al.", "as described"][3:5] == ("2.0", "5.0 / 17.0")
-    assert rows["Tseung", "as described, two more machines"][4] == "3.0 / 3.0"
+    counts = {key: [cost.datagrams for cost in costs] for key, costs in rows.items()}
+    assert counts["Amoeba", "orderer `sequencer`"] == [2, 2, 2]
+    assert counts["Birman, Joseph", "orderer `timestamp`, ABCAST"] == [5, 17, 5]
+    assert counts["Navaratnam et al.", "as described"] == [5, 17, 5]
+    assert counts["Tseung", "as described, two more machines"] == [3, 3, 3]
+    assert rows["Amoeba", "orderer `sequencer`"][1].hops == 2
+    assert rows["Birman, Joseph", "orderer `timestamp`, ABCAST"][1].hops == 3
 
 
 def test_the_report_says_what_is_fitted_and_what_is_not() -> None:

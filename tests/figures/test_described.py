@@ -12,10 +12,10 @@ from ordercast.figures.described import (
     DATA,
     ORDER,
     CentralAcknowledged,
+    Reaction,
     Recorded,
     RepliedTo,
     RotatingToken,
-    Rule,
 )
 from ordercast.figures.saturation import described_capacity
 from ordercast.sim.network import ETHERNET_10, IDEAL
@@ -24,10 +24,10 @@ from ordercast.sim.network import ETHERNET_10, IDEAL
 def test_the_central_site_waits_for_each_node_before_the_next_broadcast() -> None:
     """Amoeba section 5, of Navaratnam, Chanson and Neufeld."""
     site = CentralAcknowledged(0, 3)
-    assert CentralAcknowledged(2, 3).send(7) == Rule([(0, ASK, 2, 7)])
+    assert CentralAcknowledged(2, 3).send(7) == Reaction([(0, ASK, 2, 7)])
     assert site.receive(2, ASK, 2, 7).sends == [(ALL, DATA, 2, 7)]
-    assert site.receive(1, ASK, 1, 0) == Rule()
-    assert site.receive(1, ANSWER, 2, 7) == Rule()
+    assert site.receive(1, ASK, 1, 0) == Reaction()
+    assert site.receive(1, ANSWER, 2, 7) == Reaction()
     assert site.receive(2, ANSWER, 2, 7).sends == [(ALL, DATA, 1, 0)]
 
 
@@ -35,12 +35,12 @@ def test_each_ordering_word_moves_the_token() -> None:
     """Amoeba section 5, of Chang and Maxemchuk."""
     first, second = RotatingToken(0, 3), RotatingToken(1, 3)
     assert first.receive(2, DATA, 2, 0).sends == [(ALL, ORDER, 2, 0)]
-    assert second.receive(2, DATA, 2, 0) == Rule()
+    assert second.receive(2, DATA, 2, 0) == Reaction()
     taken = second.receive(0, ORDER, 2, 0)
     assert taken.ready == [(2, 0)]
     assert taken.sends == [(0, ANSWER, 2, 0)], "it has nothing to order, and says that it has the token"
     assert second.receive(2, DATA, 2, 1).sends == [(ALL, ORDER, 2, 1)]
-    assert first.receive(2, DATA, 2, 1) == Rule()
+    assert first.receive(2, DATA, 2, 1) == Reaction()
 
 
 def test_the_first_reply_ends_a_call() -> None:
@@ -55,7 +55,7 @@ def test_the_retransmission_computer_waits_for_the_recorder() -> None:
     """Amoeba section 5, of Tseung."""
     computer, recorder, user = Recorded(0, 4), Recorded(3, 4), Recorded(1, 4)
     assert computer.receive(1, ASK, 1, 0).sends == [(ALL, DATA, 1, 0)]
-    assert computer.receive(2, ASK, 2, 0) == Rule()
+    assert computer.receive(2, ASK, 2, 0) == Reaction()
     assert recorder.receive(0, DATA, 1, 0).sends == [(0, ANSWER, 1, 0)]
     assert user.receive(0, DATA, 1, 0).sends == []
     assert computer.receive(3, ANSWER, 1, 0).sends == [(ALL, DATA, 2, 0)]

@@ -8,10 +8,10 @@ messages in the same order at all members.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from ordercast.config import MS, SECOND, Timing
+from ordercast.config import SECOND, Timing
 from ordercast.figures.broadcasts import (
     PAPER_TIMING,
     BroadcastCost,
@@ -94,31 +94,47 @@ class HistoryCost:
         return self.members / self.history + 2
 
 
+@dataclass(frozen=True, slots=True)
+class ProtocolRow:
+    """One row of figure 5."""
+
+    protocol: str
+    paper: str  # delay and packets
+    semantics: str  # reliable, ordered, crashes survived, hardware: as the paper has it
+    how: str  # it was measured
+    costs: tuple[BroadcastCost, ...]  # ideal network with 4 and 16 members, the paper's with 4; empty: not measured
+
+
 @dataclass(slots=True)
 class AmoebaFigures:
     """All of section 5."""
 
     plan: AmoebaPlan
-    singles: list[BroadcastCost]  # of the sequencer, by size
-    tuned: BroadcastCost
-    tokens: list[BroadcastCost]  # of the token orderer
-    described_tokens: list[BroadcastCost]  # Chang and Maxemchuk
-    described_central: list[BroadcastCost]  # Navaratnam et al.
-    central_capacity: list[tuple[int, float, float]]  # members, ours, theirs: broadcasts a second
+    tuned: BroadcastCost  # 4 members of the sequencer, on faster machines
     busy_token: float  # datagrams of a broadcast, Chang and Maxemchuk under load
-    rows: list[tuple[str, str, str, str, str, str, str]]  # figure 5
-    histories: list[HistoryCost]
-    degrees: list[tuple[int, BroadcastCost, Capacity]]
-    loads: list[LoadPoint]
-    crowds: list[LoadPoint]
-    defaults: list[tuple[int, float, float, float]]  # members, rate, datagrams per broadcast, mean ms
+    protocols: list[ProtocolRow]  # figure 5
+    # by group size
+    singles: list[BroadcastCost] = field(default_factory=list)  # of the sequencer
+    tokens: list[BroadcastCost] = field(default_factory=list)  # of the token orderer
+    described_tokens: list[BroadcastCost] = field(default_factory=list)  # Chang and Maxemchuk
+    described_central: list[BroadcastCost] = field(default_factory=list)  # Navaratnam et al.
+    capacities: list[tuple[Capacity, float]] = field(default_factory=list)  # ours, and theirs in broadcasts a second
+    # under load
+    histories: list[HistoryCost] = field(default_factory=list)
+    degrees: list[tuple[int, BroadcastCost, Capacity]] = field(default_factory=list)
+    loads: list[LoadPoint] = field(default_factory=list)
+    crowds: list[LoadPoint] = field(default_factory=list)
+    defaults: list[LoadPoint] = field(default_factory=list)  # at default timing
 
     @property
     def violations(self) -> int:
-        costs = (*self.singles, self.tuned, *self.tokens, *self.described_tokens, *self.described_central)
-        found = sum(cost.violations for cost in costs) + sum(one.violations for one in self.histories)
-        found += sum(cost.violations + capacity.violations for _, cost, capacity in self.degrees)
-        return found + sum(point.violations for point in (*self.loads, *self.crowds))
+        costs = [*self.singles, self.tuned, *self.tokens, *self.described_tokens, *self.described_central]
+        costs += [cost for row in self.protocols for cost in row.costs]
+        costs += [cost for _, cost, _ in self.degrees]
+        capacities = [capacity for capacity, _ in self.capacities] + [capacity for _, _, capacity in self.degrees]
+        points = [*self.loads, *self.crowds, *self.defaults]
+        found = sum(cost.violations for cost in costs) + sum(capacity.violations for capacity in capacities)
+        return found + sum(one.violations for one in self.histories) + sum(point.violations for point in points)
 
 
 # Measuring. -----------------------------------------------------------------------------------------------------------
@@ -128,33 +144,18 @@ def amoeba_figures(plan: AmoebaPlan = FULL, progress: Progress | None = None) ->
     """Run everything."""
     tell = progress if progress is not None else _say_nothing
     network, seed = plan.network, plan.seed
-    tell("one broadcast at a time")
-    tuned = replace(network, send_ns=TUNED_NS, receive_ns=TUNED_NS)
     tell("figure 5")
-    fifth, busy = _figure_5(network, seed)
-    found = AmoebaFigures(
-        plan,
-        [orderer_cost("sequencer", members, network, seed=seed) for members in plan.sizes],
-        orderer_cost("sequencer", 4, tuned, seed=seed),
-        [orderer_cost("token", members, network, seed=seed) for members in plan.sizes],
-        [described_cost(RotatingToken, members, network, seed=seed) for members in plan.sizes],
-        [described_cost(CentralAcknowledged, members, network, seed=seed) for members in plan.sizes],
-        [
-            (
-                members,
-                sequencer_capacity(members, network, seed=seed).per_s,
-                described_capacity(CentralAcknowledged, members, network, seed=seed)[0],
-            )
-            for members in plan.sizes
-        ],
-        busy,
-        fifth,
-        [],
-        [],
-        [],
-        [],
-        [],
-    )
+    tuned = replace(network, send_ns=TUNED_NS, receive_ns=TUNED_NS)
+    _, busy = described_capacity(RotatingToken, CAPACITY_MEMBERS, network, seed=seed)
+    found = AmoebaFigures(plan, orderer_cost("sequencer", 4, tuned, seed=seed), busy, _figure_5(network, seed))
+    for members in plan.sizes:
+        tell(f"one broadcast at a time: {members} members")
+        found.singles.append(orderer_cost("sequencer", members, network, seed=seed))
+        found.tokens.append(orderer_cost("token", members, network, seed=seed))
+        found.described_tokens.append(described_cost(RotatingToken, members, network, seed=seed))
+        found.described_central.append(described_cost(CentralAcknowledged, members, network, seed=seed))
+        theirs, _ = described_capacity(CentralAcknowledged, members, network, seed=seed)
+        found.capacities.append((sequencer_capacity(members, network, seed=seed), theirs))
     for members, history in plan.histories:
         tell(f"one member sends without pause: {members} members, a history of {history}")
         found.histories.append(history_cost(members, history, network, seed))
@@ -172,8 +173,7 @@ def amoeba_figures(plan: AmoebaPlan = FULL, progress: Progress | None = None) ->
     for members in plan.default_sizes:
         for per_s in plan.default_rates:
             tell(f"default timing: {members} members, {per_s:g} broadcasts a second")
-            point = under_load(members, per_s, LAN, timing=Timing(), seconds=3.0, seed=seed)
-            found.defaults.append((members, per_s, point.datagrams, point.mean_ms))
+            found.defaults.append(under_load(members, per_s, LAN, timing=Timing(), seconds=3.0, seed=seed))
     return found
 
 
@@ -194,44 +194,40 @@ def history_cost(members: int, history: int, network: NetworkModel, seed: int = 
     before = group.sent
     reach(warm + broadcasts)
     datagrams = (group.sent - before).total()
-    group.world.run_until(group.world.now_ns + 100 * MS)
+    group.finish(warm + broadcasts)
     return HistoryCost(members, history, datagrams / broadcasts, group.disorder())
 
 
-def _figure_5(network: NetworkModel, seed: int) -> tuple[list[tuple[str, str, str, str, str, str, str]], float]:
-    """The rows of figure 5, and datagrams of a broadcast of Chang and Maxemchuk's protocol under load."""
+def _figure_5(network: NetworkModel, seed: int) -> list[ProtocolRow]:
+    """All protocols of figure 5, by the names of their authors."""
+    on = ((4, IDEAL), (16, IDEAL), (4, network))
 
-    def ours(orderer: str) -> tuple[str, str, str, str]:
-        small, large = (orderer_cost(orderer, n, IDEAL, anticipate=False, seed=seed) for n in (4, 16))
-        real = orderer_cost(orderer, 4, network, anticipate=False, seed=seed)
-        return _measured(small, large, real)
+    def ours(orderer: str) -> tuple[BroadcastCost, ...]:
+        return tuple(orderer_cost(orderer, n, model, anticipate=False, seed=seed) for n, model in on)
 
-    def theirs(make: Callable[[int, int], Described], extra: int = 0) -> tuple[str, str, str, str]:
-        small, large = (described_cost(make, n, IDEAL, extra=extra, seed=seed) for n in (4, 16))
-        return _measured(small, large, described_cost(make, 4, network, extra=extra, seed=seed))
+    def theirs(make: Callable[[int, int], Described], extra: int = 0) -> tuple[BroadcastCost, ...]:
+        return tuple(described_cost(make, n, model, extra=extra, seed=seed) for n, model in on)
 
-    _, busy = described_capacity(RotatingToken, 16, network, seed=seed)
-    none = ("not described",) * 4
+    rotating = ("Chang, Maxemchuk", "2, 2 + e", "yes, yes, 0 to n, no")
     return [
-        ("Birman, Joseph", "2 rounds, 2n", "orderer `timestamp`, ABCAST", *ours("timestamp")),
-        ("Chang, Maxemchuk", "2, 2 + e", "as described", *theirs(RotatingToken)),
-        ("Chang, Maxemchuk", "2, 2 + e", "orderer `token`, RMP", *ours("token")),
-        ("Cheriton, Zwaenepoel", "2, 2 to n", "as described, all reply", *theirs(RepliedTo)),
-        ("Luan, Gligor", "3 phases, 1 to 4n", "not measured", *none),
-        ("Melliar-Smith et al.", "random, 1", "not measured", *none),
-        ("Navaratnam et al.", "2, n + 1", "as described", *theirs(CentralAcknowledged)),
-        ("Tseung", "2, 3", "as described, two more machines", *theirs(Recorded, 2)),
-        ("Amoeba", "2, 2", "orderer `sequencer`", *ours("sequencer")),
-    ], busy
-
-
-def _measured(small: BroadcastCost, large: BroadcastCost, real: BroadcastCost) -> tuple[str, str, str, str]:
-    return (
-        f"{max(large.all_ms, large.back_ms) * MS / IDEAL.latency_ns:.1f}",
-        f"{small.datagrams:.1f} / {large.datagrams:.1f}",
-        f"{small.interrupts:.1f} / {large.interrupts:.1f}",
-        f"{max(real.all_ms, real.back_ms):.2f}",
-    )
+        ProtocolRow(
+            "Birman, Joseph", "2 rounds, 2n", "yes, yes, n, no", "orderer `timestamp`, ABCAST", ours("timestamp")
+        ),
+        ProtocolRow(*rotating, "as described", theirs(RotatingToken)),
+        ProtocolRow(*rotating, "orderer `token`, RMP", ours("token")),
+        ProtocolRow(
+            "Cheriton, Zwaenepoel", "2, 2 to n", "no to yes, no, no, no", "as described, all reply", theirs(RepliedTo)
+        ),
+        ProtocolRow("Luan, Gligor", "3 phases, 1 to 4n", "yes, yes, yes, yes", "not described well enough", ()),
+        ProtocolRow("Melliar-Smith et al.", "random, 1", "yes, yes, n/3, no", "not described well enough", ()),
+        ProtocolRow(
+            "Navaratnam et al.", "2, n + 1", "yes, no to yes, 0 to n, no", "as described", theirs(CentralAcknowledged)
+        ),
+        ProtocolRow(
+            "Tseung", "2, 3", "yes, yes, no to yes, yes", "as described, two more machines", theirs(Recorded, 2)
+        ),
+        ProtocolRow("Amoeba", "2, 2", "yes, yes, 0 to n, no", "orderer `sequencer`", ours("sequencer")),
+    ]
 
 
 def _say_nothing(_text: str) -> None:

@@ -6,7 +6,7 @@ import math
 from typing import Final
 
 from ordercast.config import MS
-from ordercast.figures.amoeba import CAPACITY_MEMBERS, INTENSE_PER_S, MODEST_PER_S, TUNED_NS, AmoebaFigures
+from ordercast.figures.amoeba import CAPACITY_MEMBERS, INTENSE_PER_S, MODEST_PER_S, TUNED_NS, AmoebaFigures, ProtocolRow
 from ordercast.figures.broadcasts import BroadcastCost
 from ordercast.figures.queueing import capacity_per_s, members_at_saturation, service_ns, wait_ns
 from ordercast.figures.report import (
@@ -21,6 +21,7 @@ from ordercast.figures.report import (
     cells,
 )
 from ordercast.figures.saturation import LoadPoint, packet_sizes
+from ordercast.sim.network import IDEAL
 
 PAPER_MS: Final = 2.5
 TUNED_MS: Final = 1.4
@@ -85,7 +86,7 @@ def _claims(found: AmoebaFigures) -> list[Claim]:
 
 def _central_claim(found: AmoebaFigures) -> Claim:
     four = _of_size(found.described_central, 4)
-    rates = {members: (ours, theirs) for members, ours, theirs in found.central_capacity}
+    rates = {ours.members: (ours.per_s, theirs) for ours, theirs in found.capacities}
     largest = max(rates)
     small, large = rates[4], rates[largest]
     return Claim(
@@ -242,7 +243,7 @@ def _tables(found: AmoebaFigures) -> list[FigureTable]:
                 "ms, n = 4",
                 "reliable, ordered, crashes survived, hardware (paper)",
             ),
-            tuple((*row, semantics) for row, semantics in zip(found.rows, SEMANTICS, strict=True)),
+            tuple(_protocol_row(row) for row in found.protocols),
             "Hops on the ideal network, until the last member has the message and the sender knows it; packets and "
             "interrupts of one broadcast in a quiet group; ms on `ethernet-10`. `As described`: a few rules from the "
             "text of section 5, without loss or failures. A round of ABCAST is a message of each member: "
@@ -320,30 +321,32 @@ def _tables(found: AmoebaFigures) -> list[FigureTable]:
         FigureTable(
             "Messages per broadcast at default timing",
             ("members", "broadcasts/s", "messages per broadcast", "mean delay ms"),
-            tuple(cells((members, f"{per_s:g}", sent, ms)) for members, per_s, sent, ms in found.defaults),
+            tuple(
+                cells((point.members, f"{point.offered_per_s:g}", point.datagrams, point.mean_ms))
+                for point in found.defaults
+            ),
             "On the network `lan`, with heartbeats, acknowledgements and everything else that members send.",
         ),
     ]
 
 
-SEMANTICS: Final = (
-    "yes, yes, n, no",
-    "yes, yes, 0 to n, no",
-    "yes, yes, 0 to n, no",
-    "no to yes, no, no, no",
-    "yes, yes, yes, yes",
-    "yes, yes, n/3, no",
-    "yes, no to yes, 0 to n, no",
-    "yes, yes, no to yes, yes",
-    "yes, yes, 0 to n, no",
-)
-"""Of the rows of figure 5, as the paper has them."""
+def _protocol_row(row: ProtocolRow) -> tuple[str, ...]:
+    measured: tuple[str, ...] = ("-",) * 4
+    if row.costs:
+        small, large, real = row.costs
+        measured = (
+            f"{max(large.all_ms, large.back_ms) * MS / IDEAL.latency_ns:.1f}",
+            f"{small.datagrams:.1f} / {large.datagrams:.1f}",
+            f"{small.interrupts:.1f} / {large.interrupts:.1f}",
+            f"{max(real.all_ms, real.back_ms):.2f}",
+        )
+    return (row.protocol, row.paper, row.how, *measured, row.semantics)
 
 
 def _size_row(found: AmoebaFigures, index: int) -> tuple[str, ...]:
     one, token = found.singles[index], found.tokens[index]
     rotating, central = found.described_tokens[index], found.described_central[index]
-    _, ours, theirs = found.central_capacity[index]
+    ours, theirs = found.capacities[index]
     return cells(
         (
             one.members,
@@ -356,7 +359,7 @@ def _size_row(found: AmoebaFigures, index: int) -> tuple[str, ...]:
             2 * (one.members - 1),
             central.back_ms,
             f"{central.interrupts:.1f}",
-            f"{ours:.0f}",
+            f"{ours.per_s:.0f}",
             f"{theirs:.0f}",
         )
     )
@@ -440,6 +443,7 @@ def _history_chart(found: AmoebaFigures) -> Chart:
 
 
 def _delay_chart(found: AmoebaFigures) -> Chart:
+    several = [(ours, theirs) for ours, theirs in found.capacities if ours.members > 2]  # more than one that sends
     return Chart(
         "one broadcast at a time, and without pause",
         "members",
@@ -448,11 +452,11 @@ def _delay_chart(found: AmoebaFigures) -> Chart:
             Curve("sequencer, delay", tuple((one.members, one.back_ms) for one in found.singles)),
             Curve(
                 "sequencer, between two under load",
-                tuple((n, 1_000 / ours) for n, ours, _ in found.central_capacity if n > 2),
+                tuple((ours.members, 1_000 / ours.per_s) for ours, _ in several),
             ),
             Curve(
                 "Navaratnam, between two under load",
-                tuple((n, 1_000 / theirs) for n, _, theirs in found.central_capacity if n > 2),
+                tuple((ours.members, 1_000 / theirs) for ours, theirs in several),
             ),
             Curve("paper: less than 2.5 ms", ((4.0, PAPER_MS),), CurveKind.PAPER),
         ),

@@ -89,19 +89,20 @@ def orderer_cost(
     sent, arrived = group.sent, group.arrived
     world.run_until(begin_ns + COUNT * INTERVAL_NS)
     kinds = group.sent - sent
+    interrupts = group.arrived - arrived
+    group.finish(WARMING + COUNT)
     submitted = group.stations[sender].submitted_ns
     last_ns: dict[int, int] = {}
     for station in group.stations:
         for _, number, at_ns in station.delivered:
             last_ns[number] = max(last_ns.get(number, 0), at_ns)
-    _check(min(len(station.delivered) for station in group.stations), f"the {orderer}")
     back = group.delays_ns(begin_ns)
     return BroadcastCost(
         members,
         sum(back) / COUNT / MS,
         sum(last_ns[number] - submitted[number] for number in range(WARMING, WARMING + COUNT)) / COUNT / MS,
         kinds.total() / COUNT,
-        (group.arrived - arrived) / COUNT,
+        interrupts / COUNT,
         {kind: count / COUNT for kind, count in sorted(kinds.items())},
         group.disorder(),
     )
@@ -132,7 +133,8 @@ def described_cost(
         for _, number, at_ns in each.ready:
             got[number] += 1
             last_ns[number] = max(last_ns.get(number, 0), at_ns)
-    _check(min(len(peer.done), len(last_ns)), make.__name__)
+    if min(len(peer.done), len(last_ns)) < WARMING + COUNT:
+        raise MeasurementFailed(f"of {WARMING + COUNT} broadcasts {make.__name__} delivered {len(last_ns)}")
     counted = range(WARMING, WARMING + COUNT)
     return BroadcastCost(
         members,
@@ -143,8 +145,3 @@ def described_cost(
         {},
         sum(got[number] < members for number in counted),
     )
-
-
-def _check(delivered: int, what: str) -> None:
-    if delivered < WARMING + COUNT:
-        raise MeasurementFailed(f"of {WARMING + COUNT} broadcasts {what} delivered {delivered}")

@@ -30,7 +30,7 @@ ORDER: Final = 3  # data gets its number
 ANSWER: Final = 4  # an acknowledgement, a reply, or the word of a new token site
 
 
-class Rule(NamedTuple):
+class Reaction(NamedTuple):
     """What a machine does with a packet: packets to send, and messages that its application may have."""
 
     sends: Sequence[tuple[int, int, int, int]] = ()  # to whom (ALL: everybody), kind, sender, number
@@ -46,9 +46,9 @@ class Described(Protocol):
 
     def __init__(self, me: int, members: int) -> None: ...
 
-    def send(self, number: int) -> Rule: ...
+    def send(self, number: int) -> Reaction: ...
 
-    def receive(self, source: int, kind: int, sender: int, number: int) -> Rule: ...
+    def receive(self, source: int, kind: int, sender: int, number: int) -> Reaction: ...
 
 
 class CentralAcknowledged:
@@ -62,27 +62,27 @@ class CentralAcknowledged:
         self._queue: deque[tuple[int, int]] = deque()
         self._missing = 0
 
-    def send(self, number: int) -> Rule:
+    def send(self, number: int) -> Reaction:
         if self._me:
-            return Rule([(0, ASK, self._me, number)])
+            return Reaction([(0, ASK, self._me, number)])
         self._queue.append((0, number))
         return self._next()
 
-    def receive(self, source: int, kind: int, sender: int, number: int) -> Rule:  # noqa: ARG002
+    def receive(self, source: int, kind: int, sender: int, number: int) -> Reaction:  # noqa: ARG002
         if kind == DATA:
-            return Rule([(0, ANSWER, sender, number)], [(sender, number)], [number] if sender == self._me else [])
+            return Reaction([(0, ANSWER, sender, number)], [(sender, number)], [number] if sender == self._me else [])
         if kind == ASK:
             self._queue.append((sender, number))
         else:
             self._missing -= 1
         return self._next()
 
-    def _next(self) -> Rule:
+    def _next(self) -> Reaction:
         if self._missing or not self._queue:
-            return Rule()
+            return Reaction()
         self._missing = self._members - 1
         sender, number = self._queue.popleft()
-        return Rule([(ALL, DATA, sender, number)], [(sender, number)], [number] if sender == self._me else [])
+        return Reaction([(ALL, DATA, sender, number)], [(sender, number)], [number] if sender == self._me else [])
 
 
 class RotatingToken:
@@ -99,12 +99,12 @@ class RotatingToken:
         self._token = 0
         self._unordered: list[tuple[int, int]] = []
 
-    def send(self, number: int) -> Rule:
+    def send(self, number: int) -> Reaction:
         self._unordered.append((self._me, number))
         order = self._order()
-        return Rule([(ALL, DATA, self._me, number), *order.sends], order.ready, order.done)
+        return Reaction([(ALL, DATA, self._me, number), *order.sends], order.ready, order.done)
 
-    def receive(self, source: int, kind: int, sender: int, number: int) -> Rule:
+    def receive(self, source: int, kind: int, sender: int, number: int) -> Reaction:
         if kind == DATA:
             self._unordered.append((sender, number))
             return self._order()
@@ -114,15 +114,15 @@ class RotatingToken:
             done = [number] if sender == self._me else []
             order = self._order()
             took = [(source, ANSWER, sender, number)] if self._token == self._me and not order.sends else []
-            return Rule([*order.sends, *took], [(sender, number), *order.ready], [*done, *order.done])
-        return Rule()
+            return Reaction([*order.sends, *took], [(sender, number), *order.ready], [*done, *order.done])
+        return Reaction()
 
-    def _order(self) -> Rule:
+    def _order(self) -> Reaction:
         if self._token != self._me or not self._unordered:
-            return Rule()
+            return Reaction()
         sender, number = self._unordered.pop(0)
         self._token = (self._me + 1) % self._members
-        return Rule([(ALL, ORDER, sender, number)], [(sender, number)], [number] if sender == self._me else [])
+        return Reaction([(ALL, ORDER, sender, number)], [(sender, number)], [number] if sender == self._me else [])
 
 
 class RepliedTo:
@@ -134,15 +134,15 @@ class RepliedTo:
         self._me = me
         self._replied = -1
 
-    def send(self, number: int) -> Rule:
-        return Rule([(ALL, DATA, self._me, number)], [(self._me, number)])
+    def send(self, number: int) -> Reaction:
+        return Reaction([(ALL, DATA, self._me, number)], [(self._me, number)])
 
-    def receive(self, source: int, kind: int, sender: int, number: int) -> Rule:  # noqa: ARG002
+    def receive(self, source: int, kind: int, sender: int, number: int) -> Reaction:  # noqa: ARG002
         if kind == DATA:
-            return Rule([(sender, ANSWER, sender, number)], [(sender, number)])
+            return Reaction([(sender, ANSWER, sender, number)], [(sender, number)])
         is_first = number > self._replied
         self._replied = max(self._replied, number)
-        return Rule(done=[number] if is_first else [])
+        return Reaction(done=[number] if is_first else [])
 
 
 class Recorded:
@@ -157,22 +157,22 @@ class Recorded:
         self._queue: deque[tuple[int, int]] = deque()
         self._is_waiting = False
 
-    def send(self, number: int) -> Rule:
-        return Rule([(0, ASK, self._me, number)])
+    def send(self, number: int) -> Reaction:
+        return Reaction([(0, ASK, self._me, number)])
 
-    def receive(self, source: int, kind: int, sender: int, number: int) -> Rule:  # noqa: ARG002
+    def receive(self, source: int, kind: int, sender: int, number: int) -> Reaction:  # noqa: ARG002
         if kind == DATA:
             sends = [(0, ANSWER, sender, number)] if self._me == self._recorder else []
-            return Rule(sends, [(sender, number)], [number] if sender == self._me else [])
+            return Reaction(sends, [(sender, number)], [number] if sender == self._me else [])
         if kind == ASK:
             self._queue.append((sender, number))
         else:
             self._is_waiting = False
         if self._is_waiting or not self._queue:
-            return Rule()
+            return Reaction()
         self._is_waiting = True
         sender, number = self._queue.popleft()
-        return Rule([(ALL, DATA, sender, number)])
+        return Reaction([(ALL, DATA, sender, number)])
 
 
 class Peer:
@@ -222,13 +222,13 @@ class Peer:
     def unrest(self) -> list[str]:
         return []
 
-    def _follow(self, now_ns: int, rule: Rule) -> None:
-        for to, kind, sender, number in rule.sends:
+    def _follow(self, now_ns: int, reaction: Reaction) -> None:
+        for to, kind, sender, number in reaction.sends:
             size = DATA_BYTES if kind in (ASK, DATA) else CONTROL_BYTES
             packet = PACKET.pack(kind, sender, number).ljust(size, b"\0")
             self._sends.append((GROUP, Send(To.ALL if to == ALL else self._addresses[to], [packet], 0)))
-        self.ready += [(sender, number, now_ns) for sender, number in rule.ready]
-        for _ in rule.done:
+        self.ready += [(sender, number, now_ns) for sender, number in reaction.ready]
+        for _ in reaction.done:
             self.done.append(now_ns)
             if self.left:
                 self.left -= 1

@@ -24,7 +24,6 @@ from ordercast.sim.network import NetworkModel
 ROUNDS: Final = 40  # broadcasts of each member for the capacity
 WARM: Final = 0.2
 LAST: Final = 0.02
-DRAIN_NS: Final = 500 * MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +81,10 @@ def sequencer_capacity(members: int, network: NetworkModel, resilience: int = 0,
     group = StationGroup(members, network, sequencer_config(), PAPER_TIMING, f"{seed}/capacity")
     for index in range(1, members):
         group.keep_sending(index, ROUNDS, service_of(resilience))
-    total = ROUNDS * (members - 1)
-    first = group.stations[0]
-    if not group.world.run_until(lambda: len(first.delivered) >= total, 600 * SECOND):
-        raise MeasurementFailed(f"of {total} broadcasts {len(first.delivered)} were delivered")
-    group.world.run_until(group.world.now_ns + DRAIN_NS)
+    group.finish(ROUNDS * (members - 1))
     sizes, _ = packet_sizes(network, resilience, seed)
     service = service_ns(network, sizes, resilience)
-    times = [at_ns for _, _, at_ns in first.delivered]
+    times = [at_ns for _, _, at_ns in group.stations[0].delivered]
     return Capacity(members, resilience, _rate(times), service / MS, SECOND / service, group.disorder())
 
 
@@ -134,7 +129,7 @@ def under_load(
     datagrams = (group.sent - before).total()
     since_ns, until_ns = begin_ns + int(WARM * span_ns), begin_ns + int((1 - LAST) * span_ns)
     delivered = sum(since_ns <= at_ns < until_ns for _, _, at_ns in group.stations[0].delivered)
-    world.run_until(begin_ns + span_ns + DRAIN_NS)
+    group.finish(count)
     delays = group.delays_ns(since_ns, until_ns)
     sizes, idle_ms = packet_sizes(network, resilience, seed)
     service = service_ns(network, sizes, resilience)

@@ -2,8 +2,8 @@
 
 A group of hundreds cannot be formed by joins on machines that take half a millisecond for a packet, and its forming is
 not what is measured. So a station is an orderer and nothing around it: no membership, no host, no trace. The
-application takes each message at once. `StationGroup.disorder` is the judge: all stations must have delivered the same
-messages in the same order.
+application takes each message at once. `StationGroup.disorder` is the judge: when all is delivered, all stations must
+have delivered the same messages in the same order.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Final
 
-from ordercast.config import GroupConfig, Timing
+from ordercast.config import MS, SECOND, GroupConfig, Timing
 from ordercast.engine import Outbox, Run, Send
 from ordercast.orderers import ORDERERS
 from ordercast.orderers.orderer import Start
 from ordercast.service import AGREED, Service
-from ordercast.sim.lab import EVENT_LIMIT
+from ordercast.sim.lab import EVENT_LIMIT, MeasurementFailed
 from ordercast.sim.network import NetworkModel
 from ordercast.sim.world import Machine, World
 from ordercast.view import Address, Member, View, group_tag
@@ -30,6 +30,8 @@ GROUP: Final = "stations"
 BUFFER_BYTES: Final = 8 << 20  # twice the history: a burst of acknowledgements must fit, and no buffer sets the pace
 RING: Final = 1
 VIEW_SEQ: Final = 1
+STEP_NS: Final = 50 * MS  # how often it is looked whether all is delivered
+LIMIT_NS: Final = 600 * SECOND
 
 
 class Station:
@@ -63,11 +65,6 @@ class Station:
         self.left = 0  # broadcasts that follow, each when the one before has come back: SendToGroup blocks its caller
         self.submitted_ns: list[int] = []  # by number
         self.delivered: list[tuple[int, int, int]] = []  # sender's index, number, when
-
-    @property
-    def is_blocked(self) -> bool:
-        """A message is handed over and not yet back, or the window had no room for it."""
-        return bool(self._waiting)
 
     def hand_over(self, now_ns: int) -> None:
         """One empty message."""
@@ -178,10 +175,20 @@ class StationGroup:
                     found.append(at_ns - station.submitted_ns[number])
         return found
 
+    def finish(self, broadcasts: int) -> None:
+        """Go on until all stations have delivered so many."""
+        world = self.world
+        limit_ns = world.now_ns + LIMIT_NS
+        while (least := min(len(station.delivered) for station in self.stations)) < broadcasts:
+            if world.now_ns >= limit_ns:
+                raise MeasurementFailed(f"of {broadcasts} broadcasts a station has delivered {least}")
+            world.run_until(world.now_ns + STEP_NS)
+
     def disorder(self) -> int:
-        """Stations that delivered something else than the first one, and datagrams that sockets dropped."""
+        """Stations that delivered something else than the first one, messages that came twice, and datagrams that
+        sockets dropped."""
         orders = [[(sender, number) for sender, number, _ in station.delivered] for station in self.stations]
-        wrong = sum(order != orders[0][: len(order)] for order in orders)
+        wrong = sum(order != orders[0] for order in orders)
         repeated = len(orders[0]) - len(set(orders[0]))
         return wrong + repeated + self.world.network.counters.socket_drops
 
