@@ -57,9 +57,9 @@ class AmoebaPlan:
         (64, 64),
         (16, 1_024),
     )
-    loads: tuple[float, ...] = (100.0, 300.0, 500.0, 700.0, 800.0, 900.0)
+    loads: tuple[float, ...] = (100.0, 300.0, 500.0, 700.0, 900.0)
     degrees: tuple[int, ...] = DEGREES
-    crowds: tuple[int, ...] = (50, 100, 200, 300, 350, 390)
+    crowds: tuple[int, ...] = (50, 100, 200, 300, 390)
     modest: tuple[int, ...] = (1_000,)
     default_sizes: tuple[int, ...] = (4, 16, 60)
     default_rates: tuple[float, ...] = (10.0, 100.0, 1_000.0)
