@@ -82,7 +82,8 @@ def _claims(found: TompaFigures) -> list[Claim]:
             ClaimStatus.REPRODUCED if _is_reached(rare) else ClaimStatus.PARTLY,
             "the condition was searched for: heavy load, all members send, and one datagram in 20 is up to 2 ms late "
             "on a network of 30 us. A message that is late at one member is undecided everywhere, and decided ones "
-            f"stand behind it; anticipation moves it back. {_share(rare)}. The seeds are others than those of the search",
+            f"stand behind it; anticipation moves it back. {_share(rare)}. The seeds are "
+            "others than those of the search",
         )
     ]
     for name, begin in (
