@@ -12,10 +12,10 @@ from typing import Any, Final
 from ordercast.figures.report import Chart, Curve, CurveKind, Picture
 from ordercast.sim.plots import STYLE, load_matplotlib
 
-COLOURS: Final = ("#4477aa", "#bb5566", "#117733", "#ddaa33", "#aa4499", "#44aa99", "#777777")
-MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X")
+COLOURS: Final = ("#4477aa", "#bb5566", "#117733", "#ddaa33", "#aa4499", "#44aa99", "#777777", "#cc7744")
+MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X", "*")
 PAPER_COLOUR: Final = "#000000"
-PANEL_INCHES: Final = (4.8, 3.7)
+PANEL_INCHES: Final = (4.8, 4.4)  # with the legend, which stands below
 HEADROOM: Final = 1.06
 SPACE: Final = 0.06  # between panels, as a share of their width
 
@@ -58,10 +58,11 @@ def _draw_chart(axis: Any, chart: Chart) -> None:
     axis.set_ylabel(chart.y)
     axis.set_xlim(left=0)
     # A curve that leaves the panel at the top is cut there: all others stay readable.
-    axis.set_ylim(0, chart.y_most or HEADROOM * axis.get_ylim()[1])
+    least = min((y for curve in chart.curves for _, y in curve.points), default=0.0)
+    axis.set_ylim(min(0.0, HEADROOM * least), chart.y_most or HEADROOM * axis.get_ylim()[1])
     axis.grid(color="#e2e2e2", linewidth=0.6)
     axis.spines[["top", "right"]].set_visible(False)
-    axis.legend(fontsize=7, frameon=False)
+    axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=2, fontsize=7, frameon=False)
 
 
 def _draw_paper(axis: Any, curve: Curve) -> None:
