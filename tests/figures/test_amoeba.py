@@ -8,7 +8,7 @@ import pytest
 from tests.figures.measured import quick_amoeba, quick_reports
 
 from ordercast.config import MS, SECOND
-from ordercast.figures.broadcasts import PAPER_TIMING, orderer_cost, sequencer_config
+from ordercast.figures.broadcasts import PAPER_TIMING, orderer_cost, station_config
 from ordercast.figures.queueing import PacketSizes, capacity_per_s, members_at_saturation, service_ns, wait_ns
 from ordercast.figures.report import ClaimStatus
 from ordercast.figures.saturation import packet_sizes, under_load
@@ -126,7 +126,7 @@ def test_the_service_time_is_what_the_processor_is_charged() -> None:
 
 
 def test_stations_that_deliver_in_another_order_are_noticed() -> None:
-    group = StationGroup(3, ETHERNET_10, sequencer_config(), PAPER_TIMING, "judge")
+    group = StationGroup(3, ETHERNET_10, station_config(), PAPER_TIMING, "judge")
     for index in (1, 2):
         group.keep_sending(index, 3, AGREED)
     group.world.run_until(SECOND)

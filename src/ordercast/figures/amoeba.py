@@ -17,7 +17,7 @@ from ordercast.figures.broadcasts import (
     BroadcastCost,
     described_cost,
     orderer_cost,
-    sequencer_config,
+    station_config,
 )
 from ordercast.figures.described import CentralAcknowledged, Described, Recorded, RepliedTo, RotatingToken
 from ordercast.figures.saturation import (
@@ -179,7 +179,7 @@ def amoeba_figures(plan: AmoebaPlan = FULL, progress: Progress | None = None) ->
 
 def history_cost(members: int, history: int, network: NetworkModel, seed: int = 0) -> HistoryCost:
     """One member sends without pause: the paper's worst case, n/H + 2."""
-    config = sequencer_config(history_blocks=history)
+    config = station_config(history_blocks=history)
     group = StationGroup(members, network, config, PAPER_TIMING, f"{seed}/history")
     broadcasts = max(HISTORY_ROUNDS * history, 320)
     warm = 3 * history

@@ -54,9 +54,7 @@ class BroadcastCost:
         return self.all_ms * MS / IDEAL.latency_ns
 
 
-def sequencer_config(
-    orderer: str = "sequencer", history_blocks: int = 4_096, *, anticipate: bool = True
-) -> GroupConfig:
+def station_config(orderer: str = "sequencer", history_blocks: int = 4_096, *, anticipate: bool = True) -> GroupConfig:
     return GroupConfig(
         orderer=orderer,
         max_members=MOST_MEMBERS,
@@ -77,7 +75,7 @@ def orderer_cost(
     seed: int = 0,
 ) -> BroadcastCost:
     """Of one of our orderers."""
-    config = sequencer_config(orderer, anticipate=anticipate)
+    config = station_config(orderer, anticipate=anticipate)
     group = StationGroup(members, network, config, timing, f"{orderer}/{seed}/broadcasts")
     world, sender = group.world, members - 1
     group.stations[sender].service = service

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ordercast.config import MS, SECOND, Timing
-from ordercast.figures.broadcasts import PAPER_TIMING, sequencer_config
+from ordercast.figures.broadcasts import PAPER_TIMING, station_config
 from ordercast.figures.described import Described, PeerGroup
 from ordercast.figures.queueing import PacketSizes, service_ns, wait_ns
 from ordercast.figures.stations import StationGroup
@@ -60,7 +60,7 @@ def service_of(resilience: int) -> Service:
 def packet_sizes(network: NetworkModel, resilience: int, seed: int = 0) -> tuple[PacketSizes, float]:
     """The datagrams of one broadcast, and how long it takes in an idle group: both from a run."""
     members = resilience + 3
-    group = StationGroup(members, network, sequencer_config(), PAPER_TIMING, f"{seed}/sizes")
+    group = StationGroup(members, network, station_config(), PAPER_TIMING, f"{seed}/sizes")
     world, sender = group.world, members - 1
     group.stations[sender].service = service_of(resilience)
     for number in range(2):
@@ -78,7 +78,7 @@ def packet_sizes(network: NetworkModel, resilience: int, seed: int = 0) -> tuple
 
 def sequencer_capacity(members: int, network: NetworkModel, resilience: int = 0, seed: int = 0) -> Capacity:
     """Of the sequencer orderer."""
-    group = StationGroup(members, network, sequencer_config(), PAPER_TIMING, f"{seed}/capacity")
+    group = StationGroup(members, network, station_config(), PAPER_TIMING, f"{seed}/capacity")
     for index in range(1, members):
         group.keep_sending(index, ROUNDS, service_of(resilience))
     group.finish(ROUNDS * (members - 1))
@@ -113,7 +113,7 @@ def under_load(
     seed: int = 0,
 ) -> LoadPoint:
     """The sequencer orderer where all members together broadcast at this rate."""
-    group = StationGroup(members, network, sequencer_config(), timing, f"{seed}/load")
+    group = StationGroup(members, network, station_config(), timing, f"{seed}/load")
     world = group.world
     for station in group.stations:
         station.service = service_of(resilience)
