@@ -61,6 +61,7 @@ class AmoebaPlan:
     degrees: tuple[int, ...] = DEGREES
     crowds: tuple[int, ...] = (50, 100, 200, 300, 390)
     modest: tuple[int, ...] = (1_000,)
+    with_history: tuple[int, ...] = (100, 300)  # crowds again, with the default history
     default_sizes: tuple[int, ...] = (4, 16, 60)
     default_rates: tuple[float, ...] = (10.0, 100.0, 1_000.0)
     network: NetworkModel = ETHERNET_10
@@ -75,6 +76,7 @@ QUICK: Final = AmoebaPlan(
     degrees=(0, 1, 2),
     crowds=(50,),
     modest=(),
+    with_history=(),
     default_sizes=(4, 16),
     default_rates=(100.0,),
 )
@@ -170,10 +172,15 @@ def amoeba_figures(plan: AmoebaPlan = FULL, progress: Progress | None = None) ->
     for members, each in [(n, INTENSE_PER_S) for n in plan.crowds] + [(n, MODEST_PER_S) for n in plan.modest]:
         tell(f"{members} members, {each:g} broadcasts a second each")
         found.crowds.append(under_load(members, each * members, network, seconds=1.0, seed=seed))
+    for members in plan.with_history:
+        tell(f"{members} members, {INTENSE_PER_S:g} broadcasts a second each, default history")
+        per_s = INTENSE_PER_S * members
+        found.crowds.append(under_load(members, per_s, network, seconds=1.0, has_default_history=True, seed=seed))
     for members in plan.default_sizes:
         for per_s in plan.default_rates:
             tell(f"default timing: {members} members, {per_s:g} broadcasts a second")
-            found.defaults.append(under_load(members, per_s, LAN, timing=Timing(), seconds=3.0, seed=seed))
+            point = under_load(members, per_s, LAN, timing=Timing(), seconds=3.0, has_default_history=True, seed=seed)
+            found.defaults.append(point)
     return found
 
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from ordercast.config import MS, SECOND, GroupConfig, Timing
 from ordercast.figures.described import Described, PeerGroup
-from ordercast.figures.stations import StationGroup
+from ordercast.figures.stations import BUFFER_BYTES, StationGroup
 from ordercast.service import AGREED, Service
 from ordercast.sim.lab import DATAGRAM, MeasurementFailed
 from ordercast.sim.network import IDEAL, NetworkModel
@@ -23,6 +23,8 @@ INTERVAL_NS: Final = 50 * MS
 WARMING: Final = 4  # broadcasts that are not counted
 COUNT: Final = 24
 MOST_MEMBERS: Final = 1_000
+AMPLE_BLOCKS: Final = 65_536
+AMPLE_BYTES: Final = BUFFER_BYTES // 2
 
 # The paper has no heartbeats: a kernel notices that another has failed when it tries to reach it. Acknowledgements of
 # quiet members cost something per second, not per broadcast. With times that long only broadcasts are left to count.
@@ -54,10 +56,14 @@ class BroadcastCost:
         return self.all_ms * MS / IDEAL.latency_ns
 
 
-def station_config(orderer: str = "sequencer", history_blocks: int = 4_096, *, anticipate: bool = True) -> GroupConfig:
+def station_config(
+    orderer: str = "sequencer", history_blocks: int = AMPLE_BLOCKS, *, anticipate: bool = True
+) -> GroupConfig:
+    """A group whose history does not fill, unless a number of blocks says when."""
     return GroupConfig(
         orderer=orderer,
         max_members=MOST_MEMBERS,
+        history_bytes=AMPLE_BYTES,
         history_blocks=history_blocks,
         datagram=DATAGRAM,
         anticipate=anticipate,

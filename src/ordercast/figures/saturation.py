@@ -3,16 +3,19 @@
 *Capacity*: all members but the first broadcast without pause, each as soon as its last message is back. *Under load*:
 messages come at random (Poisson) at members drawn at random, and the delay of each counts from then until it is back.
 What comes in the first fifth of the time is left out, and so is what comes in the last fiftieth.
+
+The history does not fill, unless it is said to be the default one: section 5 of the paper counts what a full history
+costs by itself (n/H + 2), and looks at the sequencer without that.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from ordercast.config import MS, SECOND, Timing
+from ordercast.config import MS, SECOND, GroupConfig, Timing
 from ordercast.figures.broadcasts import PAPER_TIMING, station_config
 from ordercast.figures.described import Described, PeerGroup
 from ordercast.figures.queueing import PacketSizes, service_ns, wait_ns
@@ -50,6 +53,7 @@ class LoadPoint:
     utilization: float  # of the sequencer, by the model: 1 is saturation
     model_ms: float  # idle delay and M/D/1's wait; 0 where the queue grows without end
     datagrams: float  # per broadcast
+    has_default_history: bool
     violations: int
 
 
@@ -110,10 +114,15 @@ def under_load(
     resilience: int = 0,
     seconds: float = 2.0,
     timing: Timing = PAPER_TIMING,
+    has_default_history: bool = False,
     seed: int = 0,
 ) -> LoadPoint:
     """The sequencer orderer where all members together broadcast at this rate."""
-    group = StationGroup(members, network, station_config(), timing, f"{seed}/load")
+    config = station_config()
+    if has_default_history:
+        usual = GroupConfig()
+        config = replace(config, history_bytes=usual.history_bytes, history_blocks=usual.history_blocks)
+    group = StationGroup(members, network, config, timing, f"{seed}/load")
     world = group.world
     for station in group.stations:
         station.service = service_of(resilience)
@@ -143,6 +152,7 @@ def under_load(
         utilization,
         idle_ms + wait_ns(per_s, service) / MS if utilization < 1 else 0.0,
         datagrams / max(1, count),
+        has_default_history,
         group.disorder(),
     )
 

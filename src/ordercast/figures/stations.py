@@ -27,7 +27,7 @@ from ordercast.wire.intake import Intake
 from ordercast.wire.writer import DatagramWriter
 
 GROUP: Final = "stations"
-BUFFER_BYTES: Final = 8 << 20  # twice the history: a burst of acknowledgements must fit, and no buffer sets the pace
+BUFFER_BYTES: Final = 1 << 30  # half of it bounds what may be unstable: no buffer sets the pace here
 RING: Final = 1
 VIEW_SEQ: Final = 1
 STEP_NS: Final = 50 * MS  # how often it is looked whether all is delivered
