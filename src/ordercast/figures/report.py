@@ -23,7 +23,7 @@ class ClaimStatus(Enum):
     """What comes of a claim. `docs/figures.md` says what each word means."""
 
     REPRODUCED = "reproduced"
-    FITTED = "fitted"  # a free number of the model was chosen for it
+    FITTED = "fitted"  # a free number of the model, or the network, was chosen for it
     PARTLY = "partly"
     DIFFERS = "differs"
     NOT_MEASURED = "not measured"

@@ -79,7 +79,7 @@ def _claims(found: TompaFigures) -> list[Claim]:
             "less latency than ABCAST, rare long delays",
             PAPER,
             _span(rare),
-            ClaimStatus.REPRODUCED if _is_reached(rare) else ClaimStatus.PARTLY,
+            ClaimStatus.FITTED if _is_reached(rare) else ClaimStatus.PARTLY,
             "the condition was searched for: heavy load, all members send, and one datagram in 20 is up to 2 ms late "
             "on a network of 30 us. A message that is late at one member is undecided everywhere, and decided ones "
             f"stand behind it; anticipation moves it back. {_share(rare)}. The seeds are "
