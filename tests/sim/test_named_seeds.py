@@ -16,6 +16,10 @@ SEEDS = (
     ("timestamp", 10_000_123),  # words of a leaver were taken for those of the member that it had become again
     ("token", 10_000_262),  # own UNRELIABLE messages filled the buffers of a slow application
     ("token", 10_001_083),  # a member that was put out looked without end for a group that had ended
+    (
+        "token",
+        32_040_054,
+    ),  # a token site at rest was suspected by members that knew of a request it had not heard
 )
 
 OF_MEMBERSHIP = (

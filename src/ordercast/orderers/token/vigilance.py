@@ -2,7 +2,8 @@
 
 Silence is suspicious sooner while anything is outstanding. One rule says what is: work in the ring, and whatever an
 application or a caller outside waits for, such as a lock that another member holds, or an answer. A member that waits
-says so with its heartbeats, so that all of them are frequent: otherwise it would expect what the others do not give.
+says so with its heartbeats, so that all of them are frequent: otherwise it would expect what the others do not give. So
+does a member with work that lasts: what it has sent may be lost, and the others do not know of it.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from ordercast.parts.detector import Detector
 from ordercast.parts.outgoing import Outgoing
 
 HEARSAY_BEATS: Final = 4  # heartbeats for which the word of another member counts that it waits
+LONG_BEATS: Final = 3  # heartbeats after which work lasts: most of it is over sooner, and not worth a word
 
 
 class Vigilance:
     __slots__ = (
+        "_busy_ns",
         "_detector",
         "_heard_until_ns",
         "_naks",
@@ -51,6 +54,7 @@ class Vigilance:
         self._outgoing = outgoing
         self._naks = naks
         self._requests = requests
+        self._busy_ns = -1  # since when something is outstanding in the ring, as far as we know; -1: nothing is
         self._waits = False  # our application waits for another member
         self._reminded_until_ns = 0  # until then a caller outside waits, as far as we know
         self._heard_until_ns = 0  # until then another member waits, as far as we know
@@ -76,7 +80,12 @@ class Vigilance:
 
     def work(self, now_ns: int, is_busy: bool) -> None:
         """After a pass. `is_busy`: something is outstanding in the ring itself."""
-        waits = self._rotation.waits = self._waits or now_ns < self._reminded_until_ns
+        if not is_busy:
+            self._busy_ns = -1
+        elif self._busy_ns < 0:
+            self._busy_ns = now_ns
+        lasts = is_busy and now_ns - self._busy_ns >= LONG_BEATS * self._ring.timing.heartbeat_busy_ns
+        waits = self._rotation.waits = lasts or self._waits or now_ns < self._reminded_until_ns
         self._detector.work(is_busy or waits or now_ns < self._heard_until_ns, now_ns)
 
     def watch_application(self, now_ns: int, is_overrun: bool, oldest: int) -> None:
