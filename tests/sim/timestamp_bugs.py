@@ -184,7 +184,7 @@ TIMESTAMP_BUGS: Final[tuple[Bug, ...]] = (
         "each.acked = self.clock",
         "",
         "The one bound for the rest moves blocks that were acknowledged together with the decided one.",
-        32,
+        64,
         "timestamp",
     ),
     Bug(
