@@ -63,7 +63,9 @@ class Acknowledger:
 
     def ask(self, seq: int) -> None:
         """The sequencer asks: it is told when the application has consumed everything up to `seq`, after a while in
-        any case."""
+        any case. What lies too far ahead to be true is not heard."""
+        if seq > self._log.received + self._log.ahead:
+            return
         self.owed.append(seq)
         self.asked_seq = seq
         self._is_asked = True
@@ -95,11 +97,9 @@ class Acknowledger:
             self.to_leader(now_ns, Kind.HELD, encode_held(self.acks(), holding), out)
         if self.is_due:
             self.to_leader(now_ns, Kind.ACK, encode_acks(self.acks()), out)
-        elif (self._is_asked or (owed and self.acks() != self._acked)) and not self._timers.is_set(
-            SequencerTimer.QUIET
-        ):
-            # Nobody waits for the rest: it goes with the next message or heartbeat.
-            self._timers.set(SequencerTimer.QUIET, now_ns + self._ring.timing.ack_quiet_ns)
+        elif self._is_asked or (owed and self.acks() != self._acked):
+            self._timers.set_earlier(SequencerTimer.QUIET, now_ns + self._ring.timing.ack_quiet_ns)
+        # What nobody asked about goes with the next message or heartbeat.
 
     def take_holding(self) -> list[tuple[int, int]]:
         """What the sequencer is to hear of blocks that we hold, with all that they may depend on; the rest when that

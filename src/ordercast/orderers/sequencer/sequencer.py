@@ -293,10 +293,8 @@ class Sequencer:
         elif kind == Kind.STATUS:
             lead = decode_lead(body)
             if self._ordering.role is not None:
-                if not self._leaving.is_retired:
-                    self._announcer.send_status(
-                        now_ns, self._ordering.role, out
-                    )  # a member without room asks for a round
+                if not self._leaving.is_retired:  # a member without room asks for a round
+                    self._announcer.send_status(now_ns, self._ordering.role, out)
             else:
                 self._on_lead(lead)
                 self._acknowledger.ask(lead.highest)
@@ -477,6 +475,7 @@ class Sequencer:
             if self._ordering.role is not None or rank == RESILIENT_RANK:
                 self._acknowledger.hold(origin, k)
         elif self._ordering.role is not None and origin != GROUP_ORIGIN:
+            self._ring.writer.next_via()  # the member that multicasts for us may be gone
             self._announcer.sync_now = True
 
     def _on_lead(self, lead: Lead) -> None:
