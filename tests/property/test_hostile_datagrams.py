@@ -298,10 +298,16 @@ def test_datagrams_of_the_ring_from_strangers_do_no_harm(sequenced: Lab) -> None
 
 def test_a_sequencer_far_ahead_of_everybody_is_not_followed(sequenced: Lab) -> None:
     lab = sequenced
-    far = encode_lead(Lead((1 << 63) + 1, 1 << 63, 1 << 63, 65_535))
+    leads = (Lead((1 << 63) + 1, 1 << 63, 1 << 63, 65_535), Lead(FAR // 2, 0, 0, 1))
     for index in (0, 2):
-        for kind in (Kind.SYNC, Kind.STATUS):
-            lab.inject(index, lab.members[1].node.address, from_member(lab, kind, far), 0)
+        for lead in leads:
+            for kind in (Kind.SYNC, Kind.STATUS):
+                lab.inject(index, lab.members[1].node.address, from_member(lab, kind, encode_lead(lead)), 0)
+    lab.run(SECOND)
+    other = next(index for index in (0, 2) if lab.members[index].node.name != view_of(lab).leader.name)
+    lab.inject(other, lab.members[1].node.address, from_member(lab, Kind.STATUS, encode_lead(leads[1])), 0)
+    lab.run(5 * SECOND)
+    assert all(member.port.engine.is_at_rest() for member in lab.members if member.port is not None)
 
 
 # The engine alone. ---------------------------------------------------------------------------------------------------
