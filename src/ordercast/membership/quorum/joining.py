@@ -28,6 +28,7 @@ from ordercast.wire.views import Asking, Ring, encode_asking
 
 JOIN_TRIES: Final = 4  # requests to one leader, each after twice the time, before looking around again
 BACK_OFF: Final = 2  # doublings of the time between questions, with the last of them
+HOPE_NS: Final = 10 * SECOND  # a member that was asked may have ordered the join: so long its welcome is waited for
 HEARSAY_NS: Final = 5 * SECOND  # how long traffic of others on the address keeps a newcomer from making the group
 MAX_ATTEMPTS: Final = 64  # of one search whose welcome is accepted: longer than any silence before a recovery
 MAX_OLD_CONTACTS: Final = 8  # members of the last view that are asked by a node that comes back
@@ -219,7 +220,7 @@ class Joining:
             return
         leader: Address = self._ring.leader.address
         self.asked.add(leader)
-        self._hope_ns = now_ns + self._local.timing.linger_ns
+        self._hope_ns = now_ns + HOPE_NS
         out.sends.append(self._local.writer.control(leader, Kind.JOIN, self._asking(self._join_tries)))
         timing, rng = self._local.timing, self._local.rng
         wait_ns = min(max(timing.find_ns, self._took_ns) << self._join_tries, timing.retransmit_max_ns)
