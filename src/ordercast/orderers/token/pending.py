@@ -5,7 +5,7 @@ until it sees the answer, with the back-off of all acknowledged packets (section
 a fault (4.4). What nobody repeats is forgotten, so that a newcomer that gave up is not let in.
 
 Deviation: the paper's only acknowledgement is the New List. Here a change may have to wait, for what is not safe or for
-an application that does not receive. So the token site says that it has a request which comes again (`noted`).
+the decision on the change before it. So the token site says that it has a request which comes again (`noted`).
 """
 
 from __future__ import annotations
