@@ -165,7 +165,7 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
         "top = max(sorted(cuts), key=lambda member: cuts[member].received)",
         "top = min(sorted(cuts), key=lambda member: cuts[member].received)",
         "A message that a survivor has delivered is missing from what all agree on.",
-        32,
+        64,
     ),
     Bug(
         "the new view counts only what its coordinator received",
@@ -201,7 +201,7 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
             "    self._orderer.on_control(now_ns, kind, source, origin, number, body, out)"
         ),
         "An old life of a member is taken for the new one.",
-        32,
+        384,
     ),
     Bug(
         "no transitional signal",
@@ -209,7 +209,7 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
         "out.upcalls.append(Transitional(old.view.id))",
         "",
         "Messages that recovery brought together look as if they were safe.",
-        32,
+        128,
     ),
     Bug(
         "SAFE of the remainder is left out",
@@ -217,7 +217,7 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
         "self._delivery.safe = self._ring.decided = upto",
         "self._ring.decided = upto",
         "A survivor does not deliver a message that the others deliver.",
-        32,
+        128,
     ),
     Bug(
         "own blocks are dropped at a reset",
