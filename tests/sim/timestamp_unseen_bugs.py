@@ -10,8 +10,8 @@ TIMESTAMP_UNSEEN: Final[tuple[Bug, ...]] = (
     Bug(
         "blocks that moved are looked for at their old timestamp, too",
         "take",
-        "each is None or each.stamp is not stamp",
-        "each is None or each.is_decided == bool(is_undecided)",
+        "each is None or each.stamp != stamp or each.is_decided == is_undecided",
+        "each is None or each.is_decided == is_undecided",
         "Latency only: an old timestamp is never behind the new one.",
         0,
         "timestamp",

@@ -44,8 +44,8 @@ class ReceptionQueue:
         self.clock = clock  # the paper's local_ts
         self._waiting: dict[Key, _Waiting] = {}
         self._undecided: dict[int, dict[int, _Waiting]] = {}  # origin -> number -> the same, in the sender's order
-        # Timestamp, 0 for the decided (which go first: no other ends up at the same one), key. An entry whose timestamp
-        # is not the very object that the block has was left behind.
+        # Timestamp, 0 for the decided (which go first: no other ends up at the same one), key. An entry that differs
+        # from what the block has was left behind. They are compared by value: compiled tuples have no identity.
         self._heap: list[tuple[Stamp, int, Key]] = []
 
     def __len__(self) -> int:
@@ -145,7 +145,7 @@ class ReceptionQueue:
         while heap:
             stamp, is_undecided, key = heap[0]
             each = waiting.get(key)
-            if each is None or each.stamp is not stamp:
+            if each is None or each.stamp != stamp or each.is_decided == is_undecided:
                 heappop(heap)  # it has moved, or has left
                 continue
             if is_undecided:
