@@ -6,6 +6,7 @@ outcomes. What it decides by is in `rule`, and how the logs of the survivors bec
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from ordercast.config import GroupConfig
@@ -77,8 +78,9 @@ class Coordinator:
         suspects: list[int],
         own_cut: Cut,
         counter: int,
+        joins: Mapping[int, View],
     ) -> None:
-        """`counter`: the highest of a view that is known here."""
+        """`counter`: the highest of a view that is known here. `joins`: newcomers, with the views that let them in."""
         self._local = local
         self._orderer = orderer
         self._config = config
@@ -92,7 +94,7 @@ class Coordinator:
         leaver = orderer.leaver
         if leaver is not None and orderer.decided < orderer.view.seq:
             self.invitees[leaver.id] = leaver  # it still has a vote in the view before its leave
-        self._joins: dict[int, View] = {}  # newcomers, which may not know that they are in
+        self._joins: dict[int, View] = dict(joins)  # newcomers, which may not know that they are in
         self._suspects = set(suspects)
         self._cuts: dict[int, Cut] = {local.me.id: own_cut}
         self._tries = 0

@@ -15,19 +15,20 @@ from ordercast.engine import NEVER, Outbox, To
 from ordercast.membership.quorum.local import LocalMember
 from ordercast.membership.quorum.rule import holders_known, is_decided, is_open, is_plain, may_go
 from ordercast.orderers import LoggedOrderer
-from ordercast.view import Address, View, id_of
+from ordercast.view import Address, Reason, View, id_of
 from ordercast.wire.header import Kind
 from ordercast.wire.views import decode_decision, encode_decision
 
 RETRY_NS: Final = 20 * MS
 MAX_RETRY_NS: Final = 160 * MS
+MAX_JOINS: Final = 16  # the last joins of a ring: a recovery welcomes these newcomers again
 CREATOR_TRIES: Final = 2  # votes for the member that ordered the change alone; then all are asked
 
 
 class Deciding:
     """The last change of one ring, until it is known to be decided; and our own leave, until others know that."""
 
-    __slots__ = ("_due_ns", "_holders", "_informed", "_is_departing", "_local", "_orderer", "_tries", "_view")
+    __slots__ = ("_due_ns", "_holders", "_informed", "_is_departing", "_local", "_orderer", "_tries", "_view", "joins")
 
     def __init__(self, local: LocalMember, orderer: LoggedOrderer) -> None:
         self._local = local
@@ -36,6 +37,7 @@ class Deciding:
         self._holders: set[int] = set()  # members that are known to hold it
         self._due_ns = NEVER
         self._tries = 0
+        self.joins: dict[int, View] = {}  # newcomer -> the view that let it in; it may not know that yet
         # Our own leave
         self._is_departing = False
         self._informed: set[int] = set()  # members that know that it is decided, or are in a later ring
@@ -55,6 +57,12 @@ class Deciding:
         """A change is received, and with it everything before it. `is_new`: it is our own join."""
         self._view = None
         self._due_ns = NEVER
+        if view.reason == Reason.JOIN:
+            self.joins[id_of(view.subject)] = view
+            if len(self.joins) > MAX_JOINS:
+                del self.joins[next(iter(self.joins))]
+        elif view.reason == Reason.LEAVE:
+            self.joins.pop(id_of(view.subject), None)
         if not is_open(view):
             return
         me, orderer = self._local.me.id, self._orderer

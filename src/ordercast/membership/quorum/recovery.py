@@ -7,6 +7,7 @@ coordinates is a `Coordinator`. The membership feeds it datagrams and installs w
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from ordercast.config import GroupConfig, MinMembers
@@ -17,7 +18,7 @@ from ordercast.membership.quorum.local import LocalMember
 from ordercast.membership.quorum.resets import PendingResets
 from ordercast.membership.quorum.roles import RecoveryTerms, Role
 from ordercast.orderers import LoggedOrderer
-from ordercast.view import Address
+from ordercast.view import Address, View
 from ordercast.wire.header import Kind
 from ordercast.wire.ordering import MAX_MISSING, Acks, Missing, encode_nak
 from ordercast.wire.views import (
@@ -59,6 +60,7 @@ class Recovery:
         "_heard_ns",
         "_is_coordinating",
         "_is_known",
+        "_joins",
         "_local",
         "_orderer",
         "_pending",
@@ -73,13 +75,21 @@ class Recovery:
     )
 
     def __init__(
-        self, local: LocalMember, orderer: LoggedOrderer, config: GroupConfig, rule: MinMembers, counter: int
+        self,
+        local: LocalMember,
+        orderer: LoggedOrderer,
+        config: GroupConfig,
+        rule: MinMembers,
+        counter: int,
+        joins: Mapping[int, View],
     ) -> None:
-        """`rule`: this member's own. `counter`: the highest of a view that is known here."""
+        """`rule`: this member's own. `counter`: the highest of a view that is known here. `joins`: the last newcomers
+        of the ring, with the views that let them in."""
         self._local = local
         self._orderer = orderer
         self._config = config
         self._counter = counter
+        self._joins = joins
         self._role = Role.FAILED
         self._due_ns = NEVER
         # Promises
@@ -114,7 +124,7 @@ class Recovery:
         self._pending = None
         cut = self._cut()
         self._round = Coordinator(
-            self._local, orderer, self._config, self.promised, terms, suspects, cut, self._counter
+            self._local, orderer, self._config, self.promised, terms, suspects, cut, self._counter, self._joins
         )
         self._is_coordinating = True
         self._round.start(now_ns, out)

@@ -231,7 +231,7 @@ class QuorumRing:
             if not self.is_entered:
                 self.give_up_ns = now_ns + NEWCOMER_WAITS * self._local.timing.recovery_wait_ns
             rule = self._wishes.min_members
-            self.recovery = Recovery(self._local, self.orderer, self._config, rule, self.counter)
+            self.recovery = Recovery(self._local, self.orderer, self._config, rule, self.counter, self.deciding.joins)
         return self.recovery
 
     def _say_failed(self, suspects: tuple[str, ...], text: str, out: Outbox) -> None:
