@@ -117,15 +117,23 @@ def mandate(cuts: Mapping[int, Cut], base: View, own: ResetDemand | None) -> Man
     """Whether those that answered may make the view after `base`: they are quorums, or enough for a caller of `reset`.
 
     `own`: a reset coordinates, and its own demand comes first. Its minimum, or that of another caller, has to be met
-    then, and is all that counts.
+    then, and is all that counts. A number says that so many are enough, whatever others do. A majority has to be one of
+    every view that counts: otherwise two parts could both have it.
     """
     electorates, size = tuple(needed(cuts, base)), len(base.members)
     demands = ([own] if own is not None else []) + [demand for cut in cuts.values() for demand in cut.demands]
-    met = next((demand for demand in demands if is_enough(demand.rule, base, cuts.keys())), None)
+    met = next((demand for demand in demands if _is_met(demand.rule, base, electorates, cuts.keys())), None)
     header = met.header if met is not None else b""
     if own is None and are_quorums(electorates, cuts.keys()):
         return Mandate(electorates, electorate(base).rules, False, header, size)
     return Mandate((), (met.rule,), True, header, size) if met is not None else None
+
+
+def _is_met(rule: MinMembers, base: View, electorates: Sequence[Electorate], present: AbstractSet[int]) -> bool:
+    """Whether these members may make the view after `base` for a caller of `reset`."""
+    if isinstance(rule, int):
+        return is_enough(rule, base, present)
+    return all(Electorate(each.members, (rule,)).is_quorum(present) for each in electorates)
 
 
 def binding(cuts: Mapping[int, Cut]) -> Proposal | None:

@@ -343,7 +343,7 @@ class _Lives:
             return True
         return any(
             trouble.begin_ns + SUSPECT_NS <= min(gone_ns, trouble.end_ns)
-            and trouble.end_ns + ANSWER_NS >= departure.asked_ns
+            and (trouble.end_ns + ANSWER_NS >= departure.asked_ns or (is_last and not self._patience_ns))
             for trouble in self._troubles
         )
 
