@@ -46,6 +46,7 @@ class Coordinator:
         "_bound",
         "_config",
         "_cuts",
+        "_is_stale",
         "_joins",
         "_local",
         "_mandate",
@@ -98,6 +99,7 @@ class Coordinator:
         self._suspects = set(suspects)
         self._cuts: dict[int, Cut] = {local.me.id: own_cut}
         self._tries = 0
+        self._is_stale = False  # what was answered is too old
         # Deciding and fetching
         self._steps = 0  # requests or results since the last decision
         self._remainder: Remainder | None = None
@@ -126,8 +128,10 @@ class Coordinator:
             self._propose(now_ns, out)
 
     def expire(self, now_ns: int, out: Outbox) -> bool:
-        """Whether the round has come to nothing: a member that had answered is silent now."""
+        """Whether the round has come to nothing: a member that had answered is silent now, or may be."""
         self.due_ns = NEVER
+        if self._is_stale:
+            return True
         if self.role is Role.INVITING:
             self._invite(now_ns, out)
             self._consider(now_ns, out)
@@ -156,7 +160,11 @@ class Coordinator:
         self._note_join(cut.view)
         for member in cut.view.members:  # a join may be known there and not here
             self.invitees.setdefault(member.id, member)
-        if is_new:  # another node at the address of a dead one may answer again and again
+        if is_new and self._tries > self._local.timing.invite_tries + 1:
+            # The others answered long ago, and may be gone: with this one all are asked anew.
+            self._is_stale = True
+            self.due_ns = now_ns
+        elif is_new:  # another node at the address of a dead one may answer again and again
             self._consider(now_ns, out)
 
     def on_sign(self, source: Address, origin: int, out: Outbox) -> None:
