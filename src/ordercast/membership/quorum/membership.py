@@ -31,7 +31,7 @@ from ordercast.membership.quorum.admission import Admission
 from ordercast.membership.quorum.joining import Joining, whom_to_ask
 from ordercast.membership.quorum.local import LocalMember, Wishes, installed_text
 from ordercast.membership.quorum.meeting import Meeting
-from ordercast.membership.quorum.patience import LeavePatience
+from ordercast.membership.quorum.patience import LONGEST, LeavePatience
 from ordercast.membership.quorum.ring import QuorumRing, Successor
 from ordercast.membership.quorum.roles import RecoveryTerms
 from ordercast.membership.quorum.withdrawing import Withdrawing
@@ -123,8 +123,7 @@ class QuorumMembership:
         self._joining.start(now_ns, out)
 
     def installed(self, now_ns: int, orderer: LoggedOrderer, out: Outbox) -> None:
-        view = orderer.view
-        old, was_withdrawn = self._state, self._withdrawing is not None
+        view, old, was_withdrawn = orderer.view, self._state, self._withdrawing is not None
         self._joining = self._withdrawing = None
         self.phase = Phase.MEMBER
         self._state = state = QuorumRing(self._local, self._wishes, self._config, orderer, self._counter)
@@ -219,7 +218,8 @@ class QuorumMembership:
             if view.leader.id == me.id and self._meeting.due_ns == NEVER:
                 self._show_ring(now_ns, out)
         if state is not None and state.orderer.has_left and self._linger_ns == NEVER:
-            self._linger_ns = now_ns + self._local.timing.linger_ns
+            longer = LONGEST if state.orderer.view.reason == Reason.DISSOLVE else 1  # its members may need our vote
+            self._linger_ns = now_ns + longer * self._local.timing.linger_ns
         self._update_direct()
 
     def on_delivered(self, now_ns: int, view: View, out: Outbox) -> bool:
@@ -517,7 +517,7 @@ class QuorumMembership:
             self._exclude(state, DepartureCause.UNDECIDED, out)
 
     def _on_frozen(self, now_ns: int, state: QuorumRing) -> None:
-        timing, me = self._local.timing, self._local.me
+        timing = self._local.timing
         if self._leave_header is not None and self.phase is Phase.MEMBER:
             # Our leave cannot be ordered now; if recovery does not bring that back soon, we go without.
             self._linger_ns, self._patience.due_ns = now_ns + timing.linger_ns, NEVER
@@ -526,7 +526,7 @@ class QuorumMembership:
                 self._patience = LeavePatience(timing.linger_ns)
         self._admission.clear()
         # Where this comes to nothing, others of the group may go on. We hear that by their beacons, or have to ask.
-        self._meeting.due_ns = NEVER if me.has_multicast else now_ns + timing.beacon_ns
+        self._meeting.due_ns = NEVER if self._local.me.has_multicast else now_ns + timing.beacon_ns
         self.is_whole = False
         self._update_direct()
 
