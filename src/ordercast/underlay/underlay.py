@@ -268,7 +268,7 @@ class Underlay:
             orderer.after_batch(now_ns, out)  # a change may be decided now, and what waited for that goes on
             views = orderer.take_views()
         if len(out.upcalls) > before:
-            self._translate(now_ns, before, None, out)
+            self._translate(now_ns, before, False, out)
         if membership.direct_ring == NO_RING:
             membership.after_batch(now_ns, out)
             self._follow(now_ns, membership.take(), out)
@@ -436,17 +436,16 @@ class Underlay:
         before = len(out.upcalls)
         orderer.recover(old.upto, out)
         orderer.take_views()
-        self._translate(now_ns, before, frozenset((*old.members, self.me.id)), out)
+        self._translate(now_ns, before, True, out)
         if self._membership.phase is not Phase.MEMBER:
             return False
         self._backlog = orderer.leftovers()
         return True
 
-    def _translate(self, now_ns: int, before: int, together: frozenset[int] | None, out: Outbox) -> None:
+    def _translate(self, now_ns: int, before: int, is_recovery: bool, out: Outbox) -> None:
         """Views as this node sees them: with the members that came along, or as the end of its membership.
 
-        `together`: in a recovery, those that recover together. What is delivered in views on the way was brought
-        together as well, and nobody else comes along.
+        In a recovery what is delivered in views on the way was brought together as well.
         """
         upcalls = out.upcalls[before:]
         del out.upcalls[before:]
@@ -455,7 +454,7 @@ class Underlay:
             return
         for upcall in upcalls:
             if not isinstance(upcall, View):
-                if together is not None and self.view is not None and out.upcalls and out.upcalls[-1] is self.view:
+                if is_recovery and self.view is not None and out.upcalls and out.upcalls[-1] is self.view:
                     out.upcalls.append(Transitional(self.view.id))
                 out.upcalls.append(upcall)
             elif membership.on_delivered(now_ns, upcall, out):
@@ -463,11 +462,7 @@ class Underlay:
                 if previous is None:
                     came_with: tuple[str, ...] = (str(self.me),)
                 else:
-                    came_with = tuple(
-                        str(member)
-                        for member in upcall.members
-                        if previous.member(member.id) and (together is None or member.id in together)
-                    )
+                    came_with = tuple(str(member) for member in upcall.members if previous.member(member.id))
                 self.view = replace(upcall, came_with=came_with)
                 out.upcalls.append(self.view)
             else:
