@@ -35,7 +35,6 @@ OF_MEMBERSHIP = (
     ("sequencer", 20_000_438),  # members at rest did not look for the change that a leaver asked them about
     ("sequencer", 90_002_618),  # a member whose ring was to end gave it up while the other needed its vote
     ("sequencer", 90_003_885),  # a newcomer that had not heard its welcome was not told in a recovery after a leave
-    ("sequencer", 90_005_962),  # a dead member came along in a view on the way through a recovery
     ("token", 90_003_520),  # the judge forgot that a group stays failed until a reset
     ("token", 90_003_555),  # an answer of seconds ago was taken for that of a member that is there
     ("timestamp", 91_001_525),  # two parts were re-formed by reset("majority")
