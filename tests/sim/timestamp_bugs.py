@@ -333,7 +333,7 @@ TIMESTAMP_BUGS: Final[tuple[Bug, ...]] = (
         "range(seq, log.received + 1)",
         "range(seq, seq)",
         "These blocks are received twice.",
-        8,
+        128,
         "timestamp",
     ),
     Bug(
@@ -430,7 +430,7 @@ TIMESTAMP_BUGS: Final[tuple[Bug, ...]] = (
         "not flags & LAST and origin in self.members",
         "not flags & LAST",
         "No member can join or leave any more.",
-        64,
+        128,
         "timestamp",
     ),
     Bug(
