@@ -373,7 +373,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
         "return DeliveryMemory(self._ticket, early, self._called, recent)",
         "return DeliveryMemory(self._ticket, early, self._called, {})",
         "A repeated UNRELIABLE call is delivered again.",
-        128,
+        256,
     ),
     _in_token(
         "calls that were passed over stay",
