@@ -94,7 +94,7 @@ async def test_a_mistake_in_a_join_says_so_and_leaves_the_node_as_it_was() -> No
             {"buffers": 1 << 70},
             {"max_message": 1.5},
             {"create": "yes"},
-            {"min_members": 1001},
+            {"min_members": 2001},
             {"timeout": "soon"},
             {"timeout": float("nan")},
         ]
