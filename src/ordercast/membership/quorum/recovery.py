@@ -122,10 +122,12 @@ class Recovery:
         self.promised = Ballot(self.promised.round + 1, orderer.log.received, seniority, me.id)
         self._coordinator, self._coordinator_id = me.address, me.id
         self._pending = None
-        cut = self._cut()
+        cut, known = self._cut(), self._round.invitees if self._round is not None else {}
         self._round = Coordinator(
             self._local, orderer, self._config, self.promised, terms, suspects, cut, self._counter, self._joins
         )
+        for member in known.values():  # a newcomer that only the cut of another named, which may not answer any more
+            self._round.invitees.setdefault(member.id, member)
         self._is_coordinating = True
         self._round.start(now_ns, out)
         self._follow(self._round)
