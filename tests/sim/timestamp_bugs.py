@@ -533,13 +533,4 @@ TIMESTAMP_BUGS: Final[tuple[Bug, ...]] = (
         64,
         "timestamp",
     ),
-    Bug(
-        "a member leaves while its own blocks wait",
-        "Timestamp._ask_to_leave",
-        "self._outgoing.unordered",
-        "self._outgoing.unordered and self.has_left",
-        "The blocks of this member are never decided.",
-        128,
-        "timestamp",
-    ),
 )

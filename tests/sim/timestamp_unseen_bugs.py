@@ -289,4 +289,13 @@ TIMESTAMP_UNSEEN: Final[tuple[Bug, ...]] = (
         0,
         "timestamp",
     ),
+    Bug(
+        "a member leaves while its own blocks wait",
+        "Timestamp._ask_to_leave",
+        "self._outgoing.unordered",
+        "self._outgoing.unordered and self.has_left",
+        "Rare: no leave waits without end any more, and these blocks have an unknown outcome.",
+        0,
+        "timestamp",
+    ),
 )
