@@ -5,6 +5,7 @@ Durations are nanoseconds in the code and end in `_ns`; the public API takes sec
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -156,3 +157,8 @@ def required_members(rule: MinMembers, previous: int, survivors: int, has_first:
     if rule == "majority":
         return 2 * survivors > previous or (2 * survivors == previous and has_first)
     return survivors >= min(rule, previous)
+
+
+def keeps_others_out(rules: Iterable[MinMembers], members: int) -> bool:
+    """Whether two parts of a view of so many members can never both go on: some rule asks for more than half."""
+    return any(not required_members(rule, members, members // 2, False) for rule in rules)

@@ -12,7 +12,7 @@ from enum import IntEnum
 from hashlib import blake2b
 from typing import Final
 
-from ordercast.config import MinMembers, required_members
+from ordercast.config import MinMembers, keeps_others_out
 from ordercast.service import RESILIENT, RESILIENT_RANK, Service
 
 Address = tuple[str, int]
@@ -138,8 +138,7 @@ class View:
     @property
     def may_part(self) -> bool:
         """Whether two parts of it may go on after a failure: less than a majority is enough for every member."""
-        size = len(self.members)
-        return all(required_members(member.min_members, size, size // 2, False) for member in self.members)
+        return not keeps_others_out([member.min_members for member in self.members], len(self.members))
 
     @property
     def rank(self) -> tuple[int, str]:

@@ -29,6 +29,16 @@ async def shout(request: Request) -> None:
     await request.reply(request.payload.upper())
 
 
+def noting(asked: list[bytes]) -> Callable[[Request], Awaitable[None]]:
+    """A handler that shouts, and notes what it was asked."""
+
+    async def answer(request: Request) -> None:
+        asked.append(request.payload)
+        await shout(request)
+
+    return answer
+
+
 class Office(Lab):
     """Members a, b, c, … of one token group, and x, who calls them and is none."""
 

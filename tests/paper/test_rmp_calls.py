@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import pytest
-from tests.paper.calling import LOSSY, Office, Wire, in_office, shout
+from tests.paper.calling import LOSSY, Office, Wire, in_office, noting, shout
 
 from ordercast.config import SECOND, Timing
 from ordercast.errors import CallTimeout, MessageTooLarge, OutcomeUnknown, Unhandled, UsageError
@@ -105,12 +105,7 @@ def test_a_repeated_call_is_answered_again_and_not_delivered_again() -> None:
     async def program(office: Office) -> None:
         x = await office.open(3)
         asked: list[bytes] = []
-
-        async def answer(request: Request) -> None:
-            asked.append(request.payload)
-            await shout(request)
-
-        await office.serve(1, 2, answer)
+        await office.serve(1, 2, noting(asked))
         office.silence("a", "b", "c")
         calls = [
             asyncio.create_task(x.call("paper", b"first", handler=2)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.paper.calling import Office, in_office, shout
+from tests.paper.calling import Office, in_office, noting, shout
 
 from ordercast.config import SECOND, Timing
 from ordercast.groups.events import Request
@@ -27,12 +27,7 @@ def test_a_call_is_not_carried_out_twice_however_long_its_caller_is_cut_off(chan
     async def program(office: Office) -> None:
         x = await office.open(3)
         asked: list[bytes] = []
-
-        async def answer(request: Request) -> None:
-            asked.append(request.payload)
-            await shout(request)
-
-        await office.serve(1, 2, answer)
+        await office.serve(1, 2, noting(asked))
         office.silence("a", "b", "c")  # its reply is lost
         call = asyncio.create_task(x.call("paper", b"pay", handler=2, timeout=None))
         await asyncio.sleep(1)

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from ordercast.config import MinMembers
-from ordercast.membership.quorum.cuts import agree, clip_assignments, keeps_others_out, orphans
+from ordercast.config import MinMembers, keeps_others_out
+from ordercast.membership.quorum.cuts import agree, clip_assignments, orphans
 from ordercast.view import Member, Reason, View, node_id
 from ordercast.wire.ordering import Assignment
 from ordercast.wire.views import Cut

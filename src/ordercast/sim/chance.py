@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Final
 
 from ordercast.config import MS, MinMembers
-from ordercast.errors import UsageError
 from ordercast.orderers import ORDERERS
 from ordercast.service import RESILIENT, Service, parse_service
 from ordercast.sim.churn import membership_scenario
@@ -25,7 +24,7 @@ from ordercast.sim.scenario import (
     LockUse,
     Scenario,
     anticipate_flags,
-    check_anticipate,
+    check_orderer,
     node_names,
 )
 
@@ -45,9 +44,7 @@ def random_scenario(seed: int, orderer: str = "sequencer", anticipate: bool | No
 
     With and without anticipation a seed gives the same scenario but for that.
     """
-    if orderer not in SERVICES or orderer not in ORDERERS:
-        raise UsageError(f"there is no orderer {orderer!r} yet; choose one of {', '.join(SERVICES)}")
-    anticipates = check_anticipate(orderer, anticipate)
+    anticipates = check_orderer(orderer, anticipate)
     rng = random.Random(f"{orderer}/{seed}/scenario")
     names = node_names(rng.choice((2, 3, 3, 4, 4, 5, 5, 6, 7)))
     network, datagram, buffer_bytes = _draw_network(rng)

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from ordercast.config import MS, MinMembers
-from ordercast.errors import UsageError
 from ordercast.orderers import ORDERERS
 from ordercast.sim.faults import Fault, FaultKind
 from ordercast.sim.scenario import (
@@ -22,7 +21,7 @@ from ordercast.sim.scenario import (
     LockUse,
     Scenario,
     anticipate_flags,
-    check_anticipate,
+    check_orderer,
     node_names,
 )
 
@@ -35,9 +34,7 @@ GUARDED_SHARE: Final = 0.8  # of the runs in which a minority crashes at most
 
 def membership_scenario(seed: int, orderer: str = "sequencer", anticipate: bool | None = None) -> Scenario:
     """Draw a small group and what befalls it. With and without anticipation a seed gives the same scenario."""
-    if orderer not in SERVICES or orderer not in ORDERERS:
-        raise UsageError(f"there is no orderer {orderer!r} yet; choose one of {', '.join(SERVICES)}")
-    anticipates = check_anticipate(orderer, anticipate)
+    anticipates = check_orderer(orderer, anticipate)
     rng = random.Random(f"{orderer}/{seed}/membership")
     names = node_names(rng.choice((2, 3, 3, 3, 4, 4, 4, 4, 5, 5, 6, 7)))
     is_peaceful = rng.random() < PEACEFUL_SHARE

@@ -24,7 +24,7 @@ from ordercast.errors import UsageError
 from ordercast.sim.chance import drawn_scenario
 from ordercast.sim.checkers.stuck import Excuse
 from ordercast.sim.run import Outcome, Patch, run_scenario
-from ordercast.sim.scenario import PROFILES, SERVICES, check_anticipate
+from ordercast.sim.scenario import PROFILES, check_anticipate, check_orderer
 
 HANG_S: Final = 120.0
 CHUNK: Final = 2  # seeds that a process takes at a time; more would leave one process working alone at the end
@@ -161,13 +161,11 @@ def fuzz(
     profile: str = "all",
 ) -> FuzzReport:
     """Run `runs` random scenarios from `first_seed` on, `jobs` at a time. `profile`: what they are about."""
-    if orderer not in SERVICES:
-        raise UsageError(f"there is no orderer {orderer!r} yet; choose one of {', '.join(SERVICES)}")
+    check_orderer(orderer, anticipate)
     if runs < 1 or jobs < 1 or first_seed < 0:
         raise UsageError("runs and jobs begin at 1, first-seed at 0")
     if profile not in PROFILES:
         raise UsageError(f"there is no profile {profile!r}; choose one of {', '.join(PROFILES)}")
-    check_anticipate(orderer, anticipate)
     work = partial(run_seed, orderer, anticipate=anticipate, profile=profile)
     report = FuzzReport(orderer, first_seed, runs, anticipate, profile)
     failed = 0

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ordercast.config import MS, SECOND
-from ordercast.errors import UsageError
 from ordercast.orderers import ORDERERS
 from ordercast.sim.faults import Fault, FaultKind
 from ordercast.sim.scenario import (
@@ -23,7 +22,7 @@ from ordercast.sim.scenario import (
     LockUse,
     Scenario,
     anticipate_flags,
-    check_anticipate,
+    check_orderer,
     node_names,
 )
 
@@ -35,9 +34,7 @@ CALLER: Final = "caller0"
 
 def patience_scenario(seed: int, orderer: str = "sequencer", anticipate: bool | None = None) -> Scenario:
     """Draw a small group and what it has to wait for. With and without anticipation a seed gives the same scenario."""
-    if orderer not in SERVICES or orderer not in ORDERERS:
-        raise UsageError(f"there is no orderer {orderer!r} yet; choose one of {', '.join(SERVICES)}")
-    anticipates = check_anticipate(orderer, anticipate)
+    anticipates = check_orderer(orderer, anticipate)
     drawn = _Waits(random.Random(f"{orderer}/{seed}/patience"), orderer)
     drawn.draw()
     rng = drawn.rng

@@ -12,6 +12,7 @@ from typing import Final
 
 from ordercast.config import MS, SECOND, GroupConfig, MinMembers, Timing
 from ordercast.errors import UsageError
+from ordercast.orderers import ORDERERS
 from ordercast.sim.faults import Fault
 from ordercast.sim.network import NETWORKS, NetworkModel
 
@@ -191,6 +192,13 @@ class Scenario:
     def node_timing(self) -> Timing:
         base = Timing()
         return replace(base, **{name: int(getattr(base, name) * factor) for name, factor in self.timing})
+
+
+def check_orderer(orderer: str, anticipate: bool | None) -> bool:
+    """Whether a group of this orderer anticipates; `UsageError` where there is no such orderer, or no such choice."""
+    if orderer not in SERVICES or orderer not in ORDERERS:
+        raise UsageError(f"there is no orderer {orderer!r} yet; choose one of {', '.join(SERVICES)}")
+    return check_anticipate(orderer, anticipate)
 
 
 def check_anticipate(orderer: str, anticipate: bool | None) -> bool:

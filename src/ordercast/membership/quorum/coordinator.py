@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from ordercast.config import GroupConfig
+from ordercast.config import GroupConfig, keeps_others_out
 from ordercast.engine import NEVER, Outbox
 from ordercast.errors import WireError
-from ordercast.membership.quorum.cuts import Remainder, agree, clip_assignments, holders, keeps_others_out, orphans
+from ordercast.membership.quorum.cuts import Remainder, agree, clip_assignments, holders, orphans
 from ordercast.membership.quorum.local import LocalMember
 from ordercast.membership.quorum.roles import RecoveryTerms, Role
 from ordercast.membership.quorum.rule import Mandate, binding, is_committed, mandate
@@ -109,7 +109,6 @@ class Coordinator:
         # Proposing
         self.proposal: Proposal | None = None
         self._acks: set[int] = set()
-        self._note_join(own_cut.view)
         # Outcome
         self.is_committed = False
         self.is_refused = False  # on a reset(): too few members

@@ -7,10 +7,8 @@ survivor may know a sequence number and another hold its block, so the remainder
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
-from ordercast.config import MinMembers, required_members
 from ordercast.wire.ordering import Assignment
 from ordercast.wire.views import Cut
 
@@ -63,11 +61,6 @@ def orphans(cuts: dict[int, Cut], numbers: dict[int, int], gone: list[int]) -> l
             found.append((origin, number))
             number += 1
     return found
-
-
-def keeps_others_out(rules: Sequence[MinMembers], members: int) -> bool:
-    """Whether two parts of a view of so many members can never both go on: some rule asks for more than half."""
-    return any(not required_members(rule, members, members // 2, False) for rule in rules)
 
 
 def clip_assignments(assignments: list[Assignment], start: int, upto: int) -> tuple[Assignment, ...]:
