@@ -37,6 +37,8 @@ OF_MEMBERSHIP = (
     ("sequencer", 90_003_885),  # a newcomer that had not heard its welcome was not told in a recovery after a leave
     ("token", 90_003_520),  # the judge forgot that a group stays failed until a reset
     ("token", 110_000_737),  # a coordinator forgot a newcomer that only a member which then left had named
+    ("token", 90_008_722),  # a newcomer did not take the late welcome of a ring that it had asked in an earlier search
+    ("timestamp", 120_000_145),  # the judge forgot when a member that changed its mind had first asked to leave
     ("token", 90_003_555),  # an answer of seconds ago was taken for that of a member that is there
     ("timestamp", 91_001_525),  # two parts were re-formed by reset("majority")
     ("sequencer", 60_000_926),  # a member that was put out looked without end for a group whose end nobody told it

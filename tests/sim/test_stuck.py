@@ -218,6 +218,17 @@ LEAVES: list[Case] = [
         LEAVE,
     ),
     (
+        "it has waited in vain, and asked again in the meantime",
+        lambda: (
+            group("c e b d", "all")
+            .trouble("b d", 2_500, 9_000)
+            .leave("d", 5_900)
+            .rejoin("d", 8_300)
+            .leave("d", 8_500, 8_900)
+        ),
+        LEAVE,
+    ),
+    (
         "a crash that the last view has behind it explains nothing",
         lambda: (
             group("c a b")

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
+import pytest
 from tests.unit.quorums import Party, member_of, view_of
 
 from ordercast.config import LAN_DATAGRAM, Demands, GroupConfig, Timing
 from ordercast.engine import NEVER, Outbox
 from ordercast.membership.policy import Newcomer
 from ordercast.membership.quorum.admission import Admission
-from ordercast.membership.quorum.joining import Joining
+from ordercast.membership.quorum.joining import Joining, new_attempts
 from ordercast.membership.quorum.local import LocalMember, Wishes
 from ordercast.membership.quorum.withdrawing import FORGET_NS, Withdrawing
-from ordercast.view import Address
+from ordercast.view import Address, Reason
 from ordercast.wire.header import HEADER_BYTES, Kind
 from ordercast.wire.views import Asking, Ring, decode_withdrawal
 from ordercast.wire.writer import DatagramWriter
@@ -150,3 +152,16 @@ def test_a_join_that_was_ordered_already_is_not_confirmed_to_be_off() -> None:
 def test_a_request_that_never_arrived_is_confirmed_to_be_off() -> None:
     ann = Party("a", view_of("a"))
     assert is_taken_back(Admission(ann.local), ann, [])
+
+
+@pytest.mark.parametrize(("sent_since", "is_taken"), [(0, True), (1, False)])
+def test_a_welcome_to_an_earlier_search_is_taken_if_nothing_was_sent_since(sent_since: int, is_taken: bool) -> None:
+    me = member_of("x")
+    local = LocalMember("g", me, DatagramWriter(1, me.id, LAN_DATAGRAM), TIMING, random.Random(1))
+    attempts = new_attempts()
+    earlier = Joining(local, Wishes(), Newcomer(7, {}), attempts=attempts)
+    now = Joining(local, Wishes(), Newcomer(7 + sent_since, {}), attempts=attempts)
+    view = replace(earlier.first_view(1), reason=Reason.JOIN)
+    assert now.accept(earlier.nonce, view) is is_taken
+    assert not now.accept(earlier.nonce, view)
+    assert not now.accept(now.nonce + 1, view)

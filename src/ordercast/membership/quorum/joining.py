@@ -30,7 +30,7 @@ JOIN_TRIES: Final = 4  # requests to one leader, each after twice the time, befo
 BACK_OFF: Final = 2  # doublings of the time between questions, with the last of them
 HOPE_NS: Final = 10 * SECOND  # a member that was asked may have ordered the join: so long its welcome is waited for
 HEARSAY_NS: Final = 5 * SECOND  # how long traffic of others on the address keeps a newcomer from making the group
-MAX_ATTEMPTS: Final = 64  # of one search whose welcome is accepted: longer than any silence before a recovery
+MAX_ATTEMPTS: Final = 64  # of one node whose welcome is accepted: longer than any silence before a recovery
 MAX_OLD_CONTACTS: Final = 8  # members of the last view that are asked by a node that comes back
 MAX_DEFERENCE: Final = 20  # times that a newcomer starts over because another with a lower id is looking as well
 
@@ -68,9 +68,11 @@ class Joining:
         newcomer: Newcomer,
         is_return: bool = False,
         ask: Sequence[Address] = (To.ANYONE,),
+        attempts: deque[int] | None = None,
     ) -> None:
         """`is_return`: this node was a member, and was put out. `ask`: the addresses that are asked for the group.
-        Without `To.ANYONE` among them no other answer counts."""
+        Without `To.ANYONE` among them no other answer counts. `attempts`: those of earlier searches, to which ours are
+        added: a ring may come to one of them only now."""
         self._local = local
         self._wishes = wishes
         self.newcomer = newcomer
@@ -78,7 +80,8 @@ class Joining:
         self._ask_whom = ask
         self._is_explicit = To.ANYONE not in ask
         self.nonce = local.rng.getrandbits(63)
-        self._nonces = deque([self.nonce], maxlen=MAX_ATTEMPTS)
+        self._nonces: deque[int] = attempts if attempts is not None else new_attempts()
+        self._nonces.append(self.nonce)
         self._tries = 0
         self._started_ns = 0
         self._asked_ns = 0  # when the question went out that an answer is for, at the earliest
@@ -169,9 +172,13 @@ class Joining:
             self._deferred += 1
             self._tries = 0
 
-    def is_answered_by(self, nonce: int) -> bool:
-        """Whether a welcome is for one of our attempts: the group may have come to an earlier one only now."""
-        return nonce in self._nonces
+    def accept(self, nonce: int, view: View) -> bool:
+        """Whether a welcome is for one of our attempts, and we have sent nothing since: the group may have come to an
+        earlier one only now. Each is accepted once."""
+        if nonce not in self._nonces or view.numbers.get(self._local.me.id) != self.newcomer.next_block:
+            return False
+        self._nonces.remove(nonce)
+        return True
 
     @property
     def nonces(self) -> list[int]:
@@ -244,6 +251,11 @@ class Joining:
     def _conclude(self, text: str) -> None:
         self.refusal = text
         self._due_ns = NEVER
+
+
+def new_attempts() -> deque[int]:
+    """For the attempts of one node, over all of its searches."""
+    return deque(maxlen=MAX_ATTEMPTS)
 
 
 def whom_to_ask(me: Member, onward: Address | None, contact: Address | None, last: View | None) -> list[Address]:

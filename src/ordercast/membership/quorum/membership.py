@@ -28,7 +28,7 @@ from ordercast.membership.policy import (
     Transition,
 )
 from ordercast.membership.quorum.admission import Admission
-from ordercast.membership.quorum.joining import Joining, whom_to_ask
+from ordercast.membership.quorum.joining import Joining, new_attempts, whom_to_ask
 from ordercast.membership.quorum.local import LocalMember, Wishes, installed_text
 from ordercast.membership.quorum.meeting import Meeting
 from ordercast.membership.quorum.patience import LONGEST, LeavePatience
@@ -60,6 +60,7 @@ class QuorumMembership:
 
     __slots__ = (
         "_admission",
+        "_attempts",
         "_config",
         "_counter",
         "_counters",
@@ -106,6 +107,7 @@ class QuorumMembership:
         self._last_view: View | None = None  # as delivered
         self._onward: Address | None = None  # the leader of the ring that ours has dissolved into
         self._is_return = False
+        self._attempts = new_attempts()
         # What goes on in a ring
         self._admission = Admission(local)
         self._meeting = Meeting(local, wishes)
@@ -119,7 +121,7 @@ class QuorumMembership:
     def start(self, now_ns: int, newcomer: Newcomer, out: Outbox) -> None:
         self.phase = Phase.JOINING
         ask = whom_to_ask(self._local.me, self._onward, self._wishes.contact, self._last_view)
-        self._joining = Joining(self._local, self._wishes, newcomer, self._is_return, ask)
+        self._joining = Joining(self._local, self._wishes, newcomer, self._is_return, ask, self._attempts)
         self._joining.start(now_ns, out)
 
     def installed(self, now_ns: int, orderer: LoggedOrderer, out: Outbox) -> None:
@@ -380,12 +382,9 @@ class QuorumMembership:
         me, joining, withdrawing = self._local.me, self._joining, self._withdrawing
         if name != self._local.name or view.member(me.id) is None:
             return
-        if joining is not None and joining.is_answered_by(nonce):
-            if view.numbers.get(me.id) != joining.newcomer.next_block:
-                return
-        elif withdrawing is not None and withdrawing.is_answered_by(nonce):
+        if withdrawing is not None and withdrawing.is_answered_by(nonce):
             self._leave_header = b""
-        else:
+        elif joining is None or not joining.accept(nonce, view):
             if self._state is not None and view.ring == self.ring:
                 self._state.deciding.greet(source, view.seq, out)
             return

@@ -153,7 +153,7 @@ class _State:
     phase: _Phase = _Phase.ASKING
     view: str = ""  # that it is in
     asked_ns: int = 0  # when it asked to join last, or was put out and came back by itself
-    leave_ns: int = -1  # when it asked to leave its present stay
+    leave_ns: int = -1  # when it asked to leave its present stay first
     is_again: bool = False  # it has asked to join again, in the instant of its departure
     departures: list[_Departure] = field(default_factory=list)
 
@@ -226,7 +226,9 @@ class _Lives:
                 break
             if isinstance(event, Wish):
                 if not event.is_join:
-                    state.leave_ns = event_ns
+                    if state.leave_ns < 0:
+                        state.leave_ns = event_ns
+                    state.is_again = False
                 elif state.phase is _Phase.IN or (state.phase is _Phase.ASKING and state.leave_ns >= 0):
                     state.is_again = True  # it is on its way out, or gives up its join
                 else:
