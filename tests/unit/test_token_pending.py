@@ -137,6 +137,18 @@ def test_a_newcomers_latest_attempt_counts() -> None:
     assert waiting(pending, 1) == [later]
 
 
+def test_a_request_for_a_newcomer_that_came_and_left_is_late() -> None:
+    pending = make()
+    pending.hear(0, JOIN)
+    pending.answered(told(JOIN, members=(A, B, C)))
+    pending.answered(told(Change(Reason.LEAVE, C)))
+    pending.hear(2, JOIN)
+    assert waiting(pending, 2) == []
+    again = JOIN._replace(serial=6)
+    pending.hear(3, again)
+    assert waiting(pending, 3) == [again]
+
+
 def test_an_answer_ends_only_what_it_answers() -> None:
     pending = make()
     for change in (JOIN, LEAVE, lock(1), lock(2), lock(1, name="y")):

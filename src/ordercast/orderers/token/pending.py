@@ -10,6 +10,7 @@ the decision on the change before it. So the token site says that it has a reque
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Final
 
 from ordercast.config import MS, Timing
@@ -23,6 +24,7 @@ from ordercast.view import Reason, View, id_of
 FORGET_NS: Final = 600 * MS  # what is not repeated for so long is forgotten, or for longer where it comes rarely
 MISSED: Final = 3  # repetitions that may be missed, at the pace at which they came, before it is forgotten
 YIELD_NS: Final = 5 * MS  # a lock that another member was denied is not asked for again before this time
+MAX_JOINED: Final = 64  # joins remembered as answered
 MAX_DONE: Final = 8_192  # lock requests remembered as answered; at the bound the oldest half is forgotten
 
 
@@ -55,6 +57,7 @@ class ChangeRequests:
         "_denied",
         "_done",
         "_heard",
+        "_joined",
         "_own",
         "_rtt",
         "_timing",
@@ -75,6 +78,7 @@ class ChangeRequests:
         self._denied: dict[str, int] = {}  # lock -> the member that was denied it last
         self.due_ns = NEVER  # when `repeated` has something to do
         self._done: dict[tuple[int, str], int] = {}  # member and lock -> the last request that was answered
+        self._joined: deque[int] = deque(maxlen=MAX_JOINED)  # attempts of newcomers that were let in; they may be gone
 
     def ask(self, now_ns: int, change: Change) -> None:
         """A request of ours, or one that we sponsor: to be repeated until it is answered or taken back.
@@ -97,6 +101,8 @@ class ChangeRequests:
         is_lock = change.reason in (Reason.LOCK, Reason.UNLOCK)
         if is_lock and change.serial <= self._done.get((change.member.id, change.lock), -1):
             return False  # an echo of what was answered
+        if change.reason == Reason.JOIN and change.serial in self._joined:
+            return False
         heard = self._heard.get(key)
         if not self.pending.add(change):
             return False
@@ -189,7 +195,9 @@ class ChangeRequests:
                     self.drop(key)
             elif view.reason == Reason.DISSOLVE or change.reason == view.reason:
                 self.drop(key)
-        if view.reason in (Reason.LOCK, Reason.UNLOCK):
+        if view.reason == Reason.JOIN:
+            self._joined.append(view.serial)
+        elif view.reason in (Reason.LOCK, Reason.UNLOCK):
             self._finish(view)
         elif view.reason == Reason.LEAVE:
             self._done = {done: serial for done, serial in self._done.items() if view.member(done[0]) is not None}
