@@ -8,14 +8,18 @@ from hypothesis import strategies as st
 from ordercast.errors import WireError
 from ordercast.groups.events import Batch
 from ordercast.service import AGREED
-from ordercast.wire.block import Messages, open_columns, open_messages, pack_mixed, pack_run
+from ordercast.wire.block import Messages, open_columns, open_messages, pack_grouped, pack_multi, pack_run
 
 payloads = st.lists(st.binary(max_size=12), min_size=1, max_size=40)
-kinds = st.lists(st.tuples(st.just(0), st.integers(-3, 3), st.binary(max_size=6)), min_size=1, max_size=60)
+grouped = st.lists(st.tuples(st.integers(0, 3), st.binary(max_size=6)), min_size=1, max_size=60)
 
 
 def batch_of(block: bytes, count: int) -> Batch:
     return Batch(block, "g", "1@a/1", "a/1", 5, count, 9, AGREED)
+
+
+def packed(messages: list[tuple[int, bytes]]) -> bytes:
+    return pack_grouped(5, AGREED, [payload for _, payload in messages], [group for group, _ in messages], -3)
 
 
 def check(block: bytes, count: int) -> None:
@@ -46,18 +50,20 @@ def test_columns_of_equal_messages_are_its_messages(message: bytes, count: int) 
     check(pack_run(5, AGREED, [message] * count), count)
 
 
-@given(kinds)
+@given(grouped)
 @settings(max_examples=100, deadline=None)
-def test_columns_of_mixed_types_are_its_messages(messages: list[tuple[int, int, bytes]]) -> None:
-    check(pack_mixed(5, AGREED, messages), len(messages))
+def test_columns_of_messages_to_many_groups_are_its_messages(messages: list[tuple[int, bytes]]) -> None:
+    check(packed(messages), len(messages))
+    check(pack_multi(5, AGREED, [payload for _, payload in messages], [3, 1], -3), len(messages))
 
 
-@given(kinds, st.data())
+@given(grouped, st.booleans(), st.data())
 @settings(max_examples=300, deadline=None)
 def test_a_changed_block_is_read_alike_or_refused_by_both(
-    messages: list[tuple[int, int, bytes]], data: st.DataObject
+    messages: list[tuple[int, bytes]], is_multi: bool, data: st.DataObject
 ) -> None:
-    block = bytearray(pack_mixed(5, AGREED, messages))
+    payloads = [payload for _, payload in messages]
+    block = bytearray(pack_multi(5, AGREED, payloads, [3, 1]) if is_multi else packed(messages))
     for _ in range(data.draw(st.integers(1, 3))):
         block[data.draw(st.integers(0, len(block) - 1))] = data.draw(st.integers(0, 255))
     cut = bytes(block[: data.draw(st.integers(0, len(block)))]) if data.draw(st.booleans()) else bytes(block)
@@ -75,4 +81,4 @@ def test_a_changed_block_is_read_alike_or_refused_by_both(
     assert opened is not None
     assert [len(payload) for payload in opened.payloads] == list(columns.lengths)
     assert b"".join(opened.payloads) == columns.payloads
-    assert (opened.kinds, opened.index) == (columns.kinds, columns.index)
+    assert (opened.type, opened.groups) == (columns.type, columns.groups)

@@ -11,12 +11,18 @@ from tests.unit import wire_samples as sample
 from ordercast.errors import WireError
 from ordercast.service import AGREED, RESILIENT
 from ordercast.wire.block import (
+    groups_of,
     head_of,
+    open_columns,
     open_messages,
     open_part,
     pack_fragment,
-    pack_mixed,
+    pack_grouped,
+    pack_multi,
+    pack_roster,
     pack_run,
+    payload_bytes,
+    roster_body,
 )
 from ordercast.wire.calls import (
     FIRST,
@@ -131,22 +137,30 @@ def _written(encode: Callable[[Writer, Any], None], value: Any) -> bytes:
 BLOCKS: Final = (
     pack_run(7, AGREED, [b"abc", b"def"], 1, 2),
     pack_run(7, RESILIENT(2), [b"a", b"", b"defg"], 1, -2),
-    pack_mixed(7, AGREED, [(1, 0, b"a"), (1, 0, b"bc"), (2, 5, b"d")]),
-    pack_mixed(7, AGREED, [(index % 3, 0, bytes(index)) for index in range(40)]),
+    pack_grouped(7, AGREED, [b"a", b"bc", b"d"], [1, 1, 2], 5),
+    pack_grouped(7, AGREED, [b"abc"] * 40, range(40)),
+    pack_multi(7, AGREED, [b"a", b"bc"], [3, 1, 2], -5),
+    pack_multi(7, AGREED, [b"a", b"b"], [3]),
     pack_run(0, AGREED, [b""] * 5),
 )
 FRAGMENTS: Final = (
     pack_fragment(7, AGREED, 1, 2, b"0123456789", 0, 4),
     pack_fragment(7, AGREED, 1, 2, b"0123456789", 4, 10),
     pack_fragment(7, AGREED, 1, 2, b"0123456789", 0, 10),
+    pack_fragment(7, AGREED, 0, 2, b"0123456789", 4, 10, targets=[3, 1]),
 )
+ROSTERS: Final = (pack_roster(7, b"an operation"), pack_roster(0, b"", 5))
 CALLS: Final = (pack_call(7, AGREED, sample.CALL, b"6*7"), pack_call(0, RESILIENT(2), sample.ANSWER, b"", 5))
 TOKEN: Final = encode_token(sample.STATE, sample.ASSIGNMENTS)
 TRAIN: Final = b"".join(train(Kind.DATA, 1, 2, 3, 4, bytes(range(30)), HEADER_BYTES + 8)[0])
 
 DECODERS: Final[dict[str, tuple[Decode, tuple[bytes, ...]]]] = {
-    "head_of": (head_of, BLOCKS + FRAGMENTS),
+    "head_of": (head_of, BLOCKS + FRAGMENTS + ROSTERS),
+    "groups_of": (lambda block: groups_of(block, head_of(block)), BLOCKS + FRAGMENTS),
+    "payload_bytes": (lambda block: payload_bytes(block, head_of(block)), BLOCKS + FRAGMENTS + ROSTERS),
     "open_messages": (open_messages, BLOCKS),
+    "open_columns": (open_columns, BLOCKS),
+    "roster_body": (lambda block: roster_body(block, head_of(block)), ROSTERS),
     "open_part": (open_part, FRAGMENTS),
     "Assembler": (_assemble, FRAGMENTS),
     "Reassembly": (_reassemble, (b"\0\1abc", b"\0\0abc", b"\3\2abc")),

@@ -32,7 +32,23 @@ from ordercast.errors import UsageError
 from ordercast.service import AGREED, RESILIENT
 from ordercast.underlay import Underlay
 from ordercast.view import Member, Reason, View, group_tag, node_id
-from ordercast.wire.block import CALLED, ENTRY, EQUAL, FRAGMENT, FRAGMENTED, HEAD, INDEXED, LAST, come_after, pack_run
+from ordercast.wire.block import (
+    CALLED,
+    ENTRY,
+    EQUAL,
+    FRAGMENT,
+    FRAGMENTED,
+    GROUPED,
+    HEAD,
+    LAST,
+    MULTI,
+    ROSTER,
+    come_after,
+    pack_grouped,
+    pack_multi,
+    pack_roster,
+    pack_run,
+)
 from ordercast.wire.calls import CallHead, pack_call
 from ordercast.wire.header import FORWARD, HEADER, HEADER_BYTES, MAGIC, Kind
 from ordercast.wire.ordering import Acks, Lead, Missing, encode_lead, encode_nak
@@ -155,7 +171,15 @@ HOSTILE_BLOCKS = {
     "the last of all numbers": pack_run((1 << 64) - 1, AGREED, [b"x", b"y"]),
     "more messages than it holds": HEAD.pack(0, 50_000, 4, 0, EQUAL, 1) + ONE + bytes(4),
     "no messages": HEAD.pack(0, 0, 4, 0, EQUAL, 1) + ENTRY.pack(0, 0, 0, 0) + bytes(4),
-    "an index that is not there": HEAD.pack(0, 5, 4, 0, INDEXED, 255) + ENTRY.pack(0, 0, 0, 0),
+    "several entries": HEAD.pack(0, 2, 4, 0, EQUAL, 2) + ONE * 2 + bytes(4),
+    "groups that are not there": HEAD.pack(0, 5, 4, 0, GROUPED, 1) + ENTRY.pack(0, 0, 0, 5),
+    "groups that nobody knows": pack_grouped(0, AGREED, [b"x", b"y"], [7, (1 << 32) - 1]),
+    "a list of groups that is not there": HEAD.pack(0, 1, 4, 0, MULTI | EQUAL, 1) + ONE + b"\xff\xff\xff\xff",
+    "a list of groups that nobody knows": pack_multi(0, AGREED, [b"x"], [7, (1 << 32) - 1]),
+    "an operation on a roster that there is not": pack_roster(0, b"x"),
+    "an operation on the roster with messages": HEAD.pack(0, 1, 4, 0, ROSTER, 1) + ONE,
+    "an operation on the roster in no order": HEAD.pack(0, 0, 2, 0, ROSTER, 1) + ENTRY.pack(0, 0, 0, 0),
+    "a change that is a call": HEAD.pack(0, 1, 4, 0, 16 | CALLED | EQUAL, 1) + ONE,
     "a service that nobody offers": HEAD.pack(0, 1, 6, 0, EQUAL, 1) + ONE + bytes(4),
     "a cause at the end of time": come_after(pack_run(0, RESILIENT(1), [b"x"]), (1 << 64) - 1),
     "a call without its head": HEAD.pack(0, 1, 4, 0, EQUAL | CALLED, 1) + ONE + b"\1\0\0\0x",

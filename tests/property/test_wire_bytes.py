@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+from array import array
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,24 +15,39 @@ from tests.unit import wire_samples as sample
 
 from ordercast.config import MAX_BLOCK, MinMembers
 from ordercast.engine import Change
-from ordercast.errors import WireError
+from ordercast.errors import UsageError, WireError
 from ordercast.service import AGREED, FIFO, RELIABLE, RESILIENT, SAFE
 from ordercast.view import Member, Reason, View, node_id
 from ordercast.wire.block import (
     CALLED,
+    CHANGE,
     ENTRY,
     EQUAL,
     FRAGMENT,
     FRAGMENT_OVERHEAD,
     FRAGMENTED,
+    GROUPED,
     HEAD,
-    INDEXED,
+    LAST,
+    LENGTH,
     MAX_COUNT,
+    MAX_TARGETS,
+    MULTI,
+    ROSTER,
+    after_of,
     fits,
+    groups_of,
+    head_of,
+    open_columns,
     open_messages,
+    open_part,
     pack_fragment,
-    pack_mixed,
+    pack_grouped,
+    pack_multi,
+    pack_roster,
     pack_run,
+    payload_bytes,
+    roster_body,
 )
 from ordercast.wire.calls import (
     HANDLERS,
@@ -150,7 +167,15 @@ def test_memory_follows_the_bytes_that_are_there(name: str) -> None:
 CRAFTED = {
     "a block that claims as many messages as there may be": HEAD.pack(0, MAX_COUNT, 4, 0, 0, 1)
     + ENTRY.pack(0, 0, 0, MAX_COUNT),
-    "a block whose index is not there": HEAD.pack(0, MAX_COUNT, 4, 0, INDEXED, 2) + ENTRY.pack(0, 0, 0, 0) * 2,
+    "a block whose groups are not there": HEAD.pack(0, MAX_COUNT, 4, 0, GROUPED, 1) + ENTRY.pack(0, 0, 0, MAX_COUNT),
+    "messages to 4 billion groups": HEAD.pack(0, 1, 4, 0, MULTI | EQUAL, 1)
+    + ENTRY.pack(0, 0, 0, 1)
+    + b"\xff\xff\xff\xff"
+    + bytes(64),
+    "a fragment to 4 billion groups": HEAD.pack(0, 0, 4, 0, FRAGMENTED | MULTI, 1)
+    + ENTRY.pack(0, 0, 0, 0)
+    + FRAGMENT.pack(100, 0)
+    + b"\xff\xff\xff\xff",
     "equal messages of 4 GB": HEAD.pack(0, 2, 4, 0, EQUAL, 1) + ENTRY.pack(0, 0, 0, 2) + b"\xff\xff\xff\xff",
     "a fragment of a message of 4 GB": HEAD.pack(0, 0, 4, 0, FRAGMENTED, 1)
     + ENTRY.pack(0, 0, 0, 0)
@@ -186,19 +211,103 @@ def test_a_block_of_empty_messages_allocates_no_more_than_the_bound_on_messages(
 # Round trips. ---------------------------------------------------------------------------------------------------------
 
 MESSAGES = st.lists(
-    st.tuples(st.integers(0, 3), st.integers(-(1 << 15), (1 << 15) - 1), st.binary(max_size=40)),
+    st.tuples(st.one_of(st.integers(0, 3), st.integers(0, (1 << 32) - 1)), st.binary(max_size=40)),
     min_size=1,
     max_size=60,
 )
 
 
-@given(first=NUMBERS, service=SERVICES, messages=MESSAGES)
+@given(first=NUMBERS, service=SERVICES, messages=MESSAGES, type_=st.integers(-(1 << 15), (1 << 15) - 1), after=NUMBERS)
 @settings(deadline=None)
-def test_messages_come_out_of_a_block_as_they_went_in(first: int, service: Any, messages: Any) -> None:
-    opened = open_messages(pack_mixed(first, service, messages))
-    index = opened.index if opened.index is not None else [0] * len(messages)
-    found = [(*opened.kinds[seq], payload) for seq, payload in zip(index, opened.payloads, strict=True)]
-    assert (opened.first, opened.service, found) == (first, service, messages)
+def test_messages_come_out_of_a_block_as_they_went_in(
+    first: int, service: Any, messages: list[tuple[int, bytes]], type_: int, after: int
+) -> None:
+    payloads, groups = [payload for _, payload in messages], [group for group, _ in messages]
+    columns: dict[str, Any] = {
+        "list": groups,
+        "array": array("I", groups),
+        "numpy": np.array(groups, "u4"),
+        "big-endian": np.array(groups, ">u4"),
+    }
+    blocks = {name: pack_grouped(first, service, payloads, column, type_, after) for name, column in columns.items()}
+    assert len(set(blocks.values())) == 1, "one block, whatever the column was"
+    block = blocks["list"]
+    opened = open_messages(block)
+    assert (opened.first, opened.service, list(opened.payloads), opened.type) == (first, service, payloads, type_)
+    assert after_of(block) == after
+    for found in (opened.groups, open_columns(block).groups, groups_of(block, head_of(block))):
+        assert isinstance(found, int) == (len(set(groups)) == 1), "a column only where there are several groups"
+        assert found == groups[0] if isinstance(found, int) else list(found) == groups
+    assert payload_bytes(block, head_of(block)) == sum(map(len, payloads))
+
+
+@given(
+    first=NUMBERS,
+    payloads=st.lists(st.binary(max_size=40), min_size=1, max_size=20),
+    groups=st.lists(st.integers(0, (1 << 32) - 1), min_size=1, max_size=MAX_TARGETS, unique=True),
+    type_=st.integers(-(1 << 15), (1 << 15) - 1),
+    after=NUMBERS,
+)
+@settings(deadline=None)
+def test_messages_to_several_groups_come_out_as_they_went_in(
+    first: int, payloads: list[bytes], groups: list[int], type_: int, after: int
+) -> None:
+    block = pack_multi(first, AGREED, payloads, groups, type_, after)
+    opened = open_messages(block)
+    assert (opened.first, opened.service, list(opened.payloads), opened.type) == (first, AGREED, payloads, type_)
+    for found in (opened.groups, open_columns(block).groups, groups_of(block, head_of(block))):
+        assert found == tuple(groups)
+    assert (payload_bytes(block, head_of(block)), after_of(block)) == (sum(map(len, payloads)), after)
+    part = open_part(pack_fragment(first, AGREED, 0, type_, b"0123456789", 3, 8, after, groups))
+    assert (part.offset, part.payload, part.targets) == (3, b"34567", tuple(groups))
+
+
+def test_a_column_or_list_of_groups_that_cannot_be_is_a_mistake_of_the_caller() -> None:
+    for column in ([1], [1, 2, 3], array("I"), np.array([1], "u4")):
+        with pytest.raises(UsageError, match="2 messages need 2 group numbers"):
+            pack_grouped(0, AGREED, [b"x", b"y"], column)
+    for groups in ([], [4, 4], list(range(MAX_TARGETS + 1))):
+        with pytest.raises(UsageError, match="1 to 255 different groups"):
+            pack_multi(0, AGREED, [b"x"], groups)
+
+
+@pytest.mark.parametrize("flag", [GROUPED, MULTI, ROSTER])
+@pytest.mark.parametrize("other", [FRAGMENTED, CHANGE, CALLED | EQUAL, GROUPED, MULTI, ROSTER, LAST])
+def test_flags_that_do_not_go_together_are_refused(flag: int, other: int) -> None:
+    block = HEAD.pack(0, 0, AGREED.rank, 0, flag | other, 1) + ENTRY.pack(0, 0, 0, 0) + bytes(200)
+    goes = flag == other or (flag, other) == (MULTI, FRAGMENTED)
+    assert survives(head_of, block) == goes
+
+
+def test_a_list_of_groups_is_neither_empty_nor_too_long_and_names_none_twice() -> None:
+    def block(flags: int, *groups: int, group: int = 0) -> bytes:
+        front = HEAD.pack(0, 1, AGREED.rank, 0, flags | EQUAL, 1) + ENTRY.pack(group, 0, 0, 1)
+        count = LENGTH.pack(len(groups)) if flags == MULTI else b""
+        return front + count + array("I", groups).tobytes() + LENGTH.pack(1) + b"x"
+
+    assert open_messages(block(MULTI, *range(MAX_TARGETS))).groups == tuple(range(MAX_TARGETS))
+    assert open_messages(block(GROUPED, 9)).groups == array("I", [9])
+    for wrong in (block(MULTI), block(MULTI, *range(MAX_TARGETS + 1)), block(MULTI, 4, 5, 4)):
+        for decode in (open_messages, open_columns, lambda data: groups_of(data, head_of(data))):
+            assert not survives(decode, wrong)
+    for wrong in (block(MULTI, 4, group=3), block(GROUPED, 4, group=3)):
+        assert not survives(open_messages, wrong)
+        assert not survives(open_columns, wrong)
+
+
+def test_a_roster_block_is_agreed_and_holds_no_messages() -> None:
+    block = pack_roster(7, b"an operation", 9)
+    head = head_of(block)
+    assert (head.first, head.count, head.rank, bytes(roster_body(block, head))) == (7, 0, AGREED.rank, b"an operation")
+    assert (after_of(block), payload_bytes(block, head)) == (9, len(b"an operation"))
+    for decode in (open_messages, open_columns, open_part):
+        assert not survives(decode, block)
+    for count, service in ((1, AGREED), (0, FIFO), (0, SAFE)):
+        wrong = HEAD.pack(7, count, service.rank, 0, ROSTER, 1) + ENTRY.pack(0, 0, 0, count)
+        assert not survives(head_of, wrong)
+    run = pack_run(0, AGREED, [b"x"])
+    with pytest.raises(WireError):
+        roster_body(run, head_of(run))
 
 
 @given(lengths=st.lists(st.integers(0, 5_000), min_size=1, max_size=60), limit=st.integers(512, MAX_BLOCK))
@@ -327,7 +436,7 @@ def test_a_call_is_read_as_it_was_written(
     assert open_call(block) == (head if head.flags & IS_ANSWER else head._replace(asked_by=""), payload)
     assert needs_of(block) == head.needs
     opened = open_messages(block)
-    assert (opened.first, opened.service, opened.kinds) == (first, service, [(0, -3)])
+    assert (opened.first, opened.service, opened.groups, opened.type) == (first, service, 0, -3)
 
 
 @given(block=st.binary(max_size=120), flags=st.integers(0, 255), kinds=st.integers(0, 3), count=st.integers(0, 3))

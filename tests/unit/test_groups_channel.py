@@ -18,7 +18,7 @@ from ordercast.groups.session import Session
 from ordercast.service import AGREED, RELIABLE, SAFE
 from ordercast.trace.recorder import Recorder
 from ordercast.view import Reason, View, group_tag
-from ordercast.wire.block import ENTRY, HEAD_BYTES, pack_mixed
+from ordercast.wire.block import ENTRY, HEAD_BYTES, pack_grouped, pack_multi, pack_roster, pack_run
 from ordercast.wire.header import HEADER, MAGIC, Kind
 
 FLOOR = SharedDirectory("floor", "a", "b", "c")
@@ -153,20 +153,25 @@ def test_groups_without_a_port_here_are_consumed_at_once() -> None:
     assert [len(payload) for payload in payloads(both[1])] == [9, 150_000]
 
 
-def test_blocks_that_mix_groups_are_passed_over() -> None:
+def test_blocks_for_several_groups_and_roster_blocks_are_passed_over() -> None:
     exchange = Exchange()
     host = make_host(exchange)
     a, b = open_ports(host, "a", "b")
     events(a), events(b)
     exchange.seq += 1
-    same = pack_mixed(0, AGREED, [(1, 5, b"one"), (1, 6, b"two")])
-    mixed = pack_mixed(2, AGREED, [(1, 0, b"one"), (2, 0, b"two")])
-    fake(a).pending.append(Run([Delivery(50, 0, 99, 0, same), Delivery(51, 2, 99, 1, mixed)]))
+    blocks = [
+        pack_run(0, AGREED, [b"one", b"two"], 1),
+        pack_grouped(2, AGREED, [b"one", b"two"], [1, 2]),
+        pack_multi(4, AGREED, [b"one"], [1, 2]),
+        pack_grouped(5, AGREED, [b"one", b"two"], [1, 2])[:40],  # its groups are not there
+        pack_roster(5, b"an operation"),
+    ]
+    fake(a).pending.append(Run([Delivery(50 + at, at, 99, at, block) for at, block in enumerate(blocks)]))
     pump(host)
     assert payloads(a) == [b"one", b"two"]
     assert payloads(b) == []
     pump(host)
-    assert fake(a).consumed[-1] == 51
+    assert fake(a).consumed[-1] == 54
 
 
 def test_a_port_on_a_joined_underlay_begins_with_its_view() -> None:

@@ -5,6 +5,7 @@ A difference here means that nodes of two versions no longer understand each oth
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -15,13 +16,17 @@ from ordercast.service import AGREED, RESILIENT, SAFE
 from ordercast.view import Reason, group_tag, node_id, ring_id
 from ordercast.wire.block import (
     Head,
+    after_of,
     come_after,
     head_of,
     open_messages,
     open_part,
     pack_fragment,
-    pack_mixed,
+    pack_grouped,
+    pack_multi,
+    pack_roster,
     pack_run,
+    roster_body,
 )
 from ordercast.wire.calls import (
     FIRST,
@@ -103,14 +108,23 @@ GOLDEN: Final[dict[str, str]] = {
     "block_mixed_lengths": (
         "07000000000000000300000005020001000000000000000001000000feff0000030000000100000004006164656667"
     ),
-    "block_runs": (
-        "070000000000000003000000070000020000000000000000010000000000000002000000020000000500000001000000"
+    "block_grouped": (
+        "070000000000000003000000070001010201000000000000000000000500000003000000010000000403020101000000"
         "01000200010061626364"
     ),
-    "block_indexed": (
-        "070000000000000012000000040001020000000000000000000000000000000000000000010000000000000000000000"
-        "000100010001000100010001000100010001010001000100010001000100010001000100010001000100010001000100"
-        "010001000100303132333435363738393031323334353637"
+    "block_grouped_equal": (
+        "070000000000000002000000040003010000000000000000000000000000000002000000010000000200000003000000616263646566"
+    ),
+    "block_multi": (
+        "07000000000000000200000007004001020100000000000000000000050000000200000002000000090000000403020101000200616263"
+    ),
+    "block_multi_equal": (
+        "070000000000000002000000040042010000000000000000000000000000000002000000010000000900000003000000616263646566"
+    ),
+    "block_roster": ("070000000000000000000000040080010201000000000000000000000000000000000000626f6479"),
+    "fragment_multi": (
+        "0700000000000000000000000400440102010000000000000000000002000000000000000a0000000400000002000000"
+        "090000000403020134353637"
     ),
     "fragment": ("0700000000000000000000000400040100000000000000000100000002000000000000000a0000000400000034353637"),
     "last_fragment": ("07000000000000000100000004000c0100000000000000000100000002000000010000000a000000080000003839"),
@@ -238,15 +252,18 @@ GOLDEN: Final[dict[str, str]] = {
     "names": ("0102000600707269636573040063686174"),
 }
 
-MIXED: Final = [(index % 2, 0, b"%d" % (index % 10)) for index in range(18)]
 NONCE: Final = 0x0102030405060708
 VALUES: Final[dict[str, bytes]] = {
     "header": HEADER.pack(MAGIC, Kind.DATA, 1, 3, 0xAABBCCDD, 0x1122334455667788, sample.ALICE.id, 12),
     "block_equal": pack_run(7, AGREED, [b"abc", b"def"], 1, 2),
     "block_mixed_lengths": pack_run(7, RESILIENT(2), [b"a", b"", b"defg"], 1, -2),
-    "block_runs": pack_mixed(7, SAFE, [(1, 0, b"a"), (1, 0, b"bc"), (2, 5, b"d")]),
-    "block_indexed": pack_mixed(7, AGREED, MIXED),
+    "block_grouped": pack_grouped(7, SAFE, [b"a", b"bc", b"d"], [1, 0x01020304, 1], 5, 0x0102),
+    "block_grouped_equal": pack_grouped(7, AGREED, [b"abc", b"def"], [1, 2]),
+    "block_multi": pack_multi(7, SAFE, [b"a", b"bc"], [9, 0x01020304], 5, 0x0102),
+    "block_multi_equal": pack_multi(7, AGREED, [b"abc", b"def"], [9]),
+    "block_roster": pack_roster(7, b"body", 0x0102),
     "fragment": pack_fragment(7, AGREED, 1, 2, b"0123456789", 4, 8),
+    "fragment_multi": pack_fragment(7, AGREED, 0, 2, b"0123456789", 4, 8, 0x0102, [9, 0x01020304]),
     "last_fragment": pack_fragment(7, AGREED, 1, 2, b"0123456789", 8, 10),
     "come_after": come_after(pack_run(0, AGREED, [b"x"]), 0x0102),
     "lead": encode_lead(sample.LEAD),
@@ -339,19 +356,33 @@ def test_golden_bytes_are_read_back(name: str) -> None:
 
 def test_golden_blocks_are_opened() -> None:
     equal = open_messages(bytes.fromhex(GOLDEN["block_equal"]))
-    assert (equal.first, equal.service, list(equal.payloads), equal.kinds) == (7, AGREED, [b"abc", b"def"], [(1, 2)])
+    assert (equal.first, equal.service, list(equal.payloads)) == (7, AGREED, [b"abc", b"def"])
+    assert (equal.groups, equal.type) == (1, 2)
     mixed = open_messages(bytes.fromhex(GOLDEN["block_mixed_lengths"]))
-    assert (mixed.service, list(mixed.payloads), mixed.kinds) == (RESILIENT(2), [b"a", b"", b"defg"], [(1, -2)])
-    runs = open_messages(bytes.fromhex(GOLDEN["block_runs"]))
-    assert (runs.kinds, runs.index, list(runs.payloads)) == ([(1, 0), (2, 5)], [0, 0, 1], [b"a", b"bc", b"d"])
-    indexed = open_messages(bytes.fromhex(GOLDEN["block_indexed"]))
-    assert indexed.index is not None
-    assert [(*indexed.kinds[index], each) for index, each in zip(indexed.index, indexed.payloads, strict=True)] == MIXED
+    assert (mixed.service, list(mixed.payloads)) == (RESILIENT(2), [b"a", b"", b"defg"])
+    assert (mixed.groups, mixed.type) == (1, -2)
+    grouped = open_messages(bytes.fromhex(GOLDEN["block_grouped"]))
+    assert (grouped.type, grouped.groups, list(grouped.payloads)) == (
+        5,
+        array("I", [1, 0x01020304, 1]),
+        [b"a", b"bc", b"d"],
+    )
+    assert open_messages(bytes.fromhex(GOLDEN["block_grouped_equal"])).groups == array("I", [1, 2])
+    multi = open_messages(bytes.fromhex(GOLDEN["block_multi"]))
+    assert (multi.type, multi.groups, list(multi.payloads)) == (5, (9, 0x01020304), [b"a", b"bc"])
+    assert open_messages(bytes.fromhex(GOLDEN["block_multi_equal"])).groups == (9,)
+
+
+def test_a_golden_roster_block_is_opened() -> None:
+    block = bytes.fromhex(GOLDEN["block_roster"])
+    assert (bytes(roster_body(block, head_of(block))), after_of(block)) == (b"body", 0x0102)
 
 
 def test_golden_fragments_are_opened() -> None:
     part = open_part(bytes.fromhex(GOLDEN["fragment"]))
     assert (part.first, part.size, part.offset, part.payload, part.is_last) == (7, 10, 4, b"4567", False)
+    multi = open_part(bytes.fromhex(GOLDEN["fragment_multi"]))
+    assert (multi.group, multi.targets, multi.offset, multi.payload) == (0, (9, 0x01020304), 4, b"4567")
     last = open_part(bytes.fromhex(GOLDEN["last_fragment"]))
     assert (last.offset, last.payload, last.is_last) == (8, b"89", True)
     assert head_of(bytes.fromhex(GOLDEN["last_fragment"])) == Head(7, 1, AGREED.rank, 0, 12, 1)
@@ -367,9 +398,9 @@ def test_golden_calls_are_opened_like_any_block_of_one_message() -> None:
     block = bytes.fromhex(GOLDEN["call_block"])
     assert needs_of(block) == sample.CALL.needs
     opened = open_messages(block)
-    assert (opened.first, opened.service, len(opened.payloads), opened.kinds) == (7, AGREED, 1, [(0, 0)])
+    assert (opened.first, opened.service, len(opened.payloads), opened.groups) == (7, AGREED, 1, 0)
     assert opened.payloads[0].endswith(b"6*7")
-    assert open_messages(bytes.fromhex(GOLDEN["answer_block"])).kinds == [(0, 5)]
+    assert open_messages(bytes.fromhex(GOLDEN["answer_block"])).type == 5
 
 
 def test_ids_are_derived_as_they_always_were() -> None:

@@ -275,9 +275,7 @@ class Batch:
                 opened = open_columns(self._block)
             except WireError:
                 return (), b"", 0
-            kinds, index = opened.kinds, opened.index
-            types = kinds[0][1] if index is None else [kinds[seq][1] for seq in index]
-            return opened.lengths, opened.payloads, types
+            return opened.lengths, opened.payloads, opened.type
         return list(map(len, self._messages)), b"".join(self._messages), self._types
 
     def each(self) -> Iterator[Message]:
@@ -320,10 +318,7 @@ class Batch:
             self._messages = ()
         else:
             self._messages = opened.payloads
-            if opened.index is None:
-                self._types = opened.kinds[0][1]
-            else:
-                self._types = [opened.kinds[seq][1] for seq in opened.index]
+            self._types = opened.type
         self._block = b""
 
 

@@ -21,9 +21,10 @@ from ordercast.view import Member, View
 from ordercast.wire.block import (
     CALLED,
     CHANGE,
-    ENTRY,
     FRAGMENTED,
-    HEAD_BYTES,
+    ROSTER,
+    Head,
+    groups_of,
     head_of,
     payload_bytes,
     service_of,
@@ -98,7 +99,7 @@ class Reception:
                 continue
             first, count, rank, k, flags, _ = head
             if is_shared:
-                group = _group_of(block, head.kinds)
+                group = _group_of(block, head)
             ports = routes.get(group)
             sender = names.get(origin) or f"{origin:016x}"
             stream: Stream | None = None
@@ -117,7 +118,7 @@ class Reception:
                 if call.is_outside:
                     stream = None  # a call from before this node came in
                 batch = CallBatch(ports[0].calls.deliver(call))
-            elif flags & (FRAGMENTED | CHANGE):
+            elif flags & (FRAGMENTED | CHANGE | ROSTER):
                 batch = None
                 if flags & FRAGMENTED:
                     name = ports[0].group if ports is not None else ""
@@ -155,7 +156,7 @@ class Reception:
         call = self._open_call(again.origin, again.number, -1, again.block)
         if call is None:
             return
-        group = _group_of(again.block, 1) if self.is_shared else 0
+        group = _group_of(again.block, head_of(again.block)) if self.is_shared else 0
         ports = self._routes.get(group)
         if ports is not None and ports[0].calls.again(call):
             self._rows.redeliver(now_ns, group, call.sender, call.first, call.service, len(call.payload))
@@ -219,14 +220,10 @@ class Reception:
         return Batch(b"", group, view, sender, whole.first, 1, shown_at, whole.service, [whole.payload], whole.type)
 
 
-def _group_of(block: bytes, kinds: int) -> int:
-    """The number of the group that a block is for; -1 where it mixes groups, which no sender does so far."""
-    number: int = ENTRY.unpack_from(block, HEAD_BYTES)[0]
-    if kinds > 1:
-        stop = HEAD_BYTES + kinds * ENTRY.size
-        if len(block) < stop:
-            return -1
-        for at in range(HEAD_BYTES + ENTRY.size, stop, ENTRY.size):
-            if ENTRY.unpack_from(block, at)[0] != number:
-                return -1
-    return number
+def _group_of(block: bytes, head: Head) -> int:
+    """The number of the group that a block is for; -1 where it is for several groups, which no sender does so far."""
+    try:
+        groups = groups_of(block, head)
+    except WireError:
+        return -1
+    return groups if isinstance(groups, int) else -1

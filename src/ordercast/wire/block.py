@@ -1,11 +1,14 @@
-"""Columnar blocks: many messages of one sender and one service, packed and opened without an object per message.
+"""Columnar blocks: many messages of one sender, type and service, packed and opened without an object per message.
 
-Layout, little-endian: the head (24 bytes); `kinds` entries of (group, type, count); where the runs are many and short
-an index byte per message instead of the counts; one length if all messages are equally long, else a 16-bit length
-each; the payloads. docs/design/overview.md section 6 has the reason: ordering costs a block, not a message.
+Layout, little-endian: the head (24 bytes); one entry of (group, type, count); where the messages go to different groups
+(GROUPED) a 32-bit group number for each, where all of them go to several groups (MULTI) the list of these; one length
+if all messages are equally long, else a 16-bit length each; the payloads. docs/design/overview.md section 6 has the
+reason: ordering costs a block, not a message. (A table of groups with an index byte per message was tried: it ends at
+255 groups, and costs a loop over the messages at both ends.)
 
 A fragment is a block that holds a part of one message larger than a block; only its last fragment counts it, so that
-numbers and positions of messages never know of fragments.
+numbers and positions of messages never know of fragments. A roster block (ROSTER) holds no message at all, but an
+operation on the roster of groups (`wire/roster.py`).
 """
 
 from __future__ import annotations
@@ -16,11 +19,14 @@ from functools import lru_cache
 from itertools import accumulate, pairwise
 from struct import Struct
 from sys import byteorder
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from ordercast.config import MAX_BLOCK
 from ordercast.errors import UsageError, WireError
-from ordercast.service import RANK_NAMES, RESILIENT_RANK, Service
+from ordercast.service import AGREED, AGREED_RANK, RANK_NAMES, RESILIENT_RANK, Service
 from ordercast.wire.codec import MAX_NUMBER
 
 # first message number, count, service rank, k, flags, kinds; then room for the sequence number that it comes after
@@ -29,27 +35,52 @@ HEAD_BYTES: Final = HEAD.size
 FULL_HEAD: Final = Struct("<QIBBBBQ")  # the same, with what the block comes after
 AFTER: Final = Struct("<Q")
 AFTER_OFFSET: Final = 16
-ENTRY: Final = Struct("<IhHI")  # group, type, reserved, count (0 when indexed)
+ENTRY: Final = Struct("<IhHI")  # group (0 when GROUPED or MULTI), type, reserved, count
 ENTRY_BYTES: Final = ENTRY.size
 LENGTH: Final = Struct("<I")
 FRAGMENT: Final = Struct("<II")  # size of the whole message, offset of this part
-if (HEAD_BYTES, ENTRY_BYTES, FRAGMENT.size) != (24, 12, 8):
+if (HEAD_BYTES, ENTRY_BYTES, FRAGMENT.size, array("I").itemsize) != (24, 12, 8, 4):
     raise AssertionError("block structures have fixed sizes on the wire")
 
-INDEXED: Final = 1
+GROUPED: Final = 1  # a column with the number of the group of each message
 EQUAL: Final = 2
 FRAGMENTED: Final = 4
 LAST: Final = 8  # of a fragmented message
 CHANGE: Final = 16  # a membership change, not messages: the orderer's own
 CALLED: Final = 32  # one message, with a call's head before its payload (wire/calls.py)
+MULTI: Final = 64  # a list of groups: all messages go to all of them
+ROSTER: Final = 128  # no messages, but an operation on the roster
 
-MAX_KINDS: Final = 255
+MAX_TARGETS: Final = 255  # groups that one message goes to
 MAX_COUNT: Final = 60_000  # messages in a block; empty messages cost two bytes each
-INDEX_FROM_RUNS: Final = 16  # more runs than this are written as an index array
+GROUP_BYTES: Final = 4  # that a message costs more in a block with a column of groups
 OVERHEAD: Final = HEAD_BYTES + ENTRY_BYTES + LENGTH.size
 FRAGMENT_OVERHEAD: Final = HEAD_BYTES + ENTRY_BYTES + FRAGMENT.size
+ROSTER_OVERHEAD: Final = HEAD_BYTES + ENTRY_BYTES
+_NEVER: Final = 1 << 62
 _SWAP: Final = byteorder == "big"
 
+Groups: TypeAlias = "int | array[int] | tuple[int, ...]"  # as texts: 3.11 has no array[int] at run time
+"""One group of all messages; the column with one group for each; or the groups that all messages go to."""
+
+GroupColumn: TypeAlias = "array[int] | npt.NDArray[np.uint32] | Sequence[int]"
+"""The group of each message, as a sender has it."""
+
+
+def _least_bytes(flags: int) -> int:
+    """The shortest block that can have these flags; longer than any block where they do not go together."""
+    if flags & ~EQUAL & ~GROUPED == 0:
+        return HEAD_BYTES + ENTRY_BYTES
+    if flags in (MULTI, MULTI | EQUAL):
+        return HEAD_BYTES + ENTRY_BYTES + LENGTH.size
+    if flags & ~LAST == FRAGMENTED:
+        return FRAGMENT_OVERHEAD
+    if flags & ~LAST == FRAGMENTED | MULTI:
+        return FRAGMENT_OVERHEAD + LENGTH.size
+    return HEAD_BYTES + ENTRY_BYTES if flags in (EQUAL | CALLED, CHANGE, ROSTER) else _NEVER
+
+
+_LEAST: Final = tuple(map(_least_bytes, range(256)))
 
 HeadFields = tuple[int, int, int, int, int, int]  # as HEAD unpacks it, where the block is our own and needs no checks
 
@@ -66,13 +97,13 @@ class Head(NamedTuple):
 
 
 class Messages(NamedTuple):
-    """An opened block. `kinds` and `index` tell group and type; `index` is None when all messages share kinds[0]."""
+    """An opened block."""
 
     first: int
     service: Service
     payloads: list[bytes] | tuple[bytes, ...]
-    kinds: list[tuple[int, int]]
-    index: Sequence[int] | None  # type: ignore[assignment]  # nor tuple.index
+    type: int
+    groups: Groups
 
 
 class Part(NamedTuple):
@@ -86,6 +117,7 @@ class Part(NamedTuple):
     offset: int
     payload: bytes
     is_last: bool
+    targets: tuple[int, ...] = ()  # the groups that the message goes to, where they are several
 
 
 def head_of(block: bytes | bytearray | memoryview) -> Head:
@@ -93,10 +125,13 @@ def head_of(block: bytes | bytearray | memoryview) -> Head:
     if len(block) < HEAD_BYTES + ENTRY_BYTES:
         raise WireError("block shorter than its head")
     head = Head(*HEAD.unpack_from(block))
-    if head.rank >= len(RANK_NAMES) or head.count > MAX_COUNT or not head.kinds or head.first > MAX_NUMBER:
+    if head.rank >= len(RANK_NAMES) or head.count > MAX_COUNT or head.kinds != 1 or head.first > MAX_NUMBER:
         raise WireError("block head out of range")
-    if head.flags & FRAGMENTED and len(block) < FRAGMENT_OVERHEAD:
-        raise WireError("fragment shorter than its head")
+    if len(block) < _LEAST[head.flags]:
+        raise WireError("flags that do not go together, or a block shorter than they say")
+    if head.flags == ROSTER and (head.count or head.rank != AGREED_RANK):
+        # In another service its members would read it at different places of their streams.
+        raise WireError("a roster block holds messages, or is not AGREED")
     return head
 
 
@@ -117,66 +152,86 @@ def service_of(rank: int, k: int) -> Service:
     return Service(rank, k if rank == RESILIENT_RANK else 0)
 
 
-def pack_run(first: int, service: Service, payloads: Sequence[bytes], group: int = 0, type_: int = 0) -> bytes:
-    """One block of messages that share group and type: the common case, one `join`."""
+def pack_run(
+    first: int, service: Service, payloads: Sequence[bytes], group: int = 0, type_: int = 0, after: int = 0
+) -> bytes:
+    """One block of messages to one group: the common case, one `join`."""
     lengths = list(map(len, payloads))
     count = len(lengths)
     length = lengths[0]
     if lengths.count(length) == count:
-        head = HEAD.pack(first, count, service.rank, service.k, EQUAL, 1)
+        head = FULL_HEAD.pack(first, count, service.rank, service.k, EQUAL, 1, after)
         return b"".join((head, ENTRY.pack(group, type_, 0, count), LENGTH.pack(length), *payloads))
-    head = HEAD.pack(first, count, service.rank, service.k, 0, 1)
+    head = FULL_HEAD.pack(first, count, service.rank, service.k, 0, 1, after)
     return b"".join((head, ENTRY.pack(group, type_, 0, count), _lengths(lengths), *payloads))
 
 
-def pack_mixed(first: int, service: Service, messages: Sequence[tuple[int, int, bytes]]) -> bytes:
-    """One block of (group, type, payload) messages; runs where they are few, an index array where they are many."""
-    runs: list[list[int]] = []
-    for group, type_, _ in messages:
-        if runs and runs[-1][0] == group and runs[-1][1] == type_:
-            runs[-1][2] += 1
-        else:
-            runs.append([group, type_, 1])
-    payloads = [payload for _, _, payload in messages]
-    if len(runs) == 1:
-        return pack_run(first, service, payloads, runs[0][0], runs[0][1])
-    lengths = _lengths([len(payload) for payload in payloads])
+def pack_grouped(
+    first: int,
+    service: Service,
+    payloads: Sequence[bytes],
+    groups: GroupColumn,
+    type_: int = 0,
+    after: int = 0,
+) -> bytes:
+    """One block of messages to different groups. Without a column where all of them go to one group after all."""
+    column = group_column(groups)
     count = len(payloads)
-    if len(runs) <= INDEX_FROM_RUNS:
-        head = HEAD.pack(first, count, service.rank, service.k, 0, len(runs))
-        entries = [ENTRY.pack(group, type_, 0, length) for group, type_, length in runs]
-        return b"".join((head, *entries, lengths, *payloads))
-    table: dict[tuple[int, int], int] = {}
-    index = bytearray()
-    for group, type_, _ in messages:
-        kind_index = table.setdefault((group, type_), len(table))
-        if kind_index >= MAX_KINDS:
-            raise UsageError(f"a block holds at most {MAX_KINDS} different groups and types")
-        index.append(kind_index)
-    head = HEAD.pack(first, count, service.rank, service.k, INDEXED, len(table))
-    entries = [ENTRY.pack(group, type_, 0, 0) for group, type_ in table]
-    return b"".join((head, *entries, index, lengths, *payloads))
+    if len(column) != GROUP_BYTES * count:
+        raise UsageError(f"{count} messages need {count} group numbers, got {len(column) // GROUP_BYTES}")
+    if column == column[:GROUP_BYTES] * count:
+        return pack_run(first, service, payloads, int.from_bytes(column[:GROUP_BYTES], "little"), type_, after)
+    return _pack_with(GROUPED, column, first, service, payloads, type_, after)
+
+
+def pack_multi(
+    first: int, service: Service, payloads: Sequence[bytes], groups: Sequence[int], type_: int = 0, after: int = 0
+) -> bytes:
+    """One block of messages that go to all of these groups."""
+    return _pack_with(MULTI, _targets_bytes(groups), first, service, payloads, type_, after)
+
+
+def pack_roster(first: int, body: bytes, after: int = 0) -> bytes:
+    """The block of one operation on the roster. `first`: the number of the next message of its sender."""
+    head = FULL_HEAD.pack(first, 0, AGREED.rank, AGREED.k, ROSTER, 1, after)
+    return b"".join((head, ENTRY.pack(0, 0, 0, 0), body))
 
 
 def pack_fragment(
-    first: int, service: Service, group: int, type_: int, payload: bytes, offset: int, stop: int, after: int = 0
+    first: int,
+    service: Service,
+    group: int,
+    type_: int,
+    payload: bytes,
+    offset: int,
+    stop: int,
+    after: int = 0,
+    targets: Sequence[int] = (),
 ) -> bytes:
-    """The block that carries bytes [offset, stop) of a message too large for one block."""
+    """The block that carries bytes [offset, stop) of a message too large for one block.
+
+    `targets`: the groups of a message to several of them; then `group` is 0. Each fragment names them, after the
+    sizes, which orderers look for at their fixed place.
+    """
     size = len(payload)
     is_last = stop == size
-    flags = FRAGMENTED | (LAST if is_last else 0)
+    flags = FRAGMENTED | (LAST if is_last else 0) | (MULTI if targets else 0)
     head = FULL_HEAD.pack(first, 1 if is_last else 0, service.rank, service.k, flags, 1, after)
     entry = ENTRY.pack(group, type_, 0, 1 if is_last else 0)
-    return b"".join((head, entry, FRAGMENT.pack(size, offset), memoryview(payload)[offset:stop]))
+    named = _targets_bytes(targets) if targets else b""
+    return b"".join((head, entry, FRAGMENT.pack(size, offset), named, memoryview(payload)[offset:stop]))
 
 
-def fits(lengths: Sequence[int], start: int, limit: int) -> int:
-    """How far messages from `start` fit one block of at most `limit` bytes (half-open; `start` if not even one)."""
+def fits(lengths: Sequence[int], start: int, limit: int, column: int = 2) -> int:
+    """How far messages from `start` fit one block of at most `limit` bytes (half-open; `start` if not even one).
+
+    `column`: bytes of a message in the columns; with groups, 2 + `GROUP_BYTES`.
+    """
     budget = min(limit, MAX_BLOCK) - OVERHEAD
     stop = start
     total = len(lengths)
     while stop < total and stop - start < MAX_COUNT:
-        budget -= lengths[stop] + 2
+        budget -= lengths[stop] + column
         if budget < 0:
             break
         stop += 1
@@ -185,55 +240,114 @@ def fits(lengths: Sequence[int], start: int, limit: int) -> int:
 
 def open_messages(block: bytes) -> Messages:
     """All messages of a block that is no fragment. Hot: no Python-level loop per message."""
-    head, table, index, at = _open_runs(block)
+    head, type_, groups, at = _open_front(block)
     service = service_of(head.rank, head.k)
-    return Messages(head.first, service, _payloads(block, at, head.count, head.flags), table, index)
+    return Messages(head.first, service, _payloads(block, at, head.count, head.flags), type_, groups)
 
 
 class Columns(NamedTuple):
-    """A block opened without an object per message: lengths and types of each, and all payloads in a row."""
+    """A block opened without an object per message: the lengths, and all payloads in a row."""
 
     lengths: array[int]
     payloads: "memoryview"  # noqa: UP037 - mypyc looks unquoted names up where this one is not
-    kinds: list[tuple[int, int]]
-    index: Sequence[int] | None  # type: ignore[assignment]  # nor tuple.index
+    type: int
+    groups: Groups
 
 
 def open_columns(block: bytes) -> Columns:
     """`open_messages` for a caller that writes messages on: nothing is cut apart. Hot: the archive's recorder."""
-    head, table, index, at = _open_runs(block)
+    head, type_, groups, at = _open_front(block)
     count = head.count
     if head.flags & EQUAL:
         length, at = _equal_length(block, at, count)
-        return Columns(array("I", [length]) * count, memoryview(block)[at:], table, index)
+        return Columns(array("I", [length]) * count, memoryview(block)[at:], type_, groups)
     lengths = _open_lengths(block, at, count)
     at += 2 * count
     if at + sum(lengths) != len(block):
         raise WireError("payloads do not fill the block")
-    return Columns(lengths, memoryview(block)[at:], table, index)
+    return Columns(lengths, memoryview(block)[at:], type_, groups)
+
+
+def groups_of(block: bytes, head: Head) -> Groups:
+    """The groups that the messages of a block go to, without opening it. Hot: once per block of a shared underlay."""
+    flags = head.flags
+    if flags & GROUPED:
+        return _open_groups(block, head.count)
+    if flags & MULTI:
+        return _open_targets(block, _targets_at(flags))[0]
+    group: int = ENTRY.unpack_from(block, HEAD_BYTES)[0]
+    return group
+
+
+def roster_body(block: bytes, head: Head) -> memoryview:
+    """The operation that a roster block carries (`wire/roster.py`)."""
+    if head.flags != ROSTER:
+        raise WireError("not a roster block")
+    return memoryview(block)[ROSTER_OVERHEAD:]
 
 
 def open_part(block: bytes) -> Part:
     """A fragment's part of its message."""
     head = head_of(block)
-    if not head.flags & FRAGMENTED or head.kinds != 1 or len(block) < FRAGMENT_OVERHEAD:
+    if not head.flags & FRAGMENTED:
         raise WireError("not a fragment")
     group, type_, _, _ = ENTRY.unpack_from(block, HEAD_BYTES)
     size, offset = FRAGMENT.unpack_from(block, HEAD_BYTES + ENTRY_BYTES)
-    payload = block[FRAGMENT_OVERHEAD:]
+    targets: tuple[int, ...] = ()
+    at = FRAGMENT_OVERHEAD
+    if head.flags & MULTI:
+        targets, at = _open_targets(block, at)
+        if group:
+            raise WireError("a group beside the list of groups")
+    payload = block[at:]
     is_last = bool(head.flags & LAST)
     if offset + len(payload) > size or (is_last and offset + len(payload) != size) or head.count != int(is_last):
         raise WireError("fragment outside its message")
-    return Part(head.first, service_of(head.rank, head.k), group, type_, size, offset, payload, is_last)
+    return Part(head.first, service_of(head.rank, head.k), group, type_, size, offset, payload, is_last, targets)
 
 
 def payload_bytes(block: bytes | bytearray | memoryview, head: Head) -> int:
     """Payload bytes of a block, for traces and counters, without opening it."""
     if head.flags & FRAGMENTED:
         return int(FRAGMENT.unpack_from(block, HEAD_BYTES + ENTRY_BYTES)[0]) if head.count else 0
-    at = HEAD_BYTES + head.kinds * ENTRY_BYTES + (head.count if head.flags & INDEXED else 0)
-    at += LENGTH.size if head.flags & EQUAL else 2 * head.count
+    at = HEAD_BYTES + ENTRY_BYTES + (LENGTH.size if head.flags & EQUAL else 2 * head.count)
+    if head.flags & GROUPED:
+        at += GROUP_BYTES * head.count
+    elif head.flags & MULTI:
+        at += LENGTH.size + GROUP_BYTES * int(LENGTH.unpack_from(block, HEAD_BYTES + ENTRY_BYTES)[0])
     return max(0, len(block) - at)
+
+
+def group_column(groups: GroupColumn) -> bytes:
+    """Group numbers as they stand in a block."""
+    if isinstance(groups, np.ndarray):
+        return groups.astype("<u4", copy=False).tobytes()
+    column = groups if isinstance(groups, array) and groups.typecode == "I" else array("I", groups)
+    if _SWAP:
+        column = array("I", column)
+        column.byteswap()
+    return column.tobytes()
+
+
+def _pack_with(
+    flag: int, groups: bytes, first: int, service: Service, payloads: Sequence[bytes], type_: int, after: int
+) -> bytes:
+    """A block whose groups stand before its lengths."""
+    lengths = list(map(len, payloads))
+    count = len(lengths)
+    length = lengths[0]
+    entry = ENTRY.pack(0, type_, 0, count)
+    if lengths.count(length) == count:
+        head = FULL_HEAD.pack(first, count, service.rank, service.k, flag | EQUAL, 1, after)
+        return b"".join((head, entry, groups, LENGTH.pack(length), *payloads))
+    head = FULL_HEAD.pack(first, count, service.rank, service.k, flag, 1, after)
+    return b"".join((head, entry, groups, _lengths(lengths), *payloads))
+
+
+def _targets_bytes(groups: Sequence[int]) -> bytes:
+    if not 1 <= len(groups) <= MAX_TARGETS or len(set(groups)) != len(groups):
+        raise UsageError(f"a message goes to 1 to {MAX_TARGETS} different groups, got {len(groups)}")
+    return LENGTH.pack(len(groups)) + group_column(groups)
 
 
 def _lengths(lengths: list[int]) -> bytes:
@@ -243,43 +357,56 @@ def _lengths(lengths: list[int]) -> bytes:
     return column.tobytes()
 
 
-def _open_runs(block: bytes) -> tuple[Head, list[tuple[int, int]], Sequence[int] | None, int]:
-    """What comes before the lengths: head, kinds, index (None when all share kinds[0]), and where the lengths begin."""
+def _open_front(block: bytes) -> tuple[Head, int, Groups, int]:
+    """What comes before the lengths: head, type, groups, and where the lengths begin."""
     head = head_of(block)
-    count, flags, kinds = head.count, head.flags, head.kinds
-    if flags & (FRAGMENTED | CHANGE):
+    flags = head.flags
+    if flags & (FRAGMENTED | CHANGE | ROSTER):
         raise WireError("not a block of messages")
-    at = HEAD_BYTES + kinds * ENTRY_BYTES
-    if len(block) < at:
-        raise WireError("block shorter than its entries")
-    if kinds == 1 and not flags & INDEXED:
-        group, type_, _, in_run = ENTRY.unpack_from(block, HEAD_BYTES)
-        if in_run != count:
-            raise WireError("run does not cover the block")
-        return head, [(group, type_)], None, at
-    return head, *_open_kinds(block, count, flags, kinds, at)
+    group, type_, _, count = ENTRY.unpack_from(block, HEAD_BYTES)
+    if count != head.count:
+        raise WireError("the entry does not count the messages of the block")
+    at = HEAD_BYTES + ENTRY_BYTES
+    if not flags & (GROUPED | MULTI):
+        return head, type_, group, at
+    if group:
+        raise WireError("a group beside the list of groups")
+    if flags & GROUPED:
+        return head, type_, _open_groups(block, count), at + GROUP_BYTES * count
+    targets, at = _open_targets(block, at)
+    return head, type_, targets, at
 
 
-def _open_kinds(
-    block: bytes, count: int, flags: int, kinds: int, at: int
-) -> tuple[list[tuple[int, int]], Sequence[int], int]:
-    table: list[tuple[int, int]] = []
-    runs: list[int] = []
-    for kind_index in range(kinds):
-        group, type_, _, in_run = ENTRY.unpack_from(block, HEAD_BYTES + kind_index * ENTRY_BYTES)
-        table.append((group, type_))
-        runs.append(in_run)
-    if flags & INDEXED:
-        index = block[at : at + count]
-        if len(index) != count or (count and max(index) >= kinds):
-            raise WireError("index array out of range")
-        return table, index, at + count
-    if sum(runs) != count:
-        raise WireError("runs do not cover the block")
-    spread: list[int] = []
-    for kind_index, in_run in enumerate(runs):
-        spread.extend([kind_index] * in_run)
-    return table, spread, at
+def _open_groups(block: bytes, count: int) -> array[int]:
+    """The column with the group of each message."""
+    start = HEAD_BYTES + ENTRY_BYTES
+    stop = start + GROUP_BYTES * count
+    if len(block) < stop:
+        raise WireError("block shorter than its groups")
+    column = array("I", block[start:stop])
+    if _SWAP:
+        column.byteswap()
+    return column
+
+
+def _targets_at(flags: int) -> int:
+    return FRAGMENT_OVERHEAD if flags & FRAGMENTED else HEAD_BYTES + ENTRY_BYTES
+
+
+def _open_targets(block: bytes, at: int) -> tuple[tuple[int, ...], int]:
+    """The groups that all messages go to, and what comes after them."""
+    (count,) = LENGTH.unpack_from(block, at)  # `head_of` has seen that it is there
+    at += LENGTH.size
+    stop = at + GROUP_BYTES * count
+    if not 1 <= count <= MAX_TARGETS or len(block) < stop:
+        raise WireError("a list of groups that is too long, or not there")
+    column = array("I", block[at:stop])
+    if _SWAP:
+        column.byteswap()
+    targets = tuple(column)
+    if len(set(targets)) != count:
+        raise WireError("a group twice in one list")
+    return targets, stop
 
 
 @lru_cache(maxsize=64)

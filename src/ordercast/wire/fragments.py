@@ -23,6 +23,7 @@ class Whole(NamedTuple):
     group: int
     type: int
     payload: bytes
+    targets: tuple[int, ...] = ()  # its groups, where they are several
 
 
 class Assembler:
@@ -59,7 +60,8 @@ class Assembler:
         if not part.is_last:
             return None
         del self._parts[origin]
-        return Whole(part.first, part.service, part.group, part.type, b"".join([each.payload for each in parts]))
+        payload = b"".join([each.payload for each in parts])
+        return Whole(part.first, part.service, part.group, part.type, payload, part.targets)
 
     def retire(self, present: Collection[int]) -> None:
         """At a view: messages of origins that are gone for two views can never be completed any more.
