@@ -55,6 +55,15 @@ from ordercast.wire.ordering import (
     encode_ordered,
     encode_propose,
 )
+from ordercast.wire.roster import (
+    SeedProgress,
+    SeedState,
+    decode_operation,
+    encode_joins,
+    encode_leaves,
+    encode_names,
+    encode_seed,
+)
 from ordercast.wire.segments import Reassembly, strip_train, train
 from ordercast.wire.stamps import decode_stamps, encode_stamps
 from ordercast.wire.token import (
@@ -150,6 +159,19 @@ FRAGMENTS: Final = (
     pack_fragment(7, AGREED, 0, 2, b"0123456789", 4, 10, targets=[3, 1]),
 )
 ROSTERS: Final = (pack_roster(7, b"an operation"), pack_roster(0, b"", 5))
+SESSIONS: Final = ((1, ""), (2, "x"))
+SEED: Final = encode_seed(
+    8,
+    iter([(3, "a", SESSIONS, ()), (5, "grün", SESSIONS[:1], SESSIONS), (9, "c", (), SESSIONS[1:])]),
+    SeedState(10, 4, SeedProgress(2, 3, 1), {7: 5}),
+    80,
+)
+OPERATIONS: Final = (
+    *encode_joins("me", b"hi", ["a", "grün"], 500),
+    *encode_leaves("me", b"hi", [1, 2], 500),
+    *encode_names("", ["a"], 500),
+    *SEED,
+)
 CALLS: Final = (pack_call(7, AGREED, sample.CALL, b"6*7"), pack_call(0, RESILIENT(2), sample.ANSWER, b"", 5))
 TOKEN: Final = encode_token(sample.STATE, sample.ASSIGNMENTS)
 TRAIN: Final = b"".join(train(Kind.DATA, 1, 2, 3, 4, bytes(range(30)), HEADER_BYTES + 8)[0])
@@ -161,6 +183,7 @@ DECODERS: Final[dict[str, tuple[Decode, tuple[bytes, ...]]]] = {
     "open_messages": (open_messages, BLOCKS),
     "open_columns": (open_columns, BLOCKS),
     "roster_body": (lambda block: roster_body(block, head_of(block)), ROSTERS),
+    "decode_operation": (decode_operation, OPERATIONS),
     "open_part": (open_part, FRAGMENTS),
     "Assembler": (_assemble, FRAGMENTS),
     "Reassembly": (_reassemble, (b"\0\1abc", b"\0\0abc", b"\3\2abc")),

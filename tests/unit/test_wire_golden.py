@@ -60,6 +60,20 @@ from ordercast.wire.ordering import (
     encode_ordered,
     encode_propose,
 )
+from ordercast.wire.roster import (
+    JoinGroups,
+    LeaveGroups,
+    NameGroups,
+    SeedGroups,
+    SeedPart,
+    SeedProgress,
+    SeedState,
+    decode_operation,
+    encode_joins,
+    encode_leaves,
+    encode_names,
+    encode_seed,
+)
 from ordercast.wire.stamps import decode_stamps, encode_stamps
 from ordercast.wire.token import (
     decode_change,
@@ -129,6 +143,15 @@ GOLDEN: Final[dict[str, str]] = {
     "fragment": ("0700000000000000000000000400040100000000000000000100000002000000000000000a0000000400000034353637"),
     "last_fragment": ("07000000000000000100000004000c0100000000000000000100000002000000010000000a000000080000003839"),
     "come_after": ("0000000000000000010000000400020102010000000000000000000000000000010000000100000078"),
+    "roster_join": ("01026d6502006869020000000104616772c3bc6e"),
+    "roster_leave": ("02026d6502006869020000000100000004030201"),
+    "roster_name": ("0300010000000161"),
+    "roster_seed": (
+        "0401000000000800000000000000"
+        "0a000000000000000400000000000000020000000000000003000000000000000100000001000700000000000000"
+        "05000000000000000200020100000000000000000200000000000000017800010000000300000000000100"
+        "0161"
+    ),
     "lead": ("29000000000000001e00000000000000230000000000000002000000"),
     "accept": (
         "29000000000000001e000000000000002300000000000000020000002900000000000000d03cc0c6a16ce1df0c000000"
@@ -252,6 +275,8 @@ GOLDEN: Final[dict[str, str]] = {
     "names": ("0102000600707269636573040063686174"),
 }
 
+SESSIONS: Final = ((1, ""), (2, "x"))
+SEED_STATE: Final = SeedState(10, 4, SeedProgress(2, 3, 1), {7: 5})
 NONCE: Final = 0x0102030405060708
 VALUES: Final[dict[str, bytes]] = {
     "header": HEADER.pack(MAGIC, Kind.DATA, 1, 3, 0xAABBCCDD, 0x1122334455667788, sample.ALICE.id, 12),
@@ -266,6 +291,10 @@ VALUES: Final[dict[str, bytes]] = {
     "fragment_multi": pack_fragment(7, AGREED, 0, 2, b"0123456789", 4, 8, 0x0102, [9, 0x01020304]),
     "last_fragment": pack_fragment(7, AGREED, 1, 2, b"0123456789", 8, 10),
     "come_after": come_after(pack_run(0, AGREED, [b"x"]), 0x0102),
+    "roster_join": next(encode_joins("me", b"hi", ["a", "grün"], 500)),
+    "roster_leave": next(encode_leaves("me", b"hi", [1, 0x01020304], 500)),
+    "roster_name": next(encode_names("", ["a"], 500)),
+    "roster_seed": next(encode_seed(8, iter([(3, "a", SESSIONS, ())]), SEED_STATE, 500)),
     "lead": encode_lead(sample.LEAD),
     "accept": encode_accept(sample.LEAD, sample.ASSIGNMENTS),
     "ordered": encode_ordered(sample.LEAD, 41, sample.ALICE.id),
@@ -302,7 +331,12 @@ VALUES: Final[dict[str, bytes]] = {
     "question": encode_question(),
     "names": encode_names(["prices", "chat"]),
 }
+SEEDED: Final = SeedGroups(array("I", [3]), ["a"], [SESSIONS, ()], array("H", [0]), array("H", [1]))
 OPENED: Final[dict[str, tuple[Callable[[bytes], Any], Any]]] = {
+    "roster_join": (decode_operation, JoinGroups("me", b"hi", ["a", "grün"])),
+    "roster_leave": (decode_operation, LeaveGroups("me", b"hi", array("I", [1, 0x01020304]))),
+    "roster_name": (decode_operation, NameGroups("", ["a"])),
+    "roster_seed": (decode_operation, SeedPart(8, 0, SEED_STATE, SEEDED)),
     "lead": (decode_lead, sample.LEAD),
     "accept": (decode_accept, (sample.LEAD, sample.ASSIGNMENTS)),
     "acks": (decode_acks, sample.ACKS),
