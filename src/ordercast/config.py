@@ -43,6 +43,7 @@ class GroupConfig:
     datagram: int = LOOPBACK_DATAGRAM
     flow: str = "slow-start"  # flow and congestion control of token and timestamp, by name (RMP section 4.6)
     anticipate: bool = True  # the timestamp orderer: TOMPA's anticipation, else plain ABCAST
+    shared: bool = False  # the underlay carries many groups, by a roster
 
     def __post_init__(self) -> None:
         if not 1 <= self.max_members <= MAX_MEMBERS:

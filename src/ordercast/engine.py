@@ -63,6 +63,7 @@ class Transitional(NamedTuple):
     """What follows, up to the next view, was brought together by recovery."""
 
     view: str
+    group: str = ""  # on a shared underlay
 
 
 class Joined(NamedTuple):

@@ -119,6 +119,8 @@ class View:
     """What `min_members` each of them asked for."""
     came_with: tuple[str, ...] = ()
     """The members that come with *this node* from its previous view; each node fills it in for itself."""
+    group: str = ""
+    """The lightweight group whose view this is, on a shared underlay; empty for the view of an underlay."""
     locks: dict[str, int] = field(default_factory=dict)
     """The locks that are held: name or number, and the id of the holder."""
     callers: dict[int, int] = field(default_factory=dict)

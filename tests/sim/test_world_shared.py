@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from tests.unit.shared_directory import SharedDirectory
@@ -144,17 +145,32 @@ def test_trace_names_the_underlay_and_the_group() -> None:
         found = [row for row in rows if row.kind == kind]
         assert {row.group for row in found} == {"a", "b"}, kind
         assert all(row.group == ("a" if row.sender == "x/0" else "b") for row in found), kind
-    for kind in ("view", "join", "tx", "rx"):
+    for kind in ("view", "join"):
+        assert {row.group for row in rows if row.kind == kind} == {None, "a", "b"}, kind
+    for kind in ("tx", "rx"):
         assert {row.group for row in rows if row.kind == kind} == {None}, kind
     judge(world)
 
 
-def test_views_of_the_underlay_come_to_each_group() -> None:
-    """Until there is a roster a group that shares an underlay has the underlay's view."""
-    _, applications = floor()
-    for application in applications:
-        assert application.views["a"] == application.views["b"]
-        assert application.views["a"][-1] == application.ports["b"].view
+def test_each_group_has_views_of_its_own_that_are_the_same_everywhere() -> None:
+    world, applications = floor()
+    for group in "ab":
+        shown = [application.views[group] for application in applications]
+        longest = max(shown, key=len)
+        assert [len(view.members) for view in longest] == [1, 2, 3], "a join is one view"
+        for application, views in zip(applications, shown, strict=True):
+            assert [view.id for view in views] == [view.id for view in longest[-len(views) :]]
+            assert [view.group for view in views] == [group] * len(views)
+            assert views[0].came_with == (str(application.node),), "a newcomer comes alone"
+            assert all(view.came_with == earlier for view, earlier in _followed(views))
+    ids = {view.id for application in applications for group in "ab" for view in application.views[group]}
+    assert len(ids) == 6, "no two groups share a view"
+    judge(world)
+
+
+def _followed(views: list[View]) -> list[tuple[View, tuple[str, ...]]]:
+    """Views after the first, with the members of the view before."""
+    return [(view, tuple(map(str, before.members))) for before, view in pairwise(views)]
 
 
 def test_messages_of_a_group_without_a_port_here_are_passed_over() -> None:
@@ -162,7 +178,8 @@ def test_messages_of_a_group_without_a_port_here_are_passed_over() -> None:
     config = GroupConfig(history_bytes=256 << 10, max_message=64 << 10)
     both = Application(world, "x", "ab", config)
     one = Application(world, "y", "a", config)
-    assert world.run_until(lambda: _sees(both, 2) and _sees(one, 2), 30 * SECOND)
+    assert world.run_until(lambda: _members(both, "a") == 2 and _members(one, "a") == 2, 30 * SECOND)
+    assert world.run_until(lambda: _members(both, "b") == 1, 30 * SECOND)
     for _ in range(40):
         both.send("b", 20, size=1_000)  # more than the history holds: they must be consumed where nobody wants them
         both.send("a", 1)
@@ -215,7 +232,7 @@ def test_leaving_one_group_leaves_the_others_of_the_underlay_alone() -> None:
     assert len(leaver.of("a")) == 5
     assert len(leaver.of("b")) == 6
     again = leaver.ports["a"] = leaver.host.open(world.clock(leaver.node), "a", config=leaver.config)
-    assert again.view == leaver.ports["b"].view, "it is in the underlay: nothing is to be waited for"
+    assert world.run_until(lambda: again.view is not None, 30 * SECOND)
     assert again.end_number == 10
     leaver.send("a", 1)
     assert world.run_to_rest(world.now_ns + 60 * SECOND) == []
@@ -235,4 +252,82 @@ def test_a_crash_ends_the_membership_of_all_groups() -> None:
     assert world.run_to_rest(world.now_ns + 60 * SECOND) == []
     assert positions(applications[0].got) == positions(applications[1].got)
     assert len(applications[0].got) == 100
+    judge(world)
+
+
+def _members(application: Application, group: str) -> int:
+    view = application.ports[group].view
+    return len(view.members) if view is not None else 0
+
+
+def _send_to(application: Application, groups: Sequence[str], text: bytes) -> None:
+    """From the application's session, which need not be in the groups."""
+    port = next(iter(application.ports.values()))
+    shared = port.channel.shared
+    assert shared is not None
+    port.queue.offer_addressed(text, AGREED, 0, shared.address(groups))
+    application.wake()
+
+
+@pytest.mark.parametrize("orderer", ORDERERS)
+def test_a_message_to_several_groups_comes_once_and_names_them(orderer: str) -> None:
+    world = World(5, LAN)
+    config = GroupConfig(orderer=orderer)
+    members = {name: Application(world, name, groups, config) for name, groups in (("x", "a"), ("y", "b"), ("z", "ab"))}
+    x, y, z = members.values()
+    assert world.run_until(
+        lambda: all(_members(each, "a") == 2 for each in (x, z)) and _members(y, "b") == 2, 30 * SECOND
+    )
+    _send_to(x, "ab", b"to both")
+    x.send("a", 1)
+    _send_to(x, "b", b"from outside")
+    assert world.run_to_rest(world.now_ns + 60 * SECOND) == []
+    assert [(message.payload, message.groups) for message in z.got if b":" not in message.payload] == [
+        (b"to both", ("a", "b")),
+        (b"from outside", ("b",)),
+    ]
+    assert [message.payload for message in y.got] == [b"to both", b"from outside"]
+    assert [message.number for message in z.got] == [0, 1, 2], "FIFO over all groups of the sender"
+    judge(world)
+
+
+def test_a_message_to_a_group_that_comes_later_is_ordered_with_its_join() -> None:
+    world = World(5, LAN)
+    x = Application(world, "x", "a", GroupConfig())
+    y = Application(world, "y", "a", GroupConfig())
+    assert world.run_until(lambda: _members(x, "a") == _members(y, "a") == 2, 30 * SECOND)
+    _send_to(x, "b", b"nobody is there")
+    assert world.run_to_rest(world.now_ns + 60 * SECOND) == []
+    y.ports["b"] = y.host.open(world.clock(y.node), "b", config=GroupConfig())
+    y.views["b"] = []
+    y.wake()
+    assert world.run_until(lambda: _members(y, "b") == 1, 30 * SECOND)
+    _send_to(x, "b", b"now there is")
+    assert world.run_to_rest(world.now_ns + 60 * SECOND) == []
+    assert [message.payload for message in y.of("b")] == [b"now there is"]
+    judge(world)
+
+
+@pytest.mark.parametrize("orderer", ORDERERS)
+def test_a_session_may_receive_all_its_groups_in_one_order(orderer: str) -> None:
+    world, applications = floor(orderer=orderer)
+    fed = applications[0]
+    base = fed.host.attach(world.clock(fed.node), "floor", config=fed.config)
+    base.stream.feed()
+    for turn in range(20):
+        for application in applications[1:]:
+            application.send("ab"[turn % 2], 1)
+            application.send("ab"[(turn + 1) % 2], 2)
+        world.run_until(world.now_ns + 2 * MS)
+    got: list[Message] = []
+    world.run_until(world.now_ns + 5 * SECOND)
+    while (event := base.take()) is not None:
+        if isinstance(event, Batch):
+            got += event.each()
+    assert not any(port.has_events for port in fed.ports.values())
+    fed.wake()
+    assert world.run_to_rest(world.now_ns + 60 * SECOND) == []
+    assert [message.position for message in got] == sorted(message.position for message in got)
+    assert positions(got) == positions(applications[1].got)
+    assert {message.group for message in got} == {"a", "b"}
     judge(world)

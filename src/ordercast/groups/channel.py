@@ -2,7 +2,8 @@
 
 A pass works on channels (docs/design/host.md): the sessions' streams submit what the engine has room for, the engine
 concludes, and its upcalls become events of the ports. The channel follows the node's membership of the underlay. A
-group that shares the underlay has the underlay's view so far: what a roster is for is still to be built.
+group with an underlay of its own has the underlay's views; those of a group on a shared one are the roster's
+(`groups/shared.py`).
 """
 
 from __future__ import annotations
@@ -28,12 +29,13 @@ from ordercast.engine import (
 )
 from ordercast.errors import GroupFailed, NotMember, OrdercastError, UnsupportedService, UsageError
 from ordercast.groups.consumption import Consumption
-from ordercast.groups.directory import Directory, Placement
+from ordercast.groups.directory import Placement
 from ordercast.groups.events import Left, PortEvent
 from ordercast.groups.port import Port
 from ordercast.groups.reception import Reception
 from ordercast.groups.rows import Meter, Rows
 from ordercast.groups.session import Session
+from ordercast.groups.shared import SharedGroups
 from ordercast.groups.stream import Stream
 from ordercast.service import AGREED, RESILIENT, Service
 from ordercast.trace.recorder import Recorder
@@ -65,12 +67,10 @@ class Channel:
     """One underlay at one node. Its `engine` is driven by the `Host` only."""
 
     __slots__ = (
-        "_ended",
-        "_talkers",
+        "_news",
         "armed_ns",
         "consumption",
         "deadline_ns",
-        "default_service",
         "engine",
         "failure",
         "is_over",
@@ -85,8 +85,10 @@ class Channel:
         "reception",
         "rows",
         "sent",
+        "shared",
         "streams",
         "supported",
+        "talkers",
         "underlay",
         "usual",
         "view",
@@ -101,7 +103,6 @@ class Channel:
         *,
         next_block: int,
         recorder: Recorder | None,
-        directory: Directory,
     ) -> None:
         # what it is
         self.underlay = placement.underlay
@@ -115,68 +116,112 @@ class Channel:
         # sessions
         self.streams: list[Stream] = []
         self.leaving: list[Port] = []  # ports that are on their way out
-        self._talkers: list[Port] = []  # ports that use locks or calls
-        self._ended: list[Port] = []  # ports that ended since `take_news`
+        self.talkers: list[Port] = []  # ports that use locks or calls
+        self._news: dict[Port, None] = {}  # ports that something happened to, or that ended, since `take_news`
         # the engine's, as of the last view
         self.supported: set[Service] = set()
         self.usual: Service | None = None  # one of them
         self.max_message = engine.config.max_message
-        self.default_service = AGREED
         # traffic
         self.out = Outbox()
         self.next_block = next_block
-        self.rows = Rows(recorder, self.underlay, str(me), directory if placement.is_shared else None)
+        self.rows = Rows(recorder, self.underlay, str(me), self.name_of if placement.is_shared else None)
         self.consumption = Consumption()
-        self.reception = Reception(me, self.streams, self.consumption, self.rows, placement.is_shared, self.max_message)
+        self.reception = Reception(self, placement.is_shared)
         self.sent = Meter()
         self.received = Meter()
         self.log: list[str] = []  # view changes and suspicions of this pass, for the driver's log
         # driving
         self.deadline_ns = -1
         self.armed_ns = NEVER
+        # What a shared underlay has besides; it needs the rest.
+        self.shared = SharedGroups(self) if placement.is_shared else None
+
+    @property
+    def default_service(self) -> Service:
+        """What a send that names no service gets."""
+        resilience = self.engine.config.resilience
+        return RESILIENT(resilience) if resilience else AGREED
+
+    def name_of(self, number: int) -> str:
+        record = self.shared.roster.at(number) if self.shared is not None else None
+        return record.name if record is not None else ""
 
     # Ports.
 
     @property
     def ports(self) -> list[Port]:
-        """Of all sessions, in the order of opening within each."""
+        """Of all sessions, in the order of opening within each; on a shared underlay with their base ports."""
         streams = self.streams
         if len(streams) == 1:
             return list(streams[0].ports.values())
-        return [port for stream in streams for port in stream.ports.values()]
+        bases = [stream.base for stream in streams if stream.base is not None]
+        return bases + [port for stream in streams for port in stream.ports.values()]
 
     @property
     def is_leaving(self) -> bool:
         """The engine has been told to leave."""
         return any(port.leave_header is None for port in self.leaving)
 
-    def attach(self, session: Session, group: str, number: int) -> Port:
-        """Open a group for a session. Where this node is in the underlay already, the port begins with its view."""
+    def attach(self, session: Session, group: str, header: bytes = b"") -> Port:
+        """Open a group for a session. Where this node is in the group's own underlay already, the port begins with its
+        view. `header`: of the join, on a shared underlay."""
         if self.is_leaving:
             raise UsageError(f"this node is leaving the underlay {self.underlay!r} of {group!r}; wait until it is out")
-        stream = next((stream for stream in self.streams if stream.session is session), None)
-        if stream is None:
-            stream = Stream(self, session, session.numbers.get(self.underlay, 0))
-            self.streams.append(stream)
-        elif number in stream.ports:
-            raise UsageError(f"{group!r} and {stream.ports[number].group!r} have one number on {self.underlay!r}")
-        port = stream.ports[number] = session.ports[group] = Port(group, number, stream)
+        stream = self._stream_of(session)
+        shared = self.shared
+        port = stream.ports[group] = session.ports[group] = Port(group, 0 if shared is None else -1, stream, header)
+        if shared is not None:
+            shared.attach(port)
+            return port
         self.reception.attach(port)
         if self.view is not None:
             port.on_view(self.view)
             port.add(self.view, self.consumption.add(-1, 1))
         return port
 
+    def attach_base(self, session: Session) -> Port:
+        """The place of a session in the underlay itself, which keeps the node in it without any group."""
+        stream = self._stream_of(session)
+        if stream.base is None:
+            stream.base = base = Port("", 0, stream)
+            if self.view is not None:
+                base.on_view(self.view)
+        return stream.base
+
+    def _stream_of(self, session: Session) -> Stream:
+        stream = next((stream for stream in self.streams if stream.session is session), None)
+        if stream is None:
+            stream = Stream(self, session, session.numbers.get(self.underlay, 0))
+            self.streams.append(stream)
+        return stream
+
     def add_talker(self, port: Port) -> None:
         """The port uses locks or calls from now on: each pass asks it what it has to say."""
-        self._talkers.append(port)
+        self.talkers.append(port)
+
+    def port_of(self, stream: Stream, number: int) -> Port | None:
+        """The port of a session for a group, by its number."""
+        return next((port for port in self.reception.ports_of(number) if port.stream is stream), None)
 
     def take_news(self) -> list[Port]:
-        """The ports of this channel, and those that have ended since the last call."""
-        if not self._ended:
-            return self.ports
-        ended, self._ended = self._ended, []
-        return self.ports + ended
+        """The ports that something may have happened to since the last call, those that have ended included."""
+        if self.shared is None:
+            for port in self.ports:
+                self._news[port] = None
+        else:
+            # There may be very many: only those that have an event or a change, and those whose tasks wait.
+            for stream in self.streams:
+                self._news.update(stream.waiting)
+                if stream.watches.settled and stream.ports:
+                    self._news[next(iter(stream.ports.values()))] = None
+            self._news.update(dict.fromkeys(self.talkers))
+        news, self._news = self._news, {}
+        return list(news)
+
+    def note(self, port: Port) -> None:
+        """Something happened to the port."""
+        self._news[port] = None
 
     def check_service(self, service: Service, group: str) -> None:
         """Raise if the underlay cannot give a service."""
@@ -206,17 +251,19 @@ class Channel:
         wants_pass = False
         for turn in range(PASS_ROUNDS):
             has_moved = False
+            if self.shared is not None and self.shared.has_operations:
+                self.shared.offer()
             for stream in self.streams:
-                if (stream.queue.count or stream.ready) and stream.submit(now_ns):
+                if (stream.ready or not stream.queue.is_waiting) and stream.submit(now_ns):
                     has_moved = True
-            for port in self._talkers:
+            for port in self.talkers:
                 if port.has_steps:
                     port.take_steps(now_ns)
                     has_moved = True
             if not has_moved and turn:
                 break
-            if self._talkers:
-                engine.wait_for_others(any(port.is_waiting for port in self._talkers))
+            if self.talkers:
+                engine.wait_for_others(any(port.is_waiting for port in self.talkers))
             if self.leaving:
                 self._leave(now_ns)
             engine.after_batch(now_ns, out)
@@ -232,6 +279,8 @@ class Channel:
             for upcall in upcalls:
                 self._on_upcall(now_ns, upcall)
         else:
+            wants_pass = True
+        if self.shared is not None and self.shared.has_operations:
             wants_pass = True
         if self.leaving and any(port.leave_header is not None and port.may_leave(now_ns) for port in self.leaving):
             wants_pass = True
@@ -266,9 +315,13 @@ class Channel:
         for port in list(self.leaving):
             if port.leave_header is None or not port.may_leave(now_ns):
                 continue
-            if len(self.ports) > 1:
-                # The header travels with a view of the group, and without a roster a shared group has none.
-                self._end_port(port, Left(wanted=True, returning=False, text="left"))
+            if self.shared is not None and port.group and self.shared.leave(port):
+                self.leaving.remove(port)
+                port.leave_header = None
+                port.leave_due_ns = NEVER
+                continue
+            if len(self.ports) > 1 and port.group:
+                self.end_port(port, Left(wanted=True, returning=False, text="left"))
             else:
                 self.engine.leave(now_ns, port.leave_header, self.out)
                 port.leave_header = None
@@ -285,7 +338,10 @@ class Channel:
             for stream in self.streams:
                 stream.is_parting = self.view is not None and self.view.may_part
             self.rows.transitional(now_ns)
-            self._add(upcall)
+            if self.shared is not None:
+                self.shared.on_transitional(now_ns)
+            else:
+                self._add(upcall)
         elif isinstance(upcall, Joined):
             self.rows.join(now_ns)
         elif isinstance(upcall, Failed):
@@ -309,7 +365,7 @@ class Channel:
                 self.failure = None
             for port in self.ports:
                 port.resets.append(upcall)
-                port.is_changed = True
+                port.changed()
         elif isinstance(upcall, Denied):
             for port in self.ports:
                 port.on_denied(upcall.lock)
@@ -318,6 +374,7 @@ class Channel:
         elif isinstance(upcall, Refused):
             for port in self.ports:
                 port.refusal = upcall.text
+                port.changed()
             self._end(Left(wanted=False, returning=False, text=upcall.text))
 
     def _on_view(self, now_ns: int, view: View) -> None:
@@ -332,8 +389,10 @@ class Channel:
         self.supported.clear()
         self.usual = None
         self.max_message = config.max_message
-        self.default_service = RESILIENT(config.resilience) if config.resilience else AGREED
         self.rows.view(now_ns, view)
+        if self.shared is not None:
+            self.shared.on_view(now_ns, view)
+            return
         for port in self.ports:
             for key in port.on_view(view):
                 self.rows.lock(now_ns, port.number, key)
@@ -348,6 +407,8 @@ class Channel:
         self.reception.on_departed(self.engine.config.max_message)
         for port in ports:
             port.on_departed()
+        if self.shared is not None:
+            self.shared.on_departed()
         for stream in self.streams:
             stream.restart_large()
         left = Left(gone.wanted, gone.returning, gone.text)
@@ -367,20 +428,25 @@ class Channel:
     def _end(self, left: Left) -> None:
         self.is_over = True
         for port in self.ports:
-            self._end_port(port, left)
+            self.end_port(port, left)
 
-    def _end_port(self, port: Port, left: Left) -> None:
+    def end_port(self, port: Port, left: Left) -> None:
         """The port is out for good. A stream ends with its last port."""
         stream, session = port.stream, port.stream.session
-        del stream.ports[port.number]
-        del session.ports[port.group]
+        if port is stream.base:
+            stream.base = None
+        else:
+            del stream.ports[port.group]
+            del session.ports[port.group]
         self.reception.detach(port)
+        if self.shared is not None:
+            self.shared.detach(port)
         if port in self.leaving:
             self.leaving.remove(port)
-        if port in self._talkers:
-            self._talkers.remove(port)
-        self._ended.append(port)
-        if not stream.ports:
+        if port in self.talkers:
+            self.talkers.remove(port)
+        self.note(port)
+        if not stream.ports and stream.base is None:
             session.numbers[self.underlay] = stream.resume
             self.streams.remove(stream)
             error: OrdercastError = NotMember(f"this node is no longer in {port.group!r}: {left.text}")

@@ -1,8 +1,8 @@
 """Which underlay carries a group (docs/design/overview.md section 1: groups are names, underlays do the work).
 
 The directory is the only thing in which the systems differ from above. It gives the name of the underlay, from which
-the tag of datagrams, the ids of rings and the multicast address are made, and the number under which the group stands
-in the entries of blocks on that underlay. All nodes must get the same answer.
+the tag of datagrams, the ids of rings and the multicast address are made. The number of a group on a shared underlay is
+the roster's (docs/design/roster.md). All nodes must get the same answer.
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ from __future__ import annotations
 from typing import Final, NamedTuple, Protocol
 
 MAX_GROUP_NUMBER: Final = (1 << 32) - 1
-"""Groups of one underlay are numbered by 32 bits on the wire. A group with a greater number is not opened."""
+"""Groups of one underlay are numbered by 32 bits on the wire."""
 
 
 class Placement(NamedTuple):
     """Where a group is carried."""
 
     underlay: str
-    number: int  # of the group, on that underlay
     is_shared: bool  # other groups may be carried there
 
 
@@ -28,9 +27,6 @@ class Directory(Protocol):
     def place(self, group: str) -> Placement:
         """Where a group is to be joined, or called. Raises UsageError where there is no place for it."""
 
-    def group_at(self, underlay: str, number: int) -> str:
-        """The group with a number on a shared underlay; "" if it is not known. Traces name groups by it."""
-
 
 class OwnDirectory:
     """One underlay for each group, with the group's name (Amoeba, RMP, TOMPA)."""
@@ -38,7 +34,4 @@ class OwnDirectory:
     __slots__ = ()
 
     def place(self, group: str) -> Placement:
-        return Placement(group, 0, False)
-
-    def group_at(self, underlay: str, number: int) -> str:  # noqa: ARG002 - there is one
-        return underlay
+        return Placement(group, False)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,7 +13,7 @@ from ordercast.engine import Buffer, Failed, Transitional
 from ordercast.errors import UsageError, WireError
 from ordercast.service import Service
 from ordercast.view import View
-from ordercast.wire.block import open_columns, open_messages
+from ordercast.wire.block import Head, open_columns, open_messages, service_of
 
 NO_POSITION = -1
 """Position of a message whose service is weaker than AGREED."""
@@ -81,9 +81,39 @@ class Message:
         """Of an answer: the call that it answers, as sender and number."""
         return None
 
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """All groups that it was sent to."""
+        return (self.group,)
+
     async def reply(self, payload: bytes) -> None:  # noqa: ARG002 - a call's
         """Answer a call, once; see `Request`."""
         raise UsageError(f"message {self.number} of {self.sender} is no call and takes no answer")
+
+
+class MultiMessage(Message):
+    """A message to several groups. `group` is one of them that this session is in."""
+
+    __slots__ = ("_groups",)
+
+    def __init__(
+        self,
+        payload: bytes,
+        sender: str,
+        number: int,
+        position: int,
+        service: Service,
+        type: int,
+        group: str,
+        view: str,
+        groups: tuple[str, ...],
+    ) -> None:
+        super().__init__(payload, sender, number, position, service, type, group, view)
+        self._groups = groups
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        return self._groups
 
 
 class Owed(Protocol):
@@ -178,6 +208,8 @@ class Left:
     """The node is on its way back as a new member: more events follow."""
     text: str
     """Why, in words."""
+    group: str = ""
+    """The group, on a shared underlay; empty where the group has an underlay of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +220,8 @@ class Uncertain:
     """The number of the first of them."""
     count: int
     """How many they are."""
+    group: str = ""
+    """The group that they were for, on a shared underlay."""
 
 
 class Batch:
@@ -320,6 +354,134 @@ class Batch:
             self._messages = opened.payloads
             self._types = opened.type
         self._block = b""
+
+
+class OpenedBlock:
+    """A block to several groups, which is opened when the first of its batches is."""
+
+    __slots__ = ("_block", "_name_of", "_payloads", "head", "position", "sender", "service", "type", "view")
+
+    def __init__(
+        self, block: bytes, head: Head, sender: str, position: int, view: str, name_of: Callable[[int], str]
+    ) -> None:
+        self._block = block
+        self._name_of = name_of
+        self._payloads: Sequence[bytes] | None = None
+        self.head = head
+        self.sender = sender
+        self.position = position
+        self.service = service_of(head.rank, head.k)
+        self.type = 0
+        self.view = view
+
+    @property
+    def payloads(self) -> Sequence[bytes]:
+        if self._payloads is None:
+            try:
+                opened = open_messages(self._block)
+            except WireError:
+                self._payloads = ()
+            else:
+                self._payloads, self.type = opened.payloads, opened.type
+        return self._payloads
+
+    def names(self, groups: Sequence[int]) -> tuple[str, ...]:
+        """The names of groups."""
+        return tuple(map(self._name_of, groups))
+
+
+class MixedBatch(Batch):
+    """Messages of a block to several groups: those to one of them, or to all. Numbers and positions have holes."""
+
+    __slots__ = ("_groups", "_index", "_is_multi", "_opened")
+
+    def __init__(
+        self,
+        opened: OpenedBlock,
+        group: str,
+        index: Sequence[int] | None,
+        groups: Sequence[int] | None,
+        *,
+        is_multi: bool = True,
+    ) -> None:
+        """`index`: which messages of the block, if not all. `groups`: all groups that all of them go to; without
+        `is_multi` the group of each message of the block."""
+        head, start = opened.head, index[0] if index else 0
+        is_ordered = opened.service.is_ordered
+        super().__init__(
+            b"",
+            group,
+            opened.view,
+            opened.sender,
+            head.first + start,
+            len(index) if index is not None else head.count,
+            opened.position + start if is_ordered else NO_POSITION,
+            opened.service,
+        )
+        self._opened = opened
+        self._index = index
+        self._groups = groups
+        self._is_multi = is_multi
+
+    @property
+    def groups(self) -> Sequence[str]:
+        """The name of the group of each message; where all go to several groups, their names instead."""
+        if self._groups is None:
+            return [self.group] * self.count
+        if self._is_multi:
+            return self._opened.names(self._groups)
+        numbers = self._groups
+        return self._opened.names([numbers[at] for at in self._at])
+
+    @property
+    def numbers(self) -> Sequence[int]:
+        """The number of each message."""
+        first = self._opened.head.first
+        return [first + at for at in self._at]
+
+    @property
+    def positions(self) -> Sequence[int]:
+        """The position of each message."""
+        if not self.service.is_ordered:
+            return [NO_POSITION] * self.count
+        return [self._opened.position + at for at in self._at]
+
+    @property
+    def _at(self) -> Sequence[int]:
+        return self._index if self._index is not None else range(self.count)
+
+    def columns(self) -> tuple[Sequence[int], Buffer, Sequence[int] | int]:
+        messages = self.messages
+        return list(map(len, messages)), b"".join(messages), self.type
+
+    def each(self) -> Iterator[Message]:
+        opened, group, view, sender = self._opened, self.group, self.view, self.sender
+        payloads, first, service, type_ = opened.payloads, opened.head.first, self.service, self.type
+        base, step = (opened.position, 1) if service.is_ordered else (NO_POSITION, 0)
+        if not payloads:
+            return
+        if self._groups is None:
+            for at in self._at:
+                yield Message(payloads[at], sender, first + at, base + step * at, service, type_, group, view)
+            return
+        if not self._is_multi:
+            for at, name in zip(self._at, self.groups, strict=True):
+                yield Message(payloads[at], sender, first + at, base + step * at, service, type_, name, view)
+            return
+        names = opened.names(self._groups)
+        for at in self._at:
+            yield MultiMessage(payloads[at], sender, first + at, base + step * at, service, type_, group, view, names)
+
+    def after(self, taken: int) -> Batch:
+        return MixedBatch(self._opened, self.group, self._at[taken:], self._groups, is_multi=self._is_multi)
+
+    def _open(self) -> None:
+        payloads = self._opened.payloads
+        if not payloads:
+            self._messages = ()
+        else:
+            self._messages = payloads if self._index is None else [payloads[at] for at in self._index]
+        self._types = self._opened.type
 
 
 class CallBatch(Batch):

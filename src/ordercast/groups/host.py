@@ -36,7 +36,7 @@ from ordercast.engine import NEVER, Send
 from ordercast.errors import NotMember, OrdercastError, OutcomeUnknown, UsageError
 from ordercast.groups.caller import Caller
 from ordercast.groups.channel import Channel, GroupEngine
-from ordercast.groups.directory import MAX_GROUP_NUMBER, Directory, OwnDirectory, Placement
+from ordercast.groups.directory import Directory, OwnDirectory, Placement
 from ordercast.groups.driven import Driven, Handle
 from ordercast.groups.naming import Naming
 from ordercast.groups.port import Port
@@ -171,45 +171,93 @@ class Host:
         contact: Address | None = None,
         alone: AlonePolicy = "create",
         session: Session | None = None,
+        underlay: str | None = None,
     ) -> Port:
         """Begin to find, join or create a group. What becomes of it is known by the port's `view` or `refusal`.
 
         ttl: how far this member's multicasts must go, if not as far as the node's do. contact: a member of the group
         through which it is joined, instead of by its name (RMP section 3.3). alone: what this node does when it was put
-        out and no member answers it. session: of another application than the node's own. A group whose underlay this
-        node is in already has that underlay's parameters, whatever is given.
+        out and no member answers it. session: of another application than the node's own. underlay: the shared underlay
+        that carries the group; without it the directory decides. A group whose underlay this node is in already has
+        that underlay's parameters, whatever is given.
         """
         session = session if session is not None else self.session
-        placement = self._place(group, session)
+        placement = self._place(group, session, underlay)
         _check_header(header)
         channel = self._channels.get(placement.underlay)
         if channel is None:
-            me = self.me if ttl is None else replace(self.me, ttl=ttl)
-            caller = self._callers.get(placement.underlay)
-            next_block = caller.resume[1] if caller is not None else self._blocks.get(placement.underlay, 0)
-            engine = self._engines(
-                placement.underlay,
-                me,
-                config,
-                self._timing,
-                # Each underlay has its own chance: what one draws must not change what the others do.
-                Random(self._rng.getrandbits(64)),
-                create=create,
-                min_members=min_members,
-                recovery=recovery,
-                demands=demands if demands is not None else Demands(),
-                header=header,
-                next_block=next_block,
-                contact=contact,
-                alone=alone,
+            channel = self._join_underlay(
+                now_ns, placement, config, create, min_members, recovery, demands, header, ttl, contact, alone
             )
-            channel = self._open_channel(now_ns, placement, me, engine, next_block)
-        elif channel.engine.config.orderer != config.orderer:
+        elif not placement.is_shared and channel.engine.config.orderer != config.orderer:
             raise UsageError(
                 f"{group!r} is carried by the underlay {channel.underlay!r}, which this node has joined with "
                 f"orderer={channel.engine.config.orderer!r}: not {config.orderer!r}"
             )
-        port = channel.attach(session, group, placement.number)
+        port = channel.attach(session, group, header)
+        self._dirty[channel] = None
+        return port
+
+    def _join_underlay(
+        self,
+        now_ns: int,
+        placement: Placement,
+        config: GroupConfig,
+        create: bool | None,
+        min_members: MinMembers,
+        recovery: RecoveryMode,
+        demands: Demands | None,
+        header: bytes,
+        ttl: int | None,
+        contact: Address | None,
+        alone: AlonePolicy,
+    ) -> Channel:
+        """Begin to find, join or create an underlay that this node is not in."""
+        me = self.me if ttl is None else replace(self.me, ttl=ttl)
+        caller = self._callers.get(placement.underlay)
+        next_block = caller.resume[1] if caller is not None else self._blocks.get(placement.underlay, 0)
+        engine = self._engines(
+            placement.underlay,
+            me,
+            replace(config, shared=placement.is_shared),
+            self._timing,
+            # Each underlay has its own chance: what one draws must not change what the others do.
+            Random(self._rng.getrandbits(64)),
+            create=create,
+            min_members=min_members,
+            recovery=recovery,
+            demands=demands if demands is not None else Demands(),
+            header=b"" if placement.is_shared else header,  # of the group's join, then
+            next_block=next_block,
+            contact=contact,
+            alone=alone,
+        )
+        return self._open_channel(now_ns, placement, me, engine, next_block)
+
+    def attach(
+        self,
+        now_ns: int,
+        underlay: str,
+        *,
+        config: GroupConfig,
+        create: bool | None = None,
+        min_members: MinMembers = "majority",
+        recovery: RecoveryMode = "automatic",
+        demands: Demands | None = None,
+        ttl: int | None = None,
+        contact: Address | None = None,
+        alone: AlonePolicy = "create",
+        session: Session | None = None,
+    ) -> Port:
+        """Begin to find, join or create a shared underlay, without any group. What comes of it the base port tells."""
+        session = session if session is not None else self.session
+        channel = self._channels.get(underlay)
+        if channel is None or channel.shared is None:
+            placement = self._place("*", session, underlay)
+            channel = self._join_underlay(
+                now_ns, placement, config, create, min_members, recovery, demands, b"", ttl, contact, alone
+            )
+        port = channel.attach_base(session)
         self._dirty[channel] = None
         return port
 
@@ -227,7 +275,6 @@ class Host:
             self._order,
             next_block=next_block,
             recorder=self._recorder,
-            directory=self._directory,
         )
         self._order += 1
         engine.start(now_ns, channel.out)  # before the channel is entered: where it raises, nothing has been opened
@@ -486,7 +533,7 @@ class Host:
         members that the new one asks to be let in."""
         return [channel for channel in self._tags.get(group_tag(underlay), ()) if channel.underlay == underlay]
 
-    def _place(self, group: str, session: Session) -> Placement:
+    def _place(self, group: str, session: Session, underlay: str | None = None) -> Placement:
         """Where a group is carried. Raises what stands against joining or calling it."""
         if self._is_closed:
             raise UsageError("this node has been closed")
@@ -494,9 +541,11 @@ class Host:
             raise UsageError(f"a group's name has 1 to {MAX_GROUP_NAME} bytes, got {len(group.encode())}")
         if group in session.ports:
             raise UsageError(f"this node is in {group!r} already; use that handle, or leave first")
-        placement = self._directory.place(group)
-        if not 0 <= placement.number <= MAX_GROUP_NUMBER:
-            raise UsageError(f"{group!r} has the number {placement.number}; the largest is {MAX_GROUP_NUMBER}")
+        placement = self._directory.place(group) if underlay is None else Placement(underlay, True)
+        open_one = self._channels.get(placement.underlay)
+        if open_one is not None and (open_one.shared is not None) != placement.is_shared:
+            how = "an underlay that carries groups" if open_one.shared is not None else "a group of its own"
+            raise UsageError(f"this node is in {placement.underlay!r} already, as {how}")
         if len(self._blocks) >= MAX_REMEMBERED and placement.underlay not in self._blocks:
             raise UsageError(f"this node has used {MAX_REMEMBERED} groups in its life; start a new one")
         return placement

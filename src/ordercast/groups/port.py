@@ -57,6 +57,7 @@ class Port:
         "is_changed",
         "is_leave_ordered",
         "is_leaving",
+        "join_header",
         "leave_due_ns",
         "leave_header",
         "leave_number",
@@ -68,13 +69,14 @@ class Port:
         "resets",
         "respond",
         "stream",
+        "transitional",
         "view",
     )
 
-    def __init__(self, group: str, number: int, stream: Stream) -> None:
+    def __init__(self, group: str, number: int, stream: Stream, join_header: bytes = b"") -> None:
         # what it belongs to
         self.group = group
-        self.number = number  # of the group, on its underlay
+        self.number = number  # of the group, on its underlay; -1: on a shared one it is not in yet
         self.channel: Channel = stream.channel
         self.driven = stream.channel  # what a pass works on when something happens to this port
         self.stream = stream
@@ -84,6 +86,8 @@ class Port:
         self.view: View | None = None  # None: not a member
         self.refusal: str | None = None  # why the join came to nothing
         self.gone: Left | None = None  # out for good
+        self.transitional = ""  # the underlay's view whose recovery this port has heard of
+        self.join_header = join_header  # on a shared underlay; kept for a return
         self.is_leaving = False
         self.is_leave_ordered = False  # it is a view of the group, or does not happen
         self.leave_header: bytes | None = None  # the leave that waits for what was sent
@@ -257,11 +261,6 @@ class Port:
         if not self.engine.gives_locks:
             name = self.engine.config.orderer
             raise UsageError(f'{self.group!r} has the orderer {name!r}; locks, handlers, calls need orderer="token"')
-        if self.channel.reception.is_shared:
-            # Locks stand in the views of the underlay, and would be common to all of its groups.
-            raise UsageError(
-                f"{self.group!r} shares the underlay {self.underlay!r}; locks, handlers, calls need one of its own"
-            )
 
     def call(self, payload: bytes, service: Service, handler: int, type_: int = 0) -> Asked | None:
         """Queue a call of this member; None: the queue is full, wait. The answer comes back in `calls.settled`."""
@@ -329,6 +328,11 @@ class Port:
                 self._finish(receipt)  # it holds no buffer
         return event
 
+    def take_over(self, port: Port) -> None:
+        """This is a base port: what another port has queued comes here, before what follows."""
+        self._events += [*reversed(port._taking), *port._events]
+        port._taking, port._events = [], []
+
     def finish_taken(self) -> None:
         """The application has finished with the event it took last."""
         receipt, self._taken = self._taken, None
@@ -387,8 +391,16 @@ class Port:
 
     # The channel.
 
+    def changed(self) -> None:
+        """The API is to look at this port after the pass."""
+        self.is_changed = True
+        self.channel.note(self)
+
     def add(self, event: PortEvent, receipt: Receipt) -> None:
         """Queue an event. Hot: once per block."""
+        if self.stream.is_fed and self.stream.base is not None:
+            self = self.stream.base
+        self.channel.note(self)
         self._events.append((event, receipt))
         if self.is_leaving:
             receipt.leaving += 1
@@ -414,12 +426,13 @@ class Port:
         if self._locks is not None:
             steps, self._locks.todo = self._locks.todo, []
             for key, is_release, is_again in steps:
+                named = f"{self.number}:{key}" if channel.shared is not None else key
                 if is_release:
                     if not is_again:
                         rows.unlock(now_ns, self.number, key)
-                    engine.unlock(now_ns, key, out)
+                    engine.unlock(now_ns, named, out)
                 else:
-                    engine.lock(now_ns, key, out)
+                    engine.lock(now_ns, named, out)
         if self._calls is not None:
             for owed in self._calls.send():
                 if not owed.is_again:
@@ -428,19 +441,23 @@ class Port:
     def on_view(self, view: View) -> list[str]:
         """The locks that the view gives to this member."""
         self.view = view
-        self.is_changed = True
+        self.changed()
         if self._locks is None and self.channel.me.id not in view.locks.values():
             return []
         return self.locks.on_view(view)
 
     def on_denied(self, lock: str) -> None:
-        if self._locks is not None:
+        if self._locks is None:
+            return
+        if self.channel.shared is None:
             self._locks.on_denied(lock)
+        elif lock.startswith(f"{self.number}:"):
+            self._locks.on_denied(lock.removeprefix(f"{self.number}:"))
 
     def on_departed(self) -> None:
         """This node is out of the underlay, for good or to come back as a new member."""
         self.view = None
-        self.is_changed = True
+        self.changed()
         if self._locks is not None:
             self._locks.on_gone()
         if self._calls is not None:
@@ -453,7 +470,7 @@ class Port:
         """Out for good. What was received can still be taken; it holds no buffer any more."""
         self.gone = left
         self.view = None
-        self.is_changed = True
+        self.changed()
         self.leave_header = None
         self.leave_due_ns = NEVER
         self.finish_taken()
@@ -462,7 +479,8 @@ class Port:
                 if receipt is not None:
                     events[at] = (event, None)
                     self._finish(receipt)
-        self._events.append((left, None))
+        last = self.stream.base if self.stream.is_fed and self.stream.base is not None else self
+        last._events.append((left, None))
         self.fail_requests(NotMember(f"this node is no longer in {self.group!r}: {left.text}"))
 
     def fail(self, error: OrdercastError) -> None:

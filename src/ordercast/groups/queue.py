@@ -1,10 +1,10 @@
 """What a session has sent on a channel and the engine has not taken: a bounded queue that packs itself into blocks.
 
-Messages of one group, service and type that follow one another share blocks. A block holds one group: it is cut where
-the group changes. (A block that mixes groups would have to be taken apart at each receiver, message by message, and
-its trace rows would name no group.) There is no loop over messages: a block is one `join` of a slice. (Joining the
-payloads of a `send_many` at once, to cut blocks out of that, was tried: it copies everything twice and costs twice as
-much.) Nothing here waits for a timer: what has gathered when the engine has room leaves.
+Messages of one service and type that follow one another share blocks, whatever their groups are: where these differ,
+the block has a column with the number of the group of each message. There is no loop over messages: a block is one
+`join` of a slice. (Joining the payloads of a `send_many` at once, to cut blocks out of that, was tried: it copies
+everything twice and costs twice as much.) Nothing here waits for a timer: what has gathered when the engine has room
+leaves.
 
 A message larger than a block is *large*: it is cut lazily, fragment by fragment as the window opens, and stays at the
 head of the queue until this node has delivered it. The reason: a member that joins in the middle of it has no
@@ -21,11 +21,24 @@ from collections import deque
 from collections.abc import Sequence
 from itertools import accumulate
 from sys import byteorder
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from ordercast.config import MAX_BLOCK
-from ordercast.service import RELIABLE, UNRELIABLE_RANK, Service
-from ordercast.wire.block import ENTRY, EQUAL, FRAGMENT_OVERHEAD, FULL_HEAD, LENGTH, MAX_COUNT, OVERHEAD, pack_fragment
+from ordercast.service import AGREED, RELIABLE, UNRELIABLE_RANK, Service
+from ordercast.wire.block import (
+    ENTRY,
+    EQUAL,
+    FRAGMENT_OVERHEAD,
+    FULL_HEAD,
+    GROUPED,
+    LENGTH,
+    MAX_COUNT,
+    OVERHEAD,
+    pack_fragment,
+    pack_multi,
+    pack_roster,
+    pack_run,
+)
 from ordercast.wire.calls import CallHead, pack_call
 
 QUEUE_BYTES: Final = 1 << 20
@@ -40,7 +53,20 @@ SMALL_SHARE: Final = 4
 LARGE_BYTES: Final = MAX_BLOCK - OVERHEAD - 2
 """Longer messages are large whatever the group's largest block is."""
 
+MIXED: Final = -1
+"""Instead of the number of a group: each message has its own."""
+
+GROUP_BYTES: Final = 4
+"""What one message takes in the column of groups."""
+
 _SWAP: Final = byteorder == "big"
+
+
+class Addressees(Protocol):
+    """Groups that a message is for."""
+
+    def numbers(self) -> Sequence[int] | None:
+        """Their numbers; None: not all of them have one yet."""
 
 
 class Packed(NamedTuple):
@@ -52,16 +78,21 @@ class Packed(NamedTuple):
     payload_bytes: int  # of what is shown
     service: Service
     shown: int  # messages whose `submit` row goes with this block: of a large one with its first fragment
-    group: int = 0
+    group: int = 0  # MIXED: see `groups`
+    groups: array[int] | None = None  # the number of the group of each message, where they differ
+    targets: tuple[int, ...] = ()  # all groups that all messages go to, where these are several
 
 
 class _Stretch:
-    """Consecutive messages of one group, service and type, as the application gave them: bytes need no copy."""
+    """Consecutive messages of one service and type, as the application gave them: bytes need no copy."""
 
-    __slots__ = ("at", "ends", "equal", "group", "lengths", "payloads", "service", "type")
+    __slots__ = ("at", "ends", "equal", "group", "groups", "lengths", "payloads", "service", "type")
 
-    def __init__(self, group: int, service: Service, type_: int, payloads: Sequence[bytes]) -> None:
-        self.group = group
+    def __init__(
+        self, group: int, service: Service, type_: int, payloads: Sequence[bytes], groups: Sequence[int] | None = None
+    ) -> None:
+        self.group = group if groups is None else MIXED
+        self.groups = groups  # of each message, where they differ
         self.service = service
         self.type = type_
         self.payloads: Sequence[bytes] = payloads
@@ -74,6 +105,23 @@ class _Stretch:
         """Find out what is needed to cut blocks; once."""
         if not self.lengths:
             self.set_lengths(list(map(len, self.payloads)))
+
+    def append(self, payload: bytes, group: int) -> None:
+        """One more message, where `payloads` is a list of our own. Hot: once per `send`."""
+        payloads = self.payloads
+        if self.group != group:
+            groups = self.groups
+            if groups is None:
+                groups = self.groups = [self.group] * len(payloads)
+                self.group = MIXED
+            groups.append(group)  # type: ignore[attr-defined]
+        payloads.append(payload)  # type: ignore[attr-defined]
+
+    def groups_of(self, start: int, stop: int) -> array[int]:
+        """The group of each message [start, stop)."""
+        if self.groups is None:
+            return array("I", [self.group]) * (stop - start)
+        return array("I", self.groups[start:stop])
 
     def set_lengths(self, lengths: list[int]) -> None:
         self.lengths = lengths
@@ -129,13 +177,39 @@ class _Call:
         self.head = head
 
 
+class _Operation:
+    """An operation on the roster of a shared underlay: a block without messages (`groups/roster.py`)."""
+
+    __slots__ = ("body", "group")
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+        self.group = 0
+
+
+class _Addressed:
+    """One message to several groups, or to one that this session is not in. Its groups may have no numbers yet."""
+
+    __slots__ = ("groups", "payload", "service", "type")
+
+    def __init__(self, groups: Addressees, service: Service, type_: int, payload: bytes) -> None:
+        self.groups = groups
+        self.service = service
+        self.type = type_
+        self.payload = payload
+
+    @property
+    def group(self) -> int:
+        return MIXED
+
+
 class SendQueue:
     """Messages in the order in which they were offered; `next_number` is the number of the first of them."""
 
     __slots__ = ("_items", "count", "next_number", "queued_bytes")
 
     def __init__(self, next_number: int = 0) -> None:
-        self._items: deque[_Stretch | _Large | _Call] = deque()
+        self._items: deque[_Stretch | _Large | _Call | _Operation | _Addressed] = deque()
         self.next_number = next_number
         self.count = 0
         self.queued_bytes = 0
@@ -157,6 +231,8 @@ class SendQueue:
         if not self._items:
             return True
         head = self._items[0]
+        if isinstance(head, _Addressed):
+            return head.groups.numbers() is None
         return isinstance(head, _Large) and head.offset >= len(head.payload)
 
     @property
@@ -192,10 +268,9 @@ class SendQueue:
             and isinstance(last.payloads, list)
             and not last.lengths
             and last.type == type_
-            and last.group == group
             and (last.service is service or last.service == service)
         ):
-            last.payloads.append(payload)
+            last.append(payload, group)
             return
         self._items.append(_Stretch(group, service, type_, [payload]))
 
@@ -205,6 +280,18 @@ class SendQueue:
         self.queued_bytes += len(payload)
         self._items.append(_Call(group, service, type_, payload, head))
 
+    def offer_addressed(self, payload: bytes, service: Service, type_: int, groups: Addressees) -> None:
+        """Take one message, which fits a block, to these groups. What is offered later waits with it for their
+        numbers."""
+        self.count += 1
+        self.queued_bytes += len(payload)
+        self._items.append(_Addressed(groups, service, type_, payload))
+
+    def offer_operation(self, body: bytes) -> None:
+        """Take an operation on the roster. It comes behind what was offered before."""
+        self.queued_bytes += len(body)
+        self._items.append(_Operation(body))
+
     def offer_many(
         self,
         payloads: Sequence[bytes],
@@ -212,8 +299,9 @@ class SendQueue:
         type_: int,
         lengths: list[int] | None = None,
         group: int = 0,
+        groups: Sequence[int] | None = None,
     ) -> int:
-        """Take as many messages, from the first on, as the bound allows; how many.
+        """Take as many messages, from the first on, as the bound allows; how many. `groups`: of each, instead of one.
 
         Hot: benches measure it as `send_many`. The sequences are kept, not copied: the caller changes them no more.
         """
@@ -229,12 +317,13 @@ class SendQueue:
             take = min(take, bisect_left(list(accumulate(lengths)), room) + 1)
         if take < len(lengths):
             payloads, lengths = payloads[:take], lengths[:take]
+            groups = groups[:take] if groups is not None else None
             total = sum(lengths)
-        stretch = _Stretch(group, service, type_, payloads)
+        stretch = _Stretch(group, service, type_, payloads, groups)
         stretch.set_lengths(lengths)
         if (stretch.equal if stretch.equal >= 0 else max(lengths)) > LARGE_BYTES:
-            for payload in payloads:
-                self.offer(payload, service, type_, group)
+            for index, payload in enumerate(payloads):
+                self.offer(payload, service, type_, group if groups is None else groups[index])
             return take
         self._items.append(stretch)
         self.count += take
@@ -257,6 +346,10 @@ class SendQueue:
             return self._pack_fragment(head, limit, after)
         if isinstance(head, _Call):
             return self._pack_call(head, limit, largest, after)
+        if isinstance(head, _Operation):
+            return self._pack_operation(head, limit, largest, after)
+        if isinstance(head, _Addressed):
+            return self._pack_addressed(head, limit, largest, after)
         return self._pack_messages(limit, largest, after)
 
     def restart(self) -> None:
@@ -324,6 +417,31 @@ class SendQueue:
         self._took(1, len(call.payload))
         return Packed(block, first, 1, len(call.payload), call.service, 1, call.group)
 
+    def _pack_operation(self, operation: _Operation, limit: int, largest: int, after: int) -> Packed | None:
+        block = pack_roster(self.next_number, operation.body, after)
+        if limit < min(len(block), largest):
+            return None
+        self._items.popleft()
+        self.queued_bytes -= len(operation.body)
+        return Packed(block, self.next_number, 0, 0, AGREED, 0)
+
+    def _pack_addressed(self, message: _Addressed, limit: int, largest: int, after: int) -> Packed | None:
+        numbers = message.groups.numbers()
+        if numbers is None:
+            return None
+        first, payload = self.next_number, message.payload
+        if len(numbers) == 1:
+            block = pack_run(first, message.service, [payload], numbers[0], message.type, after)
+        else:
+            block = pack_multi(first, message.service, [payload], numbers, message.type, after)
+        if limit < min(len(block), largest):
+            return None
+        self._items.popleft()
+        self._took(1, len(payload))
+        if len(numbers) == 1:
+            return Packed(block, first, 1, len(payload), message.service, 1, numbers[0])
+        return Packed(block, first, 1, len(payload), message.service, 1, MIXED, None, tuple(numbers))
+
     def _pack_messages(self, limit: int, largest: int, after: int) -> Packed | None:
         items = self._items
         head = items[0]
@@ -332,22 +450,24 @@ class SendQueue:
         group, service, type_, equal = head.group, head.service, head.type, head.equal
         budget = limit - OVERHEAD
         column = 0 if equal >= 0 else 2
+        marked = GROUP_BYTES if group == MIXED else 0  # what the column of groups takes for each message
         parts: list[bytes] = []
         taken: list[tuple[_Stretch, int, int]] = []
         count = used = 0
         while items and count < MAX_COUNT:
             item = items[0]
-            if not isinstance(item, _Stretch) or item.group != group or item.type != type_ or item.service != service:
+            if not isinstance(item, _Stretch) or item.type != type_ or item.service != service:
                 break
             item.measure()
-            if not column and item.equal != equal:
-                # From here on the block needs a column of lengths, for what is already in it, too.
-                if used + 2 * count >= budget:
-                    break
-                column = 2
-            take = item.fit(budget - used - column * count, MAX_COUNT - count, column)
+            # From here on the block may need a column of lengths, or of groups, for what is already in it, too.
+            wider = 2 if column or item.equal != equal else 0
+            more = GROUP_BYTES if marked or item.group != group else 0
+            if used + (wider + more) * count >= budget and count:
+                break
+            take = item.fit(budget - used - (wider + more) * count, MAX_COUNT - count, wider + more)
             if not take:
                 break
+            column, marked = wider, more
             start, stop = item.offset(item.at), item.offset(item.at + take)
             parts.extend(item.payloads[item.at : item.at + take])
             taken.append((item, item.at, item.at + take))
@@ -361,18 +481,26 @@ class SendQueue:
             return self._make_large(head, limit, after) if limit >= largest else None
         number = self.next_number
         if column:
-            head_bytes = FULL_HEAD.pack(number, count, service.rank, service.k, 0, 1, after)
+            head_bytes = FULL_HEAD.pack(number, count, service.rank, service.k, GROUPED if marked else 0, 1, after)
             lengths_bytes = b"".join([_column(item.lengths[first:stop]) for item, first, stop in taken])
         else:
-            head_bytes = FULL_HEAD.pack(number, count, service.rank, service.k, EQUAL, 1, after)
+            flags = EQUAL | GROUPED if marked else EQUAL
+            head_bytes = FULL_HEAD.pack(number, count, service.rank, service.k, flags, 1, after)
             lengths_bytes = LENGTH.pack(equal)
         self._took(count, used)
-        block = b"".join((head_bytes, ENTRY.pack(group, type_, 0, count), lengths_bytes, *parts))
-        return Packed(block, number, count, used, service, count, group)
+        if not marked:
+            block = b"".join((head_bytes, ENTRY.pack(group, type_, 0, count), lengths_bytes, *parts))
+            return Packed(block, number, count, used, service, count, group)
+        groups = array("I")
+        for item, first, stop in taken:
+            groups += item.groups_of(first, stop)
+        block = b"".join((head_bytes, ENTRY.pack(0, type_, 0, count), _bytes_of(groups), lengths_bytes, *parts))
+        return Packed(block, number, count, used, service, count, MIXED, groups)
 
     def _make_large(self, head: _Stretch, limit: int, after: int) -> Packed | None:
         """The next message does not fit the largest block of this group: it becomes a large one."""
-        large = _Large(head.group, _whole(head.service), head.type, head.payloads[head.at])
+        group = head.group if head.groups is None else head.groups[head.at]
+        large = _Large(group, _whole(head.service), head.type, head.payloads[head.at])
         head.at += 1
         if head.at == len(head.lengths):
             self._items.popleft()
@@ -386,7 +514,11 @@ def _whole(service: Service) -> Service:
 
 
 def _column(lengths: list[int]) -> bytes:
-    column = array("H", lengths)
+    return _bytes_of(array("H", lengths))
+
+
+def _bytes_of(column: array[int]) -> bytes:
     if _SWAP:
+        column = column[:]
         column.byteswap()
     return column.tobytes()

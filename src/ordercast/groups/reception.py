@@ -6,30 +6,37 @@ A block that no port here wants is passed over: it counts as consumed when every
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ordercast.engine import Delivery, RepeatedCall
 from ordercast.errors import WireError
-from ordercast.groups.consumption import Consumption, Receipt
-from ordercast.groups.events import NO_POSITION, Batch, CallBatch
+from ordercast.groups.consumption import Receipt
+from ordercast.groups.events import NO_POSITION, Batch, CallBatch, MixedBatch, OpenedBlock
 from ordercast.groups.port import Port
 from ordercast.groups.requests import Incoming, read_call
-from ordercast.groups.rows import Rows
-from ordercast.groups.stream import Stream
+from ordercast.groups.stream import Stream, runs_of
 from ordercast.service import AGREED_RANK
-from ordercast.view import Member, View
+from ordercast.view import View
 from ordercast.wire.block import (
     CALLED,
     CHANGE,
+    ENTRY,
     FRAGMENTED,
+    GROUPED,
+    HEAD_BYTES,
+    MULTI,
     ROSTER,
     Head,
     groups_of,
     head_of,
     payload_bytes,
+    roster_body,
     service_of,
 )
 from ordercast.wire.fragments import Assembler
+
+if TYPE_CHECKING:
+    from ordercast.groups.channel import Channel
 
 MAX_NAMES: Final = 4_096
 """Names of senders remembered, those of earlier views included; at the bound only the present members' are kept."""
@@ -40,6 +47,7 @@ class Reception:
 
     __slots__ = (
         "_assembler",
+        "_channel",
         "_consumption",
         "_me",
         "_previous",
@@ -53,21 +61,20 @@ class Reception:
         "unreadable_blocks",
     )
 
-    def __init__(
-        self, me: Member, streams: list[Stream], consumption: Consumption, rows: Rows, is_shared: bool, max_message: int
-    ) -> None:
-        self._me = me
-        self._streams = streams
-        self._consumption = consumption
-        self._rows = rows
+    def __init__(self, channel: Channel, is_shared: bool) -> None:
+        self._channel = channel
+        self._me = channel.me
+        self._streams = channel.streams
+        self._consumption = channel.consumption
+        self._rows = channel.rows
         # routing
         self.is_shared = is_shared  # otherwise all blocks are of one group, whatever they say
         self._routes: dict[int, list[Port]] = {}  # group number -> the ports of all sessions
         # the stream of deliveries
         self._view: View | None = None
         self._previous = -1  # position of the last ordered message delivered
-        self._assembler = Assembler(max_message)
-        self.names: dict[int, str] = {me.id: str(me)}  # of senders
+        self._assembler = Assembler(channel.max_message)
+        self.names: dict[int, str] = {channel.me.id: str(channel.me)}  # of senders
         # counters
         self.unreadable_blocks = 0
         self.dropped_fragments = 0
@@ -76,11 +83,17 @@ class Reception:
 
     def attach(self, port: Port) -> None:
         self._routes.setdefault(port.number, []).append(port)
+        port.stream.wanted.add(port.number)
 
     def detach(self, port: Port) -> None:
         ports = [other for other in self._routes.pop(port.number, ()) if other is not port]
         if ports:
             self._routes[port.number] = ports
+        port.stream.wanted.discard(port.number)
+
+    def ports_of(self, number: int) -> Sequence[Port]:
+        """The ports of a group, of all sessions."""
+        return self._routes.get(number, ())
 
     # What the engine says.
 
@@ -99,7 +112,10 @@ class Reception:
                 continue
             first, count, rank, k, flags, _ = head
             if is_shared:
-                group = _group_of(block, head)
+                if flags & (ROSTER | GROUPED | MULTI):
+                    self._run_shared(now_ns, seq, position, origin, number, block, head)
+                    continue
+                group = ENTRY.unpack_from(block, HEAD_BYTES)[0]
             ports = routes.get(group)
             sender = names.get(origin) or f"{origin:016x}"
             stream: Stream | None = None
@@ -147,16 +163,113 @@ class Reception:
                 continue
             receipt = Receipt(seq, len(ports))
             consumption.receipts.append(receipt)
+            shared = self._channel.shared
             for port in ports:
                 port.messages_delivered += count
+                if shared is not None:
+                    shared.signal(port)
                 port.add(batch, receipt)
+
+    def _run_shared(
+        self, now_ns: int, seq: int, position: int, origin: int, number: int, block: bytes, head: Head
+    ) -> None:
+        """A block that only shared underlays have: an operation on the roster, or messages to several groups."""
+        shared, consumption = self._channel.shared, self._consumption
+        first, count, flags = head.first, head.count, head.flags
+        stream = self._sender(number) if origin == self._me.id else None
+        try:
+            if shared is None or flags & ROSTER:
+                if shared is not None:
+                    shared.on_operation(now_ns, position, origin, roster_body(block, head))
+                if stream is not None:
+                    stream.outstanding.pop(number, None)
+                consumption.pass_over(seq)
+                return
+            groups = groups_of(block, head)
+            if isinstance(groups, int):
+                raise WireError("a block to one group")
+        except WireError:
+            self.unreadable_blocks += 1
+            consumption.pass_over(seq)
+            return
+        sender = self.names.get(origin) or f"{origin:016x}"
+        view = self._view.id if self._view else ""
+        opened = OpenedBlock(block, head, sender, position, view, self._channel.name_of)
+        parts = self._parts(opened, groups, bool(flags & MULTI))
+        if stream is not None:
+            stream.delivered(now_ns, number, first, count, position)
+        if not parts:
+            consumption.pass_over(seq)
+            return
+        if self._rows.is_on:
+            self._write(now_ns, opened, groups, bool(flags & MULTI))
+        if head.rank >= AGREED_RANK:
+            self._previous = position + count - 1
+        receipt = Receipt(seq, len(parts))
+        consumption.receipts.append(receipt)
+        for port, batch in parts:
+            port.messages_delivered += batch.count
+            shared.signal(port)
+            port.add(batch, receipt)
+
+    def _parts(self, opened: OpenedBlock, groups: Sequence[int], is_multi: bool) -> list[tuple[Port, MixedBatch]]:
+        """What each port, or each session that receives all groups in one order, gets of a block to several groups."""
+        routes = self._routes
+        if is_multi:
+            # A session gets it once, by the first of its groups, and learns of all.
+            found: dict[int, Port] = {}
+            for number in groups:
+                for port in routes.get(number, ()):
+                    found.setdefault(id(port.stream), port)
+            return [(port, MixedBatch(opened, port.group, None, groups)) for port in found.values()]
+        parts: list[tuple[Port, MixedBatch]] = []
+        has_others = False
+        for stream in self._streams:
+            if not stream.is_fed or stream.base is None:
+                has_others = has_others or bool(stream.ports)
+                continue
+            picked = stream.wanted.pick(groups)
+            if picked is None or picked:
+                parts.append((stream.base, MixedBatch(opened, "", picked, groups, is_multi=False)))
+        if not has_others or routes.keys().isdisjoint(groups):
+            return parts
+        indexes: dict[int, list[int]] = {}
+        for index, number in enumerate(groups):
+            if number in routes:
+                indexes.setdefault(number, []).append(index)
+        parts += [
+            (port, MixedBatch(opened, port.group, index, None))
+            for number, index in indexes.items()
+            for port in routes[number]
+            if not port.stream.is_fed
+        ]
+        return parts
+
+    def _write(self, now_ns: int, opened: OpenedBlock, groups: Sequence[int], is_multi: bool) -> None:
+        """The rows of a block to several groups: one for each run of messages to one group that is wanted here."""
+        rows, head, position, service = self._rows, opened.head, opened.position, opened.service
+        if is_multi:
+            size = sum(map(len, opened.payloads))
+            rows.deliver_many(
+                now_ns, groups, opened.sender, head.first, head.count, service, position, self._previous, size
+            )
+            return
+        previous = self._previous
+        for number, start, stop in runs_of(groups):
+            if number in self._routes:
+                size = sum(map(len, opened.payloads[start:stop]))
+                at = position + start
+                rows.deliver(
+                    now_ns, number, opened.sender, head.first + start, stop - start, service, at, previous, size
+                )
+                previous = at + stop - start - 1
 
     def repeat(self, now_ns: int, again: RepeatedCall) -> None:
         """A call that was delivered here has come again."""
         call = self._open_call(again.origin, again.number, -1, again.block)
         if call is None:
             return
-        group = _group_of(again.block, head_of(again.block)) if self.is_shared else 0
+        group = ENTRY.unpack_from(again.block, HEAD_BYTES)[0] if self.is_shared else 0
         ports = self._routes.get(group)
         if ports is not None and ports[0].calls.again(call):
             self._rows.redeliver(now_ns, group, call.sender, call.first, call.service, len(call.payload))
@@ -218,12 +331,3 @@ class Reception:
             return None
         shown_at = position if whole.service.is_ordered else NO_POSITION
         return Batch(b"", group, view, sender, whole.first, 1, shown_at, whole.service, [whole.payload], whole.type)
-
-
-def _group_of(block: bytes, head: Head) -> int:
-    """The number of the group that a block is for; -1 where it is for several groups, which no sender does so far."""
-    try:
-        groups = groups_of(block, head)
-    except WireError:
-        return -1
-    return groups if isinstance(groups, int) else -1

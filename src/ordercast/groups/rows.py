@@ -2,23 +2,22 @@
 
 Names are looked up in the recorder once and remembered as numbers. A block is one row; a fragment that completes no
 message has a count of 0 and gives none. A row names the underlay, and the group where it is about messages of one.
-Views, joins and leaves are the underlay's: their rows name no group.
+Views, joins and leaves of the underlay name no group; those of a lightweight group name it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from ordercast.engine import Buffer, Note
 from ordercast.errors import WireError
-from ordercast.groups.directory import Directory
 from ordercast.service import AGREED_RANK, Service
 from ordercast.trace import recorder as trace
 from ordercast.trace.recorder import NULL, Recorder, Traffic
 from ordercast.trace.schema import KINDS
 from ordercast.view import GROUP_ORIGIN, View
-from ordercast.wire.block import CHANGE, ENTRY, HEAD_BYTES, Head, head_of, payload_bytes
+from ordercast.wire.block import CHANGE, ENTRY, GROUPED, HEAD_BYTES, MULTI, Head, head_of, payload_bytes
 from ordercast.wire.header import detail_of
 
 MAX_GROUPS: Final = 4_096
@@ -78,30 +77,36 @@ NO_HEAD: Final = Head(0, 0, 0, 0, 0, 0)
 class Rows:
     """Writes what happens on one channel. Without a recorder every call returns at once."""
 
-    __slots__ = ("_directory", "_groups", "_me", "_own", "_recorder", "_traffic", "_traffic_ns", "_underlay", "_view")
+    __slots__ = ("_groups", "_me", "_name_of", "_own", "_recorder", "_traffic", "_traffic_ns", "_underlay", "_view")
 
-    def __init__(self, recorder: Recorder | None, underlay: str, me: str, directory: Directory | None = None) -> None:
-        """`directory`: of a shared underlay, what names its groups. Without one the underlay's name is the group's."""
+    def __init__(
+        self, recorder: Recorder | None, underlay: str, me: str, name_of: Callable[[int], str] | None = None
+    ) -> None:
+        """`name_of`: of a shared underlay, what names its groups. Without it the underlay's name is the group's."""
         self._recorder = recorder
         self._underlay = recorder.string(underlay) if recorder else 0
         self._me = recorder.string(me) if recorder else 0
         self._view = 0
         # groups
-        self._directory = (directory, underlay) if directory is not None else None
-        self._own = self._underlay if directory is None else 0  # the group of rows that are about none in particular
+        self._name_of = name_of
+        self._own = self._underlay if name_of is None else 0  # the group of rows that are about none in particular
         self._groups: dict[int, int] = {}  # number -> the recorder's
         # traffic
         self._traffic = Traffic(self._underlay) if recorder else None
         self._traffic_ns = 0
 
+    @property
+    def is_on(self) -> bool:
+        """Whether anything is written."""
+        return self._recorder is not None
+
     def _group(self, number: int) -> int:
         """The recorder's number of a group's name."""
-        if self._directory is None or self._recorder is None:
+        if self._name_of is None or self._recorder is None:
             return self._own
         group = self._groups.get(number)
         if group is None:
-            directory, underlay = self._directory
-            name = directory.group_at(underlay, number)
+            name = self._name_of(number)
             if not name:
                 return 0
             if len(self._groups) >= MAX_GROUPS:
@@ -135,6 +140,44 @@ class Rows:
                 trace.DELIVER, now_ns, self._underlay, self._group(group), self._view, recorder.string(sender), first,
                 count, service.rank, service.k, position if ordered else NULL, previous if ordered else NULL, nbytes,
             )  # fmt: skip
+
+    def submit_many(
+        self, now_ns: int, groups: Sequence[int], first: int, count: int, service: Service, nbytes: int
+    ) -> None:
+        """Messages that go to several groups."""
+        if self._recorder and count:
+            self._recorder.row(
+                trace.SUBMIT, now_ns, self._underlay, 0, self._view, self._me, first, count, service.rank, service.k,
+                nbytes=nbytes, groups=self._names(groups),
+            )  # fmt: skip
+
+    def deliver_many(
+        self,
+        now_ns: int,
+        groups: Sequence[int],
+        sender: str,
+        first: int,
+        count: int,
+        service: Service,
+        position: int,
+        previous: int,
+        nbytes: int,
+    ) -> None:
+        """Messages that go to several groups."""
+        recorder = self._recorder
+        if recorder:
+            ordered = service.rank >= AGREED_RANK
+            recorder.row(
+                trace.DELIVER, now_ns, self._underlay, 0, self._view, recorder.string(sender), first, count,
+                service.rank, service.k, position if ordered else NULL, previous if ordered else NULL, nbytes,
+                groups=self._names(groups),
+            )  # fmt: skip
+
+    def _names(self, groups: Sequence[int]) -> int:
+        """The recorder's number of a list of groups."""
+        if self._recorder is None or self._name_of is None:
+            return 0
+        return self._recorder.strings([self._name_of(number) or str(number) for number in groups])
 
     def confirm(self, now_ns: int, group: int, first: int, count: int, service: Service, position: int) -> None:
         if self._recorder:
@@ -182,13 +225,31 @@ class Rows:
                 members=recorder.strings(map(str, view.members)), came_with=recorder.strings(view.came_with),
             )  # fmt: skip
 
+    def group_view(self, now_ns: int, view: View) -> None:
+        """The view of a lightweight group."""
+        recorder = self._recorder
+        if recorder:
+            recorder.row(
+                trace.VIEW, now_ns, self._underlay, recorder.string(view.group), recorder.string(view.id),
+                detail=recorder.detail(view.reason.name.lower()),
+                members=recorder.strings(map(str, view.members)), came_with=recorder.strings(view.came_with),
+            )  # fmt: skip
+
     def transitional(self, now_ns: int) -> None:
         if self._recorder:
             self._recorder.row(trace.TRANSITIONAL, now_ns, self._underlay, 0, self._view)
 
-    def join(self, now_ns: int) -> None:
+    def join(self, now_ns: int, group: str = "") -> None:
+        """Of the underlay, or of a lightweight group."""
         if self._recorder:
-            self._recorder.row(trace.JOIN, now_ns, self._underlay)
+            self._recorder.row(trace.JOIN, now_ns, self._underlay, self._recorder.string(group) if group else 0)
+
+    def group_leave(self, now_ns: int, group: str, text: str = "left") -> None:
+        """Of a lightweight group."""
+        recorder = self._recorder
+        if recorder:
+            detail = recorder.detail(text)
+            recorder.row(trace.LEAVE, now_ns, self._underlay, recorder.string(group), self._view, detail=detail)
 
     def leave(self, now_ns: int, text: str) -> None:
         if self._recorder:
@@ -235,7 +296,7 @@ class Rows:
                         head = NO_HEAD
                 nbytes = payload_bytes(parsed, head) if head.count else 0
                 group = self._own
-                if self._directory is not None and head.count:
+                if self._name_of is not None and head.count and not head.flags & (GROUPED | MULTI):
                     group = self._group(ENTRY.unpack_from(parsed, HEAD_BYTES)[0])
             if not head.count or head.flags & CHANGE:
                 continue

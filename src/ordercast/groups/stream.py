@@ -6,12 +6,16 @@ order hold across the session's groups, and one large message delays those behin
 
 from __future__ import annotations
 
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ordercast.config import MAX_BLOCK
 from ordercast.errors import OrdercastError, OutcomeUnknown
 from ordercast.groups.events import Uncertain
 from ordercast.groups.queue import SMALL_SHARE, Packed, SendQueue
+from ordercast.groups.wanted import WantedGroups
 from ordercast.groups.watches import Watch, Watches
 from ordercast.service import UNRELIABLE_RANK
 
@@ -28,7 +32,9 @@ class Stream:
     """What one session sends on one channel, and the waits for it."""
 
     __slots__ = (
+        "base",
         "channel",
+        "is_fed",
         "is_large_open",
         "is_parting",
         "outstanding",
@@ -36,19 +42,25 @@ class Stream:
         "queue",
         "ready",
         "session",
+        "waiting",
+        "wanted",
         "watches",
     )
 
     def __init__(self, channel: Channel, session: Session, next_number: int) -> None:
         self.channel = channel
         self.session = session
-        self.ports: dict[int, Port] = {}  # by the group's number on the underlay, in the order of opening
+        self.ports: dict[str, Port] = {}  # by group, in the order of opening
+        self.base: Port | None = None  # of a shared underlay: the session's place in the underlay itself
+        self.is_fed = False  # the base port receives the events of all groups, in one order
+        self.wanted = WantedGroups()
+        self.waiting: dict[Port, None] = {}  # ports whose tasks wait for room in the queue
         # sending
         self.queue = SendQueue(next_number)
         self.ready: list[Packed] = []  # packed, and refused by the engine for now; at most PASS_BLOCKS
-        # Own block number -> first message, messages and group of what is not yet delivered here. The engine's room
-        # bounds it.
-        self.outstanding: dict[int, tuple[int, int, int]] = {}
+        # Own block number -> first message, messages and group (groups where the block mixes them) of what is not yet
+        # delivered here. The engine's room bounds it.
+        self.outstanding: dict[int, tuple[int, int, int, array[int] | None]] = {}
         self.is_large_open = False  # fragments of an own message were delivered here, and not yet its last
         # What is delivered now was brought together by a part of the view, and other parts may go on without it.
         self.is_parting = False
@@ -59,7 +71,7 @@ class Stream:
     @property
     def lowest_undelivered(self) -> int:
         """The first own message that is not yet delivered here."""
-        for first, _, _ in self.outstanding.values():
+        for first, _, _, _ in self.outstanding.values():
             return first
         return self.lowest_unsent
 
@@ -77,6 +89,13 @@ class Stream:
         return head.first + int(not head.shown)  # a later fragment: the number is spent
 
     # The application.
+
+    def feed(self) -> None:
+        """Receive all groups of the session on this channel at the base port, in one order, from here on."""
+        if not self.is_fed and self.base is not None:
+            self.is_fed = True
+            for port in self.ports.values():
+                self.base.take_over(port)
 
     def flush(self) -> Watch | None:
         """Wait until everything offered so far is delivered here; None if it is."""
@@ -115,15 +134,35 @@ class Stream:
         del ready[:count]
         for packed in taken:
             if packed.service.rank != UNRELIABLE_RANK:  # those have no block number, and are delivered in this pass
-                self.outstanding[channel.next_block] = (packed.first, packed.messages, packed.group)
+                self.outstanding[channel.next_block] = (packed.first, packed.messages, packed.group, packed.groups)
                 channel.next_block += 1
-        rows, ports = channel.rows, self.ports
+        rows = channel.rows
         for packed in taken:
-            port = ports.get(packed.group)
-            if port is not None:
-                port.messages_sent += packed.messages
-            rows.submit(now_ns, packed.group, packed.first, packed.shown, packed.service, packed.payload_bytes)
+            if packed.targets:
+                rows.submit_many(
+                    now_ns, packed.targets, packed.first, packed.shown, packed.service, packed.payload_bytes
+                )
+            elif packed.groups is None:
+                port = channel.port_of(self, packed.group)
+                if port is not None:
+                    port.messages_sent += packed.messages
+                rows.submit(now_ns, packed.group, packed.first, packed.shown, packed.service, packed.payload_bytes)
+            else:
+                self._submitted(now_ns, packed, packed.groups)
         return count > 0
+
+    def _submitted(self, now_ns: int, packed: Packed, groups: array[int]) -> None:
+        """A block that mixes groups is out."""
+        channel = self.channel
+        for group, count in Counter(groups).items():
+            port = channel.port_of(self, group)
+            if port is not None:
+                port.messages_sent += count
+        if channel.rows.is_on:
+            each = packed.payload_bytes // len(groups)
+            for group, start, stop in runs_of(groups):
+                count = stop - start
+                channel.rows.submit(now_ns, group, packed.first + start, count, packed.service, each * count)
 
     def delivered(self, now_ns: int, number: int, first: int, count: int, position: int) -> None:
         """Own block `number`, with messages [first, first + count), was delivered here: its service is kept.
@@ -153,7 +192,13 @@ class Stream:
         lost = [block for block in self.outstanding if number <= block < stop]
         if not lost:
             return
-        ranges = [self.outstanding.pop(block) for block in lost]
+        taken = [self.outstanding.pop(block) for block in lost]
+        ranges: list[tuple[int, int, int]] = []
+        for first, count, its_group, groups in taken:
+            if groups is None:
+                ranges.append((first, count, its_group))
+            else:
+                ranges += [(first + start, stop - start, each) for each, start, stop in runs_of(groups)]
         begins, ends, group = ranges[0][0], 0, ranges[0][2]
         for first, count, its_group in ranges:
             if its_group != group:
@@ -172,9 +217,18 @@ class Stream:
     def _lose(self, first: int, stop: int, group: int) -> None:
         if stop <= first:
             return
-        port = self.ports.get(group)
+        port = self.channel.port_of(self, group)
         name = port.group if port is not None else self.channel.underlay
         text = f"this node was out of {name!r} before it saw its messages {first} to {stop - 1} delivered"
         self.watches.lose(first, stop, OutcomeUnknown(text))
         if port is not None:
             port.add(Uncertain(first, stop - first), self.channel.consumption.add(-1, 1))
+
+
+def runs_of(groups: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """(group, start, stop) of consecutive messages to one group."""
+    start = 0
+    for index in range(1, len(groups) + 1):
+        if index == len(groups) or groups[index] != groups[start]:
+            yield groups[start], start, index
+            start = index

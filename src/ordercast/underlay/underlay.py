@@ -123,7 +123,7 @@ class Underlay:
         self._intake = Intake(writer.tag, self.counters)
         self._outside = Outside(name, me, writer, self._routes, self.counters)
         # The ring
-        wishes = Wishes(create, min_members, recovery == "manual", demands, header, contact, alone)
+        wishes = Wishes(create, min_members, recovery == "manual", demands, header, contact, config.shared, alone)
         self._membership: Membership[LoggedOrderer] = QuorumMembership(
             LocalMember(name, me, writer, timing, rng), wishes, config, self.counters
         )

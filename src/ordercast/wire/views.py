@@ -146,16 +146,28 @@ def take_address(reader: Reader) -> Address:
 def encode_config(writer: Writer, config: GroupConfig) -> None:
     writer.text(config.orderer).u8(config.resilience).u16(config.max_members).u64(config.history_bytes)
     writer.u32(config.history_blocks).u64(config.max_message).u32(config.datagram).text(config.flow)
-    writer.u8(config.anticipate)
+    writer.u8(config.anticipate | config.shared << 1)
 
 
 def decode_config(reader: Reader) -> GroupConfig:
     orderer, resilience, max_members, history_bytes = reader.text(64), reader.u8(), reader.u16(), reader.u64()
     history_blocks, max_message, datagram = reader.u32(), reader.u64(), reader.u32()
-    flow, anticipate = reader.text(MAX_FLOW_NAME), bool(reader.u8())
+    flow, flags = reader.text(MAX_FLOW_NAME), reader.u8()
+    if flags > 3:
+        raise WireError("group parameters out of range")
+    anticipate, shared = bool(flags & 1), bool(flags & 2)
     try:
         return GroupConfig(
-            orderer, resilience, max_members, history_bytes, history_blocks, max_message, datagram, flow, anticipate
+            orderer,
+            resilience,
+            max_members,
+            history_bytes,
+            history_blocks,
+            max_message,
+            datagram,
+            flow,
+            anticipate,
+            shared,
         )
     except UsageError as error:
         raise WireError("group parameters out of range") from error

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from ordercast.config import SECOND
+from ordercast.config import SECOND, GroupConfig
 from ordercast.engine import NEVER, Outbox, To
 from ordercast.membership.policy import Newcomer
 from ordercast.membership.quorum.local import LocalMember, Wishes
@@ -143,7 +143,7 @@ class Joining:
         if not ring.is_working:
             self._tries = 0  # it exists, and may work again: ask on
             return
-        refusal = self._wishes.demands.refusal(ring.config) or unsupported_names(ring.config)
+        refusal = self._refusal(ring.config)
         if refusal:
             self._conclude(refusal)
             return
@@ -158,6 +158,14 @@ class Joining:
         """Datagrams of a ring that is not ours, probably of the group. Two groups may share an address: not forever."""
         if now_ns - self._started_ns < HEARSAY_NS:
             self._hope_ns = max(self._hope_ns, now_ns + self._local.timing.beacon_ns)
+
+    def _refusal(self, config: GroupConfig) -> str:
+        """Why a ring with these parameters is not for us; empty if it is."""
+        name, is_shared = self._local.name, self._wishes.is_shared
+        if config.shared != is_shared:
+            how = f"an underlay that carries groups: join(..., underlay={name!r})" if config.shared else "a group"
+            return f"{name!r} is {how}"
+        return self._wishes.demands.refusal(config) or unsupported_names(config)
 
     def on_ended(self, now_ns: int) -> None:
         """The group that this node comes back to is no more: it is made anew if nobody else answers."""

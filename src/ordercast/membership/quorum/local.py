@@ -29,6 +29,7 @@ class Wishes(NamedTuple):
     demands: Demands = Demands()
     header: bytes = b""
     contact: Address | None = None  # a member through which the group is joined (RMP section 3.3)
+    is_shared: bool = False  # as an underlay that carries many groups
     alone: AlonePolicy = "create"  # what a member that was put out does where nobody answers it
 
 
