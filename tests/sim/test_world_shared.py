@@ -263,9 +263,7 @@ def _members(application: Application, group: str) -> int:
 def _send_to(application: Application, groups: Sequence[str], text: bytes) -> None:
     """From the application's session, which need not be in the groups."""
     port = next(iter(application.ports.values()))
-    shared = port.channel.shared
-    assert shared is not None
-    port.queue.offer_addressed(text, AGREED, 0, shared.address(groups))
+    assert port.stream.offer_to(groups, text, AGREED) >= 0
     application.wake()
 
 

@@ -11,11 +11,23 @@ LARGEST = 60_000
 CALL = CallHead(0, WANTS_ACK, NO_HANDLER, "a/0", ("10.0.0.1", 7_000), 0, 0, "")
 
 
+class Group:
+    """What messages are for."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.messages_sent = 0
+        self.lost: list[tuple[int, int]] = []
+
+    def lose(self, first: int, count: int) -> None:
+        self.lost.append((first, count))
+
+
 def test_every_kind_of_block_says_what_it_comes_after() -> None:
     queue = SendQueue()
-    queue.offer(b"small", AGREED, 0)
-    queue.offer(bytes(100_000), AGREED, 0)
-    queue.offer_call(b"call", AGREED, 0, CALL)
+    queue.offer(b"small", AGREED, 0, Group(0))
+    queue.offer(bytes(100_000), AGREED, 0, Group(0))
+    queue.offer_call(b"call", AGREED, 0, CALL, Group(0))
     small, first, last = (queue.pack(LARGEST, LARGEST, after) for after in (7, 8, 9))
     assert small is not None
     assert first is not None
@@ -33,7 +45,7 @@ def test_only_eight_bytes_differ_by_what_a_block_comes_after() -> None:
     blocks = []
     for after in (0, (1 << 64) - 1):
         queue = SendQueue()
-        queue.offer_many([b"a", b"bcd"], AGREED, 3)
+        queue.offer_many([b"a", b"bcd"], AGREED, 3, None, Group(0))
         packed = queue.pack(LARGEST, LARGEST, after)
         assert packed is not None
         blocks.append(packed.block)

@@ -8,6 +8,7 @@ group with an underlay of its own has the underlay's views; those of a group on 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final, Protocol
 
 from ordercast.config import GroupConfig
@@ -27,11 +28,20 @@ from ordercast.engine import (
     UnknownOutcome,
     Upcall,
 )
-from ordercast.errors import GroupFailed, NotMember, OrdercastError, UnsupportedService, UsageError
+from ordercast.errors import (
+    GroupFailed,
+    MessageTooLarge,
+    NotMember,
+    OrdercastError,
+    UnsupportedService,
+    UsageError,
+)
+from ordercast.groups.checks import check_kind
 from ordercast.groups.consumption import Consumption
 from ordercast.groups.directory import Placement
 from ordercast.groups.events import Left, PortEvent
 from ordercast.groups.port import Port
+from ordercast.groups.queued import NO_NUMBER
 from ordercast.groups.reception import Reception
 from ordercast.groups.rows import Meter, Rows
 from ordercast.groups.session import Session
@@ -73,6 +83,7 @@ class Channel:
         "deadline_ns",
         "engine",
         "failure",
+        "is_leaving",
         "is_over",
         "leaving",
         "log",
@@ -112,11 +123,12 @@ class Channel:
         # membership of the underlay
         self.view: View | None = None  # None: not a member
         self.failure: str | None = None  # why calls fail until a reset
+        self.is_leaving = False  # the engine has been told to leave
         self.is_over = False  # out for good
         # sessions
         self.streams: list[Stream] = []
-        self.leaving: list[Port] = []  # ports that are on their way out
-        self.talkers: list[Port] = []  # ports that use locks or calls
+        self.leaving: dict[Port, None] = {}  # ports that are on their way out
+        self.talkers: dict[Port, None] = {}  # ports that use locks or calls
         self._news: dict[Port, None] = {}  # ports that something happened to, or that ended, since `take_news`
         # the engine's, as of the last view
         self.supported: set[Service] = set()
@@ -159,18 +171,20 @@ class Channel:
         return bases + [port for stream in streams for port in stream.ports.values()]
 
     @property
-    def is_leaving(self) -> bool:
-        """The engine has been told to leave."""
-        return any(port.leave_header is None for port in self.leaving)
+    def _port_count(self) -> int:
+        return sum([len(stream.ports) + (stream.base is not None) for stream in self.streams])
 
     def attach(self, session: Session, group: str, header: bytes = b"") -> Port:
         """Open a group for a session. Where this node is in the group's own underlay already, the port begins with its
         view. `header`: of the join, on a shared underlay."""
-        if self.is_leaving:
-            raise UsageError(f"this node is leaving the underlay {self.underlay!r} of {group!r}; wait until it is out")
-        stream = self._stream_of(session)
+        self._check_staying()
         shared = self.shared
-        port = stream.ports[group] = session.ports[group] = Port(group, 0 if shared is None else -1, stream, header)
+        if shared is not None:
+            shared.check(group)
+        stream = self._stream_of(session)
+        port = stream.ports[group] = session.ports[group] = Port(
+            group, 0 if shared is None else NO_NUMBER, stream, header
+        )
         if shared is not None:
             shared.attach(port)
             return port
@@ -182,12 +196,17 @@ class Channel:
 
     def attach_base(self, session: Session) -> Port:
         """The place of a session in the underlay itself, which keeps the node in it without any group."""
+        self._check_staying()
         stream = self._stream_of(session)
         if stream.base is None:
             stream.base = base = Port("", 0, stream)
             if self.view is not None:
                 base.on_view(self.view)
         return stream.base
+
+    def _check_staying(self) -> None:
+        if self.is_leaving:
+            raise UsageError(f"this node is leaving the underlay {self.underlay!r}; wait until it is out")
 
     def _stream_of(self, session: Session) -> Stream:
         stream = next((stream for stream in self.streams if stream.session is session), None)
@@ -198,11 +217,7 @@ class Channel:
 
     def add_talker(self, port: Port) -> None:
         """The port uses locks or calls from now on: each pass asks it what it has to say."""
-        self.talkers.append(port)
-
-    def port_of(self, stream: Stream, number: int) -> Port | None:
-        """The port of a session for a group, by its number."""
-        return next((port for port in self.reception.ports_of(number) if port.stream is stream), None)
+        self.talkers[port] = None
 
     def take_news(self) -> list[Port]:
         """The ports that something may have happened to since the last call, those that have ended included."""
@@ -213,9 +228,11 @@ class Channel:
             # There may be very many: only those that have an event or a change, and those whose tasks wait.
             for stream in self.streams:
                 self._news.update(stream.waiting)
-                if stream.watches.settled and stream.ports:
-                    self._news[next(iter(stream.ports.values()))] = None
-            self._news.update(dict.fromkeys(self.talkers))
+                if stream.watches.settled:  # any port of the session tells of them
+                    some = stream.base or next(iter(stream.ports.values()), None)
+                    if some is not None:
+                        self._news[some] = None
+            self._news.update(self.talkers)
         news, self._news = self._news, {}
         return list(news)
 
@@ -230,6 +247,14 @@ class Channel:
                 raise UnsupportedService(f"the {self.engine.config.orderer} orderer of {group!r} cannot give {service}")
             self.supported.add(service)
             self.usual = service
+
+    def check_message(self, size: int, service: Service, type_: int, group: str) -> None:
+        """Raise what is wrong with a message before it is taken."""
+        check_kind(service, type_)
+        self.check_service(service, group)
+        max_message = self.engine.config.max_message
+        if size > max_message:
+            raise MessageTooLarge(f"{size} bytes exceed max_message={max_message}, set when {group!r} was created")
 
     # One pass.
 
@@ -252,7 +277,7 @@ class Channel:
         for turn in range(PASS_ROUNDS):
             has_moved = False
             if self.shared is not None and self.shared.has_operations:
-                self.shared.offer()
+                self.shared.offer(now_ns)
             for stream in self.streams:
                 if (stream.ready or not stream.queue.is_waiting) and stream.submit(now_ns):
                     has_moved = True
@@ -312,20 +337,23 @@ class Channel:
 
     def _leave(self, now_ns: int) -> None:
         """Ports whose messages are out leave. With the last port the node leaves the underlay."""
+        shared = self.shared
+        staying = self._port_count - sum([port.leave_header is None for port in self.leaving])
         for port in list(self.leaving):
-            if port.leave_header is None or not port.may_leave(now_ns):
+            header = port.leave_header
+            if header is None or not port.may_leave(now_ns):
                 continue
-            if self.shared is not None and port.group and self.shared.leave(port):
-                self.leaving.remove(port)
-                port.leave_header = None
-                port.leave_due_ns = NEVER
-                continue
-            if len(self.ports) > 1 and port.group:
-                self.end_port(port, Left(wanted=True, returning=False, text="left"))
-            else:
-                self.engine.leave(now_ns, port.leave_header, self.out)
-                port.leave_header = None
-                port.leave_due_ns = NEVER
+            if staying == 1:
+                self.is_leaving = True
+                self.engine.leave(now_ns, header, self.out)
+            elif shared is None or not port.group or not shared.leave(port, header):
+                if shared is not None and port.group and port.view is not None:
+                    self.rows.group_leave(now_ns, port.group)
+                group = port.group if shared is not None else ""
+                self.end_port(port, Left(wanted=True, returning=False, text="left", group=group))
+            staying -= 1
+            port.leave_header = None
+            port.leave_due_ns = NEVER
 
     # What the engine says.
 
@@ -339,7 +367,7 @@ class Channel:
                 stream.is_parting = self.view is not None and self.view.may_part
             self.rows.transitional(now_ns)
             if self.shared is not None:
-                self.shared.on_transitional(now_ns)
+                self.shared.on_transitional()
             else:
                 self._add(upcall)
         elif isinstance(upcall, Joined):
@@ -348,9 +376,10 @@ class Channel:
             self.failure = upcall.text
             for port in self.ports:
                 port.fail(GroupFailed(f"{port.group!r} has failed ({upcall.text}); call reset()"))
+            self.is_leaving = False
             for port in list(self.leaving):
                 if port.is_leave_ordered:
-                    self.leaving.remove(port)
+                    del self.leaving[port]
                     port.stay()
                 elif port.leave_header is None:
                     port.leave_header = b""  # the engine has forgotten it, and is told again: it goes without
@@ -402,6 +431,7 @@ class Channel:
         self.rows.leave(now_ns, gone.text)
         self.view = None
         ports = self.ports
+        told = [port for port in self._listeners if self.shared is None or port.view is not None]
         for port in ports:
             port.finish_taken()
         self.reception.on_departed(self.engine.config.max_message)
@@ -412,14 +442,31 @@ class Channel:
         for stream in self.streams:
             stream.restart_large()
         left = Left(gone.wanted, gone.returning, gone.text)
-        if gone.returning:
-            self._add(left)
-        else:
+        if not gone.returning:
             self._end(left)
+        elif told:
+            receipt = self.consumption.add(-1, len(told))
+            for port in told:
+                port.add(replace(left, group=port.group) if self.shared is not None else left, receipt)
+        for port in self.leaving:
+            if port.leave_header is None and not self.is_leaving:
+                port.leave_header = b""  # its leave has gone with the roster: it is out as it is
+
+    @property
+    def _listeners(self) -> list[Port]:
+        """The ports that events of the underlay go to: of a session that receives everything at its base port, that.
+        A base port whose application does not receive there gets none, because it would hold up everything."""
+        found: list[Port] = []
+        for stream in self.streams:
+            if stream.is_fed and stream.base is not None:
+                found.append(stream.base)
+            else:
+                found += stream.ports.values()
+        return found
 
     def _add(self, event: PortEvent) -> None:
         """An event of the underlay is one of every group that it carries."""
-        ports = self.ports
+        ports = self._listeners
         if ports:
             receipt = self.consumption.add(-1, len(ports))
             for port in ports:
@@ -428,27 +475,27 @@ class Channel:
     def _end(self, left: Left) -> None:
         self.is_over = True
         for port in self.ports:
-            self.end_port(port, left)
+            self.end_port(port, replace(left, group=port.group) if self.shared is not None else left)
 
     def end_port(self, port: Port, left: Left) -> None:
         """The port is out for good. A stream ends with its last port."""
         stream, session = port.stream, port.stream.session
         if port is stream.base:
             stream.base = None
+            stream.is_fed = False
         else:
             del stream.ports[port.group]
             del session.ports[port.group]
         self.reception.detach(port)
         if self.shared is not None:
             self.shared.detach(port)
-        if port in self.leaving:
-            self.leaving.remove(port)
-        if port in self.talkers:
-            self.talkers.remove(port)
+        self.leaving.pop(port, None)
+        self.talkers.pop(port, None)
         self.note(port)
+        error: OrdercastError = NotMember(f"this node is no longer in {port.group!r}: {left.text}")
+        stream.watches.fail_group(port, error)
         if not stream.ports and stream.base is None:
             session.numbers[self.underlay] = stream.resume
             self.streams.remove(stream)
-            error: OrdercastError = NotMember(f"this node is no longer in {port.group!r}: {left.text}")
             stream.fail(error)
         port.end(left)

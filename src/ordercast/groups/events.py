@@ -385,6 +385,10 @@ class OpenedBlock:
                 self._payloads, self.type = opened.payloads, opened.type
         return self._payloads
 
+    def fill(self, payload: bytes, type_: int) -> None:
+        """It is the last fragment of one large message, which has come together."""
+        self._payloads, self.type = [payload], type_
+
     def names(self, groups: Sequence[int]) -> tuple[str, ...]:
         """The names of groups."""
         return tuple(map(self._name_of, groups))

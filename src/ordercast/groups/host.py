@@ -214,10 +214,11 @@ class Host:
     ) -> Channel:
         """Begin to find, join or create an underlay that this node is not in."""
         me = self.me if ttl is None else replace(self.me, ttl=ttl)
-        caller = self._callers.get(placement.underlay)
-        next_block = caller.resume[1] if caller is not None else self._blocks.get(placement.underlay, 0)
+        underlay = placement.underlay
+        caller = self._callers.get(underlay)
+        next_block = caller.resume[1] if caller is not None else self._blocks.get(underlay, 0)
         engine = self._engines(
-            placement.underlay,
+            underlay,
             me,
             replace(config, shared=placement.is_shared),
             self._timing,
@@ -250,14 +251,14 @@ class Host:
         session: Session | None = None,
     ) -> Port:
         """Begin to find, join or create a shared underlay, without any group. What comes of it the base port tells."""
-        session = session if session is not None else self.session
+        placement = Placement(underlay, True)
+        self._check_underlay(placement)
         channel = self._channels.get(underlay)
-        if channel is None or channel.shared is None:
-            placement = self._place("*", session, underlay)
+        if channel is None:
             channel = self._join_underlay(
                 now_ns, placement, config, create, min_members, recovery, demands, b"", ttl, contact, alone
             )
-        port = channel.attach_base(session)
+        port = channel.attach_base(session if session is not None else self.session)
         self._dirty[channel] = None
         return port
 
@@ -268,14 +269,7 @@ class Host:
         memory = self._memories.pop(underlay, None)
         if memory is not None:
             engine.inherit(memory)
-        channel = Channel(
-            placement,
-            me,
-            engine,
-            self._order,
-            next_block=next_block,
-            recorder=self._recorder,
-        )
+        channel = Channel(placement, me, engine, self._order, next_block=next_block, recorder=self._recorder)
         self._order += 1
         engine.start(now_ns, channel.out)  # before the channel is entered: where it raises, nothing has been opened
         caller = self._callers.get(underlay)
@@ -341,7 +335,8 @@ class Host:
 
     def underlay_of(self, group: str) -> str:
         """The underlay that carries a group: its multicast address is the one to listen to."""
-        return self._directory.place(group).underlay
+        port = self.session.ports.get(group)
+        return port.underlay if port is not None else self._directory.place(group).underlay
 
     def touch(self, port: Handle) -> None:
         """The application did something with a port or a caller: the next `finish` works on its channel."""
@@ -535,20 +530,24 @@ class Host:
 
     def _place(self, group: str, session: Session, underlay: str | None = None) -> Placement:
         """Where a group is carried. Raises what stands against joining or calling it."""
-        if self._is_closed:
-            raise UsageError("this node has been closed")
-        if not group or len(group.encode()) > MAX_GROUP_NAME:
-            raise UsageError(f"a group's name has 1 to {MAX_GROUP_NAME} bytes, got {len(group.encode())}")
+        _check_name(group)
         if group in session.ports:
             raise UsageError(f"this node is in {group!r} already; use that handle, or leave first")
         placement = self._directory.place(group) if underlay is None else Placement(underlay, True)
+        self._check_underlay(placement)
+        return placement
+
+    def _check_underlay(self, placement: Placement) -> None:
+        """Raise what stands against joining or calling an underlay."""
+        if self._is_closed:
+            raise UsageError("this node has been closed")
+        _check_name(placement.underlay)
         open_one = self._channels.get(placement.underlay)
         if open_one is not None and (open_one.shared is not None) != placement.is_shared:
             how = "an underlay that carries groups" if open_one.shared is not None else "a group of its own"
             raise UsageError(f"this node is in {placement.underlay!r} already, as {how}")
         if len(self._blocks) >= MAX_REMEMBERED and placement.underlay not in self._blocks:
             raise UsageError(f"this node has used {MAX_REMEMBERED} groups in its life; start a new one")
-        return placement
 
     def _receive_reply(self, now_ns: int, source: Address, data: memoryview, stride: int, tag: int) -> None:
         """What callers take of a batch; replies may come in one train with what is meant for members."""
@@ -606,6 +605,11 @@ class Host:
             channels = [other for other in self._tags.pop(tag, ()) if other is not channel]
             if channels:
                 self._tags[tag] = channels
+
+
+def _check_name(name: str) -> None:
+    if not name or len(name.encode()) > MAX_GROUP_NAME:
+        raise UsageError(f"the name of a group has 1 to {MAX_GROUP_NAME} bytes, got {len(name.encode())}")
 
 
 def _check_header(header: bytes) -> None:

@@ -14,16 +14,15 @@ from ordercast.config import SECOND
 from ordercast.engine import NEVER, Reset
 from ordercast.errors import (
     GroupFailed,
-    MessageTooLarge,
     NotMember,
     OrdercastError,
     OutcomeUnknown,
     UsageError,
 )
 from ordercast.groups.calls import Asked, Calls
-from ordercast.groups.checks import TYPE_MAX, TYPE_MIN, check_kind
+from ordercast.groups.checks import TYPE_MAX, TYPE_MIN
 from ordercast.groups.consumption import Receipt
-from ordercast.groups.events import Left, PortEvent
+from ordercast.groups.events import Left, PortEvent, Uncertain
 from ordercast.groups.locks import LockRequest, Locks
 from ordercast.groups.queue import QUEUE_BYTES, QUEUE_MESSAGES
 from ordercast.groups.requests import Inbox, PendingReply
@@ -162,11 +161,7 @@ class Port:
     def check(self, size: int, service: Service, type_: int) -> None:
         """Raise what is wrong with a message before it is taken."""
         self.check_open()
-        check_kind(service, type_)
-        self.channel.check_service(service, self.group)
-        max_message = self.engine.config.max_message
-        if size > max_message:
-            raise MessageTooLarge(f"{size} bytes exceed max_message={max_message}, set when {self.group!r} was created")
+        self.channel.check_message(size, service, type_, self.group)
 
     def check_open(self) -> None:
         """Raise if calls on this group fail at present."""
@@ -199,7 +194,7 @@ class Port:
             and queue.count < QUEUE_MESSAGES
         ):
             number = queue.next_number + queue.count
-            queue.offer(payload, service, type_, self.number)
+            queue.offer(payload, service, type_, self)
             return number
         return -1
 
@@ -209,7 +204,7 @@ class Port:
         if not queue.has_room:
             return -1
         number = queue.end_number
-        queue.offer(payload, service, type_, self.number)
+        queue.offer(payload, service, type_, self)
         return number
 
     def offer_many(
@@ -219,11 +214,11 @@ class Port:
 
         The sequence, and the list of its lengths where the caller has it, are kept and must not be changed afterwards.
         """
-        return self.queue.offer_many(payloads, service, type_, lengths, self.number)
+        return self.queue.offer_many(payloads, service, type_, lengths, self)
 
     def watch(self, first: int, stop: int, service: Service) -> Watch:
         """Wait for own messages [first, stop), which have just been offered: it comes back in `settled`."""
-        return self.stream.watches.confirm(first, stop, service, self.number)
+        return self.stream.watches.confirm(first, stop, service, self)
 
     def flush(self) -> Watch | None:
         """Wait until everything offered so far is delivered here, to the session's other groups on the channel, too.
@@ -243,7 +238,9 @@ class Port:
         if self._locks is None:
             self._locks = Locks(self.channel.me.id)
             if self.view is not None:
-                self._locks.on_view(self.view)
+                shared = self.channel.shared
+                # Views of a lightweight group tell of locks only as they change.
+                self._locks.on_view(self.view if shared is None else shared.with_locks(self, self.view))
             self.channel.add_talker(self)
         return self._locks
 
@@ -268,7 +265,7 @@ class Port:
         if not queue.has_room:
             return None
         asked, head = self.calls.ask(queue.end_number, handler)
-        queue.offer_call(payload, service, type_, head, self.number)
+        queue.offer_call(payload, service, type_, head, self)
         return asked
 
     def answer(self, owed: PendingReply, payload: bytes) -> bool:
@@ -279,7 +276,7 @@ class Port:
             return False
         head = self.calls.answer(owed, payload)
         if head is not None:
-            self.queue.offer_call(payload, AGREED, 0, head, self.number)
+            self.queue.offer_call(payload, AGREED, 0, head, self)
         return True
 
     def serve(self, handler: int, tries_once: bool = False) -> LockRequest:
@@ -330,8 +327,12 @@ class Port:
 
     def take_over(self, port: Port) -> None:
         """This is a base port: what another port has queued comes here, before what follows."""
-        self._events += [*reversed(port._taking), *port._events]
+        events = [*reversed(port._taking), *port._events]
         port._taking, port._events = [], []
+        for _, receipt in events:
+            if receipt is not None:
+                receipt.leaving += int(self.is_leaving) - int(port.is_leaving)
+        self._events += events
 
     def finish_taken(self) -> None:
         """The application has finished with the event it took last."""
@@ -364,15 +365,15 @@ class Port:
         self.leave_header = header
         self.leave_number = self.queue.end_number
         self._count_leaving(1)
-        self.channel.leaving.append(self)
+        self.channel.leaving[self] = None
 
     def stay(self) -> None:
         """The group has failed before the leave was ordered: it has not happened."""
         self.is_leaving = False
         self.leave_header = None
         self.leave_due_ns = NEVER
-        self.is_changed = True
         self._count_leaving(-1)
+        self.changed()
 
     def _count_leaving(self, step: int) -> None:
         for _, receipt in (*self._taking, *self._events):
@@ -404,6 +405,12 @@ class Port:
         self._events.append((event, receipt))
         if self.is_leaving:
             receipt.leaving += 1
+
+    def lose(self, first: int, count: int) -> None:
+        """Own messages were lost with this node's membership."""
+        if self.gone is None:
+            group = self.group if self.channel.shared is not None else ""
+            self.add(Uncertain(first, count, group), self.channel.consumption.add(-1, 1))
 
     @property
     def is_waiting(self) -> bool:
@@ -479,8 +486,12 @@ class Port:
                 if receipt is not None:
                     events[at] = (event, None)
                     self._finish(receipt)
-        last = self.stream.base if self.stream.is_fed and self.stream.base is not None else self
-        last._events.append((left, None))
+        base = self.stream.base if self.stream.is_fed else None
+        if base is None or self.channel.is_over:
+            self._events.append((left, None))  # where the whole underlay is left, its base port is told once
+        else:
+            base._events.append((left, None))
+            self.channel.note(base)
         self.fail_requests(NotMember(f"this node is no longer in {self.group!r}: {left.text}"))
 
     def fail(self, error: OrdercastError) -> None:

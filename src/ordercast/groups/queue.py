@@ -16,30 +16,46 @@ it. The price is one round trip per large message, in addition to its transfer.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
 from itertools import accumulate
 from sys import byteorder
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from ordercast.config import MAX_BLOCK
+from ordercast.groups.queued import (
+    AddressedMessage,
+    Addressees,
+    LargeMessage,
+    QueuedCall,
+    QueuedOperation,
+    Stretch,
+    Target,
+)
 from ordercast.service import AGREED, RELIABLE, UNRELIABLE_RANK, Service
 from ordercast.wire.block import (
+    CALLED,
     ENTRY,
     EQUAL,
     FRAGMENT_OVERHEAD,
+    FRAGMENTED,
     FULL_HEAD,
+    GROUP_BYTES,
     GROUPED,
+    HEAD_BYTES,
     LENGTH,
     MAX_COUNT,
+    MAX_TARGETS,
     OVERHEAD,
+    head_of,
+    open_messages,
     pack_fragment,
     pack_multi,
     pack_roster,
     pack_run,
 )
-from ordercast.wire.calls import CallHead, pack_call
+from ordercast.wire.calls import CallHead, open_call, pack_call
 
 QUEUE_BYTES: Final = 1 << 20
 """Payload bytes that wait. At the bound nothing more is taken and the caller waits; one message may overshoot it."""
@@ -53,20 +69,10 @@ SMALL_SHARE: Final = 4
 LARGE_BYTES: Final = MAX_BLOCK - OVERHEAD - 2
 """Longer messages are large whatever the group's largest block is."""
 
-MIXED: Final = -1
-"""Instead of the number of a group: each message has its own."""
-
-GROUP_BYTES: Final = 4
-"""What one message takes in the column of groups."""
+TARGETS_BYTES: Final = LENGTH.size + GROUP_BYTES * MAX_TARGETS
+"""What the groups of a message take at most where they are several."""
 
 _SWAP: Final = byteorder == "big"
-
-
-class Addressees(Protocol):
-    """Groups that a message is for."""
-
-    def numbers(self) -> Sequence[int] | None:
-        """Their numbers; None: not all of them have one yet."""
 
 
 class Packed(NamedTuple):
@@ -78,129 +84,15 @@ class Packed(NamedTuple):
     payload_bytes: int  # of what is shown
     service: Service
     shown: int  # messages whose `submit` row goes with this block: of a large one with its first fragment
-    group: int = 0  # MIXED: see `groups`
-    groups: array[int] | None = None  # the number of the group of each message, where they differ
-    targets: tuple[int, ...] = ()  # all groups that all messages go to, where these are several
-
-
-class _Stretch:
-    """Consecutive messages of one service and type, as the application gave them: bytes need no copy."""
-
-    __slots__ = ("at", "ends", "equal", "group", "groups", "lengths", "payloads", "service", "type")
-
-    def __init__(
-        self, group: int, service: Service, type_: int, payloads: Sequence[bytes], groups: Sequence[int] | None = None
-    ) -> None:
-        self.group = group if groups is None else MIXED
-        self.groups = groups  # of each message, where they differ
-        self.service = service
-        self.type = type_
-        self.payloads: Sequence[bytes] = payloads
-        self.lengths: list[int] = []  # filled by `measure`: then nothing is appended any more
-        self.equal = -1  # the length that all messages share, or -1
-        self.ends: list[int] = []  # bytes up to the end of each message; only when they differ
-        self.at = 0  # messages taken
-
-    def measure(self) -> None:
-        """Find out what is needed to cut blocks; once."""
-        if not self.lengths:
-            self.set_lengths(list(map(len, self.payloads)))
-
-    def append(self, payload: bytes, group: int) -> None:
-        """One more message, where `payloads` is a list of our own. Hot: once per `send`."""
-        payloads = self.payloads
-        if self.group != group:
-            groups = self.groups
-            if groups is None:
-                groups = self.groups = [self.group] * len(payloads)
-                self.group = MIXED
-            groups.append(group)  # type: ignore[attr-defined]
-        payloads.append(payload)  # type: ignore[attr-defined]
-
-    def groups_of(self, start: int, stop: int) -> array[int]:
-        """The group of each message [start, stop)."""
-        if self.groups is None:
-            return array("I", [self.group]) * (stop - start)
-        return array("I", self.groups[start:stop])
-
-    def set_lengths(self, lengths: list[int]) -> None:
-        self.lengths = lengths
-        if lengths.count(lengths[0]) == len(lengths):
-            self.equal = lengths[0]
-        else:
-            self.ends = list(accumulate(lengths))
-
-    def offset(self, index: int) -> int:
-        if self.equal >= 0:
-            return index * self.equal
-        return self.ends[index - 1] if index else 0
-
-    def fit(self, budget: int, most: int, column: int) -> int:
-        """How many of the next messages fit `budget` bytes, each with `column` bytes of length column."""
-        at = self.at
-        left = min(len(self.lengths) - at, most)
-        if budget < 0:
-            return 0
-        if self.equal >= 0:
-            each = self.equal + column
-            return min(left, budget // each) if each else left
-        limit = budget + self.offset(at) + column * at
-        ends = self.ends
-        return bisect_right(range(at, at + left), limit, key=lambda index: ends[index] + column * (index + 1))
-
-
-class _Large:
-    """One message larger than a block, and how far it has been submitted."""
-
-    __slots__ = ("group", "is_out", "is_traced", "offset", "payload", "service", "type")
-
-    def __init__(self, group: int, service: Service, type_: int, payload: bytes) -> None:
-        self.group = group
-        self.service = service
-        self.type = type_
-        self.payload = payload
-        self.offset = 0
-        self.is_traced = False  # its number has been shown to the trace
-        self.is_out = False  # its last fragment was sent once: somebody may have it whole
-
-
-class _Call:
-    """One message that asks for an answer, or is one: a block of its own (`wire/calls.py`)."""
-
-    __slots__ = ("group", "head", "payload", "service", "type")
-
-    def __init__(self, group: int, service: Service, type_: int, payload: bytes, head: CallHead) -> None:
-        self.group = group
-        self.service = service
-        self.type = type_
-        self.payload = payload
-        self.head = head
-
-
-class _Operation:
-    """An operation on the roster of a shared underlay: a block without messages (`groups/roster.py`)."""
-
-    __slots__ = ("body", "group")
-
-    def __init__(self, body: bytes) -> None:
-        self.body = body
-        self.group = 0
-
-
-class _Addressed:
-    """One message to several groups, or to one that this session is not in. Its groups may have no numbers yet."""
-
-    __slots__ = ("groups", "payload", "service", "type")
-
-    def __init__(self, groups: Addressees, service: Service, type_: int, payload: bytes) -> None:
-        self.groups = groups
-        self.service = service
-        self.type = type_
-        self.payload = payload
+    group: Target | None = None  # of all messages; None: see the other two, or it is an operation
+    groups: Sequence[Target] | None = None  # of each message, where they differ
+    addressees: Addressees | None = None  # all messages go to all of these
+    numbers: Sequence[int] = ()  # of these, or of the group of each message
 
     @property
-    def group(self) -> int:
-        return MIXED
+    def is_operation(self) -> bool:
+        """On the roster."""
+        return self.group is None and self.groups is None and self.addressees is None
 
 
 class SendQueue:
@@ -209,7 +101,7 @@ class SendQueue:
     __slots__ = ("_items", "count", "next_number", "queued_bytes")
 
     def __init__(self, next_number: int = 0) -> None:
-        self._items: deque[_Stretch | _Large | _Call | _Operation | _Addressed] = deque()
+        self._items: deque[Stretch | LargeMessage | QueuedCall | QueuedOperation | AddressedMessage] = deque()
         self.next_number = next_number
         self.count = 0
         self.queued_bytes = 0
@@ -227,44 +119,54 @@ class SendQueue:
 
     @property
     def is_waiting(self) -> bool:
-        """True where nothing can be packed: empty, or the large message at the head is out and not yet delivered."""
+        """True where nothing can be packed: the queue is empty, the group of the message at the head has no number
+        yet, or that message is a large one that is out and not yet delivered."""
         if not self._items:
             return True
         head = self._items[0]
-        if isinstance(head, _Addressed):
-            return head.groups.numbers() is None
-        return isinstance(head, _Large) and head.offset >= len(head.payload)
+        if isinstance(head, Stretch):
+            return head.target.number < 0
+        if isinstance(head, QueuedOperation):
+            return False
+        if isinstance(head, QueuedCall):
+            return head.group.number < 0
+        if isinstance(head, LargeMessage) and head.offset >= len(head.payload):
+            return True
+        if isinstance(head, LargeMessage) and head.group is not None:
+            return head.group.number < 0
+        return head.groups is not None and head.groups.numbers() is None
 
     @property
     def spent_number(self) -> int:
         """The first number that no block in the world has: where a later membership of this life goes on."""
         head = self._items[0] if self._items else None
-        return self.next_number + int(isinstance(head, _Large) and head.is_traced)
+        return self.next_number + int(isinstance(head, LargeMessage) and head.is_traced)
 
     @property
     def large_bytes(self) -> int:
         """Size of the large message at the head; 0 if there is none."""
         head = self._items[0] if self._items else None
-        return len(head.payload) if isinstance(head, _Large) else 0
+        return len(head.payload) if isinstance(head, LargeMessage) else 0
 
     @property
-    def head_group(self) -> int:
-        """The group of the message at the head; 0 if there is none."""
-        return self._items[0].group if self._items else 0
+    def head_large(self) -> tuple[Target | None, Addressees | None]:
+        """The group, or the groups, of the large message at the head."""
+        head = self._items[0] if self._items else None
+        return (head.group, head.groups) if isinstance(head, LargeMessage) else (None, None)
 
     # In.
 
-    def offer(self, payload: bytes, service: Service, type_: int, group: int = 0) -> None:
+    def offer(self, payload: bytes, service: Service, type_: int, group: Target) -> None:
         """Take one message. The caller has asked `has_room`."""
         size = len(payload)
         self.count += 1
         self.queued_bytes += size
         if size > LARGE_BYTES:
-            self._items.append(_Large(group, _whole(service), type_, payload))
+            self._items.append(LargeMessage(group, _whole(service), type_, payload))
             return
         last = self._items[-1] if self._items else None
         if (
-            isinstance(last, _Stretch)
+            isinstance(last, Stretch)
             and isinstance(last.payloads, list)
             and not last.lengths
             and last.type == type_
@@ -272,34 +174,36 @@ class SendQueue:
         ):
             last.append(payload, group)
             return
-        self._items.append(_Stretch(group, service, type_, [payload]))
+        self._items.append(Stretch(group, service, type_, [payload]))
 
-    def offer_call(self, payload: bytes, service: Service, type_: int, head: CallHead, group: int = 0) -> None:
+    def offer_call(self, payload: bytes, service: Service, type_: int, head: CallHead, group: Target) -> None:
         """Take one call, or answer, which the caller has found to fit a block."""
         self.count += 1
         self.queued_bytes += len(payload)
-        self._items.append(_Call(group, service, type_, payload, head))
+        self._items.append(QueuedCall(group, service, type_, payload, head))
 
     def offer_addressed(self, payload: bytes, service: Service, type_: int, groups: Addressees) -> None:
-        """Take one message, which fits a block, to these groups. What is offered later waits with it for their
-        numbers."""
+        """Take one message to these groups. What is offered later waits with it for their numbers."""
         self.count += 1
         self.queued_bytes += len(payload)
-        self._items.append(_Addressed(groups, service, type_, payload))
+        if len(payload) > LARGE_BYTES - TARGETS_BYTES:
+            self._items.append(LargeMessage(None, _whole(service), type_, payload, groups))
+        else:
+            self._items.append(AddressedMessage(groups, service, type_, payload))
 
     def offer_operation(self, body: bytes) -> None:
         """Take an operation on the roster. It comes behind what was offered before."""
         self.queued_bytes += len(body)
-        self._items.append(_Operation(body))
+        self._items.append(QueuedOperation(body))
 
     def offer_many(
         self,
         payloads: Sequence[bytes],
         service: Service,
         type_: int,
-        lengths: list[int] | None = None,
-        group: int = 0,
-        groups: Sequence[int] | None = None,
+        lengths: list[int] | None,
+        group: Target,
+        groups: Sequence[Target] | None = None,
     ) -> int:
         """Take as many messages, from the first on, as the bound allows; how many. `groups`: of each, instead of one.
 
@@ -319,7 +223,7 @@ class SendQueue:
             payloads, lengths = payloads[:take], lengths[:take]
             groups = groups[:take] if groups is not None else None
             total = sum(lengths)
-        stretch = _Stretch(group, service, type_, payloads, groups)
+        stretch = Stretch(group if groups is None else None, service, type_, payloads, groups)
         stretch.set_lengths(lengths)
         if (stretch.equal if stretch.equal >= 0 else max(lengths)) > LARGE_BYTES:
             for index, payload in enumerate(payloads):
@@ -342,20 +246,68 @@ class SendQueue:
         if self.is_waiting:
             return None
         head = self._items[0]
-        if isinstance(head, _Large):
+        if isinstance(head, LargeMessage):
             return self._pack_fragment(head, limit, after)
-        if isinstance(head, _Call):
+        if isinstance(head, QueuedCall):
             return self._pack_call(head, limit, largest, after)
-        if isinstance(head, _Operation):
+        if isinstance(head, QueuedOperation):
             return self._pack_operation(head, limit, largest, after)
-        if isinstance(head, _Addressed):
+        if isinstance(head, AddressedMessage):
             return self._pack_addressed(head, limit, largest, after)
         return self._pack_messages(limit, largest, after)
+
+    def put_back(self, packed: Packed) -> None:
+        """This node was out of a shared underlay before the block left: it is made anew, with the numbers that its
+        groups have then. The last one that was packed comes first. Operations are not kept."""
+        if packed.is_operation:
+            return
+        head = head_of(packed.block)
+        if head.flags & FRAGMENTED:
+            large = self._items[0]
+            if isinstance(large, LargeMessage):
+                large.offset = 0  # the others were out of the underlay's stream with it
+                large.is_traced = large.is_traced and not packed.shown
+            return
+        if head.flags & CALLED:
+            call, payload = open_call(packed.block)
+            if packed.group is not None:
+                self._items.appendleft(QueuedCall(packed.group, packed.service, _type_of(packed.block), payload, call))
+            self._took(-1, -len(payload))
+            return
+        payloads = list(open_messages(packed.block).payloads)
+        if packed.addressees is not None:
+            addressed = AddressedMessage(packed.addressees, packed.service, _type_of(packed.block), payloads[0])
+            self._items.appendleft(addressed)
+        else:
+            stretch = Stretch(packed.group, packed.service, _type_of(packed.block), payloads, packed.groups)
+            stretch.measure()
+            self._items.appendleft(stretch)
+        self._took(-len(payloads), -sum(map(len, payloads)))
+
+    def targets(self) -> list[Target]:
+        """The groups of what is queued, each once."""
+        found: dict[int, Target] = {}
+        for item in self._items:
+            if isinstance(item, Stretch):
+                each: Sequence[Target] = item.targets(item.at, len(item.payloads))
+            elif isinstance(item, QueuedCall | LargeMessage) and item.group is not None:
+                each = [item.group]
+            else:
+                continue
+            found.update({id(target): target for target in each})
+        return list(found.values())
+
+    def drop_operations(self) -> None:
+        """What this node wanted of a roster that it has left."""
+        operations = [item for item in self._items if isinstance(item, QueuedOperation)]
+        if operations:
+            self._items = deque(item for item in self._items if not isinstance(item, QueuedOperation))
+            self.queued_bytes -= sum(len(operation.body) for operation in operations)
 
     def restart(self) -> None:
         """A member came in: a large message that is under way begins again."""
         head = self._items[0] if self._items else None
-        if isinstance(head, _Large):
+        if isinstance(head, LargeMessage):
             head.offset = 0
 
     def drop_large(self) -> None:
@@ -372,7 +324,7 @@ class SendQueue:
         It is if its last fragment was submitted: somebody may have it whole. Otherwise nobody can, and it begins again.
         """
         head = self._items[0] if self._items else None
-        if not isinstance(head, _Large) or not head.offset:
+        if not isinstance(head, LargeMessage) or not head.offset:
             return False
         if not head.is_out:
             head.offset = 0
@@ -381,7 +333,7 @@ class SendQueue:
 
     def _end_large(self, first: int) -> bool:
         head = self._items[0] if self._items else None
-        if not isinstance(head, _Large) or first != self.next_number:
+        if not isinstance(head, LargeMessage) or first != self.next_number:
             return False
         self._items.popleft()
         self._took(1, len(head.payload))
@@ -392,24 +344,33 @@ class SendQueue:
         self.count -= count
         self.queued_bytes -= nbytes
 
-    def _pack_fragment(self, large: _Large, limit: int, after: int) -> Packed | None:
-        if limit <= FRAGMENT_OVERHEAD:
+    def _pack_fragment(self, large: LargeMessage, limit: int, after: int) -> Packed | None:
+        numbers: Sequence[int] = ()
+        if large.groups is not None:
+            numbers = large.groups.numbers() or ()
+        overhead = FRAGMENT_OVERHEAD + (LENGTH.size + GROUP_BYTES * len(numbers) if len(numbers) > 1 else 0)
+        if limit <= overhead:
             return None
         size = len(large.payload)
         start = large.offset
-        stop = min(start + limit - FRAGMENT_OVERHEAD, size)
+        stop = min(start + limit - overhead, size)
         first = self.next_number
-        block = pack_fragment(first, large.service, large.group, large.type, large.payload, start, stop, after)
+        number = large.group.number if large.group is not None else numbers[0] if len(numbers) == 1 else 0
+        targets = numbers if len(numbers) > 1 else ()
+        block = pack_fragment(first, large.service, number, large.type, large.payload, start, stop, after, targets)
         large.offset = stop
         # Its number is spent, and shown to the trace, with the first fragment: the rest may never get out.
         shown = 0 if large.is_traced else 1
         large.is_traced = True
         large.is_out = large.is_out or stop == size
-        return Packed(block, first, int(stop == size), size if shown else 0, large.service, shown, large.group)
+        nbytes = size if shown else 0
+        return Packed(
+            block, first, int(stop == size), nbytes, large.service, shown, large.group, None, large.groups, numbers
+        )
 
-    def _pack_call(self, call: _Call, limit: int, largest: int, after: int) -> Packed | None:
+    def _pack_call(self, call: QueuedCall, limit: int, largest: int, after: int) -> Packed | None:
         first = self.next_number
-        block = pack_call(first, call.service, call.head, call.payload, call.type, call.group, after)
+        block = pack_call(first, call.service, call.head, call.payload, call.type, call.group.number, after)
         # A call is one block also where the blocks of a group with small buffers are smaller: then it goes alone.
         if limit < min(len(block), largest):
             return None
@@ -417,7 +378,7 @@ class SendQueue:
         self._took(1, len(call.payload))
         return Packed(block, first, 1, len(call.payload), call.service, 1, call.group)
 
-    def _pack_operation(self, operation: _Operation, limit: int, largest: int, after: int) -> Packed | None:
+    def _pack_operation(self, operation: QueuedOperation, limit: int, largest: int, after: int) -> Packed | None:
         block = pack_roster(self.next_number, operation.body, after)
         if limit < min(len(block), largest):
             return None
@@ -425,7 +386,7 @@ class SendQueue:
         self.queued_bytes -= len(operation.body)
         return Packed(block, self.next_number, 0, 0, AGREED, 0)
 
-    def _pack_addressed(self, message: _Addressed, limit: int, largest: int, after: int) -> Packed | None:
+    def _pack_addressed(self, message: AddressedMessage, limit: int, largest: int, after: int) -> Packed | None:
         numbers = message.groups.numbers()
         if numbers is None:
             return None
@@ -438,33 +399,40 @@ class SendQueue:
             return None
         self._items.popleft()
         self._took(1, len(payload))
-        if len(numbers) == 1:
-            return Packed(block, first, 1, len(payload), message.service, 1, numbers[0])
-        return Packed(block, first, 1, len(payload), message.service, 1, MIXED, None, tuple(numbers))
+        return Packed(block, first, 1, len(payload), message.service, 1, None, None, message.groups, numbers)
 
     def _pack_messages(self, limit: int, largest: int, after: int) -> Packed | None:
         items = self._items
         head = items[0]
-        assert isinstance(head, _Stretch)
+        assert isinstance(head, Stretch)
         head.measure()
         group, service, type_, equal = head.group, head.service, head.type, head.equal
         budget = limit - OVERHEAD
         column = 0 if equal >= 0 else 2
-        marked = GROUP_BYTES if group == MIXED else 0  # what the column of groups takes for each message
+        marked = GROUP_BYTES if group is None else 0  # what the column of groups takes for each message
         parts: list[bytes] = []
-        taken: list[tuple[_Stretch, int, int]] = []
+        taken: list[tuple[Stretch, int, int]] = []
+        numbers: list[int] = []  # of the groups, where the block mixes them
         count = used = 0
         while items and count < MAX_COUNT:
             item = items[0]
-            if not isinstance(item, _Stretch) or item.type != type_ or item.service != service:
+            if not isinstance(item, Stretch) or item.type != type_ or item.service != service:
                 break
             item.measure()
             # From here on the block may need a column of lengths, or of groups, for what is already in it, too.
             wider = 2 if column or item.equal != equal else 0
-            more = GROUP_BYTES if marked or item.group != group else 0
+            more = GROUP_BYTES if marked or item.group is not group else 0
             if used + (wider + more) * count >= budget and count:
                 break
             take = item.fit(budget - used - (wider + more) * count, MAX_COUNT - count, wider + more)
+            if take and more:
+                if not marked and group is not None:
+                    numbers = [group.number] * count
+                found = item.numbers(take)
+                take = len(found)
+                numbers += found
+            elif item.group is not None and item.group.number < 0:
+                take = 0
             if not take:
                 break
             column, marked = wider, more
@@ -478,7 +446,7 @@ class SendQueue:
                 break
             items.popleft()
         if not count:
-            return self._make_large(head, limit, after) if limit >= largest else None
+            return self._make_large(head, limit, after) if limit >= largest and head.target.number >= 0 else None
         number = self.next_number
         if column:
             head_bytes = FULL_HEAD.pack(number, count, service.rank, service.k, GROUPED if marked else 0, 1, after)
@@ -489,18 +457,19 @@ class SendQueue:
             lengths_bytes = LENGTH.pack(equal)
         self._took(count, used)
         if not marked:
-            block = b"".join((head_bytes, ENTRY.pack(group, type_, 0, count), lengths_bytes, *parts))
+            at = group.number if group is not None else 0
+            block = b"".join((head_bytes, ENTRY.pack(at, type_, 0, count), lengths_bytes, *parts))
             return Packed(block, number, count, used, service, count, group)
-        groups = array("I")
+        groups: list[Target] = []
         for item, first, stop in taken:
-            groups += item.groups_of(first, stop)
-        block = b"".join((head_bytes, ENTRY.pack(0, type_, 0, count), _bytes_of(groups), lengths_bytes, *parts))
-        return Packed(block, number, count, used, service, count, MIXED, groups)
+            groups += item.targets(first, stop)
+        marks = _bytes_of(array("I", numbers))
+        block = b"".join((head_bytes, ENTRY.pack(0, type_, 0, count), marks, lengths_bytes, *parts))
+        return Packed(block, number, count, used, service, count, None, groups, None, numbers)
 
-    def _make_large(self, head: _Stretch, limit: int, after: int) -> Packed | None:
+    def _make_large(self, head: Stretch, limit: int, after: int) -> Packed | None:
         """The next message does not fit the largest block of this group: it becomes a large one."""
-        group = head.group if head.groups is None else head.groups[head.at]
-        large = _Large(group, _whole(head.service), head.type, head.payloads[head.at])
+        large = LargeMessage(head.target, _whole(head.service), head.type, head.payloads[head.at])
         head.at += 1
         if head.at == len(head.lengths):
             self._items.popleft()
@@ -511,6 +480,11 @@ class SendQueue:
 def _whole(service: Service) -> Service:
     """The service of a large message's fragments: one that is lost would take the rest with it, so none may be."""
     return RELIABLE if service.rank == UNRELIABLE_RANK else service
+
+
+def _type_of(block: bytes) -> int:
+    type_: int = ENTRY.unpack_from(block, HEAD_BYTES)[1]
+    return type_
 
 
 def _column(lengths: list[int]) -> bytes:

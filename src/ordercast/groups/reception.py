@@ -33,7 +33,7 @@ from ordercast.wire.block import (
     roster_body,
     service_of,
 )
-from ordercast.wire.fragments import Assembler
+from ordercast.wire.fragments import Assembler, Whole
 
 if TYPE_CHECKING:
     from ordercast.groups.channel import Channel
@@ -137,8 +137,13 @@ class Reception:
             elif flags & (FRAGMENTED | CHANGE | ROSTER):
                 batch = None
                 if flags & FRAGMENTED:
-                    name = ports[0].group if ports is not None else ""
-                    batch = self._assemble(origin, block, position, sender, view, name, stream)
+                    whole = self._assemble(origin, block, stream)
+                    if whole is not None:
+                        name = ports[0].group if ports is not None else ""
+                        shown_at = position if whole.service.is_ordered else NO_POSITION
+                        batch = Batch(
+                            b"", name, view, sender, first, 1, shown_at, whole.service, [whole.payload], whole.type
+                        )
                 if stream is not None:
                     stream.outstanding.pop(number, None)
                     if batch is not None:
@@ -195,6 +200,16 @@ class Reception:
         sender = self.names.get(origin) or f"{origin:016x}"
         view = self._view.id if self._view else ""
         opened = OpenedBlock(block, head, sender, position, view, self._channel.name_of)
+        if flags & FRAGMENTED:
+            whole = self._assemble(origin, block, stream)
+            if stream is not None:
+                stream.outstanding.pop(number, None)
+                if whole is not None:
+                    stream.queue.delivered_large(first)
+            if whole is None:
+                consumption.pass_over(seq)
+                return
+            opened.fill(whole.payload, whole.type)
         parts = self._parts(opened, groups, bool(flags & MULTI))
         if stream is not None:
             stream.delivered(now_ns, number, first, count, position)
@@ -316,9 +331,7 @@ class Reception:
             self.names[origin] = call.sender
         return call
 
-    def _assemble(
-        self, origin: int, block: bytes, position: int, sender: str, view: str, group: str, stream: Stream | None
-    ) -> Batch | None:
+    def _assemble(self, origin: int, block: bytes, stream: Stream | None) -> Whole | None:
         """The large message that a fragment completes. `stream`: the sender of an own one."""
         try:
             whole = self._assembler.add(origin, block)
@@ -327,7 +340,4 @@ class Reception:
             return None
         if stream is not None:
             stream.is_large_open = whole is None
-        if whole is None:
-            return None
-        shown_at = position if whole.service.is_ordered else NO_POSITION
-        return Batch(b"", group, view, sender, whole.first, 1, shown_at, whole.service, [whole.payload], whole.type)
+        return whole

@@ -10,17 +10,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from ordercast.config import MAX_BLOCK
+from ordercast.config import MAX_BLOCK, MAX_GROUP_NAME
 from ordercast.engine import Transitional
 from ordercast.errors import UsageError
 from ordercast.groups.events import Left
+from ordercast.groups.queued import NO_NUMBER, NOBODY
 from ordercast.groups.records import MAX_NAMED, GroupChange, GroupRecord
 from ordercast.groups.roster import Roster
 from ordercast.groups.session import Session
 from ordercast.groups.stream import Stream
-from ordercast.view import Member, View
-from ordercast.wire.block import OVERHEAD
-from ordercast.wire.roster import SessionKey, encode_joins, encode_leaves, encode_names
+from ordercast.view import Member, Reason, View
+from ordercast.wire.block import MAX_TARGETS, OVERHEAD
+from ordercast.wire.roster import (
+    NameGroups,
+    Operation,
+    SessionKey,
+    decode_operation,
+    encode_joins,
+    encode_leaves,
+    encode_names,
+)
 
 if TYPE_CHECKING:
     from ordercast.groups.channel import Channel
@@ -39,15 +48,26 @@ LABEL: Final = ""
 class GroupNames:
     """Groups that a message is for, by name."""
 
-    __slots__ = ("_names", "_shared")
+    __slots__ = ("_names", "_shared", "_stream")
 
-    def __init__(self, shared: SharedGroups, names: Sequence[str]) -> None:
+    def __init__(self, shared: SharedGroups, stream: Stream, names: Sequence[str]) -> None:
         self._shared = shared
+        self._stream = stream
         self._names = tuple(names)
 
     def numbers(self) -> Sequence[int] | None:
-        numbers = [self._shared.number_of(name) for name in self._names]
-        return None if -1 in numbers else numbers
+        # Names that a bound kept out have the number of nobody; one of them is enough.
+        numbers = list(dict.fromkeys([self._shared.number_of(name) for name in self._names]))
+        return None if NO_NUMBER in numbers else numbers
+
+    def lose(self, first: int, count: int) -> None:
+        """Told to the session where it receives all groups in one order, or else by the first of them that it is in."""
+        stream = self._stream
+        port = stream.base if stream.is_fed else None
+        if port is None:
+            port = next((stream.ports[name] for name in self._names if name in stream.ports), None)
+        if port is not None:
+            port.lose(first, count)
 
 
 class SharedGroups:
@@ -57,6 +77,7 @@ class SharedGroups:
         "_channel",
         "_joining",
         "_leaving",
+        "_locks",
         "_named",
         "_ports",
         "_seed",
@@ -64,77 +85,118 @@ class SharedGroups:
         "_system",
         "_to_name",
         "_transitional",
+        "_unanswered",
+        "_unlocking",
         "roster",
     )
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self.roster = Roster(channel.me.id)
-        self._ports: dict[str, list[Port]] = {}  # by group, of all sessions
-        self._joining: list[Port] = []  # their join is to be offered
-        self._leaving: list[Port] = []  # their leave is to be offered
-        self._named: dict[str, None] = {}  # groups that this node has given a number without being in them
-        self._to_name: list[str] = []  # those of them that are to be offered
+        self._ports: dict[str, Port] = {}  # by group, of all sessions
+        # Operations that are to be offered. All of a node's go through one queue, so that their order is certain.
+        self._joining: dict[Port, None] = {}
+        self._leaving: list[tuple[int, bytes]] = []  # number of the group, and header
+        self._to_name: list[str] = []
+        self._named: dict[str, None] = {}  # groups that this node is not in, and has asked a number for
+        self._unanswered: set[str] = set()  # those of them whose operation has not been read yet
         self._seed: Iterator[bytes] | None = None
         # Of the last view or operation: the view's own, and one more for each operation since. All members of the
         # underlay count alike, and the next view has a greater one, since every operation takes one in the log.
         self._seq = 0
         self._transitional = ""  # the underlay's view that is being recovered, until the next one
-        self._system = Stream(channel, Session(), 0)  # of the node itself: seeds
+        self._locks: dict[str, int] = {}  # of all groups, as of the last view
+        self._unlocking: dict[str, None] = {}  # locks that are to be given back: their ports have ended
+        self._system = Stream(channel, Session(), 0)  # of the node itself: operations
         channel.streams.append(self._system)
 
     # Ports
 
+    def check(self, group: str) -> None:
+        """Raise where the group cannot be opened."""
+        if group in self._ports:
+            raise UsageError(
+                f"another session of this node is in {group!r} already: on a shared underlay a node is in a group once"
+            )
+
     def attach(self, port: Port) -> None:
-        self._ports.setdefault(port.group, []).append(port)
-        self._joining.append(port)
+        self._ports[port.group] = port
+        self._joining[port] = None
 
     def detach(self, port: Port) -> None:
-        ports = [other for other in self._ports.pop(port.group, ()) if other is not port]
-        if ports:
-            self._ports[port.group] = ports
-        if port in self._joining:
-            self._joining.remove(port)
+        """The port has ended. A session that the roster still has in the group is taken out there as well."""
+        if self._ports.get(port.group) is port:
+            del self._ports[port.group]
+        self._joining.pop(port, None)
+        prefix = f"{port.number}:"
+        self._unlocking.update({lock: None for lock in self._own_locks if lock.startswith(prefix)})
+        record = self.roster.at(port.number)
+        if record is not None and self._key in record.members:
+            self._leaving.append((port.number, b""))
+        if port.number < 0:
+            port.number = NOBODY  # what it has sent waits no longer
 
-    def leave(self, port: Port) -> bool:
-        """The port leaves, behind what its session has sent. False: it is in no group, and is out at once."""
-        if port in self._joining or port.number < 0 or self._channel.view is None:
+    def leave(self, port: Port, header: bytes) -> bool:
+        """The port is to leave, now that what it sent is delivered. False: there is no order for that, and it is out
+        at once."""
+        if port.number < 0 or self._channel.view is None or self._channel.failure is not None:
             return False
-        self._leaving.append(port)
+        self._leaving.append((port.number, header))
         return True
 
     # What this node says
+
+    @property
+    def _key(self) -> SessionKey:
+        return (self._channel.me.id, LABEL)
+
+    @property
+    def is_at_rest(self) -> bool:
+        """All that this node wanted of the roster has been read, and nobody waits for a seed of it."""
+        if self._joining or self._leaving or self._to_name or self._unlocking or self._seed is not None:
+            return False
+        return not self._system.outstanding and self._system.queue.is_waiting and self.roster.is_seeded and not self.roster.must_seed()
 
     @property
     def has_operations(self) -> bool:
         """Whether `offer` has anything to do now."""
         if self._channel.view is None or not self.roster.is_seeded:
             return False
-        if self._joining or self._leaving or self._to_name or (self._seed is None and self.roster.must_seed()):
+        if self._joining or self._leaving or self._to_name or self._unlocking:
+            return True
+        if self._seed is None and self.roster.must_seed():
             return True
         return self._seed is not None and self._system.queue.queued_bytes < SEED_AHEAD * BODY_BYTES
 
-    def offer(self) -> None:
-        """Put the operations of this node behind what its sessions have sent. Once for each pass."""
-        roster = self.roster
-        if self._joining:
-            joining, self._joining = self._joining, []
-            for stream, header, ports in _by_session(joining):
-                for body in encode_joins(LABEL, header, [port.group for port in ports], BODY_BYTES):
-                    stream.queue.offer_operation(body)
+    def offer(self, now_ns: int) -> None:
+        """Offer the operations of this node. Leaves come first: a group that is left may have been opened again."""
+        roster, queue = self.roster, self._system.queue
+        for lock in self._unlocking:
+            self._channel.engine.unlock(now_ns, lock, self._channel.out)
+        self._unlocking = {}
         if self._leaving:
-            leaving, self._leaving = self._leaving, []
-            for stream, header, ports in _by_session(leaving):
-                for body in encode_leaves(LABEL, header, [port.number for port in ports], BODY_BYTES):
-                    stream.queue.offer_operation(body)
+            numbers: dict[bytes, list[int]] = {}
+            for number, header in self._leaving:
+                numbers.setdefault(header, []).append(number)
+            self._leaving = []
+            for header, each in numbers.items():
+                for body in encode_leaves(LABEL, header, each, BODY_BYTES):
+                    queue.offer_operation(body)
+        if self._joining:
+            names: dict[bytes, list[str]] = {}
+            for port in self._joining:
+                names.setdefault(port.join_header, []).append(port.group)
+            self._joining = {}
+            for header, groups in names.items():
+                for body in encode_joins(LABEL, header, groups, BODY_BYTES):
+                    queue.offer_operation(body)
         if self._to_name:
             for body in encode_names(LABEL, self._to_name, BODY_BYTES):
-                self._system.queue.offer_operation(body)
+                queue.offer_operation(body)
             self._to_name = []
         if self._seed is None and roster.must_seed():
             self._seed = roster.seed(BODY_BYTES)
         if self._seed is not None:
-            queue = self._system.queue
             while queue.queued_bytes < SEED_AHEAD * BODY_BYTES:
                 part = next(self._seed, None)
                 if part is None:
@@ -142,37 +204,45 @@ class SharedGroups:
                     break
                 queue.offer_operation(part)
 
-    def address(self, names: Sequence[str]) -> GroupNames:
-        """The groups that a message is for. Those without a number are named; the message waits for that."""
-        found = GroupNames(self, names)
-        unknown = [name for name in dict.fromkeys(names) if self.roster.find(name) is None and name not in self._named]
+    def address(self, stream: Stream, names: Sequence[str]) -> GroupNames:
+        """The groups that a message of a session is for. Those without a number are named; the message waits."""
+        names = list(dict.fromkeys(names))
+        if not 1 <= len(names) <= MAX_TARGETS:
+            raise UsageError(f"a message goes to 1 to {MAX_TARGETS} groups, got {len(names)}")
+        for name in names:
+            if not name or len(name.encode()) > MAX_GROUP_NAME:
+                raise UsageError(f"a group's name has 1 to {MAX_GROUP_NAME} bytes, got {len(name.encode())}")
+        unknown = [name for name in names if self.roster.find(name) is None and name not in self._named]
         if len(self._named) + len(unknown) > MAX_NAMED:
             raise UsageError(
                 f"this node has named {len(self._named)} groups on {self._channel.underlay!r} that it is not in; "
                 f"{MAX_NAMED} are the most. Join those that it sends to often"
             )
+        found = GroupNames(self, stream, names)
         found.numbers()
         return found
 
     def number_of(self, name: str) -> int:
-        """The number of a group; -1: it has none. Then it is named: this node is about to send to it."""
+        """The number of a group. If it has none, it is named, because this node is about to send to it."""
         record = self.roster.find(name)
         if record is not None:
             return record.number
         if name not in self._named:
             self._named[name] = None
+            self._unanswered.add(name)
             self._to_name.append(name)
-        return -1
+        return NO_NUMBER if name in self._unanswered else NOBODY
 
     # What the underlay says
 
-    def on_transitional(self, now_ns: int) -> None:
+    def on_transitional(self) -> None:
         """Ports hear of it with the first message or view that follows it for them."""
         self._transitional = self._channel.view.id if self._channel.view is not None else ""
-        del now_ns
 
     def signal(self, port: Port) -> None:
         """The port is about to get something that a recovery brought together."""
+        if port.stream.is_fed and port.stream.base is not None:
+            port = port.stream.base
         if self._transitional and port.view is not None and port.transitional != self._transitional:
             port.transitional = self._transitional
             port.add(Transitional(port.view.id, port.group), self._channel.consumption.add(-1, 1))
@@ -180,21 +250,19 @@ class SharedGroups:
     def on_view(self, now_ns: int, view: View) -> None:
         """The next view of the underlay: sessions of nodes that are not in it are out of their groups."""
         for base in [stream.base for stream in self._channel.streams if stream.base is not None]:
+            if base.stream.is_fed:
+                self.signal(base)
             base.on_view(view)
             if base.stream.is_fed:
                 base.add(view, self._channel.consumption.add(-1, 1))
         self._seq = view.seq
+        shown: set[Port | None] = set()
         for change in self.roster.on_view(view.seq, view):
-            self._on_change(now_ns, change, view, view.position)
+            shown.add(self._on_change(now_ns, change, view, view.position))
         self._transitional = ""
-        self._seed = None
-        for port in self._channel.talkers:
-            if port.view is not None and port.number >= 0:
-                record = self.roster.at(port.number)
-                if record is not None:
-                    self._show_locks(now_ns, port, record, view)
+        self._show_locks(now_ns, view, shown)
 
-    def on_operation(self, now_ns: int, position: int, origin: int, body: bytes | memoryview) -> None:
+    def on_operation(self, now_ns: int, position: int, origin: int, body: memoryview) -> None:
         """A roster block at its place in the order."""
         view = self._channel.view
         if view is None:
@@ -202,62 +270,109 @@ class SharedGroups:
         self._seq += 1
         for change in self.roster.apply(self._seq, origin, body):
             self._on_change(now_ns, change, view, position)
+        if origin == self._channel.me.id and self._unanswered and body[0] == Operation.NAME:
+            operation = decode_operation(body)
+            if isinstance(operation, NameGroups):
+                self._unanswered.difference_update(operation.names)
 
     def on_departed(self) -> None:
         """This node is out of the underlay. If it comes back, it joins its groups again."""
-        self.roster = Roster(self._channel.me.id)
+        channel = self._channel
+        self.roster = Roster(channel.me.id)
         self._seed = None
         self._transitional = ""
+        self._locks = {}
+        self._unlocking = {}
         self._leaving.clear()
         self._to_name = list(self._named)
-        self._joining = [port for ports in self._ports.values() for port in ports]
-        for port in self._joining:
-            self._channel.reception.detach(port)
-            port.number = -1
+        self._unanswered = set(self._named)
+        for port in self._ports.values():
+            channel.reception.detach(port)
+            port.number = NO_NUMBER
+        self._joining = {port: None for port in self._ports.values() if not port.is_leaving}
+        for stream in channel.streams:
+            stream.on_departed()
 
     # In detail
 
-    def _on_change(self, now_ns: int, change: GroupChange, view: View, position: int) -> None:
-        ports = self._ports.get(change.record.name)
-        if ports is None:
-            return
-        channel, record = self._channel, change.record
-        mine: SessionKey = (channel.me.id, LABEL)
-        if mine not in change.after:
-            if mine in change.before:
-                self._on_left(now_ns, ports, change)
-            return
+    def _on_change(self, now_ns: int, change: GroupChange, view: View, position: int) -> Port | None:
+        """The port that got a view of its group."""
+        channel, record, mine = self._channel, change.record, self._key
+        port = self._ports.get(record.name)
         was_in = mine in change.before
+        if mine not in change.after:
+            if was_in and port is not None and port.number == record.number:
+                self._on_left(now_ns, port)
+            return None
+        if not was_in:
+            if port is None:
+                self._leaving.append((record.number, b""))  # it ended while its join was under way
+                return None
+            self._named.pop(record.name, None)
+            self._joining.pop(port, None)
+            port.number = record.number
+            channel.reception.attach(port)
+            channel.rows.join(now_ns, record.name)
+        elif port is None or port.number != record.number:
+            return None
         came_with = change.before if was_in else (mine,)
         shown = self._view_of(record, view, change, position, [key for key in change.after if key in came_with])
-        if not was_in:
-            for port in ports:
-                port.number = record.number
-                channel.reception.attach(port)
-            channel.rows.join(now_ns, record.name)
         channel.rows.group_view(now_ns, shown)
-        for port in ports:
-            self.signal(port)
-            for key in port.on_view(shown):
-                channel.rows.lock(now_ns, port.number, key)
-            port.add(shown, channel.consumption.add(-1, 1))
-
-    def _on_left(self, now_ns: int, ports: list[Port], change: GroupChange) -> None:
-        """This session is out of the group, as it wanted."""
-        self._channel.rows.group_leave(now_ns, change.record.name)
-        for port in list(ports):
-            self._channel.end_port(port, Left(wanted=True, returning=False, text="left", group=port.group))
-
-    def _show_locks(self, now_ns: int, port: Port, record: GroupRecord, view: View) -> None:
-        """A view of the underlay may give or take locks of the group."""
-        shown = port.view
-        locks = locks_of(record.number, view)
-        if shown is None or shown.locks == locks:
-            return
-        port.view = shown = replace(shown, locks=locks, reason=view.reason, lock=view.lock)
+        self.signal(port)
         for key in port.on_view(shown):
+            channel.rows.lock(now_ns, port.number, key)
+        port.add(shown, channel.consumption.add(-1, 1))
+        return port
+
+    def _on_left(self, now_ns: int, port: Port) -> None:
+        """This session is out of the group."""
+        channel = self._channel
+        channel.rows.group_leave(now_ns, port.group)
+        if port.is_leaving:
+            channel.end_port(port, Left(wanted=True, returning=False, text="left", group=port.group))
+            return
+        # A leave that was taken back when the underlay failed has been ordered after all.
+        channel.reception.detach(port)
+        port.number = NO_NUMBER
+        port.on_departed()
+        left = Left(wanted=False, returning=True, text="a leave that was taken back was ordered", group=port.group)
+        port.add(left, channel.consumption.add(-1, 1))
+        self._joining[port] = None
+
+    # Locks: those of all groups stand in the views of the underlay, named by the number of their group
+
+    @property
+    def _own_locks(self) -> list[str]:
+        return [lock for lock, holder in self._locks.items() if holder == self._channel.me.id]
+
+    def with_locks(self, port: Port, shown: View) -> View:
+        """A port's view with the locks that its group has now."""
+        view = self._channel.view
+        return replace(shown, locks=locks_of(port.number, view) if view is not None else {})
+
+    def _show_locks(self, now_ns: int, view: View, shown: set[Port | None]) -> None:
+        """A view of the underlay may give or take locks, and a recovery may have lost requests for them."""
+        channel, before = self._channel, self._locks
+        self._locks = view.locks
+        for number in dict.fromkeys([_number_of(lock) for lock, _ in sorted(before.items() ^ view.locks.items())]):
+            for port in channel.reception.ports_of(number):
+                if port.view is None or port in shown:
+                    continue
+                lock = view.lock.removeprefix(f"{number}:") if view.lock.startswith(f"{number}:") else ""
+                self._tell(now_ns, port, replace(self.with_locks(port, port.view), reason=view.reason, lock=lock))
+                port.add(port.view, channel.consumption.add(-1, 1))
+                shown.add(port)
+        if view.reason == Reason.RESET:
+            for port in channel.talkers:
+                if port.view is not None and port.number >= 0 and port not in shown:
+                    self._tell(now_ns, port, replace(self.with_locks(port, port.view), reason=view.reason))
+        for lock in self._own_locks:
+            if not channel.reception.ports_of(_number_of(lock)):
+                self._unlocking[lock] = None  # it was asked for by a port that has ended
+
+    def _tell(self, now_ns: int, port: Port, view: View) -> None:
+        for key in port.on_view(view):
             self._channel.rows.lock(now_ns, port.number, key)
-        port.add(shown, self._channel.consumption.add(-1, 1))
 
     def _view_of(
         self, record: GroupRecord, view: View, change: GroupChange, position: int, came_with: list[SessionKey]
@@ -291,17 +406,13 @@ class SharedGroups:
         return str(found) if found is not None else f"{key[0]:016x}"
 
 
+def _number_of(lock: str) -> int:
+    """The number of a lock's group. A peer may have made it up."""
+    number = lock.partition(":")[0]
+    return int(number) if number.isascii() and number.isdecimal() else NOBODY
+
+
 def locks_of(number: int, view: View) -> dict[str, int]:
     """The locks of one group among those of its underlay."""
     prefix = f"{number}:"
     return {key.removeprefix(prefix): holder for key, holder in view.locks.items() if key.startswith(prefix)}
-
-
-def _by_session(ports: list[Port]) -> list[tuple[Stream, bytes, list[Port]]]:
-    """Ports of one session that say the same with their join or leave go into one operation."""
-    found: dict[tuple[int, bytes], tuple[Stream, bytes, list[Port]]] = {}
-    for port in ports:
-        header = port.leave_header if port.is_leaving else port.join_header
-        entry = found.setdefault((id(port.stream), header or b""), (port.stream, header or b"", []))
-        entry[2].append(port)
-    return list(found.values())

@@ -6,18 +6,16 @@ order hold across the session's groups, and one large message delays those behin
 
 from __future__ import annotations
 
-from array import array
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from ordercast.config import MAX_BLOCK
-from ordercast.errors import OrdercastError, OutcomeUnknown
-from ordercast.groups.events import Uncertain
+from ordercast.errors import OrdercastError, OutcomeUnknown, UsageError
 from ordercast.groups.queue import SMALL_SHARE, Packed, SendQueue
+from ordercast.groups.queued import NO_NUMBER, NOBODY, Addressees, Target
 from ordercast.groups.wanted import WantedGroups
 from ordercast.groups.watches import Watch, Watches
-from ordercast.service import UNRELIABLE_RANK
+from ordercast.service import UNRELIABLE_RANK, Service
 
 if TYPE_CHECKING:
     from ordercast.groups.channel import Channel
@@ -26,6 +24,16 @@ if TYPE_CHECKING:
 
 PASS_BLOCKS: Final = 256
 """Blocks submitted at once; the rest of the queue follows in the next round."""
+
+
+class OutBlock(NamedTuple):
+    """Of an own block that is out: its first message, how many it has, and for which groups."""
+
+    first: int
+    messages: int
+    group: Target | None  # of all messages; None: one of the other two, or an operation
+    groups: Sequence[Target] | None  # of each message
+    addressees: Addressees | None  # all messages go to all of these
 
 
 class Stream:
@@ -58,9 +66,8 @@ class Stream:
         # sending
         self.queue = SendQueue(next_number)
         self.ready: list[Packed] = []  # packed, and refused by the engine for now; at most PASS_BLOCKS
-        # Own block number -> first message, messages and group (groups where the block mixes them) of what is not yet
-        # delivered here. The engine's room bounds it.
-        self.outstanding: dict[int, tuple[int, int, int, array[int] | None]] = {}
+        # Own block number -> what is not yet delivered here. The engine's room bounds it.
+        self.outstanding: dict[int, OutBlock] = {}
         self.is_large_open = False  # fragments of an own message were delivered here, and not yet its last
         # What is delivered now was brought together by a part of the view, and other parts may go on without it.
         self.is_parting = False
@@ -71,8 +78,8 @@ class Stream:
     @property
     def lowest_undelivered(self) -> int:
         """The first own message that is not yet delivered here."""
-        for first, _, _, _ in self.outstanding.values():
-            return first
+        for out in self.outstanding.values():
+            return out.first
         return self.lowest_unsent
 
     @property
@@ -114,7 +121,8 @@ class Stream:
         largest = min(largest, MAX_BLOCK)
         if queue.large_bytes > engine.config.max_message:
             # This node came back into a group that was made anew with a smaller max_message.
-            self._lose(queue.next_number, queue.next_number + 1, queue.head_group)
+            group, addressees = queue.head_large
+            self._lose(queue.next_number, queue.next_number + 1, group, addressees)
             queue.drop_large()
         if ready:
             room -= sum(len(packed.block) for packed in ready)
@@ -134,35 +142,58 @@ class Stream:
         del ready[:count]
         for packed in taken:
             if packed.service.rank != UNRELIABLE_RANK:  # those have no block number, and are delivered in this pass
-                self.outstanding[channel.next_block] = (packed.first, packed.messages, packed.group, packed.groups)
+                out = OutBlock(packed.first, packed.messages, packed.group, packed.groups, packed.addressees)
+                self.outstanding[channel.next_block] = out
                 channel.next_block += 1
         rows = channel.rows
         for packed in taken:
-            if packed.targets:
-                rows.submit_many(
-                    now_ns, packed.targets, packed.first, packed.shown, packed.service, packed.payload_bytes
-                )
-            elif packed.groups is None:
-                port = channel.port_of(self, packed.group)
-                if port is not None:
-                    port.messages_sent += packed.messages
-                rows.submit(now_ns, packed.group, packed.first, packed.shown, packed.service, packed.payload_bytes)
-            else:
+            first, shown, service, nbytes = packed.first, packed.shown, packed.service, packed.payload_bytes
+            group, numbers = packed.group, packed.numbers
+            if group is not None:
+                group.messages_sent += packed.messages
+                rows.submit(now_ns, group.number, first, shown, service, nbytes)
+            elif packed.groups is not None:
                 self._submitted(now_ns, packed, packed.groups)
+            elif len(numbers) == 1:
+                rows.submit(now_ns, numbers[0], first, shown, service, nbytes)
+            elif numbers:
+                rows.submit_many(now_ns, numbers, first, shown, service, nbytes)
         return count > 0
 
-    def _submitted(self, now_ns: int, packed: Packed, groups: array[int]) -> None:
+    def offer_to(self, groups: Sequence[str], payload: bytes, service: Service, type_: int = 0) -> int:
+        """Queue one message to groups that this session need not be in; its number, or -1: the queue is full, wait."""
+        shared, queue = self.channel.shared, self.queue
+        if shared is None:
+            raise UsageError(f"{self.channel.underlay!r} is not a shared underlay: only its members can send to it")
+        self.channel.check_message(len(payload), service, type_, self.channel.underlay)
+        addressees = shared.address(self, groups)
+        if not queue.has_room:
+            return -1
+        number = queue.end_number
+        queue.offer_addressed(payload, service, type_, addressees)
+        return number
+
+    def _submitted(self, now_ns: int, packed: Packed, groups: Sequence[Target]) -> None:
         """A block that mixes groups is out."""
-        channel = self.channel
-        for group, count in Counter(groups).items():
-            port = channel.port_of(self, group)
-            if port is not None:
-                port.messages_sent += count
-        if channel.rows.is_on:
+        for group in groups:
+            group.messages_sent += 1
+        if self.channel.rows.is_on:
             each = packed.payload_bytes // len(groups)
-            for group, start, stop in runs_of(groups):
+            for number, start, stop in runs_of(packed.numbers):
                 count = stop - start
-                channel.rows.submit(now_ns, group, packed.first + start, count, packed.service, each * count)
+                self.channel.rows.submit(now_ns, number, packed.first + start, count, packed.service, each * count)
+
+    def on_departed(self) -> None:
+        """This node is out of a shared underlay. Blocks that have not left are made anew, with other numbers of groups;
+        what it wanted of the roster goes with it."""
+        ready, self.ready = self.ready, []
+        queue = self.queue
+        for packed in reversed(ready):
+            queue.put_back(packed)
+        queue.drop_operations()
+        for target in queue.targets():
+            if target.number > NOBODY:
+                target.number = NOBODY  # a port that has ended: its group may have another number later
 
     def delivered(self, now_ns: int, number: int, first: int, count: int, position: int) -> None:
         """Own block `number`, with messages [first, first + count), was delivered here: its service is kept.
@@ -175,9 +206,9 @@ class Stream:
             text = f"a part of {self.channel.underlay!r} has messages {first} to {first + count - 1}; another may not"
             watches.part(first, first + count, OutcomeUnknown(text))
         for watch, service in watches.delivered(first, count, position):
-            self.channel.rows.confirm(
-                now_ns, watch.group, watch.first, watch.stop - watch.first, service, watch.position
-            )
+            number = watch.group.number if watch.group is not None else NO_NUMBER
+            count = watch.stop - watch.first
+            self.channel.rows.confirm(now_ns, number, watch.first, count, service, watch.position)
         if watches.has_flushes:
             watches.flushed(self.lowest_undelivered)
 
@@ -193,39 +224,43 @@ class Stream:
         if not lost:
             return
         taken = [self.outstanding.pop(block) for block in lost]
-        ranges: list[tuple[int, int, int]] = []
-        for first, count, its_group, groups in taken:
-            if groups is None:
-                ranges.append((first, count, its_group))
+        ranges: list[tuple[int, int, Target | None, Addressees | None]] = []
+        for out in taken:
+            if out.groups is None:
+                ranges.append((out.first, out.messages, out.group, out.addressees))
             else:
-                ranges += [(first + start, stop - start, each) for each, start, stop in runs_of(groups)]
-        begins, ends, group = ranges[0][0], 0, ranges[0][2]
-        for first, count, its_group in ranges:
-            if its_group != group:
-                self._lose(begins, ends, group)
-                begins, ends, group = first, 0, its_group
+                ranges += [(out.first + start, end - start, each, None) for each, start, end in runs_of(out.groups)]
+        begins, ends, group, addressees = ranges[0][0], 0, ranges[0][2], ranges[0][3]
+        for first, count, its_group, its_addressees in ranges:
+            if its_group is not group or its_addressees is not addressees:
+                self._lose(begins, ends, group, addressees)
+                begins, ends, group, addressees = first, 0, its_group, its_addressees
             ends = max(ends, first + count)
         last = ranges[-1][0]
         if self.queue.abandon_large(last):
             ends = max(ends, last + 1)
-        self._lose(begins, ends, group)
+        self._lose(begins, ends, group, addressees)
 
     def fail(self, error: OrdercastError) -> None:
         """All waits end with `error`."""
         self.watches.fail(error)
 
-    def _lose(self, first: int, stop: int, group: int) -> None:
+    def _lose(self, first: int, stop: int, group: Target | None, addressees: Addressees | None) -> None:
         if stop <= first:
             return
-        port = self.channel.port_of(self, group)
-        name = port.group if port is not None else self.channel.underlay
+        name = self.channel.underlay
         text = f"this node was out of {name!r} before it saw its messages {first} to {stop - 1} delivered"
         self.watches.lose(first, stop, OutcomeUnknown(text))
-        if port is not None:
-            port.add(Uncertain(first, stop - first), self.channel.consumption.add(-1, 1))
+        if group is not None:
+            group.lose(first, stop - first)
+        elif addressees is not None:
+            addressees.lose(first, stop - first)
 
 
-def runs_of(groups: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+Group = TypeVar("Group")
+
+
+def runs_of(groups: Sequence[Group]) -> Iterator[tuple[Group, int, int]]:
     """(group, start, stop) of consecutive messages to one group."""
     start = 0
     for index in range(1, len(groups) + 1):

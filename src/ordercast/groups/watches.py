@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from ordercast.errors import InvariantViolation, OrdercastError
 from ordercast.groups.events import NO_POSITION
+from ordercast.groups.queued import Target
 from ordercast.service import RESILIENT_RANK, Service
 
 
@@ -17,8 +18,8 @@ class Watch:
 
     __slots__ = ("error", "first", "group", "position", "remaining", "service", "stop", "waiter")
 
-    def __init__(self, first: int, stop: int, service: Service | None, group: int = 0) -> None:
-        self.group = group
+    def __init__(self, first: int, stop: int, service: Service | None, group: Target | None = None) -> None:
+        self.group = group  # None: a flush, or messages to several groups
         self.first = first
         self.stop = stop
         self.service = service  # None: a flush
@@ -41,8 +42,8 @@ class Watches:
         self._flushes: list[Watch] = []  # rising
         self.settled: list[Watch] = []
 
-    def confirm(self, first: int, stop: int, service: Service, group: int = 0) -> Watch:
-        """Messages [first, stop) have just been offered, all to one group."""
+    def confirm(self, first: int, stop: int, service: Service, group: Target | None = None) -> Watch:
+        """Messages [first, stop) have just been offered; `group`: where all of them go to one."""
         watch = Watch(first, stop, service, group)
         self._confirms.append(watch)
         return watch
@@ -94,6 +95,10 @@ class Watches:
             self.settled.append(watch)
         self._confirms.clear()
         self._flushes.clear()
+
+    def fail_group(self, group: Target, error: OrdercastError) -> None:
+        """Waits for messages to one group end with `error`: it has been left before these were sent."""
+        self._settle([watch for watch in self._confirms if watch.group is group], error)
 
     def lose(self, first: int, stop: int, error: OrdercastError) -> None:
         """Messages [first, stop) are lost: waits for one of them, or for everything before something later, end so."""

@@ -83,6 +83,9 @@ def port_unrest(port: Port) -> list[str]:
         texts.append("it is not a member")
     if not port.locks.is_at_rest:
         texts.append("a lock has been asked for, or given back")
+    shared = port.channel.shared
+    if shared is not None and not shared.is_at_rest:
+        texts.append("the roster has not read all operations")
     if port.failure is not None:
         texts.append(f"the group has failed ({port.failure})")
     return texts

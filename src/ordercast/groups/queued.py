@@ -1,0 +1,176 @@
+"""What stands in a send queue: messages as the application gave them, with the groups that they are for."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Final, Protocol
+
+from ordercast.service import Service
+from ordercast.wire.calls import CallHead
+
+NO_NUMBER: Final = -1
+"""Of a group that this node is not in yet."""
+
+NOBODY: Final = 0
+"""The number that no group of a shared underlay has: a message to it is delivered to nobody."""
+
+
+class Target(Protocol):
+    """The group that a message is for: a port. Its number may change while the message waits, because this node was
+    out of the underlay in between; so it is asked for when a block is packed."""
+
+    number: int  # NO_NUMBER: none yet, and the message waits
+    messages_sent: int
+
+    def lose(self, first: int, count: int) -> None:
+        """Own messages to it were lost with this node's membership."""
+
+
+class Addressees(Protocol):
+    """Groups that a message is for."""
+
+    def numbers(self) -> Sequence[int] | None:
+        """Their numbers; None: not all of them have one yet."""
+
+    def lose(self, first: int, count: int) -> None:
+        """Own messages to them were lost with this node's membership."""
+
+
+class Stretch:
+    """Consecutive messages of one service and type, as the application gave them: bytes need no copy."""
+
+    __slots__ = ("at", "ends", "equal", "group", "groups", "lengths", "payloads", "service", "type")
+
+    def __init__(
+        self,
+        group: Target | None,
+        service: Service,
+        type_: int,
+        payloads: Sequence[bytes],
+        groups: Sequence[Target] | None = None,
+    ) -> None:
+        self.group = group  # of all messages
+        self.groups = groups  # of each message, where they differ; then `group` is None
+        self.service = service
+        self.type = type_
+        self.payloads: Sequence[bytes] = payloads
+        self.lengths: list[int] = []  # filled by `measure`: then nothing is appended any more
+        self.equal = -1  # the length that all messages share, or -1
+        self.ends: list[int] = []  # bytes up to the end of each message; only when they differ
+        self.at = 0  # messages taken
+
+    def measure(self) -> None:
+        """Find out what is needed to cut blocks; once."""
+        if not self.lengths:
+            self.set_lengths(list(map(len, self.payloads)))
+
+    def append(self, payload: bytes, group: Target) -> None:
+        """One more message, where `payloads` is a list of our own. Hot: once per `send`."""
+        payloads = self.payloads
+        if self.group is not group:
+            groups = self.groups
+            if groups is None:
+                groups = self.groups = [self.group] * len(payloads)  # type: ignore[list-item]
+                self.group = None
+            groups.append(group)  # type: ignore[attr-defined]
+        payloads.append(payload)  # type: ignore[attr-defined]
+
+    def targets(self, start: int, stop: int) -> Sequence[Target]:
+        """The group of each message [start, stop)."""
+        if self.groups is not None:
+            return self.groups[start:stop]
+        return [self.target] * (stop - start)
+
+    def numbers(self, count: int) -> list[int]:
+        """The number of the group of each of the next messages, up to the first whose group has none."""
+        if self.group is not None:
+            return [self.group.number] * count if self.group.number >= 0 else []
+        found = [target.number for target in self.targets(self.at, self.at + count)]
+        return found[: found.index(NO_NUMBER)] if NO_NUMBER in found else found
+
+    @property
+    def target(self) -> Target:
+        """The group of the next message."""
+        if self.group is not None:
+            return self.group
+        assert self.groups is not None
+        return self.groups[self.at]
+
+    def set_lengths(self, lengths: list[int]) -> None:
+        self.lengths = lengths
+        if lengths.count(lengths[0]) == len(lengths):
+            self.equal = lengths[0]
+        else:
+            self.ends = list(accumulate(lengths))
+
+    def offset(self, index: int) -> int:
+        if self.equal >= 0:
+            return index * self.equal
+        return self.ends[index - 1] if index else 0
+
+    def fit(self, budget: int, most: int, column: int) -> int:
+        """How many of the next messages fit `budget` bytes, each with `column` bytes of length column."""
+        at = self.at
+        left = min(len(self.lengths) - at, most)
+        if budget < 0:
+            return 0
+        if self.equal >= 0:
+            each = self.equal + column
+            return min(left, budget // each) if each else left
+        limit = budget + self.offset(at) + column * at
+        ends = self.ends
+        return bisect_right(range(at, at + left), limit, key=lambda index: ends[index] + column * (index + 1))
+
+
+class LargeMessage:
+    """One message larger than a block, and how far it has been submitted."""
+
+    __slots__ = ("group", "groups", "is_out", "is_traced", "offset", "payload", "service", "type")
+
+    def __init__(
+        self, group: Target | None, service: Service, type_: int, payload: bytes, groups: Addressees | None = None
+    ) -> None:
+        self.group = group
+        self.groups = groups  # instead of one
+        self.service = service
+        self.type = type_
+        self.payload = payload
+        self.offset = 0
+        self.is_traced = False  # its number has been shown to the trace
+        self.is_out = False  # its last fragment was sent once: somebody may have it whole
+
+
+class QueuedCall:
+    """One message that asks for an answer, or is one: a block of its own (`wire/calls.py`)."""
+
+    __slots__ = ("group", "head", "payload", "service", "type")
+
+    def __init__(self, group: Target, service: Service, type_: int, payload: bytes, head: CallHead) -> None:
+        self.group = group
+        self.service = service
+        self.type = type_
+        self.payload = payload
+        self.head = head
+
+
+class QueuedOperation:
+    """An operation on the roster of a shared underlay: a block without messages (`groups/roster.py`)."""
+
+    __slots__ = ("body",)
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+
+
+class AddressedMessage:
+    """One message to several groups, or to one that this session is not in. Its groups may have no numbers yet."""
+
+    __slots__ = ("groups", "payload", "service", "type")
+
+    def __init__(self, groups: Addressees, service: Service, type_: int, payload: bytes) -> None:
+        self.groups = groups
+        self.service = service
+        self.type = type_
+        self.payload = payload
