@@ -153,9 +153,10 @@ class FakeEngine:
         if self.exchange.refuse:
             self.pending.append(Refused(self.exchange.refuse))
             return
+        reason = Reason.JOIN if self.exchange.members else Reason.CREATE
         self.exchange.members.append(self)
         self.pending.append(Joined())
-        self.exchange.install(Reason.JOIN, str(self.me), self.options["header"], [self])
+        self.exchange.install(reason, str(self.me), self.options["header"], [self])
 
     def room(self, now_ns: int) -> tuple[int, int]:
         return self.exchange.room_bytes, self.exchange.largest

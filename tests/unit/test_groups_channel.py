@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import random
+from array import array
 
 import pytest
-from tests.unit.fake_engine import Exchange, FakeEngine, events, fake, payloads
+from tests.unit.fake_engine import Exchange, events, fake, payloads
 from tests.unit.shared_directory import SharedDirectory
 
 from ordercast.config import GroupConfig
-from ordercast.engine import Delivery, Departed, Note, Run, UnknownOutcome
-from ordercast.errors import GroupFailed, NotMember, OutcomeUnknown, UsageError
+from ordercast.engine import Delivery, Departed, Failed, Note, Run, UnknownOutcome
+from ordercast.errors import (
+    GroupFailed,
+    LockDenied,
+    MessageTooLarge,
+    NotMember,
+    OutcomeUnknown,
+    Unhandled,
+    UsageError,
+)
 from ordercast.groups.events import Batch, Left, Uncertain
 from ordercast.groups.host import MAX_LOG, Host
 from ordercast.groups.port import LEAVE_PATIENCE_NS, Port
@@ -18,7 +27,7 @@ from ordercast.groups.session import Session
 from ordercast.service import AGREED, RELIABLE, SAFE
 from ordercast.trace.recorder import Recorder
 from ordercast.view import Reason, View, group_tag
-from ordercast.wire.block import ENTRY, HEAD_BYTES, pack_grouped, pack_multi, pack_roster, pack_run
+from ordercast.wire.block import groups_of, head_of, pack_grouped, pack_multi, pack_roster, pack_run
 from ordercast.wire.header import HEADER, MAGIC, Kind
 
 FLOOR = SharedDirectory("floor", "a", "b", "c")
@@ -56,10 +65,6 @@ def pump(*hosts: Host, now_ns: int = 0) -> None:
             run_pass(host, now_ns)
 
 
-def groups_of(engine: FakeEngine) -> list[int]:
-    return [ENTRY.unpack_from(block, HEAD_BYTES)[0] for block in engine.sent_blocks]
-
-
 # Several groups of one session. -------------------------------------------------------------------------------------
 
 
@@ -77,16 +82,22 @@ def test_groups_of_one_underlay_have_one_engine_and_one_numbering() -> None:
     assert (a.counters["messages_delivered"], b.counters["messages_delivered"]) == (2, 1)
 
 
-def test_blocks_are_cut_where_the_group_changes() -> None:
+def test_messages_of_several_groups_share_blocks() -> None:
     exchange = Exchange()
     host = make_host(exchange)
     a, b = open_ports(host, "a", "b")
+    sent = len(fake(a).sent_blocks)
     a.offer_many([b"x"] * 10, AGREED)
     a.offer(b"y", AGREED)
     b.offer_many([b"x"] * 10, AGREED)
     a.offer(bytes(100_000), AGREED)
     run_pass(host)
-    assert groups_of(fake(a)) == [1, 2, 1, 1]
+    mixed, *rest = [(block, head_of(block)) for block in fake(a).sent_blocks[sent:]]
+    assert groups_of(*mixed) == array("I", [a.number] * 11 + [b.number] * 10)
+    assert [groups_of(block, head) for block, head in rest] == [a.number, a.number], "the two parts of a large message"
+    pump(host)
+    assert payloads(a) == [*[b"x"] * 10, b"y", bytes(100_000)]
+    assert payloads(b) == [b"x"] * 10
 
 
 def test_sends_are_resolved_by_the_underlay() -> None:
@@ -118,21 +129,44 @@ def test_engine_is_told_what_all_ports_have_finished_with() -> None:
     exchange = Exchange()
     host = make_host(exchange)
     a, b = open_ports(host, "a", "b")
+    joined = exchange.seq
     for port, payload in ((a, b"1"), (b, b"2"), (a, b"3"), (a, b"4")):
         port.offer(payload, AGREED)
-    pump(host)
+        pump(host)
     assert payloads(a) == [b"1", b"3", b"4"]
     pump(host)
-    assert fake(a).consumed == [], "b has not even taken the view, which stands before everything"
+    assert fake(a).consumed == [], "b has not even taken the view of its group, which stands before everything"
     assert isinstance(b.take(), View)
     pump(host)
-    assert fake(a).consumed == [2], "the first block of a; that of b is still queued"
+    assert fake(a).consumed == [joined + 1], "the first block of a; that of b is still queued"
     assert isinstance(b.take(), Batch)
     pump(host)
-    assert fake(a).consumed == [2], "and now it is being read"
+    assert fake(a).consumed == [joined + 1], "and now it is being read"
     assert b.take() is None
     pump(host)
-    assert fake(a).consumed == [2, 4]
+    assert fake(a).consumed == [joined + 1, joined + 4]
+
+
+def test_of_a_block_that_mixes_groups_each_port_holds_its_share() -> None:
+    exchange = Exchange()
+    host = make_host(exchange)
+    a, b, c = open_ports(host, "a", "b", "c")
+    for port in (a, b, c):
+        events(port)
+    pump(host)
+    before = fake(a).consumed[-1]
+    for port, payload in ((a, b"1"), (b, b"2"), (a, b"3")):
+        port.offer(payload, AGREED)
+    pump(host)
+    assert not c.has_events
+    assert payloads(a) == [b"1", b"3"]
+    pump(host)
+    assert fake(a).consumed[-1] == before, "b has its part of the block"
+    (batch,) = [event for event in events(b) if isinstance(event, Batch)]
+    assert [(message.payload, message.number, message.position) for message in batch.each()] == [(b"2", 1, 1)]
+    pump(host)
+    assert fake(a).consumed[-1] == exchange.seq
+    assert not a.channel.consumption.receipts
 
 
 def test_groups_without_a_port_here_are_consumed_at_once() -> None:
@@ -153,50 +187,79 @@ def test_groups_without_a_port_here_are_consumed_at_once() -> None:
     assert [len(payload) for payload in payloads(both[1])] == [9, 150_000]
 
 
-def test_blocks_for_several_groups_and_roster_blocks_are_passed_over() -> None:
+def test_what_cannot_be_read_of_blocks_for_several_groups_is_passed_over() -> None:
     exchange = Exchange()
     host = make_host(exchange)
     a, b = open_ports(host, "a", "b")
     events(a), events(b)
-    exchange.seq += 1
     blocks = [
         pack_run(0, AGREED, [b"one", b"two"], 1),
-        pack_grouped(2, AGREED, [b"one", b"two"], [1, 2]),
-        pack_multi(4, AGREED, [b"one"], [1, 2]),
+        pack_grouped(2, AGREED, [b"three", b"four"], [1, 2]),
+        pack_multi(4, AGREED, [b"five"], [1, 2]),
         pack_grouped(5, AGREED, [b"one", b"two"], [1, 2])[:40],  # its groups are not there
-        pack_roster(5, b"an operation"),
+        pack_roster(5, b"no operation"),
+        pack_multi(5, AGREED, [b"six"], [7, 8]),  # groups that there are not
     ]
-    fake(a).pending.append(Run([Delivery(50 + at, at, 99, at, block) for at, block in enumerate(blocks)]))
+    fake(a).pending.append(Run([Delivery(50 + at, 2 * at, 99, at, block) for at, block in enumerate(blocks)]))
     pump(host)
-    assert payloads(a) == [b"one", b"two"]
-    assert payloads(b) == []
+    got = [message for event in events(a) if isinstance(event, Batch) for message in event.each()]
+    assert [(message.payload, message.groups) for message in got] == [
+        (b"one", ("a",)),
+        (b"two", ("a",)),
+        (b"three", ("a",)),
+        (b"five", ("a", "b")),
+    ]
+    assert payloads(b) == [b"four"], "a message to several groups comes to a session once"
     pump(host)
-    assert fake(a).consumed[-1] == 54
+    assert fake(a).consumed[-1] == 55
+    assert a.counters["unreadable_blocks"] == 1
+    assert a.channel.shared is not None
+    assert a.channel.shared.roster.unreadable == 1
 
 
-def test_a_port_on_a_joined_underlay_begins_with_its_view() -> None:
+def test_a_port_on_a_joined_underlay_begins_with_a_view_of_its_group() -> None:
     exchange = Exchange()
     host = make_host(exchange)
     (a,) = open_ports(host, "a")
     a.offer(b"before", AGREED)
     pump(host)
-    (b,) = open_ports(host, "b")
-    assert events(b) == [a.view]
+    b = host.open(0, "b", config=GroupConfig(), header=b"hello")
+    assert b.view is None
+    pump(host)
+    (view,) = events(b)
+    assert isinstance(view, View)
+    assert (view.group, view.reason, view.header, view.came_with) == ("b", Reason.JOIN, b"hello", ("x/0",))
+    assert view == b.view
     assert b.end_number == 1
-    with pytest.raises(UsageError, match="orderer='token'"):
-        host.open(0, "c", config=GroupConfig(orderer="sequencer"))
     assert host.ports == [a, b]
 
 
-@pytest.mark.parametrize("number", [1, -1, 1 << 32])
-def test_a_group_without_a_number_of_its_own_is_not_opened(number: int) -> None:
-    directory = SharedDirectory("floor", "a")
-    directory.numbers["odd"] = number
-    host = Host("x", 0, ("127.0.0.1", 1), buffer_bytes=1, rng=random.Random(1), engines=Exchange(), directory=directory)
+def test_a_name_is_a_shared_underlay_or_a_group_and_not_both() -> None:
+    host = make_host(Exchange())
+    (a, own) = open_ports(host, "a", "alone")
+    with pytest.raises(UsageError, match="as a group of its own"):
+        host.open(0, "d", config=GroupConfig(), underlay="alone")
+    with pytest.raises(UsageError, match="as a group of its own"):
+        host.attach(0, "alone", config=GroupConfig())
+    assert host.ports == [a, own]
+
+
+def test_messages_offered_before_the_join_is_ordered_wait_for_it() -> None:
+    exchange = Exchange()
+    host = make_host(exchange)
     (a,) = open_ports(host, "a")
-    with pytest.raises(UsageError, match="number"):
-        open_ports(host, "odd")
-    assert host.ports == [a]
+    exchange.is_open = False
+    b = host.open(0, "b", config=GroupConfig())
+    assert [b.offer(b"1", AGREED), a.offer(b"2", AGREED)] == [0, 1]
+    b.offer_many([b"3", b"4"], AGREED)
+    pump(host)
+    assert b.number < 0
+    exchange.is_open = True
+    exchange.order()
+    pump(host)
+    assert isinstance(b.take(), View), "first it is in"
+    assert payloads(b) == [b"1", b"3", b"4"]
+    assert payloads(a) == [b"2"]
 
 
 def test_confirmed_sends_and_flushes_are_the_sessions() -> None:
@@ -239,34 +302,192 @@ def test_messages_lost_with_the_membership_are_named_by_group() -> None:
     a, b = open_ports(host, "a", "b")
     events(a), events(b)
     exchange.is_open = False
+    first = fake(a).next_block
     a.offer_many([b"1"] * 3, AGREED)
     b.offer_many([b"2"] * 2, AGREED)
     a.offer(b"3", SAFE)
+    a.stream.offer_to(["b", "a"], b"4", AGREED)
     watch = b.watch(3, 5, AGREED)
     pump(host)
     exchange.waiting.clear()
-    fake(a).pending += [UnknownOutcome(0, 3), Departed(wanted=False, returning=True, text="excluded")]
+    fake(a).pending += [UnknownOutcome(first, first + 3), Departed(wanted=False, returning=True, text="excluded")]
     pump(host)
-    left = Left(wanted=False, returning=True, text="excluded")
-    assert events(a) == [Uncertain(0, 3), Uncertain(5, 1), left]
-    assert events(b) == [Uncertain(3, 2), left]
+    assert events(a) == [
+        Uncertain(0, 3, "a"),
+        Uncertain(5, 1, "a"),
+        Left(wanted=False, returning=True, text="excluded", group="a"),
+    ]
+    assert events(b) == [
+        Uncertain(3, 2, "b"),
+        Uncertain(6, 1, "b"),
+        Left(wanted=False, returning=True, text="excluded", group="b"),
+    ]
     assert b.take_settled() == [watch]
     assert isinstance(watch.error, OutcomeUnknown)
     exchange.is_open = True
-    exchange.install(Reason.JOIN, "x/0", b"", [fake(a)])
-    b.offer(b"4", AGREED)
+    b.offer(b"5", AGREED)
+    exchange.install(Reason.CREATE, "x/0", b"", [fake(a)])
     pump(host)
-    assert payloads(b) == [b"4"]
+    assert payloads(b) == [b"5"]
 
 
-def test_locks_and_calls_need_an_underlay_of_their_own() -> None:
-    host = make_host(Exchange())
-    a, own = open_ports(host, "a", "alone")
-    with pytest.raises(UsageError, match="shares the underlay 'floor'"):
-        a.check_locks()
-    own.check_locks()
+def come_back(exchange: Exchange, host: Host, port: Port) -> None:
+    """The node was excluded, and is the first of another ring."""
+    fake(port).pending.append(Departed(wanted=False, returning=True, text="excluded"))
+    pump(host)
+    exchange.waiting.clear()
+    exchange.install(Reason.CREATE, str(host.me), b"", [fake(port)])
+    exchange.is_open = True
+    pump(host)
+
+
+def test_what_waits_while_the_node_is_out_goes_to_its_groups_whatever_their_numbers_are_then() -> None:
+    exchange = Exchange()
+    host = make_host(exchange)
+    a, b, c = open_ports(host, "a", "b", "c")
+    numbers = a.number, b.number, c.number
+    host.leave(a)
+    pump(host)
+    exchange.room_bytes = 0  # what is offered now stays in the queue
+    c.offer(b"1", AGREED)
+    b.offer(b"2", AGREED)
+    c.offer(bytes(70_000), AGREED)
+    b.stream.offer_to(["c", "b"], b"3", AGREED)
+    fake(b).pending.append(Departed(wanted=False, returning=True, text="excluded"))
+    pump(host)
+    exchange.room_bytes = 1 << 20
+    exchange.install(Reason.CREATE, "x/0", b"", [fake(b)])
+    pump(host)
+    assert (b.number, c.number) != numbers[1:]
+    got_b, got_c = payloads(b), payloads(c)
+    assert got_b == [b"2"]
+    assert got_c == [b"1", bytes(70_000), b"3"]
+
+
+def test_blocks_that_were_packed_before_the_node_was_out_are_made_anew() -> None:
+    exchange = Exchange()
+    host = make_host(exchange)
+    a, b = open_ports(host, "a", "b")
+    events(a), events(b)
+    exchange.take_blocks = 0  # the engine takes nothing that has been packed
+    for payload in (b"1", b"2"):
+        b.offer(payload, AGREED)
+    a.offer(b"3", SAFE)
+    b.call(b"4", AGREED, 1)
+    b.stream.offer_to(["a", "b"], b"5", AGREED)
+    b.offer(bytes(70_000), AGREED)
+    pump(host)
+    assert b.stream.ready
+    assert b.stream.queue.end_number == 6
+    host.leave(a)
+    fake(b).pending.append(Departed(wanted=False, returning=True, text="excluded"))
+    pump(host)
+    assert a.gone is not None
+    assert not b.stream.ready
+    assert (b.stream.queue.next_number, b.stream.queue.end_number) == (0, 6)
+    exchange.take_blocks = 100
+    exchange.install(Reason.CREATE, "x/0", b"", [fake(b)])
+    pump(host)
+    got = [message for event in events(b) if isinstance(event, Batch) for message in event.each()]
+    assert [(message.number, len(message.payload)) for message in got] == [(0, 1), (1, 1), (3, 1), (4, 1), (5, 70_000)]
+
+
+def test_locks_of_lightweight_groups_are_named_by_group_and_key() -> None:
+    exchange = Exchange()
+    one, two = make_host(exchange, "x"), make_host(exchange, "y")
+    a, b = open_ports(one, "a", "b")
+    (other,) = open_ports(two, "a")
+    pump(one, two)
+    for port in (a, b):
+        port.check_locks()
+    mine, second = a.locks.claim("key"), b.locks.claim("key")
+    pump(one, two)
+    assert mine.is_held
+    assert second.is_held, "another group, another lock"
+    assert a.view is not None
+    assert a.view.locks == {"key": one.me.id}
+    theirs = other.locks.claim("key")
+    once = other.locks.claim("key", tries_once=True)
+    pump(one, two)
+    assert not theirs.is_held
+    assert isinstance(once.error, LockDenied)
+    one.leave(a)
+    pump(one, two)
+    assert theirs.is_held, "what a session holds in a group goes back when it leaves the group"
+    assert exchange.locks == {f"{other.number}:key": two.me.id, f"{b.number}:key": one.me.id}
+
+
+def test_a_lock_that_is_granted_to_a_port_that_has_ended_goes_back() -> None:
+    exchange = Exchange()
+    host = make_host(exchange)
+    a, _ = open_ports(host, "a", "b")
+    a.locks.claim("key")
+    number = a.number
+    host.leave(a)
+    run_pass(host)
+    exchange.locks[f"{number}:key"] = host.me.id
+    pump(host)
+    assert a.gone is not None
+    exchange.install(Reason.LOCK, "x/0", b"")
+    pump(host)
+    assert not exchange.locks
+
+
+def test_requests_for_locks_are_made_again_after_a_recovery() -> None:
+    exchange = Exchange()
+    host = make_host(exchange)
+    (a,) = open_ports(host, "a")
+    exchange.locks[f"{a.number}:key"] = 99
+    exchange.install(Reason.LOCK, "y/0", b"")
+    pump(host)
+    claim = a.locks.claim("key", tries_once=True)
+    fake(a).lock = lambda *_: None  # type: ignore[method-assign]  # the request is lost
+    pump(host)
+    assert claim.error is None
+    del fake(a).lock
+    exchange.install(Reason.RESET, "y/0", b"")
+    pump(host)
+    assert isinstance(claim.error, LockDenied)
+
+
+def test_a_port_that_begins_to_use_locks_knows_those_of_its_group() -> None:
+    exchange = Exchange()
+    host = make_host(exchange)
+    (a,) = open_ports(host, "a")
+    exchange.locks[f"{a.number}:key"] = 99
+    exchange.install(Reason.LOCK, "y/0", b"")
+    pump(host)
+    exchange.locks.clear()
+    exchange.install(Reason.UNLOCK, "y/0", b"")
+    pump(host)
+    claim = a.locks.claim("key")
+    pump(host)
+    assert claim.is_held
+
+
+def test_calls_between_members_of_a_lightweight_group() -> None:
+    exchange = Exchange()
+    one, two = make_host(exchange, "x"), make_host(exchange, "y")
+    a, b = open_ports(one, "a", "b")
+    (other,) = open_ports(two, "a")
+    pump(one, two)
+    served = other.serve(3)
+    pump(one, two)
+    assert served.is_held
+    asked, unhandled = a.call(b"what?", AGREED, 3), b.call(b"anybody?", AGREED, 3)
+    pump(one, two)
+    assert served.inbox is not None
+    taken = served.inbox.take()
+    assert taken is not None
+    assert (taken[1].payload, taken[1].group) == (b"what?", "a")
+    assert other.answer(taken[0], b"that")
+    pump(one, two)
+    assert asked is not None
+    assert asked.answer == b"that"
+    assert unhandled is not None
+    assert isinstance(unhandled.error, Unhandled), "the handler of another group is another one"
     with pytest.raises(UsageError, match="only members can send"):
-        host.caller("b", datagram=1_400)
+        two.caller("b", datagram=1_400)
 
 
 # Leaving. -----------------------------------------------------------------------------------------------------------
@@ -285,19 +506,217 @@ def test_the_underlay_is_left_with_its_last_port() -> None:
     exchange.is_open = True
     exchange.order()
     pump(host)
-    assert a.gone == Left(wanted=True, returning=False, text="left")
+    assert a.gone == Left(wanted=True, returning=False, text="left", group="a")
     assert exchange.members, "b is still there"
     assert host.ports == [b]
     assert payloads(a) == [b"last words"]
     with pytest.raises(NotMember):
         a.check(1, AGREED, 0)
+    blocks = b.channel.next_block
     host.leave(b, b"bye")
     pump(host)
     assert not exchange.members
     assert (host.ports, host.port("b"), b.is_member) == ([], None, False)
     (again,) = open_ports(host, "b")
     assert again.end_number == 2, "the numbering goes on"
-    assert fake(again).options["next_block"] == 2
+    assert fake(again).options["next_block"] == blocks
+
+
+def test_ports_that_leave_together_leave_the_underlay() -> None:
+    exchange = Exchange()
+    host = make_host(exchange)
+    a, b, c = open_ports(host, "a", "b", "c")
+    for port in (a, b, c):
+        host.leave(port)
+    pump(host)
+    assert [port.gone is not None for port in (a, b, c)] == [True] * 3
+    assert not exchange.members
+    assert host.open_channels == 0
+
+
+def test_a_base_port_keeps_the_node_in_the_underlay() -> None:
+    exchange = Exchange()
+    host = make_host(exchange)
+    base = host.attach(0, "floor", config=GroupConfig())
+    (a,) = open_ports(host, "a")
+    host.leave(a)
+    pump(host)
+    assert a.gone is not None
+    assert exchange.members
+    assert base.is_member
+    host.leave(base)
+    pump(host)
+    assert not exchange.members
+    assert base.gone is not None
+    assert events(base) == [Left(wanted=True, returning=False, text="left")]
+
+
+def test_detaching_leaves_open_groups_alone() -> None:
+    exchange = Exchange()
+    host = make_host(exchange)
+    base = host.attach(0, "floor", config=GroupConfig())
+    base.stream.feed()
+    (a,) = open_ports(host, "a")
+    host.leave(base)
+    pump(host)
+    assert base.gone is not None
+    assert a.is_member
+    a.offer(b"1", AGREED)
+    pump(host)
+    assert payloads(a) == [b"1"], "it receives for itself again"
+    host.leave(a)
+    pump(host)
+    assert not exchange.members
+
+
+def test_a_base_port_that_nobody_receives_from_holds_nothing_up() -> None:
+    exchange = Exchange()
+    host = make_host(exchange)
+    host.attach(0, "floor", config=GroupConfig())
+    (a,) = open_ports(host, "a")
+    exchange.fail("y is silent")
+    pump(host)
+    host.reset(0, a, 1)
+    pump(host)
+    a.offer(b"1", AGREED)
+    pump(host)
+    assert payloads(a) == [b"1"]
+    pump(host)
+    assert fake(a).consumed[-1] == exchange.seq
+
+
+def test_a_base_port_that_receives_for_its_session_hears_of_the_underlay_once() -> None:
+    exchange = Exchange()
+    host = make_host(exchange)
+    base = host.attach(0, "floor", config=GroupConfig())
+    base.stream.feed()
+    a, b = open_ports(host, "a", "b")
+    pump(host)
+    assert [event.group for event in events(base) if isinstance(event, View)] == ["", "a", "b"]
+    exchange.fail("y is silent")
+    fake(a).pending.append(Departed(wanted=False, returning=True, text="excluded"))
+    pump(host)
+    failed, left = events(base)
+    assert isinstance(failed, Failed)
+    assert left == Left(wanted=False, returning=True, text="excluded")
+    exchange.install(Reason.CREATE, "x/0", b"", [fake(a)])
+    pump(host)
+    assert a.is_member
+    events(base)
+    host.leave(a)
+    pump(host)
+    assert events(base) == [Left(wanted=True, returning=False, text="left", group="a")]
+    assert host.take_news()
+    for port in (b, base):
+        host.leave(port)
+    pump(host)
+    assert [event for event in events(base) if isinstance(event, Left)][-1].group == ""
+    assert not a.has_events
+
+
+def test_a_leave_before_the_join_is_ordered_takes_the_session_out_after_it() -> None:
+    exchange = Exchange()
+    host = make_host(exchange)
+    (a,) = open_ports(host, "a")
+    exchange.is_open = False
+    b = host.open(0, "b", config=GroupConfig())
+    b.offer(b"nobody hears it", AGREED)
+    watch = b.watch(0, 1, AGREED)
+    pump(host)
+    host.leave(b)
+    pump(host)
+    assert b.gone is not None, "it was in no group"
+    assert a.take_settled() == [watch]
+    assert isinstance(watch.error, NotMember)
+    exchange.is_open = True
+    exchange.order()
+    a.offer(b"1", AGREED)
+    pump(host)
+    assert a.channel.shared is not None
+    assert list(a.channel.shared.roster.groups) == ["a"]
+    assert payloads(a) == [b"1"], "and its message holds up nobody"
+
+
+def test_a_group_that_is_opened_again_while_its_first_join_is_under_way() -> None:
+    exchange = Exchange()
+    host = make_host(exchange)
+    (a,) = open_ports(host, "a")
+    exchange.is_open = False
+    b = host.open(0, "b", config=GroupConfig())
+    pump(host)
+    host.leave(b)
+    pump(host)
+    again = host.open(0, "b", config=GroupConfig())
+    pump(host)
+    exchange.is_open = True
+    exchange.order()
+    pump(host)
+    assert b.gone is not None
+    assert again.is_member
+    assert again.gone is None
+    again.offer(b"1", AGREED)
+    pump(host)
+    assert payloads(again) == [b"1"]
+    assert a.channel.shared is not None
+    assert a.channel.shared.is_at_rest
+
+
+def test_in_an_underlay_that_has_failed_a_group_is_left_at_once_and_the_roster_hears_later() -> None:
+    exchange = Exchange()
+    one, two = make_host(exchange, "x"), make_host(exchange, "y")
+    a, b = open_ports(one, "a", "b")
+    (other,) = open_ports(two, "a")
+    pump(one, two)
+    exchange.fail("z is silent")
+    exchange.is_open = False
+    pump(one, two)
+    one.leave(a)
+    pump(one, two)
+    assert a.gone is not None
+    one.reset(0, b, 1)
+    pump(one, two)
+    exchange.is_open = True
+    exchange.order()
+    pump(one, two)
+    assert other.view is not None
+    assert [str(member) for member in other.view.members] == ["y/0"]
+
+
+def test_an_ordered_leave_is_taken_back_where_the_underlay_fails() -> None:
+    exchange = Exchange()
+    host = make_host(exchange)
+    a, b = open_ports(host, "a", "b")
+    exchange.is_open = False
+    host.leave(a, is_ordered=True)
+    pump(host)
+    assert a.is_leaving
+    exchange.fail("z is silent")
+    pump(host)
+    assert not a.is_leaving
+    host.reset(0, b, 1)
+    exchange.is_open = True
+    exchange.order()
+    pump(host)
+    assert a.gone is None
+    assert a.is_member, "the leave was out, and it has come back"
+    lefts = [event for event in events(a) if isinstance(event, Left)]
+    assert [left.returning for left in lefts] == [True]
+
+
+def test_a_port_that_leaves_does_not_come_back_with_its_node() -> None:
+    exchange = Exchange()
+    host = make_host(exchange)
+    a, b = open_ports(host, "a", "b")
+    exchange.is_open = False
+    host.leave(a)
+    pump(host)
+    assert a.gone is None
+    come_back(exchange, host, b)
+    assert a.gone is not None
+    assert a.gone.wanted
+    assert b.is_member
+    assert b.channel.shared is not None
+    assert list(b.channel.shared.roster.groups) == ["b"]
 
 
 def test_what_a_port_that_left_has_not_taken_holds_no_buffers() -> None:
@@ -310,24 +729,30 @@ def test_what_a_port_that_left_has_not_taken_holds_no_buffers() -> None:
     assert fake(a).consumed == []
     host.leave(a)
     pump(host)
-    assert fake(a).consumed == [2]
+    assert fake(a).consumed[-1] == exchange.seq
     assert payloads(a) == [b"1"]
     b.offer(b"2", AGREED)
     pump(host)
     events(b)
     pump(host)
-    assert fake(b).consumed == [2, 3]
+    assert fake(b).consumed[-1] == exchange.seq
 
 
 def test_a_leave_that_is_held_up_is_not_waited_for_forever() -> None:
     exchange = Exchange()
-    exchange.is_open = False
     host = make_host(exchange)
     a, _ = open_ports(host, "a", "b")
+    exchange.take_blocks = 0
     a.offer(b"1", AGREED)
     host.leave(a)
     pump(host)
     assert host.deadline_ns() == LEAVE_PATIENCE_NS
+    exchange.take_blocks = 1
+    exchange.room_bytes = 0
+    a.stream.ready.clear()
+    pump(host, now_ns=LEAVE_PATIENCE_NS - 1)
+    assert a.gone is None
+    exchange.room_bytes = 1 << 20
     pump(host, now_ns=LEAVE_PATIENCE_NS)
     assert a.gone is not None
 
@@ -351,7 +776,7 @@ def test_sessions_of_one_node_have_their_own_numbers_events_and_waits() -> None:
     host = make_host(exchange)
     other = Session()
     (mine,) = open_ports(host, "a")
-    theirs, alone = open_ports(host, "a", "b", session=other)
+    theirs, alone = open_ports(host, "c", "b", session=other)
     assert len(exchange.engines) == 1
     events(mine), events(theirs), events(alone)
     assert [mine.offer(b"1", AGREED), theirs.offer(b"2", AGREED), alone.offer(b"3", AGREED)] == [0, 0, 1]
@@ -359,14 +784,39 @@ def test_sessions_of_one_node_have_their_own_numbers_events_and_waits() -> None:
     pump(host)
     assert mine.take_settled() == []
     assert theirs.take_settled() == [watch]
-    assert payloads(mine) == [b"1", b"2"]
+    assert payloads(mine) == [b"1"]
     pump(host)
-    before = fake(mine).consumed[-1:]
-    assert payloads(theirs) == [b"1", b"2"]
+    before = fake(mine).consumed[-1]
+    assert payloads(theirs) == [b"2"]
     assert payloads(alone) == [b"3"]
     pump(host)
-    assert before == []
-    assert fake(mine).consumed == [exchange.seq]
+    assert before == exchange.seq - 1
+    assert fake(mine).consumed[-1] == exchange.seq
+
+
+def test_a_message_to_several_groups_comes_once_to_each_session() -> None:
+    exchange = Exchange()
+    host = make_host(exchange)
+    (mine,) = open_ports(host, "a")
+    theirs, alone = open_ports(host, "c", "b", session=Session())
+    mine.stream.offer_to(["b", "a", "c"], b"1", AGREED)
+    mine.stream.offer_to(["c", "a"], bytes(70_000), AGREED)
+    pump(host)
+    assert [len(payload) for payload in payloads(mine)] == [1, 70_000]
+    assert [len(payload) for payload in payloads(alone)] == [1], "by the first of its groups that the message names"
+    assert [len(payload) for payload in payloads(theirs)] == [70_000]
+    with pytest.raises(UsageError, match="1 to 255 groups"):
+        mine.stream.offer_to([], b"", AGREED)
+    with pytest.raises(MessageTooLarge):
+        mine.stream.offer_to(["b"], bytes(1 << 28), AGREED)
+
+
+def test_a_node_is_in_a_group_of_a_shared_underlay_once() -> None:
+    host = make_host(Exchange())
+    (mine,) = open_ports(host, "a")
+    with pytest.raises(UsageError, match="another session of this node"):
+        open_ports(host, "a", session=Session())
+    assert host.ports == [mine]
 
 
 def test_a_session_that_ends_leaves_the_others_in() -> None:
@@ -374,7 +824,7 @@ def test_a_session_that_ends_leaves_the_others_in() -> None:
     host = make_host(exchange)
     other = Session()
     (mine,) = open_ports(host, "a")
-    (theirs,) = open_ports(host, "a", session=other)
+    (theirs,) = open_ports(host, "b", session=other)
     theirs.offer(b"1", AGREED)
     pump(host)
     host.leave(theirs)
@@ -385,19 +835,54 @@ def test_a_session_that_ends_leaves_the_others_in() -> None:
     assert mine.is_member
     mine.offer(b"2", RELIABLE)
     pump(host)
-    assert payloads(mine) == [b"1", b"2"]
+    assert payloads(mine) == [b"2"]
 
 
-def test_news_name_ports_that_ended_once() -> None:
+def test_a_group_with_an_underlay_of_its_own_may_have_several_sessions_of_one_node() -> None:
     host = make_host(Exchange())
-    a, b = open_ports(host, "a", "b")
-    assert host.take_news() == [a, b]
+    (mine,) = open_ports(host, "alone")
+    (theirs,) = open_ports(host, "alone", session=Session())
+    theirs.offer(b"1", AGREED)
+    pump(host)
+    assert payloads(mine) == payloads(theirs) == [b"1"]
+
+
+def test_news_name_ports_that_something_happened_to_and_no_others() -> None:
+    host = make_host(Exchange())
+    a, b, c = open_ports(host, "a", "b", "c")
+    assert host.take_news() == [a, b, c]
+    run_pass(host)
+    assert host.take_news() == []
     host.leave(a)
+    pump(host)
+    assert host.take_news() == [a]
+    b.offer(b"1", AGREED)
+    watch = c.watch(c.offer(b"2", AGREED), 2, AGREED)
+    pump(host)
+    assert host.take_news() == [b, c]
+    assert b.take_settled() == [watch]
     run_pass(host)
-    run_pass(host)
-    assert host.take_news() == [b, a]
-    run_pass(host)
-    assert host.take_news() == [b]
+    assert host.take_news() == []
+
+
+def test_names_are_asked_for_again_when_their_group_is_gone() -> None:
+    exchange = Exchange()
+    one, two = make_host(exchange, "x"), make_host(exchange, "y")
+    (a,) = open_ports(one, "a")
+    (c,) = open_ports(two, "c")
+    pump(one, two)
+    c.stream.offer_to(["b"], b"1", AGREED)
+    pump(one, two)
+    (b,) = open_ports(two, "b")
+    pump(one, two)
+    two.leave(b)
+    pump(one, two)
+    assert c.channel.shared is not None
+    assert c.channel.shared.roster.find("b") is None, "its namer was in it, and has left it"
+    c.stream.offer_to(["b"], b"2", AGREED)
+    c.stream.offer_to(["a"], b"3", AGREED)
+    pump(one, two)
+    assert payloads(a) == [b"3"]
 
 
 def test_membership_notes_are_kept_for_the_drivers_log_and_bounded() -> None:

@@ -70,8 +70,7 @@ def test_after_a_departure_nothing_of_the_old_log_is_told() -> None:
 
 def test_own_directory_gives_each_group_an_underlay_of_its_name() -> None:
     directory = OwnDirectory()
-    assert directory.place("chat") == Placement("chat", 0, is_shared=False)
-    assert directory.group_at("chat", 0) == "chat"
+    assert directory.place("chat") == Placement("chat", is_shared=False)
 
 
 def test_meters_tell_what_is_new_by_rising_kind() -> None:
@@ -87,16 +86,9 @@ def test_meters_tell_what_is_new_by_rising_kind() -> None:
     assert (meter.total, meter.count(Kind.DATA), meter.count(Kind.NAK)) == (5, 4, 0)
 
 
-def test_rows_of_groups_that_the_directory_does_not_know_name_none() -> None:
-    class Few:
-        def place(self, group: str) -> Placement:
-            return Placement("floor", int(group.removeprefix("floor-")), is_shared=True)
-
-        def group_at(self, underlay: str, number: int) -> str:
-            return f"{underlay}-{number}" if number < 3 else ""
-
+def test_rows_of_groups_that_the_roster_does_not_know_name_none() -> None:
     recorder = Recorder(None, "x", 0)
-    rows = Rows(recorder, "floor", "x/0", Few())
+    rows = Rows(recorder, "floor", "x/0", lambda number: f"floor-{number}" if number < 3 else "")
     for number in (1, 2, 3, 1):
         rows.reply(0, number, "y/0", 0)
     assert [(row.underlay, row.group) for row in recorder.rows()] == [

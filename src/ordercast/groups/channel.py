@@ -348,7 +348,7 @@ class Channel:
                 self.engine.leave(now_ns, header, self.out)
             elif shared is None or not port.group or not shared.leave(port, header):
                 if shared is not None and port.group and port.view is not None:
-                    self.rows.group_leave(now_ns, port.group)
+                    shared.write_leave(now_ns, port)
                 group = port.group if shared is not None else ""
                 self.end_port(port, Left(wanted=True, returning=False, text="left", group=group))
             staying -= 1

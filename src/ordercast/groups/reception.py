@@ -217,9 +217,9 @@ class Reception:
             consumption.pass_over(seq)
             return
         if self._rows.is_on:
-            self._write(now_ns, opened, groups, bool(flags & MULTI))
-        if head.rank >= AGREED_RANK:
-            self._previous = position + count - 1
+            previous = self._write(now_ns, opened, groups, bool(flags & MULTI))
+            if head.rank >= AGREED_RANK:
+                self._previous = previous
         receipt = Receipt(seq, len(parts))
         consumption.receipts.append(receipt)
         for port, batch in parts:
@@ -260,15 +260,18 @@ class Reception:
         ]
         return parts
 
-    def _write(self, now_ns: int, opened: OpenedBlock, groups: Sequence[int], is_multi: bool) -> None:
-        """The rows of a block to several groups: one for each run of messages to one group that is wanted here."""
+    def _write(self, now_ns: int, opened: OpenedBlock, groups: Sequence[int], is_multi: bool) -> int:
+        """The rows of a block to several groups: one for each run of messages to one group that is wanted here.
+
+        The position of the last message that is.
+        """
         rows, head, position, service = self._rows, opened.head, opened.position, opened.service
         if is_multi:
             size = sum(map(len, opened.payloads))
             rows.deliver_many(
                 now_ns, groups, opened.sender, head.first, head.count, service, position, self._previous, size
             )
-            return
+            return position + head.count - 1
         previous = self._previous
         for number, start, stop in runs_of(groups):
             if number in self._routes:
@@ -278,6 +281,7 @@ class Reception:
                     now_ns, number, opened.sender, head.first + start, stop - start, service, at, previous, size
                 )
                 previous = at + stop - start - 1
+        return previous
 
     def repeat(self, now_ns: int, again: RepeatedCall) -> None:
         """A call that was delivered here has come again."""

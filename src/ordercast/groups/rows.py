@@ -244,6 +244,13 @@ class Rows:
         if self._recorder:
             self._recorder.row(trace.JOIN, now_ns, self._underlay, self._recorder.string(group) if group else 0)
 
+    def group_unlock(self, now_ns: int, group: str, key: str) -> None:
+        """Of a lightweight group that is being left, and may have no number any more."""
+        recorder = self._recorder
+        if recorder:
+            detail = recorder.detail(key)
+            recorder.row(trace.UNLOCK, now_ns, self._underlay, recorder.string(group), self._view, detail=detail)
+
     def group_leave(self, now_ns: int, group: str, text: str = "left") -> None:
         """Of a lightweight group."""
         recorder = self._recorder
@@ -256,6 +263,7 @@ class Rows:
             detail = self._recorder.detail(text) if text else 0
             self._recorder.row(trace.LEAVE, now_ns, self._underlay, 0, self._view, detail=detail)
             self._view = 0
+            self._groups.clear()  # a later stay has another roster
 
     def notes(self, now_ns: int, notes: Sequence[Note], names: dict[int, str]) -> list[str]:
         """What the protocol noticed: hold, placed, gap, repaired. Returns the texts of those that are for the log."""

@@ -327,7 +327,7 @@ class SharedGroups:
     def _on_left(self, now_ns: int, port: Port) -> None:
         """This session is out of the group."""
         channel = self._channel
-        channel.rows.group_leave(now_ns, port.group)
+        self.write_leave(now_ns, port)
         if port.is_leaving:
             channel.end_port(port, Left(wanted=True, returning=False, text="left", group=port.group))
             return
@@ -338,6 +338,15 @@ class SharedGroups:
         left = Left(wanted=False, returning=True, text="a leave that was taken back was ordered", group=port.group)
         port.add(left, channel.consumption.add(-1, 1))
         self._joining[port] = None
+
+    def write_leave(self, now_ns: int, port: Port) -> None:
+        """The rows of a port that leaves its group. What it holds there is given back."""
+        rows = self._channel.rows
+        prefix = f"{port.number}:"
+        for lock in self._own_locks:
+            if lock.startswith(prefix):
+                rows.group_unlock(now_ns, port.group, lock.removeprefix(prefix))
+        rows.group_leave(now_ns, port.group)
 
     # Locks: those of all groups stand in the views of the underlay, named by the number of their group
 

@@ -9,8 +9,8 @@ Built once per trace. How the columns of docs/trace.md are read:
   member that left comes back as a joiner.
 - A group is *lightweight* if some `view` row of its underlay names it. Where an underlay has no lightweight groups
   every member gets every message. Where it has some, a message whose row names no group (it mixes them) has unknown
-  targets and is never said to be owed to anyone. `join` and `leave` with a group that is not lightweight are taken as
-  those of the underlay.
+  targets and is never said to be owed to anyone; a group that no view names has no members. `join` and `leave` with a
+  group that is not lightweight are taken as those of the underlay.
 - A life that writes views of groups but none of the underlay is a *session* (a client of a daemon): it is judged by
   order and integrity; what needs underlay views does not apply to it.
 - What a message was asked to be is said by its `submit`. A delivery may claim more (CAUSAL delivered as AGREED),
@@ -222,7 +222,7 @@ class Trace:
         named = tuple(groups) if groups else (group,) if group is not None else None
         if named is None:
             return UNKNOWN
-        return named if all(each in lightweight for each in named) else EVERYONE
+        return named
 
     def _view(self, local: Local, row: Row) -> None:
         if row.view is None or not row.members:
