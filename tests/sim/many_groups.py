@@ -224,7 +224,13 @@ class Town:
             if not program.node.is_up:
                 world.start(program.node.name)
             program.settle()
-        self.unrest = world.run_to_rest(world.now_ns + 120 * SECOND)
+        self.unrest = world.run_to_rest(world.now_ns + 120 * SECOND, self._parted)
+
+    def _parted(self) -> list[str]:
+        """Rings that have not met yet."""
+        channels = [program.host.ports[0].channel for program in self.programs if program.host.ports]
+        views = {channel.view.id for channel in channels if channel.view is not None}
+        return [f"there are several rings: {', '.join(sorted(views))}"] if len(views) > 1 else []
 
     def judge(self) -> None:
         """Raise AssertionError with what is wrong."""

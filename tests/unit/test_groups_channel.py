@@ -10,7 +10,7 @@ from tests.unit.fake_engine import Exchange, events, fake, payloads
 from tests.unit.shared_directory import SharedDirectory
 
 from ordercast.config import GroupConfig
-from ordercast.engine import Delivery, Departed, Failed, Note, Run, UnknownOutcome
+from ordercast.engine import Delivery, Departed, Failed, Note, Run, Transitional, UnknownOutcome
 from ordercast.errors import (
     GroupFailed,
     LockDenied,
@@ -138,10 +138,10 @@ def test_engine_is_told_what_all_ports_have_finished_with() -> None:
     assert fake(a).consumed == [], "b has not even taken the view of its group, which stands before everything"
     assert isinstance(b.take(), View)
     pump(host)
-    assert fake(a).consumed == [joined + 1], "the first block of a; that of b is still queued"
+    assert fake(a).consumed == [], "now it is being read, and stands before the roster block"
     assert isinstance(b.take(), Batch)
     pump(host)
-    assert fake(a).consumed == [joined + 1], "and now it is being read"
+    assert fake(a).consumed == [joined + 1], "the first block of a; that of b is being read"
     assert b.take() is None
     pump(host)
     assert fake(a).consumed == [joined + 1, joined + 4]
@@ -488,6 +488,56 @@ def test_calls_between_members_of_a_lightweight_group() -> None:
     assert isinstance(unhandled.error, Unhandled), "the handler of another group is another one"
     with pytest.raises(UsageError, match="only members can send"):
         two.caller("b", datagram=1_400)
+
+
+def test_ports_hear_of_a_recovery_with_the_first_thing_that_follows_it() -> None:
+    exchange = Exchange()
+    host = make_host(exchange)
+    a, b, c = open_ports(host, "a", "b", "c")
+    views = {port.group: port.view.id for port in (a, b, c) if port.view is not None}
+    for port in (a, b, c):
+        events(port)
+    exchange.is_open = False
+    for port, payload in ((a, b"1"), (b, b"2"), (a, b"3")):
+        port.offer(payload, AGREED)
+    pump(host)
+    fake(a).pending.append(Transitional("underlay", ""))
+    pump(host)
+    assert not a.has_events, "nothing has followed yet"
+    exchange.is_open = True
+    exchange.order()
+    exchange.install(Reason.RESET, "y/0", b"")
+    pump(host)
+    for port in (a, b):
+        signal, batch = events(port)
+        assert signal == Transitional(views[port.group], port.group)
+        assert isinstance(batch, Batch)
+    assert not c.has_events, "it got nothing that the recovery brought together, and its members are the same"
+    a.offer(b"4", AGREED)
+    pump(host)
+    assert [type(event) for event in events(a)] == [Batch]
+
+
+def test_a_long_seed_goes_on_over_a_view_that_comes_between() -> None:
+    exchange = Exchange()
+    one, two = make_host(exchange, "x"), make_host(exchange, "y")
+    names = [f"{number:05}".ljust(200, "-") for number in range(2_000)]
+    for name in names:
+        one.open(0, name, config=GroupConfig(), underlay="floor")
+    pump(one)
+    exchange.room_bytes = 70_000
+    exchange.is_open = False
+    (other,) = open_ports(two, "a")
+    for _ in range(3):
+        run_pass(one), run_pass(two)
+    exchange.install(Reason.LOCK, "x/0", b"")
+    exchange.is_open = True
+    for _ in range(40):
+        exchange.order()
+        run_pass(one), run_pass(two)
+    assert other.is_member
+    assert other.channel.shared is not None
+    assert len(other.channel.shared.roster.groups) == len(names) + 1
 
 
 # Leaving. -----------------------------------------------------------------------------------------------------------

@@ -14,8 +14,9 @@ from typing import Final, NamedTuple
 from ordercast.config import MS, GroupConfig, MinMembers, Timing
 from ordercast.engine import NEVER, Send
 from ordercast.errors import GroupFailed, NotMember
+from ordercast.groups.engines import EngineFactory
 from ordercast.groups.events import Left, PortEvent
-from ordercast.groups.host import EngineFactory, Host
+from ordercast.groups.host import Host
 from ordercast.groups.locks import LockRequest
 from ordercast.groups.port import Port
 from ordercast.service import Service

@@ -34,8 +34,8 @@ from ordercast.explore.deviations import (
 from ordercast.explore.rest import LEGAL_TICKS, REST_TICKS, Disturbances, RestJudge, is_formed, is_one_view, why_stuck
 from ordercast.explore.safety import SAFETY_FINDINGS, ChainJudge, Finding
 from ordercast.explore.scenarios import Action, Cast, find_scenario, opens_at
+from ordercast.groups.engines import EngineFactory
 from ordercast.groups.events import Batch, Left
-from ordercast.groups.host import EngineFactory
 from ordercast.service import parse_service
 from ordercast.view import Reason, View
 from ordercast.wire.header import Kind

@@ -9,7 +9,7 @@ from ordercast.explore.deviations import show_path
 from ordercast.explore.path import Exploration, run_path
 from ordercast.explore.scenarios import DEFAULT_CRASHES, DEFAULT_STEPS, find_scenario
 from ordercast.explore.search import Failure, Job, SearchResult
-from ordercast.groups.host import EngineFactory
+from ordercast.groups.engines import EngineFactory
 
 MOST_REASONS: Final = 8  # reasons for being stuck that are listed, the most frequent first
 

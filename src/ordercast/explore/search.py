@@ -25,7 +25,7 @@ from ordercast.errors import UsageError
 from ordercast.explore.deviations import Deviation, Path, show_path
 from ordercast.explore.path import Exploration, PathResult, run_path
 from ordercast.explore.safety import Finding
-from ordercast.groups.host import EngineFactory
+from ordercast.groups.engines import EngineFactory
 
 CHUNK: Final = 8  # paths that a process takes at a time
 MAX_JOBS: Final = 64

@@ -9,14 +9,13 @@ group with an underlay of its own has the underlay's views; those of a group on 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final, Protocol
+from enum import Enum, auto
+from typing import Final
 
-from ordercast.config import GroupConfig
 from ordercast.engine import (
     NEVER,
     Denied,
     Departed,
-    Engine,
     Failed,
     Joined,
     Outbox,
@@ -39,6 +38,7 @@ from ordercast.errors import (
 from ordercast.groups.checks import check_kind
 from ordercast.groups.consumption import Consumption
 from ordercast.groups.directory import Placement
+from ordercast.groups.engines import GroupEngine
 from ordercast.groups.events import Left, PortEvent
 from ordercast.groups.port import Port
 from ordercast.groups.queued import NO_NUMBER
@@ -55,22 +55,10 @@ PASS_ROUNDS: Final = 4
 """Rounds of submit and after_batch in one pass, where delivering has made new room; then the driver gets its turn."""
 
 
-class GroupEngine(Engine, Protocol):
-    """An engine as a host has it: what `ordercast.underlay.Underlay` is, and what a test may fake."""
-
-    @property
-    def view(self) -> View | None: ...
-
-    @property
-    def config(self) -> GroupConfig: ...
-
-    @property
-    def counters(self) -> dict[str, int]: ...
-
-    @property
-    def gives_locks(self) -> bool: ...
-
-    def supports(self, service: Service) -> bool: ...
+class ChannelStage(Enum):
+    IN = auto()  # the underlay, or on the way in
+    LEAVING = auto()  # the engine has been told to leave
+    OVER = auto()  # out for good
 
 
 class Channel:
@@ -78,13 +66,12 @@ class Channel:
 
     __slots__ = (
         "_news",
+        "_stage",
         "armed_ns",
         "consumption",
         "deadline_ns",
         "engine",
         "failure",
-        "is_leaving",
-        "is_over",
         "leaving",
         "log",
         "max_message",
@@ -123,8 +110,7 @@ class Channel:
         # membership of the underlay
         self.view: View | None = None  # None: not a member
         self.failure: str | None = None  # why calls fail until a reset
-        self.is_leaving = False  # the engine has been told to leave
-        self.is_over = False  # out for good
+        self._stage = ChannelStage.IN
         # sessions
         self.streams: list[Stream] = []
         self.leaving: dict[Port, None] = {}  # ports that are on their way out
@@ -148,6 +134,16 @@ class Channel:
         self.armed_ns = NEVER
         # What a shared underlay has besides; it needs the rest.
         self.shared = SharedGroups(self) if placement.is_shared else None
+
+    @property
+    def is_leaving(self) -> bool:
+        """The engine has been told to leave."""
+        return self._stage is ChannelStage.LEAVING
+
+    @property
+    def is_over(self) -> bool:
+        """This node is out of the underlay for good."""
+        return self._stage is ChannelStage.OVER
 
     @property
     def default_service(self) -> Service:
@@ -344,7 +340,7 @@ class Channel:
             if header is None or not port.may_leave(now_ns):
                 continue
             if staying == 1:
-                self.is_leaving = True
+                self._stage = ChannelStage.LEAVING
                 self.engine.leave(now_ns, header, self.out)
             elif shared is None or not port.group or not shared.leave(port, header):
                 if shared is not None and port.group and port.view is not None:
@@ -376,7 +372,7 @@ class Channel:
             self.failure = upcall.text
             for port in self.ports:
                 port.fail(GroupFailed(f"{port.group!r} has failed ({upcall.text}); call reset()"))
-            self.is_leaving = False
+            self._stage = ChannelStage.IN
             for port in list(self.leaving):
                 if port.is_leave_ordered:
                     del self.leaving[port]
@@ -473,7 +469,7 @@ class Channel:
                 port.add(event, receipt)
 
     def _end(self, left: Left) -> None:
-        self.is_over = True
+        self._stage = ChannelStage.OVER
         for port in self.ports:
             self.end_port(port, replace(left, group=port.group) if self.shared is not None else left)
 

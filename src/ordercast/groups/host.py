@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
 from random import Random
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 
@@ -35,9 +35,10 @@ from ordercast.config import (
 from ordercast.engine import NEVER, Send
 from ordercast.errors import NotMember, OrdercastError, OutcomeUnknown, UsageError
 from ordercast.groups.caller import Caller
-from ordercast.groups.channel import Channel, GroupEngine
+from ordercast.groups.channel import Channel
 from ordercast.groups.directory import Directory, OwnDirectory, Placement
 from ordercast.groups.driven import Driven, Handle
+from ordercast.groups.engines import EngineFactory, GroupEngine
 from ordercast.groups.naming import Naming
 from ordercast.groups.port import Port
 from ordercast.groups.session import Session
@@ -55,29 +56,6 @@ MAX_LOG: Final = 1_024
 """Texts for the driver's log that nobody has taken; the oldest go first."""
 
 _REPLY: Final = int(Kind.REPLY)
-
-
-class EngineFactory(Protocol):
-    """What makes an engine: `ordercast.underlay.Underlay`, or a fake."""
-
-    def __call__(
-        self,
-        name: str,
-        me: Member,
-        config: GroupConfig,
-        timing: Timing,
-        rng: Random,
-        /,
-        *,
-        create: bool | None,
-        min_members: MinMembers,
-        recovery: RecoveryMode,
-        demands: Demands,
-        header: bytes,
-        next_block: int,
-        contact: Address | None,
-        alone: AlonePolicy,
-    ) -> GroupEngine: ...
 
 
 class Host:

@@ -33,6 +33,7 @@ from ordercast.view import Member, View
 
 if TYPE_CHECKING:
     from ordercast.groups.channel import Channel
+    from ordercast.groups.engines import GroupEngine
     from ordercast.groups.stream import Stream
 
 LEAVE_PATIENCE_NS: Final = 3 * SECOND
@@ -49,8 +50,6 @@ class Port:
         "_taken",
         "_taking",
         "channel",
-        "driven",
-        "engine",
         "gone",
         "group",
         "is_changed",
@@ -77,10 +76,8 @@ class Port:
         self.group = group
         self.number = number  # of the group, on its underlay; -1: on a shared one it is not in yet
         self.channel: Channel = stream.channel
-        self.driven = stream.channel  # what a pass works on when something happens to this port
         self.stream = stream
         self.queue = stream.queue
-        self.engine = stream.channel.engine
         # membership
         self.view: View | None = None  # None: not a member
         self.refusal: str | None = None  # why the join came to nothing
@@ -107,6 +104,15 @@ class Port:
         self.messages_delivered = 0
 
     # State.
+
+    @property
+    def driven(self) -> Channel:
+        """What a pass works on when something happens to this port."""
+        return self.channel
+
+    @property
+    def engine(self) -> GroupEngine:
+        return self.channel.engine
 
     @property
     def underlay(self) -> str:

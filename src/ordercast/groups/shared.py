@@ -155,7 +155,12 @@ class SharedGroups:
         """All that this node wanted of the roster has been read, and nobody waits for a seed of it."""
         if self._joining or self._leaving or self._to_name or self._unlocking or self._seed is not None:
             return False
-        return not self._system.outstanding and self._system.queue.is_waiting and self.roster.is_seeded and not self.roster.must_seed()
+        return (
+            not self._system.outstanding
+            and self._system.queue.is_waiting
+            and self.roster.is_seeded
+            and not self.roster.must_seed()
+        )
 
     @property
     def has_operations(self) -> bool:

@@ -17,7 +17,7 @@ from ordercast.api.checks import Payload
 from ordercast.api.group import CALL_TIMEOUT_S, Group
 from ordercast.api.node import JOIN_TIMEOUT_S
 from ordercast.config import DEFAULT_ORDERER, AlonePolicy, MinMembers, RecoveryMode, Timing
-from ordercast.groups.host import EngineFactory
+from ordercast.groups.engines import EngineFactory
 from ordercast.runtime.blocking_group import BlockingGroup
 from ordercast.runtime.listening import Authority
 from ordercast.runtime.loop_thread import LoopThread

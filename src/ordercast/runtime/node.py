@@ -19,7 +19,8 @@ from ordercast.api.local import LocalBackend
 from ordercast.api.node import NodeBase
 from ordercast.config import LAN_DATAGRAM, LOOPBACK_DATAGRAM, GroupConfig, Timing
 from ordercast.errors import NotMember, UsageError
-from ordercast.groups.host import EngineFactory, Host
+from ordercast.groups.engines import EngineFactory
+from ordercast.groups.host import Host
 from ordercast.runtime.addresses import AddressError, group_address, interface_address, is_loopback, peer_address
 from ordercast.runtime.driver import QUIET_HEARTBEATS, UdpDriver
 from ordercast.runtime.listening import Authority

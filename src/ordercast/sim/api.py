@@ -22,7 +22,8 @@ from ordercast.api.local import LocalBackend
 from ordercast.api.node import NodeBase
 from ordercast.config import LAN_DATAGRAM, GroupConfig, Timing
 from ordercast.errors import NotMember, UsageError
-from ordercast.groups.host import EngineFactory, Host
+from ordercast.groups.engines import EngineFactory
+from ordercast.groups.host import Host
 from ordercast.sim.application import HostStack
 from ordercast.sim.loop import DEFAULT_LIMIT_NS, run_in_world
 from ordercast.sim.network import LAN, NetworkModel

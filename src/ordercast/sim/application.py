@@ -8,7 +8,8 @@ from typing import Final
 from ordercast.config import Timing
 from ordercast.engine import Send
 from ordercast.groups.directory import Directory
-from ordercast.groups.host import EngineFactory, Host
+from ordercast.groups.engines import EngineFactory
+from ordercast.groups.host import Host
 from ordercast.groups.port import Port
 from ordercast.sim.inspection import inspect
 from ordercast.sim.world import Machine, World

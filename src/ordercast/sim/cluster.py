@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from ordercast.config import GroupConfig, MinMembers, RecoveryMode, Timing
 from ordercast.groups.directory import Directory
-from ordercast.groups.host import EngineFactory
+from ordercast.groups.engines import EngineFactory
 from ordercast.sim.application import GROUP, HostStack
 from ordercast.sim.calling import SimCaller
 from ordercast.sim.member import SimMember

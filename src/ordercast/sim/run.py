@@ -22,7 +22,7 @@ from typing import Any, Final
 from ordercast.config import MAX_BLOCK, MS, SECOND
 from ordercast.errors import OrdercastError
 from ordercast.groups.caller import WINDOW_BYTES
-from ordercast.groups.host import EngineFactory
+from ordercast.groups.engines import EngineFactory
 from ordercast.service import AGREED
 from ordercast.sim.calling import SimCaller
 from ordercast.sim.checkers import Verdict, check_all

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from ordercast.config import SECOND, GroupConfig
 from ordercast.engine import Failed
+from ordercast.groups.engines import EngineFactory
 from ordercast.groups.events import Batch, Left, Uncertain
-from ordercast.groups.host import EngineFactory
 from ordercast.sim.checkers import Verdict, check_all
 from ordercast.sim.checkers.chain import branches
 from ordercast.sim.checkers.stuck import Trouble, excuse_of

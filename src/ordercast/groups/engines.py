@@ -1,0 +1,52 @@
+"""What a host needs of an engine, and of what makes one. For the type checker only."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Protocol
+
+from ordercast.config import AlonePolicy, Demands, GroupConfig, MinMembers, RecoveryMode, Timing
+from ordercast.engine import Engine
+from ordercast.service import Service
+from ordercast.view import Address, Member, View
+
+
+class GroupEngine(Engine, Protocol):
+    """An engine as a host has it: what `ordercast.underlay.Underlay` is, and what a test may fake."""
+
+    @property
+    def view(self) -> View | None: ...
+
+    @property
+    def config(self) -> GroupConfig: ...
+
+    @property
+    def counters(self) -> dict[str, int]: ...
+
+    @property
+    def gives_locks(self) -> bool: ...
+
+    def supports(self, service: Service) -> bool: ...
+
+
+class EngineFactory(Protocol):
+    """What makes an engine: `ordercast.underlay.Underlay`, or a fake."""
+
+    def __call__(
+        self,
+        name: str,
+        me: Member,
+        config: GroupConfig,
+        timing: Timing,
+        rng: Random,
+        /,
+        *,
+        create: bool | None,
+        min_members: MinMembers,
+        recovery: RecoveryMode,
+        demands: Demands,
+        header: bytes,
+        next_block: int,
+        contact: Address | None,
+        alone: AlonePolicy,
+    ) -> GroupEngine: ...
