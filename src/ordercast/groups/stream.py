@@ -191,6 +191,7 @@ class Stream:
         for packed in reversed(ready):
             queue.put_back(packed)
         queue.drop_operations()
+        self.wanted.clear()
         for target in queue.targets():
             if target.number > NOBODY:
                 target.number = NOBODY  # a port that has ended: its group may have another number later

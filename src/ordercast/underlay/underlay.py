@@ -494,8 +494,12 @@ class Underlay:
         elif isinstance(transition, Dissolved):
             orderer.abandon(out)
             if transition.why is DepartureCause.DISSOLVED:
-                # What they come after is a sequence number of the ring that ends here.
-                self._backlog = [(number, come_after(block, 0)) for number, block in orderer.leftovers()]
+                if self.config.shared:
+                    # They name groups by the numbers of a roster that ends here.
+                    self._drop_own(out)
+                else:
+                    # What they come after is a sequence number of the ring that ends here.
+                    self._backlog = [(number, come_after(block, 0)) for number, block in orderer.leftovers()]
                 out.upcalls.append(Departed(False, True, transition.why.value))
                 self._look(now_ns, out)
                 return
