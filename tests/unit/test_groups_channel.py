@@ -915,6 +915,33 @@ def test_news_name_ports_that_something_happened_to_and_no_others() -> None:
     assert host.take_news() == []
 
 
+def test_a_group_that_is_sent_to_from_outside_keeps_its_number() -> None:
+    exchange = Exchange()
+    one, two = make_host(exchange, "x"), make_host(exchange, "y")
+    a, b = open_ports(one, "a", "b")
+    (c,) = open_ports(two, "c")
+    pump(one, two)
+    c.stream.offer_to(["b"], b"1", AGREED)
+    pump(one, two)
+    assert payloads(b) == [b"1"]
+    number = b.number
+    exchange.is_open = False
+    c.stream.offer_to(["b"], b"2", AGREED)
+    pump(two)
+    under_way = exchange.waiting.pop()  # it is ordered late
+    exchange.is_open = True
+    one.leave(b)
+    pump(one, two)
+    (again,) = open_ports(one, "b")
+    pump(one, two)
+    assert again.number == number, "the sender from outside holds it"
+    exchange.waiting.append(under_way)
+    exchange.order()
+    pump(one, two)
+    assert payloads(again) == [b"2"]
+    assert a.is_member
+
+
 def test_names_are_asked_for_again_when_their_group_is_gone() -> None:
     exchange = Exchange()
     one, two = make_host(exchange, "x"), make_host(exchange, "y")

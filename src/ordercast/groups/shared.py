@@ -210,14 +210,14 @@ class SharedGroups:
                 queue.offer_operation(part)
 
     def address(self, stream: Stream, names: Sequence[str]) -> GroupNames:
-        """The groups that a message of a session is for. Those without a number are named; the message waits."""
+        """The groups that a message of a session is for. Those that it is not in are named; the message waits."""
         names = list(dict.fromkeys(names))
         if not 1 <= len(names) <= MAX_TARGETS:
             raise UsageError(f"a message goes to 1 to {MAX_TARGETS} groups, got {len(names)}")
         for name in names:
             if not name or len(name.encode()) > MAX_GROUP_NAME:
                 raise UsageError(f"a group's name has 1 to {MAX_GROUP_NAME} bytes, got {len(name.encode())}")
-        unknown = [name for name in names if self.roster.find(name) is None and name not in self._named]
+        unknown = [name for name in names if name not in self._ports and name not in self._named]
         if len(self._named) + len(unknown) > MAX_NAMED:
             raise UsageError(
                 f"this node has named {len(self._named)} groups on {self._channel.underlay!r} that it is not in; "
@@ -228,15 +228,22 @@ class SharedGroups:
         return found
 
     def number_of(self, name: str) -> int:
-        """The number of a group. If it has none, it is named, because this node is about to send to it."""
-        record = self.roster.find(name)
-        if record is not None:
-            return record.number
+        """The number of a group that this node is about to send to.
+
+        A group that the node is not in is named, also where others have made it: the group could end with them, and
+        come back under another number, while the message is under way.
+        """
+        port = self._ports.get(name)
+        if port is not None and port.number >= 0:
+            return port.number
         if name not in self._named:
             self._named[name] = None
             self._unanswered.add(name)
             self._to_name.append(name)
-        return NO_NUMBER if name in self._unanswered else NOBODY
+        if name in self._unanswered:
+            return NO_NUMBER
+        record = self.roster.find(name)
+        return record.number if record is not None else NOBODY  # a bound has kept it out
 
     # What the underlay says
 
