@@ -528,13 +528,14 @@ def test_a_long_seed_goes_on_over_a_view_that_comes_between() -> None:
     exchange.room_bytes = 70_000
     exchange.is_open = False
     (other,) = open_ports(two, "a")
-    for _ in range(3):
-        run_pass(one), run_pass(two)
+    for host in (one, two) * 3:
+        run_pass(host)
     exchange.install(Reason.LOCK, "x/0", b"")
     exchange.is_open = True
     for _ in range(40):
         exchange.order()
-        run_pass(one), run_pass(two)
+        for host in (one, two):
+            run_pass(host)
     assert other.is_member
     assert other.channel.shared is not None
     assert len(other.channel.shared.roster.groups) == len(names) + 1
