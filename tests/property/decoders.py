@@ -61,7 +61,7 @@ from ordercast.wire.roster import (
     decode_operation,
     encode_joins,
     encode_leaves,
-    encode_names,
+    encode_name_groups,
     encode_seed,
 )
 from ordercast.wire.segments import Reassembly, strip_train, train
@@ -169,7 +169,7 @@ SEED: Final = encode_seed(
 OPERATIONS: Final = (
     *encode_joins("me", b"hi", ["a", "grün"], 500),
     *encode_leaves("me", b"hi", [1, 2], 500),
-    *encode_names("", ["a"], 500),
+    *encode_name_groups("", ["a"], 500),
     *SEED,
 )
 CALLS: Final = (pack_call(7, AGREED, sample.CALL, b"6*7"), pack_call(0, RESILIENT(2), sample.ANSWER, b"", 5))

@@ -16,7 +16,7 @@ from tests.unit.roster_streams import Change, Entry, Model, state_of, told, view
 
 from ordercast.groups.roster import Roster
 from ordercast.view import Reason, View
-from ordercast.wire.roster import encode_joins, encode_leaves, encode_names
+from ordercast.wire.roster import encode_joins, encode_leaves, encode_name_groups
 
 NAMES = [f"topic-{index}" for index in range(6)] + ["grün", "群", "x" * 255]
 LABELS = ["", "a", "b"]
@@ -111,7 +111,7 @@ class Underlay:
                 (
                     encode_joins(label, header, names, rng.choice((20, 500))),
                     encode_leaves(label, header, rng.choices(numbers, k=2), rng.choice((10, 500))),
-                    encode_names(label, names, 500),
+                    encode_name_groups(label, names, 500),
                 )
             )
             for body in bodies:

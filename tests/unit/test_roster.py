@@ -22,7 +22,7 @@ from ordercast.wire.roster import (
     decode_operation,
     encode_joins,
     encode_leaves,
-    encode_names,
+    encode_name_groups,
     encode_seed,
 )
 
@@ -72,7 +72,7 @@ class Floor:
         self.order(node, *encode_leaves(label, header, numbers, 500))
 
     def name(self, node: int, *names: str, label: str = "") -> None:
-        self.order(node, *encode_names(label, names, 500))
+        self.order(node, *encode_name_groups(label, names, 500))
 
     def seed(self, node: int, limit: int = 500) -> None:
         assert self.rosters[node].must_seed()
@@ -197,7 +197,7 @@ def test_a_node_names_a_bounded_number_of_groups() -> None:
     table.enter(view_of(0, [1, 2]))
 
     def name(node: int, *names: str) -> None:
-        for body in encode_names("", names, 1 << 20):
+        for body in encode_name_groups("", names, 1 << 20):
             table.apply(node, decode_operation(body))
 
     name(1, *[f"n{index}" for index in range(MAX_NAMED + 5)])
@@ -606,7 +606,7 @@ def test_names_and_numbers_are_cut_into_bodies_of_a_given_size() -> None:
     assert [name for each in read if isinstance(each, JoinGroups) for name in each.names] == names
     leaves = list(encode_leaves("me", b"hi", range(1_000), 512))
     assert all(500 < len(body) <= 512 for body in leaves[:-1])
-    assert all(len(body) <= 512 for body in encode_names("", names, 512))
+    assert all(len(body) <= 512 for body in encode_name_groups("", names, 512))
 
 
 def test_a_body_holds_one_name_at_least() -> None:
@@ -626,7 +626,7 @@ def test_a_name_that_is_too_long_or_empty_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="1 to 255 bytes"):
         list(encode_joins("", b"", ["a", name], 512))
     with pytest.raises(UsageError, match="label"):
-        list(encode_names("x" * 256, ["a"], 512))
+        list(encode_name_groups("x" * 256, ["a"], 512))
     with pytest.raises(UsageError, match="header"):
         list(encode_leaves("", bytes(1_025), [1], 512))
 

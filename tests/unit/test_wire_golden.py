@@ -71,7 +71,7 @@ from ordercast.wire.roster import (
     decode_operation,
     encode_joins,
     encode_leaves,
-    encode_names,
+    encode_name_groups,
     encode_seed,
 )
 from ordercast.wire.stamps import decode_stamps, encode_stamps
@@ -293,7 +293,7 @@ VALUES: Final[dict[str, bytes]] = {
     "come_after": come_after(pack_run(0, AGREED, [b"x"]), 0x0102),
     "roster_join": next(encode_joins("me", b"hi", ["a", "grün"], 500)),
     "roster_leave": next(encode_leaves("me", b"hi", [1, 0x01020304], 500)),
-    "roster_name": next(encode_names("", ["a"], 500)),
+    "roster_name": next(encode_name_groups("", ["a"], 500)),
     "roster_seed": next(encode_seed(8, iter([(3, "a", SESSIONS, ())]), SEED_STATE, 500)),
     "lead": encode_lead(sample.LEAD),
     "accept": encode_accept(sample.LEAD, sample.ASSIGNMENTS),

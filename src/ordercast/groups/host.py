@@ -38,7 +38,7 @@ from ordercast.groups.caller import Caller
 from ordercast.groups.channel import Channel
 from ordercast.groups.directory import Directory, OwnDirectory, Placement
 from ordercast.groups.driven import Driven, Handle
-from ordercast.groups.engines import EngineFactory, GroupEngine
+from ordercast.groups.engines import EngineFactory
 from ordercast.groups.naming import Naming
 from ordercast.groups.port import Port
 from ordercast.groups.session import Session
@@ -211,7 +211,19 @@ class Host:
             contact=contact,
             alone=alone,
         )
-        return self._open_channel(now_ns, placement, me, engine, next_block)
+        memory = self._memories.pop(underlay, None)
+        if memory is not None:
+            engine.inherit(memory)
+        channel = Channel(placement, me, engine, self._order, next_block=next_block, recorder=self._recorder)
+        self._order += 1
+        engine.start(now_ns, channel.out)  # before the channel is entered: where it raises, nothing has been opened
+        if caller is not None:
+            # Its numbers are the session's from here on, and the group takes no calls of a member.
+            text = f"this node joined {caller.group!r} while its call was under way: it may or may not have been "
+            self._close_caller(now_ns, caller, OutcomeUnknown(text + "carried out"))
+        self._channels[underlay] = channel
+        self._tags.setdefault(group_tag(underlay), []).append(channel)
+        return channel
 
     def attach(
         self,
@@ -239,25 +251,6 @@ class Host:
         port = channel.attach_base(session if session is not None else self.session)
         self._dirty[channel] = None
         return port
-
-    def _open_channel(
-        self, now_ns: int, placement: Placement, me: Member, engine: GroupEngine, next_block: int
-    ) -> Channel:
-        underlay = placement.underlay
-        memory = self._memories.pop(underlay, None)
-        if memory is not None:
-            engine.inherit(memory)
-        channel = Channel(placement, me, engine, self._order, next_block=next_block, recorder=self._recorder)
-        self._order += 1
-        engine.start(now_ns, channel.out)  # before the channel is entered: where it raises, nothing has been opened
-        caller = self._callers.get(underlay)
-        if caller is not None:
-            # Its numbers are the session's from here on, and the group takes no calls of a member.
-            text = f"this node joined {caller.group!r} while its call was under way: it may or may not have been "
-            self._close_caller(now_ns, caller, OutcomeUnknown(text + "carried out"))
-        self._channels[underlay] = channel
-        self._tags.setdefault(group_tag(underlay), []).append(channel)
-        return channel
 
     @property
     def ports(self) -> list[Port]:
@@ -363,7 +356,7 @@ class Host:
         channels = self._tags.get(tag)
         if channels is None:
             if tag == NAMELESS_TAG:
-                names = [port.group for port in self.ports if port.is_member and not port.is_leaving]
+                names = [port.group for port in self.ports if port.is_joinable]
                 self.naming.receive(now_ns, source, data, stride, names)
                 self._dirty[self.naming] = None
             else:

@@ -127,6 +127,11 @@ class Port:
         return self.view is not None
 
     @property
+    def is_joinable(self) -> bool:
+        """Whether others may come into the group through this node: not where it is one of many on its underlay."""
+        return self.view is not None and not self.is_leaving and self.channel.shared is None
+
+    @property
     def failure(self) -> str | None:
         """Why calls fail until a reset; None if they do not."""
         return self.channel.failure

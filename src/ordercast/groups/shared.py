@@ -28,7 +28,7 @@ from ordercast.wire.roster import (
     decode_operation,
     encode_joins,
     encode_leaves,
-    encode_names,
+    encode_name_groups,
 )
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ class SharedGroups:
                 for body in encode_joins(LABEL, header, groups, BODY_BYTES):
                     queue.offer_operation(body)
         if self._to_name:
-            for body in encode_names(LABEL, self._to_name, BODY_BYTES):
+            for body in encode_name_groups(LABEL, self._to_name, BODY_BYTES):
                 queue.offer_operation(body)
             self._to_name = []
         if self._seed is None and roster.must_seed():

@@ -118,7 +118,7 @@ def encode_joins(label: str, header: bytes, names: Sequence[str], limit: int) ->
     return _with_names(_front(Operation.JOIN, label).blob(_checked(header)).bytes(), names, limit)
 
 
-def encode_names(label: str, names: Sequence[str], limit: int) -> Iterator[bytes]:
+def encode_name_groups(label: str, names: Sequence[str], limit: int) -> Iterator[bytes]:
     """Bodies of at most `limit` bytes that name these groups; one name alone may be longer."""
     return _with_names(_front(Operation.NAME, label).bytes(), names, limit)
 
