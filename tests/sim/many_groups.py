@@ -8,6 +8,7 @@ from dataclasses import replace
 from random import Random
 
 from ordercast.config import MS, SECOND, GroupConfig, MinMembers, Timing
+from ordercast.groups.calls import Asked
 from ordercast.groups.events import Batch, Message
 from ordercast.groups.host import Host
 from ordercast.groups.locks import LockRequest
@@ -22,6 +23,7 @@ from ordercast.sim.world import Machine, World
 UNDERLAY = "floor"
 SERVICES = (AGREED, AGREED, AGREED, SAFE, FIFO, RELIABLE)
 LOCKS = ("red", "blue")
+HANDLER = 3
 Step = Callable[[], None]
 
 
@@ -40,6 +42,8 @@ class Program:
         self.is_fed = self.is_based and rng.random() < 0.5  # and receives there
         self.got: list[Message] = []
         self.claims: list[tuple[Port, LockRequest]] = []
+        self.asked: list[Asked] = []
+        self.answered = 0
         self.node = world.add(name, self.boot)
         world.start(name)
 
@@ -47,6 +51,7 @@ class Program:
         self.host: Host = boot_host(self.world, node, Timing(), None)
         self.base: Port | None = None
         self.claims = []
+        self.asked = []
         self.world.listen(node, UNDERLAY)
         if self.is_based:
             self.base = self.host.attach(self.now_ns(node), UNDERLAY, config=self.config, min_members=self.min_members)
@@ -82,6 +87,15 @@ class Program:
                 self.host.touch(port)
         if has_consumed:
             self.world.wake(self.node)
+        for port, claim in self.claims:
+            self.answer(port, claim)
+
+    def answer(self, port: Port, claim: LockRequest) -> None:
+        """What has come to a handler that this program serves."""
+        while claim.is_held and claim.inbox is not None and (taken := claim.inbox.take()) is not None:
+            if port.view is not None and not port.is_leaving and port.answer(taken[0], b"yes"):
+                self.answered += 1
+                self.wake(port)
 
     def wake(self, port: Port) -> None:
         self.host.touch(port)
@@ -150,7 +164,13 @@ class Program:
                 self.wake(port)
         elif self.ports:
             port = self.rng.choice(self.ports)
-            self.claims.append((port, port.locks.claim(self.rng.choice(LOCKS), tries_once=self.rng.random() < 0.5)))
+            chance = self.rng.random()
+            if chance < 0.3:
+                self.claims.append((port, port.serve(HANDLER)))
+            elif chance < 0.6 and (asked := port.call(b"who is it?", AGREED, HANDLER)) is not None:
+                self.asked.append(asked)
+            else:
+                self.claims.append((port, port.locks.claim(self.rng.choice(LOCKS), tries_once=chance < 0.8)))
             self.wake(port)
 
     def payload(self, port: Port, size: int) -> bytes:
@@ -223,6 +243,8 @@ class Town:
         for program in self.programs:
             if not program.node.is_up:
                 world.start(program.node.name)
+        world.run_to_rest(world.now_ns + 5 * SECOND)  # calls are answered, and locks granted
+        for program in self.programs:
             program.settle()
         self.unrest = world.run_to_rest(world.now_ns + 120 * SECOND, self._parted)
 
@@ -249,6 +271,7 @@ class Town:
             assert channel.shared is not None
             assert not channel.consumption.receipts, f"{here}: something is not finished with"
             assert not channel.leaving, f"{here}: something is still leaving"
+            assert all(asked.answer or asked.error for asked in program.asked), f"{here}: a call has no answer"
             groups = channel.shared.roster.groups
             table = {name: (record.number, record.members, record.namers) for name, record in groups.items()}
             rosters.setdefault("first", table)

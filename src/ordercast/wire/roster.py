@@ -16,11 +16,10 @@ from struct import Struct
 from sys import byteorder
 from typing import Final, NamedTuple
 
-from ordercast.config import MAX_GROUP_NAME, MAX_HEADER
+from ordercast.config import MAX_GROUP_NAME, MAX_HEADER, MAX_MEMBERS
 from ordercast.errors import UsageError, WireError
 from ordercast.wire.block import group_column
 from ordercast.wire.codec import MAX_NUMBER, Reader, Writer
-from ordercast.wire.views import MAX_MEMBERS
 
 SessionKey = tuple[int, str]
 """A session: the id of its node, and its label."""
