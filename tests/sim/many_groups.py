@@ -24,6 +24,7 @@ UNDERLAY = "floor"
 SERVICES = (AGREED, AGREED, AGREED, SAFE, FIFO, RELIABLE)
 LOCKS = ("red", "blue")
 HANDLER = 3
+POPULAR = 4  # groups that most programs are in, where locks and handlers are wanted by several
 Step = Callable[[], None]
 
 
@@ -107,7 +108,7 @@ class Program:
         rng = self.rng
         chance = rng.random()
         if chance < 0.25:
-            self.join(rng.choice(self.groups))
+            self.join(rng.choice(self.groups[:POPULAR] if rng.random() < 0.4 else self.groups))
         elif chance < 0.4 and self.session.ports:
             port = rng.choice(list(self.session.ports.values()))
             self.host.leave(port, b"bye", is_ordered=rng.random() < 0.3)
@@ -163,7 +164,7 @@ class Program:
                 port.locks.give_up(claim)
                 self.wake(port)
         elif self.ports:
-            port = self.rng.choice(self.ports)
+            port = self.rng.choice([each for each in self.ports if each.group in self.groups[:POPULAR]] or self.ports)
             chance = self.rng.random()
             if chance < 0.3:
                 self.claims.append((port, port.serve(HANDLER)))

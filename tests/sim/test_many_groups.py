@@ -15,15 +15,8 @@ def test_all_members_agree_on_many_groups_under_failures(orderer: str, seed: int
     assert sum(len(program.got) for program in town.programs) > 50
 
 
-@pytest.mark.parametrize(
-    ("seed", "orderer"),
-    [
-        (34_000_153, "timestamp"),  # a block of a ring that dissolves, with the numbers of its groups there
-        (34_000_286, "sequencer"),  # a message from outside to a group that ends and comes back meanwhile
-        (34_000_004, "token"),  # a lock of a group that its holder leaves
-    ],
-)
-def test_seeds_that_have_found_something(orderer: str, seed: int) -> None:
-    town = Town(seed, orderer)
+def test_blocks_of_a_ring_that_dissolves_do_not_come_into_another_roster() -> None:
+    """This seed has a block under way in a ring that dissolves; its groups have other numbers in the other one."""
+    town = Town(34_000_003, "sequencer")
     town.run()
     town.judge()

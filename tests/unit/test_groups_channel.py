@@ -525,17 +525,13 @@ def test_a_long_seed_goes_on_over_a_view_that_comes_between() -> None:
     for name in names:
         one.open(0, name, config=GroupConfig(), underlay="floor")
     pump(one)
-    exchange.room_bytes = 70_000
-    exchange.is_open = False
+    exchange.room_bytes = 0  # parts of the seed wait
     (other,) = open_ports(two, "a")
-    for host in (one, two) * 3:
-        run_pass(host)
+    pump(one, two)
     exchange.install(Reason.LOCK, "x/0", b"")
-    exchange.is_open = True
-    for _ in range(40):
-        exchange.order()
-        for host in (one, two):
-            run_pass(host)
+    pump(one, two)
+    exchange.room_bytes = 1 << 20
+    pump(one, two)
     assert other.is_member
     assert other.channel.shared is not None
     assert len(other.channel.shared.roster.groups) == len(names) + 1
@@ -615,7 +611,14 @@ def test_detaching_leaves_open_groups_alone() -> None:
     a.offer(b"1", AGREED)
     pump(host)
     assert payloads(a) == [b"1"], "it receives for itself again"
+    host.attach(0, "floor", config=GroupConfig())
+    a.offer(b"2", AGREED)
+    pump(host)
+    assert payloads(a) == [b"2"], "until it is asked for something else"
     host.leave(a)
+    pump(host)
+    assert exchange.members
+    host.leave(host.ports[0])
     pump(host)
     assert not exchange.members
 
@@ -961,6 +964,7 @@ def test_names_are_asked_for_again_when_their_group_is_gone() -> None:
     c.stream.offer_to(["a"], b"3", AGREED)
     pump(one, two)
     assert payloads(a) == [b"3"]
+    assert c.channel.shared.roster.find("b") is not None, "it holds the name again"
 
 
 def test_membership_notes_are_kept_for_the_drivers_log_and_bounded() -> None:

@@ -97,3 +97,14 @@ def test_rows_of_groups_that_the_roster_does_not_know_name_none() -> None:
         ("floor", None),
         ("floor", "floor-1"),
     ]
+
+
+def test_numbers_of_groups_are_looked_up_again_after_a_departure() -> None:
+    recorder = Recorder(None, "x", 0)
+    names = {1: "a"}
+    rows = Rows(recorder, "floor", "x/0", names.__getitem__)
+    rows.reply(0, 1, "y/0", 0)
+    rows.leave(0, "excluded")
+    names[1] = "b"  # another roster
+    rows.reply(0, 1, "y/0", 1)
+    assert [row.group for row in recorder.rows() if row.kind == "reply"] == ["a", "b"]

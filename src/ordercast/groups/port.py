@@ -249,9 +249,7 @@ class Port:
         if self._locks is None:
             self._locks = Locks(self.channel.me.id)
             if self.view is not None:
-                shared = self.channel.shared
-                # Views of a lightweight group tell of locks only as they change.
-                self._locks.on_view(self.view if shared is None else shared.with_locks(self, self.view))
+                self._locks.on_view(self.view)
             self.channel.add_talker(self)
         return self._locks
 

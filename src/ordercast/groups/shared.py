@@ -301,7 +301,7 @@ class SharedGroups:
         for port in self._ports.values():
             channel.reception.detach(port)
             port.number = NO_NUMBER
-        self._joining = {port: None for port in self._ports.values() if not port.is_leaving}
+        self._joining = dict.fromkeys(self._ports.values())
         for stream in channel.streams:
             stream.on_departed()
 
@@ -366,11 +366,6 @@ class SharedGroups:
     def _own_locks(self) -> list[str]:
         return [lock for lock, holder in self._locks.items() if holder == self._channel.me.id]
 
-    def with_locks(self, port: Port, shown: View) -> View:
-        """A port's view with the locks that its group has now."""
-        view = self._channel.view
-        return replace(shown, locks=locks_of(port.number, view) if view is not None else {})
-
     def _show_locks(self, now_ns: int, view: View, shown: set[Port | None]) -> None:
         """A view of the underlay may give or take locks, and a recovery may have lost requests for them."""
         channel, before = self._channel, self._locks
@@ -380,13 +375,14 @@ class SharedGroups:
                 if port.view is None or port in shown:
                     continue
                 lock = view.lock.removeprefix(f"{number}:") if view.lock.startswith(f"{number}:") else ""
-                self._tell(now_ns, port, replace(self.with_locks(port, port.view), reason=view.reason, lock=lock))
+                locks = locks_of(number, view)
+                self._tell(now_ns, port, replace(port.view, locks=locks, reason=view.reason, lock=lock))
                 port.add(port.view, channel.consumption.add(-1, 1))
                 shown.add(port)
         if view.reason == Reason.RESET:
             for port in channel.talkers:
                 if port.view is not None and port.number >= 0 and port not in shown:
-                    self._tell(now_ns, port, replace(self.with_locks(port, port.view), reason=view.reason))
+                    self._tell(now_ns, port, replace(port.view, reason=view.reason, lock=""))
         for lock in self._own_locks:
             if not channel.reception.ports_of(_number_of(lock)):
                 self._unlocking[lock] = None  # it was asked for by a port that has ended
