@@ -8,11 +8,13 @@ from dataclasses import replace
 from random import Random
 
 from ordercast.config import MS, SECOND, GroupConfig, MinMembers, Timing
+from ordercast.errors import NotMember
 from ordercast.groups.calls import Asked
-from ordercast.groups.events import Batch, Message
+from ordercast.groups.events import Batch, Message, Request
 from ordercast.groups.host import Host
 from ordercast.groups.locks import LockRequest
 from ordercast.groups.port import Port
+from ordercast.groups.requests import PendingReply
 from ordercast.groups.session import Session
 from ordercast.service import AGREED, CAUSAL, FIFO, RELIABLE, SAFE, Service
 from ordercast.sim.application import HostStack, boot_host
@@ -82,21 +84,25 @@ class Program:
             port.take_settled()
             while (event := port.take()) is not None:
                 if isinstance(event, Batch):
-                    self.got += event.each()
+                    for message in event.each():
+                        self.got.append(message)
+                        if isinstance(message, Request) and isinstance(message.owed, PendingReply):
+                            self.answer(message.group, message.owed)
             has_consumed = has_consumed or port.has_consumed
             if has_consumed and port.gone is None:
                 self.host.touch(port)
         if has_consumed:
             self.world.wake(self.node)
-        for port, claim in self.claims:
-            self.answer(port, claim)
 
-    def answer(self, port: Port, claim: LockRequest) -> None:
-        """What has come to a handler that this program serves."""
-        while claim.is_held and claim.inbox is not None and (taken := claim.inbox.take()) is not None:
-            if port.view is not None and not port.is_leaving and port.answer(taken[0], b"yes"):
-                self.answered += 1
-                self.wake(port)
+    def answer(self, group: str, owed: PendingReply) -> None:
+        """This program held the handler at the place of the call, and may have given it up since."""
+        port = self.session.ports.get(group)
+        if port is not None and port.view is not None and not port.is_leaving:
+            try:
+                self.answered += port.answer(owed, b"yes")
+            except NotMember:
+                return  # it was out in between
+            self.wake(port)
 
     def wake(self, port: Port) -> None:
         self.host.touch(port)
