@@ -246,8 +246,8 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a fragment is read from the wrong offset",
         "open_part",
-        "payload = block[FRAGMENT_OVERHEAD:]",
-        "payload = block[FRAGMENT_OVERHEAD - 1 : -1]",
+        "payload = block[at:]",
+        "payload = block[at - 1 : -1]",
         "Large messages have wrong bytes.",
         8,
     ),
