@@ -8,6 +8,7 @@ import pytest
 from tests.paper.calling import Office, in_office, noting, shout
 
 from ordercast.config import SECOND, Timing
+from ordercast.errors import CallTimeout
 from ordercast.groups.events import Request
 from ordercast.orderers.token.calls import KEPT_CALLERS
 
@@ -112,5 +113,25 @@ def test_callers_that_were_silent_longest_are_forgotten_where_there_are_many() -
         view = office.groups[1].view
         assert view is not None
         assert len(view.callers) == KEPT_CALLERS
+
+    in_office(program)
+
+
+def test_a_member_that_is_leaving_does_not_answer_and_the_callers_timeout_ends_the_call() -> None:
+    """RMP section 3.3: the holder at the place of the call is to answer. Here it has asked to leave before that place,
+    and its leave follows: no other member may answer instead."""
+
+    async def program(office: Office) -> None:
+        await office.open(3)
+        asked: list[bytes] = []
+        await office.serve(1, 2, noting(asked))
+        holder = str(office.nodes[1].member)
+        leaving = asyncio.create_task(office.groups[1].leave())
+        with pytest.raises(CallTimeout, match="may or may not have been carried out"):
+            await office.groups[0].call(b"pay", handler=2, timeout=5)
+        await leaving
+        came = [row for row in office.rows("deliver") if f"{row.node}/{row.life}" == holder]
+        assert [row.bytes for row in came] == [3], "it came to the holder, in front of its leave"
+        assert asked == [b"pay"], "it could not answer any more"
 
     in_office(program)

@@ -28,6 +28,7 @@ LOCKS = ("red", "blue")
 HANDLER = 3
 POPULAR = 4  # groups that most programs are in, where locks and handlers are wanted by several
 Step = Callable[[], None]
+Call = tuple[str, int]  # its sender and number
 
 
 class Program:
@@ -47,6 +48,8 @@ class Program:
         self.claims: list[tuple[Port, LockRequest]] = []
         self.asked: list[Asked] = []
         self.answered = 0
+        self.taken: set[Call] = set()  # calls that came to it as the holder of their handler
+        self.lost: set[Call] = set()  # those that it could not answer any more
         self.node = world.add(name, self.boot)
         world.start(name)
 
@@ -55,6 +58,7 @@ class Program:
         self.base: Port | None = None
         self.claims = []
         self.asked = []
+        self.lost |= self.taken  # answers go with a crash
         self.world.listen(node, UNDERLAY)
         if self.is_based:
             self.base = self.host.attach(self.now_ns(node), UNDERLAY, config=self.config, min_members=self.min_members)
@@ -87,22 +91,27 @@ class Program:
                     for message in event.each():
                         self.got.append(message)
                         if isinstance(message, Request) and isinstance(message.owed, PendingReply):
-                            self.answer(message.group, message.owed)
+                            self.taken.add((message.sender, message.number))
+                            if not self.answer(message.group, message.owed):
+                                self.lost.add((message.sender, message.number))
             has_consumed = has_consumed or port.has_consumed
             if has_consumed and port.gone is None:
                 self.host.touch(port)
         if has_consumed:
             self.world.wake(self.node)
 
-    def answer(self, group: str, owed: PendingReply) -> None:
-        """This program held the handler at the place of the call, and may have given it up since."""
+    def answer(self, group: str, owed: PendingReply) -> bool:
+        """This program held the handler at the place of the call. False: it is leaving the group, or was out since."""
         port = self.session.ports.get(group)
-        if port is not None and port.view is not None and not port.is_leaving:
-            try:
-                self.answered += port.answer(owed, b"yes")
-            except NotMember:
-                return  # it was out in between
-            self.wake(port)
+        if port is None or port.view is None or port.is_leaving:
+            return False
+        try:
+            is_answered = port.answer(owed, b"yes")
+        except NotMember:
+            return False
+        self.answered += is_answered
+        self.wake(port)
+        return is_answered
 
     def wake(self, port: Port) -> None:
         self.host.touch(port)
@@ -261,6 +270,13 @@ class Town:
         views = {channel.view.id for channel in channels if channel.view is not None}
         return [f"there are several rings: {', '.join(sorted(views))}"] if len(views) > 1 else []
 
+    def _is_lost(self, call: Call) -> bool:
+        """The holder of its handler was leaving or crashed when the call came to it: as in any group, no answer comes,
+        and the caller's timeout ends its wait (tests/paper/test_rmp_calls.py)."""
+        if any(call in program.taken for program in self.programs):
+            return any(call in program.lost for program in self.programs)
+        return any(program.node.life for program in self.programs)  # the holder has not seen it
+
     def judge(self) -> None:
         """Raise AssertionError with what is wrong."""
         again = f"Town({self.seed}, {self.orderer!r})"
@@ -278,8 +294,9 @@ class Town:
             assert channel.shared is not None
             assert not channel.consumption.receipts, f"{here}: something is not finished with"
             assert not channel.leaving, f"{here}: something is still leaving"
-            # A call whose holder leaves without an answer has none, as in any group: that is the application's.
-            assert all(asked.answer in (None, b"yes") for asked in program.asked), f"{here}: a wrong answer"
+            for asked in program.asked:
+                is_settled = bool(asked.answer or asked.error) or self._is_lost((str(host.me), asked.number))
+                assert is_settled, f"{here}: call {asked.number} has no answer"
             groups = channel.shared.roster.groups
             table = {name: (record.number, record.members, record.namers) for name, record in groups.items()}
             rosters.setdefault("first", table)

@@ -51,3 +51,15 @@ def test_only_eight_bytes_differ_by_what_a_block_comes_after() -> None:
         blocks.append(packed.block)
     changed = [at for at, (one, other) in enumerate(zip(*blocks, strict=True)) if one != other]
     assert changed == list(range(AFTER_OFFSET, AFTER_OFFSET + 8))
+
+
+def test_equal_messages_have_no_column_of_lengths_where_one_of_another_length_does_not_fit_any_more() -> None:
+    queue = SendQueue()
+    queue.offer_many([bytes(10)] * 20, AGREED, 0, None, Group(0))
+    queue.offer_many([bytes(1_000)], AGREED, 0, None, Group(0))
+    alone = SendQueue()
+    alone.offer_many([bytes(10)] * 20, AGREED, 0, None, Group(0))
+    packed, expected = queue.pack(500, LARGEST), alone.pack(500, LARGEST)
+    assert packed is not None
+    assert expected is not None
+    assert packed.block == expected.block
