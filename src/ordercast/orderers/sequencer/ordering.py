@@ -118,6 +118,8 @@ class SequencerOrdering:
         if view.leader.id == ring.me.id and self.role is None:
             known = ring.log.stable if view.reason == Reason.LEAVE else first_safe(view)
             self.role = SequencerRole(view, ring.me.id, known, view.seq)
+            seqs = [entry.seq for entry in ring.log.entries.values() if entry.rank == RESILIENT_RANK]
+            self.role.resilient_seq = max(seqs, default=0)
             ring.log.highest = ring.log.received
             self.role.ready.update(dict.fromkeys(ring.log.next_number))
             self._announcer.sync_now = True

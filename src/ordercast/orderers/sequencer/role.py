@@ -40,6 +40,7 @@ class SequencerRole:
         "others",
         "ready",
         "requests",
+        "resilient_seq",
         "rounds",
         "safe",
         "stable",
@@ -59,6 +60,7 @@ class SequencerRole:
         self.ready: dict[int, None] = {}  # origins that may have something to order, in order of arrival
         self.requests: set[tuple[int, int]] = set()  # blocks that only we have: they go out ordered (PB)
         self.is_blocked = False  # the history is full
+        self.resilient_seq = 0  # of the last RESILIENT block
         self.rounds = StatusRounds()
 
     # The table
@@ -121,12 +123,13 @@ class SequencerRole:
     def is_held_up(self, log: Log, last_safe_seq: int, is_decided: bool) -> bool:
         """Whether a change waits for what stands before it: nothing is ordered until members have that.
 
-        What a view is delivered behind must be safe in the view before it, whatever fails in between. And a newcomer
-        has nothing of what stands before its join: all others must have it, or nobody may be left to tell them.
+        What a view is delivered behind must be safe in the view before it, whatever fails in between: also what is
+        RESILIENT, since members that get it in a recovery may have lost those that held it. And a newcomer has nothing
+        of what stands before its join: all others must have it, or nobody may be left to tell them.
         """
         if not self.changes:
             return False
-        return self.safe < last_safe_seq or (is_decided and self._waits_for_all(log))
+        return self.safe < max(last_safe_seq, self.resilient_seq) or (is_decided and self._waits_for_all(log))
 
     def _waits_for_all(self, log: Log) -> bool:
         """Whether a newcomer could come in, if all members had everything."""
@@ -195,6 +198,8 @@ class SequencerRole:
     def ordered(self, entry: Entry) -> None:
         """The block has its sequence number."""
         self.rounds.ordered(entry)
+        if entry.rank == RESILIENT_RANK:
+            self.resilient_seq = entry.seq
         if entry.flags & FRAGMENTED:
             if entry.flags & LAST:
                 self._open_messages.discard(entry.origin)
