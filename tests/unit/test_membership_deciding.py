@@ -235,11 +235,21 @@ def test_a_leaver_asks_until_a_quorum_of_the_others_knows() -> None:
     assert dan.deciding
     dan.wait()
     assert dan.said() == [(address(name), Kind.DEPART, False) for name in "ac"]
-    dan.hear(Kind.DECIDED, "c")
+    dan.hear(Kind.DECIDED, "a")
     assert dan.deciding.may_go
     assert dan.deciding, "while it is here, it may as well tell the last one"
-    dan.hear(Kind.DECIDED, "a")
+    dan.hear(Kind.DECIDED, "c")
     assert not dan.deciding
+
+
+def test_a_leaver_stays_until_the_member_that_counts_on_it_knows() -> None:
+    """The sequencer has it in its table, and would suspect it."""
+    dan = leaver(left("abc", "abcd"))
+    dan.hear(Kind.DECIDED, "b")
+    dan.hear(Kind.DECIDED, "c")
+    assert not dan.deciding.may_go
+    dan.hear(Kind.DECIDED, "a")
+    assert dan.deciding.may_go
 
 
 def test_a_member_in_a_later_ring_knows_enough() -> None:

@@ -51,6 +51,7 @@ class Standing(NamedTuple):
     may_go: bool  # it has left, and no member needs it any more
     leavers: tuple[Address, ...] = ()  # members that left and may still need what comes before their leave
     is_stalled: bool = False  # its application has held up the others for too long: it takes part in no recovery
+    keeper: int = 0  # after it has left: the member that counts on it until it knows that it has its leave
 
 
 class Usage(NamedTuple):

@@ -48,8 +48,12 @@ class Deciding:
 
     @property
     def may_go(self) -> bool:
-        """After our own leave: whether the others can do without our vote. All are asked, and a quorum is enough."""
-        return self._is_departing and may_go(self._orderer.view, self._informed)
+        """After our own leave: whether the others can do without our vote, and none waits for us. All are asked, and a
+        quorum is enough."""
+        if not self._is_departing or not may_go(self._orderer.view, self._informed):
+            return False
+        keeper = self._orderer.standing().keeper
+        return keeper in self._informed or self._orderer.view.member(keeper) is None
 
     # Inputs
 

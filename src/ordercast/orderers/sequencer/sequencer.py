@@ -403,7 +403,7 @@ class Sequencer:
     def standing(self) -> Standing:
         role, leader, is_retired = self._ordering.role, self._ring.view.leader, self._leaving.is_retired
         if role is None:
-            return Standing(False, False, False, leader, is_retired, True, self._ring.has_left)
+            return Standing(False, False, False, leader, is_retired, True, self._ring.has_left, keeper=leader.id)
         is_settled = not role.others or role.safe >= role.changes.last_seq
         leavers = tuple(role.leavers.values())
         return Standing(True, True, True, leader, is_retired, is_settled, is_settled, leavers)
