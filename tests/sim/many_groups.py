@@ -288,11 +288,12 @@ class Town:
         for program in self.programs:
             host, here = program.host, f"{again}, {program.node}"
             if not host.ports:
-                assert not host.open_channels, f"{here}: it is in no group and has not left the underlay"
+                assert not host.underlays, f"{here}: it is in no group and has not left the underlay"
                 continue
             channel = host.ports[0].channel
             assert channel.shared is not None
             assert not channel.consumption.receipts, f"{here}: something is not finished with"
+            assert not channel.consumption.held_bytes, f"{here}: something is not finished with"
             assert not channel.leaving, f"{here}: something is still leaving"
             for asked in program.asked:
                 is_settled = bool(asked.answer or asked.error) or self._is_lost((str(host.me), asked.number))

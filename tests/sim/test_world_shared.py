@@ -11,6 +11,7 @@ import pytest
 from tests.unit.shared_directory import SharedDirectory
 
 from ordercast.config import MS, SECOND, GroupConfig, Timing
+from ordercast.groups.consumption import PORT_BYTES
 from ordercast.groups.events import Batch, Message
 from ordercast.groups.host import Host
 from ordercast.groups.port import Port
@@ -191,17 +192,26 @@ def test_messages_of_a_group_without_a_port_here_are_passed_over() -> None:
 
 
 @pytest.mark.parametrize("orderer", ORDERERS)
-def test_a_group_that_nobody_receives_from_blocks_its_underlay_and_loses_nothing(orderer: str) -> None:
-    """Amoeba section 3, for all groups of a channel: its buffers are free when all ports are done."""
+def test_a_group_that_nobody_receives_from_blocks_its_underlay_late_and_loses_nothing(orderer: str) -> None:
+    """Amoeba section 3, for all groups of a channel: its buffers are free when all ports are done. Until then a slow
+    port holds PORT_BYTES itself."""
     world, applications = floor(orderer=orderer, history_bytes=256 << 10, max_message=64 << 10)
     slow, sender = applications[1], applications[0]
     slow.stopped.add("b")
-    for _ in range(50):
-        sender.send("b", 10, size=500)
-        sender.send("a", 10, size=500)
-        world.run_until(world.now_ns + 5 * MS)
+    for _ in range(60):
+        sender.send("b", 10, size=5_000)
+        sender.send("a", 10, size=5_000)
+        world.run_until(world.now_ns + 100 * MS)
+    assert len(slow.of("a")) == 600, "the slow group holds up nobody yet"
+    assert not slow.of("b")
+    assert PORT_BYTES // 2 < slow.ports["b"].held_bytes <= PORT_BYTES
+    for _ in range(22):
+        sender.send("b", 10, size=5_000)
+        sender.send("a", 10, size=5_000)
+        world.run_until(world.now_ns + 10 * MS)
     world.run_until(world.now_ns + 20 * SECOND)
-    assert len(slow.of("a")) < 500, "a group behind the slow one waits with it"
+    assert len(slow.of("a")) < 820, "a group behind the slow one waits with it"
+    assert [slow.ports[name].is_holding_up for name in "ab"] == [False, True]
     assert not slow.of("b")
     assert sender.ports["a"].queue.count, "the sender is held back"
     slow.stopped.clear()
@@ -209,10 +219,10 @@ def test_a_group_that_nobody_receives_from_blocks_its_underlay_and_loses_nothing
     assert world.run_to_rest(world.now_ns + 60 * SECOND) == []
     for application in applications:
         assert [message.number for message in application.of("a")] == [
-            number for number in range(1_000) if number // 10 % 2
+            number for number in range(1_640) if number // 10 % 2
         ]
         assert [message.number for message in application.of("b")] == [
-            number for number in range(1_000) if not number // 10 % 2
+            number for number in range(1_640) if not number // 10 % 2
         ]
     judge(world)
 

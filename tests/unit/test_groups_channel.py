@@ -20,6 +20,7 @@ from ordercast.errors import (
     Unhandled,
     UsageError,
 )
+from ordercast.groups.consumption import PORT_BYTES
 from ordercast.groups.events import Batch, Left, Uncertain
 from ordercast.groups.host import MAX_LOG, Host
 from ordercast.groups.port import LEAVE_PATIENCE_NS, Port
@@ -63,6 +64,16 @@ def pump(*hosts: Host, now_ns: int = 0) -> None:
     for _ in range(20):
         for host in hosts:
             run_pass(host, now_ns)
+
+
+def fill(host: Host, port: Port) -> None:
+    """Have a port hold as much on its own account as it may."""
+    events(port)
+    port.offer(bytes(PORT_BYTES), AGREED)
+    for _ in range(10):
+        pump(host)
+    assert port.held_bytes == PORT_BYTES
+    assert not port.is_holding_up
 
 
 # Several groups of one session. -------------------------------------------------------------------------------------
@@ -111,7 +122,7 @@ def test_sends_are_resolved_by_the_underlay() -> None:
     assert (host.underlay_of("a"), host.underlay_of("alone")) == ("floor", "alone")
     assert host.knows("floor")
     assert not host.knows("a")
-    assert host.open_channels == 2
+    assert len(host.underlays) == 2
 
 
 def test_datagrams_come_to_the_channel_of_their_underlay() -> None:
@@ -129,22 +140,66 @@ def test_engine_is_told_what_all_ports_have_finished_with() -> None:
     exchange = Exchange()
     host = make_host(exchange)
     a, b = open_ports(host, "a", "b")
+    fill(host, b)
     joined = exchange.seq
     for port, payload in ((a, b"1"), (b, b"2"), (a, b"3"), (a, b"4")):
         port.offer(payload, AGREED)
         pump(host)
     assert payloads(a) == [b"1", b"3", b"4"]
     pump(host)
-    assert fake(a).consumed == [], "b has not even taken the view of its group, which stands before everything"
-    assert isinstance(b.take(), View)
-    pump(host)
-    assert fake(a).consumed == [], "now it is being read, and stands before the roster block"
+    assert fake(a).consumed[-1] == joined + 1, "b has not taken its block, and holds as much as it may"
+    assert [port.is_holding_up for port in (a, b)] == [False, True]
+    assert isinstance(b.take(), Batch)
+    assert b.held_bytes == 0
     assert isinstance(b.take(), Batch)
     pump(host)
-    assert fake(a).consumed == [joined + 1], "the first block of a; that of b is being read"
+    assert fake(a).consumed[-1] == joined + 1, "that of b is being read"
     assert b.take() is None
     pump(host)
-    assert fake(a).consumed == [joined + 1, joined + 4]
+    assert fake(a).consumed[-1] == joined + 4
+    assert not b.is_holding_up
+
+
+def test_a_port_whose_application_is_slow_holds_its_blocks_itself_up_to_a_bound() -> None:
+    exchange = Exchange()
+    host = make_host(exchange)
+    a, b = open_ports(host, "a", "b")
+    consumption = a.channel.consumption
+    events(a)
+    assert isinstance(b.take(), View)
+    for number in range(20):
+        b.offer(bytes(50_000) + bytes([number]), AGREED)
+        a.offer(b"quick", AGREED)
+        pump(host)
+        assert payloads(a) == [b"quick"]
+    pump(host)
+    assert fake(a).consumed[-1] == exchange.seq, "nothing waits for b"
+    assert 20 * 50_000 < b.held_bytes == consumption.held_bytes < 20 * 51_000
+    assert not b.is_holding_up
+    assert [payload[-1] for payload in payloads(b)] == list(range(20))
+    assert (b.held_bytes, consumption.held_bytes) == (0, 0)
+
+
+def test_what_a_port_holds_comes_in_one_order_where_its_session_receives_everything_at_one_place() -> None:
+    exchange = Exchange()
+    host = make_host(exchange)
+    base = host.attach(0, "floor", config=GroupConfig())
+    a, b = open_ports(host, "a", "b")
+    fill(host, b)
+    wanted = [b"%d" % number for number in range(12)]
+    for number, payload in enumerate(wanted):
+        (a if number % 3 else b).offer(payload, AGREED)
+        pump(host)
+    base.stream.feed()
+    assert not a.has_events
+    assert not b.has_events
+    assert base.is_holding_up, "some of it is in the history"
+    got = [payload for payload in payloads(base) if len(payload) < 10]
+    assert got == wanted
+    pump(host)
+    assert not base.is_holding_up
+    assert (a.held_bytes, b.held_bytes, base.held_bytes, base.channel.consumption.held_bytes) == (0, 0, 0, 0)
+    assert fake(a).consumed[-1] == exchange.seq
 
 
 def test_of_a_block_that_mixes_groups_each_port_holds_its_share() -> None:
@@ -153,7 +208,7 @@ def test_of_a_block_that_mixes_groups_each_port_holds_its_share() -> None:
     a, b, c = open_ports(host, "a", "b", "c")
     for port in (a, b, c):
         events(port)
-    pump(host)
+    fill(host, b)
     before = fake(a).consumed[-1]
     for port, payload in ((a, b"1"), (b, b"2"), (a, b"3")):
         port.offer(payload, AGREED)
@@ -162,8 +217,8 @@ def test_of_a_block_that_mixes_groups_each_port_holds_its_share() -> None:
     assert payloads(a) == [b"1", b"3"]
     pump(host)
     assert fake(a).consumed[-1] == before, "b has its part of the block"
-    (batch,) = [event for event in events(b) if isinstance(event, Batch)]
-    assert [(message.payload, message.number, message.position) for message in batch.each()] == [(b"2", 1, 1)]
+    _, batch = [event for event in events(b) if isinstance(event, Batch)]
+    assert [(message.payload, message.number, message.position) for message in batch.each()] == [(b"2", 2, 2)]
     pump(host)
     assert fake(a).consumed[-1] == exchange.seq
     assert not a.channel.consumption.receipts
@@ -578,7 +633,7 @@ def test_ports_that_leave_together_leave_the_underlay() -> None:
     pump(host)
     assert [port.gone is not None for port in (a, b, c)] == [True] * 3
     assert not exchange.members
-    assert host.open_channels == 0
+    assert not host.underlays
 
 
 def test_a_base_port_keeps_the_node_in_the_underlay() -> None:
@@ -778,13 +833,15 @@ def test_what_a_port_that_left_has_not_taken_holds_no_buffers() -> None:
     host = make_host(exchange)
     a, b = open_ports(host, "a", "b")
     events(b)
+    fill(host, a)
     a.offer(b"1", AGREED)
     pump(host)
-    assert fake(a).consumed == []
+    assert fake(a).consumed[-1] < exchange.seq
     host.leave(a)
     pump(host)
     assert fake(a).consumed[-1] == exchange.seq
-    assert payloads(a) == [b"1"]
+    assert (a.held_bytes, a.channel.consumption.held_bytes) == (0, 0)
+    assert payloads(a)[1:] == [b"1"]
     b.offer(b"2", AGREED)
     pump(host)
     events(b)
@@ -833,15 +890,16 @@ def test_sessions_of_one_node_have_their_own_numbers_events_and_waits() -> None:
     theirs, alone = open_ports(host, "c", "b", session=other)
     assert len(exchange.engines) == 1
     events(mine), events(theirs), events(alone)
-    assert [mine.offer(b"1", AGREED), theirs.offer(b"2", AGREED), alone.offer(b"3", AGREED)] == [0, 0, 1]
-    watch = alone.watch(1, 2, AGREED)
+    fill(host, theirs)
+    assert [mine.offer(b"1", AGREED), theirs.offer(b"2", AGREED), alone.offer(b"3", AGREED)] == [0, 1, 2]
+    watch = alone.watch(2, 3, AGREED)
     pump(host)
     assert mine.take_settled() == []
     assert theirs.take_settled() == [watch]
     assert payloads(mine) == [b"1"]
     pump(host)
     before = fake(mine).consumed[-1]
-    assert payloads(theirs) == [b"2"]
+    assert payloads(theirs)[1:] == [b"2"]
     assert payloads(alone) == [b"3"]
     pump(host)
     assert before == exchange.seq - 1

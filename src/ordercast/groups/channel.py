@@ -8,6 +8,7 @@ group with an underlay of its own has the underlay's views; those of a group on 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum, auto
 from typing import Final
@@ -173,22 +174,34 @@ class Channel:
     def attach(self, session: Session, group: str, header: bytes = b"") -> Port:
         """Open a group for a session. Where this node is in the group's own underlay already, the port begins with its
         view. `header`: of the join, on a shared underlay."""
+        if self.shared is not None:
+            return self.attach_many(session, [group], header)[0]
         self._check_staying()
-        shared = self.shared
-        if shared is not None:
-            shared.check(group)
         stream = self._stream_of(session)
-        port = stream.ports[group] = session.ports[group] = Port(
-            group, 0 if shared is None else NO_NUMBER, stream, header
-        )
-        if shared is not None:
-            shared.attach(port)
-            return port
+        port = stream.ports[group] = session.ports[group] = Port(group, 0, stream)
         self.reception.attach(port)
         if self.view is not None:
             port.on_view(self.view)
-            port.add(self.view, self.consumption.add(-1, 1))
+            port.tell(self.view)
         return port
+
+    def attach_many(self, session: Session, groups: Sequence[str], header: bytes) -> list[Port]:
+        """Open lightweight groups for a session. Where one cannot be opened, none is."""
+        shared = self.shared
+        if shared is None:
+            raise UsageError(f"{self.underlay!r} carries one group only; a shared underlay is made by attach")
+        self._check_staying()
+        if len(set(groups)) < len(groups):
+            twice = next(group for at, group in enumerate(groups) if group in groups[:at])
+            raise UsageError(f"{twice!r} is named twice; join each group once")
+        for group in groups:
+            shared.check(group)
+        stream = self._stream_of(session)
+        ports = [Port(group, NO_NUMBER, stream, header) for group in groups]
+        for port in ports:
+            stream.ports[port.group] = session.ports[port.group] = port
+            shared.attach(port)
+        return ports
 
     def attach_base(self, session: Session) -> Port:
         """The place of a session in the underlay itself, which keeps the node in it without any group."""
@@ -314,7 +327,7 @@ class Channel:
         """The node stops, or is no longer needed here: the last traffic rows, and nobody waits any longer."""
         self.rows.traffic(now_ns, self.sent, self.received, last=True)
         for port in self.ports:
-            port.fail(NotMember(f"the node has stopped, and with it its part of {port.group!r}"))
+            port.fail(NotMember(f"the node has stopped, and with it its part of {port.title!r}"))
 
     def _enter(self, now_ns: int, upcalls: list[Upcall]) -> list[Upcall]:
         """Come in before the notes of the same pass are written: they are about senders that the first view names.
@@ -334,7 +347,10 @@ class Channel:
     def _leave(self, now_ns: int) -> None:
         """Ports whose messages are out leave. With the last port the node leaves the underlay."""
         shared = self.shared
-        staying = self._port_count - sum([port.leave_header is None for port in self.leaving])
+        ports = self._port_count
+        staying = ports - sum([port.leave_header is None for port in self.leaving])
+        if shared is not None and staying > 1 and len(self.leaving) == ports and self._leave_all(now_ns):
+            return
         for port in list(self.leaving):
             header = port.leave_header
             if header is None or not port.may_leave(now_ns):
@@ -350,6 +366,17 @@ class Channel:
             staying -= 1
             port.leave_header = None
             port.leave_due_ns = NEVER
+
+    def _leave_all(self, now_ns: int) -> bool:
+        """All groups of a shared underlay are left at once: the view without this node says so for all of them."""
+        if not all(port.leave_header is None or port.may_leave(now_ns) for port in self.leaving):
+            return False
+        self._stage = ChannelStage.LEAVING
+        self.engine.leave(now_ns, b"", self.out)
+        for port in self.leaving:
+            port.leave_header = None
+            port.leave_due_ns = NEVER
+        return True
 
     # What the engine says.
 
@@ -371,7 +398,7 @@ class Channel:
         elif isinstance(upcall, Failed):
             self.failure = upcall.text
             for port in self.ports:
-                port.fail(GroupFailed(f"{port.group!r} has failed ({upcall.text}); call reset()"))
+                port.fail(GroupFailed(f"{port.title!r} has failed ({upcall.text}); call reset()"))
             self._stage = ChannelStage.IN
             for port in list(self.leaving):
                 if port.is_leave_ordered:
@@ -440,10 +467,11 @@ class Channel:
         left = Left(gone.wanted, gone.returning, gone.text)
         if not gone.returning:
             self._end(left)
-        elif told:
-            receipt = self.consumption.add(-1, len(told))
+        elif self.shared is not None:
             for port in told:
-                port.add(replace(left, group=port.group) if self.shared is not None else left, receipt)
+                port.tell(replace(left, group=port.group))
+        elif told:
+            self._add(left)
         for port in self.leaving:
             if port.leave_header is None and not self.is_leaving:
                 port.leave_header = b""  # its leave has gone with the roster: it is out as it is
@@ -463,7 +491,10 @@ class Channel:
     def _add(self, event: PortEvent) -> None:
         """An event of the underlay is one of every group that it carries."""
         ports = self._listeners
-        if ports:
+        if self.shared is not None:
+            for port in ports:
+                port.tell(event)
+        elif ports:
             receipt = self.consumption.add(-1, len(ports))
             for port in ports:
                 port.add(event, receipt)
@@ -488,7 +519,7 @@ class Channel:
         self.leaving.pop(port, None)
         self.talkers.pop(port, None)
         self.note(port)
-        error: OrdercastError = NotMember(f"this node is no longer in {port.group!r}: {left.text}")
+        error: OrdercastError = NotMember(f"this node is no longer in {port.title!r}: {left.text}")
         stream.watches.fail_group(port, error)
         if not stream.ports and stream.base is None:
             session.numbers[self.underlay] = stream.resume

@@ -1,10 +1,10 @@
-"""What may stand in a message: types, services, and how long a call may be. The API's other checks are in `api/`."""
+"""What may stand in a message, a name or a header, and how long a call may be. The API's other checks are in `api/`."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from ordercast.config import MAX_BLOCK
+from ordercast.config import MAX_BLOCK, MAX_GROUP_NAME, MAX_HEADER
 from ordercast.errors import UsageError
 from ordercast.service import Service
 
@@ -24,3 +24,15 @@ def check_kind(service: object, type_: object) -> None:
         raise UsageError(f"a service is AGREED, SAFE, RESILIENT(k), ..., not {service!r}")
     if not isinstance(type_, int) or not TYPE_MIN <= type_ <= TYPE_MAX:
         raise UsageError(f"a type is a number from {TYPE_MIN} to {TYPE_MAX}, not {type_!r}")
+
+
+def check_name(name: str) -> None:
+    """Raise if no group, and no underlay, may have this name."""
+    if not name or len(name.encode()) > MAX_GROUP_NAME:
+        raise UsageError(f"the name of a group has 1 to {MAX_GROUP_NAME} bytes, got {len(name.encode())}")
+
+
+def check_header(header: bytes) -> None:
+    """Raise if it is too long to go with a join, leave or reset."""
+    if len(header) > MAX_HEADER:
+        raise UsageError(f"a header has at most {MAX_HEADER} bytes, got {len(header)}")

@@ -4,39 +4,64 @@ A delivery goes to the ports of its group, a view to all ports. It is finished w
 engine is told the highest sequence number up to which everything is finished with, so that one slow port keeps the
 buffers of its whole channel. The queue has no bound of its own: what is not consumed stays in the history of the
 underlay, and the history is bounded (Amoeba section 3: a member that never receives blocks the group).
+
+The ports of a shared underlay must not hold up one another so soon. Each of them may *hold* blocks on its own account:
+these count as consumed, and stay in memory until the port has finished with them. When a port, or all of them together,
+hold as much as they may, what comes next has a receipt as above.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from typing import Final
+
+PORT_BYTES: Final = 4 << 20
+"""Blocks that one port of a shared underlay holds on its own account. Beyond it the port holds up the underlay."""
+
+HELD_BYTES: Final = 64 << 20
+"""The same for all ports of an underlay together; a block that several hold counts once."""
+
+EVENT_BYTES: Final = 1_024
+"""What a view or another event without a buffer counts as."""
 
 
 class Receipt:
     """One delivery or event, and the ports that have not finished with it."""
 
-    __slots__ = ("leaving", "remaining", "seq")
+    __slots__ = ("leaving", "remaining", "seq", "size", "turn")
 
-    def __init__(self, seq: int, remaining: int) -> None:
+    def __init__(self, seq: int, remaining: int, size: int = 0, turn: int = 0) -> None:
         self.seq = seq  # finished with this receipt, everything up to `seq` is; -1: an event that holds no buffer
         self.remaining = remaining  # ports
         self.leaving = 0  # those of them that are leaving: nobody may receive there any more
+        self.size = size  # bytes that the ports hold on their own account; the engine waits for none of them
+        self.turn = turn  # rises from event to event; on a shared underlay only
 
 
 class Consumption:
     """The receipts of one channel, in the order of delivery."""
 
-    __slots__ = ("consumed_seq", "done_seq", "receipts")
+    __slots__ = ("_turn", "consumed_seq", "done_seq", "held_bytes", "receipts")
 
     def __init__(self) -> None:
         self.receipts: deque[Receipt] = deque()
         self.done_seq = -1
         self.consumed_seq = -1  # what the engine was told
+        self.held_bytes = 0  # by ports on their own account
+        self._turn = 0
 
     def add(self, seq: int, ports: int) -> Receipt:
         """`ports` ports got a delivery, or an event (seq -1). `Reception.run` does the same in place."""
-        receipt = Receipt(seq, ports)
+        self._turn += 1
+        receipt = Receipt(seq, ports, 0, self._turn)
         self.receipts.append(receipt)
         return receipt
+
+    def hold(self, size: int, ports: int) -> Receipt:
+        """`ports` ports hold a delivery, or an event, on their own account."""
+        self._turn += 1
+        self.held_bytes += size
+        return Receipt(-1, ports, size, self._turn)
 
     def pass_over(self, seq: int) -> None:
         """A delivery that no port gets is finished with as soon as everything before it is."""
@@ -50,6 +75,9 @@ class Consumption:
         """One port has finished with it. Hot: once per block."""
         receipt.remaining -= 1
         if receipt.remaining:
+            return
+        if receipt.size:
+            self.held_bytes -= receipt.size
             return
         receipts = self.receipts
         while receipts and not receipts[0].remaining:

@@ -23,8 +23,6 @@ from typing import Final
 import numpy as np
 
 from ordercast.config import (
-    MAX_GROUP_NAME,
-    MAX_HEADER,
     AlonePolicy,
     Demands,
     GroupConfig,
@@ -36,6 +34,7 @@ from ordercast.engine import NEVER, Send
 from ordercast.errors import NotMember, OrdercastError, OutcomeUnknown, UsageError
 from ordercast.groups.caller import Caller
 from ordercast.groups.channel import Channel
+from ordercast.groups.checks import check_header, check_name
 from ordercast.groups.directory import Directory, OwnDirectory, Placement
 from ordercast.groups.driven import Driven, Handle
 from ordercast.groups.engines import EngineFactory
@@ -161,7 +160,7 @@ class Host:
         """
         session = session if session is not None else self.session
         placement = self._place(group, session, underlay)
-        _check_header(header)
+        check_header(header)
         channel = self._channels.get(placement.underlay)
         if channel is None:
             channel = self._join_underlay(
@@ -175,6 +174,16 @@ class Host:
         port = channel.attach(session, group, header)
         self._dirty[channel] = None
         return port
+
+    def open_many(self, base: Port, groups: Sequence[str], header: bytes = b"") -> list[Port]:
+        """Begin to join lightweight groups on the underlay of a base port. Where one cannot be opened, none is."""
+        channel, session = base.channel, base.stream.session
+        check_header(header)
+        for group in groups:
+            self._place(group, session, channel.underlay)
+        ports = channel.attach_many(session, groups, header)
+        self._dirty[channel] = None
+        return ports
 
     def _join_underlay(
         self,
@@ -258,9 +267,9 @@ class Host:
         return [port for channel in self._channels.values() for port in channel.ports]
 
     @property
-    def open_channels(self) -> int:
-        """How many underlays this node is in, or on its way into."""
-        return len(self._channels)
+    def underlays(self) -> list[str]:
+        """The underlays that this node is in, or on its way into."""
+        return list(self._channels)
 
     @property
     def callers(self) -> list[Caller]:
@@ -316,13 +325,13 @@ class Host:
     def leave(self, port: Port, header: bytes = b"", is_ordered: bool = False) -> None:
         """Leave in order, after what was sent. A port that is not in yet gives up its join. A group that has failed
         orders nothing: it is left without that, or not left with `is_ordered`."""
-        _check_header(header)
+        check_header(header)
         port.leave(header, is_ordered)
         self.touch(port)
 
     def reset(self, now_ns: int, port: Port, min_members: MinMembers, header: bytes = b"") -> None:
         """Amoeba's ResetGroup; the port's `resets` tell how it ended."""
-        _check_header(header)
+        check_header(header)
         port.engine.reset(now_ns, min_members, header, port.channel.out)
         self.touch(port)
 
@@ -501,9 +510,11 @@ class Host:
 
     def _place(self, group: str, session: Session, underlay: str | None = None) -> Placement:
         """Where a group is carried. Raises what stands against joining or calling it."""
-        _check_name(group)
+        check_name(group)
         if group in session.ports:
             raise UsageError(f"this node is in {group!r} already; use that handle, or leave first")
+        if group == underlay:
+            raise UsageError(f"{group!r} is the name of the underlay itself; give the group another one")
         placement = self._directory.place(group) if underlay is None else Placement(underlay, True)
         self._check_underlay(placement)
         return placement
@@ -512,7 +523,7 @@ class Host:
         """Raise what stands against joining or calling an underlay."""
         if self._is_closed:
             raise UsageError("this node has been closed")
-        _check_name(placement.underlay)
+        check_name(placement.underlay)
         open_one = self._channels.get(placement.underlay)
         if open_one is not None and (open_one.shared is not None) != placement.is_shared:
             how = "an underlay that carries groups" if open_one.shared is not None else "a group of its own"
@@ -576,16 +587,6 @@ class Host:
             channels = [other for other in self._tags.pop(tag, ()) if other is not channel]
             if channels:
                 self._tags[tag] = channels
-
-
-def _check_name(name: str) -> None:
-    if not name or len(name.encode()) > MAX_GROUP_NAME:
-        raise UsageError(f"the name of a group has 1 to {MAX_GROUP_NAME} bytes, got {len(name.encode())}")
-
-
-def _check_header(header: bytes) -> None:
-    if len(header) > MAX_HEADER:
-        raise UsageError(f"a header has at most {MAX_HEADER} bytes, got {len(header)}")
 
 
 def _underlay() -> EngineFactory:

@@ -21,7 +21,7 @@ from ordercast.errors import (
 )
 from ordercast.groups.calls import Asked, Calls
 from ordercast.groups.checks import TYPE_MAX, TYPE_MIN
-from ordercast.groups.consumption import Receipt
+from ordercast.groups.consumption import EVENT_BYTES, HELD_BYTES, PORT_BYTES, Receipt
 from ordercast.groups.events import Left, PortEvent, Uncertain
 from ordercast.groups.locks import LockRequest, Locks
 from ordercast.groups.queue import QUEUE_BYTES, QUEUE_MESSAGES
@@ -52,6 +52,7 @@ class Port:
         "channel",
         "gone",
         "group",
+        "held_bytes",
         "is_changed",
         "is_leave_ordered",
         "is_leaving",
@@ -99,6 +100,7 @@ class Port:
         self._events: list[tuple[PortEvent, Receipt | None]] = []  # newest last
         self._taking: list[tuple[PortEvent, Receipt | None]] = []  # before these, oldest last
         self._taken: Receipt | None = None  # of the event that the application works on
+        self.held_bytes = 0  # on this port's own account (`groups/consumption.py`)
         # counters
         self.messages_sent = 0
         self.messages_delivered = 0
@@ -109,6 +111,11 @@ class Port:
     def driven(self) -> Channel:
         """What a pass works on when something happens to this port."""
         return self.channel
+
+    @property
+    def title(self) -> str:
+        """What texts call it: a base port has the name of its underlay."""
+        return self.group or self.channel.underlay
 
     @property
     def engine(self) -> GroupEngine:
@@ -177,10 +184,10 @@ class Port:
     def check_open(self) -> None:
         """Raise if calls on this group fail at present."""
         if self.gone is not None or self.is_leaving:
-            raise NotMember(f"this node is not in {self.group!r}: {self.gone.text if self.gone else 'it is leaving'}")
+            raise NotMember(f"this node is not in {self.title!r}: {self.gone.text if self.gone else 'it is leaving'}")
         failure = self.channel.failure
         if failure is not None:
-            raise GroupFailed(f"{self.group!r} has failed ({failure}); call reset()")
+            raise GroupFailed(f"{self.title!r} has failed ({failure}); call reset()")
 
     @property
     def has_room(self) -> bool:
@@ -266,7 +273,7 @@ class Port:
         self.check_open()
         if not self.engine.gives_locks:
             name = self.engine.config.orderer
-            raise UsageError(f'{self.group!r} has the orderer {name!r}; locks, handlers, calls need orderer="token"')
+            raise UsageError(f'{self.title!r} has the orderer {name!r}; locks, handlers, calls need orderer="token"')
 
     def call(self, payload: bytes, service: Service, handler: int, type_: int = 0) -> Asked | None:
         """Queue a call of this member; None: the queue is full, wait. The answer comes back in `calls.settled`."""
@@ -280,7 +287,7 @@ class Port:
     def answer(self, owed: PendingReply, payload: bytes) -> bool:
         """Answer a call; False: the queue is full, wait."""
         if self.view is None or self.is_leaving:
-            raise NotMember(f"this node is no longer in {self.group!r}: it cannot answer")
+            raise NotMember(f"this node is no longer in {self.title!r}: it cannot answer")
         if not owed.is_outside and not self.queue.has_room:
             return False
         head = self.calls.answer(owed, payload)
@@ -334,14 +341,19 @@ class Port:
                 self._finish(receipt)  # it holds no buffer
         return event
 
-    def take_over(self, port: Port) -> None:
-        """This is a base port: what another port has queued comes here, before what follows."""
-        events = [*reversed(port._taking), *port._events]
-        port._taking, port._events = [], []
-        for _, receipt in events:
-            if receipt is not None:
-                receipt.leaving += int(self.is_leaving) - int(port.is_leaving)
-        self._events += events
+    def take_over(self, ports: Sequence[Port]) -> None:
+        """This is a base port: what others have queued comes here, in one order, before what follows."""
+        found: list[tuple[PortEvent, Receipt]] = []
+        for port in ports:
+            for event, receipt in (*port._taking, *port._events):
+                if receipt is not None:  # only a port that has ended has such
+                    receipt.leaving += int(self.is_leaving) - int(port.is_leaving)
+                    found.append((event, receipt))
+            port._taking, port._events = [], []
+            self.held_bytes += port.held_bytes
+            port.held_bytes = 0
+        found.sort(key=_turn_of)
+        self._events += found
 
     def finish_taken(self) -> None:
         """The application has finished with the event it took last."""
@@ -355,7 +367,25 @@ class Port:
         consumption = self.channel.consumption
         return consumption.done_seq > consumption.consumed_seq
 
+    @property
+    def is_holding_up(self) -> bool:
+        """The underlay waits for the application to receive here, because this port holds as much as it may."""
+        waiting = (*self._taking, *self._events, (None, self._taken))
+        return any(receipt is not None and receipt.seq >= 0 for _, receipt in waiting)
+
+    def may_hold(self, size: int) -> bool:
+        """Whether `size` more bytes go on this port's own account. A session that receives all its groups in one place
+        is one application, and waits for nobody but itself."""
+        channel = self.channel
+        return (
+            channel.shared is not None
+            and not self.stream.is_fed
+            and self.held_bytes + size <= PORT_BYTES
+            and channel.consumption.held_bytes + size <= HELD_BYTES
+        )
+
     def _finish(self, receipt: Receipt) -> None:
+        self.held_bytes -= receipt.size
         if self.is_leaving:
             receipt.leaving -= 1
         self.channel.consumption.finish(receipt)
@@ -412,14 +442,23 @@ class Port:
             self = self.stream.base
         self.channel.note(self)
         self._events.append((event, receipt))
+        self.held_bytes += receipt.size
         if self.is_leaving:
             receipt.leaving += 1
+
+    def tell(self, event: PortEvent) -> None:
+        """Queue an event of this port alone, which holds no buffer."""
+        consumption = self.channel.consumption
+        if self.may_hold(EVENT_BYTES):
+            self.add(event, consumption.hold(EVENT_BYTES, 1))
+        else:
+            self.add(event, consumption.add(-1, 1))
 
     def lose(self, first: int, count: int) -> None:
         """Own messages were lost with this node's membership."""
         if self.gone is None:
             group = self.group if self.channel.shared is not None else ""
-            self.add(Uncertain(first, count, group), self.channel.consumption.add(-1, 1))
+            self.tell(Uncertain(first, count, group))
 
     @property
     def is_waiting(self) -> bool:
@@ -479,7 +518,7 @@ class Port:
         if self._calls is not None:
             self._calls.on_gone()
             # An answer would come where this node no longer is. Calls that are still queued leave when it is back.
-            lost = OutcomeUnknown(f"this node was out of {self.group!r} before the answer to its call came")
+            lost = OutcomeUnknown(f"this node was out of {self.title!r} before the answer to its call came")
             self._calls.fail(lost, stop=self.stream.lowest_unsent)
 
     def end(self, left: Left) -> None:
@@ -501,7 +540,7 @@ class Port:
         else:
             base._events.append((left, None))
             self.channel.note(base)
-        self.fail_requests(NotMember(f"this node is no longer in {self.group!r}: {left.text}"))
+        self.fail_requests(NotMember(f"this node is no longer in {self.title!r}: {left.text}"))
 
     def fail(self, error: OrdercastError) -> None:
         """All waits end with `error`: those of this port, and those for own messages on the same stream."""
@@ -514,3 +553,7 @@ class Port:
             self._calls.fail(error)
         if self._locks is not None:
             self._locks.fail(error)
+
+
+def _turn_of(queued: tuple[PortEvent, Receipt]) -> int:
+    return queued[1].turn

@@ -166,13 +166,13 @@ class Reception:
             if ports is None:
                 consumption.pass_over(seq)
                 continue
+            if is_shared:
+                self._hand_out(seq, max(len(block), size), [(port, batch) for port in ports])
+                continue
             receipt = Receipt(seq, len(ports))
             consumption.receipts.append(receipt)
-            shared = self._channel.shared
             for port in ports:
                 port.messages_delivered += count
-                if shared is not None:
-                    shared.signal(port)
                 port.add(batch, receipt)
 
     def _run_shared(
@@ -200,6 +200,7 @@ class Reception:
         sender = self.names.get(origin) or f"{origin:016x}"
         view = self._view.id if self._view else ""
         opened = OpenedBlock(block, head, sender, position, view, self._channel.name_of)
+        whole_bytes = 0
         if flags & FRAGMENTED:
             whole = self._assemble(origin, block, stream)
             if stream is not None:
@@ -210,6 +211,7 @@ class Reception:
                 consumption.pass_over(seq)
                 return
             opened.fill(whole.payload, whole.type)
+            whole_bytes = len(whole.payload)
         parts = self._parts(opened, groups, bool(flags & MULTI))
         if stream is not None:
             stream.delivered(now_ns, number, first, count, position)
@@ -220,12 +222,29 @@ class Reception:
             previous = self._write(now_ns, opened, groups, bool(flags & MULTI))
             if head.rank >= AGREED_RANK:
                 self._previous = previous
-        receipt = Receipt(seq, len(parts))
-        consumption.receipts.append(receipt)
+        self._hand_out(seq, max(len(block), whole_bytes), parts)
+
+    def _hand_out(self, seq: int, size: int, parts: Sequence[tuple[Port, Batch]]) -> None:
+        """Give a block of `size` bytes to ports of a shared underlay. Those that may hold it do."""
+        shared, consumption = self._channel.shared, self._consumption
+        held: Receipt | None = None
+        waited: Receipt | None = None
         for port, batch in parts:
             port.messages_delivered += batch.count
-            shared.signal(port)
-            port.add(batch, receipt)
+            if shared is not None:
+                shared.signal(port)
+            if port.may_hold(size):
+                if held is None:
+                    held = consumption.hold(size, 0)
+                held.remaining += 1
+                port.add(batch, held)
+            else:
+                if waited is None:
+                    waited = consumption.add(seq, 0)
+                waited.remaining += 1
+                port.add(batch, waited)
+        if waited is None:
+            consumption.pass_over(seq)
 
     def _parts(self, opened: OpenedBlock, groups: Sequence[int], is_multi: bool) -> list[tuple[Port, MixedBatch]]:
         """What each port, or each session that receives all groups in one order, gets of a block to several groups."""

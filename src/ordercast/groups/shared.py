@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from ordercast.config import MAX_BLOCK, MAX_GROUP_NAME
@@ -41,6 +42,13 @@ BODY_BYTES: Final = MAX_BLOCK - OVERHEAD - 64
 SEED_AHEAD: Final = 4
 """Parts of a seed that wait to be submitted. The rest is made when these are out."""
 
+KEPT_NAMES: Final = 1_024
+"""Groups that this node sends to from outside, and keeps the numbers of. Beyond it those are given back that were not
+sent to for longest."""
+
+GIVEN_BACK: Final = 64
+"""Names that one send looks at to give them back."""
+
 LABEL: Final = ""
 """Of the session of an embedded node. A daemon will have one for each client."""
 
@@ -57,7 +65,7 @@ class GroupNames:
 
     def numbers(self) -> Sequence[int] | None:
         # Names that a bound kept out have the number of nobody; one of them is enough.
-        numbers = list(dict.fromkeys([self._shared.number_of(name) for name in self._names]))
+        numbers = list(dict.fromkeys([self._shared.number_of(name, self._stream) for name in self._names]))
         return None if NO_NUMBER in numbers else numbers
 
     def lose(self, first: int, count: int) -> None:
@@ -98,7 +106,8 @@ class SharedGroups:
         self._joining: dict[Port, None] = {}
         self._leaving: list[tuple[int, bytes]] = []  # number of the group, and header
         self._to_name: list[str] = []
-        self._named: dict[str, None] = {}  # groups that this node is not in, and has asked a number for
+        # Groups that this node is not in, and has asked a number for: the last message to each. The latest come last.
+        self._named: dict[str, tuple[Stream, int]] = {}
         self._unanswered: set[str] = set()  # those of them whose operation has not been read yet
         self._seed: Iterator[bytes] | None = None
         # Of the last view or operation: the view's own, and one more for each operation since. All members of the
@@ -128,6 +137,7 @@ class SharedGroups:
         if self._ports.get(port.group) is port:
             del self._ports[port.group]
         self._joining.pop(port, None)
+        self._note_base(port)
         prefix = f"{port.number}:"
         self._unlocking.update({lock: None for lock in self._own_locks if lock.startswith(prefix)})
         record = self.roster.at(port.number)
@@ -143,6 +153,11 @@ class SharedGroups:
             return False
         self._leaving.append((port.number, header))
         return True
+
+    def _note_base(self, port: Port) -> None:
+        """A join or leave has ended: tasks may wait at the underlay for many of them."""
+        if port.stream.base is not None:
+            self._channel.note(port.stream.base)
 
     # What this node says
 
@@ -223,11 +238,29 @@ class SharedGroups:
                 f"this node has named {len(self._named)} groups on {self._channel.underlay!r} that it is not in; "
                 f"{MAX_NAMED} are the most. Join those that it sends to often"
             )
+        for name in names:
+            if name in self._named:
+                del self._named[name]
+                self._named[name] = (stream, stream.queue.end_number)
         found = GroupNames(self, stream, names)
         found.numbers()
+        if len(self._named) > KEPT_NAMES:
+            self._give_back()
         return found
 
-    def number_of(self, name: str) -> int:
+    def _give_back(self) -> None:
+        """Names that were not used for longest. Those of messages that are not delivered yet are kept: their groups
+        must not end before."""
+        for name in list(islice(self._named, min(GIVEN_BACK, len(self._named) - KEPT_NAMES))):
+            stream, number = self._named[name]
+            if name in self._unanswered or name in self._ports or number >= stream.lowest_undelivered:
+                continue
+            del self._named[name]
+            record = self.roster.find(name)
+            if record is not None and self._key in record.namers:
+                self._leaving.append((record.number, b""))
+
+    def number_of(self, name: str, stream: Stream) -> int:
         """The number of a group that this node is about to send to.
 
         A group that the node is not in is named, also where others have made it: the group could end with them, and
@@ -237,7 +270,7 @@ class SharedGroups:
         if port is not None and port.number >= 0:
             return port.number
         if name not in self._named:
-            self._named[name] = None
+            self._named[name] = (stream, stream.queue.end_number)
             self._unanswered.add(name)
             self._to_name.append(name)
         if name in self._unanswered:
@@ -257,7 +290,7 @@ class SharedGroups:
             port = port.stream.base
         if self._transitional and port.view is not None and port.transitional != self._transitional:
             port.transitional = self._transitional
-            port.add(Transitional(port.view.id, port.group), self._channel.consumption.add(-1, 1))
+            port.tell(Transitional(port.view.id, port.group))
 
     def on_view(self, now_ns: int, view: View) -> None:
         """The next view of the underlay: sessions of nodes that are not in it are out of their groups."""
@@ -266,7 +299,7 @@ class SharedGroups:
                 self.signal(base)
             base.on_view(view)
             if base.stream.is_fed:
-                base.add(view, self._channel.consumption.add(-1, 1))
+                base.tell(view)
         self._seq = view.seq
         shown: set[Port | None] = set()
         for change in self.roster.on_view(view.seq, view):
@@ -323,6 +356,7 @@ class SharedGroups:
             self._named.pop(record.name, None)
             self._joining.pop(port, None)
             port.number = record.number
+            self._note_base(port)
             channel.reception.attach(port)
             channel.rows.join(now_ns, record.name)
         elif port is None or port.number != record.number:
@@ -333,7 +367,7 @@ class SharedGroups:
         self.signal(port)
         for key in port.on_view(shown):
             channel.rows.lock(now_ns, port.number, key)
-        port.add(shown, channel.consumption.add(-1, 1))
+        port.tell(shown)
         return port
 
     def _on_left(self, now_ns: int, port: Port) -> None:
@@ -348,7 +382,7 @@ class SharedGroups:
         port.number = NO_NUMBER
         port.on_departed()
         left = Left(wanted=False, returning=True, text="a leave that was taken back was ordered", group=port.group)
-        port.add(left, channel.consumption.add(-1, 1))
+        port.tell(left)
         self._joining[port] = None
 
     def write_leave(self, now_ns: int, port: Port) -> None:
@@ -377,7 +411,7 @@ class SharedGroups:
                 lock = view.lock.removeprefix(f"{number}:") if view.lock.startswith(f"{number}:") else ""
                 locks = locks_of(number, view)
                 self._tell(now_ns, port, replace(port.view, locks=locks, reason=view.reason, lock=lock))
-                port.add(port.view, channel.consumption.add(-1, 1))
+                port.tell(port.view)
                 shown.add(port)
         if view.reason == Reason.RESET:
             for port in channel.talkers:

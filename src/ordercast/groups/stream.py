@@ -98,11 +98,15 @@ class Stream:
     # The application.
 
     def feed(self) -> None:
-        """Receive all groups of the session on this channel at the base port, in one order, from here on."""
+        """Receive all groups of the session on this channel at the base port, in one order, from here on. What their
+        ports have comes first, in the same order."""
         if not self.is_fed and self.base is not None:
             self.is_fed = True
-            for port in self.ports.values():
-                self.base.take_over(port)
+            self.base.take_over(list(self.ports.values()))
+
+    def watch(self, first: int, stop: int, service: Service) -> Watch:
+        """Wait for own messages [first, stop) to several groups, which have just been offered."""
+        return self.watches.confirm(first, stop, service)
 
     def flush(self) -> Watch | None:
         """Wait until everything offered so far is delivered here; None if it is."""
