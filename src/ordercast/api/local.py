@@ -233,11 +233,7 @@ class LocalSeat:
         return is_changed
 
     def take_resets(self) -> Sequence[Reset]:
-        resets = self.port.resets
-        if not resets:
-            return ()
-        taken = list(resets)
-        resets.clear()
+        taken, self.port.resets = self.port.resets, ()
         return taken
 
     def fail(self, error: OrdercastError) -> None:

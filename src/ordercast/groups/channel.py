@@ -41,7 +41,7 @@ from ordercast.groups.consumption import Consumption
 from ordercast.groups.directory import Placement
 from ordercast.groups.engines import GroupEngine
 from ordercast.groups.events import Left, PortEvent
-from ordercast.groups.port import Port
+from ordercast.groups.port import PendingLeave, Port
 from ordercast.groups.queued import NO_NUMBER
 from ordercast.groups.reception import Reception
 from ordercast.groups.rows import Meter, Rows
@@ -114,7 +114,7 @@ class Channel:
         self._stage = ChannelStage.IN
         # sessions
         self.streams: list[Stream] = []
-        self.leaving: dict[Port, None] = {}  # ports that are on their way out
+        self.leaving: dict[Port, PendingLeave] = {}  # ports that are on their way out
         self.talkers: dict[Port, None] = {}  # ports that use locks or calls
         self._news: dict[Port, None] = {}  # ports that something happened to, or that ended, since `take_news`
         # the engine's, as of the last view
@@ -316,12 +316,14 @@ class Channel:
             wants_pass = True
         if self.shared is not None and self.shared.has_operations:
             wants_pass = True
-        if self.leaving and any(port.leave_header is not None and port.may_leave(now_ns) for port in self.leaving):
+        if self.leaving and any(
+            leave.header is not None and port.may_leave(now_ns, leave) for port, leave in self.leaving.items()
+        ):
             wants_pass = True
         self.rows.traffic(now_ns, self.sent, self.received)
         self.deadline_ns = now_ns if wants_pass else engine.deadline_ns()
-        for port in self.leaving:
-            self.deadline_ns = min(self.deadline_ns, port.leave_due_ns)
+        for leave in self.leaving.values():
+            self.deadline_ns = min(self.deadline_ns, leave.due_ns)
 
     def stop(self, now_ns: int) -> None:
         """The node stops, or is no longer needed here: the last traffic rows, and nobody waits any longer."""
@@ -348,12 +350,12 @@ class Channel:
         """Ports whose messages are out leave. With the last port the node leaves the underlay."""
         shared = self.shared
         ports = self._port_count
-        staying = ports - sum([port.leave_header is None for port in self.leaving])
+        staying = ports - sum([leave.header is None for leave in self.leaving.values()])
         if shared is not None and staying > 1 and len(self.leaving) == ports and self._leave_all(now_ns):
             return
-        for port in list(self.leaving):
-            header = port.leave_header
-            if header is None or not port.may_leave(now_ns):
+        for port, leave in list(self.leaving.items()):
+            header = leave.header
+            if header is None or not port.may_leave(now_ns, leave):
                 continue
             if staying == 1:
                 self._stage = ChannelStage.LEAVING
@@ -364,18 +366,18 @@ class Channel:
                 group = port.group if shared is not None else ""
                 self.end_port(port, Left(wanted=True, returning=False, text="left", group=group))
             staying -= 1
-            port.leave_header = None
-            port.leave_due_ns = NEVER
+            leave.header = None
+            leave.due_ns = NEVER
 
     def _leave_all(self, now_ns: int) -> bool:
         """All groups of a shared underlay are left at once: the view without this node says so for all of them."""
-        if not all(port.leave_header is None or port.may_leave(now_ns) for port in self.leaving):
+        if not all(leave.header is None or port.may_leave(now_ns, leave) for port, leave in self.leaving.items()):
             return False
         self._stage = ChannelStage.LEAVING
         self.engine.leave(now_ns, b"", self.out)
-        for port in self.leaving:
-            port.leave_header = None
-            port.leave_due_ns = NEVER
+        for leave in self.leaving.values():
+            leave.header = None
+            leave.due_ns = NEVER
         return True
 
     # What the engine says.
@@ -400,12 +402,12 @@ class Channel:
             for port in self.ports:
                 port.fail(GroupFailed(f"{port.title!r} has failed ({upcall.text}); call reset()"))
             self._stage = ChannelStage.IN
-            for port in list(self.leaving):
-                if port.is_leave_ordered:
+            for port, leave in list(self.leaving.items()):
+                if leave.is_ordered:
                     del self.leaving[port]
                     port.stay()
-                elif port.leave_header is None:
-                    port.leave_header = b""  # the engine has forgotten it, and is told again: it goes without
+                elif leave.header is None:
+                    leave.header = b""  # the engine has forgotten it, and is told again: it goes without
             self._add(upcall)
         elif isinstance(upcall, UnknownOutcome):
             for stream in self.streams:
@@ -416,7 +418,7 @@ class Channel:
             if upcall.size:
                 self.failure = None
             for port in self.ports:
-                port.resets.append(upcall)
+                port.resets += (upcall,)
                 port.changed()
         elif isinstance(upcall, Denied):
             for port in self.ports:
@@ -472,9 +474,9 @@ class Channel:
                 port.tell(replace(left, group=port.group))
         elif told:
             self._add(left)
-        for port in self.leaving:
-            if port.leave_header is None and not self.is_leaving:
-                port.leave_header = b""  # its leave has gone with the roster: it is out as it is
+        for leave in self.leaving.values():
+            if leave.header is None and not self.is_leaving:
+                leave.header = b""  # its leave has gone with the roster: it is out as it is
 
     @property
     def _listeners(self) -> list[Port]:

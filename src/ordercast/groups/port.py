@@ -40,6 +40,18 @@ LEAVE_PATIENCE_NS: Final = 3 * SECOND
 """How long a leave waits for what was sent before it; a group that does not work must not hold its members."""
 
 
+class PendingLeave:
+    """A port is on its way out. What all idle ports would carry along stands here."""
+
+    __slots__ = ("due_ns", "header", "is_ordered", "number")
+
+    def __init__(self, header: bytes, is_ordered: bool, number: int) -> None:
+        self.header: bytes | None = header  # None: the leave is under way
+        self.is_ordered = is_ordered  # it is a view of the group, or does not happen
+        self.number = number  # it waits until all own messages below this are delivered
+        self.due_ns = NEVER  # and at most until then
+
+
 class Port:
     """One group as one session has it. The `Host` and the `Channel` drive it."""
 
@@ -54,12 +66,8 @@ class Port:
         "group",
         "held_bytes",
         "is_changed",
-        "is_leave_ordered",
         "is_leaving",
         "join_header",
-        "leave_due_ns",
-        "leave_header",
-        "leave_number",
         "messages_delivered",
         "messages_sent",
         "number",
@@ -86,11 +94,7 @@ class Port:
         self.transitional = ""  # the underlay's view whose recovery this port has heard of
         self.join_header = join_header  # on a shared underlay; kept for a return
         self.is_leaving = False
-        self.is_leave_ordered = False  # it is a view of the group, or does not happen
-        self.leave_header: bytes | None = None  # the leave that waits for what was sent
-        self.leave_number = 0  # until everything below it is delivered
-        self.leave_due_ns = NEVER  # and at most until then
-        self.resets: list[Reset] = []  # ended and not yet taken by the API
+        self.resets: tuple[Reset, ...] = ()  # ended and not yet taken by the API
         self.is_changed = True  # view, end, refusal or resets have changed since the API looked
         # locks and calls, once there are any
         self._locks: Locks | None = None
@@ -397,20 +401,17 @@ class Port:
         meanwhile: at once and without a view, or not at all with `is_ordered`."""
         if self.gone is not None:
             return
-        self.is_leave_ordered = is_ordered and (self.is_leave_ordered or not self.is_leaving)
-        if self.is_leaving:
+        before = self.channel.leaving.get(self)
+        if before is not None:
+            before.is_ordered = is_ordered and before.is_ordered
             return
         self.is_leaving = True
-        self.leave_header = header
-        self.leave_number = self.queue.end_number
         self._count_leaving(1)
-        self.channel.leaving[self] = None
+        self.channel.leaving[self] = PendingLeave(header, is_ordered, self.queue.end_number)
 
     def stay(self) -> None:
         """The group has failed before the leave was ordered: it has not happened."""
         self.is_leaving = False
-        self.leave_header = None
-        self.leave_due_ns = NEVER
         self._count_leaving(-1)
         self.changed()
 
@@ -421,13 +422,13 @@ class Port:
         if self._taken is not None:
             self._taken.leaving += step
 
-    def may_leave(self, now_ns: int) -> bool:
+    def may_leave(self, now_ns: int, leave: PendingLeave) -> bool:
         """Whether everything sent is delivered, or there is no point in waiting for that."""
         if self.view is None or self.channel.failure is not None:
             return True
-        if self.leave_due_ns == NEVER:
-            self.leave_due_ns = now_ns + LEAVE_PATIENCE_NS
-        return self.stream.lowest_undelivered >= self.leave_number or self.leave_due_ns <= now_ns
+        if leave.due_ns == NEVER:
+            leave.due_ns = now_ns + LEAVE_PATIENCE_NS
+        return self.stream.lowest_undelivered >= leave.number or leave.due_ns <= now_ns
 
     # The channel.
 
@@ -526,8 +527,6 @@ class Port:
         self.gone = left
         self.view = None
         self.changed()
-        self.leave_header = None
-        self.leave_due_ns = NEVER
         self.finish_taken()
         for events in (self._taking, self._events):
             for at, (event, receipt) in enumerate(events):

@@ -15,12 +15,13 @@ from ordercast.config import MAX_BLOCK, MAX_GROUP_NAME
 from ordercast.engine import Transitional
 from ordercast.errors import UsageError
 from ordercast.groups.events import Left
+from ordercast.groups.group_views import GroupViews, locks_of
 from ordercast.groups.queued import NO_NUMBER, NOBODY
-from ordercast.groups.records import MAX_NAMED, GroupChange, GroupRecord
+from ordercast.groups.records import MAX_NAMED, GroupChange
 from ordercast.groups.roster import Roster
 from ordercast.groups.session import Session
 from ordercast.groups.stream import Stream
-from ordercast.view import Member, Reason, View
+from ordercast.view import Reason, View
 from ordercast.wire.block import MAX_TARGETS, OVERHEAD
 from ordercast.wire.roster import (
     NameGroups,
@@ -86,6 +87,7 @@ class SharedGroups:
         "_joining",
         "_leaving",
         "_locks",
+        "_maker",
         "_named",
         "_ports",
         "_seed",
@@ -101,6 +103,7 @@ class SharedGroups:
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self.roster = Roster(channel.me.id)
+        self._maker = GroupViews()
         self._ports: dict[str, Port] = {}  # by group, of all sessions
         # Operations that are to be offered. All of a node's go through one queue, so that their order is certain.
         self._joining: dict[Port, None] = {}
@@ -362,7 +365,7 @@ class SharedGroups:
         elif port is None or port.number != record.number:
             return None
         came_with = change.before if was_in else (mine,)
-        shown = self._view_of(record, view, change, position, [key for key in change.after if key in came_with])
+        shown = self._maker.make(view, change, position, tuple([key for key in change.after if key in came_with]))
         channel.rows.group_view(now_ns, shown)
         self.signal(port)
         for key in port.on_view(shown):
@@ -425,45 +428,8 @@ class SharedGroups:
         for key in port.on_view(view):
             self._channel.rows.lock(now_ns, port.number, key)
 
-    def _view_of(
-        self, record: GroupRecord, view: View, change: GroupChange, position: int, came_with: list[SessionKey]
-    ) -> View:
-        members = tuple(self._member(view, key) for key in change.after)
-        return View(
-            (view.counter << 20) + change.count,
-            view.creator,
-            view.ring,
-            view.incarnation,
-            view.seq,
-            position,
-            members,
-            {},
-            change.reason,
-            self._name(view, change.subject) if change.subject is not None else view.subject,
-            change.header,
-            came_with=tuple(str(self._member(view, key)) for key in came_with),
-            locks=locks_of(record.number, view),
-            group=record.name,
-        )
-
-    def _member(self, view: View, key: SessionKey) -> Member:
-        found = view.member(key[0])
-        if found is None:
-            raise LookupError(f"the session {key} is in a group and its node is not in {view.id}")
-        return found
-
-    def _name(self, view: View, key: SessionKey) -> str:
-        found = view.member(key[0])
-        return str(found) if found is not None else f"{key[0]:016x}"
-
 
 def _number_of(lock: str) -> int:
     """The number of a lock's group. A peer may have made it up."""
     number = lock.partition(":")[0]
     return int(number) if number.isascii() and number.isdecimal() else NOBODY
-
-
-def locks_of(number: int, view: View) -> dict[str, int]:
-    """The locks of one group among those of its underlay."""
-    prefix = f"{number}:"
-    return {key.removeprefix(prefix): holder for key, holder in view.locks.items() if key.startswith(prefix)}

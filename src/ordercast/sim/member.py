@@ -363,7 +363,7 @@ class SimMember:
             for call in self.seen.resets:
                 if call.ended_ns == FOREVER and call.member == str(self) and reset.rule in (None, call.rule):
                     call.ended_ns, call.size = now_ns, reset.size
-        port.resets.clear()
+        port.resets = ()
         if self._has_reset_in_vain:
             self._plan_reset(RESET_AGAIN_NS + self._rng.randrange(RESET_SPREAD_NS))
 

@@ -1,0 +1,90 @@
+"""Views of lightweight groups, made of the underlay's view and a change of the roster (docs/design/roster.md).
+
+There may be very many: a node has one of each of its groups. What they have in common they share: lists of members that
+many groups have, and the empty tables of groups without locks. Views are never changed in place.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ordercast.groups.records import GroupChange
+from ordercast.view import Member, View
+from ordercast.wire.roster import SessionKey
+
+MAX_LISTS: Final = 1_024
+"""Lists of members that are shared. At the bound they are forgotten, and found again."""
+
+Sessions = tuple[SessionKey, ...]
+
+_NOTHING: Final[dict[int, int]] = {}
+_NO_LOCKS: Final[dict[str, int]] = {}
+
+
+class GroupViews:
+    """Makes the views of the groups. `_members` and `_names` hold for one view of the underlay."""
+
+    __slots__ = ("_members", "_names", "_view")
+
+    def __init__(self) -> None:
+        self._view = ""
+        self._members: dict[Sessions, tuple[Member, ...]] = {}
+        self._names: dict[Sessions, tuple[str, ...]] = {}
+
+    def make(self, view: View, change: GroupChange, position: int, came_with: Sessions) -> View:
+        """The view that a change of the roster in the underlay's `view` makes."""
+        if self._view != view.id or len(self._members) + len(self._names) > MAX_LISTS:
+            self._view = view.id
+            self._members.clear()
+            self._names.clear()
+        record, subject = change.record, change.subject
+        return View(
+            (view.counter << 20) + change.count,
+            view.creator,
+            view.ring,
+            view.incarnation,
+            view.seq,
+            position,
+            self._members_of(view, change.after),
+            _NOTHING,
+            change.reason,
+            self._names_of(view, (subject,))[0] if subject is not None else view.subject,
+            change.header,
+            came_with=self._names_of(view, came_with),
+            group=record.name,
+            locks=locks_of(record.number, view),
+            callers=_NOTHING,
+            awaited=_NOTHING,
+        )
+
+    def _members_of(self, view: View, sessions: Sessions) -> tuple[Member, ...]:
+        members = self._members.get(sessions)
+        if members is None:
+            members = self._members[sessions] = tuple([_member(view, key) for key in sessions])
+        return members
+
+    def _names_of(self, view: View, sessions: Sessions) -> tuple[str, ...]:
+        names = self._names.get(sessions)
+        if names is None:
+            names = self._names[sessions] = tuple([_name(view, key) for key in sessions])
+        return names
+
+
+def locks_of(number: int, view: View) -> dict[str, int]:
+    """The locks of one group among those of its underlay."""
+    if not view.locks:
+        return _NO_LOCKS
+    prefix = f"{number}:"
+    return {key.removeprefix(prefix): holder for key, holder in view.locks.items() if key.startswith(prefix)}
+
+
+def _member(view: View, key: SessionKey) -> Member:
+    found = view.member(key[0])
+    if found is None:
+        raise LookupError(f"the session {key} is in a group and its node is not in {view.id}")
+    return found
+
+
+def _name(view: View, key: SessionKey) -> str:
+    found = view.member(key[0])
+    return str(found) if found is not None else f"{key[0]:016x}"
