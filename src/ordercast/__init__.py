@@ -2,6 +2,7 @@
 
 from ordercast.api.group import Group
 from ordercast.api.locking import Handler, Lock
+from ordercast.api.shared import SharedUnderlay
 from ordercast.api.transactions import Missed, Transaction, Transactions, TransactionTooLarge, publish, transactions
 from ordercast.config import GroupConfig, Timing
 from ordercast.engine import Failed, Transitional
@@ -21,9 +22,10 @@ from ordercast.errors import (
     UnsupportedService,
     UsageError,
 )
-from ordercast.groups.events import Answer, Batch, Event, Left, Message, Request, Uncertain
+from ordercast.groups.events import Answer, Batch, Event, Left, Message, MixedBatch, Request, Uncertain
 from ordercast.runtime.blocking import BlockingNode
 from ordercast.runtime.blocking_group import BlockingGroup, BlockingHandler, BlockingLock
+from ordercast.runtime.blocking_shared import BlockingUnderlay
 from ordercast.runtime.node import Node, run
 from ordercast.service import (
     AGREED,
@@ -54,6 +56,7 @@ __all__ = [
     "BlockingHandler",
     "BlockingLock",
     "BlockingNode",
+    "BlockingUnderlay",
     "CallTimeout",
     "Event",
     "Failed",
@@ -70,6 +73,7 @@ __all__ = [
     "Message",
     "MessageTooLarge",
     "Missed",
+    "MixedBatch",
     "Node",
     "NotEnoughMembers",
     "NotMember",
@@ -79,6 +83,7 @@ __all__ = [
     "Reason",
     "Request",
     "Service",
+    "SharedUnderlay",
     "Timing",
     "Transaction",
     "TransactionTooLarge",

@@ -39,7 +39,7 @@ class FakeNode(NodeBase):
     def hurry(self) -> None:
         self.wake()
 
-    def prepare(self, group: str) -> None:
+    def prepare(self, underlay: str) -> None:
         """There is no address to listen to."""
 
     def find(self, group: str) -> None:
@@ -79,7 +79,6 @@ class FakeNode(NodeBase):
         self._open.fail(error)
 
     async def close(self) -> None:
-        for group in self.groups:
-            await group.leave()
+        await self._leave_all()
         self.host.close(self.passes)
         self._open.settle()

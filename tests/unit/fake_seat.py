@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 from ordercast.api.handles import OpenGroups
 from ordercast.api.node import NodeBase
-from ordercast.api.seat import JoinRequest, Respond, Waited
+from ordercast.api.seat import BaseSeat, JoinRequest, Respond, Waited
 from ordercast.config import GroupConfig, MinMembers
 from ordercast.engine import Reset
-from ordercast.errors import GroupFailed, NotMember, OrdercastError, Unhandled
+from ordercast.errors import GroupFailed, NotMember, OrdercastError, Unhandled, UsageError
 from ordercast.groups.caller import Call
 from ordercast.groups.calls import Asked
 from ordercast.groups.events import Batch, Left, PortEvent
@@ -70,6 +70,8 @@ class FakeSeat:
             raise NotMember(f"not in {self.group!r}")
         if self.failure is not None:
             raise GroupFailed(self.failure)
+
+    def expect_room(self, is_waiting: bool) -> None: ...
 
     @property
     def has_room(self) -> bool:
@@ -254,6 +256,12 @@ class FakeBackend:
             seat.gone = Left(wanted=False, returning=False, text=self.refuse)
         seat.wake()
         return seat
+
+    def attach(self, underlay: str, request: JoinRequest) -> BaseSeat:
+        raise UsageError("a client has no shared underlays")
+
+    def shared_underlay_of(self, group: str) -> str | None:
+        return None
 
     def seat(self, group: str) -> FakeSeat | None:
         seat = self.seats.get(group)

@@ -11,13 +11,21 @@ from ordercast import (
     BlockingHandler,
     BlockingLock,
     BlockingNode,
+    BlockingUnderlay,
     Group,
     Handler,
     Lock,
     Node,
+    SharedUnderlay,
 )
 
-PAIRS = [(Node, BlockingNode), (Group, BlockingGroup), (Lock, BlockingLock), (Handler, BlockingHandler)]
+PAIRS = [
+    (Node, BlockingNode),
+    (Group, BlockingGroup),
+    (Lock, BlockingLock),
+    (Handler, BlockingHandler),
+    (SharedUnderlay, BlockingUnderlay),
+]
 
 # What asyncio spells with an `a`.
 SPECIAL = {"__aiter__": "__iter__", "__aenter__": "__enter__", "__aexit__": "__exit__"}

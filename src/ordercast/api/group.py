@@ -7,7 +7,7 @@ and a message is either accepted or not.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
 from types import TracebackType
 from typing import Final, Literal, Self, overload
@@ -38,7 +38,7 @@ from ordercast.errors import (
     OrdercastError,
 )
 from ordercast.groups.calls import Asked
-from ordercast.groups.events import Event, PortEvent
+from ordercast.groups.events import Event, Left, PortEvent
 from ordercast.groups.requests import PendingReply
 from ordercast.service import RELIABLE, UNRELIABLE, Service
 from ordercast.view import Member, View
@@ -59,6 +59,7 @@ class Group:
         self._sending = SendTurns(seat, loop)
         self._reader = EventReader(seat, loop)
         self._handlers: set[Handler] = set()  # held, or waited for
+        self._follow: Callable[[], None] | None = None  # called after each pass that brought news; of an underlay
         self._default_service = seat.default_service  # the seat's, as of the last pass: a look-up per send would cost
         # membership
         self._joined: asyncio.Future[None] = loop.create_future()
@@ -431,10 +432,20 @@ class Group:
     async def _wait_until_joined(self) -> None:
         await self._joined
 
+    async def _wait_with_others(self) -> None:
+        """As `_wait_until_joined`, where several tasks may wait: one that is cancelled leaves the others alone."""
+        if not self._joined.done():
+            await asyncio.wait([self._joined])
+        self._joined.result()
+
     async def _wait_until_left(self) -> None:
         """Wait for the end of a leave, whatever it comes to."""
         with suppress(GroupFailed):
             await self._leave(b"", is_ordered=True)
+
+    def _is_final(self, left: Left) -> bool:
+        """Whether nothing follows. The events of an underlay tell of the end of each of its groups."""
+        return not left.returning and left.group in ("", self.name)
 
     @property
     def _is_leaving(self) -> bool:
@@ -458,6 +469,8 @@ class Group:
             handler._settle()
         self._sending.settle()
         self._reader.settle()
+        if self._follow is not None:
+            self._follow()
         if has_ended and seat.gone is not None:
             self._end(NotMember(f"this node is no longer in {self.name!r}: {seat.gone.text}"))
         return has_ended
@@ -504,6 +517,8 @@ class Group:
             handler._settle()
         self._sending.settle()
         self._reader.settle()
+        if self._follow is not None:
+            self._follow()
         self._end(error)
 
     def _end(self, error: OrdercastError) -> None:

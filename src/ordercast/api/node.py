@@ -7,6 +7,8 @@ that make their backend, so the same `Group` runs on a real loop and in virtual 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Final, Self
 
@@ -17,17 +19,18 @@ from ordercast.api.checks import (
     check_call,
     check_group_name,
     check_handler,
-    check_min_members,
-    check_number,
     check_timeout,
 )
 from ordercast.api.group import CALL_TIMEOUT_S, Group
 from ordercast.api.handles import OpenGroups
 from ordercast.api.seat import JoinRequest, NodeBackend, Seat
-from ordercast.config import DEFAULT_ORDERER, AlonePolicy, Demands, GroupConfig, MinMembers, RecoveryMode
-from ordercast.errors import CallTimeout, JoinRefused, UsageError
+from ordercast.api.shared import SharedUnderlay
+from ordercast.api.terms import as_request
+from ordercast.config import DEFAULT_ORDERER, AlonePolicy, MinMembers, RecoveryMode
+from ordercast.errors import CallTimeout, JoinRefused, NotMember, UsageError
 from ordercast.groups.caller import Call
 from ordercast.groups.checks import check_kind
+from ordercast.groups.events import Event, PortEvent
 from ordercast.service import AGREED, RELIABLE, UNRELIABLE, Service
 from ordercast.view import Address, Member
 
@@ -37,11 +40,14 @@ JOIN_TIMEOUT_S: Final = 30.0
 CALLS_PATIENCE_S: Final = 3.0
 """How long `join` waits for calls to the same group that are under way."""
 
-MAX_BUFFERS: Final = 1 << 40
-"""Bytes of history that may be asked for; far above what any machine has."""
 
-MAX_TTL: Final = 255
-"""IP's time to live has one byte."""
+_PLAIN: Final[dict[str, object]] = {
+    "orderer": DEFAULT_ORDERER,
+    "min_members": "majority",
+    "recovery": "automatic",
+    "alone": "create",
+}
+"""What `join` has for parameters of the underlay that are left out; None for the others."""
 
 
 class NodeBase:
@@ -50,6 +56,7 @@ class NodeBase:
     def __init__(self, backend: NodeBackend) -> None:
         self._backend = backend
         self._open = OpenGroups(backend)
+        self._shared: dict[str, SharedUnderlay] = {}  # by the name of the underlay
 
     def __repr__(self) -> str:
         host, port = self.member.address
@@ -69,7 +76,8 @@ class NodeBase:
 
     @property
     def groups(self) -> list[Group]:
-        """The groups that this node is in, in the order in which it joined."""
+        """The groups that this node is in, in the order in which it joined. Of those that `join_many` joined it has the
+        ones that `group` was asked for; `SharedUnderlay.groups` names all of them."""
         return self._open.all
 
     @property
@@ -130,6 +138,7 @@ class NodeBase:
         ttl: int | None = None,
         contact: str | Address | None = None,
         alone: AlonePolicy = "create",
+        underlay: str | None = None,
     ) -> Group:
         """Become a member; returns with the first view. Amoeba's CreateGroup and JoinGroup (section 3).
 
@@ -144,66 +153,54 @@ class NodeBase:
         group is joined (RMP section 3.3); it is then never created, and the name may be left out where the member is in
         one group only. alone: what
         this node does if the group goes on without it and no member answers when it comes back: it makes the group anew
-        ("create", as a newcomer would), looks for it without end ("wait"), or leaves ("leave"). Raises JoinRefused,
+        ("create", as a newcomer would), looks for it without end ("wait"), or leaves ("leave"). underlay: the shared
+        underlay that carries the group with any number of others, in one order over all of them; `attach` says what it
+        is made with, and a join has only a header and a timeout then. Raises JoinRefused,
         UsageError, or TimeoutError after `timeout` seconds (None: never). A join that has failed or was cancelled
         leaves nothing behind: the next one may follow at once.
         """
         self._check_running()
         if name is not None:
             check_group_name(name)
-        if create is not None and not isinstance(create, bool):
-            raise UsageError(f"create is True, False or None, not {create!r}")
-        if recovery not in ("automatic", "manual"):
-            raise UsageError(f'recovery is "automatic" or "manual", not {recovery!r}')
-        if alone not in ("create", "wait", "leave"):
-            raise UsageError(f'alone is "create", "wait" or "leave", not {alone!r}')
-        check_min_members(min_members)
-        limits = {
+        header = as_header(header)
+        check_timeout(timeout)
+        terms = {
+            "orderer": orderer,
+            "create": create,
+            "min_members": min_members,
+            "recovery": recovery,
             "resilience": resilience,
             "max_members": max_members,
             "buffers": buffers,
             "nr_buf": nr_buf,
             "max_message": max_message,
+            "flow": flow,
+            "anticipate": anticipate,
+            "ttl": ttl,
+            "alone": alone,
         }
-        for word, limit in limits.items():
-            if limit is not None:
-                check_number(word, limit)
-        if buffers is not None and buffers > MAX_BUFFERS:
-            raise UsageError(f"buffers are at most {MAX_BUFFERS} bytes, not {buffers}")
-        header = as_header(header)
-        check_timeout(timeout)
-        if ttl is not None:
-            check_number("ttl", ttl)
-            if not 0 <= ttl <= MAX_TTL:
-                raise UsageError(f"a ttl lies between 0 and {MAX_TTL}, not {ttl}")
+        if underlay is not None:
+            name = _check_shared(name, underlay, {**terms, "contact": contact})
+            return await self._join_shared(name, underlay, header, timeout)
+        request = as_request(self._backend.defaults, **terms)  # type: ignore[arg-type]
         if contact is not None and create:
             raise UsageError("a group that is joined through a contact exists: leave create out")
         if name is None:
             name = await self._group_at(contact)
         located = await self._backend.locate(contact) if contact is not None else None
         await self._settle_calls(name, timeout)
-        base = self._backend.defaults
-        request = JoinRequest(
-            config=GroupConfig(
-                orderer=orderer,
-                resilience=base.resilience if resilience is None else resilience,
-                max_members=base.max_members if max_members is None else max_members,
-                history_bytes=base.history_bytes if buffers is None else buffers,
-                history_blocks=base.history_blocks if nr_buf is None else nr_buf,
-                max_message=base.max_message if max_message is None else max_message,
-                datagram=base.datagram,
-                flow=base.flow if flow is None else flow,
-                anticipate=base.anticipate if anticipate is None else anticipate,
-            ),
-            create=create if located is None else False,
-            min_members=min_members,
-            recovery=recovery,
-            demands=Demands(max_members, buffers, max_message, nr_buf),
-            header=header,
-            ttl=ttl,
-            contact=located,
-            alone=alone,
-        )
+        request = replace(request, create=create if located is None else False, contact=located, header=header)
+        return await self._enter(name, request, timeout)
+
+    async def _join_shared(self, name: str, underlay: str, header: bytes, timeout: float | None) -> Group:
+        """Join a lightweight group; its underlay first, where this node is not in it."""
+        handle = await self.attach(underlay, timeout=timeout)
+        defaults = self._backend.defaults
+        request = JoinRequest(replace(defaults, orderer=handle.config.orderer), header=header, underlay=underlay)
+        return await self._enter(name, request, timeout)
+
+    async def _enter(self, name: str, request: JoinRequest, timeout: float | None) -> Group:
+        """Open a group, and wait for its first view."""
         seat: Seat | None = None
         try:
             async with asyncio.timeout(timeout) as bound:
@@ -220,6 +217,142 @@ class NodeBase:
                 raise TimeoutError(f"no way into {name!r} was found in {timeout} s") from None
             raise
         return group
+
+    async def attach(
+        self,
+        underlay: str,
+        *,
+        orderer: str = DEFAULT_ORDERER,
+        create: bool | None = None,
+        min_members: MinMembers = "majority",
+        recovery: RecoveryMode = "automatic",
+        resilience: int | None = None,
+        max_members: int | None = None,
+        buffers: int | None = None,
+        nr_buf: int | None = None,
+        max_message: int | None = None,
+        flow: str | None = None,
+        anticipate: bool | None = None,
+        timeout: float | None = JOIN_TIMEOUT_S,
+        ttl: int | None = None,
+        contact: str | Address | None = None,
+        alone: AlonePolicy = "create",
+    ) -> SharedUnderlay:
+        """Come into a shared underlay, which carries any number of groups; returns with its first view.
+
+        The arguments are those of `join`, for the underlay. A node that is in it already gets the handle that it has.
+        """
+        self._check_running()
+        check_group_name(underlay)
+        check_timeout(timeout)
+        request = as_request(
+            self._backend.defaults,
+            orderer=orderer,
+            create=create,
+            min_members=min_members,
+            recovery=recovery,
+            resilience=resilience,
+            max_members=max_members,
+            buffers=buffers,
+            nr_buf=nr_buf,
+            max_message=max_message,
+            flow=flow,
+            anticipate=anticipate,
+            ttl=ttl,
+            alone=alone,
+        )
+        if contact is not None and create:
+            raise UsageError("an underlay that is joined through a contact exists: leave create out")
+        located = await self._backend.locate(contact) if contact is not None else None
+        request = replace(request, create=create if located is None else False, contact=located)
+        handle: SharedUnderlay | None = None
+        try:
+            async with asyncio.timeout(timeout) as bound:
+                handle = await self._begin_to_attach(underlay, request)
+                await handle._wait_until_attached()
+        except BaseException as error:
+            if handle is not None and not handle._is_wanted:
+                self._shared.pop(underlay, None)
+                self._open.abandon(handle._seat)
+            if isinstance(error, TimeoutError) and bound.expired():
+                raise TimeoutError(f"no way into the underlay {underlay!r} was found in {timeout} s") from None
+            raise
+        return handle
+
+    async def _begin_to_attach(self, underlay: str, request: JoinRequest) -> SharedUnderlay:
+        """The handle of an underlay; the first task that wants it opens it."""
+        while (handle := self._shared.get(underlay)) is not None and not handle._is_open:
+            await handle._group._wait_until_left()
+            self._check_running()
+            if self._shared.get(underlay) is handle:
+                del self._shared[underlay]
+        if handle is None:
+            seat = self._backend.attach(underlay, request)
+            handle = self._shared[underlay] = SharedUnderlay(seat, self._open.add_base(seat), request)
+        elif request not in (handle._request, JoinRequest(self._backend.defaults)):
+            raise UsageError(
+                f"this node is attached to {underlay!r} already, with other parameters: leave them out, or detach first"
+            )
+        return handle
+
+    def group(self, name: str) -> Group:
+        """The handle of a group that this node is in, also of one that was joined with `join_many`."""
+        self._check_running()
+        found = self._open.named(name)
+        if found is None:
+            seat = self._backend.seat(name)
+            if seat is None:
+                raise NotMember(f"this node is not in {name!r}: join it first")
+            found = self._open.add(seat)
+            found._settle()
+        return found
+
+    async def join_many(self, names: Iterable[str], *, underlay: str, header: bytes = b"") -> None:
+        """Join many groups of a shared underlay, which is attached first where it is not: see `SharedUnderlay`."""
+        await (await self.attach(underlay)).join_many(names, header)
+
+    async def leave_many(self, names: Iterable[str], *, underlay: str | None = None, header: bytes = b"") -> None:
+        """Leave many groups of a shared underlay. It may be left out where this node is attached to one only."""
+        await self._attached(underlay).leave_many(names, header)
+
+    async def send(
+        self,
+        payload: Payload,
+        *,
+        groups: Sequence[str],
+        underlay: str | None = None,
+        service: Service | None = None,
+        type: int = 0,
+        confirm: bool = False,
+    ) -> int | None:
+        """Send one message to several groups, or to one, that this node need not be in: see `SharedUnderlay.send`.
+
+        underlay: where the groups are. It may be left out where this node is attached to one only.
+        """
+        shared = self._attached(underlay)
+        return await shared.send(payload, groups=groups, service=service, type=type, confirm=confirm)
+
+    def events(self, underlay: str | None = None) -> AsyncIterator[Event]:
+        """All groups of this node on a shared underlay, in one order: see `SharedUnderlay.events`."""
+        return self._attached(underlay).events()
+
+    def batches(self, underlay: str | None = None) -> AsyncIterator[PortEvent]:
+        """The same, with blocks of messages as they come: see `SharedUnderlay.batches`."""
+        return self._attached(underlay).batches()
+
+    def _attached(self, underlay: str | None) -> SharedUnderlay:
+        """A shared underlay that this node is attached to."""
+        self._check_running()
+        shared = {name: handle for name, handle in self._shared.items() if handle._is_open}
+        if underlay is None and len(shared) == 1:
+            return next(iter(shared.values()))
+        if underlay is None:
+            names = " and ".join(map(repr, shared)) or "none"
+            raise UsageError(f"say which underlay: this node is attached to {names}")
+        found = shared.get(underlay)
+        if found is None:
+            raise UsageError(f"this node is not attached to {underlay!r}: await node.attach({underlay!r}) first")
+        return found
 
     async def call(
         self,
@@ -269,6 +402,12 @@ class NodeBase:
                 if joined is not None:
                     await joined.send(payload, service, type, confirm=ack)
                     return None
+                shared = self._backend.shared_underlay_of(group)
+                if shared is not None:
+                    raise UsageError(
+                        f"{group!r} is a group of the underlay {shared!r}: "
+                        f"join it to call it, or send(payload, groups=[{group!r}])"
+                    )
                 call = Call(payload, service, handler=handler, type_=type, to=located, wants_ack=ack, wants_again=again)
                 await self._outcome(group, call)
         except TimeoutError:
@@ -290,6 +429,11 @@ class NodeBase:
     def _check_running(self) -> None:
         if self._open.error is not None:
             raise self._open.error
+
+    async def _leave_all(self) -> None:
+        """Leave all groups and underlays, as far as that goes."""
+        underlays = [handle.detach() for handle in self._shared.values()]
+        await asyncio.gather(*underlays, *(group.abandon() for group in self.groups))
 
     async def _joined(self, name: str) -> Group | None:
         """The group, if this node is in it; waits while it is on its way in or out."""
@@ -322,6 +466,22 @@ class NodeBase:
         if waiting:
             patience = CALLS_PATIENCE_S if timeout is None else min(timeout / 2, CALLS_PATIENCE_S)
             await asyncio.wait(waiting, timeout=patience)
+
+
+def _check_shared(name: str | None, underlay: str, terms: dict[str, object]) -> str:
+    """Raise what a join of a lightweight group cannot have. Its name."""
+    check_group_name(underlay)
+    if name == underlay:
+        raise UsageError(f"{name!r} is the name of the underlay itself; give the group another one")
+    if name is None:
+        raise UsageError(f'a group of a shared underlay is joined by its name: join("prices", underlay={underlay!r})')
+    given = [word for word, value in terms.items() if value != _PLAIN.get(word)]
+    if given:
+        raise UsageError(
+            f"{', '.join(given)}: these belong to the underlay and not to one of its groups; "
+            f"give them to await node.attach({underlay!r}, ...) before the first join"
+        )
+    return name
 
 
 def _how_far(group: str, call: Call | None, timeout: float | None) -> str:

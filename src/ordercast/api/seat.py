@@ -101,6 +101,9 @@ class Seat(Protocol):
     def has_room(self) -> bool:
         """Whether the send queue takes another message."""
 
+    def expect_room(self, is_waiting: bool) -> None:
+        """A task begins to wait for room in the queue, or has ended that: news of the seat are wanted meanwhile."""
+
     @property
     def end_number(self) -> int:
         """The number of the next message that is offered."""
@@ -208,6 +211,51 @@ class JoinRequest:
     ttl: int | None = None
     contact: Address | None = None
     alone: AlonePolicy = "create"
+    underlay: str | None = None
+    """The shared underlay that carries the group; None: one of its own."""
+
+
+class PendingGroups(Protocol):
+    """Groups that a session joins, or leaves, together."""
+
+    @property
+    def is_over(self) -> bool:
+        """This node is in all of them, or out of all of them. Asked after each pass; it forgets what is done."""
+
+    def check(self) -> None:
+        """Raise where one of them was left before it was joined."""
+
+
+class BaseSeat(Seat, Protocol):
+    """The place of a session in a shared underlay itself: what is not about one group only."""
+
+    @property
+    def groups(self) -> list[str]:
+        """The groups that the session is in, by name, in the order in which they were opened."""
+
+    @property
+    def slow_groups(self) -> list[str]:
+        """Those that the underlay waits for, because the application does not receive there."""
+
+    def feed(self) -> None:
+        """From here on `take` gives the events of all groups of the session on the underlay, in one order."""
+
+    def send_to(self, payload: bytes, service: Service, type_: int, groups: Sequence[str]) -> int:
+        """Queue one message to groups that the session need not be in: its number, or -1: the queue is full."""
+
+    def offer_many_to(
+        self, payloads: Sequence[bytes], service: Service, type_: int, lengths: list[int], groups: Sequence[str]
+    ) -> int:
+        """Queue messages, each to its own group, which the session is in: how many were taken."""
+
+    def join_many(self, names: Sequence[str], header: bytes) -> PendingGroups:
+        """Begin to join groups. Where one of them cannot be joined, none is."""
+
+    def leave_many(self, names: Sequence[str], header: bytes) -> PendingGroups:
+        """Begin to leave groups."""
+
+    def leave_all(self) -> None:
+        """Begin to leave the underlay, and with it all groups of the session on it."""
 
 
 class NodeBackend(Protocol):
@@ -237,6 +285,12 @@ class NodeBackend(Protocol):
 
     def open(self, group: str, request: JoinRequest) -> Seat:
         """Begin to find, join or create a group. The seat's `view` or `refusal` tells what became of it."""
+
+    def attach(self, underlay: str, request: JoinRequest) -> BaseSeat:
+        """Begin to find, join or create a shared underlay, without any group."""
+
+    def shared_underlay_of(self, group: str) -> str | None:
+        """The shared underlay of this node that has a group of this name, which the node need not be in."""
 
     def seat(self, group: str) -> Seat | None:
         """The open seat of a group, also on its way in or out."""

@@ -108,8 +108,10 @@ class SendTurns:
         seat.check_open()
         while not seat.has_room:
             self._room = self._loop.create_future()
+            seat.expect_room(True)
             try:
                 await self._room
             finally:
                 self._room = None
+                seat.expect_room(False)
             seat.check_open()

@@ -1,7 +1,7 @@
 """The names of the counters that `group.stats` and `node.stats` give. Every name is always there, also at 0.
 
 The core counts by name where something happens and has no list; the test `test_api_stats.py` compares its source with
-this one. Counters only rise, except for the two `queued_...`.
+this one. Counters only rise, except for `queued_...`, `held_bytes` and `holding_up`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ _GROUP: Final[dict[str, str]] = {
     "messages_delivered": "messages delivered here",
     "queued_messages": "messages in the send queue now",
     "queued_bytes": "bytes in the send queue now",
+    "held_bytes": "bytes of a lightweight group that wait here for the application, beyond the underlay's history",
+    "holding_up": "1 while the whole underlay waits for the application to receive from this group, else 0",
     "unreadable_blocks": "delivered blocks that a faulty member made unreadable",
     "dropped_fragments": "fragments of large messages that did not fit together",
     # The protocol at work.

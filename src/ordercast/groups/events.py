@@ -13,7 +13,7 @@ from ordercast.engine import Buffer, Failed, Transitional
 from ordercast.errors import UsageError, WireError
 from ordercast.service import Service
 from ordercast.view import View
-from ordercast.wire.block import Head, open_columns, open_messages, service_of
+from ordercast.wire.block import Head, groups_of, open_columns, open_messages, service_of
 
 NO_POSITION = -1
 """Position of a message whose service is weaker than AGREED."""
@@ -385,6 +385,11 @@ class OpenedBlock:
                 self._payloads, self.type = opened.payloads, opened.type
         return self._payloads
 
+    def column(self) -> Sequence[int]:
+        """The number of the group of each message."""
+        groups = groups_of(self._block, self.head)
+        return [groups] * self.head.count if isinstance(groups, int) else groups
+
     def fill(self, payload: bytes, type_: int) -> None:
         """It is the last fragment of one large message, which has come together."""
         self._payloads, self.type = [payload], type_
@@ -426,6 +431,16 @@ class MixedBatch(Batch):
         self._index = index
         self._groups = groups
         self._is_multi = is_multi
+
+    @property
+    def part_of(self) -> OpenedBlock | None:
+        """The block, where this is its messages to one group; None where it is more."""
+        return self._opened if self._groups is None else None
+
+    def with_part(self, other: MixedBatch) -> MixedBatch:
+        """These messages and those to another group of the same block, in their order."""
+        opened = self._opened
+        return MixedBatch(opened, "", sorted([*self._at, *other._at]), opened.column(), is_multi=False)
 
     @property
     def groups(self) -> Sequence[str]:

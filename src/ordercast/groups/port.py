@@ -22,7 +22,7 @@ from ordercast.errors import (
 from ordercast.groups.calls import Asked, Calls
 from ordercast.groups.checks import TYPE_MAX, TYPE_MIN
 from ordercast.groups.consumption import EVENT_BYTES, HELD_BYTES, PORT_BYTES, Receipt
-from ordercast.groups.events import Left, PortEvent, Uncertain
+from ordercast.groups.events import Left, MixedBatch, PortEvent, Uncertain
 from ordercast.groups.locks import LockRequest, Locks
 from ordercast.groups.queue import QUEUE_BYTES, QUEUE_MESSAGES
 from ordercast.groups.requests import Inbox, PendingReply
@@ -357,7 +357,30 @@ class Port:
             self.held_bytes += port.held_bytes
             port.held_bytes = 0
         found.sort(key=_turn_of)
-        self._events += found
+        self._events += self._joined(found)
+
+    def _joined(self, found: list[tuple[PortEvent, Receipt]]) -> list[tuple[PortEvent, Receipt | None]]:
+        """The same, where a block that was divided by group is whole again."""
+        joined: list[tuple[PortEvent, Receipt | None]] = []
+        places: dict[int, tuple[int, MixedBatch, Receipt]] = {}  # by block
+        for event, receipt in found:
+            block = event.part_of if isinstance(event, MixedBatch) else None
+            if block is None or not isinstance(event, MixedBatch):
+                joined.append((event, receipt))
+                continue
+            known = places.get(id(block))
+            if known is None:
+                places[id(block)] = (len(joined), event, receipt)
+                joined.append((event, receipt))
+                continue
+            at, parts, kept = known
+            # One receipt remains: the one that the engine waits for, if there is one.
+            spare, kept = (kept, receipt) if receipt.seq > kept.seq else (receipt, kept)
+            whole = parts.with_part(event)
+            places[id(block)] = (at, whole, kept)
+            joined[at] = (whole, kept)
+            self._finish(spare)
+        return joined
 
     def finish_taken(self) -> None:
         """The application has finished with the event it took last."""

@@ -1,14 +1,14 @@
 """The same API for programs without asyncio: a thread runs the loop, and calls wait for it.
 
-Every name of `Node`, `Group`, `Lock` and `Handler` is here or in `blocking_group.py` (a test compares them). Calls that
-wait may have a `timeout` in addition. Each call costs two switches between threads (about 100 us), so iteration
-fetches what is at hand at once. Calls may come from any thread. A timeout ends a call *inside* the loop: either it had
-its effect and returns, or it had none and raises TimeoutError.
+Every name of `Node`, `Group`, `Lock`, `Handler` and `SharedUnderlay` is here, in `blocking_group.py` or in
+`blocking_shared.py` (a test compares them). Calls that wait may have a `timeout` in addition. Each call costs two
+switches between threads (about 100 us), so iteration fetches what is at hand at once. Calls may come from any thread. A
+timeout ends a call *inside* the loop: either it had its effect and returns, or it had none and raises TimeoutError.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -16,9 +16,12 @@ from typing import Self
 from ordercast.api.checks import Payload
 from ordercast.api.group import CALL_TIMEOUT_S, Group
 from ordercast.api.node import JOIN_TIMEOUT_S
+from ordercast.api.shared import SharedUnderlay
 from ordercast.config import DEFAULT_ORDERER, AlonePolicy, MinMembers, RecoveryMode, Timing
 from ordercast.groups.engines import EngineFactory
+from ordercast.groups.events import Event, PortEvent
 from ordercast.runtime.blocking_group import BlockingGroup
+from ordercast.runtime.blocking_shared import BlockingUnderlay
 from ordercast.runtime.listening import Authority
 from ordercast.runtime.loop_thread import LoopThread
 from ordercast.runtime.node import Node
@@ -49,6 +52,7 @@ class BlockingNode:
     ) -> None:
         self._thread = LoopThread()
         self._handles: dict[Group, BlockingGroup] = {}
+        self._underlays: dict[SharedUnderlay, BlockingUnderlay] = {}
 
         async def start() -> Node:
             return Node(
@@ -140,6 +144,7 @@ class BlockingNode:
         ttl: int | None = None,
         contact: str | Address | None = None,
         alone: AlonePolicy = "create",
+        underlay: str | None = None,
     ) -> BlockingGroup:
         """Become a member, as `Node.join`."""
         group = self._thread.call(
@@ -161,11 +166,92 @@ class BlockingNode:
                 ttl=ttl,
                 contact=contact,
                 alone=alone,
+                underlay=underlay,
             )
         )
-        handle = BlockingGroup(self._thread, group)
-        self._handles = {other: self._handles[other] for other in self._handles if other.is_member} | {group: handle}
-        return handle
+        return self._handle(group)
+
+    def attach(
+        self,
+        underlay: str,
+        *,
+        orderer: str = DEFAULT_ORDERER,
+        create: bool | None = None,
+        min_members: MinMembers = "majority",
+        recovery: RecoveryMode = "automatic",
+        resilience: int | None = None,
+        max_members: int | None = None,
+        buffers: int | None = None,
+        nr_buf: int | None = None,
+        max_message: int | None = None,
+        flow: str | None = None,
+        anticipate: bool | None = None,
+        timeout: float | None = JOIN_TIMEOUT_S,
+        ttl: int | None = None,
+        contact: str | Address | None = None,
+        alone: AlonePolicy = "create",
+    ) -> BlockingUnderlay:
+        """Come into a shared underlay, as `Node.attach`."""
+        shared = self._thread.call(
+            self._node.attach(
+                underlay,
+                orderer=orderer,
+                create=create,
+                min_members=min_members,
+                recovery=recovery,
+                resilience=resilience,
+                max_members=max_members,
+                buffers=buffers,
+                nr_buf=nr_buf,
+                max_message=max_message,
+                flow=flow,
+                anticipate=anticipate,
+                timeout=timeout,
+                ttl=ttl,
+                contact=contact,
+                alone=alone,
+            )
+        )
+        return self._underlay(shared)
+
+    def group(self, name: str) -> BlockingGroup:
+        """As `Node.group`."""
+        return self._handle(self._thread.read(lambda: self._node.group(name)))
+
+    def join_many(
+        self, names: Iterable[str], *, underlay: str, header: bytes = b"", timeout: float | None = None
+    ) -> None:
+        """As `Node.join_many`. After TimeoutError the joins go on."""
+        self._thread.call(self._node.join_many(names, underlay=underlay, header=header), timeout)
+
+    def leave_many(
+        self, names: Iterable[str], *, underlay: str | None = None, header: bytes = b"", timeout: float | None = None
+    ) -> None:
+        """As `Node.leave_many`. After TimeoutError the leaves go on."""
+        self._thread.call(self._node.leave_many(names, underlay=underlay, header=header), timeout)
+
+    def send(
+        self,
+        payload: Payload,
+        *,
+        groups: Sequence[str],
+        underlay: str | None = None,
+        service: Service | None = None,
+        type: int = 0,
+        confirm: bool = False,
+        timeout: float | None = None,
+    ) -> int | None:
+        """As `Node.send`. After TimeoutError a confirmed message may still be delivered."""
+        sent = self._node.send(payload, groups=groups, underlay=underlay, service=service, type=type, confirm=confirm)
+        return self._thread.call(sent, timeout)
+
+    def events(self, underlay: str | None = None) -> Iterator[Event]:
+        """As `Node.events`. One thread may receive."""
+        return self._underlay(self._thread.read(lambda: self._node._attached(underlay))).events()
+
+    def batches(self, underlay: str | None = None, timeout: float | None = None) -> Iterator[PortEvent]:
+        """As `Node.batches`; TimeoutError where nothing comes for `timeout` seconds."""
+        return self._underlay(self._thread.read(lambda: self._node._attached(underlay))).batches(timeout)
 
     def call(
         self,
@@ -194,6 +280,24 @@ class BlockingNode:
                 type=type,
             )
         )
+
+    def _handle(self, group: Group) -> BlockingGroup:
+        """The handle of a group: there is one, because it has what it has fetched."""
+        handle = self._handles.get(group)
+        if handle is None:
+            handle = BlockingGroup(self._thread, group)
+            kept = {other: self._handles[other] for other in self._handles if other.is_member}
+            self._handles = kept | {group: handle}
+        return handle
+
+    def _underlay(self, shared: SharedUnderlay) -> BlockingUnderlay:
+        """The handle of an underlay, in the same way."""
+        handle = self._underlays.get(shared)
+        if handle is None:
+            handle = BlockingUnderlay(self._thread, shared)
+            kept = {other: self._underlays[other] for other in self._underlays if other.is_member}
+            self._underlays = kept | {shared: handle}
+        return handle
 
     def close(self) -> None:
         """Leave all groups, stop the node and its thread."""

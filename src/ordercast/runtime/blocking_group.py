@@ -236,7 +236,7 @@ class BlockingGroup:
         if not self._fetched:
             self._fetched.extend(self._thread.call(self._group.take(FETCH_EVENTS), timeout))
         event = self._fetched.popleft()
-        self._has_ended = isinstance(event, Left) and not event.returning
+        self._has_ended = isinstance(event, Left) and self._group._is_final(event)
         return event
 
 

@@ -135,12 +135,12 @@ class UdpDriver:
         self._loop.call_soon(self._cool)
         self._finish()
 
-    def prepare(self, group: str) -> None:
+    def prepare(self, underlay: str) -> None:
         if self.is_closed:
             raise UsageError("this node has been closed")
         if self._has_multicast:
             self._is_prepared = True
-            opened = self._listening.add(self.host.underlay_of(group))
+            opened = self._listening.add(underlay)
             if opened is not None and not self._is_blocked:
                 self._loop.add_reader(opened.fileno(), self._on_readable, opened)
 

@@ -164,7 +164,7 @@ class Node(NodeBase):
             return
         try:
             async with asyncio.timeout(LEAVE_TIMEOUT_S):
-                await asyncio.gather(*(group.abandon() for group in self.groups))
+                await self._leave_all()
         except TimeoutError:
             _log.warning("%s: stopped without having been seen to leave %d groups", self.member, len(self.groups))
         finally:

@@ -12,7 +12,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -96,14 +95,14 @@ class SimDriver:
         return self._world.clock(self._node)
 
     def wake(self) -> None:
-        for port in self.host.ports:
-            self._world.listen(self._node, port.underlay)
+        for underlay in self.host.underlays:
+            self._world.listen(self._node, underlay)
         self._world.wake(self._node)
 
     def hurry(self) -> None:
         self.wake()
 
-    def prepare(self, group: str) -> None:
+    def prepare(self, underlay: str) -> None:
         """`wake` listens to what is open."""
 
     def find(self, group: str) -> None:
@@ -189,7 +188,7 @@ class SimNode(NodeBase):
         """Leave all groups and stop."""
         if not self.is_up:
             return
-        await asyncio.gather(*(group.abandon() for group in self.groups))
+        await self._leave_all()
         if self.is_up:
             self._driver.halt()
 
