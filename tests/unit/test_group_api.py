@@ -12,7 +12,7 @@ from tests.unit.fake_engine import Exchange, FakeEngine
 from tests.unit.fake_node import FakeNode
 
 from ordercast.api.group import Group
-from ordercast.api.local_seat import LocalSeat
+from ordercast.api.local import LocalSeat
 from ordercast.engine import Departed, Failed, UnknownOutcome
 from ordercast.errors import (
     GroupFailed,
