@@ -11,9 +11,10 @@ from tests.unit.fake_node import FakeNode
 from tests.unit.test_group_api import on_loop, turns
 
 from ordercast.api.shared import SharedUnderlay
+from ordercast.api.transactions import Transaction, publish, transactions
 from ordercast.errors import InvariantViolation, MessageTooLarge, NotMember, UsageError
 from ordercast.groups.consumption import PORT_BYTES
-from ordercast.groups.events import Event, Left, Message, MixedBatch
+from ordercast.groups.events import Batch, Event, Left, Message, MixedBatch, PortEvent
 from ordercast.groups.queue import QUEUE_MESSAGES
 from ordercast.groups.shared import KEPT_NAMES
 from ordercast.service import AGREED
@@ -35,6 +36,13 @@ async def messages(events: AsyncIterator[Event], count: int) -> list[Message]:
             if len(found) == count:
                 break
     return found
+
+
+async def first_batch(events: AsyncIterator[PortEvent]) -> MixedBatch:
+    while True:
+        event = await anext(events)
+        if isinstance(event, MixedBatch):
+            return event
 
 
 @on_loop
@@ -322,3 +330,46 @@ async def test_waits_for_many_groups_end_with_the_node() -> None:
         await joining
     with pytest.raises(InvariantViolation, match="something is wrong"):
         await floor.send(b"x", groups=["orders"], service=AGREED)
+
+
+@on_loop
+async def test_transactions_come_whole_although_their_publisher_sends_to_other_groups_meanwhile() -> None:
+    a, b = pair()
+    await a.join_many(["orders", "news"], underlay="floor")
+    orders = await b.join("orders", underlay="floor")
+    rows = [b"%d" % number for number in range(40_000)]
+
+    async def chat() -> None:
+        for _ in range(200):
+            await a.send(b"chat", groups=["news"])
+            await a.group("news").send(b"chat")
+            await asyncio.sleep(0)
+
+    chatting = asyncio.create_task(chat())
+    position = await publish(a.group("orders"), "q", 0, rows)
+    await chatting
+    async for item in transactions(orders):
+        if isinstance(item, Transaction):
+            assert (list(item.rows), item.position) == (rows, position)
+            break
+    assert position > len(rows) + 1, "messages of the other group came in between"
+
+
+@on_loop
+async def test_a_batch_of_several_groups_divides_into_runs_without_holes() -> None:
+    a, b = pair()
+    await a.join_many(["x", "y", "z"], underlay="floor")
+    floor = await b.attach("floor")
+    await floor.join_many(["x", "y", "z"])
+    await a.leave_many(["z"])
+    events = a.batches()
+    await floor.send_many([b"%d" % number for number in range(7)], groups=["x", "x", "z", "x", "y", "y", "x"])
+    batch = await first_batch(events)
+    runs = list(batch.runs())
+    assert [(run.group, run.first, run.position, list(run.messages)) for run in runs] == [
+        ("x", 0, 0, [b"0", b"1"]),
+        ("x", 3, 3, [b"3"]),
+        ("y", 4, 4, [b"4", b"5"]),
+        ("x", 6, 6, [b"6"]),
+    ]
+    assert [run.__class__ for run in runs] == [Batch] * 4

@@ -22,7 +22,7 @@ from typing import Final
 
 from ordercast.api.group import Group
 from ordercast.errors import UsageError
-from ordercast.groups.events import Batch, PortEvent
+from ordercast.groups.events import Batch, MixedBatch, PortEvent
 from ordercast.service import RESILIENT, SAFE, Service
 
 ROW_TYPE: Final = -(1 << 15)
@@ -205,7 +205,7 @@ class _Open:
     def __init__(self, mark: Mark, sender: str, number: int) -> None:
         self.mark = mark
         self.sender = sender
-        self.number = number  # of the sender's next message, if that belongs to it
+        self.number = number  # its next message has at least this one: the sender may send to other groups in between
         self.count = 0
         self.nbytes = 0
         self.crc = 0
@@ -256,6 +256,13 @@ class Transactions:
 
         Raises TransactionTooLarge where a transaction has more bytes than this member keeps.
         """
+        if isinstance(event, MixedBatch):
+            for run in event.runs():
+                yield from self._feed(run)
+        else:
+            yield from self._feed(event)
+
+    def _feed(self, event: PortEvent) -> Iterator[Item]:
         if not isinstance(event, Batch):
             yield event
             return
@@ -283,12 +290,12 @@ class Transactions:
 
     def _on_rows(self, event: Batch, at: int, end: int, type_: int) -> None:
         open_ = self._open.get(event.sender)
-        if open_ is None or event.first + at != open_.number:
+        if open_ is None or event.first + at < open_.number:
             self.ignored += end - at
             return
         rows = event.messages[at:end]
         joined = b"".join(rows)
-        open_.number += len(rows)
+        open_.number = event.first + end
         open_.count += len(rows)
         open_.nbytes += len(joined)
         open_.crc = zlib.crc32(joined, open_.crc)
@@ -341,8 +348,8 @@ class Transactions:
             self.ignored += 1
             yield Missed(mark.query, mark.batch, event.sender, position, event.group, attempt)
             return
-        found = (open_.mark.query, open_.mark.batch, open_.count, open_.nbytes, open_.crc, open_.number)
-        is_whole = found == (mark.query, mark.batch, mark.rows, mark.nbytes, mark.crc, event.first + seq)
+        found = (open_.mark.query, open_.mark.batch, open_.count, open_.nbytes, open_.crc)
+        is_whole = found == (mark.query, mark.batch, mark.rows, mark.nbytes, mark.crc)
         self._close(event.sender)
         if not is_whole:
             self.dropped += 1

@@ -239,7 +239,8 @@ class ArchiveRecorder:
                 return
             for event in events:
                 if isinstance(event, Batch):
-                    await self._add(event)
+                    for run in event.runs():
+                        await self._add(run)
                 else:
                     await self._on_event(event)
             await self._flush()

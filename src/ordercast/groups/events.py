@@ -328,6 +328,10 @@ class Batch:
                 number += 1
                 position += step
 
+    def runs(self) -> Iterator[Batch]:
+        """The same messages in batches of one group each, whose numbers and positions have no holes."""
+        yield self
+
     def after(self, taken: int) -> Batch:
         """What is left of the batch when `taken` messages were handed over one by one."""
         types = self._types if isinstance(self._types, int) else self._types[taken:]
@@ -490,6 +494,33 @@ class MixedBatch(Batch):
         names = opened.names(self._groups)
         for at in self._at:
             yield MultiMessage(payloads[at], sender, first + at, base + step * at, service, type_, group, view, names)
+
+    def runs(self) -> Iterator[Batch]:
+        messages, at, names = self.messages, self._at, self.groups
+        if not messages:
+            yield self  # unreadable
+            return
+        is_one = self._groups is None or self._is_multi
+        first, base, step = self._opened.head.first, self._opened.position, 1
+        if not self.service.is_ordered:
+            base, step = NO_POSITION, 0
+        start = 0
+        for stop in range(1, self.count + 1):
+            if stop < self.count and at[stop] == at[stop - 1] + 1 and (is_one or names[stop] == names[start]):
+                continue
+            yield Batch(
+                b"",
+                self.group if is_one else names[start],
+                self.view,
+                self.sender,
+                first + at[start],
+                stop - start,
+                base + step * at[start],
+                self.service,
+                messages[start:stop],
+                self.type,
+            )
+            start = stop
 
     def after(self, taken: int) -> Batch:
         return MixedBatch(self._opened, self.group, self._at[taken:], self._groups, is_multi=self._is_multi)
