@@ -849,6 +849,26 @@ def test_what_a_port_that_left_has_not_taken_holds_no_buffers() -> None:
     assert fake(b).consumed[-1] == exchange.seq
 
 
+@pytest.mark.parametrize(("header", "operations"), [(b"", 0), (b"bye", 2)])
+def test_all_groups_are_left_at_once_unless_they_are_told_something(header: bytes, operations: int) -> None:
+    exchange = Exchange()
+    host, other = make_host(exchange, "x"), make_host(exchange, "y")
+    ports = open_ports(host, "a", "b", "c")
+    (seen,) = open_ports(other, "a")
+    pump(host, other)
+    engine = fake(ports[0])
+    blocks = len(engine.sent_blocks)
+    for port in ports:
+        host.leave(port, header)
+    pump(host, other)
+    assert [port.gone is not None and port.gone.wanted for port in ports] == [True] * 3
+    assert not host.underlays
+    assert len(engine.sent_blocks) - blocks <= operations
+    assert seen.view is not None
+    assert [member.name for member in seen.view.members] == ["y"]
+    assert seen.view.header == header
+
+
 def test_a_leave_that_is_held_up_is_not_waited_for_forever() -> None:
     exchange = Exchange()
     host = make_host(exchange)

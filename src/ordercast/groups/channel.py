@@ -370,9 +370,11 @@ class Channel:
             leave.due_ns = NEVER
 
     def _leave_all(self, now_ns: int) -> bool:
-        """All groups of a shared underlay are left at once: the view without this node says so for all of them."""
-        if not all(leave.header is None or port.may_leave(now_ns, leave) for port, leave in self.leaving.items()):
-            return False
+        """All groups of a shared underlay are left at once: the view without this node says so for all of them. Where
+        one has a header to tell its group, they are left one by one."""
+        for port, leave in self.leaving.items():
+            if leave.header or (leave.header is not None and not port.may_leave(now_ns, leave)):
+                return False
         self._stage = ChannelStage.LEAVING
         self.engine.leave(now_ns, b"", self.out)
         for leave in self.leaving.values():

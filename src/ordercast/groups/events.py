@@ -441,10 +441,12 @@ class MixedBatch(Batch):
         """The block, where this is its messages to one group; None where it is more."""
         return self._opened if self._groups is None else None
 
-    def with_part(self, other: MixedBatch) -> MixedBatch:
-        """These messages and those to another group of the same block, in their order."""
-        opened = self._opened
-        return MixedBatch(opened, "", sorted([*self._at, *other._at]), opened.column(), is_multi=False)
+    def with_parts(self, others: Sequence[MixedBatch]) -> MixedBatch:
+        """These messages and those to other groups of the same block, in their order."""
+        if not others:
+            return self
+        index = sorted([at for part in (self, *others) for at in part._at])
+        return MixedBatch(self._opened, "", index, self._opened.column(), is_multi=False)
 
     @property
     def groups(self) -> Sequence[str]:

@@ -362,24 +362,23 @@ class Port:
     def _joined(self, found: list[tuple[PortEvent, Receipt]]) -> list[tuple[PortEvent, Receipt | None]]:
         """The same, where a block that was divided by group is whole again."""
         joined: list[tuple[PortEvent, Receipt | None]] = []
-        places: dict[int, tuple[int, MixedBatch, Receipt]] = {}  # by block
+        blocks: dict[int, tuple[int, list[MixedBatch]]] = {}  # where each stands, and its parts
+        kept: dict[int, Receipt] = {}
         for event, receipt in found:
-            block = event.part_of if isinstance(event, MixedBatch) else None
-            if block is None or not isinstance(event, MixedBatch):
+            block = id(event.part_of) if isinstance(event, MixedBatch) and event.part_of is not None else 0
+            if not block or not isinstance(event, MixedBatch):
                 joined.append((event, receipt))
-                continue
-            known = places.get(id(block))
-            if known is None:
-                places[id(block)] = (len(joined), event, receipt)
+            elif block not in blocks:
+                blocks[block], kept[block] = (len(joined), [event]), receipt
                 joined.append((event, receipt))
-                continue
-            at, parts, kept = known
-            # One receipt remains: the one that the engine waits for, if there is one.
-            spare, kept = (kept, receipt) if receipt.seq > kept.seq else (receipt, kept)
-            whole = parts.with_part(event)
-            places[id(block)] = (at, whole, kept)
-            joined[at] = (whole, kept)
-            self._finish(spare)
+            else:
+                blocks[block][1].append(event)
+                # One receipt remains: the one that the engine waits for, if there is one.
+                other = kept[block]
+                kept[block], spare = (receipt, other) if receipt.seq > other.seq else (other, receipt)
+                self._finish(spare)
+        for block, (at, parts) in blocks.items():
+            joined[at] = (parts[0].with_parts(parts[1:]), kept[block])
         return joined
 
     def finish_taken(self) -> None:
