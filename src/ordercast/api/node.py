@@ -40,7 +40,6 @@ JOIN_TIMEOUT_S: Final = 30.0
 CALLS_PATIENCE_S: Final = 3.0
 """How long `join` waits for calls to the same group that are under way."""
 
-
 _PLAIN: Final[dict[str, object]] = {
     "orderer": DEFAULT_ORDERER,
     "min_members": "majority",
@@ -194,7 +193,11 @@ class NodeBase:
 
     async def _join_shared(self, name: str, underlay: str, header: bytes, timeout: float | None) -> Group:
         """Join a lightweight group; its underlay first, where this node is not in it."""
+        clock = asyncio.get_running_loop().time
+        started = clock()
         handle = await self.attach(underlay, timeout=timeout)
+        if timeout is not None:
+            timeout = max(0.0, timeout - (clock() - started))
         defaults = self._backend.defaults
         request = JoinRequest(replace(defaults, orderer=handle.config.orderer), header=header, underlay=underlay)
         return await self._enter(name, request, timeout)
@@ -289,7 +292,7 @@ class NodeBase:
         if handle is None:
             seat = self._backend.attach(underlay, request)
             handle = self._shared[underlay] = SharedUnderlay(seat, self._open.add_base(seat), request)
-        elif request not in (handle._request, JoinRequest(self._backend.defaults)):
+        elif request not in (handle._request, JoinRequest(replace(self._backend.defaults, orderer=DEFAULT_ORDERER))):
             raise UsageError(
                 f"this node is attached to {underlay!r} already, with other parameters: leave them out, or detach first"
             )
