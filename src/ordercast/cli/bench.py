@@ -32,8 +32,10 @@ DESCRIPTION: Final = (
     "with one 100-byte message at a time, and the floor: the same sockets, blocks and application with a plain credit "
     "window, without ordering or repair. Every message is sliced to its own bytes and its first and last byte are "
     "read, which also checks the order. CPU is user + system of all members by deliveries at all members. Services "
-    "without order are sent one at a time every 2 ms. Exit code 1 if anything was misordered, or, unless it was "
-    "UNRELIABLE, lost."
+    "without order are sent one at a time every 2 ms. With --groups every member is in that many groups, and what "
+    "they cost is measured: to join them, memory, sockets and CPU at rest. On a shared underlay messages go round "
+    "robin over all of them, after a phase in which all go to one group; then a newcomer comes in. Exit code 1 if "
+    "anything was misordered, or, unless it was UNRELIABLE, lost."
 )
 EXAMPLES: Final = """examples:
   ordercast bench
@@ -46,6 +48,10 @@ EXAMPLES: Final = """examples:
       all send, and the timestamp orderer is plain ABCAST
   ordercast bench --datagram 1400 --service SAFE --seconds 10
       datagrams as on Ethernet, delivered when every member holds the message
+  ordercast bench --groups 100000 --underlay shared
+      a hundred thousand groups on one underlay, and one group beside them
+  ordercast bench --groups 200 --members 2
+      what 200 groups with underlays of their own cost
   ordercast bench --json | jq '{delivered_per_s, cpu_us_per_delivery, ratio_to_floor}'
       the numbers for a program"""
 
@@ -54,6 +60,11 @@ MAX_MEMBERS: Final = 32
 MIN_SECONDS: Final = 0.1
 MAX_SECONDS: Final = 3_600.0
 START_TIMEOUT_S: Final = 30.0
+MAX_GROUPS: Final = 1_000_000
+MAX_OWN_GROUPS: Final = 500  # each has sockets of its own
+JOIN_TIMEOUT_S: Final = 300.0
+SETTLE_S: Final = 1.0
+REST_S: Final = 3.0
 PHASE_TIMEOUT_S: Final = 60.0
 
 
@@ -69,6 +80,8 @@ class Parameters:
     seconds: float
     datagram: int
     anticipate: bool
+    groups: int = 1
+    is_shared: bool = False
 
 
 @dataclass(slots=True)
@@ -112,6 +125,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=LOOPBACK_DATAGRAM,
         help=f"largest datagram in bytes ({LOOPBACK_DATAGRAM})",
     )
+    parser.add_argument("--groups", type=whole(1, MAX_GROUPS), default=1, help="groups that every member is in (1)")
+    parser.add_argument(
+        "--underlay",
+        choices=["own", "shared"],
+        default="own",
+        help=f"of each group its own (at most {MAX_OWN_GROUPS} groups), or one that all groups share (own)",
+    )
     parser.add_argument("--trace", type=Path, default=None, metavar="DIR", help="keep the members' traces here")
     parser.add_argument(
         "--profile", type=Path, default=None, metavar="DIR", help="run the members under cProfile (slow), one file each"
@@ -146,6 +166,9 @@ def run(args: argparse.Namespace) -> int:
 
 def parameters_of(args: argparse.Namespace) -> Parameters:
     """The parameters that the flags ask for; `UsageError` says what is wrong with them."""
+    is_shared = args.underlay == "shared"
+    if args.groups > MAX_OWN_GROUPS and not is_shared:
+        raise UsageError(f"{args.groups} groups with underlays of their own are too many: add --underlay shared")
     return Parameters(
         args.orderer,
         args.members,
@@ -155,6 +178,8 @@ def parameters_of(args: argparse.Namespace) -> Parameters:
         float(args.seconds),
         args.datagram,
         check_anticipate(args.orderer, args.anticipate),
+        args.groups,
+        is_shared,
     )
 
 
@@ -170,7 +195,7 @@ async def measure(parameters: Parameters, trace: Path, profile: str, progress: P
     bench = _Bench(parameters, progress)
     try:
         await bench.start(trace, profile)
-        result = await bench.measure()
+        result = await bench.measure(trace)
         await asyncio.gather(*(child.end() for child in bench.children))
     finally:
         await asyncio.gather(*(child.kill() for child in bench.children))
@@ -190,36 +215,52 @@ class _Bench:
         self._sent: dict[str, int] = {}  # messages of each in the phases before
 
     async def start(self, trace: Path, profile: str) -> None:
-        parameters = self._parameters
-        self._progress.note(f"starting {parameters.members} members")
-        for number in range(parameters.members):
-            settings = {
-                "name": f"m{number + 1}",
-                "group": f"bench-{os.getpid()}",
-                "create": number == 0,
-                "trace": str(trace),
-                "profile": profile,
-                "orderer": parameters.orderer,
-                "anticipate": parameters.anticipate,
-                "size": parameters.size,
-                "service": parameters.service,
-                "datagram": parameters.datagram,
-            }
-            child = await Child.start(f"m{number + 1}", MEMBER, settings)
-            self.children.append(child)
+        self._progress.note(f"starting {self._parameters.members} members")
+        for number in range(self._parameters.members):
+            child = await self._start(f"m{number + 1}", trace, profile, create=number == 0)
             self._members[child.name] = (await child.expect("joined", START_TIMEOUT_S))["member"]
 
-    async def measure(self) -> dict[str, Any]:
+    async def _start(self, name: str, trace: Path, profile: str, *, create: bool) -> Child:
+        parameters = self._parameters
+        settings = {
+            "name": name,
+            "group": f"bench-{os.getpid()}",
+            "create": create,
+            "trace": str(trace),
+            "profile": profile,
+            "orderer": parameters.orderer,
+            "anticipate": parameters.anticipate,
+            "size": parameters.size,
+            "service": parameters.service,
+            "datagram": parameters.datagram,
+            "is_shared": parameters.is_shared,
+        }
+        child = await Child.start(name, MEMBER, settings)
+        self.children.append(child)
+        return child
+
+    async def measure(self, trace: Path) -> dict[str, Any]:
         parameters, children = self._parameters, self.children
         seconds = parameters.seconds
         # The first member has created the group: where there is a sequencer, it is the first.
         single = [children[1]]
         senders = children if parameters.senders == "all" else single
-        batch = await self._phase("batch", senders, seconds, "batch API, flat out")
-        messages = await self._phase("messages", senders, min(2.0, seconds / 2), "per-message API, flat out")
+        many = await self._enter_groups() if parameters.is_shared or parameters.groups > 1 else None
+        is_compared = parameters.is_shared and many is not None
+        ones = (
+            [await self._phase(*each, groups=1) for each in self._loads(senders, " to one group")]
+            if is_compared
+            else []
+        )
+        batch, messages = [await self._phase(*each) for each in self._loads(senders, "")]
         alone = await self._phase("single", single, min(2.0, seconds / 2), "one message at a time")
+        if many is not None and ones:
+            many["one_group_per_s"], many["one_group_per_message_api_per_s"] = [round(one.per_s) for one in ones]
+            many["ratio_to_one_group"] = ratio(batch, ones[0])
+            many["per_message_api_ratio_to_one_group"] = ratio(messages, ones[1])
+            many["newcomer_s"] = await self._let_in(trace)
         floor = await self._phase("floor", senders, min(3.0, seconds / 2), "floor: no ordering, no repair")
-        ordered = (batch, messages, alone)
+        ordered = (*ones, batch, messages, alone)
         return {
             "delivered_per_s": round(batch.per_s),
             "slowest_receiver_per_s": round(batch.slowest_per_s),
@@ -237,12 +278,13 @@ class _Bench:
             "per_message_api_per_s": round(messages.per_s),
             "floor_per_s": round(floor.per_s),
             "floor_cpu_us_per_delivery": round(floor.cpu_us, 3),
-            "ratio_to_floor": round(batch.per_s / floor.per_s, 3) if floor.per_s else None,
+            "ratio_to_floor": ratio(batch, floor),
             "datagrams": batch.datagrams,
             "memory_mb": {
                 "start": round(batch.rss_bytes[0] / 1e6, 1),
                 "end": round(batch.rss_bytes[1] / 1e6, 1),
             },
+            "groups": many,
             "parameters": {
                 **asdict(parameters),
                 "gc": "frozen after start-up",
@@ -253,11 +295,52 @@ class _Bench:
             },
         }
 
-    async def _phase(self, phase: str, senders: list[Child], seconds: float, text: str) -> PhaseResult:
+    def _loads(self, senders: list[Child], where: str) -> list[tuple[str, list[Child], float, str]]:
+        """The phases at full load."""
+        seconds = self._parameters.seconds
+        return [
+            ("batch", senders, seconds, f"batch API{where}, flat out"),
+            ("messages", senders, min(2.0, seconds / 2), f"per-message API{where}, flat out"),
+        ]
+
+    async def _enter_groups(self) -> dict[str, Any]:
+        """All members join all groups, side by side, and then rest."""
+        parameters, count = self._parameters, self._parameters.groups
+        self._progress.note(f"joining {count:,} groups")
+        told = await self._all("join", "in", JOIN_TIMEOUT_S, count=count)
+        await self._wait(SETTLE_S, "the groups come to rest")
+        begin = await self._all("mark", "mark")
+        await self._wait(REST_S, "at rest")
+        end = await self._all("mark", "mark")
+        return {
+            "count": count,
+            "underlay": "shared" if parameters.is_shared else "own",
+            "join_s": round(max(said["seconds"] for said in told), 3),
+            "bytes_per_group": round(max(said["grown_bytes"] for said in told) / count),
+            "sockets": max(said["sockets"] for said in told),
+            "rest_cpu_percent": [
+                round(100e9 * (after["cpu_s"] - before["cpu_s"]) / (after["at_ns"] - before["at_ns"]), 2)
+                for before, after in zip(begin, end, strict=True)
+            ],
+        }
+
+    async def _let_in(self, trace: Path) -> float:
+        """How long it takes a new process to come into the underlay, and into one of the groups."""
+        newcomer = await self._start("newcomer", trace, "", create=False)
+        self._progress.note("a newcomer comes in")
+        seconds = (await newcomer.expect("joined", JOIN_TIMEOUT_S))["seconds"]
+        seconds += (await newcomer.ask("join", "in", JOIN_TIMEOUT_S, count=1))["seconds"]
+        self.children.remove(newcomer)
+        await newcomer.kill()
+        return float(round(seconds, 3))
+
+    async def _phase(
+        self, phase: str, senders: list[Child], seconds: float, text: str, groups: int | None = None
+    ) -> PhaseResult:
         children = self.children
         self._progress.note(f"{text}, {seconds:g} s")
         keys = {child.name: self._members[child.name] for child in children}
-        order: Saying = {"phase": phase}
+        order: Saying = {"phase": phase, "groups": groups if groups is not None else self._parameters.groups}
         if phase == "floor":
             opened = await self._all("open_floor", "floor", group=f"bench-floor-{os.getpid()}")
             order["addresses"] = {child.name: said["address"] for child, said in zip(children, opened, strict=True)}
@@ -280,10 +363,8 @@ class _Bench:
         drained = [await child.expect("drained", PHASE_TIMEOUT_S) for child in children]
         return phase_of(begin, end, drained, sent, [child in senders for child in children])
 
-    async def _all(self, word: str, answer: str, **fields: Any) -> list[Saying]:
-        return list(
-            await asyncio.gather(*(child.ask(word, answer, PHASE_TIMEOUT_S, **fields) for child in self.children))
-        )
+    async def _all(self, word: str, answer: str, timeout_s: float = PHASE_TIMEOUT_S, **fields: Any) -> list[Saying]:
+        return list(await asyncio.gather(*(child.ask(word, answer, timeout_s, **fields) for child in self.children)))
 
     async def _wait(self, seconds: float, text: str) -> None:
         stop_s = monotonic() + seconds
@@ -323,6 +404,11 @@ def phase_of(
     )
 
 
+def ratio(phase: PhaseResult, other: PhaseResult) -> float | None:
+    """What one phase delivers, in parts of what another does."""
+    return round(phase.per_s / other.per_s, 3) if other.per_s else None
+
+
 def percentiles(latencies_ns: Iterable[int]) -> dict[str, float | None]:
     """p50 and p99 in microseconds; None where nothing was measured."""
     ordered = sorted(latencies_ns)
@@ -356,6 +442,7 @@ def report(result: dict[str, Any]) -> list[str]:
         ),
         ("datagrams of the batch API", ", ".join(f"{kind} {n:,}" for kind, n in sorted(result["datagrams"].items()))),
     ]
+    rows += group_rows(result["groups"]) if result["groups"] is not None else []
     variant = "" if parameters["anticipate"] else " without anticipation"
     return [
         f"{parameters['orderer']}{variant}: {parameters['members']} members, {parameters['senders']} sending, "
@@ -363,3 +450,24 @@ def report(result: dict[str, Any]) -> list[str]:
         f"{parameters['seconds']:g} s",
         *(f"  {line}" for line in table(rows)),
     ]
+
+
+def group_rows(many: dict[str, Any]) -> list[tuple[str, str]]:
+    """What many groups cost."""
+    rest = ", ".join(f"{share:g}" for share in many["rest_cpu_percent"])
+    rows = [
+        (f"{many['count']:,} groups, underlay", many["underlay"]),
+        ("all of them joined after", f"{many['join_s']:g} s"),
+        ("memory for each group and member", f"{many['bytes_per_group']:,} bytes"),
+        ("sockets of a member", f"{many['sockets']}"),
+        ("CPU at rest, each member", f"{rest} % of a processor"),
+    ]
+    if "newcomer_s" in many:
+        each = f"{many['one_group_per_s']:,} and {many['one_group_per_message_api_per_s']:,} messages/s"
+        shares = f"{many['ratio_to_one_group']} and {many['per_message_api_ratio_to_one_group']}"
+        rows += [
+            ("one group, batch and per-message API", each),
+            ("share of that with all groups", shares),
+            ("a newcomer is in after", f"{many['newcomer_s']:g} s"),
+        ]
+    return rows

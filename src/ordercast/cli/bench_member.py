@@ -2,9 +2,10 @@
 
     python -m ordercast.cli.bench_member      (settings and orders on standard input, one JSON object a line)
 
-A phase: `prepare` (receive from now on), `go` (senders begin), `mark` (counters now, asked twice), `finish` (senders
-stop and send an end), `drained` (said here when the end of every sender has come). After it has started up a member
-calls `gc.freeze()`, so that the collector does not walk what lives as long as the process.
+With many groups `join` comes first: all of them, and what that costs. A phase: `prepare` (receive from now on), `go`
+(senders begin), `mark` (counters now, asked twice), `finish` (senders stop and send an end), `drained` (said here when
+the end of every sender has come). After it has started up a member calls `gc.freeze()`, so that the collector does not
+walk what lives as long as the process.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ import gc
 import os
 import resource
 import sys
-from pathlib import Path
-from time import monotonic_ns
+from time import monotonic, monotonic_ns
 from typing import Any, Final
 
-from ordercast import AGREED, FIFO, Batch, Group, Message, Node, OrdercastError, parse_service, run
+from ordercast import AGREED, FIFO, Batch, Message, Node, OrdercastError, SharedUnderlay, parse_service, run
 from ordercast.cli.children import Command, Saying
 from ordercast.cli.floor import Floor
-from ordercast.cli.load import Sink, Source
+from ordercast.cli.lanes import GroupLane, Lane, SharedLane, group_names, join_own, open_sockets, resident_bytes
+from ordercast.cli.load import Sink, Source, chunk_of
 
 REPORTED_SAMPLES: Final = 4_000
 """Latencies told to the command by each member: evenly picked out of what was kept."""
@@ -41,8 +42,8 @@ class BenchMember:
         "_command",
         "_floor",
         "_flowing",
-        "_group",
         "_is_sending",
+        "_lane",
         "_name",
         "_node",
         "_phase",
@@ -53,12 +54,14 @@ class BenchMember:
         "_size",
         "_source",
         "_stats",
+        "_underlay",
     )
 
-    def __init__(self, node: Node, group: Group, command: Command) -> None:
+    def __init__(self, node: Node, lane: Lane, underlay: SharedUnderlay | None, command: Command) -> None:
         settings = command.settings
         self._node = node
-        self._group = group
+        self._lane = lane
+        self._underlay = underlay
         self._command = command
         self._name: str = settings["name"]
         self._size: int = settings["size"]
@@ -82,6 +85,8 @@ class BenchMember:
                     self._node.abort()
                     self._floor = Floor(self._name, order["group"], self._command.settings["datagram"])
                     self._command.tell("floor", address=self._floor.address)
+                case "join":
+                    await self._guard(self._join(order["count"]))
                 case "prepare":
                     self._prepare(order)
                     self._command.tell("ready")
@@ -93,8 +98,26 @@ class BenchMember:
                 case "finish":
                     self._is_sending.clear()
 
+    async def _join(self, count: int) -> None:
+        """Come into so many groups, and say what that costs."""
+        settings, underlay = self._command.settings, self._underlay
+        names = group_names(settings["group"], count)
+        gc.collect()
+        before, begin_s = resident_bytes(), monotonic()
+        if underlay is not None:
+            await underlay.join_many(names)
+        else:
+            await join_own(self._node, names, settings["orderer"], settings["anticipate"])
+        took_s = monotonic() - begin_s
+        gc.collect()
+        gc.freeze()
+        self._command.tell("in", seconds=took_s, grown_bytes=resident_bytes() - before, sockets=open_sockets())
+
     def _prepare(self, order: Saying) -> None:
         self._phase = order["phase"]
+        if self._underlay is not None:
+            names = group_names(self._command.settings["group"], order["groups"])
+            self._lane = SharedLane(self._underlay, names, chunk_of(self._size))
         if self._phase == "single":
             self._source = Source(SINGLE_BYTES, 1)
         else:
@@ -105,24 +128,24 @@ class BenchMember:
         if self._floor is not None:
             addresses = {name: (host, port) for name, (host, port) in order["addresses"].items()}
             self._floor.prepare(addresses, order["senders"])
-        self._stats = {} if self._floor is not None else self._group.stats
+        self._stats = {} if self._floor is not None else self._lane.stats
         self._node.read_drops() if self._floor is None else self._floor.read_drops()
         self._receiving = asyncio.create_task(self._guard(self._receive()))
         self._flowing = asyncio.create_task(self._tell_flowing())
 
     async def _receive(self) -> None:
-        sink, group = self._sink, self._group
+        sink, lane = self._sink, self._lane
         if self._floor is not None:
             await self._floor.receive(sink)
         elif self._phase == "messages":
             take_one = sink.take_one
-            async for event in group:
+            async for event in lane.events():
                 if event.__class__ is Message:
                     take_one(event.sender, event.payload, event.number)
                     if not sink.open:
                         break
         else:
-            async with contextlib.aclosing(group.batches()) as batches:  # type: ignore[type-var]
+            async with contextlib.aclosing(lane.batches()) as batches:  # type: ignore[type-var]
                 async for batch in batches:
                     if isinstance(batch, Batch):
                         sink.ordered(batch.position, batch.first, batch.count)
@@ -132,21 +155,21 @@ class BenchMember:
         self._tell_drained()
 
     async def _send(self) -> None:
-        group, source, service, is_sending = self._group, self._source, self._service, self._is_sending
+        lane, source, service, is_sending = self._lane, self._source, self._service, self._is_sending
         if self._floor is not None:
             await self._floor.send(source, is_sending)
         else:
             if self._phase == "single":
                 while is_sending.is_set():
-                    await group.send(source.next()[0], service, confirm=True)
+                    await lane.send(source.next()[0], service, confirm=True)
                     if not service.is_ordered:
                         await asyncio.sleep(SINGLE_PACE_S)
             else:
                 while is_sending.is_set():
-                    await group.send_many(source.next(), service)
+                    await lane.send_many(source.next(), service)
             # The end must be a block of its own, and come behind everything: in order, whatever the service was.
-            await group.flush()
-            await group.send(source.end(), service if service.is_ordered else AGREED)
+            await lane.flush()
+            await lane.send(source.end(), service if service.is_ordered else AGREED)
         self._command.tell("sent", count=source.sent)
 
     async def _tell_flowing(self) -> None:
@@ -157,7 +180,7 @@ class BenchMember:
 
     def _tell_drained(self) -> None:
         sink = self._sink
-        stats = {} if self._floor is not None else self._group.stats
+        stats = {} if self._floor is not None else self._lane.stats
         datagrams = {
             word.removeprefix("sent."): count - self._stats.get(word, 0)
             for word, count in stats.items()
@@ -192,33 +215,30 @@ class BenchMember:
             raise
 
 
-def resident_bytes() -> int:
-    """Memory in use now; where the system does not tell, the most that ever was."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    except (OSError, ValueError, IndexError):
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return pages * resource.getpagesize()
+async def enter(node: Node, settings: dict[str, Any]) -> tuple[Lane, SharedUnderlay | None]:
+    """Come into the group that is measured, or into the underlay of many."""
+    name, orderer, anticipate, create = (settings[word] for word in ("group", "orderer", "anticipate", "create"))
+    if settings["is_shared"]:
+        underlay = await node.attach(name, orderer=orderer, anticipate=anticipate, create=create)
+        return SharedLane(underlay, group_names(name, 1), 1), underlay
+    return GroupLane(await node.join(name, orderer=orderer, anticipate=anticipate, create=create)), None
 
 
 async def live() -> None:
     command = await Command.open()
     settings = command.settings
+    begin_s = monotonic()
     try:
         node = Node(settings["name"], datagram=settings["datagram"], trace=settings["trace"])
-        group = await node.join(
-            settings["group"],
-            orderer=settings["orderer"],
-            anticipate=settings["anticipate"],
-            create=settings["create"],
-        )
+        lane, underlay = await enter(node, settings)
     except (OrdercastError, TimeoutError, OSError) as error:
         command.tell("failed", text=str(error))
         return
-    member = BenchMember(node, group, command)
+    took_s = monotonic() - begin_s
+    member = BenchMember(node, lane, underlay, command)
     gc.collect()
     gc.freeze()
-    command.tell("joined", member=str(node.member))
+    command.tell("joined", member=str(node.member), seconds=took_s)
     profile = cProfile.Profile() if settings["profile"] else None
     if profile is not None:
         profile.enable()
