@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterable
 
 from ordercast.config import MAX_GROUP_NAME, TIMINGS, MinMembers, Timing
 from ordercast.errors import MessageTooLarge, UsageError
@@ -20,6 +21,14 @@ def as_bytes(payload: object) -> bytes:
     if isinstance(payload, bytearray | memoryview):
         return bytes(payload)
     raise TypeError(f"a payload is bytes, bytearray or memoryview, not {type(payload).__name__}")
+
+
+def as_payloads(payloads: Iterable[Payload]) -> list[bytes]:
+    """Payloads as bytes of their own. Hot: each line that touches every message costs nanoseconds a message."""
+    items = list(payloads)
+    if set(map(type, items)) <= {bytes}:
+        return items  # type: ignore[return-value]
+    return [as_bytes(payload) for payload in items]
 
 
 def as_header(header: object) -> bytes:

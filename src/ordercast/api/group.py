@@ -17,6 +17,7 @@ from ordercast.api.checks import (
     as_bytes,
     as_header,
     as_lock,
+    as_payloads,
     check_call,
     check_handler,
     check_min_members,
@@ -45,8 +46,6 @@ from ordercast.view import Member, View
 
 CALL_TIMEOUT_S: Final = 30.0
 """How long a call waits for its answer by default."""
-
-_BYTES_ONLY: Final = {bytes}
 
 
 class Group:
@@ -201,15 +200,13 @@ class Group:
         `send`.
         """
         # Hot: benches measure it; each line that touches every message costs nanoseconds a message.
-        items = list(payloads)
+        items = as_payloads(payloads)
         if not items:
             return -1 if confirm else None
-        if set(map(_class_of, items)) != _BYTES_ONLY:
-            items = [as_bytes(payload) for payload in items]
         if service is None:
             service = self._default_service
         lengths = list(map(len, items))
-        watch = await self._sending.offer_many(items, lengths, service, type, confirm)  # type: ignore[arg-type]
+        watch = await self._sending.offer_many(items, lengths, service, type, confirm)
         if watch is None:
             return None
         await self._sending.outcome(watch)
@@ -541,6 +538,3 @@ class Group:
         else:
             await self._sending.take(lambda: seat.answer(owed, payload) or None)
         seat.hurry()
-
-
-_class_of = type  # `type` is an argument of the sends

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from types import TracebackType
 from typing import Self
 
-from ordercast.api.checks import Payload, as_bytes, as_header, check_group_name
+from ordercast.api.checks import Payload, as_bytes, as_header, as_payloads, check_group_name
 from ordercast.api.group import Group
 from ordercast.api.seat import BaseSeat, JoinRequest, PendingGroups
 from ordercast.api.sending import CHUNK_MESSAGES
@@ -185,7 +185,7 @@ class SharedUnderlay:
         They keep their order, and messages of different groups share blocks. Returns when all are accepted. A call that
         is cancelled or fails half-way has sent the first of them.
         """
-        items = [as_bytes(payload) for payload in payloads]
+        items = as_payloads(payloads)
         targets = _names(groups)
         if len(items) != len(targets):
             raise UsageError(

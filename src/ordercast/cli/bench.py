@@ -256,6 +256,7 @@ class _Bench:
         alone = await self._phase("single", single, min(2.0, seconds / 2), "one message at a time")
         if many is not None and ones:
             many["one_group_per_s"], many["one_group_per_message_api_per_s"] = [round(one.per_s) for one in ones]
+            many["one_group_cpu_us_per_delivery"] = round(ones[0].cpu_us, 3)
             many["ratio_to_one_group"] = ratio(batch, ones[0])
             many["per_message_api_ratio_to_one_group"] = ratio(messages, ones[1])
             many["newcomer_s"] = await self._let_in(trace)
@@ -467,6 +468,7 @@ def group_rows(many: dict[str, Any]) -> list[tuple[str, str]]:
         shares = f"{many['ratio_to_one_group']} and {many['per_message_api_ratio_to_one_group']}"
         rows += [
             ("one group, batch and per-message API", each),
+            ("CPU, all members, one group", f"{many['one_group_cpu_us_per_delivery']} us for each delivered message"),
             ("share of that with all groups", shares),
             ("a newcomer is in after", f"{many['newcomer_s']:g} s"),
         ]

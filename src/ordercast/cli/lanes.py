@@ -9,6 +9,7 @@ import asyncio
 import os
 import resource
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -124,8 +125,8 @@ def resident_bytes() -> int:
 
 def open_sockets() -> int:
     """Sockets of this process; 0 where the system does not tell."""
-    try:
-        names = [os.readlink(f"/proc/self/fd/{each}") for each in os.listdir("/proc/self/fd") if each.isdigit()]
-    except OSError:
-        return 0
-    return sum(name.startswith("socket:") for name in names)
+    found = 0
+    for each in Path("/proc/self/fd").glob("*"):
+        with suppress(OSError):  # the one that lists them is gone
+            found += os.readlink(each).startswith("socket:")
+    return found

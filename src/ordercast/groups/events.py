@@ -13,7 +13,7 @@ from ordercast.engine import Buffer, Failed, Transitional
 from ordercast.errors import UsageError, WireError
 from ordercast.service import Service
 from ordercast.view import View
-from ordercast.wire.block import Head, groups_of, open_columns, open_messages, service_of
+from ordercast.wire.block import Head, groups_of, open_columns, open_messages, payload_bytes, service_of
 
 NO_POSITION = -1
 """Position of a message whose service is weaker than AGREED."""
@@ -393,6 +393,11 @@ class OpenedBlock:
         """The number of the group of each message."""
         groups = groups_of(self._block, self.head)
         return [groups] * self.head.count if isinstance(groups, int) else groups
+
+    @property
+    def size(self) -> int:
+        """Bytes of its messages, without opening it."""
+        return payload_bytes(self._block, self.head)
 
     def fill(self, payload: bytes, type_: int) -> None:
         """It is the last fragment of one large message, which has come together."""

@@ -14,7 +14,7 @@ from ordercast.groups.consumption import Receipt
 from ordercast.groups.events import NO_POSITION, Batch, CallBatch, MixedBatch, OpenedBlock
 from ordercast.groups.port import Port
 from ordercast.groups.requests import Incoming, read_call
-from ordercast.groups.stream import Stream, runs_of
+from ordercast.groups.stream import MIXED, Stream, row_runs, runs_of
 from ordercast.service import AGREED_RANK
 from ordercast.view import View
 from ordercast.wire.block import (
@@ -219,7 +219,8 @@ class Reception:
             consumption.pass_over(seq)
             return
         if self._rows.is_on:
-            previous = self._write(now_ns, opened, groups, bool(flags & MULTI))
+            is_whole = len(self._streams) == 1 and sum(batch.count for _, batch in parts) == count
+            previous = self._write(now_ns, opened, groups, bool(flags & MULTI), is_whole)
             if head.rank >= AGREED_RANK:
                 self._previous = previous
         self._hand_out(seq, max(len(block), whole_bytes), parts)
@@ -279,10 +280,9 @@ class Reception:
         ]
         return parts
 
-    def _write(self, now_ns: int, opened: OpenedBlock, groups: Sequence[int], is_multi: bool) -> int:
-        """The rows of a block to several groups: one for each run of messages to one group that is wanted here.
-
-        The position of the last message that is.
+    def _write(self, now_ns: int, opened: OpenedBlock, groups: Sequence[int], is_multi: bool, is_whole: bool) -> int:
+        """The rows of a block to several groups: one for each run of messages to one group that is wanted here, or, if
+        all of it is and it mixes many groups, one. The position of the last message that is.
         """
         rows, head, position, service = self._rows, opened.head, opened.position, opened.service
         if is_multi:
@@ -292,8 +292,13 @@ class Reception:
             )
             return position + head.count - 1
         previous = self._previous
-        for number, start, stop in runs_of(groups):
-            if number in self._routes:
+        for number, start, stop in row_runs(groups) if is_whole else runs_of(groups):
+            if number == MIXED:
+                rows.deliver(
+                    now_ns, MIXED, opened.sender, head.first, head.count, service, position, previous, opened.size
+                )
+                previous = position + head.count - 1
+            elif number in self._routes:
                 size = sum(map(len, opened.payloads[start:stop]))
                 at = position + start
                 rows.deliver(

@@ -7,6 +7,7 @@ order hold across the session's groups, and one large message delays those behin
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from ordercast.config import MAX_BLOCK
@@ -183,7 +184,7 @@ class Stream:
             group.messages_sent += 1
         if self.channel.rows.is_on:
             each = packed.payload_bytes // len(groups)
-            for number, start, stop in runs_of(packed.numbers):
+            for number, start, stop in row_runs(packed.numbers):
                 count = stop - start
                 self.channel.rows.submit(now_ns, number, packed.first + start, count, packed.service, each * count)
 
@@ -264,6 +265,10 @@ class Stream:
 
 Group = TypeVar("Group")
 
+MAX_RUNS: Final = 16
+"""A block with more runs of messages to one group is a single row of the trace, which names no group."""
+MIXED: Final = NOBODY
+
 
 def runs_of(groups: Sequence[Group]) -> Iterator[tuple[Group, int, int]]:
     """(group, start, stop) of consecutive messages to one group."""
@@ -272,3 +277,10 @@ def runs_of(groups: Sequence[Group]) -> Iterator[tuple[Group, int, int]]:
         if index == len(groups) or groups[index] != groups[start]:
             yield groups[start], start, index
             start = index
+
+
+def row_runs(numbers: Sequence[int]) -> list[tuple[int, int, int]]:
+    """The runs as the trace has them: if there are too many, one for all, with MIXED as its group. Hot: once for each
+    block that mixes groups."""
+    runs = list(islice(runs_of(numbers), MAX_RUNS + 1))
+    return runs if len(runs) <= MAX_RUNS else [(MIXED, 0, len(numbers))]
