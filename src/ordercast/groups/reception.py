@@ -219,7 +219,7 @@ class Reception:
             consumption.pass_over(seq)
             return
         if self._rows.is_on:
-            is_whole = len(self._streams) == 1 and sum(batch.count for _, batch in parts) == count
+            is_whole = any(batch.count == count for _, batch in parts)
             previous = self._write(now_ns, opened, groups, bool(flags & MULTI), is_whole)
             if head.rank >= AGREED_RANK:
                 self._previous = previous
