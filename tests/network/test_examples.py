@@ -34,7 +34,7 @@ def load(name: str) -> ModuleType:
 def test_example_runs_as_a_program(program: Path, mode: str) -> None:
     # In a process of its own: an example ends its loop and its nodes, or it hangs here. Its group has its own name,
     # since whoever else runs the example on this machine at this time would be in the group.
-    source = re.sub(r'\.(join|call)\("(\w+)"', rf'.\1("\2 {uuid4()}"', program.read_text(encoding="utf-8"))
+    source = re.sub(r'\.(join|call|attach)\("(\w+)"', rf'.\1("\2 {uuid4()}"', program.read_text(encoding="utf-8"))
     words = [sys.executable, "-c", source, *(["--sim"] if mode == "simulator" else [])]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -64,6 +64,15 @@ def test_subscribers_see_all_events_in_order_and_a_leaver_a_beginning_of_them(se
     assert bob == everything
     assert example.EVENTS // 2 <= len(cleo) <= example.EVENTS
     assert cleo == everything[: len(cleo)]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_readers_of_few_topics_see_the_order_of_all(seed: int) -> None:
+    example = load("topics")
+    everything, of_ann, of_bob = simulate(example.main, seed=seed)
+    assert everything == [(topic, b"%d" % number) for number, topic in enumerate(example.TOPICS)]
+    assert of_ann == everything[::100]
+    assert of_bob == everything[::150]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
