@@ -55,3 +55,27 @@ def test_all_may_send_small_datagrams_with_a_strong_service(
     result = bench([*options, "--trace", str(tmp_path)], capfd)
     assert (result["lost"], result["misordered"]) == (0, 0)
     assert len(list((tmp_path / "raw").iterdir())) == 2
+
+
+@pytest.mark.parametrize("orderer", ["token", "sequencer", "timestamp"])
+def test_many_groups_on_one_underlay_are_measured_beside_one(orderer: str, capfd: pytest.CaptureFixture[str]) -> None:
+    options = ["--members", "2", "--groups", "40", "--underlay", "shared", "--orderer", orderer]
+    result = bench(options, capfd)
+    assert (result["lost"], result["misordered"]) == (0, 0)
+    many = result["groups"]
+    assert (many["count"], many["underlay"]) == (40, "shared")
+    for key in ("join_s", "one_group_per_s", "ratio_to_one_group", "per_message_api_ratio_to_one_group", "newcomer_s"):
+        assert many[key] > 0, key
+    assert len(many["rest_cpu_percent"]) == 2
+
+
+def test_groups_with_underlays_of_their_own_have_sockets_of_their_own(capfd: pytest.CaptureFixture[str]) -> None:
+    few, more = [bench(["--members", "2", "--groups", str(count)], capfd)["groups"] for count in (2, 6)]
+    assert few["underlay"] == "own"
+    assert more["sockets"] >= few["sockets"] + 4
+    assert "newcomer_s" not in more
+
+
+def test_too_many_underlays_are_refused(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "--groups", "501"]) == 2
+    assert "--underlay shared" in capfd.readouterr().err

@@ -309,9 +309,9 @@ class _Bench:
         parameters, count = self._parameters, self._parameters.groups
         self._progress.note(f"joining {count:,} groups")
         told = await self._all("join", "in", JOIN_TIMEOUT_S, count=count)
-        await self._wait(SETTLE_S, "the groups come to rest")
+        await self._wait(min(SETTLE_S, parameters.seconds), "the groups come to rest")
         begin = await self._all("mark", "mark")
-        await self._wait(REST_S, "at rest")
+        await self._wait(min(REST_S, parameters.seconds), "at rest")
         end = await self._all("mark", "mark")
         return {
             "count": count,
