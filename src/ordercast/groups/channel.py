@@ -46,7 +46,7 @@ from ordercast.groups.queued import NO_NUMBER
 from ordercast.groups.reception import Reception
 from ordercast.groups.rows import Meter, Rows
 from ordercast.groups.session import Session
-from ordercast.groups.shared import SharedGroups
+from ordercast.groups.shared import PASS_CHANGES, UNBOUNDED, SharedGroups
 from ordercast.groups.stream import Stream
 from ordercast.service import AGREED, RESILIENT, Service
 from ordercast.trace.recorder import Recorder
@@ -283,6 +283,8 @@ class Channel:
             if not self.is_over:
                 engine.consume(now_ns, seq, out)
         wants_pass = False
+        if self.shared is not None:
+            self.shared.left = PASS_CHANGES
         for turn in range(PASS_ROUNDS):
             has_moved = False
             if self.shared is not None and self.shared.has_operations:
@@ -310,11 +312,14 @@ class Channel:
             if out.notes:
                 notes, out.notes = out.notes, []
                 self.log += self.rows.notes(now_ns, notes, self.reception.names)
-            for upcall in upcalls:
-                self._on_upcall(now_ns, upcall)
+            if self.shared is not None:
+                self._pace(now_ns, upcalls, self.shared)
+            else:
+                for upcall in upcalls:
+                    self._on_upcall(now_ns, upcall)
         else:
             wants_pass = True
-        if self.shared is not None and self.shared.has_operations:
+        if self.shared is not None and (self.shared.has_operations or self.shared.is_behind):
             wants_pass = True
         if self.leaving and any(
             leave.header is not None and port.may_leave(now_ns, leave) for port, leave in self.leaving.items()
@@ -341,10 +346,28 @@ class Channel:
                 break
         else:
             return upcalls
+        if self.shared is not None:
+            self._pace(now_ns, (), self.shared, is_urgent=True)
         entered = next((at for at, upcall in enumerate(upcalls) if isinstance(upcall, View)), -1) + 1
         for upcall in upcalls[:entered]:
             self._on_upcall(now_ns, upcall)
         return upcalls[entered:]
+
+    def _pace(self, now_ns: int, upcalls: Sequence[Upcall], shared: SharedGroups, *, is_urgent: bool = False) -> None:
+        """Take what the engine says, up to a bound for each pass: one operation may be about very many groups, and for
+        so long the others would hear nothing of this node. What is about its own membership waits for nothing."""
+        waiting = shared.waiting
+        waiting.extend(upcalls)
+        if is_urgent or any(not isinstance(upcall, Run | View | Transitional) for upcall in upcalls):
+            shared.left = UNBOUNDED
+        while shared.go_on(now_ns) and waiting:
+            upcall = waiting.popleft()
+            if isinstance(upcall, Run):
+                done = self.reception.run(now_ns, upcall.deliveries)
+                if done < len(upcall.deliveries):
+                    waiting.appendleft(Run(upcall.deliveries[done:]))
+            else:
+                self._on_upcall(now_ns, upcall)
 
     def _leave(self, now_ns: int) -> None:
         """Ports whose messages are out leave. With the last port the node leaves the underlay."""

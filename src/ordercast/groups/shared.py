@@ -6,13 +6,14 @@ offers the operations of this node, and gives the ports of the groups their view
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from ordercast.config import MAX_BLOCK, MAX_GROUP_NAME
-from ordercast.engine import Transitional
+from ordercast.engine import Transitional, Upcall
 from ordercast.errors import UsageError
 from ordercast.groups.events import Left
 from ordercast.groups.group_views import GroupViews, locks_of
@@ -32,6 +33,10 @@ from ordercast.wire.roster import (
     encode_leaves,
     encode_name_groups,
 )
+
+PASS_CHANGES: Final = 2_000
+"""Views of groups that one pass makes, and what one more operation brings: some tens of milliseconds."""
+UNBOUNDED: Final = 1 << 62
 
 if TYPE_CHECKING:
     from ordercast.groups.channel import Channel
@@ -83,6 +88,7 @@ class SharedGroups:
     """What a channel has besides where its underlay carries many groups."""
 
     __slots__ = (
+        "_changes",
         "_channel",
         "_joining",
         "_leaving",
@@ -92,12 +98,16 @@ class SharedGroups:
         "_ports",
         "_seed",
         "_seq",
+        "_shown",
         "_system",
+        "_telling",
         "_to_name",
         "_transitional",
         "_unanswered",
         "_unlocking",
+        "left",
         "roster",
+        "waiting",
     )
 
     def __init__(self, channel: Channel) -> None:
@@ -113,6 +123,12 @@ class SharedGroups:
         self._named: dict[str, tuple[Stream, int]] = {}
         self._unanswered: set[str] = set()  # those of them whose operation has not been read yet
         self._seed: Iterator[bytes] | None = None
+        # What the engine has said and this node has not come to yet: a pass makes only so many views of groups.
+        self.waiting: deque[Upcall] = deque()
+        self.left = PASS_CHANGES  # how many this pass may still make
+        self._telling: View | None = None  # of the underlay; groups have it up to `_changes`
+        self._changes: deque[GroupChange] = deque()
+        self._shown: set[Port | None] = set()  # that got a view of their own by it
         # Of the last view or operation: the view's own, and one more for each operation since. All members of the
         # underlay count alike, and the next view has a greater one, since every operation takes one in the log.
         self._seq = 0
@@ -304,11 +320,27 @@ class SharedGroups:
             if base.stream.is_fed:
                 base.tell(view)
         self._seq = view.seq
-        shown: set[Port | None] = set()
-        for change in self.roster.on_view(view.seq, view):
-            shown.add(self._on_change(now_ns, change, view, view.position))
-        self._transitional = ""
-        self._show_locks(now_ns, view, shown)
+        self._telling = view
+        self._changes = deque(self.roster.on_view(view.seq, view))
+        self.go_on(now_ns)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the engine has said more than this node has come to."""
+        return bool(self.waiting) or self._telling is not None
+
+    def go_on(self, now_ns: int) -> bool:
+        """Let groups have the view of the underlay, as far as this pass goes. Whether there is time for more."""
+        view, changes = self._telling, self._changes
+        if view is not None:
+            while changes and self.left > 0:
+                self._shown.add(self._on_change(now_ns, changes.popleft(), view, view.position))
+            if changes:
+                return False
+            shown, self._shown, self._telling = self._shown, set(), None
+            self._transitional = ""
+            self._show_locks(now_ns, view, shown)
+        return self.left > 0
 
     def on_operation(self, now_ns: int, position: int, origin: int, body: memoryview) -> None:
         """A roster block at its place in the order."""
@@ -345,6 +377,7 @@ class SharedGroups:
 
     def _on_change(self, now_ns: int, change: GroupChange, view: View, position: int) -> Port | None:
         """The port that got a view of its group."""
+        self.left -= 1
         channel, record, mine = self._channel, change.record, self._key
         port = self._ports.get(record.name)
         was_in = mine in change.before

@@ -267,7 +267,8 @@ Group = TypeVar("Group")
 
 MAX_RUNS: Final = 16
 """A block with more runs of messages to one group is a single row of the trace, which names no group."""
-MIXED: Final = NOBODY
+MIXED: Final = -1
+"""Its group: no block has this number."""
 
 
 def runs_of(groups: Sequence[Group]) -> Iterator[tuple[Group, int, int]]:
