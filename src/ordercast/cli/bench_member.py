@@ -109,7 +109,6 @@ class BenchMember:
         else:
             await join_own(self._node, names, settings["orderer"], settings["anticipate"])
         took_s = monotonic() - begin_s
-        gc.collect()
         gc.freeze()
         self._command.tell("in", seconds=took_s, grown_bytes=resident_bytes() - before, sockets=open_sockets())
 

@@ -34,8 +34,11 @@ from ordercast.wire.roster import (
     encode_name_groups,
 )
 
-PASS_CHANGES: Final = 2_000
+PASS_CHANGES: Final = 1_000
 """Views of groups that one pass makes, and what one more operation brings: some tens of milliseconds."""
+JOINS_BYTES: Final = 16_384
+LEAVES_BYTES: Final = 4_096
+"""An operation is carried out in one pass: so it is about some thousand groups."""
 UNBOUNDED: Final = 1 << 62
 
 if TYPE_CHECKING:
@@ -219,7 +222,7 @@ class SharedGroups:
                 numbers.setdefault(header, []).append(number)
             self._leaving = []
             for header, each in numbers.items():
-                for body in encode_leaves(LABEL, header, each, BODY_BYTES):
+                for body in encode_leaves(LABEL, header, each, LEAVES_BYTES):
                     queue.offer_operation(body)
         if self._joining:
             names: dict[bytes, list[str]] = {}
@@ -227,7 +230,7 @@ class SharedGroups:
                 names.setdefault(port.join_header, []).append(port.group)
             self._joining = {}
             for header, groups in names.items():
-                for body in encode_joins(LABEL, header, groups, BODY_BYTES):
+                for body in encode_joins(LABEL, header, groups, JOINS_BYTES):
                     queue.offer_operation(body)
         if self._to_name:
             for body in encode_name_groups(LABEL, self._to_name, BODY_BYTES):
