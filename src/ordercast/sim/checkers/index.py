@@ -7,15 +7,17 @@ Built once per trace. How the columns of docs/trace.md are read:
   `leave`, `stop`, `crash`, or by a later life of the same node; otherwise the last one is open. Periods that follow
   one another without a cut form a *stay*: `prev` and `next` link them, and nothing links across a cut, because a
   member that left comes back as a joiner.
-- A group is *lightweight* if some `view` row of its underlay names it. Where an underlay has no lightweight groups
-  every member gets every message. Where it has some, a message whose row names no group (it mixes them) has unknown
-  targets and is never said to be owed to anyone; a group that no view names has no members. `join` and `leave` with a
-  group that is not lightweight are taken as those of the underlay.
+- A group with an underlay of its own bears the underlay's name, and every member gets every message. A group of any
+  other name, or with a `view` row of its own, is *lightweight*: its members are those of its views, and without a view
+  it has none. `join`, `leave` and `transitional` that name no lightweight group are those of the underlay. Where there
+  are lightweight groups, a message whose row names no group (it mixes them) has unknown targets and is never said to be
+  owed to anyone.
 - A life that writes views of groups but none of the underlay is a *session* (a client of a daemon): it is judged by
-  order and integrity; what needs underlay views does not apply to it.
+  order, integrity and the views of its groups; what needs underlay views does not apply to it.
 - What a message was asked to be is said by its `submit`. A delivery may claim more (CAUSAL delivered as AGREED),
   never less.
-- A delivery that property 1 rejects (spurious, twice) is *tainted* here and ignored by every later property.
+- A delivery that property 1 rejects (spurious, twice, to groups that the life is not in) is *tainted* here and ignored
+  by every later property. One that names other groups than its submit is judged on as if it named those.
 """
 
 from __future__ import annotations
@@ -49,8 +51,10 @@ class Trace:
         "delivery_rows",
         "duplicates",
         "lives",
+        "misnamed",
         "row_count",
         "spurious",
+        "strays",
         "underlays",
         "weakened",
     )
@@ -62,6 +66,8 @@ class Trace:
         self.spurious: list[tuple[DeliveryRow, UnderlayTrace]] = []
         self.duplicates: list[tuple[DeliveryRow, UnderlayTrace, Range]] = []
         self.weakened: list[tuple[DeliveryRow, UnderlayTrace, Submit]] = []
+        self.misnamed: list[tuple[DeliveryRow, UnderlayTrace, Submit]] = []
+        self.strays: list[tuple[DeliveryRow, UnderlayTrace]] = []
         self.delivery_rows = 0
         self._services: dict[str | None, tuple[int, int] | None] = {None: None}
         self._group(rows)
@@ -100,8 +106,11 @@ class Trace:
                 last_key = key
                 bucket = lives.setdefault(key, [])
             bucket.append(row)
-            if row[4] == "view" and row[6] is not None:
-                self._underlay(row[5]).lightweight.add(row[6])
+            if row[6] is not None:
+                if row[6] != row[5] or row[4] == "view":
+                    self._underlay(row[5]).lightweight.add(row[6])
+            elif row[7]:
+                self._underlay(row[5]).lightweight.update(row[7])
         self.row_count = count
         for bucket in lives.values():
             if any(left[2] > right[2] for left, right in pairwise(bucket)):
@@ -183,8 +192,10 @@ class Trace:
             elif kind == "view":
                 self._view(local, row)
             elif kind == "transitional":
-                current = local.current
-                if current is not None and row[6] not in self.underlays[name].lightweight:
+                group = row[6]
+                is_own = group not in self.underlays[name].lightweight
+                current = local.current if is_own else local.group_current.get(str(group))
+                if current is not None:
                     current.transitional_n = min(current.transitional_n, row[2])
             elif kind == "join":
                 if row[6] in self.underlays[name].lightweight:
@@ -222,7 +233,7 @@ class Trace:
         named = tuple(groups) if groups else (group,) if group is not None else None
         if named is None:
             return UNKNOWN
-        return named
+        return named if all(each in lightweight for each in named) else EVERYONE  # the underlay's own name
 
     def _view(self, local: Local, row: Row) -> None:
         if row.view is None or not row.members:
@@ -311,3 +322,19 @@ class Trace:
                     delivery.k = submit.k
                 if delivery.targets is None:
                     delivery.targets = submit.targets if delivery.stop <= submit.stop else None
+                if underlay.lightweight:
+                    self._address(local, delivery, underlay, found[0])
+
+    def _address(self, local: Local, delivery: DeliveryRow, underlay: UnderlayTrace, source: Local) -> None:
+        """Compare the groups that a delivery names with those of its submits, and with those that the life is in."""
+        targets = delivery.targets
+        if targets is None:
+            return
+        for submit in source.submits_in(delivery.first, delivery.stop):
+            if submit.targets is not None and set(submit.targets) != set(targets):
+                self.misnamed.append((delivery, underlay, submit))
+                delivery.targets = targets = submit.targets
+                break
+        if targets and not any(local.group_period_at(group, delivery.n) is not None for group in targets):
+            delivery.tainted = True
+            self.strays.append((delivery, underlay))

@@ -6,7 +6,8 @@ first that a later handler hears of it), but not invent anything. A message is n
 sender life and number. `Submitted` means by that sender, before: at the sender itself by `n`; elsewhere by the run
 clock, where the clocks of two nodes can be compared. A delivery whose service is weaker than the one submitted
 delivers something that was not asked for, and is reported here, once, while the other properties go on to judge what
-was asked.
+was asked. The same holds for one that names other groups than its submit: a message has the same groups everywhere. On
+a shared underlay a life delivers only what goes to a group in whose view it is at that moment.
 """
 
 from __future__ import annotations
@@ -47,6 +48,25 @@ def check(trace: Trace, *, clock: str = "virtual") -> PropertyResult:
             f"service than its submit at n={submit.n} asked for",
             member=delivery.member,
             other=delivery.sender,
+            sender=delivery.sender,
+            span=delivery.span,
+            view=delivery.view,
+        )
+    for delivery, _, submit in trace.misnamed:
+        result.report(
+            f"{delivery.member} delivered {span_text(delivery.sender, delivery.span)} at n={delivery.n} under other "
+            f"groups than its submit at n={submit.n} named: {', '.join(submit.targets or ())}",
+            member=delivery.member,
+            other=delivery.sender,
+            sender=delivery.sender,
+            span=delivery.span,
+            view=delivery.view,
+        )
+    for delivery, _ in trace.strays:
+        result.report(
+            f"{delivery.member} delivered {span_text(delivery.sender, delivery.span)} at n={delivery.n}, though it was "
+            f"in no view of {', '.join(delivery.targets or ())}",
+            member=delivery.member,
             sender=delivery.sender,
             span=delivery.span,
             view=delivery.view,

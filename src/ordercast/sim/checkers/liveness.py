@@ -22,7 +22,8 @@ Reading.
   view and went on since: the group makes no difference between its senders.
 - Lightweight groups: owed by members that came into the group before the submit, by the run clock (where clocks
   cannot be compared, before any view that they share with the sender), and are in it to the end. No
-  member owes messages with unknown targets.
+  member owes messages with unknown targets. Of a caller's message to such groups the members owe it that were in one of
+  them during that whole view. And a member owes the group views that name it (`group_views.py`).
 - *A gap is open* at a member that stayed in if nothing of `repaired`, `hold`, `deliver` has filled it since; unless it
   is of UNRELIABLE messages, or was noticed in an earlier view and its sender did not come along: what no survivor has
   is lost with its view.
@@ -31,6 +32,7 @@ Reading.
 from __future__ import annotations
 
 from ordercast.service import RELIABLE_RANK
+from ordercast.sim.checkers import group_views
 from ordercast.sim.checkers.index import Trace
 from ordercast.sim.checkers.ranges import Range, merged, size_of, subtract
 from ordercast.sim.checkers.records import FOREVER, Local, MemberPeriod, Submit, UnderlayTrace
@@ -63,6 +65,8 @@ def check(
         for local in underlay.locals.values():
             if local.is_outside:
                 _check_caller(underlay, local, settled, result, explained)
+        if underlay.lightweight:
+            _check_group_views(underlay, settled, result)
     return result
 
 
@@ -166,24 +170,45 @@ def _check_sender(
         )
 
 
+def _check_group_views(underlay: UnderlayTrace, settled: dict[str, Local], result: PropertyResult) -> None:
+    """Members of the last view of the underlay have the views of their groups that others installed in it."""
+    parts: dict[str, list[tuple[Local, MemberPeriod]]] = {}
+    for local in settled.values():
+        parts.setdefault(local.periods[-1].view, []).append((local, local.periods[-1]))
+    for one in group_views.missed_views(parts.values()):
+        result.report(
+            f"{', '.join(one.members)} never installed view {one.view} of {one.group}, which names them and "
+            f"{one.holder} installed in view {one.underlay_view}, though the run ended quietly",
+            member=one.members[0],
+            other=one.holder,
+            view=one.view,
+        )
+
+
 def _check_caller(
     underlay: UnderlayTrace, source: Local, settled: dict[str, Local], result: PropertyResult, explained: Explained
 ) -> None:
     """What one member delivered of a sender outside, all members of that view owe."""
     sender = source.member
-    views = {member: {period.view for period in stay_of(local.periods[-1])} for member, local in settled.items()}
-    by_view: dict[str, list[Range]] = {}
+    views = {
+        member: {period.view: period for period in stay_of(local.periods[-1])} for member, local in settled.items()
+    }
+    by_view: dict[tuple[str, tuple[str, ...]], list[Range]] = {}
     for member, local in settled.items():
         for delivery in local.deliveries:
             if delivery.sender != sender or delivery.tainted or delivery.rank < RELIABLE_RANK:
                 continue
-            if delivery.period is not None and delivery.targets == () and delivery.period.view in views[member]:
-                by_view.setdefault(delivery.period.view, []).append(delivery.span)
+            period, targets = delivery.period, delivery.targets
+            if period is not None and targets is not None and period.view in views[member]:
+                by_view.setdefault((period.view, targets), []).append(delivery.span)
     lacks: dict[tuple[str, Range], list[str]] = {}
-    for view, spans in by_view.items():
+    for (view, targets), spans in by_view.items():
         due = merged(spans)
         for member, local in settled.items():
             if view not in views[member]:
+                continue
+            there = views[member][view]
+            if not local.is_owed(targets, there.n, there.stop_n):
                 continue
             result.checked += size_of(due)
             delivered = local.delivered.get(sender)

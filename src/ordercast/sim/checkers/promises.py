@@ -10,11 +10,12 @@ Reading.
   once*: no change of view on its way lost more than k members (for MAJORITY half of the view, for SAFE all but one). A
   member that did not come along counts as failed. This is judged where the run ended quietly, since until then the
   message may still come. With any service from RELIABLE on, some member has delivered what is confirmed; a caller's
-  message before the confirmation arrives, where clocks can be compared.
-- **Locks**: per underlay, group and name (`detail`). A lock is held from `lock` to `unlock`, `leave`, `stop` or
-  `crash`. Two holders are two members whose times overlap and whose views at that time contain each other: a member
-  that is excluded and does not know it yet may still believe to hold the lock. Where clocks cannot be compared only
-  locks that both hold at the end are judged.
+  message before the confirmation arrives, where clocks can be compared. A message to lightweight groups may find no
+  member there: this is said only where the sender itself was in one of them from the submit to the confirmation.
+- **Locks**: per underlay, group and name (`detail`). A lock is held from `lock` to `unlock`, `leave` (of its
+  lightweight group, too), `stop` or `crash`. Two holders are two members whose times overlap and whose views at that
+  time contain each other: a member that is excluded and does not know it yet may still believe to hold the lock. Where
+  clocks cannot be compared only locks that both hold at the end are judged.
 - **Calls**: a call is named by the sender and number in its `reply` rows; two such rows are two answers. They are
   excused where two rings gave them, which the members' `min_members` did not forbid: delivered in different views that
   have none in common behind them, or one that both sides of a failure may go on from; and neither answerer went on
@@ -135,7 +136,7 @@ def _check_delivered(
     lost = merged(
         (max(submit.first, first), min(submit.stop, stop))
         for submit in source.submits_in(first, stop)
-        if submit.rank >= RELIABLE_RANK
+        if submit.rank >= RELIABLE_RANK and (local is not source or source.is_owed(submit.targets, submit.n, row.n))
     )
     if first_ns is not None and source.is_outside:
         numbers = [number for span in lost for number in range(*span)]
@@ -222,6 +223,8 @@ def _released(local: Local, lock: Row) -> int:
         row.at_ns for row in local.unlocks if row.n > lock.n and (row.group, row.detail) == (lock.group, lock.detail)
     ]
     ends.extend(at_ns for n, at_ns in local.cuts if n > lock.n)
+    groups = local.group_periods.get(lock.group or "", ())
+    ends.extend(period.end_ns for period in groups if period.cut is not None and period.stop_n > lock.n)
     return min(ends, default=FOREVER)
 
 

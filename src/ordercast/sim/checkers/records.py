@@ -245,6 +245,12 @@ class Local:
         index = bisect_right(self.periods, n, key=lambda period: period.n) - 1
         return self.periods[index] if index >= 0 and n < self.periods[index].stop_n else None
 
+    def group_period_at(self, group: str, n: int) -> MemberPeriod | None:
+        """The period of a lightweight group in which event `n` lies."""
+        periods = self.group_periods.get(group, [])
+        index = bisect_right(periods, n, key=lambda period: period.n) - 1
+        return periods[index] if index >= 0 and n < periods[index].stop_n else None
+
     def submits_in(self, first: int, stop: int) -> list[Submit]:
         """Its submits that touch the numbers `[first, stop)`."""
         low = max(bisect_right(self.submit_firsts, first) - 1, 0)

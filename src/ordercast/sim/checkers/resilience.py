@@ -10,6 +10,10 @@ Amoeba section 4.2 (resilience degree), RMP section 3.2, docs/design/overview.md
   nothing is judged.
 - `Before` is by the run clock: at the same instant is in time, since a pass reads the clock after its last receive
   and before its first send. So this is judged where the clock is `virtual` or `one-host`.
+- On a shared underlay the holders are the nodes that host members of the group view: of the views of its groups in
+  which the life is at that moment. SAFE asks for all of these nodes. RESILIENT(k) and MAJORITY ask for enough of them,
+  or for enough nodes of the underlay's view: any node that holds a message brings it to the next view, and an underlay
+  that counts its own nodes knows no groups. The member `name@node` of a group is hosted by `node`.
 - A member has a range when it has all of it; rows of `hold` and `placed` may be cut differently from those of
   `deliver`.
 """
@@ -17,6 +21,7 @@ Amoeba section 4.2 (resilience degree), RMP section 3.2, docs/design/overview.md
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable
 
 from ordercast.service import MAJORITY_RANK, RESILIENT_RANK, SAFE_RANK
 from ordercast.sim.checkers.index import Trace
@@ -71,16 +76,26 @@ class _Possession:
         return latest
 
 
+def hosts_of(members: Iterable[str], nodes: Iterable[str]) -> tuple[str, ...]:
+    """Those of the nodes (`name/life`) that host one of the members: itself, or `session@name`."""
+    members = set(members)
+    names = {member.rpartition("/")[0].rpartition("@")[2] for member in members if "@" in member}
+    return tuple(node for node in nodes if node in members or node.rpartition("/")[0] in names)
+
+
 class _Underlay:
     """The times of possession of one underlay, computed once for each range and set of members."""
 
-    __slots__ = ("possessions", "result", "times", "underlay")
+    __slots__ = ("lists", "possessions", "result", "times", "underlay")
 
     def __init__(self, underlay: UnderlayTrace, result: PropertyResult) -> None:
         self.underlay = underlay
         self.result = result
         self.possessions: dict[tuple[str, str, bool], _Possession] = {}
         self.times: dict[tuple[str, int, int, bool, tuple[str, ...]], list[tuple[int, str]]] = {}
+        self.lists = {  # of the underlay's views, for sessions
+            period.view: period.members for local in underlay.locals.values() for period in local.periods
+        }
 
     def check(self) -> None:
         for local in self.underlay.locals.values():
@@ -90,35 +105,36 @@ class _Underlay:
 
     def _check(self, local: Local, delivery: DeliveryRow) -> None:
         period = delivery.period
-        if period is None:
-            return
-        members = period.members
-        if delivery.after_transitional:
-            if period.next is None:
+        is_recovered = delivery.after_transitional
+        if period is not None:
+            if is_recovered and period.next is None:
                 return
-            members = period.next.came_with
-        if not members:
+            nodes = period.next.came_with if is_recovered and period.next is not None else period.members
+            hosts = hosts_of(self._group_members(local, delivery), nodes)
+        elif local.is_session:
+            nodes = self.lists.get(delivery.view or "", ())
+            came_with = self._recovered_with(local, delivery)
+            if came_with == ():
+                return
+            is_recovered = came_with is not None
+            hosts = hosts_of(came_with if came_with is not None else self._group_members(local, delivery), nodes)
+        else:
+            return
+        hosts = hosts or nodes
+        if not nodes:
             return  # the well_formed checker names it
         self.result.checked += 1
-        times = self._times(delivery, members)
-        at_ns = delivery.at_ns
-        if delivery.rank == SAFE_RANK:
-            needed, what = len(members), "held and placed"
-            in_time = times[-1][0] <= at_ns
-        elif delivery.rank == MAJORITY_RANK:
-            needed, what = len(members) // 2 + 1, "held and placed"
-            in_time = times[needed - 1][0] <= at_ns
-        else:
-            needed, what = min(delivery.k, len(members) - 1), "held"
-            in_time = needed <= 0 or times[needed][0] <= at_ns
-            if not in_time and times[needed - 1][0] <= at_ns:  # enough, unless the deliverer is one of them
-                in_time = all(member != local.member for _, member in times[:needed])
-        if in_time:
+        if delivery.rank != SAFE_RANK and hosts != nodes and self._in_time(local, delivery, nodes):
             return
+        if self._in_time(local, delivery, hosts):
+            return
+        at_ns = delivery.at_ns
+        times = self._times(delivery, hosts)
+        needed, what = self._needed(delivery, hosts), "held" if delivery.rank == RESILIENT_RANK else "held and placed"
         have = [member for when, member in times if when <= at_ns]
         if delivery.rank == RESILIENT_RANK:
-            have = [member for member in have if member != local.member]
-        kind = "members that recovered together" if delivery.after_transitional else f"members of {period.view}"
+            have = [member for member in have if member not in hosts_of((local.member,), hosts)]
+        kind = "members that recovered together" if is_recovered else f"members of {delivery.view}"
         kind = f"other {kind}" if delivery.rank == RESILIENT_RANK else kind
         self.result.report(
             f"{local.member} delivered {span_text(delivery.sender, delivery.span)} at {at_ns} ns (n={delivery.n}) when "
@@ -128,8 +144,39 @@ class _Underlay:
             other=next((member for when, member in times if when > at_ns), None),
             sender=delivery.sender,
             span=delivery.span,
-            view=period.view,
+            view=delivery.view if period is None else period.view,
         )
+
+    def _group_members(self, local: Local, delivery: DeliveryRow) -> set[str]:
+        """Those of the group views in which the life delivered it; none on an underlay of its own."""
+        periods = [local.group_period_at(group, delivery.n) for group in delivery.targets or ()]
+        return {member for period in periods if period is not None for member in period.members}
+
+    def _recovered_with(self, local: Local, delivery: DeliveryRow) -> tuple[str, ...] | None:
+        """Of a session: the members that came along, none known if no view follows; None: no signal came before."""
+        for group in delivery.targets or ():
+            period = local.group_period_at(group, delivery.n)
+            if period is not None and period.transitional_n < delivery.n:
+                return period.next.came_with if period.next is not None else ()
+        return None
+
+    def _needed(self, delivery: DeliveryRow, members: tuple[str, ...]) -> int:
+        """How many of the members have to have it; of RESILIENT(k) others than the one that delivers."""
+        if delivery.rank == RESILIENT_RANK:
+            return min(delivery.k, len(members) - 1)
+        return len(members) if delivery.rank == SAFE_RANK else len(members) // 2 + 1
+
+    def _in_time(self, local: Local, delivery: DeliveryRow, members: tuple[str, ...]) -> bool:
+        times, at_ns = self._times(delivery, members), delivery.at_ns
+        needed = self._needed(delivery, members)
+        if delivery.rank != RESILIENT_RANK:
+            return times[needed - 1][0] <= at_ns
+        if needed <= 0 or times[needed][0] <= at_ns:
+            return True
+        if times[needed - 1][0] > at_ns:
+            return False
+        mine = hosts_of((local.member,), members)  # enough, unless the deliverer is one of them
+        return all(member not in mine for _, member in times[:needed])
 
     def _times(self, delivery: DeliveryRow, members: tuple[str, ...]) -> list[tuple[int, str]]:
         """When each member had the range, sorted by time. All deliverers of a view share the answer."""

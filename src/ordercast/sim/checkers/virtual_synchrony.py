@@ -4,10 +4,11 @@ Reading.
 
 - Members *go together* from V to V' if both installed V' straight after V, without a `leave` between, and name each
   other in `came_with`. They must have delivered the same set of AGREED-or-stronger messages in V. Of lightweight
-  groups only what goes to a group that both are in is compared: certainly in it, that is during the whole period,
-  or by positions between the first ordered delivery after coming in and the last one before going out, or in a view
-  of the group that both were in and that the one without the message did not leave. Rows of unknown targets count as
-  delivered but are owed only among members with the same groups all the time.
+  groups only what goes to a group that the member is in is compared: certainly in it, that is during the whole
+  period, or by positions between the first ordered delivery after coming in and the last one before going out, or in a
+  view of the group that both were in and that the one without the message did not leave. A message to several groups
+  is owed to the members of each of them, also where the one that delivered it is in another one (atomicity over
+  groups). Rows of unknown targets count as delivered but are owed only among members with the same groups all the time.
 - `came_with` itself must be true, or a protocol could excuse itself: a member that installed V' straight after the
   same V is in it, a member that came from elsewhere is not, and a joiner (first view, or the first after a `leave`)
   came alone.
@@ -18,7 +19,8 @@ Reading.
 - Where the members asked for a majority (or for so many that no two parts can have them), the history of views does
   not fork: of two recoveries from failures with a common ancestor one is an ancestor of the other (`views.forks`).
 - Views of a lightweight group are judged in the same way, over the messages to that group that lie between them,
-  where the rows carry `came_with`.
+  where the rows carry `came_with`. Where they stand in the stream of the underlay is judged in `group_views.py`, unless
+  a difference that was reported here explains it.
 
 A range that several members lack is one violation, not one for each of them.
 """
@@ -27,6 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from ordercast.sim.checkers import group_views
 from ordercast.sim.checkers.index import Trace
 from ordercast.sim.checkers.ranges import Range, merged, subtract
 from ordercast.sim.checkers.records import DeliveryRow, Local, MemberPeriod, UnderlayTrace, is_ordered
@@ -49,10 +52,26 @@ def check(trace: Trace, explained: Explained | None = None, *, min_members: Rule
         lines: list[Line] = [(local, local.periods) for local in underlay.locals.values() if local.periods]
         _check_views(underlay, None, lines, result, explained)
         _check_forks(underlay, lines, min_members, result)
-        for group in sorted(underlay.lightweight):
-            lines = [(one, one.group_periods[group]) for one in underlay.locals.values() if group in one.group_periods]
-            _check_views(underlay, group, lines, result, explained)
+        if underlay.lightweight:
+            _check_groups(underlay, result, explained)
     return result
+
+
+def _check_groups(underlay: UnderlayTrace, result: PropertyResult, explained: Explained) -> None:
+    by_group: dict[str, list[Line]] = {}
+    for local in underlay.locals.values():
+        for group, periods in local.group_periods.items():
+            by_group.setdefault(group, []).append((local, periods))
+    told: set[str] = set()
+    for group, lines in sorted(by_group.items()):
+        found = result.total
+        _check_views(underlay, group, lines, result, explained)
+        if result.total > found:
+            told.add(group)
+    group_views.check_missed(underlay, result, told)
+    group_views.check_places(underlay, result, explained, told)
+    if not told:
+        group_views.check_order(underlay, result)
 
 
 def _check_place(local: Local, underlay: UnderlayTrace, result: PropertyResult) -> None:
@@ -203,8 +222,9 @@ def _check_same_set(
         for groups, ats in classes.items():
             if all(_is_constant(olds[at][0], olds[at][1], groups) for at in ats):
                 _compare([olds[at][0].member for at in ats], [everything[at] for at in ats], lacks, holder)
-        for each in sorted(underlay.lightweight):
-            _compare_group(each, olds, everything, lacks, holder)
+        to_groups = _by_group(olds)
+        for each in sorted(to_groups):
+            _compare_group(each, to_groups[each], olds, everything, lacks, holder)
         _compare_some(_goes_to_everyone, olds, everything, lacks, holder)
     elif whole_view:
         _compare([local.member for local, _ in olds], everything, lacks, holder)
@@ -276,36 +296,45 @@ def _compare_some(
             _note_lacks(source.member, theirs, local.member, mine, lacks, holder)
 
 
+def _by_group(olds: list[tuple[Local, MemberPeriod]]) -> dict[str, dict[int, list[DeliveryRow]]]:
+    """What each of these members delivered to each lightweight group in its period, the member in it or not."""
+    found: dict[str, dict[int, list[DeliveryRow]]] = {}
+    for at, (local, old) in enumerate(olds):
+        for delivery in _ordered(local, old):
+            for group in delivery.targets or ():
+                found.setdefault(group, {}).setdefault(at, []).append(delivery)
+    return found
+
+
 def _compare_group(
     group: str,
+    to_group: dict[int, list[DeliveryRow]],
     olds: list[tuple[Local, MemberPeriod]],
     everything: list[Sets],
     lacks: dict[tuple[str, Range], list[str]],
     holder: dict[tuple[str, Range], str],
 ) -> None:
-    """Messages to one lightweight group, among those of its members that go together."""
+    """Messages to one lightweight group, which those of its members owe that go together with one that has them."""
     inside = [
         at
         for at, (local, old) in enumerate(olds)
         if any(begin < old.stop_n and end > old.n for begin, end, _ in local.group_spans.get(group, ()))
     ]
-    if len(inside) < 2:
-        return
-    to_group = {at: [d for d in _ordered(*olds[at]) if d.targets and group in d.targets] for at in inside}
-    sets = {at: _sets(deliveries) for at, deliveries in to_group.items()}
-    if all(sets[at] == sets[inside[0]] for at in inside):
+    sets = {at: _sets(to_group.get(at, ())) for at in {*inside, *to_group}}
+    first = next(iter(sets.values()))
+    if not inside or all(each == first for each in sets.values()):
         return
     for at in inside:
         local, old = olds[at]
         windows = _windows(local, old, group)
         whole_views = {one.view for one in local.group_periods.get(group, ()) if one.cut is None}
-        for source in inside:
+        for source, delivered in sorted(to_group.items()):
             if at == source:
                 continue
             lines = olds[source][0].group_periods.get(group, [])
             owed = (
                 d
-                for d in to_group[source]
+                for d in delivered
                 if any(low <= (d.position or 0) < high for low, high in windows) or _view_at(lines, d.n) in whole_views
             )
             _note_lacks(olds[source][0].member, _sets(owed), local.member, everything[at], lacks, holder)

@@ -3,12 +3,13 @@
 Reading. Per node and life `n` goes 0, 1, 2, … without gaps, and nothing follows a `crash`. View ids are
 `counter@name/life`; a life writes each view once, with itself in `members` and in `came_with`, and `came_with` is part
 of `members` (that members of one view agree on its list is property 5 and judged there). Rows name views that the life
-installed, except those that may speak of another's view (`join`, `leave`, `transitional`, `gap`, …) and those of a
-life that never was in a view (non-member senders); the view of a `deliver` is property 5's. A `submit` is the sender's
-own, and its numbers go on where the last ended, per life and underlay. `prev_position` is the last position of the
-ordered delivery before it in the same underlay and life; after a `leave` -1 is taken, too, since docs/trace.md does
-not say whether `here` outlives it. A delivery weaker than AGREED that carries a position (CAUSAL given as AGREED) may
-count as ordered or not.
+installed, except those that may speak of another's view (`join`, `leave`, `transitional`, `gap`, …), those of a life
+that never was in a view (non-member senders), and those of a session, which knows no views of the underlay; the view of
+a `deliver` is property 5's. A row that names several `groups` names no `group`, and none of them twice. A `submit` is
+the sender's own, and its numbers go on where the last ended, per life and underlay. `prev_position` is the last
+position of the ordered delivery before it in the same underlay and life; after a `leave` of the underlay -1 is taken,
+too, since docs/trace.md does not say whether `here` outlives it. A delivery weaker than AGREED that carries a position
+(CAUSAL given as AGREED) may count as ordered or not.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def check(trace: Trace) -> PropertyResult:
 class _Life:
     """The walk over one life."""
 
-    __slots__ = ("installed", "known_senders", "member", "next_number", "positions", "result", "trace")
+    __slots__ = ("entered", "installed", "known_senders", "member", "next_number", "positions", "result", "trace")
 
     def __init__(self, trace: Trace, member: str, result: PropertyResult) -> None:
         self.trace = trace
@@ -50,12 +51,15 @@ class _Life:
         self.next_number: dict[str, int] = {}
         self.positions: dict[str, set[int]] = {}  # underlay -> honest values of the next prev_position
         self.installed: dict[str, set[str]] = {}
+        self.entered: set[str] = set()  # underlays of which it installed a view
         self.known_senders: set[str] = set()
 
     def check(self, rows: list[Row]) -> None:
         for row in rows:
             if row[4] == "view" and row[8] is not None:
                 self.installed.setdefault(row[5], set()).add(row[8])
+                if row[6] is None:
+                    self.entered.add(row[5])
         seen: set[tuple[str, str | None, str]] = set()
         expected = 0
         crashed = False
@@ -73,14 +77,20 @@ class _Life:
                 self._view(row, seen)
             elif kind == "crash":
                 crashed = True
-            elif kind == "leave":
+            elif kind == "leave" and not self._is_lightweight(row):
                 self.positions.setdefault(row[5], {-1}).add(-1)
             elif kind not in KNOWN_KINDS:
                 self._say(row, f"unknown kind {kind!r}")
             if row[8] is not None and kind in OWN_VIEW_KINDS:
                 installed = self.installed.get(row[5])
+                if installed is not None and row[5] not in self.entered:
+                    continue  # a session's view of the underlay is its daemon's
                 if row[8] not in installed if installed is not None else kind not in ("submit", "hold", "confirm"):
                     self._say(row, f"a {kind} row names view {row[8]}, which it never installed")
+
+    def _is_lightweight(self, row: Row) -> bool:
+        underlay = self.trace.underlays.get(row[5])
+        return underlay is not None and row[6] in underlay.lightweight
 
     def _message(self, row: Row, kind: str) -> None:
         sender, first, count = row[11], row[12], row[13]
@@ -96,6 +106,8 @@ class _Life:
             if MEMBER.fullmatch(sender) is None:
                 self._say(row, f"sender {sender!r} is not name/life")
             self.known_senders.add(sender)
+        if row[7] is not None and (row[6] is not None or len(set(row[7])) != len(row[7])):
+            self._say(row, f"a {kind} row names the groups {', '.join(row[7])}, and one of them twice or alone")
         if kind == "submit":
             if self.trace.service(row[14]) is None:
                 self._say(row, f"a submit row with service {row[14]!r}")
