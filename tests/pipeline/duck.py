@@ -38,7 +38,7 @@ class DuckEngine:
             "ev",
             EVENTS.format(
                 group='"group"',
-                join="array_to_string(groups, '|')",
+                join="array_to_string(list_sort(groups), chr(31))",
                 count='"count"',
                 world=self.digest("r", "underlay"),
             ),

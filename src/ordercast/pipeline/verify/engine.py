@@ -106,7 +106,7 @@ class SparkEngine:
         self._name(f"{name}_files", events_of(self._spark, self._runs, numbered=True, only=lives))
         words = {
             "group": "`group`",
-            "join": "array_join(`groups`, '|')",
+            "join": "array_join(array_sort(`groups`), chr(31))",
             "count": "`count`",
             "world": "coalesce(w, xxhash64(r, underlay))",
         }
@@ -118,8 +118,8 @@ class SparkEngine:
 
 
 # Short names, since the checks use them on every line: m the life (a number), r the run, u the underlay, w a digest of
-# both, vw the view, tgt its target, [a, b) the numbers, svc the service as 256 * rank + k, pos and prev the
-# positions.
+# both, vw the view, tgt its target (of several groups the names, sorted, with `history.BETWEEN` between them), [a, b)
+# the numbers, svc the service as 256 * rank + k, pos and prev the positions.
 EVENTS: Final = """
 SELECT m, r, n, at_ns, kind, underlay AS u, {world} AS w, view AS vw, members, came_with, sender, first AS a,
   first + {count} AS b,

@@ -23,7 +23,7 @@ from typing import Any, Final
 from ordercast.errors import UsageError
 from ordercast.pipeline.reading import TraceRun
 from ordercast.pipeline.verify.engine import Record, SqlEngine
-from ordercast.pipeline.verify.history import FOREVER, Life, Line, Rules, read_history
+from ordercast.pipeline.verify.history import BETWEEN, FOREVER, Life, Line, Rules, read_history
 from ordercast.pipeline.verify.names import DigestNames, sender_digest, target_digest, view_digest
 from ordercast.trace.schema import KINDS
 
@@ -146,7 +146,7 @@ class Facts:
 
     def delivered(self, m: int, sid: int) -> list[Record]:
         """What a life delivered of a sender, in the order of its events."""
-        small = self._small_line(self.senders[sid].ru)
+        small = self.small_line(self.senders[sid].ru)
         if small is not None:
             return small[0].get((m, sid), [])
         return self.engine.rows(f"{_DELIVERED.format(source=self.of_lives({m}))} WHERE sid = {sid} ORDER BY n")
@@ -198,7 +198,7 @@ class Facts:
 
     def submitted(self, sid: int, low: int = 0, high: int = FOREVER) -> list[Record]:
         """The submits of a sender that touch `[low, high)`, in order."""
-        small = self._small_line(self.senders[sid].ru)
+        small = self.small_line(self.senders[sid].ru)
         if small is not None:
             return [row for row in small[1].get(sid, []) if row["a"] < high and row["b"] > low]
         return self._targeted(f"{_SUBMITTED} WHERE sid = {sid} AND a < {high} AND b > {low} ORDER BY a")
@@ -209,7 +209,7 @@ class Facts:
         self.names.find_targets({row["t"] for row in rows})
         return [{**row, "tgt": self.names.targets[row["t"]]} for row in rows]
 
-    def _small_line(self, ru: int) -> tuple[dict[tuple[int, int], list[Record]], dict[int, list[Record]]] | None:
+    def small_line(self, ru: int) -> tuple[dict[tuple[int, int], list[Record]], dict[int, list[Record]]] | None:
         """All of a small underlay at once: a question at a time would cost more than the whole."""
         if ru in self._small:
             return self._small[ru]
@@ -434,6 +434,8 @@ def _read_cells(facts: Facts, lines: dict[tuple[int, str], Line]) -> None:
         if line is None:
             line = lines[member.r, row["u"]] = Line(len(lines), member.r, row["u"])
         line.life(member.m, member.name)
+        if row["tgt"] and row["tgt"] != line.underlay:
+            line.lightweight.update(row["tgt"].split(BETWEEN))
         sid = -1 if row["sid"] is None else row["sid"]
         content = (line.ru, row["vw"], sid, row["tgt"], row["cls"], row["c"], row["messages"], row["x"], row["y"])
         rep = reps.setdefault(content, at)

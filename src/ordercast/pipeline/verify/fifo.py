@@ -2,19 +2,24 @@
 
 The numbers of a sender rise with its positions, which content proves (`order.py`). Row by row are judged only messages
 without a position (FIFO, CAUSAL), for senders that have such, and rows that no certificate vouches for.
+
+On a shared underlay a hole may lie between messages to different groups, so there holes are looked for in what a life
+delivered of a sender to all of its groups, row by row.
 """
 
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_left, bisect_right
 from typing import Final
 
 from ordercast.pipeline.verify.engine import Record
 from ordercast.pipeline.verify.evidence import add_row
-from ordercast.pipeline.verify.facts import AGREED, FIFO, UNORDERED_CLASS, Cell, Facts
+from ordercast.pipeline.verify.facts import AGREED, FIFO, UNORDERED_CLASS, Cell, Facts, TracedSender
 from ordercast.pipeline.verify.findings import CONSEQUENCE, ROOT, Findings, span_text
-from ordercast.pipeline.verify.history import ViewPeriod
+from ordercast.pipeline.verify.history import FOREVER, Life, Line, ViewPeriod
 from ordercast.pipeline.verify.ranges import merged, minus
+from ordercast.pipeline.verify.shared import SharedRow, shared_rows
 
 LIMIT: Final = 10_000
 
@@ -128,6 +133,8 @@ def check_holes(facts: Facts, findings: Findings) -> None:
     has_holes = any(row["messages"] != row["g1"] - row["g0"] for rows in stretches.values() for row in rows)
     for row in facts.engine.rows(HOLES) if has_holes or facts.has_overlaps else ():
         cell = facts.cells[row["c"]]
+        if facts.lines[cell.ru].lightweight:
+            continue
         holes |= {(m, row["sid"], cell.view, row["low"], row["a"]) for m in facts.alike[row["c"]]}
     firsts: dict[tuple[int, str, int], dict[str, Record]] = {}
     rows = facts.engine.rows(FIRSTS)
@@ -139,13 +146,74 @@ def check_holes(facts: Facts, findings: Findings) -> None:
     for m, cells in facts.cells_of.items():
         streams: dict[tuple[int, str, int], dict[str, Record]] = {}
         for cell in cells:
-            for row in stretches.get(cell.rep, ()) if cell.sid >= 0 else ():
+            for row in stretches.get(cell.rep, ()) if cell.sid >= 0 and not facts.lines[cell.ru].lightweight else ():
                 known = streams.setdefault((cell.sid, cell.target, row["k"]), {})
                 known[cell.view] = _joined(known.get(cell.view), row)
         for (sid, target, kind), by_view in streams.items():
             holes |= _holes_between(facts, m, sid, target, kind, by_view, firsts)
     for m, sid, view, low, high in sorted(holes):
         _check_hole(facts, findings, m, sid, view, low, high)
+    for line in facts.lines:
+        sent: dict[int, list[Record]] = {}
+        for m, life in sorted(line.lives.items()) if line.lightweight else ():
+            if life.periods and any(cell.ru == line.ru for cell in facts.cells_of.get(m, ())):
+                _check_over_groups(facts, findings, line, life, sent)
+
+
+def _check_over_groups(facts: Facts, findings: Findings, line: Line, life: Life, sent: dict[int, list[Record]]) -> None:
+    """What a life of a shared underlay delivered of each sender: what lies between, and goes to it, is a hole."""
+    by_sender: dict[int, list[SharedRow]] = {}
+    for row in shared_rows(facts, findings, line).of(life.m):
+        if row.svc >= FIFO:
+            by_sender.setdefault(row.sid, []).append(row)
+    for sid, rows in sorted(by_sender.items()):
+        sender = facts.senders[sid]
+        have = merged((row["a"], row["b"]) for row in facts.delivered(life.m, sid))
+        submits = sent[sid] = sent.get(sid) or facts.submitted(sid)
+        last: SharedRow | None = None
+        for row in rows:
+            if last is not None and row.a < last.b:
+                continue  # it did not rise
+            before, last = last, row
+            if row.a == (before.b if before is not None else 0):
+                continue
+            low, since_n = _owed_since(line, life, sender, submits, row, before)
+            if low >= row.a:
+                continue
+            begin = bisect_right(submits, low, key=lambda one: one["b"])
+            owed = [
+                (max(one["a"], low), min(one["b"], row.a))
+                for one in submits[begin : bisect_left(submits, row.a, key=lambda one: one["a"])]
+                if one["svc"] >= FIFO and line.is_owed(life, one["tgt"], since_n, row.n)
+            ]
+            for span in minus(merged(owed), have):
+                severity = ROOT if findings.miss(life.m, sid, span) else CONSEQUENCE
+                behind = span_text(sender.name, (row.a, row.b))
+                text = f"{life.name} delivered {behind} (n={row.n}) without it, though it goes to it, too"
+                period = life.at(row.n)
+                found = {"m": life.m, "n": row.n, "sid": sid, "a": span[0], "b": span[1], "tgt": ""}
+                found["vw"] = period.view if period is not None else None
+                add_row(facts, findings, "fifo", severity, found, text, sender.name, behind)
+
+
+def _owed_since(
+    line: Line, life: Life, sender: TracedSender, submits: list[Record], row: SharedRow, last: SharedRow | None
+) -> tuple[int, int]:
+    """From which number, and event of the life, a sender's messages are owed that lie before this one; FOREVER: none
+    are."""
+    begin = life.at(row.n)
+    if begin is None or sender.name not in begin.members:
+        return FOREVER, FOREVER
+    while begin.prev is not None and sender.name in begin.came_with:
+        begin = begin.prev
+    if last is not None and last.n >= begin.n:
+        return last.b, last.n
+    source = line.lives[sender.m].by_view.get(begin.view)
+    if source is None:
+        return FOREVER, FOREVER
+    at = bisect_right(submits, source.n, key=lambda one: one["n"])
+    first = submits[at]["a"] if at < len(submits) else sender.total
+    return max(first, last.b if last is not None else 0), begin.n
 
 
 def _joined(one: Record | None, other: Record) -> Record:

@@ -9,9 +9,13 @@ root causes, and does not count.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ordercast.pipeline.verify.history import BETWEEN
 from ordercast.pipeline.verify.ranges import Range, merged, minus
+
+if TYPE_CHECKING:
+    from ordercast.pipeline.verify.shared import SharedRows
 
 PROPERTIES: Final = (
     "integrity",
@@ -60,6 +64,10 @@ class Findings:
     misplaced: set[tuple[int, int, int]] = field(default_factory=set)  # (life, sender, number) out of place there
     tainted: set[tuple[int, int]] = field(default_factory=set)  # (life, n) of deliveries that property 1 rejected
     missing: dict[tuple[int, int], list[Range]] = field(default_factory=dict)  # (life, sender) -> numbers not there
+    renamed: dict[tuple[int, int], str] = field(
+        default_factory=dict
+    )  # (sender, number) -> target, where deliveries differ
+    shared: dict[int, SharedRows] = field(default_factory=dict)  # by underlay: rows of what was delivered
 
     def add(self, violation: ViolationRow) -> None:
         """Count a violation, and keep it while there is room."""
@@ -68,7 +76,8 @@ class Findings:
         seen = self.room.get(violation.property, 0)
         self.room[violation.property] = seen + 1
         if seen < MAX_KEPT:
-            self.kept.append(violation)
+            group = violation.group
+            self.kept.append(violation._replace(group="+".join(group.split(BETWEEN)) if group is not None else None))
 
     def miss(self, life: int, sender: int, span: Range) -> bool:
         """Note that these messages are missing; whether that is new."""

@@ -2,7 +2,8 @@
 
 A *period* is the time of one life in one view, from its `view` row to the next one. It is cut off by `leave`, `stop`,
 `crash` or a later life of the node; otherwise the last one is open. Periods without a cut between them are one *stay*:
-a member that left comes back as a newcomer. A group that has views of its own is *lightweight*.
+a member that left comes back as a newcomer. A group that has views of its own, or another name than its underlay, is
+*lightweight*: its members are those of its views.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from ordercast.errors import UsageError
 from ordercast.pipeline.verify.engine import Record
 
 FOREVER: Final = 1 << 62
+BETWEEN: Final = "\x1f"  # the names of groups in a target
 _VIEW_ID: Final = re.compile(r"\d+@.+/\d+")
 
 Rule = str | int
@@ -74,6 +76,12 @@ class Life:
         index = bisect_right(self.periods, n, key=lambda one: one.n) - 1
         return self.periods[index] if index >= 0 and n < self.periods[index].stop_n else None
 
+    def group_at(self, group: str, n: int) -> ViewPeriod | None:
+        """The period of a lightweight group in which event `n` lies."""
+        periods = self.group_periods.get(group, [])
+        index = bisect_right(periods, n, key=lambda one: one.n) - 1
+        return periods[index] if index >= 0 and n < periods[index].stop_n else None
+
     def in_group(self, group: str, from_n: int, to_n: int) -> bool:
         return any(begin <= from_n and to_n <= end for begin, end, _ in self.group_spans.get(group, ()))
 
@@ -96,12 +104,11 @@ class Line:
 
     def targets(self, target: str) -> tuple[str, ...] | None:
         """The lightweight groups that a message is for; none: everybody; None: it is not known."""
-        if not self.lightweight:
-            return ()
         if not target:
-            return None
-        named = tuple(target.split("|"))
-        return named if all(one in self.lightweight for one in named) else ()
+            return None if self.lightweight else ()
+        if target == self.underlay and target not in self.lightweight:
+            return ()
+        return tuple(target.split(BETWEEN))
 
     def is_owed(self, life: Life, target: str, from_n: int, to_n: int) -> bool:
         """Whether the life certainly was in a group that the message goes to, all the time."""
@@ -115,7 +122,7 @@ def read_history(rows: Iterable[Record], names: Mapping[int, Any], lines: dict[t
     """Fill the lines from the control rows, sorted by life and n. `names[m]` has name, r and is_gone."""
     rows = list(rows)
     for row in rows:
-        if row["kind"] == "view" and row["grp"]:
+        if row["grp"] and (row["kind"] == "view" or row["grp"] != row["u"]):
             _line(lines, names[row["m"]].r, row["u"]).lightweight.add(row["grp"])
     here: dict[str, tuple[Line, Life]] = {}
     last: Record | None = None
@@ -148,8 +155,9 @@ def _take(row: Record, member: Any, lines: dict[tuple[int, str], Line], here: di
         _check_view(life, row)
         _install(life, row, group)
     elif kind == "transitional":
-        if life.current is not None and group not in line.lightweight:
-            life.current.transitional_n = min(life.current.transitional_n, n)
+        current = life.group_current.get(str(group)) if group in line.lightweight else life.current
+        if current is not None:
+            current.transitional_n = min(current.transitional_n, n)
     elif kind == "join":
         if group in line.lightweight:
             _enter_group(life, str(group), n, at_ns)

@@ -4,6 +4,8 @@ Content is judged on the representative rows. A range that comes twice in the co
 all lives that the cell stands for. Ranges that overlap in different cells (two views, say) are twice only where a life
 is behind both. Time is judged on `seen`: the earliest delivery of a range must not come before its submit, by the run
 clock where clocks can be compared, and at the sender itself by the numbers of events.
+
+On a shared underlay a delivery names the groups of its submit, and the life is in a view of one of them.
 """
 
 from __future__ import annotations
@@ -42,6 +44,10 @@ SELECT c, n, sid, row_a AS a, row_b AS b, sub_n FROM {{pieces}}
 WHERE CAST(svc / 256 AS INT) < CAST(sub_svc / 256 AS INT)
   OR (CAST(svc / 256 AS INT) = 5 AND CAST(sub_svc / 256 AS INT) = 5 AND svc < sub_svc) ORDER BY c, n LIMIT {LIMIT}
 """
+MISNAMED: Final = f"""
+SELECT c, n, sid, row_a AS a, row_b AS b, a AS first, b AS stop, sub_n FROM {{pieces}} WHERE is_same = 0
+ORDER BY c, n, a LIMIT {LIMIT}
+"""
 UNKNOWN: Final = f"""
 SELECT m, n, sender, a, b, vw, tgt FROM {{dlv_some}} WHERE sid IS NULL ORDER BY m, n LIMIT {LIMIT}
 """
@@ -73,6 +79,54 @@ def check(facts: Facts, findings: Findings) -> None:
         text = f"{{who}} delivered it (n={row['n']}) under a weaker service than was asked for at n={row['sub_n']}"
         _report(facts, findings, row, text, other=facts.senders[row["sid"]].name)
     _check_early(facts, findings)
+    if any(line.lightweight for line in facts.lines):
+        _check_named(facts, findings)
+        _check_strays(facts, findings)
+
+
+def _check_named(facts: Facts, findings: Findings) -> None:
+    """A delivery names the same groups as its submit."""
+    told: set[tuple[int, int]] = set()
+    for row in map(facts.located, facts.engine.rows(MISNAMED)):
+        line = facts.line_of(row["sid"])
+        named = line.targets(row["tgt"])
+        sent = next(iter(facts.submitted(row["sid"], row["first"], row["stop"])), None)
+        asked = line.targets(sent["tgt"]) if sent is not None else None
+        if named is None or asked is None or set(named) == set(asked) or sent is None or (row["m"], row["n"]) in told:
+            continue
+        told.add((row["m"], row["n"]))
+        findings.renamed[row["sid"], row["a"]] = sent["tgt"]
+        text = f"{{who}} delivered it (n={row['n']}) under other groups than its submit named: {', '.join(asked)}"
+        _report(facts, findings, row, _plain(text), other=facts.senders[row["sid"]].name)
+
+
+def _check_strays(facts: Facts, findings: Findings) -> None:
+    """A life delivers what goes to a group in whose view it is. Cells say it; rows are looked at where they do not."""
+    for cell in facts.cells:
+        line = facts.lines[cell.ru]
+        groups = line.targets(cell.target)
+        if cell.sid < 0 or not groups:
+            continue
+        life = line.lives[cell.m]
+        if any(
+            life.group_at(group, cell.first_n) is not None and life.in_group(group, cell.first_n, cell.last_n)
+            for group in groups
+        ):
+            continue
+        for row in facts.delivered(cell.m, cell.sid):
+            if (row["vw"], row["tgt"], row["cls"]) != (cell.view, cell.target, cell.cls):
+                continue
+            asked = line.targets(findings.renamed.get((row["sid"], row["a"])) or row["tgt"]) or ()
+            if (cell.m, row["n"]) in findings.tainted or any(life.group_at(one, row["n"]) is not None for one in asked):
+                continue
+            findings.tainted.add((cell.m, row["n"]))
+            text = f"{{who}} delivered it (n={row['n']}), though it was in no view of {', '.join(asked)}"
+            _report(facts, findings, row, _plain(text))
+
+
+def _plain(text: str) -> str:
+    """A text with names in it, of which only `{who}` is filled in."""
+    return text.replace("{", "{{").replace("}", "}}").replace("{{who}}", "{who}")
 
 
 def _check_spurious(facts: Facts, findings: Findings) -> None:

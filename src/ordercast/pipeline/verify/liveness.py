@@ -14,6 +14,7 @@ from ordercast.pipeline.verify.engine import Record
 from ordercast.pipeline.verify.evidence import quoted
 from ordercast.pipeline.verify.facts import RELIABLE, Cell, Facts, TracedSender
 from ordercast.pipeline.verify.findings import CONSEQUENCE, ROOT, Findings, ViolationRow, span_text
+from ordercast.pipeline.verify.group_views import missed_views
 from ordercast.pipeline.verify.history import FOREVER, Life, Line, ViewPeriod, may_go_on, stay_of
 from ordercast.pipeline.verify.ranges import Range, merged, minus
 
@@ -35,6 +36,28 @@ def check(facts: Facts, findings: Findings, settled: Settled, lost: list[Lost]) 
     """Report what is lost and what is still missing."""
     _report_lost(facts, findings, lost)
     _check_gaps(facts, findings, settled)
+    for line in facts.lines:
+        if line.lightweight:
+            _check_group_views(facts, findings, line, settled[line.ru])
+
+
+def _check_group_views(facts: Facts, findings: Findings, line: Line, settled: dict[int, Life]) -> None:
+    """Members of the last view of the underlay have the views of their groups that others installed in it."""
+    parts: dict[str, list[ViewPeriod]] = {}
+    for life in settled.values():
+        parts.setdefault(life.periods[-1].view, []).append(life.periods[-1])
+    for one in missed_views(line, parts.values()):
+        who = one.lives[0]
+        text = (
+            f"{', '.join(life.name for life in one.lives)} never installed view {one.period.view}, which names them "
+            f"and {one.period.name} installed in view {one.underlay_view}, though the run ended quietly"
+        )
+        findings.add(
+            ViolationRow(
+                *(facts.run_of(who.m), LIVENESS, ROOT, one.period.group, one.period.view, who.name),
+                *(None, one.period.name, None, text, who.periods[-1].n),
+            )
+        )
 
 
 def settled_members(facts: Facts, line: Line) -> dict[int, Life]:
@@ -189,13 +212,21 @@ def _lost_of_caller(facts: Facts, findings: Findings, sender: TracedSender, sett
     line = facts.lines[sender.ru]
     views = {m: {one.view: one for one in stay_of(life.periods[-1])} for m, life in settled.items()}
     cells = [cell for m in settled for cell in facts.cells_at.get((m, sender.sid), ()) if cell.cls >= 1]
-    by_view: dict[str, list[Cell]] = {}
+    by_view: dict[tuple[str, str], list[Cell]] = {}
     for cell in cells:
-        if cell.view in views[cell.m] and line.targets(cell.target) == ():
-            by_view.setdefault(cell.view, []).append(cell)
+        groups = line.targets(cell.target)
+        if cell.view in views[cell.m] and groups is not None:
+            by_view.setdefault((cell.view, cell.target if groups else ""), []).append(cell)
     lost: list[Lost] = []
-    for view, ones in sorted(by_view.items()):
-        there = [m for m in settled if view in views[m]]
+    for (view, target), ones in sorted(by_view.items()):
+        there = [
+            m
+            for m in settled
+            if view in views[m]
+            and (not target or line.is_owed(settled[m], target, views[m][view].n, views[m][view].stop_n))
+        ]
+        if not there:
+            continue
         contents: dict[int, set[int]] = {}
         for cell in ones:
             contents.setdefault(cell.m, set()).add(cell.rep)
@@ -206,7 +237,7 @@ def _lost_of_caller(facts: Facts, findings: Findings, sender: TracedSender, sett
             (row["a"], row["b"])
             for m in contents
             for row in facts.ranges_of(m, sender.sid)
-            if row["vw"] == view and row["svc"] >= RELIABLE
+            if row["vw"] == view and row["svc"] >= RELIABLE and (not target or row["tgt"] == target)
         )
         for m in there:
             lost += [

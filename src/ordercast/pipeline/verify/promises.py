@@ -117,7 +117,10 @@ def _few_failed(period: ViewPeriod, svc: int) -> bool:
 
 
 def _check_delivered(facts: Facts, findings: Findings) -> None:
-    """A confirmed message has been delivered by a member; a call before its confirmation, if clocks can be compared."""
+    """A confirmed message has been delivered by a member; a call before its confirmation, if clocks can be compared.
+
+    Lightweight groups may have no members: of messages to them this is said where the sender was in one all the time.
+    """
     engine = facts.engine
     outside = [
         (one.sid,)
@@ -165,7 +168,7 @@ def _check_delivered(facts: Facts, findings: Findings) -> None:
         asked = [
             (max(one["a"], row["a"]), min(one["b"], row["b"]))
             for one in facts.submitted(sid, row["a"], row["b"])
-            if one["svc"] >= RELIABLE
+            if one["svc"] >= RELIABLE and line.is_owed(line.lives[sender.m], one["tgt"], one["n"], row["n"])
         ]
         for gone in minus(asked, have):
             text = f"it was confirmed at {sender.name} (n={row['n']}), and nobody had delivered it"
@@ -197,6 +200,8 @@ def _check_locks(facts: Facts, findings: Findings) -> None:
         life = line.life(row["m"], facts.members[row["m"]].name)
         ends = [at_ns for n, at_ns in frees.get((row["m"], row["u"], row["tgt"], row["detail"]), []) if n > row["n"]]
         ends += [at_ns for n, at_ns in life.cuts if n > row["n"]]
+        groups = life.group_periods.get(row["tgt"], ())
+        ends += [one.end_ns for one in groups if one.cut is not None and one.stop_n > row["n"]]
         key = line.ru, row["tgt"], row["detail"]
         held.setdefault(key, []).append((row["at_ns"], min(ends, default=FOREVER), life, row))
     for (ru, _, name), times in sorted(held.items(), key=lambda one: str(one[0])):

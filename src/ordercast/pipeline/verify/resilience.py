@@ -4,17 +4,21 @@ Its view is the one in which it is delivered; after `transitional` it is the `ca
 by the run clock, and at the same instant is in time. First every range is judged by its earliest delivery: if all
 members had it then, or else enough of them, nothing was too early. What remains, what recovery delivered, and ranges
 that rows of `hold` and `placed` cut differently, is judged delivery by delivery.
+
+On a shared underlay the holders are the nodes that host members of the group views in which the life delivered it. SAFE
+asks for all of these; RESILIENT(k) and MAJORITY for enough of these, or of the underlay's view. The first step, over
+the underlay's view, asks for more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from ordercast.pipeline.verify.engine import Record, SqlEngine
 from ordercast.pipeline.verify.facts import MAJORITY, RESILIENT, SAFE, Facts
 from ordercast.pipeline.verify.findings import CONSEQUENCE, ROOT, Findings, ViolationRow, span_text
-from ordercast.pipeline.verify.history import FOREVER, ViewPeriod
+from ordercast.pipeline.verify.history import FOREVER, Life, Line
 from ordercast.pipeline.verify.names import sender_digest, view_digest
 from ordercast.pipeline.verify.ranges import Range
 
@@ -159,27 +163,27 @@ def _judge(facts: Facts, findings: Findings, suspects: list[Record]) -> None:
         if row["kind"] != "deliver":
             have.setdefault((row["kind"], row["m"], row["sid"]), []).append((row["a"], row["b"], row["at_ns"]))
     names = {(line.ru, life.name): life.m for line in facts.lines for life in line.lives.values()}
+    lists = {
+        (line.ru, one.view): one.members for line in facts.lines for life in line.lives.values() for one in life.periods
+    }
     told: set[tuple[int, int, str | None]] = set()  # one missing copy explains all early deliveries
     for row in sorted(rows, key=lambda row: (row["m"], row["n"])):
         is_meant = row["kind"] == "deliver" and (row["svc"] or 0) >= RESILIENT
         if not is_meant or (row["m"], row["n"]) in findings.tainted:
             continue
         sender = facts.senders[row["sid"]]
-        period = facts.life_of(sender.ru, row["m"]).at(row["n"])
-        if period is None:
+        line, life = facts.lines[sender.ru], facts.life_of(sender.ru, row["m"])
+        holders = _holders(findings, line, life, row, lists)
+        if holders is None:
             continue
-        is_recovered = period.transitional_n < row["n"]
-        if is_recovered and period.next is None:
-            continue
-        members = period.next.came_with if is_recovered and period.next is not None else period.members
-        times = []
-        for name in members:
+        times: dict[str, int] = {}
+        for name in holders.nodes:
             m = names.get((sender.ru, name), -1)
             since = _since(have.get(("hold", m, row["sid"]), []), (row["a"], row["b"]))
             if row["svc"] >= MAJORITY and since < FOREVER:
                 since = max(since, _since(have.get(("placed", m, row["sid"]), []), (row["a"], row["b"])))
-            times.append((since, name))
-        _judge_one(facts, findings, row, period, sorted(times), is_recovered, told)
+            times[name] = since
+        _judge_one(facts, findings, row, holders, times, told)
 
 
 def _since(spans: list[tuple[int, int, int]], wanted: Range) -> int:
@@ -195,40 +199,78 @@ def _since(spans: list[tuple[int, int, int]], wanted: Range) -> int:
     return FOREVER
 
 
+class _Holders(NamedTuple):
+    """The nodes that count for a delivery: of the underlay, and those that host members of its groups."""
+
+    nodes: tuple[str, ...]
+    hosts: tuple[str, ...]
+    view: str
+    is_recovered: bool
+
+
+def _holders(
+    findings: Findings, line: Line, life: Life, row: Record, lists: dict[tuple[int, str], tuple[str, ...]]
+) -> _Holders | None:
+    """None: the trace does not say it."""
+    target = findings.renamed.get((row["sid"], row["a"])) or row["tgt"]
+    groups = [life.group_at(group, row["n"]) for group in line.targets(target) or ()]
+    members = {name for one in groups if one is not None for name in one.members}
+    period = life.at(row["n"])
+    if period is None:
+        nodes = lists.get((line.ru, row["vw"]), ()) if life.is_session else ()
+        signalled = [one for one in groups if one is not None and one.transitional_n < row["n"]]
+        if signalled:
+            members = set(signalled[0].next.came_with) if signalled[0].next is not None else set()
+            nodes = nodes if members else ()
+        return _Holders(nodes, _hosts(members, nodes) or nodes, row["vw"], bool(signalled)) if nodes else None
+    is_recovered = period.transitional_n < row["n"]
+    if is_recovered and period.next is None:
+        return None
+    nodes = period.next.came_with if is_recovered and period.next is not None else period.members
+    return _Holders(nodes, _hosts(members, nodes) or nodes, period.view, is_recovered)
+
+
+def _hosts(members: set[str], nodes: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of the nodes that host a member: itself, or `session@name`."""
+    names = {name.rpartition("/")[0].rpartition("@")[2] for name in members if "@" in name}
+    return tuple(node for node in nodes if node in members or node.rpartition("/")[0] in names)
+
+
+def _asked(svc: int, who: str, at_ns: int, nodes: tuple[str, ...], times: dict[str, int]) -> tuple[int, int]:
+    """How many of the nodes had it in time, and how many its service asks for."""
+    have = {name for name in nodes if times[name] <= at_ns}
+    if svc >= MAJORITY:
+        return len(have), len(nodes) if svc >= SAFE else len(nodes) // 2 + 1
+    return len(have - set(_hosts({who}, nodes))), min(svc - RESILIENT, len(nodes) - 1)
+
+
 def _judge_one(
     facts: Facts,
     findings: Findings,
     row: Record,
-    period: ViewPeriod,
-    times: list[tuple[int, str]],
-    is_recovered: bool,
+    holders: _Holders,
+    times: dict[str, int],
     told: set[tuple[int, int, str | None]],
 ) -> None:
-    if not times:
-        return
     at_ns, svc, who = row["at_ns"], row["svc"], facts.members[row["m"]].name
-    have = [name for when, name in times if when <= at_ns]
-    if svc >= MAJORITY:
-        needed = len(times) if svc >= SAFE else len(times) // 2 + 1
-        what = "hold it and know its place"
-    else:
-        needed = min(svc - RESILIENT, len(times) - 1)
-        have = [name for name in have if name != who]
-        what = "hold it besides"
-    if len(have) >= needed:
+    if svc < SAFE:
+        have, needed = _asked(svc, who, at_ns, holders.nodes, times)
+        if have >= needed:
+            return
+    have, needed = _asked(svc, who, at_ns, holders.hosts, times)
+    if have >= needed:
         return
-    lacking = next((name for when, name in times if when > at_ns and name != who), None)
-    of = "those that recovered together" if is_recovered else f"view {period.view}"
-    text = (
-        f"{who} delivered it at {at_ns} ns (n={row['n']}) when {len(have)} of {of} {what}; its service asks for "
-        f"{needed}"
-    )
+    what = "hold it and know its place" if svc >= MAJORITY else "hold it besides"
+    late = sorted((times[name], name) for name in holders.hosts if times[name] > at_ns and name != who)
+    lacking = late[0][1] if late else None
+    of = "those that recovered together" if holders.is_recovered else f"view {holders.view}"
+    text = f"{who} delivered it at {at_ns} ns (n={row['n']}) when {have} of {of} {what}; its service asks for {needed}"
     key = row["sid"], row["a"], lacking
     severity = CONSEQUENCE if key in told else ROOT
     told.add(key)
     findings.add(
         ViolationRow(
-            *(facts.run_of(row["m"]), NAME, severity, row["tgt"] or None, period.view, who),
+            *(facts.run_of(row["m"]), NAME, severity, row["tgt"] or None, holders.view, who),
             *(span_text(facts.senders[row["sid"]].name, (row["a"], row["b"])), lacking, None, text, row["n"]),
         )
     )

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from ordercast.pipeline.verify import group_views
 from ordercast.pipeline.verify.engine import Record
 from ordercast.pipeline.verify.evidence import quoted
 from ordercast.pipeline.verify.facts import ORDERED_CLASS, Cell, Facts
 from ordercast.pipeline.verify.findings import CONSEQUENCE, ROOT, Findings, ViolationRow, span_text
-from ordercast.pipeline.verify.history import FOREVER, Ancestry, Life, Line, Rules, ViewPeriod, is_strict
+from ordercast.pipeline.verify.history import BETWEEN, FOREVER, Ancestry, Life, Line, Rules, ViewPeriod, is_strict
 from ordercast.pipeline.verify.ranges import Range, common_of, merged, minus
+from ordercast.pipeline.verify.shared import shared_rows
 
 NAME: Final = "virtual_synchrony"
 
@@ -28,9 +30,25 @@ def check(facts: Facts, findings: Findings) -> None:
         paths: list[Path] = [(life, life.periods) for life in line.lives.values() if life.periods]
         _check_views(facts, findings, line, None, paths)
         _check_forks(facts, findings, [path for _, path in paths], facts.rules[line.r])
-        for group in sorted(line.lightweight):
-            paths = [(one, one.group_periods[group]) for one in line.lives.values() if group in one.group_periods]
-            _check_views(facts, findings, line, group, paths)
+        if line.lightweight:
+            _check_groups(facts, findings, line)
+
+
+def _check_groups(facts: Facts, findings: Findings, line: Line) -> None:
+    by_group: dict[str, list[Path]] = {}
+    for life in line.lives.values():
+        for group, periods in life.group_periods.items():
+            by_group.setdefault(group, []).append((life, periods))
+    told: set[str] = set()
+    for group, paths in sorted(by_group.items()):
+        found = findings.totals[NAME]
+        _check_views(facts, findings, line, group, paths)
+        if findings.totals[NAME] > found:
+            told.add(group)
+    group_views.check_missed(facts, findings, line, told)
+    group_views.check_places(facts, findings, line, told)
+    if not told:
+        group_views.check_order(facts, findings, line)
 
 
 def _check_place(facts: Facts, findings: Findings, line: Line) -> None:
@@ -82,7 +100,7 @@ def _is_group_view(life: Life, cell: Cell, n: int) -> bool:
     """The row may name the view of its lightweight group."""
     return life.at(n) is not None and any(
         period.view == cell.view and period.n < n < period.stop_n
-        for group in cell.target.split("|")
+        for group in cell.target.split(BETWEEN)
         for period in life.group_periods.get(group, ())
     )
 
@@ -104,7 +122,6 @@ def _check_views(facts: Facts, findings: Findings, line: Line, group: str | None
                 _add(facts, findings, period.m, ROOT, text, view=view, other=first.name, n=period.n, group=group)
                 break
     _check_view_order(facts, findings, line, group, paths)
-    lives = {life.m: life for life, _ in paths}
     for view, arrivals in installs.items():
         if group is not None and any(not period.came_with for period in arrivals):
             continue
@@ -116,7 +133,7 @@ def _check_views(facts: Facts, findings: Findings, line: Line, group: str | None
         for old, part in parts.items():
             findings.checked[NAME] += len(part) - 1
             if len(part) > 1 and group is None:
-                _check_same_set(facts, findings, line, lives, old, view, part)
+                _check_same_set(facts, findings, line, old, view, part)
             elif len(part) > 1:
                 _check_group_set(facts, findings, line, group or "", old, view, part)
 
@@ -197,79 +214,30 @@ def _check_forks(facts: Facts, findings: Findings, paths: list[list[ViewPeriod]]
             _add(facts, findings, right.m, ROOT, text, view=right.view, other=left.name, n=right.n)
 
 
-def _check_same_set(
-    facts: Facts, findings: Findings, line: Line, lives: dict[int, Life], old: str, view: str, part: list[ViewPeriod]
-) -> None:
-    """Digest by digest, and row by row if they differ."""
+def _check_same_set(facts: Facts, findings: Findings, line: Line, old: str, view: str, part: list[ViewPeriod]) -> None:
+    """Digest by digest, and row by row if they differ. On a shared underlay row by row: each has its own groups."""
+    if line.lightweight:
+        for sid, lacks, holder in group_views.lacking(shared_rows(facts, findings, line), line, part):
+            _report_lacks(facts, findings, old, view, sid, *_joined(lacks, holder))
+        return
     by_key: dict[tuple[int, str], dict[int, int]] = {}
     for period in part:
         for cell in facts.cells_of.get(period.m, ()):
             if cell.ru == line.ru and cell.sid >= 0 and cell.cls == ORDERED_CLASS and _is_of(cell, period):
                 by_key.setdefault((cell.sid, cell.target), {})[period.m] = cell.rep
-    doubtful: set[int] = set()
-    for (sid, target), reps in by_key.items():
-        groups = line.targets(target)
-        if groups is None:
-            continue  # its target is not known
-        concerned = [one.m for one in part if not groups or any(_overlaps(lives[one.m], each, one) for each in groups)]
-        if len({reps.get(m) for m in concerned}) > 1:
-            doubtful.add(sid)
+    doubtful = {sid for (sid, _), reps in by_key.items() if len({reps.get(one.m) for one in part}) > 1}
     for sid in sorted(doubtful):
-        _compare(facts, findings, line, lives, old, view, part, sid)
+        _compare(facts, findings, line, old, view, part, sid)
 
 
 def _is_of(cell: Cell, period: ViewPeriod) -> bool:
     return period.n < cell.first_n < period.stop_n
 
 
-def _overlaps(life: Life, group: str, period: ViewPeriod) -> bool:
-    return any(begin < period.stop_n and end > period.n for begin, end, _ in life.group_spans.get(group, ()))
-
-
-def _is_owing(facts: Facts, line: Line, owing: Life, period: ViewPeriod, source: Life, row: Record) -> bool:
-    """Whether what `source` delivered with this row certainly goes to the other one, too, in its period.
-
-    To a lightweight group: in it all the time; or by positions between the first ordered delivery after coming in and
-    the last one before going out; or in a view of the group that both were in and that the other one did not leave.
-    """
-    groups = line.targets(row["tgt"])
-    if groups is None:
-        return False
-    if not groups:
-        return True
-    for group in groups:
-        if owing.in_group(group, period.n, period.stop_n):
-            return True
-        view = next((one.view for one in source.group_periods.get(group, ()) if one.n < row["n"] < one.stop_n), None)
-        if any(one.view == view and one.cut is None for one in owing.group_periods.get(group, ())):
-            return True
-        if any(low <= row["pos"] < high for low, high in _windows(facts, line, owing, period, group)):
-            return True
-    return False
-
-
-def _windows(facts: Facts, line: Line, life: Life, period: ViewPeriod, group: str) -> list[Range]:
-    """Positions at which the member was certainly in the group during the period."""
-    windows: list[Range] = []
-    for begin, end, _ in life.group_spans.get(group, ()):
-        if begin >= period.stop_n or end <= period.n:
-            continue
-        inside = facts.engine.rows(
-            f"SELECT min(pos) AS low, max(pos) AS high FROM {facts.of_lives({life.m})} WHERE cls = 3 AND "
-            f"u = '{quoted(line.underlay)}' AND n > {max(begin, period.n)} AND n < {min(end, period.stop_n)}"
-        )[0]
-        if inside["low"] is not None:
-            windows.append(
-                (inside["low"] if begin > period.n else -1, inside["high"] + 1 if end < period.stop_n else FOREVER)
-            )
-    return windows
-
-
 def _compare(
     facts: Facts,
     findings: Findings,
     line: Line,
-    lives: dict[int, Life],
     old: str,
     view: str,
     part: list[ViewPeriod],
@@ -308,8 +276,6 @@ def _compare(
         for row in rows if lacking else ():
             spans = common_of((row["a"], row["b"]), lacking) if row["m"] != period.m else []
             if not spans:
-                continue
-            if not _is_owing(facts, line, lives[period.m], period, line.lives[row["m"]], row):
                 continue
             has = next((m for m, ones in cells.items() if any(cell.rep == row.get("c") for cell in ones)), row["m"])
             for span in spans:
@@ -361,50 +327,21 @@ def _check_group_set(
     facts: Facts, findings: Findings, line: Line, group: str, old: str, view: str, part: list[ViewPeriod]
 ) -> None:
     """Views of a lightweight group: messages to it that lie between them."""
-    cells = _group_cells(facts, line, group, part)
-    if cells is None:
-        rows = _group_rows(facts, line, part)
-    else:
-        contents = [
-            {(one.sid, one.target, one.view): one.rep for one in ones if group in one.target.split("|")}
-            for ones in cells.values()
-        ]
-        if all(content == contents[0] for content in contents):
-            return
-        common = set.intersection(*(set(content.values()) for content in contents))
-        rows = _content_rows(facts, {m: [one for one in ones if one.rep not in common] for m, ones in cells.items()})
-    have: dict[tuple[int, int], list[Range]] = {}
-    everything: dict[tuple[int, int], list[Range]] = {}
-    for row in rows:
-        span = row["a"], row["b"]
-        everything.setdefault((row["m"], row["sid"]), []).append(span)
-        is_rejected = (
-            facts.is_rejected(row, findings.tainted) if "c" in row else (row["m"], row["n"]) in findings.tainted
-        )
-        if not is_rejected and group in row["tgt"].split("|"):
-            have.setdefault((row["m"], row["sid"]), []).append(span)
-    for sid in sorted({sid for _, sid in have}):
+    rows = shared_rows(facts, findings, line)
+    haves = {one.m: rows.sets(one, group) for one in part}
+    if all(have == haves[part[0].m] for have in haves.values()):
+        return
+    everything = {one.m: rows.sets(one, None) for one in part}
+    for sid in sorted({sid for have in haves.values() for sid in have}):
         lacks: dict[Range, list[int]] = {}
         holder: dict[Range, int] = {}
-        haves = _alike(part, sid, have)
-        everythings = _alike(part, sid, everything)
-        for theirs, ones in haves.items():
-            for mine, others in everythings.items():
-                for span in minus(merged(theirs), mine):
-                    holder.setdefault(span, ones[0])
-                    lacks.setdefault(span, []).extend(m for m in others if m not in lacks[span] and m not in ones)
-        lacks = {span: sorted(ms, key=[one.m for one in part].index) for span, ms in lacks.items() if ms}
+        for source, have in haves.items():
+            for m, mine in everything.items():
+                for span in minus(have.get(sid, []), mine.get(sid, [])):
+                    holder.setdefault(span, source)
+                    if m not in lacks.setdefault(span, []):
+                        lacks[span].append(m)
         _report_lacks(facts, findings, old, view, sid, lacks, holder)
-
-
-def _alike(
-    part: list[ViewPeriod], sid: int, spans: dict[tuple[int, int], list[Range]]
-) -> dict[tuple[Range, ...], list[int]]:
-    """Members that have the same messages of a sender: they are compared once."""
-    found: dict[tuple[Range, ...], list[int]] = {}
-    for one in part:
-        found.setdefault(tuple(spans.get((one.m, sid), ())), []).append(one.m)
-    return found
 
 
 def _group_rows(facts: Facts, line: Line, part: list[ViewPeriod]) -> list[Record]:
@@ -417,35 +354,6 @@ def _group_rows(facts: Facts, line: Line, part: list[ViewPeriod]) -> list[Record
         "AND d.n > x.n AND d.n < x.stop_n JOIN {snd} s ON d.sid = s.sid "
         f"WHERE s.ru = {line.ru} AND d.cls = 3"
     )
-
-
-def _content_rows(facts: Facts, cells: dict[int, list[Cell]]) -> list[Record]:
-    """The same of cells, by their content; `m` is the life that delivered it, `n` an event of the representative."""
-    content = facts.content(cell for ones in cells.values() for cell in ones)
-    rows = []
-    for m, ones in cells.items():
-        for cell in ones:
-            is_own = cell.id == cell.rep
-            rows += [
-                {**row, "m": m, "n": row["n"] if is_own else -1, "sid": cell.sid, "tgt": cell.target}
-                for row in content[cell.rep]
-            ]
-    return rows
-
-
-def _group_cells(facts: Facts, line: Line, group: str, part: list[ViewPeriod]) -> dict[int, list[Cell]] | None:
-    """The ordered cells of each life in these periods; None if one that is for the group goes beyond its period."""
-    found: dict[int, list[Cell]] = {}
-    for period in part:
-        ones = found.setdefault(period.m, [])
-        for cell in facts.cells_of.get(period.m, ()):
-            if cell.ru != line.ru or cell.sid < 0 or cell.cls != ORDERED_CLASS:
-                continue
-            if period.n < cell.first_n and cell.last_n < period.stop_n:
-                ones.append(cell)
-            elif cell.first_n < period.stop_n and cell.last_n > period.n and group in cell.target.split("|"):
-                return None
-    return found
 
 
 def _names(names: Iterable[str]) -> str:

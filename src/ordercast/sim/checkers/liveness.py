@@ -66,7 +66,7 @@ def check(
             if local.is_outside:
                 _check_caller(underlay, local, settled, result, explained)
         if underlay.lightweight:
-            _check_group_views(underlay, settled, result)
+            _check_group_views(settled, result)
     return result
 
 
@@ -170,7 +170,7 @@ def _check_sender(
         )
 
 
-def _check_group_views(underlay: UnderlayTrace, settled: dict[str, Local], result: PropertyResult) -> None:
+def _check_group_views(settled: dict[str, Local], result: PropertyResult) -> None:
     """Members of the last view of the underlay have the views of their groups that others installed in it."""
     parts: dict[str, list[tuple[Local, MemberPeriod]]] = {}
     for local in settled.values():
