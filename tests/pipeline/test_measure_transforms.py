@@ -8,8 +8,17 @@ import pytest
 
 pytest.importorskip("pyspark", reason="Spark is an extra: pip install 'ordercast[spark]'")
 
-from ordercast.pipeline.measure import changes, latency, sketches, throughput, traffic
-from ordercast.pipeline.measure.buckets import LEAST_NS, MAX_BUCKETS, Span, axis_of, spans, width_of, with_bucket
+from ordercast.pipeline.measure import changes, groups, latency, sketches, throughput, traffic
+from ordercast.pipeline.measure.buckets import (
+    LEAST_NS,
+    MAX_BUCKETS,
+    Span,
+    axis_of,
+    group_name,
+    spans,
+    width_of,
+    with_bucket,
+)
 from ordercast.pipeline.reading import event_schema
 
 if TYPE_CHECKING:
@@ -94,15 +103,75 @@ def test_rows_count_as_many_messages_as_they_stand_for(spark: SparkSession) -> N
         ("b", 60, 1.0, 60.0, 6000.0),
     }
     delivered = spark.createDataFrame([("r", "g", 60, 6000)], "run string, group string, messages long, bytes long")
-    groups = throughput.group_totals(series, delivered)
-    assert found(groups, "group", "members", "sent", "deliveries", "messages", "seconds", "messages_per_s") == {
+    totals = throughput.group_totals(series, delivered)
+    assert found(totals, "group", "members", "sent", "deliveries", "messages", "seconds", "messages_per_s") == {
         ("g", 2, 10, 100, 60, 1.25, 48.0)
     }
 
 
 def test_a_message_to_several_groups_has_their_names(spark: SparkSession) -> None:
     rows = events(spark, block("deliver", 1, group=None, groups=["g", "h"]), block("deliver", 1, group=None))
-    assert found(rows.withColumn("group", throughput.group_name()), "group") == {("g+h",), ("u",)}
+    assert found(rows.withColumn("group", group_name()), "group") == {("g+h",), ("u",)}
+
+
+def test_of_very_many_groups_the_busiest_keep_their_names(spark: SparkSession) -> None:
+    rows = events(
+        spark,
+        block("submit", 0, group="nobody's"),
+        block("deliver", 1, count=5, group="g"),
+        block("deliver", 1, count=3, group=None, groups=["h", "g"]),
+        block("deliver", 1, count=9, group=None),
+        block("deliver", 1, count=4, group="k", run="s"),
+    )
+    kept = groups.busiest(rows, 2)
+    assert found(kept, "run", "group", "others") == {
+        ("r", "u", "(2 other groups)"),
+        ("r", "g", "(2 other groups)"),
+        ("s", "k", None),
+    }
+    assert found(groups.folded(rows, kept), "run", "group", "count") == {
+        ("r", "(2 other groups)", 10),
+        ("r", "(2 other groups)", 3),
+        ("r", "g", 5),
+        ("r", "u", 9),
+        ("s", "k", 4),
+    }
+    assert [groups.is_rest(name) for name in ("(2 other groups)", "g", None)] == [True, False, False]
+
+
+def test_a_block_of_several_groups_is_held_as_one_and_delivered_as_many(spark: SparkSession) -> None:
+    rows = events(
+        spark,
+        block("submit", 1, count=2),
+        block("submit", 1, first=2, count=3, group="h"),
+        block("hold", 2, "b", count=5, group=None),
+        block("deliver", 4, "b", count=2),
+        block("deliver", 5, "b", first=2, count=3, group="h"),
+    )
+    ranged = latency.ranged(rows)
+    assert sum(row.misfits for row in latency.messages(ranged).collect()) > 0
+    aligned = latency.aligned(ranged)
+    assert found(latency.messages(aligned), "group", "messages", "misfits") == {("g", 2, 0), ("h", 3, 0)}
+    assert found(latency.delays(aligned), "group", "messages", "send_ns", "reception_ns") == {
+        ("g", 2, 3 * MS, 2 * MS),
+        ("h", 3, 4 * MS, 3 * MS),
+    }
+
+
+def test_views_and_marks_of_lightweight_groups_are_counted_and_not_marked(spark: SparkSession) -> None:
+    rows = events(
+        spark,
+        {"kind": "join"},
+        {"kind": "join", "group": "g"},
+        {"kind": "view", "view": "1@a/0", "detail": "join"},
+        {"kind": "view", "view": "2@a/0", "group": "g", "detail": "join"},
+        {"kind": "view", "view": "2@a/0", "group": "g", "detail": "join", "node": "b"},
+        {"kind": "view", "view": "3@a/0", "group": "h", "detail": "join"},
+        {"kind": "leave", "group": "g"},
+    )
+    assert found(groups.view_totals(rows), "reason", "views", "groups", "installed") == {("join", 2, 2, 3)}
+    assert found(changes.marks(rows), "kind", "n") == {("join", 0)}
+    assert found(changes.view_changes(rows), "view") == {("1@a/0",)}
 
 
 # Latency. ------------------------------------------------------------------------------------------------------------

@@ -15,8 +15,11 @@ pytest.importorskip("pyspark", reason="Spark is an extra: pip install 'ordercast
 
 import pyarrow.parquet as pq
 from tests.pipeline.browser import drawn, rendered, script_errors, text_of
+from tests.pipeline.traces import write as write_trace
+from tests.unit.trace_builder import World
 
 from ordercast.cli.main import main
+from ordercast.pipeline.measure.groups import MOST_GROUPS
 from ordercast.pipeline.measure.job import as_json, measure_runs, write
 from ordercast.pipeline.measure.measures import Measures
 from ordercast.pipeline.measure.summary import summary_lines
@@ -25,6 +28,7 @@ from ordercast.pipeline.report.job import write_report
 from ordercast.pipeline.report.page import json_in_html, page_of
 from ordercast.pipeline.report.timeline import ROOM, Choice, choose
 from ordercast.pipeline.report.verdict import JudgedProperty, ReportVerdict
+from ordercast.trace.schema import Row
 from ordercast.trace.store import read_trace
 
 if TYPE_CHECKING:
@@ -33,13 +37,24 @@ if TYPE_CHECKING:
 ORDERERS = ("token", "sequencer", "timestamp")
 HOSTILE = "</script><script>window.evil=1</script><img src=x onerror='window.evil=1'>"
 MOST_BYTES = 3_000_000
+GROUPS = 120
 
 
 class Measured(NamedTuple):
-    """Three runs, measured once for all tests."""
+    """Three runs, and one with very many groups, measured once for all tests."""
 
     runs: tuple[TraceRun, ...]
     found: Measures
+    many: Measures
+
+
+def many_groups() -> list[Row]:
+    """A shared underlay: of 120 groups each has one message more than the one before it."""
+    world = World(*"ab")
+    for number in range(GROUPS):
+        world.view(10 + number, "ab", came={name: name for name in "ab"}, group=f"g{number}")
+        world.send("a", "ab", number + 1, group=f"g{number}")
+    return world.rows()
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +64,10 @@ def measured(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> M
         words = ["--orderer", orderer, "--messages", "400", "--seed", "7", "--loss", "0.02", "--crash", "1"]
         with contextlib.redirect_stdout(io.StringIO()):
             assert main(["sim", *words, "--trace", str(folder / orderer)]) == 0
-    runs = inspect([folder / orderer for orderer in ORDERERS])
-    return Measured(runs, measure_runs(spark, runs))
+    write_trace(folder / "many", many_groups())
+    runs = inspect([folder / name for name in (*ORDERERS, "many")])
+    found = measure_runs(spark, runs)
+    return Measured(runs[:-1], _only(found, *runs[:-1]), _only(found, runs[-1]))
 
 
 def test_totals_are_those_of_the_rows(measured: Measured) -> None:
@@ -111,11 +128,7 @@ def test_tables_are_written_and_the_summary_names_every_run(measured: Measured, 
 
 def test_a_report_of_one_run_draws_what_was_measured(spark: SparkSession, measured: Measured, tmp_path: Path) -> None:
     run = measured.runs[0]
-    found = Measures(
-        (run,),
-        {run.name: measured.found.spans[run.name]},
-        {name: table.filter(_is_of(table, run.name)) for name, table in measured.found.tables.items()},
-    )
+    found = _only(measured.found, run)
     verdict = ReportVerdict("by hand", [JudgedProperty("integrity", 12, 0), JudgedProperty("promises", 0, 0)])
     page = write_report(spark, [run], tmp_path, verdict, title="A <b>run</b>", measured=found)
     assert page.stat().st_size < MOST_BYTES
@@ -173,6 +186,35 @@ def test_a_report_of_several_runs_compares_them(spark: SparkSession, measured: M
     assert f'data-run="{measured.runs[2].name}"' in dom
 
 
+def test_of_very_many_groups_the_busiest_have_figures_of_their_own(
+    spark: SparkSession, measured: Measured, tmp_path: Path
+) -> None:
+    groups = measured.many.rows("group_totals")
+    rest = f"({GROUPS - MOST_GROUPS} other groups)"
+    assert {row["group"] for row in groups} == {rest, *(f"g{number}" for number in range(GROUPS - MOST_GROUPS, GROUPS))}
+    assert sum(row["messages"] for row in groups) == GROUPS * (GROUPS + 1) // 2
+    assert sum(row["deliveries"] for row in groups) == GROUPS * (GROUPS + 1)
+    (others,) = (row for row in groups if row["group"] == rest)
+    assert others["messages"] == (GROUPS - MOST_GROUPS) * (GROUPS - MOST_GROUPS + 1) // 2
+    for name, table in measured.many.tables.items():
+        if "group" in table.column_names:
+            assert set(table.column("group").to_pylist()) == {row["group"] for row in groups}, name
+    assert sum(row["messages"] for row in measured.many.rows("latency_totals", stage="send")) == GROUPS * (GROUPS + 1)
+    (views,) = measured.many.rows("group_view_totals")
+    assert (views["views"], views["groups"], views["installed"]) == (GROUPS, GROUPS, 2 * GROUPS)
+    text = "\n".join(summary_lines(measured.many))
+    assert f"group g{GROUPS - 1} " in text
+    assert f"group g{GROUPS - MOST_GROUPS} " not in text
+    assert f"group {rest}" in text
+    page = write_report(spark, list(measured.many.runs), tmp_path, None, measured=measured.many)
+    dom = rendered(page, tmp_path, "")
+    assert script_errors(dom) == ""
+    table = drawn(dom).partition('id="groups"')[2].partition("</section>")[0]
+    assert f"<td>{rest}</td>" in table
+    assert f"<td>g{GROUPS - MOST_GROUPS}</td>" in table
+    assert table.count("<tr>") == MOST_GROUPS + 2
+
+
 def test_nothing_of_a_trace_can_end_the_data_of_the_page() -> None:
     inside = json_in_html({"text": HOSTILE + "\u2028 & @SCRIPT@"})
     assert not set(inside) & set("<>&\u2028")
@@ -202,7 +244,15 @@ def test_bad_input_is_named_before_spark_starts(
     assert "is a file; name a folder" in capsys.readouterr().err
 
 
-def _is_of(table: Any, run: str) -> Any:
+def _only(found: Measures, *runs: TraceRun) -> Measures:
+    """What was found of these runs."""
+    names = [run.name for run in runs]
+    tables = {name: table.filter(_is_of(table, names)) for name, table in found.tables.items()}
+    return Measures(runs, {name: found.spans[name] for name in names}, tables)
+
+
+def _is_of(table: Any, runs: list[str]) -> Any:
+    import pyarrow as pa
     import pyarrow.compute as pc
 
-    return pc.equal(table.column("run"), run)
+    return pc.is_in(table.column("run"), value_set=pa.array(runs))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.pipeline.group_traces import GROUP_FAULTS, GROUP_LEGAL
 from tests.unit.trace_builder import Message, World
 
 from ordercast.trace.convert import write_rows
@@ -338,12 +339,14 @@ FAULTS: tuple[tuple[Callable[[], World | list[Row]], str, str], ...] = (
     (lost_after_confirm, "promises", "b/0"),
     (two_locks, "promises", "b/0"),
     (two_answers, "promises", "c/0"),
+    *GROUP_FAULTS,
 )
 LEGAL: tuple[tuple[Callable[[], World], Any], ...] = (
     (legal_crash, "majority"),
     (legal_partition, 1),
     (legal_cuts, "majority"),
     (lambda: busy()[0], "majority"),
+    *((make, "majority") for make in GROUP_LEGAL),
 )
 # A list of rows that contradicts itself is nothing that a checker of executions can see.
 UNSEEN_BY_REFERENCE = {"lying_recorder"}

@@ -30,6 +30,14 @@ class Span(NamedTuple):
     delivery_rows: int
     confirmed: int  # sends that returned with their promise
     events: int
+    groups: int = 1  # that messages went to, about
+    group_views: int = 0  # rows of views of lightweight groups
+
+
+def group_name() -> Column:
+    """The group of a row; the names of its groups if it has several, the underlay's name if it has none."""
+    several = F.when(F.size("groups") > 0, F.array_join("groups", "+"))
+    return F.coalesce(F.col("group"), several, F.col("underlay"))
 
 
 def spans(events: DataFrame) -> DataFrame:
@@ -42,6 +50,8 @@ def spans(events: DataFrame) -> DataFrame:
         F.count_if(F.col("kind") == "deliver").alias("delivery_rows"),
         F.coalesce(F.sum(F.when(F.col("kind") == "confirm", F.col("count"))), F.lit(0)).alias("confirmed"),
         F.count(F.lit(1)).alias("events"),
+        F.approx_count_distinct(F.when(F.col("kind").isin("submit", "deliver"), group_name())).alias("groups"),
+        F.count_if((F.col("kind") == "view") & F.col("group").isNotNull()).alias("group_views"),
     )
 
 

@@ -16,6 +16,8 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 MOST_OF_A_GAP: Final = 10_000  # numbers of one row that are looked at: more at once is no loss, but a mistake
 
+IS_UNDERLAYS: Final = "(`group` is null or `group` = underlay)"  # a row that is about no lightweight group
+
 _LIFE: Final = ("run", "underlay", "node", "life")
 
 
@@ -25,7 +27,7 @@ def view_changes(events: DataFrame) -> DataFrame:
         *_LIFE, "n", "at_ns", "view", F.col("detail").alias("reason"), F.size("members").alias("members")
     )
     signals = (
-        events.where("kind = 'transitional'")
+        events.where(f"kind = 'transitional' and {IS_UNDERLAYS}")
         .groupBy(*_LIFE, "view")
         .agg(F.min("n").alias("signal_n"), F.min("at_ns").alias("transitional_ns"))
     )
@@ -109,7 +111,6 @@ def repairs(events: DataFrame) -> DataFrame:
 
 
 def marks(events: DataFrame) -> DataFrame:
-    """Marks for curves: crashes, joins and leaves."""
-    return events.where(F.col("kind").isin("start", "stop", "crash", "join", "leave", "transitional")).select(
-        "run", "node", "life", "n", "at_ns", "kind", "underlay"
-    )
+    """Marks for curves: crashes, joins and leaves of underlays. Those of lightweight groups are too many to mark."""
+    is_mark = F.col("kind").isin("start", "stop", "crash", "join", "leave", "transitional")
+    return events.where(is_mark & F.expr(IS_UNDERLAYS)).select("run", "node", "life", "n", "at_ns", "kind", "underlay")

@@ -29,7 +29,8 @@ HELP: Final = "measure throughput, latencies, datagrams, repairs and view change
 DESCRIPTION: Final = (
     "Reads trace folders, of real and simulated runs, and measures: messages and bytes per second of each member and "
     "group; latencies by service, from send and from reception to delivery, the latter in two parts; datagrams by kind "
-    "for each message; how long repairs and view changes took; how fast the token goes round. Time series and totals "
+    "for each message; how long repairs and view changes took; how fast the token goes round. Of very many groups the "
+    "busiest have figures of their own, and the rest have theirs together. Time series and totals "
     "are written as Parquet, one file for each table; the totals are printed."
 )
 EXAMPLES: Final = """examples:
@@ -140,6 +141,7 @@ def as_json(found: Measures) -> dict[str, Any]:
                 ("datagrams", "datagram_totals"),
                 ("repairs", "repair_totals"),
                 ("views", "view_totals"),
+                ("group_views", "group_view_totals"),
                 ("rotation", "rotation_totals"),
             )
         }

@@ -22,7 +22,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from ordercast.pipeline.measure.throughput import group_name
+from ordercast.pipeline.measure.buckets import group_name
 
 KINDS: Final = ("submit", "hold", "placed", "deliver")
 STAGES: Final = ("send_ns", "reception_ns", "t1_ns", "t2_ns")
@@ -55,9 +55,14 @@ def ranged(events: DataFrame) -> DataFrame:
 
 
 def messages(rows: DataFrame) -> DataFrame:
-    """Of each group, what anybody delivered: each message once. Where `misfits` is not 0 the rows are not aligned."""
+    """Of each group, what anybody delivered: each message once. Where `misfits` is not 0 the rows are not aligned.
+
+    Who delivers or submits a message names its group. Who holds a block of several groups does not.
+    """
     delivered = F.when(F.col("kind") == "deliver", F.col("count"))
-    once = rows.groupBy(*_SENDER, "first", "group").agg(
+    named = F.max(F.when(F.col("kind").isin("submit", "deliver"), F.col("group")))
+    once = rows.groupBy(*_SENDER, "first").agg(
+        F.coalesce(named, F.max("group")).alias("group"),
         F.max(delivered).alias("messages"),
         F.max(F.when(F.col("kind") == "deliver", F.col("bytes"))).alias("bytes"),
         F.max(F.col("kind") == "submit").alias("is_submitted"),

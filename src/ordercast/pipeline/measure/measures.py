@@ -1,7 +1,7 @@
 """Everything that is measured of some traces: the transformations put together, and their results as small tables.
 
-Results are bounded (buckets, members, kinds), so they come to the driver as Arrow tables. What is a sum of another
-result is computed from that, not from the trace again.
+Results are bounded (buckets, members, kinds, the busiest groups), so they come to the driver as Arrow tables. What is a
+sum of another result is computed from that, not from the trace again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from ordercast.pipeline.measure import changes, latency, sketches, throughput, traffic
+from ordercast.pipeline.measure import changes, groups, latency, sketches, throughput, traffic
 from ordercast.pipeline.measure.buckets import Span, axis_of, spans, width_of, with_bucket, with_time
 from ordercast.pipeline.reading import TraceRun, Traces
 
@@ -71,18 +71,22 @@ def _measure(spark: SparkSession, traces: Traces) -> Measures:
         found = keep(f"{name}_series", with_time(read, axis), "run", "bucket", "stage")
         keep(f"{name}_totals", sketches.with_percentiles(sketches.merged(found, ["run"])), "run", "stage")
 
-    rows = latency.ranged(events)
+    named = events
+    if any(span.groups > groups.MOST_GROUPS // 2 for span in found):  # the number is an estimate
+        kept = spark.createDataFrame(groups.busiest(events).toArrow())
+        named = groups.folded(events, kept)
+    rows = latency.ranged(named)
     delivered = latency.messages(rows).toArrow()
     if any(delivered.column("misfits").to_pylist()):
         rows = latency.aligned(rows)
         delivered = latency.messages(rows).toArrow()
     unit = sketches.unit_of(sum(span.deliveries for span in found))
 
-    moved = throughput.throughput_series(events, axis)
+    moved = throughput.throughput_series(named, axis)
     series = keep("throughput_series", with_time(moved, axis), "run", "group", "node", "bucket")
     keep("member_totals", throughput.member_totals(series), "run", "group", "node")
     counted = spark.createDataFrame(delivered).drop("misfits")
-    groups = keep("group_totals", throughput.group_totals(series, counted), "run", "group")
+    totals = keep("group_totals", throughput.group_totals(series, counted), "run", "group")
 
     far = [run.name for run in traces.runs if run.info.clock == FAR_CLOCK]
     keys = ["run", "group", "service", "bucket"]
@@ -94,12 +98,15 @@ def _measure(spark: SparkSession, traces: Traces) -> Measures:
 
     sent = with_time(traffic.datagram_series(events, axis), axis)
     datagrams = keep("datagram_series", sent, "run", "node", "direction", "kind", "bucket")
-    keep("datagram_totals", traffic.datagram_totals(datagrams, groups), "run", "direction", "kind")
+    keep("datagram_totals", traffic.datagram_totals(datagrams, totals), "run", "direction", "kind")
     keep_times("rotation", traffic.rotations(events), "rotation_ns")
     keep_times("repair", changes.repairs(events), "repair_ns", "open_ns")
 
     views = keep("view_changes", changes.view_changes(events), "run", "underlay", "node", "life", "n")
     keep("view_totals", changes.view_totals(views), "run", "reason")
+    # Without a row there is nothing to count: an empty table costs no scan.
+    of_groups = groups.view_totals(events if any(span.group_views for span in found) else events.limit(0))
+    keep("group_view_totals", of_groups, "run", "reason")
     keep("marks", changes.marks(events), "run", "at_ns", "node", "n")
     return result
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from ordercast.pipeline.measure.groups import is_rest
 from ordercast.pipeline.measure.measures import Measures
+
+FEW_GROUPS: Final = 5  # up to which each of them is shown with its members
+SHOWN_GROUPS: Final = 10  # of more; the tables have all that have figures of their own
 
 STAGES: Final = {
     "send": "send to delivery",
@@ -22,7 +26,7 @@ def summary_lines(found: Measures) -> list[str]:
         span = found.spans[one.name]
         seconds = (span.ended_ns - span.began_ns) / 1e9
         lines += ["", f"run {one.name}: {one.info.orderer}, {one.info.source}, {seconds:.1f} s, {span.events:,} events"]
-        for part in (_throughput, _latency, _datagrams, _changes):
+        for part in (_throughput, _latency, _groups, _datagrams, _changes):
             told = part(found, one.name)
             if len(told) > 1:
                 lines += ["", *(f"  {line}" for line in columns(told))]
@@ -54,12 +58,37 @@ def columns(rows: Sequence[Sequence[str]]) -> list[str]:
 def _throughput(found: Measures, run: str) -> list[Sequence[str]]:
     rows: list[Sequence[str]] = [("throughput", "sent", "delivered", "seconds", "messages/s", "MB/s")]
     members = found.rows("member_totals", run=run)
-    for group in found.rows("group_totals", run=run):
+    groups = found.rows("group_totals", run=run)
+    for group in _shown(groups):
         rows.append(_rate(f"group {group['group']}", group, group["messages"]))
+        rows += (
+            []
+            if len(groups) > FEW_GROUPS
+            else [
+                _rate(f"  {member['node']}", member, member["delivered"])
+                for member in members
+                if member["group"] == group["group"]
+            ]
+        )
+    return rows
+
+
+def _shown(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Few groups as they are; of many the busiest, and last those that have their figures together."""
+    if len(groups) <= FEW_GROUPS:
+        return groups
+    named = sorted((one for one in groups if not is_rest(one["group"])), key=lambda one: -one["deliveries"])
+    return [*named[:SHOWN_GROUPS], *(one for one in groups if is_rest(one["group"]))]
+
+
+def _groups(found: Measures, run: str) -> list[Sequence[str]]:
+    """Where there are several groups: send to delivery in each of them, by service."""
+    rows: list[Sequence[str]] = [("send to delivery", "deliveries", "mean", "p50", "p90", "p99", "p99.9", "max")]
+    groups = found.rows("group_totals", run=run)
+    totals = found.rows("latency_totals", run=run, stage="send") if len(groups) > 1 else []
+    for group in _shown(groups):
         rows += [
-            _rate(f"  {member['node']}", member, member["delivered"])
-            for member in members
-            if member["group"] == group["group"]
+            (f"{group['group']}, {row['service']}", *_times(row)) for row in totals if row["group"] == group["group"]
         ]
     return rows
 
@@ -113,6 +142,10 @@ def _changes(found: Measures, run: str) -> list[Sequence[str]]:
     rows += [
         (f"view change: {row['reason'] or '-'}", f"{row['views']:,}", *_least_to_most(row))
         for row in found.rows("view_totals", run=run)
+    ]
+    rows += [
+        (f"view of one of {row['groups']:,} groups: {row['reason'] or '-'}", f"{row['views']:,}", "-", "-", "-")
+        for row in found.rows("group_view_totals", run=run)
     ]
     for table, stage, name in (
         ("repair_totals", "repair", "gap repaired"),

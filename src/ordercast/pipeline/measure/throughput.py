@@ -7,16 +7,10 @@ submit to its last delivery.
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from ordercast.pipeline.measure.buckets import with_bucket
-
-
-def group_name() -> Column:
-    """The group of a row; the names of its groups if it has several, the underlay's name if it has none."""
-    several = F.when(F.size("groups") > 0, F.array_join("groups", "+"))
-    return F.coalesce(F.col("group"), several, F.col("underlay"))
+from ordercast.pipeline.measure.buckets import group_name, with_bucket
 
 
 def throughput_series(events: DataFrame, axis: DataFrame) -> DataFrame:

@@ -96,6 +96,11 @@ def _run(
         "nodes": nodes,
         "parameters": parameters(info.parameters),
         "groups": [_without(row, "run") for row in found.rows("group_totals", run=name)],
+        "group_latency": [
+            {key: row[key] for key in ("group", "service", "messages", "p50_ns", "p99_ns", "max_ns")}
+            for row in found.rows("latency_totals", run=name, stage="send")
+        ],
+        "group_changes": [_without(row, "run") for row in found.rows("group_view_totals", run=name)],
         "delivered": _delivered(found.rows("throughput_series", run=name), nodes),
         "over_time": _over_time(over_time),
         "latency": latency,

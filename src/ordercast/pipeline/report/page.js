@@ -360,6 +360,17 @@
     return box;
   };
 
+  const drawGroups = (run) => {
+    const box = card("Groups", "The busiest groups, and all others together. Latency is from send to delivery.", "groups");
+    const rows = [...run.groups].sort((a, b) => b.deliveries - a.deliveries).flatMap((group) => {
+      const told = [group.group, grouped(group.members), grouped(group.sent), grouped(group.messages), grouped(group.deliveries), group.messages_per_s === null ? "–" : short(group.messages_per_s)];
+      const times = run.group_latency.filter((one) => one.group === group.group).map((one) => [one.service, time(one.p50_ns), time(one.p99_ns), time(one.max_ns)]);
+      return (times.length ? times : [["–", "–", "–", "–"]]).map((one, index) => [...(index ? ["", "", "", "", "", ""] : told), ...one]);
+    });
+    box.append(el("div", { class: "scroll tall" }, tableOf(["group", "members", "sent", "messages", "deliveries", "messages/s", "service", "p50", "p99", "max"], rows, [1, 2, 3, 4, 5, 7, 8, 9])));
+    return box;
+  };
+
   // Bars: `rows` of {name, parts: [{name, value, colour}]}. -------------------------------------------------------------
 
   const barChart = (rows, unit) => {
@@ -408,6 +419,7 @@
   const drawChanges = (run) => {
     const box = card("Views, repairs and the token", "A view change lasts from a member's last delivery before it to its first after; in an idle group that includes the wait for the next message.", "changes");
     const rows = run.changes.map((one) => [`view change: ${one.reason || "–"}`, grouped(one.views), time(one.min_ns), time(one.p50_ns), time(one.max_ns)]);
+    for (const one of run.group_changes) rows.push([`view of one of ${grouped(one.groups)} groups: ${one.reason || "–"}`, grouped(one.views), "–", "–", "–"]);
     for (const one of run.repairs) rows.push([one.stage === "open" ? "gap never repaired" : "gap noticed to repaired", grouped(one.messages), ...(one.stage === "open" ? ["–", "–", "–"] : [time(one.min_ns), time(one.p50_ns), time(one.max_ns)])]);
     for (const one of run.rotation) rows.push(["token: from pass to pass of a member", grouped(one.messages), time(one.min_ns), time(one.p50_ns), time(one.max_ns)]);
     box.append(el("div", { class: "scroll" }, tableOf(["", "count", "least", "median", "greatest"], rows, [1, 2, 3, 4])));
@@ -671,7 +683,7 @@
     found.append(throughput, latency, drawTimeline(run, isFirst));
     if (data.runs.length === 1) found.append(el("div", { class: "two" }, [drawDistribution([run]), drawDatagrams(run)]));
     else found.append(drawDatagrams(run));
-    found.append(drawLatencyTable(run), drawChanges(run), drawParameters(run));
+    found.append(drawLatencyTable(run), ...(run.groups.length > 1 ? [drawGroups(run)] : []), drawChanges(run), drawParameters(run));
     return found;
   };
 

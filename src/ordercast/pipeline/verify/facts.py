@@ -186,6 +186,8 @@ class Facts:
     def ranges_of(self, m: int, sid: int) -> list[Record]:
         """What a life delivered of a sender, as content: each with the view and class of its cell, and the first event
         of that at this life."""
+        if self.line_of(sid).lightweight and self.small_line(self.senders[sid].ru) is not None:
+            return self.delivered(m, sid)
         cells = self.cells_at.get((m, sid), ())
         content = self.content(cells)
         return [
@@ -210,26 +212,34 @@ class Facts:
         return [{**row, "tgt": self.names.targets[row["t"]]} for row in rows]
 
     def small_line(self, ru: int) -> tuple[dict[tuple[int, int], list[Record]], dict[int, list[Record]]] | None:
-        """All of a small underlay at once: a question at a time would cost more than the whole."""
+        """All of a small underlay at once: a question at a time would cost more than the whole. Of shared underlays
+        nearly all is asked for, so small ones are read together."""
         if ru in self._small:
             return self._small[ru]
-        if sum(cell.rows for cell in self.cells_in.get(ru, ())) > SMALL_ROWS:
+        batch, rows = [ru], self._rows_in(ru)
+        if rows > SMALL_ROWS:
             return None
-        sids = [one.sid for one in self.senders if one.ru == ru]
-        among = f"sid >= {min(sids)} AND sid <= {max(sids)}"
-        delivered: dict[tuple[int, int], list[Record]] = {}
-        submitted: dict[int, list[Record]] = {}
-        mine = set(sids)
-        for row in self.engine.rows(f"{_DELIVERED.format(source='{dlv}')} WHERE {among} ORDER BY m, n"):
-            if row["sid"] in mine:
-                delivered.setdefault((row["m"], row["sid"]), []).append(row)
-        for row in self._targeted(f"{_SUBMITTED} WHERE {among} ORDER BY sid, a"):
-            if row["sid"] in mine:
-                submitted.setdefault(row["sid"], []).append(row)
-        self._small[ru] = delivered, submitted
+        for line in self.lines if self.lines[ru].lightweight else ():
+            more = self._rows_in(line.ru)
+            if line.lightweight and line.ru not in self._small and line.ru != ru and rows + more <= SMALL_ROWS:
+                batch.append(line.ru)
+                rows += more
+        self._small.update({one: ({}, {}) for one in batch})
+        sids = [one.sid for one in self.senders if one.ru in batch]
+        if sids:
+            self.engine.load("few_senders", [("sid", "int")], [(sid,) for sid in sids])
+            for row in self.engine.rows(f"{_DELIVERED.format(source='{dlv}')} {_AMONG_FEW} ORDER BY m, n"):
+                small = self._small[self.senders[row["sid"]].ru]
+                small[0].setdefault((row["m"], row["sid"]), []).append(row)
+            for row in self._targeted(f"{_SUBMITTED} {_AMONG_FEW} ORDER BY sid, a"):
+                self._small[self.senders[row["sid"]].ru][1].setdefault(row["sid"], []).append(row)
         return self._small[ru]
 
+    def _rows_in(self, ru: int) -> int:
+        return sum(cell.rows for cell in self.cells_in.get(ru, ()))
 
+
+_AMONG_FEW: Final = "WHERE sid IN (SELECT sid FROM {few_senders})"
 _DELIVERED: Final = "SELECT m, n, at_ns, sid, a, b, vw, tgt, svc, cls, pos FROM {source}"
 _SUBMITTED: Final = "SELECT sid, a, b, n, at_ns, svc, t FROM {sub}"
 

@@ -145,7 +145,10 @@ def _has_all(
         if groups is None or (groups and not any(group in life.group_spans for group in groups)):
             continue  # its target is not known, or is not this member
         have = sum(cell.messages for cell in mine if cell.low >= low and cell.target == target)
-        if have != row["messages"] and not _is_alike(facts, life, sender, target, path[since:]):
+        if have == row["messages"]:
+            continue
+        is_inside = line.is_owed(line.lives[sender.m], target, path[since].n, path[-1].stop_n)  # itself, all the time
+        if not is_inside or not _is_alike(facts, life, sender, target, path[since:]):
             return False
     return True
 

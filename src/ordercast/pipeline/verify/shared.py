@@ -37,23 +37,27 @@ class SharedRow(NamedTuple):
 
 
 class SharedRows:
-    """The deliveries of one shared underlay that property 1 accepted."""
+    """The deliveries of one shared underlay. What property 1 rejected counts as delivered, and for nothing else."""
 
-    __slots__ = ("_by_group", "_facts", "_findings", "_line", "_numbers", "_rows")
+    __slots__ = ("_by_group", "_facts", "_findings", "_line", "_numbers", "_rejected", "_rows")
 
     def __init__(self, facts: Facts, findings: Findings, line: Line) -> None:
         self._facts = facts
         self._findings = findings
         self._line = line
         self._rows: dict[int, list[SharedRow]] = {}
+        self._rejected: dict[int, list[SharedRow]] = {}
         self._numbers: dict[int, list[int]] = {}
         self._by_group: dict[int, dict[str, list[SharedRow]]] = {}
 
     def of(self, m: int) -> list[SharedRow]:
-        """All that a life delivered, in the order of its events."""
+        """All that a life delivered and property 1 accepted, in the order of its events."""
         found = self._rows.get(m)
         if found is None:
-            found = self._rows[m] = sorted(self._read(m))
+            tainted = self._findings.tainted
+            rows = sorted(self._read(m))
+            found = self._rows[m] = [row for row in rows if (m, row.n) not in tainted]
+            self._rejected[m] = [row for row in rows if (m, row.n) in tainted]
         return found
 
     def ordered(self, m: int, from_n: int, to_n: int) -> list[SharedRow]:
@@ -65,10 +69,11 @@ class SharedRows:
         return [row for row in rows[bisect_right(numbers, from_n) : bisect_left(numbers, to_n)] if row.svc >= AGREED]
 
     def sets(self, period: ViewPeriod, group: str | None) -> dict[int, list[Range]]:
-        """By sender what has a position, in a period, to one group or to all."""
+        """By sender what has a position, in a period, to one group; or to all, then with what was rejected."""
         spans: dict[int, list[Range]] = {}
         if group is None:
             rows = self.ordered(period.m, period.n, period.stop_n)
+            rows += [row for row in self._rejected[period.m] if period.n < row.n < period.stop_n and row.svc >= AGREED]
         else:
             to_group = self._to_groups(period.m).get(group, [])
             first = bisect_right(to_group, period.n, key=_number)
@@ -87,7 +92,7 @@ class SharedRows:
         return found
 
     def _read(self, m: int) -> Iterator[SharedRow]:
-        facts, renamed, tainted = self._facts, self._findings.renamed, self._findings.tainted
+        facts, renamed = self._facts, self._findings.renamed
         small = facts.small_line(self._line.ru)
         if small is not None:
             mine = [row for (one, _), rows in small[0].items() if one == m for row in rows]
@@ -103,8 +108,7 @@ class SharedRows:
             numbers = [found[name].tolist() for name in ("n", "sid", "a", "b", "svc", "pos")]
             columns = list(zip(*numbers, [names[t] for t in found["t"].tolist()], strict=True))
         for n, sid, a, b, svc, pos, target in columns:
-            if (m, n) not in tainted:
-                yield SharedRow(n, sid, a, b, svc, pos if pos is not None else -1, renamed.get((sid, a)) or target)
+            yield SharedRow(n, sid, a, b, svc, pos if pos is not None else -1, renamed.get((sid, a)) or target)
 
 
 def _number(row: SharedRow) -> int:

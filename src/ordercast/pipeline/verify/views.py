@@ -309,6 +309,7 @@ def _report_lacks(
     sid: int,
     lacks: dict[Range, list[int]],
     holder: dict[Range, int],
+    group: str | None = None,
 ) -> None:
     for span, ones in sorted(lacks.items()):
         open_ones = [m for m in ones if findings.miss(m, sid, span)]
@@ -317,10 +318,11 @@ def _report_lacks(
         names = ", ".join(facts.members[m].name for m in who)
         text = f"{names} went with {had} from view {old} to {view} without it, which {had} delivered in {old}"
         severity = ROOT if open_ones else CONSEQUENCE
-        period = facts.life_of(facts.senders[sid].ru, who[0]).by_view.get(view)
+        life = facts.life_of(facts.senders[sid].ru, who[0])
+        periods = life.periods if group is None else life.group_periods.get(group, [])
+        n = next((one.n for one in periods if one.view == view), None)
         message = span_text(facts.senders[sid].name, span)
-        n = period.n if period is not None else None
-        _add(facts, findings, who[0], severity, text, view=old, message=message, other=had, n=n)
+        _add(facts, findings, who[0], severity, text, view=old, message=message, other=had, n=n, group=group)
 
 
 def _check_group_set(
@@ -341,7 +343,7 @@ def _check_group_set(
                     holder.setdefault(span, source)
                     if m not in lacks.setdefault(span, []):
                         lacks[span].append(m)
-        _report_lacks(facts, findings, old, view, sid, lacks, holder)
+        _report_lacks(facts, findings, old, view, sid, lacks, holder, group)
 
 
 def _group_rows(facts: Facts, line: Line, part: list[ViewPeriod]) -> list[Record]:

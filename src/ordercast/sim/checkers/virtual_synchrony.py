@@ -22,13 +22,15 @@ Reading.
   where the rows carry `came_with`. Where they stand in the stream of the underlay is judged in `group_views.py`, unless
   a difference that was reported here explains it.
 
-A range that several members lack is one violation, not one for each of them.
+What property 1 rejected is owed to nobody, and is not missing where it was delivered. A range that several members lack
+is one violation, not one for each of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from ordercast.service import AGREED_RANK
 from ordercast.sim.checkers import group_views
 from ordercast.sim.checkers.index import Trace
 from ordercast.sim.checkers.ranges import Range, merged, subtract
@@ -213,21 +215,25 @@ def _check_same_set(
     olds = [(local, period.prev) for local, period in part if period.prev is not None]
     lacks: dict[tuple[str, Range], list[str]] = {}
     holder: dict[tuple[str, Range], str] = {}
-    everything = [_sets(_ordered(local, old)) for local, old in olds]
+    accepted = [_sets(_ordered(local, old)) for local, old in olds]
     whole_view = group is None
+    if whole_view and not underlay.lightweight and all(each == accepted[0] for each in accepted[1:]):
+        return
+    everything = [_sets(_with_rejected(local, old)) for local, old in olds]
     if whole_view and underlay.lightweight:
         classes: dict[frozenset[str], list[int]] = {}
         for at, (local, old) in enumerate(olds):
             classes.setdefault(_groups_throughout(local, old), []).append(at)
         for groups, ats in classes.items():
             if all(_is_constant(olds[at][0], olds[at][1], groups) for at in ats):
-                _compare([olds[at][0].member for at in ats], [everything[at] for at in ats], lacks, holder)
+                members = [olds[at][0].member for at in ats]
+                _compare(members, [accepted[at] for at in ats], [everything[at] for at in ats], lacks, holder)
         to_groups = _by_group(olds)
         for each in sorted(to_groups):
             _compare_group(each, to_groups[each], olds, everything, lacks, holder)
         _compare_some(_goes_to_everyone, olds, everything, lacks, holder)
     elif whole_view:
-        _compare([local.member for local, _ in olds], everything, lacks, holder)
+        _compare([local.member for local, _ in olds], accepted, everything, lacks, holder)
     else:
         _compare_some(lambda delivery: group in (delivery.targets or ()), olds, everything, lacks, holder)
     for (sender, span), members in sorted(lacks.items()):
@@ -252,15 +258,16 @@ def _check_same_set(
 
 def _compare(
     members: list[str],
-    sets: list[Sets],
+    accepted: list[Sets],
+    everything: list[Sets],
     lacks: dict[tuple[str, Range], list[str]],
     holder: dict[tuple[str, Range], str],
 ) -> None:
     """Members that must all have the same."""
-    if all(each == sets[0] for each in sets[1:]):
+    if all(each == accepted[0] for each in accepted[1:]):
         return
-    for source, theirs in zip(members, sets, strict=True):
-        for member, mine in zip(members, sets, strict=True):
+    for source, theirs in zip(members, accepted, strict=True):
+        for member, mine in zip(members, everything, strict=True):
             _note_lacks(source, theirs, member, mine, lacks, holder)
 
 
@@ -382,6 +389,12 @@ def _ordered(local: Local, period: MemberPeriod) -> Iterable[DeliveryRow]:
     if period.group is None:
         return [delivery for delivery in period.deliveries if is_ordered(delivery)]
     return [d for d in local.deliveries if period.n < d.n < period.stop_n and is_ordered(d)]
+
+
+def _with_rejected(local: Local, period: MemberPeriod) -> Iterable[DeliveryRow]:
+    """The same, with what property 1 rejected: that is not missing as well."""
+    rows = period.deliveries if period.group is None else local.deliveries
+    return [d for d in rows if period.n < d.n < period.stop_n and d.rank >= AGREED_RANK and d.position is not None]
 
 
 def _sets(deliveries: Iterable[DeliveryRow]) -> Sets:
