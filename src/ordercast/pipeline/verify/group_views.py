@@ -31,7 +31,7 @@ Lacks = tuple[
 NamedView = tuple[str, str]  # group (none: the underlay) and id
 
 
-class MissedView(NamedTuple):
+class OmittedView(NamedTuple):
     """A view of a group that names members which did not install it."""
 
     period: ViewPeriod
@@ -95,7 +95,7 @@ def _windows(rows: SharedRows, life: Life, period: ViewPeriod, group: str) -> It
 # Where views of groups stand -----------------------------------------------------------------------------------------
 
 
-class _Place:
+class _ViewPlace:
     """Between which positions a view of a group stands, over all members."""
 
     __slots__ = ("above", "above_at", "below", "below_at")
@@ -109,7 +109,7 @@ class _Place:
 def check_places(facts: Facts, findings: Findings, line: Line, told: set[str]) -> None:
     """A view of a group stands at one place of the order. Groups in `told` are explained, and more come to it."""
     rows = shared_rows(facts, findings, line)
-    places: dict[tuple[str, str, str], _Place] = {}
+    places: dict[tuple[str, str, str], _ViewPlace] = {}
     odd = _reported(facts, findings, line)
     for life in line.lives.values():
         spans: dict[int, list[SharedRow]] = {}
@@ -121,7 +121,7 @@ def check_places(facts: Facts, findings: Findings, line: Line, told: set[str]) -
                 findings.checked[NAME] += 1
                 if here.n not in spans:
                     spans[here.n] = rows.ordered(life.m, here.n, here.stop_n)
-                place = places.setdefault((here.view, group, period.view), _Place(period))
+                place = places.setdefault((here.view, group, period.view), _ViewPlace(period))
                 ones = spans[here.n]
                 at = bisect_left(ones, period.n, key=lambda row: row.n)
                 if at > 0 and ones[at - 1].last > place.below:
@@ -227,7 +227,7 @@ def check_missed(facts: Facts, findings: Findings, line: Line, told: set[str]) -
         _add(facts, findings, one.period, text, one.period.name, life=one.lives[0], n=here.n if here is not None else 0)
 
 
-def missed_views(line: Line, parts: Iterable[list[ViewPeriod]]) -> Iterator[MissedView]:
+def missed_views(line: Line, parts: Iterable[list[ViewPeriod]]) -> Iterator[OmittedView]:
     """Of lives that were in one view of the underlay to its end, which lack a view of a group that another has."""
     for part in parts:
         inside = {one.name: one for one in part}
@@ -244,7 +244,7 @@ def missed_views(line: Line, parts: Iterable[list[ViewPeriod]]) -> Iterator[Miss
                     ]
                     if lives:
                         told.add((group, period.view))
-                        yield MissedView(period, here.view, lives)
+                        yield OmittedView(period, here.view, lives)
 
 
 def _lacks(life: Life, here: ViewPeriod, period: ViewPeriod, group: str) -> bool:
