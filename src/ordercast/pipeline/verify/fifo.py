@@ -18,7 +18,7 @@ from ordercast.pipeline.verify.evidence import add_row
 from ordercast.pipeline.verify.facts import AGREED, FIFO, UNORDERED_CLASS, Cell, Facts, TracedSender
 from ordercast.pipeline.verify.findings import CONSEQUENCE, ROOT, Findings, span_text
 from ordercast.pipeline.verify.history import FOREVER, Life, Line, ViewPeriod
-from ordercast.pipeline.verify.ranges import merged, minus
+from ordercast.pipeline.verify.ranges import common_of, merged, minus
 from ordercast.pipeline.verify.shared import SharedRow, shared_rows
 
 LIMIT: Final = 10_000
@@ -186,7 +186,7 @@ def _check_over_groups(facts: Facts, findings: Findings, line: Line, life: Life,
                 for one in submits[begin : bisect_left(submits, row.a, key=lambda one: one["a"])]
                 if one["svc"] >= FIFO and line.is_owed(life, one["tgt"], since_n, row.n)
             ]
-            for span in minus(merged(owed), have):
+            for span in [gap for one in merged(owed) for gap in minus([one], common_of(one, have))]:
                 severity = ROOT if findings.miss(life.m, sid, span) else CONSEQUENCE
                 behind = span_text(sender.name, (row.a, row.b))
                 text = f"{life.name} delivered {behind} (n={row.n}) without it, though it goes to it, too"

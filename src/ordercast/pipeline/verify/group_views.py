@@ -13,14 +13,14 @@ in.
 from __future__ import annotations
 
 import itertools
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ordercast.pipeline.verify.facts import Facts
 from ordercast.pipeline.verify.findings import ROOT, Findings, ViolationRow
 from ordercast.pipeline.verify.history import FOREVER, Life, Line, ViewPeriod
-from ordercast.pipeline.verify.ranges import Range, minus
+from ordercast.pipeline.verify.ranges import Range, common_of, minus
 from ordercast.pipeline.verify.shared import SharedRow, SharedRows, shared_rows
 
 NAME = "virtual_synchrony"
@@ -52,7 +52,8 @@ def lacking(rows: SharedRows, line: Line, part: list[ViewPeriod]) -> Iterator[La
             for period in part:
                 if period.m == source:
                     continue
-                spans = minus([(row.a, row.b)], have[period.m].get(row.sid, []))
+                span = row.a, row.b
+                spans = minus([span], common_of(span, have[period.m].get(row.sid, [])))
                 if not spans or not _is_owing(rows, line, line.lives[period.m], period, line.lives[source], row):
                     continue
                 lacks, holder = found.setdefault(row.sid, ({}, {}))
@@ -177,7 +178,11 @@ def _named(period: ViewPeriod) -> NamedView:
 
 def _path(life: Life) -> list[ViewPeriod]:
     """All views of a life, in its order."""
-    return sorted(itertools.chain(life.periods, *life.group_periods.values()), key=lambda one: one.n)
+    return sorted(itertools.chain(life.periods, *life.group_periods.values()), key=_event)
+
+
+def _event(period: ViewPeriod) -> int:
+    return period.n
 
 
 def _unsorted(paths: Iterable[list[NamedView]]) -> set[NamedView]:
@@ -229,22 +234,25 @@ def check_missed(facts: Facts, findings: Findings, line: Line, told: set[str]) -
 
 def missed_views(line: Line, parts: Iterable[list[ViewPeriod]]) -> Iterator[OmittedView]:
     """Of lives that were in one view of the underlay to its end, which lack a view of a group that another has."""
+    paths: dict[int, list[ViewPeriod]] = {}
     for part in parts:
         inside = {one.name: one for one in part}
         told: set[NamedView] = set()
         for here in part:
-            for group, periods in line.lives[here.m].group_periods.items():
-                for period in periods:
-                    if not here.n < period.n < here.stop_n or (group, period.view) in told:
-                        continue
-                    lives = [
-                        line.lives[inside[name].m]
-                        for name in period.members
-                        if name in inside and _lacks(line.lives[inside[name].m], inside[name], period, group)
-                    ]
-                    if lives:
-                        told.add((group, period.view))
-                        yield OmittedView(period, here.view, lives)
+            if here.m not in paths:
+                paths[here.m] = _path(line.lives[here.m])
+            path = paths[here.m]
+            for period in path[bisect_right(path, here.n, key=_event) : bisect_left(path, here.stop_n, key=_event)]:
+                if period.group is None or _named(period) in told:
+                    continue
+                lives = [
+                    line.lives[inside[name].m]
+                    for name in period.members
+                    if name in inside and _lacks(line.lives[inside[name].m], inside[name], period, period.group)
+                ]
+                if lives:
+                    told.add(_named(period))
+                    yield OmittedView(period, here.view, lives)
 
 
 def _lacks(life: Life, here: ViewPeriod, period: ViewPeriod, group: str) -> bool:

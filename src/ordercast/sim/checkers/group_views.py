@@ -169,22 +169,34 @@ def check_missed(underlay: UnderlayTrace, result: PropertyResult, told: set[str]
 
 def missed_views(parts: Iterable[list[tuple[Local, MemberPeriod]]]) -> Iterator[MissedView]:
     """Of lives that were in one view of the underlay to its end, which lack a group view that another of them has."""
+    lines: dict[str, list[MemberPeriod]] = {}
     for part in parts:
         inside = {local.member: (local, period) for local, period in part}
         told: set[tuple[str, str]] = set()
         for local, here in part:
-            for group, periods in local.group_periods.items():
-                for period in periods:
-                    if not here.n < period.n < here.stop_n or (group, period.view) in told:
-                        continue
-                    lacking = [
-                        name
-                        for name in period.members
-                        if name in inside and _lacks(*inside[name], period, group) and name != local.member
-                    ]
-                    if lacking:
-                        told.add((group, period.view))
-                        yield MissedView(group, period.view, here.view, local.member, tuple(lacking))
+            for period in _installed(local, here, lines):
+                group = period.group or ""
+                if (group, period.view) in told:
+                    continue
+                lacking = [
+                    name
+                    for name in period.members
+                    if name in inside and _lacks(*inside[name], period, group) and name != local.member
+                ]
+                if lacking:
+                    told.add((group, period.view))
+                    yield MissedView(group, period.view, here.view, local.member, tuple(lacking))
+
+
+def _installed(local: Local, here: MemberPeriod, lines: dict[str, list[MemberPeriod]]) -> list[MemberPeriod]:
+    """The group views that a life installed in a view of the underlay; `lines` has those of all its views."""
+    line = lines.get(local.member)
+    if line is None:
+        line = [period for periods in local.group_periods.values() for period in periods]
+        line.sort(key=lambda period: period.n)
+        lines[local.member] = line
+    first = bisect_left(line, here.n, key=lambda period: period.n)
+    return line[first : bisect_left(line, here.stop_n, key=lambda period: period.n)]
 
 
 def _lacks(local: Local, here: MemberPeriod, period: MemberPeriod, group: str) -> bool:

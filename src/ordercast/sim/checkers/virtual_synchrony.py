@@ -221,13 +221,8 @@ def _check_same_set(
         return
     everything = [_sets(_with_rejected(local, old)) for local, old in olds]
     if whole_view and underlay.lightweight:
-        classes: dict[frozenset[str], list[int]] = {}
-        for at, (local, old) in enumerate(olds):
-            classes.setdefault(_groups_throughout(local, old), []).append(at)
-        for groups, ats in classes.items():
-            if all(_is_constant(olds[at][0], olds[at][1], groups) for at in ats):
-                members = [olds[at][0].member for at in ats]
-                _compare(members, [accepted[at] for at in ats], [everything[at] for at in ats], lacks, holder)
+        if any(delivery.targets is None for _, old in olds for delivery in old.deliveries):
+            _compare_classes(olds, accepted, everything, lacks, holder)
         to_groups = _by_group(olds)
         for each in sorted(to_groups):
             _compare_group(each, to_groups[each], olds, everything, lacks, holder)
@@ -254,6 +249,23 @@ def _check_same_set(
             span=span,
             view=previous,
         )
+
+
+def _compare_classes(
+    olds: list[tuple[Local, MemberPeriod]],
+    accepted: list[Sets],
+    everything: list[Sets],
+    lacks: dict[tuple[str, Range], list[str]],
+    holder: dict[tuple[str, Range], str],
+) -> None:
+    """Members that were in the same groups all the time: they also have the same of what names no group."""
+    classes: dict[frozenset[str], list[int]] = {}
+    for at, (local, old) in enumerate(olds):
+        classes.setdefault(_groups_throughout(local, old), []).append(at)
+    for groups, ats in classes.items():
+        if all(_is_constant(olds[at][0], olds[at][1], groups) for at in ats):
+            members = [olds[at][0].member for at in ats]
+            _compare(members, [accepted[at] for at in ats], [everything[at] for at in ats], lacks, holder)
 
 
 def _compare(
