@@ -278,6 +278,25 @@ def resilient_at_nobody_else() -> World:
     return world
 
 
+def sessions(held: str) -> World:
+    """Clients of the daemons a and b: they know views of their groups, and none of the underlay."""
+    world = World(*"abc")
+    clients = ["x@a", "y@b"]
+    for name in clients:
+        world.event(name, "start", underlay="")
+    world.view(10, clients, came={name: [name] for name in clients}, group="g")
+    for service in ("AGREED", "SAFE"):
+        message = world.submit("x@a", 1, service, group="g")
+        world.hold(held, message)
+        world.placed(held, message)
+        world.deliver(clients, message, view="1@a/0")
+    return world
+
+
+def safe_without_a_daemon() -> World:
+    return sessions("ac")
+
+
 def from_outside_and_lost() -> World:
     world = floor()
     message = post(world, "c", "abd", "g", service="RELIABLE")
@@ -331,6 +350,7 @@ GROUP_FAULTS: Final = (
     (group_came_with, "virtual_synchrony", "a/0"),
     (safe_without_a_host, "resilience", "a/0"),
     (resilient_at_nobody_else, "resilience", "a/0"),
+    (safe_without_a_daemon, "resilience", "x@a/0"),
     (from_outside_and_lost, "liveness", "b/0"),
     (confirmed_to_several_and_lost, "promises", "b/0"),
     (lock_of_a_group, "promises", "b/0"),
@@ -381,18 +401,7 @@ def legal_confirmation() -> World:
 
 
 def legal_sessions() -> World:
-    """Clients of the daemons a and b: they know views of their groups, and none of the underlay."""
-    world = World(*"ab")
-    clients = ["x@a", "y@b"]
-    for name in clients:
-        world.event(name, "start", underlay="")
-    world.view(10, clients, came={name: [name] for name in clients}, group="g")
-    for service in ("AGREED", "SAFE"):
-        message = world.submit("x@a", 1, service, group="g")
-        world.hold("ab", message)
-        world.placed("ab", message)
-        world.deliver(clients, message, view="1@a/0")
-    return world
+    return sessions("ab")
 
 
 GROUP_LEGAL: Final = (legal_town, legal_holders, legal_locks, legal_confirmation, legal_sessions)

@@ -14,6 +14,7 @@ import pytest
 from tests.pipeline.duck import DuckEngine
 from tests.pipeline.reference import violated
 from tests.pipeline.traces import UNSEEN_BY_REFERENCE, Case, cases, write
+from tests.sim.many_groups import Town
 from tests.unit.trace_builder import World
 
 from ordercast.pipeline.reading import inspect
@@ -171,7 +172,7 @@ def many_members() -> list[tuple[str, World]]:
 
 
 def test_runs_of_the_simulator_are_judged_as_its_checkers_judge_them(spark: SparkSession, tmp_path: Path) -> None:
-    """Three orderers with faults hold; planted bugs do not; seventy members are none too many."""
+    """Three orderers with faults hold, also with many groups; planted bugs do not; seventy members are not too many."""
     folders, wanted = [], {}
     outcomes = [*simulated(), *with_bugs()]
     assert len(outcomes) == 6 + len(CAUGHT_BY_TRACE)
@@ -180,6 +181,13 @@ def test_runs_of_the_simulator_are_judged_as_its_checkers_judge_them(spark: Spar
         folders.append(write(tmp_path / name, outcome.rows, quiet=outcome.is_quiet, rules=rules))
         assert outcome.verdict is not None
         wanted[name] = {each for each, result in outcome.verdict.properties.items() if result.total} - {"well_formed"}
+    for orderer in SEEDS:
+        town = Town(7, orderer)
+        town.run()
+        rows = list(town.world.rows())
+        folders.append(write(tmp_path / f"groups-{orderer}", rows, rules=town.min_members))
+        assert check_all(rows, min_members=town.min_members).held
+        wanted[f"groups-{orderer}"] = set()
     for name, world in many_members():
         folders.append(write(tmp_path / name, world.rows()))
         wanted[name] = set() if name == "seventy" else {"virtual_synchrony"}

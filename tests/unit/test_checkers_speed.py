@@ -34,3 +34,22 @@ def test_a_long_trace_is_judged_in_linear_time(service: str) -> None:
     took = time.process_time() - began
     assert verdict.held, "\n".join(verdict.summary())
     assert len(rows) / took > LEAST_ROWS_PER_SECOND
+
+
+def test_very_many_groups_are_judged_in_linear_time() -> None:
+    """A group view for each group and member, and messages round robin; every view of the underlay has all groups."""
+    world = World(*"abcd")
+    members = [("ab", "bc", "cd", "abd")[number % 4] for number in range(1000)]
+    for number, names in enumerate(members):
+        world.view(100 + number, names, came={name: name for name in names}, group=f"g{number}")
+    for index in range(4000):
+        if index and index % 100 == 0:
+            world.view(1 + index // 100, "abcd")
+        names = members[index % 1000]
+        world.send(names[index // 1000 % 2], names, group=f"g{index % 1000}")
+    rows = world.rows()
+    began = time.process_time()
+    verdict = check_all(rows)
+    took = time.process_time() - began
+    assert verdict.held, "\n".join(verdict.summary())
+    assert len(rows) / took > LEAST_ROWS_PER_SECOND
