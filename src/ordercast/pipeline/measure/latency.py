@@ -57,7 +57,7 @@ def ranged(events: DataFrame) -> DataFrame:
 def messages(rows: DataFrame) -> DataFrame:
     """Of each group, what anybody delivered: each message once. Where `misfits` is not 0 the rows are not aligned.
 
-    Who delivers or submits a message names its group. Who holds a block of several groups does not.
+    Submits and deliveries name the group of their messages. The `hold` of a block of several groups does not.
     """
     delivered = F.when(F.col("kind") == "deliver", F.col("count"))
     named = F.max(F.when(F.col("kind").isin("submit", "deliver"), F.col("group")))

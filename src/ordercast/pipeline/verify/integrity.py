@@ -89,10 +89,12 @@ def _check_named(facts: Facts, findings: Findings) -> None:
     told: set[tuple[int, int]] = set()
     for row in map(facts.located, facts.engine.rows(MISNAMED)):
         line = facts.line_of(row["sid"])
-        named = line.targets(row["tgt"])
+        named = line.targets(row["tgt"]) if line.lightweight else None
+        if named is None or (row["m"], row["n"]) in told:
+            continue
         sent = next(iter(facts.submitted(row["sid"], row["first"], row["stop"])), None)
         asked = line.targets(sent["tgt"]) if sent is not None else None
-        if named is None or asked is None or set(named) == set(asked) or sent is None or (row["m"], row["n"]) in told:
+        if sent is None or asked is None or set(named) == set(asked):
             continue
         told.add((row["m"], row["n"]))
         findings.renamed[row["sid"], row["a"]] = sent["tgt"]
