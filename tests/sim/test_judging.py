@@ -132,7 +132,7 @@ def test_the_lives_of_a_run_have_their_wishes() -> None:
         Fault(5 * SECOND, "restart", ("b",)),
     )
     outcome = run_scenario(replace(THREE, faults=faults), watch=seen.append)
-    lives = {life.member: life for life in life_spans(seen[0], outcome.rows)}
+    lives = {life.member: life for life in life_spans(seen[0].members, outcome.rows)}
     assert set(lives) == {"a/0", "b/0", "b/1", "c/0"}
     assert [wish.is_join for wish in lives["c/0"].wishes] == [True, False, True]
     assert lives["b/0"].ended_ns // SECOND == 4

@@ -9,7 +9,10 @@ from typing import Final
 
 from ordercast.cli.arguments import MAX_SEED, whole
 from ordercast.cli.choices import add_orderer, add_profile
+from ordercast.errors import UsageError
 from ordercast.sim.fuzz import MAX_JOBS, fuzz
+from ordercast.sim.many_groups import MANY_GROUPS
+from ordercast.sim.scenario import PROFILES
 
 HELP: Final = "simulate many random disasters, one for each seed"
 DESCRIPTION: Final = (
@@ -27,6 +30,8 @@ EXAMPLES: Final = """examples:
       the timestamp orderer as plain ABCAST; the same seeds have the same disasters with anticipation
   ordercast fuzz --profile membership --runs 1000
       small groups, and many joins, leaves, cuts and crashes around them
+  ordercast fuzz --many-groups --orderer token --runs 500
+      programs that come into many groups of one underlay, send there and leave them, while nodes and links fail
   ordercast fuzz --first-seed 5000 --runs 1000 --json
       other seeds, and the failing ones as JSON, each with the command that replays it"""
 
@@ -38,6 +43,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = DESCRIPTION
     add_orderer(parser)
     add_profile(parser)
+    parser.add_argument(
+        "--many-groups", action="store_true", help="many lightweight groups on one underlay, instead of one group"
+    )
     parser.add_argument("--runs", type=whole(1, MAX_RUNS), default=1_000, help="how many seeds (1000)")
     parser.add_argument("--first-seed", type=whole(0, MAX_SEED), default=0, help="the first of them (0)")
     parser.add_argument(
@@ -48,6 +56,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the seeds and report; 1 if any failed."""
+    if args.many_groups and args.profile != PROFILES[0]:
+        raise UsageError(f"--many-groups draws scenarios of its own: leave out --profile {args.profile}")
     is_shown = sys.stderr.isatty()
 
     def progress(done: int, runs: int, failed: int) -> None:
@@ -63,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
         args.jobs,
         progress,
         anticipate=args.anticipate,
-        profile=args.profile,
+        profile=MANY_GROUPS if args.many_groups else args.profile,
     )
     if is_shown:
         print(file=sys.stderr)

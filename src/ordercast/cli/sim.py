@@ -1,4 +1,5 @@
-"""`ordercast sim`: one simulated run (`sim/run.py`), or the ladder of services (`sim/ladder.py`).
+"""`ordercast sim`: one simulated run (`sim/run.py`, with many groups `sim/many_run.py`), or the ladder of services
+(`sim/ladder.py`).
 
 Exit codes: 0 everything held, 1 something was violated or failed, 2 bad input. Progress goes to stderr.
 """
@@ -22,6 +23,8 @@ from ordercast.errors import UsageError
 from ordercast.sim.chance import drawn_scenario
 from ordercast.sim.lab import MeasurementFailed
 from ordercast.sim.ladder import ladder
+from ordercast.sim.many_groups import MAX_GROUPS, UNDERLAY, ManyGroups, drawn_groups, plain_groups
+from ordercast.sim.many_run import run_groups
 from ordercast.sim.network import NETWORKS
 from ordercast.sim.plain import plain_scenario
 from ordercast.sim.run import Outcome, run_scenario
@@ -55,6 +58,10 @@ EXAMPLES: Final = """examples:
       what `ordercast fuzz` did with seed 42
   ordercast sim --orderer timestamp --no-anticipate --senders 3
       the timestamp orderer as plain ABCAST
+  ordercast sim --groups 100 --orderer token --crash 1 --trace /tmp/groups
+      a hundred lightweight groups on one underlay
+  ordercast sim --many-groups --scenario-seed 42
+      what `ordercast fuzz --many-groups` did with seed 42
   ordercast sim --ladder
       what each service costs: latency and throughput of eight members"""
 
@@ -107,6 +114,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--scenario-seed", type=whole(0, MAX_SEED), default=None, help="replay this seed of `ordercast fuzz`"
     )
     add_profile(parser)
+    parser.add_argument(
+        "--groups",
+        type=whole(1, MAX_GROUPS),
+        default=None,
+        metavar="N",
+        help="so many lightweight groups on one underlay, instead of one group",
+    )
+    parser.add_argument(
+        "--many-groups", action="store_true", help="--scenario-seed is one of `ordercast fuzz --many-groups`"
+    )
     parser.add_argument("--scenario", type=Path, default=None, help="run a scenario written by --save")
     parser.add_argument("--save", type=Path, default=None, help="write the scenario as JSON")
     parser.add_argument("--trace", type=Path, default=None, help="write the trace into this folder")
@@ -120,21 +137,22 @@ def run(args: argparse.Namespace) -> int:
     """Simulate and judge, or measure; `UsageError` says what is wrong with the flags."""
     if args.ladder:
         return _run_ladder(args)
-    scenario = scenario_of(args)
+    plan = groups_of(args)
+    scenario = plan.scenario if plan is not None else scenario_of(args)
     if args.trace is not None:
         _check_trace(args.trace)
     if args.save is not None:
         _save(args.save, scenario)
-    outcome = run_scenario(scenario)
+    outcome = run_groups(plan) if plan is not None else run_scenario(scenario)
     if args.trace is not None:
         try:
-            write_trace(args.trace, outcome)
+            write_trace(args.trace, outcome, plan)
         except OSError as error:
             raise UsageError(f"the trace cannot be written to {args.trace}: {error.strerror or error}") from error
     if args.json:
-        print(json.dumps(outcome.as_json(), indent=2))
+        print(json.dumps({**outcome.as_json(), **({"groups": len(plan.groups)} if plan is not None else {})}, indent=2))
     else:
-        print("\n".join(report(outcome)))
+        print("\n".join(report(outcome, plan)))
     return HELD if outcome.held else VIOLATED
 
 
@@ -168,7 +186,8 @@ def _check_ladder(args: argparse.Namespace) -> None:
     others = [name for name, _, _ in _PLAIN if getattr(args, name) is not None]
     others += [name for name in ("scenario", "scenario_seed", "save", "trace") if getattr(args, name) is not None]
     others += [name for name in ("recovery", "min_members") if getattr(args, name) is not None]
-    others += ["no_multicast"] if args.no_multicast else []
+    others += [name for name in ("no_multicast", "many_groups") if getattr(args, name)]
+    others += ["groups"] if args.groups is not None else []
     if others:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in others)
         raise UsageError(f"--ladder measures each service by itself, and takes no {flags}")
@@ -198,6 +217,26 @@ def scenario_of(args: argparse.Namespace) -> Scenario:
     return plain_scenario(seed=args.seed, orderer=args.orderer, anticipate=args.anticipate, **given)
 
 
+def groups_of(args: argparse.Namespace) -> ManyGroups | None:
+    """The scenario with many groups that the flags ask for; None: they ask for another."""
+    if args.groups is None and not args.many_groups:
+        return None
+    if args.save is not None or args.scenario is not None:
+        raise UsageError("scenarios with many groups are drawn from a seed or from flags: leave out --save, --scenario")
+    if args.groups is None:
+        if args.scenario_seed is None:
+            raise UsageError("--many-groups says what a seed is drawn for: give it with --scenario-seed")
+        if args.profile != PROFILES[0]:
+            raise UsageError(f"--many-groups draws scenarios of its own: leave out --profile {args.profile}")
+        scenario_of(args)  # says what does not go with a seed
+        return drawn_groups(args.scenario_seed, args.orderer, args.anticipate)
+    if args.many_groups or args.scenario_seed is not None:
+        raise UsageError("--groups is a demonstration, and a seed says everything: give one of them")
+    if args.recovery == "manual":
+        raise UsageError("--groups shows an underlay that recovers by itself: leave out --recovery manual")
+    return plain_groups(scenario_of(args), args.groups)
+
+
 def _load(path: Path) -> Scenario:
     try:
         return scenario_from_json(path.read_text(encoding="utf-8"))
@@ -221,7 +260,7 @@ def _check_trace(folder: Path) -> None:
         raise UsageError(f"--trace {folder} is not empty: a trace needs a folder of its own")
 
 
-def write_trace(folder: Path, outcome: Outcome) -> None:
+def write_trace(folder: Path, outcome: Outcome, plan: ManyGroups | None = None) -> None:
     """Write the trace as Parquet: the same command writes the same bytes."""
     # Not at the top: Parquet is an extra, and a run without --trace must not need it.
     from ordercast.trace.convert import write_rows
@@ -229,17 +268,22 @@ def write_trace(folder: Path, outcome: Outcome) -> None:
     scenario = outcome.scenario
     services = sorted({load.service for load in scenario.loads})
     parameters = asdict(scenario)
+    if plan is not None:
+        services = plan.services
+        parameters |= {"groups": len(plan.groups), "underlay": UNDERLAY}
     info = RunInfo.simulated(seed=scenario.seed, orderer=scenario.orderer, services=services, parameters=parameters)
     # How it ended is no parameter, so it is not part of the name. A judge of the trace must know it.
     replace(info, parameters={**info.parameters, "quiet": outcome.is_quiet}).write(folder)
     write_rows(folder, outcome.rows)
 
 
-def report(outcome: Outcome) -> list[str]:
+def report(outcome: Outcome, plan: ManyGroups | None = None) -> list[str]:
     """Lines for people: what happened, the verdict, and how to see it again."""
     scenario, stats = outcome.scenario, outcome.stats
+    messages = scenario.messages if plan is None else plan.messages
+    groups = "" if plan is None else f"{len(plan.groups)} groups on one underlay, "
     lines = [
-        f"{len(scenario.nodes)} nodes on {scenario.network}, {scenario.messages} messages, "
+        f"{len(scenario.nodes)} nodes on {scenario.network}, {groups}{messages} messages, "
         f"{len(scenario.faults)} faults, {stats.virtual_ns / SECOND:.3f} s of virtual time",
         *(f"  {fault}" for fault in scenario.faults),
         f"{stats.submitted} submitted, {stats.delivered} delivered at all members together, {stats.views} views, "

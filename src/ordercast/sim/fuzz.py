@@ -23,6 +23,8 @@ from typing import Any, Final
 from ordercast.errors import UsageError
 from ordercast.sim.chance import drawn_scenario
 from ordercast.sim.checkers.stuck import Excuse
+from ordercast.sim.many_groups import MANY_GROUPS, drawn_groups
+from ordercast.sim.many_run import run_groups
 from ordercast.sim.run import Outcome, Patch, run_scenario
 from ordercast.sim.scenario import PROFILES, check_anticipate, check_orderer
 
@@ -160,12 +162,15 @@ def fuzz(
     anticipate: bool | None = None,
     profile: str = "all",
 ) -> FuzzReport:
-    """Run `runs` random scenarios from `first_seed` on, `jobs` at a time. `profile`: what they are about."""
+    """Run `runs` random scenarios from `first_seed` on, `jobs` at a time.
+
+    `profile`: what they are about; "many-groups": programs with many groups on one underlay.
+    """
     check_orderer(orderer, anticipate)
     if runs < 1 or jobs < 1 or first_seed < 0:
         raise UsageError("runs and jobs begin at 1, first-seed at 0")
-    if profile not in PROFILES:
-        raise UsageError(f"there is no profile {profile!r}; choose one of {', '.join(PROFILES)}")
+    if profile not in (*PROFILES, MANY_GROUPS):
+        raise UsageError(f"there is no profile {profile!r}; choose one of {', '.join((*PROFILES, MANY_GROUPS))}")
     work = partial(run_seed, orderer, anticipate=anticipate, profile=profile)
     report = FuzzReport(orderer, first_seed, runs, anticipate, profile)
     failed = 0
@@ -188,7 +193,10 @@ def run_seed(
     """One seed, with what is worth keeping of it."""
     begin = time.process_time()
     with _hang_guard(HANG_S):
-        outcome = run_scenario(drawn_scenario(profile, seed, orderer, anticipate), patch)
+        if profile == MANY_GROUPS:
+            outcome = run_groups(drawn_groups(seed, orderer, anticipate), patch)
+        else:
+            outcome = run_scenario(drawn_scenario(profile, seed, orderer, anticipate), patch)
     return _result(seed, outcome, time.process_time() - begin)
 
 

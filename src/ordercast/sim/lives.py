@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Protocol
 
 from ordercast.sim.checkers.records import FOREVER
-from ordercast.sim.checkers.stuck import LifeSpan, Trouble
-from ordercast.sim.cluster import Cluster
+from ordercast.sim.checkers.stuck import LifeSpan, Trouble, Wish
 from ordercast.sim.faults import Fault, FaultKind
 from ordercast.trace.schema import Row
 
@@ -17,12 +16,22 @@ LASTING: Final = frozenset(
 """Faults in which members may not answer for a while. A crash is the end of a life, and the rest are wishes."""
 
 
-def life_spans(cluster: Cluster, rows: Iterable[Row]) -> list[LifeSpan]:
-    """All lives of all members, in the order of the trace."""
+class Wisher(Protocol):
+    """An application on a node, through all its lives."""
+
+    @property
+    def wishes(self) -> dict[int, list[Wish]]: ...
+
+    @property
+    def is_wanted(self) -> bool: ...
+
+
+def life_spans(members: Mapping[str, Wisher], rows: Iterable[Row]) -> list[LifeSpan]:
+    """All lives of all members, in the order of the trace. `members`: the applications by the names of their nodes."""
     began: dict[tuple[str, int], int] = {}
     ended: dict[tuple[str, int], int] = {}
     for row in rows:
-        if row.node not in cluster.members:
+        if row.node not in members:
             continue
         if row.kind == "start":
             began[row.node, row.life] = row.at_ns
@@ -30,7 +39,7 @@ def life_spans(cluster: Cluster, rows: Iterable[Row]) -> list[LifeSpan]:
             ended[row.node, row.life] = row.at_ns
     lives: list[LifeSpan] = []
     for (name, life), began_ns in began.items():
-        member = cluster.members[name]
+        member = members[name]
         wishes = tuple(member.wishes.get(life, ()))
         is_wanted = (name, life) not in ended and member.is_wanted
         lives.append(LifeSpan(f"{name}/{life}", began_ns, ended.get((name, life), FOREVER), wishes, is_wanted))

@@ -37,7 +37,7 @@ from ordercast.sim.resets import broken_resets
 from ordercast.sim.scenario import Scenario
 from ordercast.sim.statistics import Statistics, count
 from ordercast.sim.traffic import CallDriver, LoadDriver
-from ordercast.sim.world import Livelock
+from ordercast.sim.world import Livelock, World
 from ordercast.trace.schema import Row
 from ordercast.view import Reason
 from ordercast.wire.header import HEADER_BYTES
@@ -179,20 +179,9 @@ class _Run:
             watch(cluster)
 
     def outcome(self) -> Outcome:
-        outcome, world = self._outcome, self._cluster.world
-        try:
-            self._phases()
-        except Livelock as error:
-            outcome.failures.append(f"livelock: {error}")
-        except Exception as error:
-            where = traceback.extract_tb(error.__traceback__)[-1]
-            kind = type(error).__name__
-            text = f"{kind} at {world.now_ns / MS:.3f} ms in {where.name}, line {where.lineno}: {error}"
-            outcome.failures.append(f"exception: {text}")
-            if not isinstance(error, OrdercastError):
-                outcome.failures.append(traceback.format_exc(limit=-6))
+        self._outcome.failures += broken_off(self._phases, self._cluster.world)
         self._judge()
-        return outcome
+        return self._outcome
 
     def _phases(self) -> None:
         cluster, world, outcome = self._cluster, self._cluster.world, self._outcome
@@ -232,7 +221,7 @@ class _Run:
 
     def _excuse(self) -> Excuse | None:
         rows, scenario = self._cluster.world.rows(), self._scenario
-        lives = life_spans(self._cluster, rows)
+        lives = life_spans(self._cluster.members, rows)
         troubles = troubles_of(scenario.faults, scenario.nodes)
         return excuse_of(rows, lives, troubles, scenario.rule_of, is_manual=scenario.recovery == "manual")
 
@@ -282,10 +271,7 @@ class _Run:
     def _judge(self) -> None:
         cluster, world, outcome = self._cluster, self._cluster.world, self._outcome
         outcome.rows = world.rows()
-        digest = hashlib.sha256()
-        for recorder in world.recorders():
-            digest.update(recorder.dump())
-        outcome.digest = digest.hexdigest()
+        outcome.digest = digest_of(world)
         outcome.stats = stats = count(cluster, outcome.rows)
         outcome.failures += [f"corrupt: {text}" for text in cluster.corruptions()]
         if stats.submitted and not stats.delivered and not outcome.is_stuck_legally and not outcome.is_deserted:
@@ -303,11 +289,7 @@ class _Run:
             min_members=self._scenario.rule_of,
         )
         outcome.verdict = verdict
-        outcome.failures += [f"vacuous: {name} examined nothing, though the probe was sent" for name in verdict.vacuous]
-        found = [str(violation) for violation in verdict.violations]
-        outcome.failures += found[:MAX_VIOLATIONS]
-        if len(found) > MAX_VIOLATIONS:
-            outcome.failures.append(f"and {len(found) - MAX_VIOLATIONS} violations more")
+        outcome.failures += told_violations(verdict)
         outcome.failures += branches(outcome.rows, self._scenario.rule_of)
         resets = [call for member in cluster.members.values() for call in member.seen.resets]
         is_untroubled = not troubles_of(self._scenario.faults, self._scenario.nodes)
@@ -338,6 +320,39 @@ class _Run:
                 f"of {scenario.history_bytes} bytes and {scenario.history_blocks} blocks leaves room for {most_bytes} "
                 f"and {most_blocks}"
             )
+
+
+def broken_off(phases: Callable[[], None], world: World) -> list[str]:
+    """Go through the phases of a run; what ended them early, in words."""
+    try:
+        phases()
+    except Livelock as error:
+        return [f"livelock: {error}"]
+    except Exception as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        kind = type(error).__name__
+        text = f"{kind} at {world.now_ns / MS:.3f} ms in {where.name}, line {where.lineno}: {error}"
+        more = [] if isinstance(error, OrdercastError) else [traceback.format_exc(limit=-6)]
+        return [f"exception: {text}", *more]
+    return []
+
+
+def digest_of(world: World) -> str:
+    """Two runs with the same digest have the same trace."""
+    digest = hashlib.sha256()
+    for recorder in world.recorders():
+        digest.update(recorder.dump())
+    return digest.hexdigest()
+
+
+def told_violations(verdict: Verdict) -> list[str]:
+    """What the checkers found, in words: the first of it."""
+    texts = [f"vacuous: {name} examined nothing, though the probe was sent" for name in verdict.vacuous]
+    found = [str(violation) for violation in verdict.violations]
+    texts += found[:MAX_VIOLATIONS]
+    if len(found) > MAX_VIOLATIONS:
+        texts.append(f"and {len(found) - MAX_VIOLATIONS} violations more")
+    return texts
 
 
 def _buffered(scenario: Scenario, nbytes: int) -> int:

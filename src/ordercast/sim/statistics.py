@@ -11,6 +11,7 @@ from typing import Any
 from ordercast.config import SECOND
 from ordercast.sim.cluster import Cluster
 from ordercast.sim.inspection import inspect
+from ordercast.sim.world import World
 from ordercast.trace.schema import Row
 
 
@@ -68,16 +69,7 @@ class Statistics:
 
 def count(cluster: Cluster, rows: Sequence[Row]) -> Statistics:
     """From the trace where it knows, and from the network and the applications where it does not."""
-    found = Statistics()
-    world = cluster.world
-    counters = world.network.counters
-    found.virtual_ns = world.now_ns
-    found.events = world.events
-    found.datagrams = dict(counters.sent_by_kind)
-    found.datagram_bytes = counters.sent_bytes
-    found.repairs = counters.sent_by_kind["repair"]
-    found.lost = counters.lost
-    found.socket_drops = counters.socket_drops
+    found = count_rows(cluster.world, rows)
     totals: Counter[str] = Counter()
     for member in cluster.members.values():
         found.confirmed += member.seen.confirmed
@@ -92,7 +84,20 @@ def count(cluster: Cluster, rows: Sequence[Row]) -> Statistics:
         found.calls += caller.calls
         found.answers += caller.answers
     found.counters = dict(totals)
+    return found
 
+
+def count_rows(world: World, rows: Sequence[Row]) -> Statistics:
+    """What the trace and the network know."""
+    found = Statistics()
+    counters = world.network.counters
+    found.virtual_ns = world.now_ns
+    found.events = world.events
+    found.datagrams = dict(counters.sent_by_kind)
+    found.datagram_bytes = counters.sent_bytes
+    found.repairs = counters.sent_by_kind["repair"]
+    found.lost = counters.lost
+    found.socket_drops = counters.socket_drops
     submits: dict[str, tuple[list[int], list[int]]] = {}  # sender -> first numbers, times
     ids: set[str] = set()
     receivers: set[tuple[str, int]] = set()

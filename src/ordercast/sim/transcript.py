@@ -159,7 +159,7 @@ class Transcript:
         """Why the group may stand still; empty where it may not."""
         rows, now_ns = self.cluster.world.rows(), self.cluster.world.now_ns
         still = [Trouble(begin_ns, now_ns, frozenset(key[1:])) for key, begin_ns in self._open.items()]
-        lives, terms = life_spans(self.cluster, rows), self.cluster.terms
+        lives, terms = life_spans(self.cluster.members, rows), self.cluster.terms
         is_manual = terms.recovery == "manual"
         return excuse_of(rows, lives, self._troubles + still, terms.min_members, is_manual=is_manual) or ""
 
