@@ -153,8 +153,7 @@ class Channel:
         return RESILIENT(resilience) if resilience else AGREED
 
     def name_of(self, number: int) -> str:
-        record = self.shared.roster.at(number) if self.shared is not None else None
-        return record.name if record is not None else ""
+        return self.shared.roster.name_of(number) if self.shared is not None else ""
 
     # Ports.
 

@@ -204,7 +204,8 @@ class Reception:
             return
         sender = self.names.get(origin) or f"{origin:016x}"
         view = self._view.id if self._view else ""
-        opened = OpenedBlock(block, head, sender, position, view, self._channel.name_of)
+        # Names are looked up when they are asked for, in the roster of now: there may be another one by then.
+        opened = OpenedBlock(block, head, sender, position, view, shared.roster.name_of)
         whole_bytes = 0
         if flags & FRAGMENTED:
             whole = self._assemble(origin, block, stream)

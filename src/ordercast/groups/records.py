@@ -35,6 +35,10 @@ MAX_GROUP_SESSIONS: Final = 1 << 16
 MAX_NAMED: Final = 1 << 16
 """Groups that the sessions of one node have named and are not in. At the bound a name is passed over."""
 
+MAX_ENDED: Final = 4_096
+"""Groups that have ended and whose names are remembered, for what was delivered before and is opened later. Beyond it
+the oldest are forgotten: a message to several groups does not name them any more."""
+
 SHARED_SLACK: Final = 1_024
 """Lists of sessions that are remembered beyond twice those in use; then the unused ones are forgotten."""
 
@@ -71,6 +75,7 @@ class GroupTable:
         "_shared",
         "_shared_limit",
         "changes",
+        "ended",
         "groups",
         "members",
         "next_number",
@@ -86,6 +91,7 @@ class GroupTable:
         # groups
         self.groups: dict[str, GroupRecord] = {}
         self.numbers: dict[int, GroupRecord] = {}  # the same records, by rising number
+        self.ended: dict[int, str] = {}  # number -> name of groups that are gone; no part of what all members share
         self.next_number = next_number
         self.changes = 0  # of groups since the last view of the underlay
         self._named: dict[int, int] = {}  # node -> groups that it has named and is not in
@@ -305,6 +311,10 @@ class GroupTable:
     def _drop(self, record: GroupRecord) -> None:
         del self.groups[record.name]
         del self.numbers[record.number]
+        ended = self.ended
+        if len(ended) >= MAX_ENDED:
+            del ended[next(iter(ended))]
+        ended[record.number] = record.name
 
     def _unname(self, record: GroupRecord, key: SessionKey) -> None:
         record.namers = self._share(tuple([each for each in record.namers if each != key]))

@@ -88,6 +88,11 @@ class Roster:
         """The group with this number."""
         return self._table.numbers.get(number)
 
+    def name_of(self, number: int) -> str:
+        """The name of the group that has this number, or had it lately; empty: it is not known."""
+        record = self._table.numbers.get(number)
+        return record.name if record is not None else self._table.ended.get(number, "")
+
     # Inputs: the stream, entry by entry.
 
     def on_view(self, seq: int, view: View) -> list[GroupChange]:

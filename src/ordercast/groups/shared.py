@@ -356,7 +356,19 @@ class SharedGroups:
         if origin == self._channel.me.id and self._unanswered and body[0] == Operation.NAME:
             operation = decode_operation(body)
             if isinstance(operation, NameGroups):
-                self._unanswered.difference_update(operation.names)
+                self._on_named(operation.names)
+
+    def _on_named(self, names: Sequence[str]) -> None:
+        """Own names have been read. A group that this node is in without a port, because the port ended while its join
+        was under way, is on its way out: it is named again behind that leave."""
+        again: list[str] = []
+        for name in names:
+            record, port = self.roster.find(name), self._ports.get(name)
+            is_in = record is not None and self._key in record.members
+            if is_in and name in self._named and (port is None or port.number < 0):
+                again.append(name)
+        self._unanswered.difference_update(set(names).difference(again))
+        self._to_name += [name for name in again if name not in self._to_name]
 
     def on_departed(self) -> None:
         """This node is out of the underlay. If it comes back, it joins its groups again."""

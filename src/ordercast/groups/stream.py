@@ -171,6 +171,11 @@ class Stream:
         if shared is None:
             raise UsageError(f"{self.channel.underlay!r} is not a shared underlay: only its members can send to it")
         self.channel.check_message(len(payload), service, type_, self.channel.underlay)
+        if not service.is_ordered and len(set(groups)) > 1:
+            raise UsageError(
+                f"a message to several groups is AGREED or stronger, got {service}: with less it could come before its "
+                "groups have their names. Send it to each of them"
+            )
         addressees = shared.address(self, groups)
         if not queue.has_room:
             return -1

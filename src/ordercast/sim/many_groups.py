@@ -17,6 +17,7 @@ from typing import Final
 from ordercast.config import MAX_BLOCK, MS, SECOND
 from ordercast.errors import UsageError
 from ordercast.orderers import ORDERERS
+from ordercast.service import parse_service
 from ordercast.sim.faults import Fault, FaultKind, draw_aftershocks, draw_faults
 from ordercast.sim.scenario import SERVICES, Scenario, anticipate_flags, check_orderer, node_names
 from ordercast.wire.block import MAX_TARGETS
@@ -29,6 +30,8 @@ FORMED_NS: Final = 1 * SECOND
 """By then nodes that start together have found one another."""
 MAX_GROUPS: Final = 10_000
 """Of a demonstration. More groups take the memory and time of a real run, and show nothing else."""
+MOST_ACTS: Final = 30
+"""Of a random scenario, besides those that are aimed at its faults."""
 LOCKS: Final = ("red", "blue")
 HANDLER: Final = "2"
 LARGE_BYTES: Final = MAX_BLOCK + 20_000
@@ -173,7 +176,7 @@ def _draw_faults(rng: random.Random, names: Sequence[str], length_ns: int) -> li
 class _Acts:
     """What programs do, one act after the other. Some groups are popular: the first ones."""
 
-    __slots__ = ("_groups", "_large", "_orderer", "_rng", "_scenario", "_within")
+    __slots__ = ("_groups", "_large", "_orderer", "_rng", "_scenario", "_served", "_within")
 
     def __init__(self, rng: random.Random, scenario: Scenario, groups: tuple[str, ...]) -> None:
         self._rng = rng
@@ -181,6 +184,7 @@ class _Acts:
         self._orderer = scenario.orderer
         self._groups = groups
         self._within: dict[str, set[str]] = {}  # the groups that a program is in, as far as its own acts decide
+        self._served: dict[str, int] = {}  # groups whose handler somebody may hold, and until when
         self._large = 2  # messages larger than a block that may still be drawn
 
     def some(self, count: int) -> list[str]:
@@ -200,7 +204,7 @@ class _Acts:
         rng = self._rng
         times: list[int] = []
         at_ns = FORMED_NS - rng.choice((0, 0, 900 * MS))  # some begin before the underlay is there
-        while at_ns < FORMED_NS + length_ns and len(times) < 40:
+        while at_ns < FORMED_NS + length_ns and len(times) < MOST_ACTS:
             times.append(at_ns)
             at_ns += rng.choice((0, 0, 1, 1, 3, 10, 30, 100, 300)) * MS + rng.randrange(MS)
         for fault in self._scenario.faults:
@@ -228,10 +232,7 @@ class _Acts:
         elif chance < 0.75:
             groups = self.some(rng.choice((1, 1, 2, 3, 8)))
             size = LARGE_BYTES if self._draw_large(0.1) else rng.randrange(200)
-            count = rng.choice((1, 1, 1, 3))
-            yield GroupAct(
-                at_ns, node, ActKind.SEND_TO, tuple(groups), count, size, self._service(), rng.random() < 0.2
-            )
+            yield self._send(at_ns, node, ActKind.SEND_TO, groups, rng.choice((1, 1, 1, 3)), size)
         elif mine:
             groups = rng.sample(sorted(mine), rng.randrange(1, min(6, len(mine)) + 1))
             is_large = self._draw_large(0.05)
@@ -240,8 +241,10 @@ class _Acts:
             yield self._send(at_ns, node, ActKind.SEND, groups, count, size)
 
     def _send(self, at_ns: int, node: str, kind: ActKind, groups: list[str], count: int, size: int) -> GroupAct:
-        is_confirmed = self._rng.random() < 0.2
-        return GroupAct(at_ns, node, kind, tuple(groups), count, size, self._service(), is_confirmed)
+        is_confirmed, service = self._rng.random() < 0.2, self._service()
+        if len(groups) > 1 and kind is ActKind.SEND_TO and not parse_service(service).is_ordered:
+            service = "AGREED"  # a message to several groups takes no less
+        return GroupAct(at_ns, node, kind, tuple(groups), count, size, service, is_confirmed)
 
     def _draw_large(self, chance: float) -> bool:
         is_large = self._rng.random() < chance and self._large > 0
@@ -256,12 +259,18 @@ class _Acts:
 
     def _lock(self, at_ns: int, node: str) -> GroupAct:
         rng = self._rng
-        group = (rng.choice(self._groups[:3]),)
+        popular = self._groups[:3]
+        group = (rng.choice([name for name in popular if name in self._within[node]] or popular),)
         kind = rng.choice((ActKind.LOCK, ActKind.LOCK, ActKind.TRY_LOCK, ActKind.SERVE, ActKind.CALL, ActKind.CALL))
         if kind is ActKind.CALL:
-            return GroupAct(at_ns, node, kind, group, key=HANDLER)
+            served = [
+                name for name, until_ns in self._served.items() if until_ns > at_ns and name in self._within[node]
+            ]
+            return GroupAct(at_ns, node, kind, (rng.choice(served),) if served else group, key=HANDLER)
         if kind is ActKind.SERVE:
-            return GroupAct(at_ns, node, kind, group, key=HANDLER, hold_ns=rng.choice((50, 1_000, 3_000)) * MS)
+            hold_ns = rng.choice((50, 1_000, 4_000)) * MS
+            self._served[group[0]] = at_ns + hold_ns
+            return GroupAct(at_ns, node, kind, group, key=HANDLER, hold_ns=hold_ns)
         return GroupAct(at_ns, node, kind, group, key=rng.choice(LOCKS), hold_ns=rng.choice((0, 5, 50, 1_500)) * MS)
 
 
@@ -287,7 +296,7 @@ def plain_groups(scenario: Scenario, count: int) -> ManyGroups:
         mine = homes[nodes.index(load.node)]
         for number in range(load.count):
             at_ns = load.start_ns + number // load.burst * load.interval_ns
-            if number % SHARE == 1:
+            if number % SHARE == 1 and parse_service(load.service).is_ordered:
                 kind, several = ActKind.SEND_TO, min(3, count, MAX_TARGETS)
                 chosen = tuple(groups[(number + step) % count] for step in range(several))
             elif number % SHARE == 5:

@@ -49,7 +49,7 @@ class EventOrder:
         self._position = -1  # of the last ordered message
         self._bound = 0  # the next ordered message stands there or later: a view did
         self._numbers: dict[str, int] = {}  # the last FIFO-or-stronger message of each sender
-        self._views: dict[str, str] = {}  # the last view of each group
+        self._views: dict[str, View] = {}  # the last view of each group
 
     def on_message(self, message: Message) -> str:
         """What is wrong with it; empty: nothing."""
@@ -66,12 +66,19 @@ class EventOrder:
                 return f"position {message.position} came after a view that stands at {self._bound}"
         return ""
 
+    def on_left(self, group: str) -> None:
+        """The session left one of its groups. It may come back there, to the same members."""
+        self._views.pop(group, None)
+
     def on_view(self, view: View) -> str:
         """The same for a view. One that only shows other locks stands where it stood before."""
-        if self._views.get(view.group) == view.id:
+        before = self._views.get(view.group)
+        if before is not None and before.id == view.id:
             return ""
-        self._views[view.group] = view.id
+        self._views[view.group] = view
         self._bound = max(self._bound, view.position)
+        if view.group and before is not None and before.members == view.members:
+            return f"the view {view.id} of {view.group!r} has the members of {before.id}, the one before"
         if view.position <= self._position:
             return f"the view {view.id} of {view.group!r} stands at {view.position} and came after {self._position}"
         return ""
@@ -260,7 +267,7 @@ class GroupProgram:
     def act(self, act: GroupAct) -> None:
         """Nothing if the node is down, or its program on the way out of the underlay."""
         host, channel = self.host, self.channel
-        if host is None or channel is None or not self.is_wanted or channel.is_leaving or channel.is_over:
+        if host is None or channel is None or not self.wishes[self.node.life][-1].is_join or channel.is_over:
             return
         match ActKind(act.kind):
             case ActKind.JOIN:
@@ -414,6 +421,8 @@ class GroupProgram:
         elif isinstance(event, Left):
             if event.group == port.group:
                 self._orders.pop(port, None)  # what follows is another stay
+            else:
+                order.on_left(event.group)
         elif isinstance(event, Uncertain):
             self.seen.uncertain += event.count
         elif not isinstance(event, Transitional):
