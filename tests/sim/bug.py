@@ -17,7 +17,7 @@ class Bug:
     change together, both are tuples of the same length.
 
     `bound`: seeds of the orderer, from its first seed on, within which it must be caught; 0 for one that is known
-    not to be, and `breaks` says why.
+    not to be, and `breaks` says why. `profile`: what these seeds are about.
     """
 
     name: str
@@ -27,6 +27,7 @@ class Bug:
     breaks: str
     bound: int
     orderer: str = "sequencer"
+    profile: str = "all"
 
     def edits(self) -> Iterator[tuple[str, str]]:
         """Each piece of code and what takes its place."""

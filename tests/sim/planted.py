@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from tests.sim.bug import Bug
 from tests.sim.planting import SOURCES, planted
+from tests.sim.roster_bugs import ROSTER_BUGS
 from tests.sim.sequencer_bugs import SEQUENCER_BUGS
 from tests.sim.timestamp_bugs import TIMESTAMP_BUGS
 from tests.sim.timestamp_unseen_bugs import TIMESTAMP_UNSEEN
@@ -29,10 +30,12 @@ FIRST_SEEDS: Final = {"timestamp": 2}
 takes long there."""
 MOST_SEEDS: Final = 384  # that a bug may take to be found when the table is written
 TABLE: Final = Path(__file__).resolve().parents[2] / "docs" / "planted-bugs.md"
-BUGS: Final = SEQUENCER_BUGS + TOKEN_BUGS + TIMESTAMP_BUGS
+BUGS: Final = SEQUENCER_BUGS + TOKEN_BUGS + TIMESTAMP_BUGS + ROSTER_BUGS
 ORDERERS: Final = tuple(dict.fromkeys(bug.orderer for bug in BUGS))
+ROSTER: Final = "Many groups on one underlay"
+SECTIONS: Final = (*(orderer.capitalize() for orderer in ORDERERS), ROSTER)
 UNSEEN: Final = TIMESTAMP_UNSEEN
-SAMPLE: Final = 10  # bugs of each orderer that `make test` runs
+SAMPLE: Final = 10  # bugs of each orderer that `make test` runs, and of the roster
 JOBS: Final = 2
 
 
@@ -55,8 +58,13 @@ def sample() -> list[Bug]:
     for path in sorted(SOURCES.rglob("*.py")):
         digest.update(path.relative_to(SOURCES).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     ranked = sorted(BUGS, key=lambda bug: hashlib.sha256(digest.digest() + bug.name.encode()).digest())
-    names = {bug.name for orderer in ORDERERS for bug in [each for each in ranked if each.orderer == orderer][:SAMPLE]}
-    return [bug for bug in BUGS if bug.name in names]
+    chosen = {bug for section in SECTIONS for bug in [each for each in ranked if section_of(each) == section][:SAMPLE]}
+    return [bug for bug in BUGS if bug in chosen]
+
+
+def section_of(bug: Bug) -> str:
+    """Where it stands in the table."""
+    return bug.orderer.capitalize() if bug.profile == "all" else ROSTER
 
 
 def until_caught(bug: Bug, limit: int) -> Catch | None:
@@ -76,14 +84,14 @@ def caught(bug: Bug) -> Catch | None:
 
 
 def _catch(bug: Bug, seed: int) -> Catch | None:
-    result = run_seed(bug.orderer, seed, partial(planted, bug))
-    if result.held or not run_seed(bug.orderer, seed).held:
+    result = run_seed(bug.orderer, seed, partial(planted, bug), profile=bug.profile)
+    if result.held or not run_seed(bug.orderer, seed, profile=bug.profile).held:
         return None
     return Catch(seed - _first_seed(bug) + 1, result.failures)
 
 
 def _first_seed(bug: Bug) -> int:
-    return FIRST_SEEDS.get(bug.orderer, 0)
+    return FIRST_SEEDS.get(bug.orderer, 0) if bug.profile == "all" else 0
 
 
 @cache
@@ -102,18 +110,19 @@ def table() -> list[str]:
         "of the orderer are run from seed 0 on (timestamp: 2) until the harness objects. *Seeds*: how many that took;",
         "*caught by* is the property of the trace, or the check at the end of a run (`docs/design/simulator.md`), that",
         "spoke first. Without a bug none of these seeds fails. `make test` runs a sample that changes with the code,",
-        "`make planted` runs all, and `python -m tests.sim.planted --write` writes this page.",
+        "`make planted` runs all, and `python -m tests.sim.planted --write` writes this page. Bugs of the roster and of",
+        "channels are planted into the scenarios of `ordercast fuzz --many-groups`, from seed 0 on.",
     ]
-    for orderer in ORDERERS:
+    for section in SECTIONS:
         lines += [
             "",
-            f"## {orderer.capitalize()}",
+            f"## {section}",
             "",
             "| bug | function | what goes wrong | caught by | seeds |",
             "|---|---|---|---|---|",
         ]
         for bug in BUGS:
-            if bug.orderer == orderer:
+            if section_of(bug) == section:
                 lines.append(_line(bug))
                 print(lines[-1], file=sys.stderr, flush=True)
     return lines + _unseen()

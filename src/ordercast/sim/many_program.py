@@ -18,10 +18,10 @@ from ordercast.groups.channel import Channel
 from ordercast.groups.events import Answer, Batch, Left, Message, PortEvent, Request, Uncertain
 from ordercast.groups.host import Host
 from ordercast.groups.locks import LockRequest
-from ordercast.groups.port import Port
+from ordercast.groups.port import LEAVE_PATIENCE_NS, Port
 from ordercast.groups.requests import PendingReply
 from ordercast.groups.watches import Watch
-from ordercast.service import AGREED, FIFO_RANK, Service, parse_service
+from ordercast.service import AGREED, FIFO_RANK, UNRELIABLE, Service, parse_service
 from ordercast.sim.application import HostStack, boot_host
 from ordercast.sim.checkers.stuck import Wish
 from ordercast.sim.many_groups import UNDERLAY, ActKind, GroupAct, ManyGroups
@@ -84,6 +84,17 @@ class EventOrder:
         return ""
 
 
+class SentHere:
+    """Messages of a program to one of its groups. If it leaves, it gets them before it is out: a leave goes behind what
+    was sent before."""
+
+    __slots__ = ("asked_ns", "names")
+
+    def __init__(self) -> None:
+        self.names: list[MessageName] = []
+        self.asked_ns = -1  # when it left, as a member
+
+
 class GroupsSeen:
     """What a program saw, over all its lives."""
 
@@ -115,7 +126,9 @@ class GroupProgram:
         "_created",
         "_is_reopening",
         "_orders",
+        "_pending",
         "_plan",
+        "_view_ids",
         "_world",
         "asked",
         "base",
@@ -143,6 +156,8 @@ class GroupProgram:
         self.base: Port | None = None
         self.asked: list[tuple[str, Asked]] = []  # own calls, each with its group
         self._orders: dict[Port, EventOrder] = {}
+        self._pending: dict[Port, SentHere] = {}  # what it sent to each of its groups in this stay
+        self._view_ids: dict[str, str] = {}  # of group views, and their groups
         self._claims: dict[LockRequest, Port] = {}
         self._created = 0
         self._is_reopening = False
@@ -184,6 +199,8 @@ class GroupProgram:
         self.base = None
         self.asked = []
         self._orders = {}
+        self._pending = {}
+        self._view_ids = {}
         self._claims = {}
         self._created = 0
         self._is_reopening = False
@@ -286,6 +303,8 @@ class GroupProgram:
         for group in act.groups:
             port = self.ports.get(group)
             if port is not None and not port.is_leaving and (self.base is not None or len(self.staying) > 1):
+                if port.view is not None and port in self._pending:
+                    self._pending[port].asked_ns = self._world.clock(self.node)
                 host.leave(port, b"bye")
                 self._wake(port)
 
@@ -301,6 +320,8 @@ class GroupProgram:
             number = port.offer(self._payload((port.group,), size), service)
             if number >= 0:
                 sent.append(name)
+                if service != UNRELIABLE:
+                    self._pending.setdefault(port, SentHere()).names.append(name)
                 if is_confirmed:
                     port.watch(number, number + 1, service)
             self._wake(port)
@@ -418,7 +439,10 @@ class GroupProgram:
             wrong = order.on_view(event)
             if wrong:
                 self._report(f"order: {wrong}")
+            if event.group and self._view_ids.setdefault(event.id, event.group) != event.group:
+                self._report(f"views: {self._view_ids[event.id]!r} and {event.group!r} have a view {event.id}")
         elif isinstance(event, Left):
+            self._on_left(event)
             if event.group == port.group:
                 self._orders.pop(port, None)  # what follows is another stay
             else:
@@ -427,6 +451,18 @@ class GroupProgram:
             self.seen.uncertain += event.count
         elif not isinstance(event, Transitional):
             raise TypeError(f"an application cannot know {event!r}")
+
+    def _on_left(self, left: Left) -> None:
+        """It must have its own messages by now, if it left and nothing kept them for longer than a leave waits."""
+        if not left.wanted:
+            self._pending.clear()  # it is out of the underlay, and what it sent may be lost
+            return
+        for port in [port for port in self._pending if port.group == left.group and port.gone is not None]:
+            sent = self._pending.pop(port)
+            waited_ns = self._world.clock(self.node) - sent.asked_ns
+            missing = [name for name in sent.names if name not in self.seen.got]
+            if missing and sent.asked_ns >= 0 and waited_ns < LEAVE_PATIENCE_NS:
+                self._report(f"leave: out of {left.group!r} before its own message {missing[0][1]} came")
 
     def _on_message(self, message: Message) -> None:
         seen = self.seen

@@ -238,7 +238,10 @@ class _GroupsRun:
                 shown = port.view.id, [member.id for member in port.view.members]
                 if views.setdefault(group, shown) != shown:
                     failures.append(f"groups: {program} has the view {shown[0]} of {group!r}, not {views[group][0]}")
-        for group, (_, members, _) in table.items():
+        nodes = {channel.me.id for _, channel in channels}
+        for group, (_, members, namers) in table.items():
+            if not nodes.issuperset([node for node, _ in (*members, *namers)]):
+                failures.append(f"roster: {first} has a node in {group!r} that is gone")
             if set(members) != inside.get(group, set()):
                 failures.append(f"roster: {first} has other members of {group!r} than there are")
             if group in views and views[group][1] != [node for node, _ in members]:
