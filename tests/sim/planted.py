@@ -110,8 +110,8 @@ def table() -> list[str]:
         "of the orderer are run from seed 0 on (timestamp: 2) until the harness objects. *Seeds*: how many that took;",
         "*caught by* is the property of the trace, or the check at the end of a run (`docs/design/simulator.md`), that",
         "spoke first. Without a bug none of these seeds fails. `make test` runs a sample that changes with the code,",
-        "`make planted` runs all, and `python -m tests.sim.planted --write` writes this page. Bugs of the roster and of",
-        "channels are planted into the scenarios of `ordercast fuzz --many-groups`, from seed 0 on.",
+        "`make planted` runs all, and `python -m tests.sim.planted --write` writes this page. Bugs of the roster and",
+        "of channels are planted into the scenarios of `ordercast fuzz --many-groups`, from seed 0 on.",
     ]
     for section in SECTIONS:
         lines += [

@@ -1045,6 +1045,62 @@ def test_names_are_asked_for_again_when_their_group_is_gone() -> None:
     assert c.channel.shared.roster.find("b") is not None, "it holds the name again"
 
 
+@pytest.mark.parametrize("is_named_before", [False, True])
+def test_a_name_holds_its_group_although_a_join_of_it_is_given_up(is_named_before: bool) -> None:
+    """The session is in the group for a while, and leaves it at once because its port has ended."""
+    exchange = Exchange()
+    host = make_host(exchange)
+    (a,) = open_ports(host, "a")
+    pump(host)
+    if is_named_before:
+        a.stream.offer_to(["b"], b"0", AGREED)
+        pump(host)
+    exchange.is_open = False
+    (b,) = open_ports(host, "b")
+    if not is_named_before:
+        a.stream.offer_to(["b", "a"], b"1", AGREED)
+    pump(host)
+    host.leave(b)  # it is not in yet, and so out at once
+    pump(host)
+    exchange.is_open = True
+    exchange.order()
+    pump(host)
+    if is_named_before:
+        a.stream.offer_to(["b", "a"], b"1", AGREED)
+    pump(host)
+    assert [message.groups for event in events(a) if isinstance(event, Batch) for message in event.each()] == [
+        ("b", "a")
+    ]
+    assert a.channel.shared is not None
+    record = a.channel.shared.roster.find("b")
+    assert record is not None, "its sender holds it"
+    assert (record.members, record.namers) == ((), ((host.me.id, ""),))
+
+
+def test_messages_name_groups_that_have_ended_when_they_are_opened() -> None:
+    exchange = Exchange()
+    host = make_host(exchange)
+    a, b = open_ports(host, "a", "b")
+    pump(host)
+    events(a), events(b)
+    a.stream.offer_to(["a", "b"], b"1", AGREED)
+    pump(host)
+    host.leave(b)
+    pump(host)
+    assert a.channel.shared is not None
+    assert a.channel.shared.roster.find("b") is None
+    (batch,) = [event for event in events(a) if isinstance(event, Batch)]
+    assert [message.groups for message in batch.each()] == [("a", "b")]
+
+
+def test_messages_to_several_groups_are_ordered() -> None:
+    host = make_host(Exchange())
+    (a,) = open_ports(host, "a")
+    with pytest.raises(UsageError, match="AGREED or stronger, got RELIABLE"):
+        a.stream.offer_to(["a", "b"], b"1", RELIABLE)
+    assert a.stream.offer_to(["b"], b"1", RELIABLE) == 0
+
+
 def test_membership_notes_are_kept_for_the_drivers_log_and_bounded() -> None:
     host = make_host(Exchange())
     (a,) = open_ports(host, "a")

@@ -359,16 +359,19 @@ class SharedGroups:
                 self._on_named(operation.names)
 
     def _on_named(self, names: Sequence[str]) -> None:
-        """Own names have been read. A group that this node is in without a port, because the port ended while its join
-        was under way, is on its way out: it is named again behind that leave."""
-        again: list[str] = []
+        """Own names have been read. Those of groups that this node is in without a port, because the port ended while
+        its join was under way, have had no effect."""
+        self._unanswered.difference_update(names)
         for name in names:
             record, port = self.roster.find(name), self._ports.get(name)
-            is_in = record is not None and self._key in record.members
-            if is_in and name in self._named and (port is None or port.number < 0):
-                again.append(name)
-        self._unanswered.difference_update(set(names).difference(again))
-        self._to_name += [name for name in again if name not in self._to_name]
+            if record is not None and self._key in record.members and (port is None or port.number < 0):
+                self._name_again(name)
+
+    def _name_again(self, name: str) -> None:
+        """This node is on its way out of a group that it still sends to: it is named behind the leave."""
+        if name in self._named and name not in self._to_name:
+            self._unanswered.add(name)
+            self._to_name.append(name)
 
     def on_departed(self) -> None:
         """This node is out of the underlay. If it comes back, it joins its groups again."""
@@ -403,6 +406,7 @@ class SharedGroups:
         if not was_in:
             if port is None:
                 self._leaving.append((record.number, b""))  # it ended while its join was under way
+                self._name_again(record.name)  # the join has taken its name, and the leave ends the group
                 return None
             self._named.pop(record.name, None)
             self._joining.pop(port, None)

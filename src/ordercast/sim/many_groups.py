@@ -25,7 +25,7 @@ from ordercast.wire.block import MAX_TARGETS
 MANY_GROUPS: Final = "many-groups"  # the profile of the fuzzer
 UNDERLAY: Final = "floor"
 COMMAND: Final = "ordercast sim --many-groups --scenario-seed"
-EVENT_LIMIT: Final = 400_000
+EVENT_LIMIT: Final = 100_000
 FORMED_NS: Final = 1 * SECOND
 """By then nodes that start together have found one another."""
 MAX_GROUPS: Final = 10_000
