@@ -73,6 +73,9 @@ fuzz: setup ## simulate many seeds with faults and check every guarantee
 	$(BIN)/ordercast fuzz --profile patience --orderer token --runs 1000 --jobs 2
 	$(BIN)/ordercast fuzz --profile patience --orderer sequencer --runs 1000 --jobs 2
 	$(BIN)/ordercast fuzz --profile patience --orderer timestamp --runs 1000 --jobs 2
+	$(BIN)/ordercast fuzz --many-groups --orderer token --runs 1000 --jobs 2
+	$(BIN)/ordercast fuzz --many-groups --orderer sequencer --runs 1000 --jobs 2
+	$(BIN)/ordercast fuzz --many-groups --orderer timestamp --runs 1000 --jobs 2
 
 explore: setup ## small groups through every order of failures within a bound
 	$(BIN)/ordercast explore --orderer token --scenario all --deviations 2 --seconds 60 --jobs 2
