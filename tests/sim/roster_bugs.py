@@ -97,8 +97,8 @@ ROSTER_BUGS: Final[tuple[Bug, ...]] = (
     _bug(
         "a leave does not wait for what was sent before",
         "Port.may_leave",
-        "self.stream.lowest_undelivered >= self.leave_number or self.leave_due_ns <= now_ns",
-        "True",
+        "self.stream.lowest_undelivered",
+        "(1 << 62)",
         "The leaver does not get its own messages, and others get them in a view without their sender.",
         60,
     ),
@@ -203,6 +203,14 @@ ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "table.passed_over += 1",
         "Operations between the seed and its last part are missing in the newcomer's roster.",
         70,
+    ),
+    _bug(
+        "parts of a seed are not counted",
+        "Candidate.add",
+        "self._part += 1",
+        "",
+        "A roster that takes several parts never comes to newcomers.",
+        60,
     ),
     _bug(
         "a seed has no next number",

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from ordercast.config import MAX_BLOCK, MS, SECOND
+from ordercast.config import MAX_BLOCK, MAX_GROUP_NAME, MS, SECOND
 from ordercast.errors import UsageError
 from ordercast.orderers import ORDERERS
 from ordercast.service import parse_service
@@ -32,6 +32,10 @@ MAX_GROUPS: Final = 10_000
 """Of a demonstration. More groups take the memory and time of a real run, and show nothing else."""
 MOST_ACTS: Final = 30
 """Of a random scenario, besides those that are aimed at its faults."""
+LONG_SHARE: Final = 0.08
+LONG_GROUPS: Final = MAX_BLOCK // MAX_GROUP_NAME + 10
+"""In some runs one node is also in so many groups with long names: their roster does not fit one block, so that seeds
+have several parts."""
 LOCKS: Final = ("red", "blue")
 HANDLER: Final = "2"
 LARGE_BYTES: Final = MAX_BLOCK + 20_000
@@ -132,14 +136,15 @@ def drawn_groups(seed: int, orderer: str = "sequencer", anticipate: bool | None 
     based = tuple(name for name in names if rng.random() < 0.5)
     draw = _Acts(rng, scenario, groups)
     homes = tuple(tuple(draw.some(rng.randrange(1, 5))) for _ in names)
-    return ManyGroups(
-        scenario,
-        groups,
-        homes,
-        based,
-        tuple(name for name in based if rng.random() < 0.5),
-        tuple(draw.draw(homes, length_ns)),
-    )
+    fed = tuple(name for name in based if rng.random() < 0.5)
+    acts = tuple(draw.draw(homes, length_ns))
+    more = random.Random(f"{orderer}/{seed}/many-groups/long")
+    if more.random() < LONG_SHARE:
+        long = tuple(f"{number:0{MAX_GROUP_NAME}}" for number in range(LONG_GROUPS))
+        loner = more.randrange(len(names))
+        homes = tuple(home + long if at == loner else home for at, home in enumerate(homes))
+        groups += long
+    return ManyGroups(scenario, groups, homes, based, fed, acts)
 
 
 def _draw_starts(rng: random.Random, names: Sequence[str], length_ns: int) -> tuple[tuple[int, ...], list[Fault]]:
