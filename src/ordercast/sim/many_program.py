@@ -223,14 +223,16 @@ class GroupProgram:
         self.wishes.setdefault(node.life, []).append(Wish(now_ns, True))
 
     def _open(self, host: Host, now_ns: int, group: str) -> Port:
-        return host.open(
+        port = host.open(
             now_ns,
             group,
             config=self._config,
             min_members=self._plan.scenario.min_members,
-            header=group.encode(),
+            header=b"hi",  # the same for all: many joins at once share a block
             underlay=UNDERLAY,
         )
+        self._pending[port] = SentHere()
+        return port
 
     def _wake(self, port: Port) -> None:
         if self.host is not None:
@@ -303,8 +305,8 @@ class GroupProgram:
         for group in act.groups:
             port = self.ports.get(group)
             if port is not None and not port.is_leaving and (self.base is not None or len(self.staying) > 1):
-                if port.view is not None and port in self._pending:
-                    self._pending[port].asked_ns = self._world.clock(self.node)
+                if port.view is not None:
+                    self._pending.setdefault(port, SentHere()).asked_ns = self._world.clock(self.node)
                 host.leave(port, b"bye")
                 self._wake(port)
 
@@ -457,12 +459,13 @@ class GroupProgram:
         if not left.wanted:
             self._pending.clear()  # it is out of the underlay, and what it sent may be lost
             return
-        for port in [port for port in self._pending if port.group == left.group and port.gone is not None]:
-            sent = self._pending.pop(port)
-            waited_ns = self._world.clock(self.node) - sent.asked_ns
-            missing = [name for name in sent.names if name not in self.seen.got]
-            if missing and sent.asked_ns >= 0 and waited_ns < LEAVE_PATIENCE_NS:
-                self._report(f"leave: out of {left.group!r} before its own message {missing[0][1]} came")
+        # The first of its ports there: a program that takes late may have come back, and left again, since.
+        port = next((port for port in self._pending if port.group == left.group), None)
+        sent = self._pending.pop(port) if port is not None else SentHere()
+        waited_ns = self._world.clock(self.node) - sent.asked_ns
+        missing = [name for name in sent.names if name not in self.seen.got]
+        if missing and sent.asked_ns >= 0 and waited_ns < LEAVE_PATIENCE_NS:
+            self._report(f"leave: out of {left.group!r} before its own message {missing[0][1]} came")
 
     def _on_message(self, message: Message) -> None:
         seen = self.seen
