@@ -14,7 +14,6 @@ import pytest
 from tests.pipeline.duck import DuckEngine
 from tests.pipeline.reference import violated
 from tests.pipeline.traces import UNSEEN_BY_REFERENCE, Case, cases, write
-from tests.sim.many_groups import Town
 from tests.unit.trace_builder import World
 
 from ordercast.pipeline.reading import inspect
@@ -22,6 +21,8 @@ from ordercast.pipeline.verify.findings import CONSEQUENCE, ROOT, Findings, Viol
 from ordercast.pipeline.verify.job import as_json, judge, report, verify
 from ordercast.sim.chance import random_scenario
 from ordercast.sim.checkers import check_all
+from ordercast.sim.many_groups import drawn_groups
+from ordercast.sim.many_run import run_groups
 from ordercast.sim.run import Outcome, run_scenario
 from ordercast.trace.schema import Row
 
@@ -174,20 +175,15 @@ def many_members() -> list[tuple[str, World]]:
 def test_runs_of_the_simulator_are_judged_as_its_checkers_judge_them(spark: SparkSession, tmp_path: Path) -> None:
     """Three orderers with faults hold, also with many groups; planted bugs do not; seventy members are not too many."""
     folders, wanted = [], {}
-    outcomes = [*simulated(), *with_bugs()]
-    assert len(outcomes) == 6 + len(CAUGHT_BY_TRACE)
+    many = [(f"groups-{orderer}", run_groups(drawn_groups(7, orderer))) for orderer in SEEDS]
+    assert not any(outcome.failures for _, outcome in many)
+    outcomes = [*simulated(), *many, *with_bugs()]
+    assert len(outcomes) == 9 + len(CAUGHT_BY_TRACE)
     for name, outcome in outcomes:
         rules = outcome.scenario.rule_of
         folders.append(write(tmp_path / name, outcome.rows, quiet=outcome.is_quiet, rules=rules))
         assert outcome.verdict is not None
         wanted[name] = {each for each, result in outcome.verdict.properties.items() if result.total} - {"well_formed"}
-    for orderer in SEEDS:
-        town = Town(7, orderer)
-        town.run()
-        rows = list(town.world.rows())
-        folders.append(write(tmp_path / f"groups-{orderer}", rows, rules=town.min_members))
-        assert check_all(rows, min_members=town.min_members).held
-        wanted[f"groups-{orderer}"] = set()
     for name, world in many_members():
         folders.append(write(tmp_path / name, world.rows()))
         wanted[name] = set() if name == "seventy" else {"virtual_synchrony"}

@@ -46,7 +46,7 @@ def test_random_scenarios_have_everything() -> None:
         "crash", "restart", "join", "leave", "rejoin", "partition", "pause", "cut", "stall"
     }  # fmt: skip
     assert any(len(act.groups) > 5 for plan in plans for act in plan.acts if act.kind == ActKind.JOIN)
-    assert max(len(plan.groups) for plan in plans) == 200
+    assert max(len(plan.groups) for plan in plans) >= 200
     assert any(plan.fed for plan in plans)
     assert {plan.scenario.min_members for plan in plans} == {1, 2, "majority"}
 

@@ -308,7 +308,7 @@ def _table(channel: Channel) -> Table:
 def _check_channel(program: GroupProgram, channel: Channel) -> list[str]:
     """What is wrong at one node that is at rest."""
     texts: list[str] = []
-    if channel.consumption.receipts:
+    if channel.consumption.receipts or channel.consumption.held_bytes:
         texts.append(f"rest: {program} is not finished with something")
     if channel.leaving:
         texts.append(f"rest: {program} is still leaving a group")
