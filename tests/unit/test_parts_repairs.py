@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ordercast.config import MS, Timing
 from ordercast.engine import NEVER, Note
-from ordercast.parts.log import Log
+from ordercast.parts.log import MAX_GONE, Log
 from ordercast.parts.repairs import ASSIGNMENTS_ALONE, PER_NAK, Repairs
 from ordercast.parts.rtt import RoundTrip
 from ordercast.service import AGREED
@@ -156,3 +156,19 @@ def test_one_request_brings_a_bounded_number_of_blocks() -> None:
         log.hold(A, number, block())
     blocks, _ = repairs.answer([Missing(A, 0, PER_NAK + 10, 0, 0)])
     assert len(blocks) == PER_NAK
+
+
+def test_late_parts_of_a_member_that_has_left_are_old() -> None:
+    log, repairs = make()
+    for number in (0, 1):
+        log.hold(A, number, block())
+        log.assign(number + 1, A, number)
+    assert len(list(log.advance())) == 2
+    log.dismiss(A)
+    assert repairs.is_old(A, 1)
+    assert not repairs.is_old(A, 2), "it may have come again"
+    for other in range(100, 100 + MAX_GONE):
+        log.next_number[other] = 1
+        log.dismiss(other)
+    assert len(log.gone) == MAX_GONE
+    assert not repairs.is_old(A, 1), "others have left since"

@@ -17,6 +17,7 @@ from ordercast.wire.ordering import Assignment
 
 # What a datagram costs a socket's buffer besides its bytes (docs/design/overview.md section 6).
 DATAGRAM_OVERHEAD: Final = 1_024
+MAX_GONE: Final = 64  # members that left, whose late parts are known to be old
 
 
 class Entry:
@@ -59,6 +60,7 @@ class Log:
         "assignments",
         "blocks",
         "entries",
+        "gone",
         "highest",
         "next_number",
         "position",
@@ -79,9 +81,18 @@ class Log:
         self.active: dict[int, int] = {}  # origins with unstable entries, and how many
         self.unstable_bytes = 0
         self.ahead = ahead  # how far beyond the window numbers may run before they are taken for hostile
+        self.gone: dict[int, int] = {}  # members that left lately -> the number after their last block
         self._named: set[tuple[int, int]] = set()  # blocks of callers that are ordered and have no number here yet
         self._seqs: dict[tuple[int, int], int] = {}  # origin and number of an entry -> its sequence number
         self._step = datagram_body
+
+    def dismiss(self, origin: int) -> None:
+        """A member has left. Parts of its blocks may still be on their way."""
+        number = self.next_number.pop(origin, None)
+        if number is not None:
+            self.gone[origin] = number
+            if len(self.gone) > MAX_GONE:
+                del self.gone[next(iter(self.gone))]
 
     def begin_with(self, change: bytes) -> None:
         """The log starts at a change that others may still lack: keep it for them."""

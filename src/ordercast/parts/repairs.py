@@ -52,7 +52,10 @@ class Repairs:
         log = self._log
         if origin == GROUP_ORIGIN:
             return number <= log.received
-        return number < log.next_number.get(origin, 0) or (origin, number) in log.blocks
+        next_number = log.next_number.get(origin)
+        if next_number is None:
+            next_number = log.gone.get(origin, 0)
+        return number < next_number or (origin, number) in log.blocks
 
     def add(self, now_ns: int, origin: int, number: int, segment: int, last: int, body: memoryview) -> bytes | None:
         """A segment has come; the block, if that makes it whole."""

@@ -110,7 +110,7 @@ class RingState:
             numbers[member.id] = max(numbers.get(member.id, 0), view.numbers.get(member.id, 0))
         self.leaver = next((member for member in old.members if view.member(member.id) is None), None)
         if self.leaver is not None and view.reason == Reason.LEAVE:
-            numbers.pop(self.leaver.id, None)
+            self.log.dismiss(self.leaver.id)
         for origin in self.callers - view.callers.keys():
             if view.member(origin) is None:
                 numbers.pop(origin, None)
