@@ -294,8 +294,14 @@ class LocalBase(LocalSeat):
         self._driver.wake()
         return PortsUnderway(ports, False)
 
+    def check_new(self, names: Sequence[str]) -> None:
+        self._host.check_many(self.port, names)
+
+    def check_in(self, names: Sequence[str]) -> None:
+        self._ports(names)
+
     def leave_many(self, names: Sequence[str], header: bytes) -> PortsUnderway:
-        ports = self._ports(list(dict.fromkeys(names)))
+        ports = self._ports(names)
         for port in ports:
             self._host.leave(port, header)
         self._driver.wake()

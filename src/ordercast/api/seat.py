@@ -248,11 +248,17 @@ class BaseSeat(Seat, Protocol):
     ) -> int:
         """Queue messages, each to its own group, which the session is in: how many were taken."""
 
+    def check_new(self, names: Sequence[str]) -> None:
+        """Raise if one of these groups cannot be joined."""
+
+    def check_in(self, names: Sequence[str]) -> None:
+        """Raise if this node is not in one of these groups."""
+
     def join_many(self, names: Sequence[str], header: bytes) -> PendingGroups:
         """Begin to join groups. Where one of them cannot be joined, none is."""
 
     def leave_many(self, names: Sequence[str], header: bytes) -> PendingGroups:
-        """Begin to leave groups."""
+        """Begin to leave groups, each named once."""
 
     def leave_all(self) -> None:
         """Begin to leave the underlay, and with it all groups of the session on it."""

@@ -7,9 +7,9 @@ at once is here: to join and leave very many of them, to send to several or from
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from ordercast.api.checks import Payload, as_bytes, as_header, as_payloads, check_group_name
 from ordercast.api.group import Group
@@ -22,6 +22,9 @@ from ordercast.groups.events import Event, PortEvent
 from ordercast.service import Service
 from ordercast.view import Member, View
 from ordercast.wire.block import MAX_TARGETS
+
+SLICE: Final = 2_000
+"""Groups that are opened or left in one go."""
 
 
 class SharedUnderlay:
@@ -104,23 +107,33 @@ class SharedUnderlay:
         """Join many groups; returns when this node is in all of them. The joins share a few ordered messages.
 
         `node.group(name)` gives the handle of one of them. Raises UsageError where one of them is joined already, or
-        named twice; then none is joined. If the wait is cancelled, the joins go on.
+        named twice; then none is joined. If the wait is cancelled, the joins that have begun go on.
         """
-        wanted = _names(names)
-        for name in wanted:
-            check_group_name(name)
-        header = as_header(header)
-        self._seat.check_open()
-        await self._wait_for(self._seat.join_many(wanted, header))
+        wanted, header, seat = _names(names), as_header(header), self._seat
+        for part in _slices(wanted):
+            for name in part:
+                check_group_name(name)
+            await asyncio.sleep(0)
+        seat.check_open()
+        seat.check_new(wanted)
+        pending: list[PendingGroups] = []
+        for part in _slices(wanted):
+            pending.append(seat.join_many(part, header))
+            seat.wake()
+            await asyncio.sleep(0)  # the others have to hear of this node meanwhile
+        for each in pending:
+            await self._wait_for(each)
 
     async def leave_many(self, names: Iterable[str], header: bytes = b"") -> None:
         """Leave many groups, after everything that was sent; returns when this node is out of all of them.
 
         Raises NotMember where this node is not in one of them; then none is left.
         """
-        wanted, header = _names(names), as_header(header)
+        wanted, header = list(dict.fromkeys(_names(names))), as_header(header)
         self._seat.check_open()
-        await self._wait_for(self._seat.leave_many(wanted, header))
+        self._seat.check_in(wanted)
+        for part in _slices(wanted):
+            await self._wait_for(self._seat.leave_many(part, header))
 
     async def detach(self) -> None:
         """Leave the underlay, and with it all groups of this node on it. Doing so twice is harmless."""
@@ -275,6 +288,12 @@ def _names(names: Iterable[str]) -> list[str]:
     if isinstance(names, str):
         raise UsageError(f"names of groups come as a list: write [{names!r}]")
     return list(names)
+
+
+def _slices(names: list[str]) -> Iterator[list[str]]:
+    """What is done in one go. Other tasks, and the protocol, have their turn in between."""
+    for start in range(0, len(names), SLICE):
+        yield names[start : start + SLICE]
 
 
 def _targets(groups: Sequence[str]) -> list[str]:

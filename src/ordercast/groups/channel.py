@@ -174,6 +174,7 @@ class Channel:
         """Open a group for a session. Where this node is in the group's own underlay already, the port begins with its
         view. `header`: of the join, on a shared underlay."""
         if self.shared is not None:
+            self.check_many([group])
             return self.attach_many(session, [group], header)[0]
         self._check_staying()
         stream = self._stream_of(session)
@@ -184,8 +185,8 @@ class Channel:
             port.tell(self.view)
         return port
 
-    def attach_many(self, session: Session, groups: Sequence[str], header: bytes) -> list[Port]:
-        """Open lightweight groups for a session. Where one cannot be opened, none is."""
+    def check_many(self, groups: Sequence[str]) -> None:
+        """Raise if one of these lightweight groups cannot be opened."""
         shared = self.shared
         if shared is None:
             raise UsageError(f"{self.underlay!r} carries one group only; a shared underlay is made by attach")
@@ -195,11 +196,15 @@ class Channel:
             raise UsageError(f"{twice!r} is named twice; join each group once")
         for group in groups:
             shared.check(group)
+
+    def attach_many(self, session: Session, groups: Sequence[str], header: bytes) -> list[Port]:
+        """Open lightweight groups for a session, which `check_many` has passed."""
         stream = self._stream_of(session)
         ports = [Port(group, NO_NUMBER, stream, header) for group in groups]
         for port in ports:
             stream.ports[port.group] = session.ports[port.group] = port
-            shared.attach(port)
+            if self.shared is not None:
+                self.shared.attach(port)
         return ports
 
     def attach_base(self, session: Session) -> Port:

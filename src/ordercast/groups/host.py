@@ -179,11 +179,16 @@ class Host:
         """Begin to join lightweight groups on the underlay of a base port. Where one cannot be opened, none is."""
         channel, session = base.channel, base.stream.session
         check_header(header)
-        for group in groups:
-            self._place(group, session, channel.underlay)
+        self.check_many(base, groups)
         ports = channel.attach_many(session, groups, header)
         self._dirty[channel] = None
         return ports
+
+    def check_many(self, base: Port, groups: Sequence[str]) -> None:
+        """Raise if one of these groups cannot be opened on the underlay of a base port."""
+        for group in groups:
+            self._place(group, base.stream.session, base.channel.underlay)
+        base.channel.check_many(groups)
 
     def _join_underlay(
         self,
