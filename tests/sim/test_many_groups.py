@@ -31,6 +31,19 @@ def test_random_programs_agree_on_many_groups_under_failures(orderer: str, seed:
     assert result.delivered > 10
 
 
+SEEDS = (
+    ("sequencer", 10_500_168),  # a join that was given up had taken the name of a group that was sent to from outside
+    ("sequencer", 10_510_484),  # a program that took late was judged by what it did when it had come back
+    ("timestamp", 10_530_222),  # chance lost four heartbeats in a row, and nothing may fail there
+)
+
+
+@pytest.mark.parametrize(("orderer", "seed"), SEEDS)
+def test_a_seed_that_failed_once_holds(orderer: str, seed: int) -> None:
+    result = run_seed(orderer, seed, profile=MANY_GROUPS)
+    assert result.held, "\n".join((result.command, *result.failures))
+
+
 def test_a_seed_gives_the_same_run_each_time_and_another_for_each_orderer() -> None:
     plans = [drawn_groups(7, orderer) for orderer in ORDERERS]
     assert len({plan.acts for plan in plans}) == len(ORDERERS)
