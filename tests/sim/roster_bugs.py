@@ -76,9 +76,9 @@ ROSTER_BUGS: Final[tuple[Bug, ...]] = (
     _bug(
         "an own join is applied when it is offered",
         "SharedGroups.offer",
-        "for body in encode_joins(LABEL, header, groups, BODY_BYTES): queue.offer_operation(body)",
+        "for body in encode_joins(LABEL, header, groups, JOINS_BYTES): queue.offer_operation(body)",
         """
-        for body in encode_joins(LABEL, header, groups, BODY_BYTES):
+        for body in encode_joins(LABEL, header, groups, JOINS_BYTES):
             queue.offer_operation(body)
             self.roster.apply(self._seq, self._channel.me.id, body)
         """,
