@@ -21,8 +21,12 @@ PORT_BYTES: Final = 4 << 20
 HELD_BYTES: Final = 64 << 20
 """The same for all ports of an underlay together; a block that several hold counts once."""
 
-EVENT_BYTES: Final = 1_024
+EVENT_BYTES: Final = 512
 """What a view or another event without a buffer counts as."""
+
+PORT_EVENTS: Final = 16
+"""For so many events of each port there is room besides: very many groups that are joined at once have very many views
+before anybody can receive them."""
 
 
 class Receipt:
@@ -41,13 +45,14 @@ class Receipt:
 class Consumption:
     """The receipts of one channel, in the order of delivery."""
 
-    __slots__ = ("_turn", "consumed_seq", "done_seq", "held_bytes", "receipts")
+    __slots__ = ("_turn", "consumed_seq", "done_seq", "held_bytes", "ports", "receipts")
 
     def __init__(self) -> None:
         self.receipts: deque[Receipt] = deque()
         self.done_seq = -1
         self.consumed_seq = -1  # what the engine was told
         self.held_bytes = 0  # by ports on their own account
+        self.ports = 0  # of a shared underlay
         self._turn = 0
 
     def add(self, seq: int, ports: int) -> Receipt:
@@ -56,6 +61,10 @@ class Consumption:
         receipt = Receipt(seq, ports, 0, self._turn)
         self.receipts.append(receipt)
         return receipt
+
+    def has_room(self, size: int) -> bool:
+        """Whether ports may hold so much more."""
+        return self.held_bytes + size <= HELD_BYTES + PORT_EVENTS * EVENT_BYTES * self.ports
 
     def hold(self, size: int, ports: int) -> Receipt:
         """`ports` ports hold a delivery, or an event, on their own account."""

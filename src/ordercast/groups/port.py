@@ -21,7 +21,7 @@ from ordercast.errors import (
 )
 from ordercast.groups.calls import Asked, Calls
 from ordercast.groups.checks import TYPE_MAX, TYPE_MIN
-from ordercast.groups.consumption import EVENT_BYTES, HELD_BYTES, PORT_BYTES, Receipt
+from ordercast.groups.consumption import EVENT_BYTES, PORT_BYTES, Receipt
 from ordercast.groups.events import Left, MixedBatch, PortEvent, Uncertain
 from ordercast.groups.locks import LockRequest, Locks
 from ordercast.groups.queue import QUEUE_BYTES, QUEUE_MESSAGES
@@ -407,7 +407,7 @@ class Port:
             channel.shared is not None
             and not self.stream.is_fed
             and self.held_bytes + size <= PORT_BYTES
-            and channel.consumption.held_bytes + size <= HELD_BYTES
+            and channel.consumption.has_room(size)
         )
 
     def _finish(self, receipt: Receipt) -> None:

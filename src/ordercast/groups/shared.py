@@ -153,9 +153,12 @@ class SharedGroups:
     def attach(self, port: Port) -> None:
         self._ports[port.group] = port
         self._joining[port] = None
+        self._channel.consumption.ports += 1
 
     def detach(self, port: Port) -> None:
         """The port has ended. A session that the roster still has in the group is taken out there as well."""
+        if port.group:
+            self._channel.consumption.ports -= 1
         if self._ports.get(port.group) is port:
             del self._ports[port.group]
         self._joining.pop(port, None)
