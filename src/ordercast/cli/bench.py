@@ -308,6 +308,8 @@ class _Bench:
         """All members join all groups, side by side, and then rest."""
         parameters, count = self._parameters, self._parameters.groups
         self._progress.note(f"joining {count:,} groups")
+        if parameters.is_shared:
+            await self._all("receive", "receiving")
         told = await self._all("join", "in", JOIN_TIMEOUT_S, count=count)
         await self._wait(min(SETTLE_S, parameters.seconds), "the groups come to rest")
         begin = await self._all("mark", "mark")
@@ -317,7 +319,9 @@ class _Bench:
             "count": count,
             "underlay": "shared" if parameters.is_shared else "own",
             "join_s": round(max(said["seconds"] for said in told), 3),
-            "bytes_per_group": round(max(said["grown_bytes"] for said in told) / count),
+            "bytes_per_group": round(
+                max(after["rss_bytes"] - said["rss_bytes"] for said, after in zip(told, end, strict=True)) / count
+            ),
             "sockets": max(said["sockets"] for said in told),
             "rest_cpu_percent": [
                 round(100e9 * (after["cpu_s"] - before["cpu_s"]) / (after["at_ns"] - before["at_ns"]), 2)
@@ -327,6 +331,7 @@ class _Bench:
 
     async def _let_in(self, trace: Path) -> float:
         """How long it takes a new process to come into the underlay, and into one of the groups."""
+        await self._all("receive", "receiving")
         newcomer = await self._start("newcomer", trace, "", create=False)
         self._progress.note("a newcomer comes in")
         seconds = (await newcomer.expect("joined", JOIN_TIMEOUT_S))["seconds"]

@@ -82,12 +82,18 @@ class BenchMember:
         while (order := await self._command.next()) is not None:
             match order["is"]:
                 case "open_floor":
+                    await self._stop_receiving()
                     self._node.abort()
                     self._floor = Floor(self._name, order["group"], self._command.settings["datagram"])
                     self._command.tell("floor", address=self._floor.address)
                 case "join":
                     await self._guard(self._join(order["count"]))
+                case "receive":
+                    await self._stop_receiving()
+                    self._receiving = asyncio.create_task(self._receive_on())
+                    self._command.tell("receiving")
                 case "prepare":
+                    await self._stop_receiving()
                     self._prepare(order)
                     self._command.tell("ready")
                 case "go":
@@ -110,7 +116,7 @@ class BenchMember:
             await join_own(self._node, names, settings["orderer"], settings["anticipate"])
         took_s = monotonic() - begin_s
         gc.freeze()
-        self._command.tell("in", seconds=took_s, grown_bytes=resident_bytes() - before, sockets=open_sockets())
+        self._command.tell("in", seconds=took_s, rss_bytes=before, sockets=open_sockets())
 
     def _prepare(self, order: Saying) -> None:
         self._phase = order["phase"]
@@ -152,6 +158,19 @@ class BenchMember:
                         if not sink.open:
                             break
         self._tell_drained()
+
+    async def _receive_on(self) -> None:
+        """Whatever comes: a member that does not receive would hold up the others."""
+        async with contextlib.aclosing(self._lane.batches()) as batches:  # type: ignore[type-var]
+            async for _ in batches:
+                pass
+
+    async def _stop_receiving(self) -> None:
+        if self._receiving is not None:
+            self._receiving.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._receiving
+            self._receiving = None
 
     async def _send(self) -> None:
         lane, source, service, is_sending = self._lane, self._source, self._service, self._is_sending

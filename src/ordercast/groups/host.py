@@ -177,12 +177,10 @@ class Host:
 
     def open_many(self, base: Port, groups: Sequence[str], header: bytes = b"") -> list[Port]:
         """Begin to join lightweight groups on the underlay of a base port. Where one cannot be opened, none is."""
-        channel, session = base.channel, base.stream.session
         check_header(header)
         self.check_many(base, groups)
-        ports = channel.attach_many(session, groups, header)
-        self._dirty[channel] = None
-        return ports
+        self._dirty[base.channel] = None
+        return base.channel.attach_many(base.stream.session, groups, header)
 
     def check_many(self, base: Port, groups: Sequence[str]) -> None:
         """Raise if one of these groups cannot be opened on the underlay of a base port."""
