@@ -287,6 +287,8 @@ class LocalBase(LocalSeat):
         self, payloads: Sequence[bytes], service: Service, type_: int, lengths: list[int], groups: Sequence[str]
     ) -> int:
         ports = self._ports(groups)
+        if ports[0] is ports[-1] and ports.count(ports[0]) == len(ports):
+            return self.port.queue.offer_many(payloads, service, type_, lengths, ports[0])
         return self.port.queue.offer_many(payloads, service, type_, lengths, self.port, ports)
 
     def join_many(self, names: Sequence[str], header: bytes) -> PortsUnderway:
@@ -315,7 +317,7 @@ class LocalBase(LocalSeat):
     def _ports(self, names: Sequence[str]) -> list[Port]:
         ports = self.port.stream.ports
         try:
-            found = [ports[name] for name in names]
+            found = list(map(ports.__getitem__, names))
         except KeyError as error:
             name = error.args[0]
             raise NotMember(

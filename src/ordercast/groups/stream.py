@@ -278,9 +278,9 @@ MIXED: Final = -1
 
 def runs_of(groups: Sequence[Group]) -> Iterator[tuple[Group, int, int]]:
     """(group, start, stop) of consecutive messages to one group."""
-    start = 0
-    for index in range(1, len(groups) + 1):
-        if index == len(groups) or groups[index] != groups[start]:
+    start, size = 0, len(groups)
+    for index in range(1, size + 1):
+        if index == size or groups[index] != groups[start]:
             yield groups[start], start, index
             start = index
 
