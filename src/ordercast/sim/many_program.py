@@ -98,7 +98,19 @@ class SentHere:
 class GroupsSeen:
     """What a program saw, over all its lives."""
 
-    __slots__ = ("answers", "calls", "confirmed", "delivered", "faults", "got", "locks", "lost", "taken", "uncertain")
+    __slots__ = (
+        "answers",
+        "calls",
+        "confirmed",
+        "delivered",
+        "faults",
+        "got",
+        "locks",
+        "lost",
+        "taken",
+        "uncertain",
+        "was_out",
+    )
 
     def __init__(self) -> None:
         self.delivered = 0
@@ -110,6 +122,7 @@ class GroupsSeen:
         self.got: set[MessageName] = set()  # in the present life
         self.taken: set[Call] = set()  # calls that came to it as the holder of their handler
         self.lost: set[Call] = set()  # those that it could not answer any more
+        self.was_out = False  # against its will
         self.faults: list[str] = []
 
     def report(self, text: str) -> None:
@@ -458,6 +471,8 @@ class GroupProgram:
         """It must have its own messages by now, if it left and nothing kept them for longer than a leave waits."""
         if not left.wanted:
             self._pending.clear()  # it is out of the underlay, and what it sent may be lost
+            self.seen.was_out = True
+            self.seen.lost |= self.seen.taken
             return
         # The first of its ports there: a program that takes late may have come back, and left again, since.
         port = next((port for port in self._pending if port.group == left.group), None)

@@ -261,12 +261,13 @@ class _GroupsRun:
                     self._outcome.failures.append(f"calls: {program} has no answer to call {asked.number} in {group!r}")
 
     def _is_lost(self, call: Call) -> bool:
-        """The holder of its handler was leaving or crashed when the call came to it: as in any group, no answer comes,
-        and the caller's timeout ends its wait."""
+        """The holder of its handler was leaving, crashed or put out of the underlay when the call came to it: as in any
+        group, no answer comes, and the caller's timeout ends its wait."""
         programs = self._programs.values()
         if any(call in program.seen.taken for program in programs):
             return any(call in program.seen.lost for program in programs)
-        return any(program.node.life or not program.node.is_up for program in programs)  # the holder has not seen it
+        # The holder has not seen it.
+        return any(program.node.life or not program.node.is_up or program.seen.was_out for program in programs)
 
     def _judge(self) -> None:
         world, outcome, scenario = self._world, self._outcome, self._plan.scenario
