@@ -373,8 +373,8 @@ MEMBERSHIP_BUGS: Final[tuple[MembershipBug, ...]] = (
     _bug(
         "a member that was put out tells nobody how the ring ended",
         "QuorumMembership._follow",
-        "self._past.add(self.ring, encode_result(proposal.ballot, proposal))",
-        "if successor.is_in:\n    self._past.add(self.ring, encode_result(proposal.ballot, proposal))",
+        "self.past.add(self.ring, encode_result(proposal.ballot, proposal))",
+        "if successor.is_in:\n    self.past.add(self.ring, encode_result(proposal.ballot, proposal))",
         "A straggler whose only neighbour was put out as well waits forever.",
         "silent",
         5,

@@ -37,6 +37,7 @@ OF_MEMBERSHIP = (
     ("sequencer", 90_003_885),  # a newcomer that had not heard its welcome was not told in a recovery after a leave
     ("token", 90_003_520),  # the judge forgot that a group stays failed until a reset
     ("token", 110_000_737),  # a coordinator forgot a newcomer that only a member which then left had named
+    ("sequencer", 150_008_730),  # members that had left and come back did not know how an old ring had ended
     ("timestamp", 140_009_533),  # a late part of what a leaver had sent was waited for without end
     ("sequencer", 140_004_944),  # a leaver that a quorum had answered went before the sequencer knew of it
     ("sequencer", 90_005_962),  # a view on the way through a recovery named a dead member behind a RESILIENT message
@@ -56,6 +57,11 @@ OF_MEMBERSHIP = (
     ("timestamp", 10_800_835),  # two members at rest answered each other without end
 )
 
+OF_PATIENCE = (
+    ("token", 152_000_260),  # the judge did not see that a member left a failed group, which then went on with it
+    ("sequencer", 152_000_917),  # resets gave up before members that were far away could answer
+)
+
 
 @pytest.mark.parametrize(("orderer", "seed"), SEEDS)
 def test_a_seed_that_failed_once_holds(orderer: str, seed: int) -> None:
@@ -66,4 +72,10 @@ def test_a_seed_that_failed_once_holds(orderer: str, seed: int) -> None:
 @pytest.mark.parametrize(("orderer", "seed"), OF_MEMBERSHIP)
 def test_a_seed_about_membership_that_failed_once_holds(orderer: str, seed: int) -> None:
     result = run_seed(orderer, seed, profile="membership")
+    assert result.held, "\n".join((result.command, *result.failures))
+
+
+@pytest.mark.parametrize(("orderer", "seed"), OF_PATIENCE)
+def test_a_seed_about_patience_that_failed_once_holds(orderer: str, seed: int) -> None:
+    result = run_seed(orderer, seed, profile="patience")
     assert result.held, "\n".join((result.command, *result.failures))

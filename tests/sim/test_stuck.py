@@ -248,6 +248,17 @@ LEAVES: list[Case] = [
         LEAVE,
     ),
     (
+        "where recovery is manual it can, and a view that was proposed before names it later",
+        lambda: (
+            group("a b c d", is_manual=True)
+            .crash("d", 490)
+            .leave("c", 18_000, 18_000)
+            .rejoin("c", 19_000)
+            .view("c a", "reset", by="a", at=19_100)
+        ),
+        LEAVE,
+    ),
+    (
         "the one that knew of the leave died, and the leaver was out at once: somebody who is up must know",
         lambda: group("c b y").leave("y", 500, 535).view("c b", "leave", by="b", at=510).crash("b", 540),
         None,

@@ -10,13 +10,15 @@ import pytest
 from ordercast.config import SECOND, GroupConfig, Timing
 from ordercast.engine import NEVER, Departed, Joined, Outbox, Refused, Reset, To, UnknownOutcome
 from ordercast.errors import UsageError
+from ordercast.membership.past import PastRings
 from ordercast.parts.memory import DeliveryMemory
 from ordercast.service import AGREED, SAFE
 from ordercast.underlay import Underlay
+from ordercast.underlay.underlay import Legacy
 from ordercast.underlay.vacancy import Vacancy
 from ordercast.view import Address, Member, View, group_tag, node_id
 from ordercast.wire.block import pack_run
-from ordercast.wire.header import HEADER
+from ordercast.wire.header import HEADER, Kind
 
 LIMIT_NS = 60 * SECOND
 
@@ -194,9 +196,19 @@ def test_outside_a_ring_nothing_is_taken() -> None:
 def test_what_was_delivered_is_carried_to_the_next_membership() -> None:
     engine = Node("a", "token", None).engine
     assert engine.carry() is None
-    memory = DeliveryMemory(called={7: 3})
-    engine.inherit(memory)
-    assert engine.carry() == memory
+    legacy = Legacy(DeliveryMemory(called={7: 3}), {5: (Kind.COMMIT, b"next")})
+    engine.inherit(legacy)
+    assert engine.carry() == legacy
+
+
+def test_a_ring_of_before_is_known_to_the_next_membership_and_says_nothing_of_its_own_end() -> None:
+    past = PastRings()
+    past.add_ended(5, "floor")
+    assert past.is_over
+    later = PastRings()
+    later.inherit(past.endings())
+    assert 5 in later
+    assert not later.is_over
 
 
 def test_the_tag_of_datagrams_comes_from_the_name_of_the_underlay() -> None:

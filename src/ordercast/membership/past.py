@@ -28,11 +28,12 @@ UNANSWERED: Final = frozenset({Kind.DATA, Kind.REPAIR, Kind.CUT, Kind.RESULT_ACK
 class PastRings:
     """How each ring ended, and the log of the last one until all members of the next have it."""
 
-    __slots__ = ("_awaited", "_due_ns", "_endings", "_kept", "_kept_ring", "_stop_ns")
+    __slots__ = ("_awaited", "_due_ns", "_endings", "_kept", "_kept_ring", "_stop_ns", "is_over")
 
     def __init__(self) -> None:
         self._endings: dict[int, tuple[Kind, bytes]] = {}
         self._due_ns: dict[int, int] = {}
+        self.is_over = False  # the last ring ended in order, and nothing follows it
         self._kept: LoggedOrderer | None = None
         self._kept_ring = 0
         self._awaited: set[int] = set()  # members of the new ring that were not heard in it
@@ -54,16 +55,19 @@ class PastRings:
         for older in self._endings:
             self._endings[older] = (kind, body)
         self._endings[ring] = (kind, body)
+        self.is_over = kind == Kind.ENDED
         self.drop_log()
         while len(self._endings) > MOST:
             oldest = next(iter(self._endings))
             del self._endings[oldest]
             self._due_ns.pop(oldest, None)
 
-    @property
-    def is_over(self) -> bool:
-        """Whether the last ring ended in order, and nothing follows it."""
-        return bool(self._endings) and next(reversed(self._endings.values()))[0] == Kind.ENDED
+    def endings(self) -> dict[int, tuple[Kind, bytes]]:
+        """How rings ended, for the next engine of this node: members of old rings may ask it when it has come back."""
+        return dict(self._endings)
+
+    def inherit(self, endings: dict[int, tuple[Kind, bytes]]) -> None:
+        self._endings = dict(endings)
 
     # The log of the last ring
 

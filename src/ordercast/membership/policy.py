@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 
 from ordercast.config import GroupConfig, MinMembers
 from ordercast.engine import Outbox, Refused
+from ordercast.membership.past import PastRings
 from ordercast.orderers.orderer import Suspicion
 from ordercast.view import Address, View
 
@@ -110,6 +111,7 @@ class Membership(Protocol[OrdererT_contra]):
     ring: int  # the ring that this node is in, or NO_RING
     is_whole: bool  # there is a ring, and it works; otherwise only retransmission goes on
     is_silent: bool  # a join that was given up is ordered all the same: the application hears nothing of it
+    past: PastRings  # those that this node was in before
     direct_ring: int  # the ring while its traffic concerns the orderer alone; else NO_RING: `on_heard` is told of it
 
     # Inputs

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from ordercast.config import (
     MAX_GROUP_NAME,
@@ -59,6 +59,13 @@ from ordercast.wire.writer import DatagramWriter
 _DATA: Final = int(Kind.DATA)
 _REPAIR: Final = int(Kind.REPAIR)
 _FIND: Final = int(Kind.FIND)
+
+
+class Legacy(NamedTuple):
+    """What this node's next engine of the same underlay takes over."""
+
+    memory: DeliveryMemory
+    endings: dict[int, tuple[Kind, bytes]]  # of rings that it was in
 
 
 class Underlay:
@@ -207,12 +214,14 @@ class Underlay:
         out.sends.append(self._writer.control(to, Kind.REPLY, body, number=number))
 
     def carry(self) -> object:
-        memory = self._orderer.memory()
-        return memory if memory.early or memory.called or memory.recent else None
+        legacy = Legacy(self._orderer.memory(), self._membership.past.endings())
+        memory = legacy.memory
+        return legacy if legacy.endings or memory.early or memory.called or memory.recent else None
 
     def inherit(self, memory: object) -> None:
-        if isinstance(memory, DeliveryMemory):
-            self._orderer = Vacancy(self.me, memory)
+        if isinstance(memory, Legacy):
+            self._orderer = Vacancy(self.me, memory.memory)
+            self._membership.past.inherit(memory.endings)
 
     # The pass
 

@@ -313,8 +313,8 @@ class Coordinator:
             self.has_left = True
             return
         if not self._may_go_on(base):
-            if self._terms.is_override:
-                self.is_refused = True
+            if self._terms.is_override and self._tries > self._local.timing.invite_tries + 1:
+                self.is_refused = True  # also those that are far away had their time
             else:
                 self._back_to_inviting(now_ns, out)
             return

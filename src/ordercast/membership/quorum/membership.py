@@ -73,7 +73,6 @@ class QuorumMembership:
         "_local",
         "_meeting",
         "_onward",
-        "_past",
         "_patience",
         "_pending",
         "_state",
@@ -82,6 +81,7 @@ class QuorumMembership:
         "direct_ring",
         "is_silent",
         "is_whole",
+        "past",
         "phase",
         "ring",
     )
@@ -102,7 +102,7 @@ class QuorumMembership:
         self.direct_ring = NO_RING
         self._pending: Transition | None = None
         # What outlives a ring
-        self._past = PastRings()
+        self.past = PastRings()
         self._counter = 0
         self._last_view: View | None = None  # as delivered
         self._onward: Address | None = None  # the leader of the ring that ours has dissolved into
@@ -136,7 +136,7 @@ class QuorumMembership:
         self._admission.clear()
         if old is not None:
             others = {member.id for member in view.members} - {self._local.me.id}
-            self._past.keep_log(now_ns, old.orderer.view.ring, old.orderer, others)
+            self.past.keep_log(now_ns, old.orderer.view.ring, old.orderer, others)
             out.upcalls += old.end_resets(view)
         self._meeting.due_ns = NEVER
         if view.leader.id == self._local.me.id:
@@ -179,17 +179,17 @@ class QuorumMembership:
         self, now_ns: int, source: Address, kind: int, ring: int, origin: int, body: bytes | memoryview, out: Outbox
     ) -> None:
         """A datagram of a ring that was ours, or of an unknown one on the same address."""
-        if ring not in self._past:
+        if ring not in self.past:
             self._count("foreign")
             if self._joining is not None:
                 self._joining.on_traffic(now_ns)
             return
         self._count("old_ring")
-        self._past.answer(now_ns, self._local.writer, source, kind, ring, origin, body, out)
+        self.past.answer(now_ns, self._local.writer, source, kind, ring, origin, body, out)
 
     def on_heard(self, origin: int) -> None:
-        if self._past.is_keeping:
-            self._past.heard(origin)
+        if self.past.is_keeping:
+            self.past.heard(origin)
             self._update_direct()
 
     def on_suspects(self, now_ns: int, suspicions: list[Suspicion], out: Outbox) -> None:
@@ -307,7 +307,7 @@ class QuorumMembership:
         if self._state is not None:
             self._state.expire(now_ns, out)
             self._after_recovery(now_ns, self._state, out)
-        self._past.expire(now_ns)
+        self.past.expire(now_ns)
         self._update_direct()
         if self._meeting.due_ns <= now_ns:
             self._show_ring(now_ns, out)
@@ -330,7 +330,7 @@ class QuorumMembership:
             due = min(due, self._withdrawing.deadline_ns())
         elif self._state is not None:
             due = min(due, self._state.deadline_ns())
-        return min(due, self._admission.deadline_ns(), self._past.deadline_ns())
+        return min(due, self._admission.deadline_ns(), self.past.deadline_ns())
 
     def take(self) -> Transition | None:
         pending, self._pending = self._pending, None
@@ -348,7 +348,7 @@ class QuorumMembership:
         return "working" if state is None or state.recovery is None else state.recovery.role.name.lower()
 
     def was_in(self, ring: int) -> bool:
-        return ring in self._past
+        return ring in self.past
 
     def newcomers(self) -> list[Address]:
         return self._admission.addresses()
@@ -399,7 +399,7 @@ class QuorumMembership:
         if state is None or self.phase is not Phase.MEMBER:
             if self._joining is not None and kind == Kind.FIND:
                 self._joining.on_find(asking)
-            elif kind == Kind.FIND and self.phase is Phase.LINGERING and self._past.is_over:
+            elif kind == Kind.FIND and self.phase is Phase.LINGERING and self.past.is_over:
                 out.sends.append(self._local.writer.control(source, Kind.ENDED, encode_ended(self._local.name)))
         elif kind == Kind.FIND:
             if state.recovery is not None or asking.tries or state.orderer.standing().leads:
@@ -435,7 +435,7 @@ class QuorumMembership:
             if kind == Kind.BEACON and recovery is None:
                 # A member of a ring that is stuck and that hears no multicasts asks whether there is another.
                 self._meeting.answer(source, state.shown(), out)
-        elif seen.ring in self._past or state.orderer.standing().is_retired:
+        elif seen.ring in self.past or state.orderer.standing().is_retired:
             pass
         elif recovery is None:
             is_smaller = self._meeting.on_ring(now_ns, source, kind, seen, state.shown(), state.orderer, out)
@@ -462,7 +462,7 @@ class QuorumMembership:
         # The larger ring may be gone when we get there: then the first of us makes the group anew.
         self._wishes = self._wishes._replace(create=None)
         self._is_return = False
-        self._past.add_ended(self.ring, self._local.name)
+        self.past.add_ended(self.ring, self._local.name)
         why = DepartureCause.LEFT if was_leaving else DepartureCause.DISSOLVED
         may_be_missed = self._last_view is not None and self._last_view.incarnation > 0
         self._end(Dissolved(why), f"the ring has ended: {why.value}", out, not was_leaving)
@@ -478,7 +478,7 @@ class QuorumMembership:
         if self._joining is not None:
             self._joining.on_ended(now_ns)
         elif state is not None and ring == self.ring:
-            self._past.add_ended(ring, self._local.name)
+            self.past.add_ended(ring, self._local.name)
             if self.phase is Phase.LINGERING:
                 self._close(Closed())
             else:
@@ -532,7 +532,7 @@ class QuorumMembership:
     def _follow(self, state: QuorumRing, successor: Successor, out: Outbox) -> None:
         """Deliver what the survivors agreed on, then begin the new ring."""
         proposal, view = successor.proposal, successor.proposal.view
-        self._past.add(self.ring, encode_result(proposal.ballot, proposal))
+        self.past.add(self.ring, encode_result(proposal.ballot, proposal))
         if self.phase is Phase.LINGERING:
             # It has left. Until its time is over it tells others what follows: it may be the only one that knows.
             linger_ns = self._linger_ns
@@ -588,7 +588,7 @@ class QuorumMembership:
         """The ring's traffic concerns the orderer alone while nobody is expected and nothing is to be decided."""
         state = self._state
         is_calm = self.is_whole and self.phase is Phase.MEMBER and not self._is_dissolving and not self.is_silent
-        is_calm = is_calm and not self._admission and not self._past.is_keeping
+        is_calm = is_calm and not self._admission and not self.past.is_keeping
         is_direct = is_calm and state is not None and not state.deciding
         self.direct_ring = self.ring if is_direct else NO_RING
 

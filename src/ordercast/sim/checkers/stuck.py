@@ -333,7 +333,8 @@ class _Lives:
 
         `members`: of the view that it wanted to leave, or not to join. A cancelled join is out at once, and waits for
         its answer behind the scenes. So does a leaver whose leave is decided and that the others may not know of.
-        `is_last`: no view followed that one, so a failure of one of its members is not over, however long ago it was.
+        `is_last`: no view followed that one until it was gone, so a failure of one of its members was not over, however
+        long ago it was.
         """
         if departure.view and not self._was_answerable(departure.at_ns):
             return True
@@ -382,7 +383,9 @@ class _Judgement:
     def _is_unheard(self, member: str) -> bool:
         facts, departure = self._facts, self._facts.departure(member, self._view)
         left = facts.views.get(departure.view, self._view)
-        return facts.was_ignored(departure, left.members, is_last=left.id == self._view.id)
+        later = [facts.views[name].first_ns for name in chain_of(facts.views, self._view.id)]
+        is_last = all(first_ns <= left.first_ns or first_ns >= departure.at_ns for first_ns in later)
+        return facts.was_ignored(departure, left.members, is_last=is_last)
 
     def _end_ns(self, member: str) -> int:
         """Until when a life that does not vote any more could accept a proposal."""
