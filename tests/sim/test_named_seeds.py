@@ -37,6 +37,7 @@ OF_MEMBERSHIP = (
     ("sequencer", 90_003_885),  # a newcomer that had not heard its welcome was not told in a recovery after a leave
     ("token", 90_003_520),  # the judge forgot that a group stays failed until a reset
     ("token", 110_000_737),  # a coordinator forgot a newcomer that only a member which then left had named
+    ("timestamp", 160_000_038),  # chance lost four heartbeats in a row, and nobody asked
     ("sequencer", 150_008_730),  # members that had left and come back did not know how an old ring had ended
     ("timestamp", 140_009_533),  # a late part of what a leaver had sent was waited for without end
     ("sequencer", 140_004_944),  # a leaver that a quorum had answered went before the sequencer knew of it

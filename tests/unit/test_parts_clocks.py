@@ -169,3 +169,15 @@ def test_only_who_is_watched_is_suspected_and_who_is_new_has_just_been_heard() -
     detector.watch([], 8 * SECOND)
     assert detector.suspects(NEVER) == []
     assert detector.deadline_ns() == NEVER
+
+
+def test_a_peer_is_missing_at_half_of_the_silence_that_is_suspicious_at_rest() -> None:
+    detector = Detector(TIMING)
+    assert not detector.is_missing(10 * SECOND)
+    detector.watch([1, 2], 0)
+    detector.heard(1, SECOND)
+    half_ns = TIMING.suspect_rest_ns // 2
+    assert not detector.is_missing(half_ns - 1)
+    assert detector.is_missing(half_ns)
+    detector.heard(2, half_ns)
+    assert not detector.is_missing(half_ns)

@@ -37,6 +37,10 @@ class Detector:
     def heartbeat_ns(self) -> int:
         return self._timing.heartbeat_busy_ns if self._is_busy else self._timing.heartbeat_rest_ns
 
+    def is_missing(self, now_ns: int) -> bool:
+        """Whether somebody has been silent for half of what is suspicious at rest: it may be asked for a word."""
+        return any(heard_ns + self._timing.suspect_rest_ns // 2 <= now_ns for heard_ns in self._heard_ns.values())
+
     def suspects(self, now_ns: int) -> list[int]:
         return [peer for peer in self._heard_ns if self._deadline_of(peer) <= now_ns]
 

@@ -355,6 +355,8 @@ class Timestamp:
                 if now_ns - self._speaker.spoke_ns >= self._detector.heartbeat_ns:
                     self._ring.writer.next_via()
                     self._owed.tell_all = True
+                    # A few heartbeats in a row may be lost by chance: members are asked before they are suspected.
+                    self._owed.wants = self._owed.wants or self._detector.is_missing(now_ns)
             elif timer is TimestampTimer.LEAVE:
                 self._ask_to_leave(now_ns, out)
             elif timer is TimestampTimer.LAG:
