@@ -33,7 +33,7 @@ def test_a_view_of_the_underlay_comes_to_very_many_groups_over_several_passes() 
     exchange.members.remove(fake(bases[1]))
     exchange.install(Reason.RESET, "y/0", b"")
     ports[0].offer(b"after it", AGREED)
-    told = []
+    told: list[int] = []
     while not told or told[-1] < MANY:
         x.touch(bases[0])
         x.finish(0)
