@@ -11,6 +11,7 @@ from ordercast.config import SECOND, GroupConfig, Timing
 from ordercast.engine import NEVER, Departed, Joined, Outbox, Refused, Reset, To, UnknownOutcome
 from ordercast.errors import UsageError
 from ordercast.membership.past import PastRings
+from ordercast.membership.policy import DepartureCause, Dissolved
 from ordercast.parts.memory import DeliveryMemory
 from ordercast.service import AGREED, SAFE
 from ordercast.underlay import Underlay
@@ -28,9 +29,9 @@ def member(name: str) -> Member:
 
 
 class Node:
-    def __init__(self, name: str, orderer: str, create: bool | None) -> None:
-        self.me = member(name)
-        self.engine = Underlay("floor", self.me, GroupConfig(orderer), Timing(), random.Random(name), create=create)
+    def __init__(self, name: str, orderer: str, create: bool | None, *, shared: bool = False) -> None:
+        self.me, config = member(name), GroupConfig(orderer, shared=shared)
+        self.engine = Underlay("floor", self.me, config, Timing(), random.Random(name), create=create)
         self.out = Outbox()
         self.upcalls: list[object] = []
         self.notes: list[str] = []
@@ -39,14 +40,15 @@ class Node:
 class Wire:
     """Nodes on a network without delay or loss. Nodes in `cut` hear nothing and are not heard."""
 
-    def __init__(self, orderer: str) -> None:
+    def __init__(self, orderer: str, *, shared: bool = False) -> None:
         self.orderer = orderer
+        self.shared = shared
         self.nodes: list[Node] = []
         self.cut: set[str] = set()
         self.now_ns = 0
 
     def add(self, name: str, create: bool | None = None) -> Node:
-        node = Node(name, self.orderer, create)
+        node = Node(name, self.orderer, create, shared=self.shared)
         self.nodes.append(node)
         node.engine.start(self.now_ns, node.out)
         return node
@@ -167,6 +169,27 @@ def test_of_two_rings_that_meet_one_dissolves_into_the_other(orderer: str) -> No
     wire.run(bob, View)
     assert names(ann.engine) == names(bob.engine) == ["a", "b"]
     assert "the ring has ended: this ring of the group joins a larger one" in bob.notes
+
+
+@ORDERERS
+@pytest.mark.parametrize("shared", [False, True])
+def test_what_is_under_way_goes_along_into_another_ring_unless_its_groups_have_other_numbers_there(
+    orderer: str, shared: bool
+) -> None:
+    wire = Wire(orderer, shared=shared)
+    bob = wire.add("b")
+    wire.run(bob, Joined)
+    cleo = wire.add("c", create=False)
+    wire.run(cleo, View)
+    # Not the member that orders: with a sequencer the first one, with the token the newcomer.
+    sender, other = (cleo, bob) if orderer == "sequencer" else (bob, cleo)
+    wire.cut = {other.me.name}
+    assert sender.engine.submit(wire.now_ns, [pack_run(0, SAFE, [b"x"])], sender.out) == 1
+    wire.settle()
+    sender.engine._end(wire.now_ns, Dissolved(DepartureCause.DISSOLVED), sender.out)
+    lost = [upcall for upcall in sender.out.upcalls if isinstance(upcall, UnknownOutcome)]
+    assert lost == ([UnknownOutcome(0, 1)] if shared else [])
+    assert [number for number, _ in sender.engine._backlog] == ([] if shared else [0])
 
 
 def test_a_search_that_may_not_create_ends_closed() -> None:
