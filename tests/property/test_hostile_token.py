@@ -17,9 +17,9 @@ from ordercast.config import MS, SECOND
 from ordercast.engine import Change
 from ordercast.orderers.logged.delivery import MAX_RECENT
 from ordercast.orderers.token.calls import MAX_NEW, MAX_WAITING
-from ordercast.parts.memory import DeliveryMemory
 from ordercast.service import AGREED, FIFO, UNRELIABLE, Service
 from ordercast.underlay import Underlay
+from ordercast.underlay.underlay import Legacy
 from ordercast.view import Reason, node_id
 from ordercast.wire.block import CALLED, ENTRY, EQUAL, HEAD, pack_run
 from ordercast.wire.calls import FIRST, NO_HANDLER, RELAY, WANTS_ACK, CallHead, encode_call, pack_call
@@ -135,9 +135,9 @@ def test_callers_of_unreliable_calls_are_remembered_in_bounded_number() -> None:
             lab.run(10 * MS)  # the application takes them
     lab.run(SECOND)
     assert lab.members[0].delivered == MAX_RECENT + 499
-    memory = lab.members[0].port.engine.carry()  # type: ignore[union-attr]
-    assert isinstance(memory, DeliveryMemory)
-    assert len(memory.recent) <= MAX_RECENT
+    legacy = lab.members[0].port.engine.carry()  # type: ignore[union-attr]
+    assert isinstance(legacy, Legacy)
+    assert len(legacy.memory.recent) <= MAX_RECENT
 
 
 def test_unreliable_calls_that_the_application_does_not_take_are_dropped() -> None:
