@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from tests.unit.channels import make_host, pump
 from tests.unit.fake_engine import Exchange, events, fake
-from tests.unit.test_groups_channel import make_host, pump
 
 from ordercast.config import GroupConfig
 from ordercast.engine import Departed
