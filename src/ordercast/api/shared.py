@@ -119,7 +119,6 @@ class SharedUnderlay:
         pending: list[PendingGroups] = []
         for part in _slices(wanted):
             pending.append(seat.join_many(part, header))
-            seat.wake()
             await asyncio.sleep(0)  # the others have to hear of this node meanwhile
         for each in pending:
             await self._wait_for(each)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from ordercast.pipeline.verify.facts import Facts
 from ordercast.pipeline.verify.findings import ROOT, Findings, ViolationRow
-from ordercast.pipeline.verify.history import FOREVER, Life, Line, ViewPeriod
+from ordercast.pipeline.verify.history import FOREVER, Life, Line, ViewPeriod, places
 from ordercast.pipeline.verify.ranges import Range, common_of, minus
 from ordercast.pipeline.verify.shared import SharedRow, SharedRows, shared_rows
 
@@ -156,7 +156,9 @@ def _reported(facts: Facts, findings: Findings, line: Line) -> set[tuple[int, st
 def check_order(facts: Facts, findings: Findings, line: Line) -> None:
     """One order of all views, those of different groups too, that suits every member."""
     paths = [(life, _path(life)) for life in line.lives.values() if life.group_periods]
-    stuck = _unsorted([[_named(one) for one in path] for _, path in paths])
+    named = [[_named(one) for one in path] for _, path in paths]
+    place = places(named)
+    stuck = {one for path in named for one in path if one not in place}
     before: dict[tuple[NamedView, NamedView], str] = {}
     for life, path in paths if stuck else ():
         ones = [one for one in path if _named(one) in stuck]
@@ -183,29 +185,6 @@ def _path(life: Life) -> list[ViewPeriod]:
 
 def _event(period: ViewPeriod) -> int:
     return period.n
-
-
-def _unsorted(paths: Iterable[list[NamedView]]) -> set[NamedView]:
-    """Views that have no place in an order which keeps that of every life."""
-    after: dict[NamedView, set[NamedView]] = {}
-    waits: dict[NamedView, int] = {}
-    for path in paths:
-        for one in path:
-            waits.setdefault(one, 0)
-        for left, right in itertools.pairwise(path):
-            followers = after.setdefault(left, set())
-            if left != right and right not in followers:
-                followers.add(right)
-                waits[right] += 1
-    ready = [one for one, count in waits.items() if not count]
-    while ready:
-        one = ready.pop()
-        del waits[one]
-        for follower in after.get(one, ()):
-            waits[follower] -= 1
-            if not waits[follower]:
-                ready.append(follower)
-    return set(waits)
 
 
 # Views that were left out --------------------------------------------------------------------------------------------

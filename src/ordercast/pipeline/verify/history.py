@@ -11,9 +11,9 @@ from __future__ import annotations
 import itertools
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from ordercast.errors import UsageError
 from ordercast.pipeline.verify.engine import Record
@@ -281,26 +281,34 @@ def is_strict(members: tuple[str, ...], rules: Rules) -> bool:
 
 def sort_views(paths: Iterable[list[ViewPeriod]]) -> dict[str, int]:
     """A place for each view that keeps every member's order; views that have none are left out."""
-    after: dict[str, set[str]] = {}
-    waits: dict[str, int] = {}
+    return places([period.view for period in path] for path in paths)
+
+
+def places(paths: Iterable[Sequence[Placed]]) -> dict[Placed, int]:
+    """A place for each item that keeps the order of every path; items that have none are left out."""
+    after: dict[Placed, set[Placed]] = {}
+    waits: dict[Placed, int] = {}
     for path in paths:
-        for period in path:
-            waits.setdefault(period.view, 0)
+        for one in path:
+            waits.setdefault(one, 0)
         for left, right in itertools.pairwise(path):
-            followers = after.setdefault(left.view, set())
-            if right.view not in followers and left.view != right.view:
-                followers.add(right.view)
-                waits[right.view] += 1
-    ready = sorted((view for view, count in waits.items() if not count), reverse=True)
-    place: dict[str, int] = {}
+            followers = after.setdefault(left, set())
+            if right not in followers and left != right:
+                followers.add(right)
+                waits[right] += 1
+    ready = sorted((one for one, count in waits.items() if not count), reverse=True)
+    place: dict[Placed, int] = {}
     while ready:
-        view = ready.pop()
-        place[view] = len(place)
-        for follower in sorted(after.get(view, ())):
+        one = ready.pop()
+        place[one] = len(place)
+        for follower in sorted(after.get(one, ())):
             waits[follower] -= 1
             if not waits[follower]:
                 ready.append(follower)
     return place
+
+
+Placed = TypeVar("Placed", str, tuple[str, str])
 
 
 class Ancestry:

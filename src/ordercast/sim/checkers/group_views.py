@@ -17,11 +17,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
 from typing import NamedTuple
 
 from ordercast.sim.checkers.records import FOREVER, Local, MemberPeriod, UnderlayTrace, is_ordered
 from ordercast.sim.checkers.verdict import Explained, PropertyResult
+from ordercast.sim.checkers.views import ranked
 
 GroupView = tuple[str, str, str]  # underlay's view, group, view
 
@@ -101,7 +101,8 @@ def check_order(underlay: UnderlayTrace, result: PropertyResult) -> None:
     """One order of all views, those of different groups too, that suits every member."""
     before: dict[tuple[tuple[str, str], tuple[str, str]], str] = {}
     paths = [(local, _path(local)) for local in underlay.locals.values() if local.group_periods]
-    stuck = _unsorted(path for _, path in paths)
+    rank = ranked(path for _, path in paths)
+    stuck = {one for _, path in paths for one in path if one not in rank}
     for local, path in paths if stuck else ():
         ones = [one for one in path if one in stuck]
         for at, left in enumerate(ones):
@@ -123,29 +124,6 @@ def _path(local: Local) -> list[tuple[str, str]]:
     periods = [*local.periods, *(period for ones in local.group_periods.values() for period in ones)]
     periods.sort(key=lambda period: period.n)
     return [(period.group or "", period.view) for period in periods]
-
-
-def _unsorted(paths: Iterable[list[tuple[str, str]]]) -> set[tuple[str, str]]:
-    """Views that have no place in an order which keeps that of every life."""
-    after: dict[tuple[str, str], set[tuple[str, str]]] = {}
-    waits: dict[tuple[str, str], int] = {}
-    for path in paths:
-        for one in path:
-            waits.setdefault(one, 0)
-        for left, right in pairwise(path):
-            followers = after.setdefault(left, set())
-            if left != right and right not in followers:
-                followers.add(right)
-                waits[right] += 1
-    ready = [one for one, count in waits.items() if not count]
-    while ready:
-        one = ready.pop()
-        del waits[one]
-        for follower in after.get(one, ()):
-            waits[follower] -= 1
-            if not waits[follower]:
-                ready.append(follower)
-    return set(waits)
 
 
 def _told(one: tuple[str, str]) -> str:

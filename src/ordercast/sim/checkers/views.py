@@ -8,15 +8,17 @@ leaves behind may have delivered a join that the others never knew of.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from ordercast.config import MinMembers
 from ordercast.sim.checkers.records import FOREVER, MemberPeriod
 
 Rules = MinMembers | str | Mapping[str, MinMembers]
 """What members asked for when they joined: one rule for all, or one for each node by its name."""
+
+Named = TypeVar("Named", str, tuple[str, str])
 
 
 class Fork(NamedTuple):
@@ -57,23 +59,28 @@ def may_go_on(members: tuple[str, ...], present: list[str], rules: Rules) -> boo
 
 def sort_views(lines: Iterable[list[MemberPeriod]]) -> dict[str, int]:
     """The rank of each view in an order that keeps the order of every member; views that have none are left out."""
-    after: dict[str, list[str]] = {}
-    incoming: dict[str, int] = {}
-    known: set[tuple[str, str]] = set()
-    for periods in lines:
-        for period in periods:
-            incoming.setdefault(period.view, 0)
-        for left, right in pairwise(periods):
-            if (left.view, right.view) not in known and left.view != right.view:
-                known.add((left.view, right.view))
-                after.setdefault(left.view, []).append(right.view)
-                incoming[right.view] += 1
-    ready = [view for view, count in incoming.items() if count == 0]
-    rank: dict[str, int] = {}
+    return ranked([period.view for period in periods] for periods in lines)
+
+
+def ranked(paths: Iterable[Sequence[Named]]) -> dict[Named, int]:
+    """The rank of each item in an order that keeps that of every path; items that have none are left out."""
+    after: dict[Named, list[Named]] = {}
+    incoming: dict[Named, int] = {}
+    known: set[tuple[Named, Named]] = set()
+    for path in paths:
+        for one in path:
+            incoming.setdefault(one, 0)
+        for left, right in pairwise(path):
+            if (left, right) not in known and left != right:
+                known.add((left, right))
+                after.setdefault(left, []).append(right)
+                incoming[right] += 1
+    ready = [one for one, count in incoming.items() if count == 0]
+    rank: dict[Named, int] = {}
     while ready:
-        view = ready.pop()
-        rank[view] = len(rank)
-        for follower in after.get(view, ()):
+        one = ready.pop()
+        rank[one] = len(rank)
+        for follower in after.get(one, ()):
             incoming[follower] -= 1
             if incoming[follower] == 0:
                 ready.append(follower)
