@@ -190,14 +190,14 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
             "if ring != membership.ring:\n"
             "    membership.on_stranger(now_ns, source, kind, ring, origin, body, out)\n"
             "elif membership.is_whole or kind in (Kind.NAK, Kind.ACCEPT):\n"
-            "    membership.on_heard(origin)\n"
+            "    membership.on_heard(now_ns, origin)\n"
             "    self._orderer.on_control(now_ns, kind, source, origin, number, body, out)"
         ),
         (
             "if membership.ring < 0:\n"
             "    membership.on_stranger(now_ns, source, kind, ring, origin, body, out)\n"
             "elif membership.is_whole or kind in (Kind.NAK, Kind.ACCEPT):\n"
-            "    membership.on_heard(origin)\n"
+            "    membership.on_heard(now_ns, origin)\n"
             "    self._orderer.on_control(now_ns, kind, source, origin, number, body, out)"
         ),
         "An old life of a member is taken for the new one.",

@@ -23,6 +23,8 @@ SEEDS = (
 )
 
 OF_MEMBERSHIP = (
+    ("sequencer", 171_008_127),  # a ring let a newcomer in late that had sent in another one, and waited for its vote
+    ("sequencer", 171_012_675),  # a leaver that was heard again went before it could repair its leave
     ("token", 10_100_141),  # a member of a frozen ring went to a small ring that soon ended, and was missed
     ("token", 10_100_130),  # a newcomer whose join could never be decided kept others from making the group anew
     ("token", 10_100_421),  # a welcome was repeated without end to a member that had left

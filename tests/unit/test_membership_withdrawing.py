@@ -154,14 +154,15 @@ def test_a_request_that_never_arrived_is_confirmed_to_be_off() -> None:
     assert is_taken_back(Admission(ann.local), ann, [])
 
 
-@pytest.mark.parametrize(("sent_since", "is_taken"), [(0, True), (1, False)])
-def test_a_welcome_to_an_earlier_search_is_taken_if_nothing_was_sent_since(sent_since: int, is_taken: bool) -> None:
+@pytest.mark.parametrize("sent_since", [0, 1])
+def test_a_welcome_to_an_earlier_search_is_taken_once_also_if_something_was_sent_since(sent_since: int) -> None:
     me = member_of("x")
     local = LocalMember("g", me, DatagramWriter(1, me.id, LAN_DATAGRAM), TIMING, random.Random(1))
     attempts = new_attempts()
     earlier = Joining(local, Wishes(), Newcomer(7, {}), attempts=attempts)
     now = Joining(local, Wishes(), Newcomer(7 + sent_since, {}), attempts=attempts)
     view = replace(earlier.first_view(1), reason=Reason.JOIN)
-    assert now.accept(earlier.nonce, view) is is_taken
-    assert not now.accept(earlier.nonce, view)
-    assert not now.accept(now.nonce + 1, view)
+    assert now.accept(earlier.nonce)
+    assert now.has_sent_since(view) is bool(sent_since)
+    assert not now.accept(earlier.nonce)
+    assert not now.accept(now.nonce + 1)

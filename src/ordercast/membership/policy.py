@@ -99,7 +99,21 @@ class Closed(NamedTuple):
     """This node is no member, and no member needs it any more."""
 
 
-Transition = Install | Excluded | LeftRing | Dissolved | Closed | Refused
+class Visited(NamedTuple):
+    """This node was in a ring without a word to its application (`Silence.VISITING`), and is out again. What it had
+    before it brought along, and the underlay calls `start`."""
+
+
+Transition = Install | Excluded | LeftRing | Dissolved | Closed | Refused | Visited
+
+
+class Silence(Enum):
+    """Why the application hears nothing of the ring that this node is in. It leaves that ring in order."""
+
+    NONE = auto()
+    WITHDRAWN = auto()  # a join that was given up is ordered all the same
+    VISITING = auto()  # an earlier request is ordered only now, and this node has sent in another ring since
+
 
 OrdererT_contra = TypeVar("OrdererT_contra", contravariant=True)
 
@@ -110,7 +124,7 @@ class Membership(Protocol[OrdererT_contra]):
     phase: Phase
     ring: int  # the ring that this node is in, or NO_RING
     is_whole: bool  # there is a ring, and it works; otherwise only retransmission goes on
-    is_silent: bool  # a join that was given up is ordered all the same: the application hears nothing of it
+    silence: Silence
     past: PastRings  # those that this node was in before
     direct_ring: int  # the ring while its traffic concerns the orderer alone; else NO_RING: `on_heard` is told of it
 
@@ -132,7 +146,7 @@ class Membership(Protocol[OrdererT_contra]):
     ) -> None:
         """A datagram of another ring. Raises WireError on nonsense."""
 
-    def on_heard(self, origin: int) -> None:
+    def on_heard(self, now_ns: int, origin: int) -> None:
         """A datagram of the ring has come from `origin`."""
 
     def on_suspects(self, now_ns: int, suspicions: list[Suspicion], out: Outbox) -> None:

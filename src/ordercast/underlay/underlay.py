@@ -36,7 +36,9 @@ from ordercast.membership.policy import (
     Newcomer,
     OldView,
     Phase,
+    Silence,
     Transition,
+    Visited,
 )
 from ordercast.membership.quorum import QuorumMembership
 from ordercast.membership.quorum.local import LocalMember, Wishes
@@ -70,6 +72,7 @@ class Legacy(NamedTuple):
 
 class Underlay:
     __slots__ = (
+        "_aside",
         "_backlog",
         "_intake",
         "_membership",
@@ -139,6 +142,7 @@ class Underlay:
         self._next_block = next_block
         self._serial = 0  # of our requests for locks
         self._backlog: list[tuple[int, bytes]] = []  # own blocks without a sequence number, while there is no ring
+        self._aside: DeliveryMemory | None = None  # as it was before a ring of which the application hears nothing
 
     # The application
 
@@ -155,7 +159,7 @@ class Underlay:
     def room(self, now_ns: int) -> tuple[int, int]:
         membership = self._membership
         # A newcomer sends nothing before its application has the first view.
-        if membership.is_whole and membership.phase is Phase.MEMBER and self.view is not None:
+        if membership.is_whole and self.view is not None and self._is_open:
             return self._orderer.room(now_ns)
         return 0, 0
 
@@ -163,8 +167,7 @@ class Underlay:
         return self._orderer.after()
 
     def submit(self, now_ns: int, blocks: Sequence[bytes], out: Outbox) -> int:
-        membership = self._membership
-        if not membership.is_whole or membership.phase is not Phase.MEMBER:
+        if not self._membership.is_whole or not self._is_open:
             return 0
         taken = self._orderer.submit(now_ns, blocks, out)
         self._next_block = self._orderer.next_block
@@ -178,6 +181,8 @@ class Underlay:
 
     def leave(self, now_ns: int, header: bytes, out: Outbox) -> None:
         check_header(header)
+        if self._membership.silence is Silence.VISITING:
+            self._drop_own(out)
         self._membership.leave(now_ns, header, out)
         self._follow(now_ns, self._membership.take(), out)
 
@@ -195,9 +200,14 @@ class Underlay:
 
     def _propose_lock(self, now_ns: int, reason: Reason, lock: str) -> None:
         """Has an effect in a working ring only: the view after a recovery shows which locks are held."""
-        if self._membership.is_whole and self._membership.phase is Phase.MEMBER:
+        if self._membership.is_whole and self._is_open:
             self._serial += 1
             self._orderer.propose(now_ns, Change(reason, self.me, lock=lock, serial=self._serial))
+
+    @property
+    def _is_open(self) -> bool:
+        """Whether this node is a member, and its application knows."""
+        return self._membership.phase is Phase.MEMBER and self._membership.silence is Silence.NONE
 
     def wait_for_others(self, is_waiting: bool) -> None:
         calls = self._orderer.calls
@@ -252,21 +262,21 @@ class Underlay:
             if plain is not None:
                 self._forward(now_ns, source, plain, stride, out)
                 return
-        upcalls = len(out.upcalls)
+        upcalls, silence = len(out.upcalls), self._membership.silence
         for datagram in self._intake.read(now_ns, data, stride):
             try:
                 self._on_datagram(now_ns, source, datagram, out)
             except WireError:
                 self._intake.reject()  # hostile bytes are counted and dropped, never raised
-        self._hush(upcalls, out)
+        self._hush(upcalls, silence, out)
 
     def after_batch(self, now_ns: int, out: Outbox) -> None:
         orderer, membership = self._orderer, self._membership
-        before = len(out.upcalls)
+        before, silence = len(out.upcalls), membership.silence
         if not membership.is_whole:
             membership.after_batch(now_ns, out)
             self._follow(now_ns, membership.take(), out)
-            self._hush(before, out)
+            self._hush(before, silence, out)
             return
         orderer.after_batch(now_ns, out)
         views = orderer.take_views()
@@ -281,14 +291,14 @@ class Underlay:
         if membership.direct_ring == NO_RING:
             membership.after_batch(now_ns, out)
             self._follow(now_ns, membership.take(), out)
-            self._hush(before, out)
+            self._hush(before, silence, out)
         held_bytes, blocks = orderer.usage()
         self.peak_bytes = max(self.peak_bytes, held_bytes)
         self.peak_blocks = max(self.peak_blocks, blocks)
 
     def expire(self, now_ns: int, out: Outbox) -> None:
         membership = self._membership
-        upcalls = len(out.upcalls)
+        upcalls, silence = len(out.upcalls), membership.silence
         if membership.is_whole:
             self._orderer.expire(now_ns, out)
             suspicions = self._orderer.suspects(now_ns)
@@ -299,7 +309,7 @@ class Underlay:
         self._routes.expire(now_ns)
         membership.expire(now_ns, out)
         self._follow(now_ns, membership.take(), out)
-        self._hush(upcalls, out)
+        self._hush(upcalls, silence, out)
 
     def deadline_ns(self) -> int:
         membership = self._membership
@@ -323,7 +333,7 @@ class Underlay:
     def is_at_rest(self) -> bool:
         membership = self._membership
         if membership.phase in (Phase.CLOSED, Phase.LINGERING):
-            return True
+            return membership.silence is not Silence.VISITING
         return membership.is_at_rest and not self._orderer.is_busy and self._intake.is_empty
 
     @property
@@ -369,7 +379,7 @@ class Underlay:
             if ring != membership.ring:
                 membership.on_stranger(now_ns, source, kind, ring, origin, body, out)
             elif membership.is_whole or kind in (Kind.NAK, Kind.ACCEPT):
-                membership.on_heard(origin)
+                membership.on_heard(now_ns, origin)
                 self._orderer.on_control(now_ns, kind, source, origin, number, body, out)
         elif kind < Kind.CALL:
             membership.on_control(now_ns, kind, source, ring, origin, bytes(body), out)
@@ -426,11 +436,16 @@ class Underlay:
         self._writer.ring = view.ring
         self._writer.datagram = self.config.datagram
         self._routes.begin(now_ns, view)
-        memory = self._orderer.memory()
+        memory, backlog, next_block = self._orderer.memory(), self._backlog, self._next_block
+        if self._membership.silence is Silence.NONE:
+            self._backlog = []
+        else:  # it sends nothing there, and what it has is for later
+            backlog, next_block = [], view.numbers.get(self.me.id, 0)
+            if self._aside is None:
+                self._aside = memory
         self._orderer = orderer = ORDERERS[self.config.orderer](
-            self.me, self._writer, self.config, self._timing, view, self._next_block, install.counter, self.counters
+            self.me, self._writer, self.config, self._timing, view, next_block, install.counter, self.counters
         )
-        backlog, self._backlog = self._backlog, []
         if view.reason != Reason.JOIN:  # a newcomer delivers its join like any change, once it is known to be decided
             self.view = replace(view, came_with=tuple(str(member) for member in view.members if member.id in members))
             out.upcalls.append(self.view)
@@ -448,7 +463,8 @@ class Underlay:
         self._translate(now_ns, before, True, out)
         if self._membership.phase is not Phase.MEMBER:
             return False
-        self._backlog = orderer.leftovers()
+        if self._membership.silence is Silence.NONE:
+            self._backlog = orderer.leftovers()
         return True
 
     def _translate(self, now_ns: int, before: int, is_recovery: bool, out: Outbox) -> None:
@@ -477,9 +493,10 @@ class Underlay:
             else:
                 return
 
-    def _hush(self, upcalls: int, out: Outbox) -> None:
-        """Keep upcalls since then from an application that has given up its join, or was refused, which it hears."""
-        if self._membership.is_silent:
+    def _hush(self, upcalls: int, before: Silence, out: Outbox) -> None:
+        """Keep upcalls since then from an application that is to hear nothing of a ring, or was refused, which it
+        hears."""
+        if self._membership.silence is not Silence.NONE or before is not Silence.NONE:
             out.upcalls[upcalls:] = [each for each in out.upcalls[upcalls:] if isinstance(each, Refused)]
 
     def _end(self, now_ns: int, transition: Transition, out: Outbox) -> None:
@@ -490,6 +507,12 @@ class Underlay:
         elif isinstance(transition, LeftRing):
             self._drop_own(out)
             out.upcalls.append(Departed(True, False, transition.why.value))
+        elif isinstance(transition, Visited):
+            self.view = None
+            self._orderer = Vacancy(self.me, self._aside if self._aside is not None else orderer.memory())
+            self._aside = None
+            self._look(now_ns, out)
+            return
         elif isinstance(transition, Excluded):
             orderer.abandon(out)
             self._drop_own(out)

@@ -180,13 +180,17 @@ class Joining:
             self._deferred += 1
             self._tries = 0
 
-    def accept(self, nonce: int, view: View) -> bool:
-        """Whether a welcome is for one of our attempts, and we have sent nothing since: the group may have come to an
-        earlier one only now. Each is accepted once."""
-        if nonce not in self._nonces or view.numbers.get(self._local.me.id) != self.newcomer.next_block:
+    def accept(self, nonce: int) -> bool:
+        """Whether a welcome is for one of our attempts: the group may have come to an earlier one only now. Each is
+        accepted once."""
+        if nonce not in self._nonces:
             return False
         self._nonces.remove(nonce)
         return True
+
+    def has_sent_since(self, view: View) -> bool:
+        """Whether we have sent in another ring since we asked for this view: what we send would not follow."""
+        return view.numbers.get(self._local.me.id) != self.newcomer.next_block
 
     @property
     def nonces(self) -> list[int]:

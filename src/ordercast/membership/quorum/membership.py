@@ -25,7 +25,9 @@ from ordercast.membership.policy import (
     Newcomer,
     OldView,
     Phase,
+    Silence,
     Transition,
+    Visited,
 )
 from ordercast.membership.quorum.admission import Admission
 from ordercast.membership.quorum.joining import Joining, new_attempts, whom_to_ask
@@ -49,7 +51,6 @@ from ordercast.wire.views import (
     decode_ring,
     decode_welcome,
     decode_withdrawal,
-    encode_address,
     encode_ended,
     encode_result,
 )
@@ -79,11 +80,11 @@ class QuorumMembership:
         "_wishes",
         "_withdrawing",
         "direct_ring",
-        "is_silent",
         "is_whole",
         "past",
         "phase",
         "ring",
+        "silence",
     )
 
     def __init__(self, local: LocalMember, wishes: Wishes, config: GroupConfig, counters: dict[str, int]) -> None:
@@ -96,7 +97,7 @@ class QuorumMembership:
         self._joining: Joining | None = None  # while JOINING
         self._state: QuorumRing | None = None  # while MEMBER, and while LINGERING after an ordered leave
         self._withdrawing: Withdrawing | None = None  # while LINGERING after a join that was given up
-        self.is_silent = False  # such a join was ordered all the same: the application hears nothing of it
+        self.silence = Silence.NONE
         self.ring = NO_RING
         self.is_whole = False
         self.direct_ring = NO_RING
@@ -119,20 +120,20 @@ class QuorumMembership:
     # Inputs
 
     def start(self, now_ns: int, newcomer: Newcomer, out: Outbox) -> None:
-        self.phase = Phase.JOINING
+        self.phase, self.silence = Phase.JOINING, Silence.NONE
         ask = whom_to_ask(self._local.me, self._onward, self._wishes.contact, self._last_view)
         self._joining = Joining(self._local, self._wishes, newcomer, self._is_return, ask, self._attempts)
         self._joining.start(now_ns, out)
 
     def installed(self, now_ns: int, orderer: LoggedOrderer, out: Outbox) -> None:
-        view, old, was_withdrawn = orderer.view, self._state, self._withdrawing is not None
+        view, old, is_silent = orderer.view, self._state, self.silence is not Silence.NONE
         self._joining = self._withdrawing = None
         self.phase = Phase.MEMBER
         self._state = state = QuorumRing(self._local, self._wishes, self._config, orderer, self._counter)
         self.ring = view.ring
         self.is_whole = True
         self._last_view = view
-        self._linger_ns = now_ns + self._local.timing.linger_ns if was_withdrawn else NEVER
+        self._linger_ns = now_ns + self._local.timing.linger_ns if is_silent else NEVER
         self._admission.clear()
         if old is not None:
             others = {member.id for member in view.members} - {self._local.me.id}
@@ -187,7 +188,9 @@ class QuorumMembership:
         self._count("old_ring")
         self.past.answer(now_ns, self._local.writer, source, kind, ring, origin, body, out)
 
-    def on_heard(self, origin: int) -> None:
+    def on_heard(self, now_ns: int, origin: int) -> None:
+        if self._state is not None and self._state.deciding.misses(origin):
+            self._patience.heard(now_ns)
         if self.past.is_keeping:
             self.past.heard(origin)
             self._update_direct()
@@ -252,6 +255,10 @@ class QuorumMembership:
         return True
 
     def leave(self, now_ns: int, header: bytes, out: Outbox) -> None:
+        if self.silence is Silence.VISITING:  # for the application this is a join that it gives up
+            self.silence = Silence.WITHDRAWN
+            out.upcalls.append(Departed(True, False, DepartureCause.LEFT_UNJOINED.value))
+            return
         if self.phase in (Phase.LINGERING, Phase.CLOSED):
             return
         state = self._state
@@ -270,7 +277,7 @@ class QuorumMembership:
 
     def reset(self, now_ns: int, min_members: MinMembers, header: bytes, out: Outbox) -> None:
         state = self._state
-        if state is None or self.phase is not Phase.MEMBER:
+        if state is None or self.phase is not Phase.MEMBER or self.silence is not Silence.NONE:
             out.upcalls.append(Reset(0, "this node is not a member", min_members))
             return
         state.reset(now_ns, RecoveryTerms(min_members, True, header), out)
@@ -317,6 +324,8 @@ class QuorumMembership:
                 self._dissolve(now_ns, out)
             elif self.phase is Phase.MEMBER:  # our leave, or what comes before it, never got through
                 self._end(LeftRing(DepartureCause.LEFT_STUCK), DepartureCause.LEFT_STUCK.value, out)
+            elif self._patience.serve_until(now_ns) > now_ns:
+                self._linger_ns = self._patience.serve_until(now_ns)
             else:
                 self._close(Closed())
 
@@ -324,12 +333,9 @@ class QuorumMembership:
         due = min(self._meeting.due_ns, self._linger_ns, self._patience.due_ns)
         if self.direct_ring != NO_RING:
             return due  # hot: the ring works, and no newcomer is expected
-        if self._joining is not None:
-            due = min(due, self._joining.deadline_ns())
-        elif self._withdrawing is not None:
-            due = min(due, self._withdrawing.deadline_ns())
-        elif self._state is not None:
-            due = min(due, self._state.deadline_ns())
+        part = self._joining or self._withdrawing or self._state
+        if part is not None:
+            due = min(due, part.deadline_ns())
         return min(due, self._admission.deadline_ns(), self.past.deadline_ns())
 
     def take(self) -> Transition | None:
@@ -371,7 +377,7 @@ class QuorumMembership:
         """A join has come to nothing. A member that was asked may let us in all the same: then we leave in order."""
         if joining.asked:
             self.phase = Phase.LINGERING
-            self.is_silent = True
+            self.silence = Silence.WITHDRAWN
             self._withdrawing = Withdrawing(self._local, joining)
             self._withdrawing.start(now_ns, out)
 
@@ -384,10 +390,14 @@ class QuorumMembership:
             return
         if withdrawing is not None and withdrawing.is_answered_by(nonce):
             self._leave_header = b""
-        elif joining is None or not joining.accept(nonce, view):
+        elif joining is None or not joining.accept(nonce):
             if self._state is not None and view.ring == self.ring:
                 self._state.deciding.greet(source, view.seq, out)
             return
+        elif joining.has_sent_since(view):
+            # That ring may need our vote: we are a member of it, leave it in order, and look for the group again.
+            self.silence, self._leave_header = Silence.VISITING, b""
+            self._note(f"let in late by {view.creator}: leaves, to come in anew", out)
         self._config = config
         self._counter = max(self._counter, view.counter)
         self._pending = Install(view, config, self._counter)
@@ -430,20 +440,7 @@ class QuorumMembership:
         state = self._state
         if state is None or self.phase is not Phase.MEMBER or seen.ring == self.ring:
             return
-        recovery = state.recovery
-        if not seen.is_working:
-            if kind == Kind.BEACON and recovery is None:
-                # A member of a ring that is stuck and that hears no multicasts asks whether there is another.
-                self._meeting.answer(source, state.shown(), out)
-        elif seen.ring in self.past or state.orderer.standing().is_retired:
-            pass
-        elif recovery is None:
-            is_smaller = self._meeting.on_ring(now_ns, source, kind, seen, state.shown(), state.orderer, out)
-            if is_smaller:
-                # All members are told where to go: not all of them may hear that ring (RMP section 3.4).
-                change = Change(Reason.DISSOLVE, self._local.me, encode_address(source))
-                state.orderer.propose(now_ns, change)
-        elif state.is_superseded_by(now_ns, seen):
+        if state.meet(now_ns, source, kind, seen, seen.ring in self.past, self._meeting, out):
             self._exclude(state, DepartureCause.SUPERSEDED, out)
 
     def _show_ring(self, now_ns: int, out: Outbox) -> None:
@@ -466,7 +463,7 @@ class QuorumMembership:
         why = DepartureCause.LEFT if was_leaving else DepartureCause.DISSOLVED
         may_be_missed = self._last_view is not None and self._last_view.incarnation > 0
         self._end(Dissolved(why), f"the ring has ended: {why.value}", out, not was_leaving)
-        if was_leaving and may_be_missed:
+        if was_leaving and may_be_missed and self.silence is not Silence.VISITING:
             # A member that a failure left behind looks for a group that is no more: it may be told.
             self.phase, self._linger_ns = Phase.LINGERING, now_ns + self._local.timing.linger_ns
 
@@ -493,7 +490,9 @@ class QuorumMembership:
         state = self._state
         if state is None or ring != self.ring:
             self.on_stranger(now_ns, source, kind, ring, origin, body, out)
-        elif kind < Kind.SUSPECT:
+            return
+        self.on_heard(now_ns, origin)
+        if kind < Kind.SUSPECT:
             if state.recovery is not None:
                 state.recovery.on_sign(source, origin, out)
             else:
@@ -520,7 +519,7 @@ class QuorumMembership:
         if self._leave_header is not None and self.phase is Phase.MEMBER:
             # Our leave cannot be ordered now; if recovery does not bring that back soon, we go without.
             self._linger_ns, self._patience.due_ns = now_ns + timing.linger_ns, NEVER
-            if state.has_failed and not self.is_silent:  # it fails like every other call; we may leave again
+            if state.has_failed and self.silence is Silence.NONE:  # it fails like every other call; we may leave again
                 self._leave_header, self._linger_ns = None, NEVER
                 self._patience = LeavePatience(timing.linger_ns)
         self._admission.clear()
@@ -535,9 +534,10 @@ class QuorumMembership:
         self.past.add(self.ring, encode_result(proposal.ballot, proposal))
         if self.phase is Phase.LINGERING:
             # It has left. Until its time is over it tells others what follows: it may be the only one that knows.
-            linger_ns = self._linger_ns
+            linger_ns, is_visit = self._linger_ns, self.silence is Silence.VISITING
             self._close(Closed())
-            self.phase, self._linger_ns = Phase.LINGERING, linger_ns
+            if not is_visit:
+                self.phase, self._linger_ns = Phase.LINGERING, linger_ns
         elif not successor.is_in:
             # We may have received more than they went on with.
             if self._leave_header is not None:
@@ -570,11 +570,11 @@ class QuorumMembership:
             self.phase = Phase.JOINING
 
     def _close(self, transition: Transition) -> None:
-        self._pending = transition
-        self.phase = Phase.CLOSED
-        self._joining = None
-        self._withdrawing = None
-        self._state = None
+        self._pending, self.phase = transition, Phase.CLOSED
+        if self.silence is Silence.VISITING:
+            self._pending, self.phase, self._leave_header = Visited(), Phase.JOINING, None
+            self._patience = LeavePatience(self._local.timing.linger_ns)
+        self._joining = self._withdrawing = self._state = None
         self.ring = NO_RING
         self.is_whole = False
         self._admission.clear()
@@ -587,8 +587,8 @@ class QuorumMembership:
     def _update_direct(self) -> None:
         """The ring's traffic concerns the orderer alone while nobody is expected and nothing is to be decided."""
         state = self._state
-        is_calm = self.is_whole and self.phase is Phase.MEMBER and not self._is_dissolving and not self.is_silent
-        is_calm = is_calm and not self._admission and not self.past.is_keeping
+        is_calm = self.is_whole and self.phase is Phase.MEMBER and not self._is_dissolving
+        is_calm = is_calm and self.silence is Silence.NONE and not self._admission and not self.past.is_keeping
         is_direct = is_calm and state is not None and not state.deciding
         self.direct_ring = self.ring if is_direct else NO_RING
 

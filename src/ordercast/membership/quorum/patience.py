@@ -1,9 +1,10 @@
-"""How long a member's own leave may wait to be ordered.
+"""How long a member's own leave may wait to be ordered, and how long a leaver serves members that need it.
 
 A leave is a change like any other, and comes after what the leaver has sent (Amoeba section 3, RMP section 4.3). Where
 a member does not consume, nothing is ordered, and that may last. A leave must not: when nothing has moved for
 `linger_ns`, or after `LONGEST` times that, the leaver goes without it. For the others that is a crash, and they recover
-from it.
+from it. After its leave it stays for `linger_ns`. A member that does not know of the leave, and is still heard, may
+need its vote or its log: then it stays until that one is silent for `linger_ns`, within the same bound.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ LONGEST: Final = 10  # times the patience without progress: the bound where the 
 
 
 class LeavePatience:
-    __slots__ = ("_orderer", "_patience_ns", "_received", "_stop_ns", "due_ns")
+    __slots__ = ("_heard_ns", "_orderer", "_patience_ns", "_received", "_served_ns", "_stop_ns", "due_ns")
 
     def __init__(self, patience_ns: int) -> None:
         self._patience_ns = patience_ns
@@ -25,6 +26,8 @@ class LeavePatience:
         self._received = 0  # its log at the last look
         self._stop_ns = NEVER
         self.due_ns = NEVER  # when to look next; NEVER also while a recovery has our leave wait, within its own bound
+        self._heard_ns = 0  # after our leave: the last word of a member that does not know of it
+        self._served_ns = 0  # when our time to serve was over for the first time
 
     def propose(self, now_ns: int, change: Change, orderer: LoggedOrderer) -> None:
         """Ask for our leave, or again in the next ring: the bound counts from the first time."""
@@ -45,6 +48,15 @@ class LeavePatience:
             return True
         self._look_again(now_ns, orderer.log.received)
         return False
+
+    def heard(self, now_ns: int) -> None:
+        """We have left, and a member speaks that may not know it."""
+        self._heard_ns = now_ns
+
+    def serve_until(self, now_ns: int) -> int:
+        """Our time to serve is over: until when to stay all the same."""
+        self._served_ns = self._served_ns or now_ns
+        return min(self._heard_ns + self._patience_ns, self._served_ns + (LONGEST - 1) * self._patience_ns)
 
     def _look_again(self, now_ns: int, received: int) -> None:
         self._received = received

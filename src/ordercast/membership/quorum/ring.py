@@ -9,19 +9,19 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from ordercast.config import GroupConfig, MinMembers
-from ordercast.engine import NEVER, Failed, Note, Outbox, Reset, To
+from ordercast.engine import NEVER, Change, Failed, Note, Outbox, Reset, To
 from ordercast.errors import WireError
 from ordercast.membership.policy import NOTE
 from ordercast.membership.quorum.deciding import Deciding
 from ordercast.membership.quorum.local import LocalMember, Wishes
-from ordercast.membership.quorum.meeting import better
+from ordercast.membership.quorum.meeting import Meeting, better
 from ordercast.membership.quorum.recovery import Recovery, begins_recovery
 from ordercast.membership.quorum.roles import RecoveryTerms
 from ordercast.orderers import LoggedOrderer
 from ordercast.orderers.orderer import Suspicion, SuspicionReason
 from ordercast.view import Address, Reason, View, id_of
 from ordercast.wire.header import Kind
-from ordercast.wire.views import Proposal, Ring, decode_result, decode_suspects, encode_suspects
+from ordercast.wire.views import Proposal, Ring, decode_result, decode_suspects, encode_address, encode_suspects
 
 NEWCOMER_WAITS: Final = 10  # times `recovery_wait_ns`: the patience of a newcomer whose join is not decided
 FOREIGN_WAITS: Final = 30  # times `recovery_wait_ns`: the patience of a frozen ring beside a smaller one that works
@@ -130,6 +130,24 @@ class QuorumRing:
         recovery.resets.add(rule, terms.header)
         self._note("recovery begins: reset() was called", out)
         recovery.begin(now_ns, suspects, terms, out)
+
+    def meet(
+        self, now_ns: int, source: Address, kind: int, seen: Ring, is_past: bool, meeting: Meeting, out: Outbox
+    ) -> bool:
+        """Another ring of our name has shown itself, which this node was in before if `is_past`. Whether this node
+        leaves ours for it, because ours is frozen."""
+        if not seen.is_working:
+            if kind == Kind.BEACON and self.recovery is None:
+                # A member of a ring that is stuck and that hears no multicasts asks whether there is another.
+                meeting.answer(source, self.shown(), out)
+        elif is_past or self.orderer.standing().is_retired:
+            pass
+        elif self.recovery is not None:
+            return self.is_superseded_by(now_ns, seen)
+        elif meeting.on_ring(now_ns, source, kind, seen, self.shown(), self.orderer, out):
+            # Ours is smaller. All members are told where to go: not all of them may hear that ring (RMP section 3.4).
+            self.orderer.propose(now_ns, Change(Reason.DISSOLVE, self._local.me, encode_address(source)))
+        return False
 
     # After a failure
 
