@@ -149,8 +149,8 @@ class Coordinator:
     def on_cut(self, now_ns: int, origin: int, cut: Cut, out: Outbox) -> None:
         if self.role is not Role.INVITING or cut.view.ring != self._orderer.view.ring:
             return
-        if origin not in self.invitees:
-            return
+        if origin not in self.invitees and cut.view.member(origin) is None:
+            return  # neither known here, nor by a join that is known there
         log = self._orderer.log
         if abs(cut.received - log.received) > log.ahead or cut.view.seq > cut.received:
             raise WireError("a cut of another log")
@@ -167,8 +167,9 @@ class Coordinator:
             self._consider(now_ns, out)
 
     def on_sign(self, source: Address, origin: int, out: Outbox) -> None:
-        """It is heard at last: it need not wait for the next invitation of all."""
-        if self.role is Role.INVITING and origin in self.invitees and origin not in self._cuts:
+        """It is heard at last: it need not wait for the next invitation of all. A newcomer whose join is not known here
+        is not among those."""
+        if self.role is Role.INVITING and origin not in self._cuts:
             out.sends.append(self._local.writer.control(source, Kind.INVITE, self._invitation()))
 
     def _invitation(self) -> bytes:
