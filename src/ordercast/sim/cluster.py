@@ -99,6 +99,9 @@ class Cluster:
     def rejoin(self, name: str) -> None:
         self.members[name].rejoin()
 
+    def expel(self, name: str, member: str) -> None:
+        self.members[name].expel(member)
+
     def reset(self, name: str, min_members: int | None = None) -> None:
         self.members[name].reset(min_members)
 

@@ -248,6 +248,18 @@ class SimMember:
         self.seen.resets.append(ResetCall(str(self), now_ns, rule))
         self._cluster.world.wake(self.node)
 
+    def expel(self, name: str) -> None:
+        """Have the group go on without the node of this name, if this one and that one are in it."""
+        host, port = self.host, self.port
+        if not self.node.is_up or host is None or port is None or port.gone is not None or self.view is None:
+            return
+        expelled = next((member for member in self.view.members if member.name == name), None)
+        if expelled is None or expelled.id == port.me.id:
+            return
+        port.engine.expel(self._cluster.world.clock(self.node), expelled.id, "it was asked for", port.channel.out)
+        host.touch(port)
+        self._cluster.world.wake(self.node)
+
     def _needed(self) -> MinMembers:
         """What its rule means for its view. `reset` takes a number as it is: more than the view has is never met."""
         return min(self.rule, len(self.view.members)) if isinstance(self.rule, int) and self.view else self.rule

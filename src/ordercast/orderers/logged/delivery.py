@@ -114,6 +114,8 @@ class ServiceDelivery:
 
     def forget(self, leaver: int) -> None:
         self._upto.pop(leaver, None)
+        for key in [key for key in self._early if key[0] == leaver]:
+            del self._early[key]  # it was expelled before this was ordered
 
     # Arrivals
 

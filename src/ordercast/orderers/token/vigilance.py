@@ -17,6 +17,7 @@ from ordercast.orderers.token.pending import ChangeRequests
 from ordercast.orderers.token.rotation import Rotation
 from ordercast.parts.detector import Detector
 from ordercast.parts.outgoing import Outgoing
+from ordercast.parts.slow import SlowReceivers
 
 HEARSAY_BEATS: Final = 4  # heartbeats for which the word of another member counts that it waits
 LONG_BEATS: Final = 3  # heartbeats after which work lasts: most of it is over sooner, and not worth a word
@@ -35,6 +36,7 @@ class Vigilance:
         "_requests",
         "_ring",
         "_rotation",
+        "_slow",
         "_waits",
         "is_stalled",
     )
@@ -55,6 +57,7 @@ class Vigilance:
         self._naks = naks
         self._requests = requests
         self._busy_ns = -1  # since when something is outstanding in the ring, as far as we know; -1: nothing is
+        self._slow = SlowReceivers(ring.config)
         self._waits = False  # our application waits for another member
         self._reminded_until_ns = 0  # until then a caller outside waits, as far as we know
         self._heard_until_ns = 0  # until then another member waits, as far as we know
@@ -88,9 +91,13 @@ class Vigilance:
         waits = self._rotation.waits = lasts or self._waits or now_ns < self._reminded_until_ns
         self._detector.work(is_busy or waits or now_ns < self._heard_until_ns, now_ns)
 
-    def watch_application(self, now_ns: int, is_overrun: bool, oldest: int) -> None:
-        """With each heartbeat: whether our application is so far behind that it holds up the ring, and the oldest
-        delivery that it has not taken. Being behind for a moment is no fault, whatever `held_ns` says."""
+    def watch_application(self, now_ns: int, is_overrun: bool, oldest: int, is_blocking: bool) -> None:
+        """With each heartbeat: whether our application is so far behind that it holds up the ring, the oldest delivery
+        that it has not taken, and whether something waits for that now. Being behind for a moment is no fault, whatever
+        `held_ns` says. Where it lasts, we say so with our heartbeats, and the others evict us."""
+        me, members = self._ring.me.id, len(self._ring.view.members)
+        blocking = {me: oldest} if is_overrun and is_blocking and members > 1 else {}
+        self._rotation.is_overdue = bool(self._slow.look(now_ns, blocking))
         if not is_overrun or oldest != self._oldest:
             self._oldest, self._oldest_ns, self.is_stalled = oldest, now_ns, False
         else:
