@@ -341,7 +341,7 @@ class Underlay:
     def is_at_rest(self) -> bool:
         membership = self._membership
         if membership.phase in (Phase.CLOSED, Phase.LINGERING):
-            return True
+            return not self._returning.is_expected
         return membership.is_at_rest and not self._orderer.is_busy and self._intake.is_empty
 
     @property
