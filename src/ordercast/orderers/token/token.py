@@ -404,7 +404,7 @@ class Token:
                 if not self._ring.has_left:  # a member that was expelled had perhaps sent more than was ordered
                     self._sender.retransmit(now_ns, out)
             elif timer is TokenTimer.BEAT:
-                self._watch_application(now_ns)
+                self._vigilance.watch_application(now_ns, self._delivery)
                 if now_ns - self._rotation.spoke_ns >= self._detector.heartbeat_ns:
                     self._rotation.sync_now = True
             elif timer is TokenTimer.CALLS:
@@ -581,14 +581,6 @@ class Token:
                     self._ring.writer.control(To.ALL, Kind.PROPOSE, encode_change(renewed(self._ring, change)))
                 )
         self._rotation.speak(now_ns, out)
-
-    def _watch_application(self, now_ns: int) -> None:
-        """With each heartbeat. Blocks, or a change, wait for our application if it is behind."""
-        delivery = self._delivery
-        is_blocking = bool(self._ring.log.blocks)
-        if not is_blocking and self._requests.pending:
-            is_blocking = delivery.is_overrun(change_waits=True)
-        self._vigilance.watch_application(now_ns, delivery.is_overrun(), delivery.oldest, is_blocking)
 
     def _ask_to_leave(self, now_ns: int) -> None:
         change = self._leaving.request()

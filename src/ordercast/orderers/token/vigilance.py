@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ordercast.orderers.logged.delivery import ServiceDelivery
 from ordercast.orderers.logged.ring import RingState
 from ordercast.orderers.orderer import Suspicion, SuspicionReason
 from ordercast.orderers.token.naks import TokenNaks
@@ -91,18 +92,19 @@ class Vigilance:
         waits = self._rotation.waits = lasts or self._waits or now_ns < self._reminded_until_ns
         self._detector.work(is_busy or waits or now_ns < self._heard_until_ns, now_ns)
 
-    def watch_application(self, now_ns: int, is_overrun: bool, oldest: int, is_blocking: bool) -> None:
-        """With each heartbeat: whether our application is so far behind that it holds up the ring, the oldest delivery
-        that it has not taken, and whether something waits for that now. Being behind for a moment is no fault, whatever
-        `held_ns` says. Where it lasts, we say so with our heartbeats, and the others evict us."""
-        me, members = self._ring.me.id, len(self._ring.view.members)
-        blocking = {me: oldest} if is_overrun and is_blocking and members > 1 else {}
-        self._rotation.is_overdue = bool(self._slow.look(now_ns, blocking))
+    def watch_application(self, now_ns: int, delivery: ServiceDelivery) -> None:
+        """With each heartbeat: whether our application is so far behind that it holds up the ring. Being behind for a
+        moment is no fault, whatever `held_ns` says. Where blocks, or a change, wait for it, and that lasts, we say so
+        with our heartbeats, and the others evict us."""
+        ring, timing = self._ring, self._ring.timing
+        is_overrun, oldest = delivery.is_overrun(), delivery.oldest
         if not is_overrun or oldest != self._oldest:
             self._oldest, self._oldest_ns, self.is_stalled = oldest, now_ns, False
         else:
-            timing = self._ring.timing
             self.is_stalled = now_ns - self._oldest_ns > max(timing.held_ns, timing.retransmit_max_ns)
+        waits = bool(ring.log.blocks) or (bool(self._requests.pending) and delivery.is_overrun(change_waits=True))
+        blocking = {ring.me.id: oldest} if is_overrun and waits and len(ring.view.members) > 1 else {}
+        self._rotation.is_overdue = bool(self._slow.look(now_ns, blocking))
 
     # What comes of it
 
