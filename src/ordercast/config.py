@@ -16,6 +16,7 @@ SECOND: Final = 1_000_000_000
 
 RecoveryMode = Literal["automatic", "manual"]
 AlonePolicy = Literal["create", "wait", "leave"]
+SlowPolicy = Literal["evict", "wait"]
 MinMembers = int | Literal["majority", "all"]
 
 MAX_DATAGRAM: Final = 65_000  # one UDP datagram over IPv4 holds 65,507 bytes; the rest is slack for headers
@@ -27,6 +28,8 @@ MAX_MEMBERS: Final = 2_000  # of a group: a view of so many, and a cut with two 
 MAX_GROUP_NAME: Final = 255
 MAX_FLOW_NAME: Final = 64
 MAX_HEADER: Final = 1_024  # the small message that goes with join, leave and reset
+MIN_PATIENCE_NS: Final = 100 * MS  # a busy member speaks so often: less could not be told from a pause
+MAX_PATIENCE_NS: Final = 365 * 24 * 3_600 * SECOND
 DEFAULT_ORDERER: Final = "token"  # fully symmetric, with all services, locks and calls
 
 
@@ -45,6 +48,8 @@ class GroupConfig:
     anticipate: bool = True  # the timestamp orderer: TOMPA's anticipation, else plain ABCAST
     shared: bool = False  # the underlay carries many groups, by a roster
     bootstrap: int = 1  # the group begins to work once a view has had so many members
+    slow: SlowPolicy = "evict"  # what becomes of a member that does not receive; "wait" is Amoeba's and RMP's
+    patience_ns: int = 10 * SECOND  # how long it may hold up the group before it is evicted
 
     def __post_init__(self) -> None:
         if not 1 <= self.max_members <= MAX_MEMBERS:
@@ -68,6 +73,10 @@ class GroupConfig:
             raise UsageError(f"flow is the name of a policy, such as 'slow-start' or 'open', got {self.flow!r}")
         if not isinstance(self.anticipate, bool):
             raise UsageError(f"anticipate is True (TOMPA) or False (ABCAST), got {self.anticipate!r}")
+        if self.slow not in ("evict", "wait"):
+            raise UsageError(f"slow is 'evict' or 'wait', got {self.slow!r}")
+        if not MIN_PATIENCE_NS <= self.patience_ns <= MAX_PATIENCE_NS:
+            raise UsageError(f"patience lies between 0.1 s and a year, got {self.patience_ns / SECOND:g} s")
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,12 +86,14 @@ class Refused(NamedTuple):
 class Departed(NamedTuple):
     """This node is out of the group: it left (`wanted`), was excluded, or its ring dissolved into another.
 
-    With `returning` the engine is already on its way back as a new member.
+    With `returning` the engine is already on its way back as a new member; with `is_waiting` it begins that when
+    `Engine.resume` tells it that the application receives again.
     """
 
     wanted: bool
     returning: bool
     text: str
+    is_waiting: bool = False
 
 
 class UnknownOutcome(NamedTuple):
@@ -194,6 +196,12 @@ class Engine(Protocol):
     def leave(self, now_ns: int, header: bytes, out: Outbox) -> None:
         """Leave in order; `Departed(wanted=True)` follows."""
 
+    def expel(self, now_ns: int, member: int, why: str, out: Outbox) -> None:
+        """Ask the group to go on without another member; a View without it follows, unless the group fails before."""
+
+    def resume(self, now_ns: int, out: Outbox) -> None:
+        """After `Departed(is_waiting=True)`: the application has received everything up to that."""
+
     def reset(self, now_ns: int, min_members: MinMembers, header: bytes, out: Outbox) -> None:
         """Amoeba's ResetGroup: recover with the members that are alive; `Reset` follows."""
 
@@ -243,7 +251,7 @@ class Change(NamedTuple):
     reason: Reason
     member: Member
     header: bytes = b""
-    next_block: int = 0
+    next_block: int = 0  # of an expulsion: the sequence number of the view in which it was asked for
     lock: str = ""
-    serial: int = 0  # of a join: the attempt; of a lock: the request, rising per member
+    serial: int = 0  # of a join: the attempt; of a lock: the request, rising per member; of an expulsion: MAY_RETURN
     callers: Mapping[int, int] = {}  # of a join: calls from outside below these numbers were delivered to the newcomer

@@ -60,6 +60,11 @@ class Reason(IntEnum):
     DISSOLVE = 4  # the ring ends, and its members join a larger one; or its last member left
     LOCK = 5  # granted, or, where the view is the one before, denied
     UNLOCK = 6
+    EXPEL = 7  # a member that does not receive was evicted, or one was expelled by `Group.expel`
+
+
+DEPARTURES: Final = frozenset((Reason.LEAVE, Reason.EXPEL))  # the view is without its subject
+MAY_RETURN: Final = 1  # the `serial` of an expulsion after which the member may come back
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +115,10 @@ class View:
     reason: Reason = Reason.CREATE
     """Why the view was made."""
     subject: str = ""
-    """The member that joined, left or coordinated the reset, as name/life."""
+    """The member that joined, left, was expelled or coordinated the reset, as name/life."""
     header: bytes = b""
-    """The small message that the subject gave with its join, leave or reset."""
+    """The small message that the subject gave with its join, leave or reset. After an expulsion: by which member, and
+    why, as text."""
     prior: tuple[int, ...] = ()
     """The members of the view before (ids, in order), a quorum of which decides this one. Empty for the first view of a
     ring, and where nothing changed."""
@@ -134,7 +140,7 @@ class View:
     lock: str = ""
     """The lock that was asked for or given back."""
     serial: int = 0
-    """The number of the request that this view answers."""
+    """The number of the request that this view answers. Of an expulsion: 1 if the member may come back."""
     largest_before: int = 0
     """The most members that a view of the chain before this one had."""
 

@@ -137,6 +137,12 @@ class FloodEngine:
     def leave(self, now_ns: int, header: bytes, out: Outbox) -> None:
         self.pending.append(Departed(wanted=True, returning=False, text="left"))
 
+    def expel(self, now_ns: int, member: int, why: str, out: Outbox) -> None:
+        """There is no group to ask."""
+
+    def resume(self, now_ns: int, out: Outbox) -> None:
+        """Nobody is ever out."""
+
     def reset(self, now_ns: int, min_members: int | str, header: bytes, out: Outbox) -> None:
         self.pending.append(Reset(1, ""))
 

@@ -126,6 +126,7 @@ class FakeEngine:
         self.pending: list[Upcall] = []
         self.sent_blocks: list[bytes] = []
         self.consumed: list[int] = []
+        self.resumed: list[int] = []
         self.batches: list[bytes] = []
         self.deadline = NEVER
         self.expired: list[int] = []
@@ -213,6 +214,15 @@ class FakeEngine:
     @property
     def is_working(self) -> bool:
         return self.view is not None
+
+    def expel(self, now_ns: int, member: int, why: str, out: Outbox) -> None:
+        for engine in [each for each in self.exchange.members if each.me.id == member]:
+            self.exchange.members.remove(engine)
+            self.exchange.install(Reason.EXPEL, str(engine.me), why.encode())
+            engine.pending.append(Departed(wanted=False, returning=False, text=why))
+
+    def resume(self, now_ns: int, out: Outbox) -> None:
+        self.resumed.append(now_ns)
 
     def reset(self, now_ns: int, min_members: int | str, header: bytes, out: Outbox) -> None:
         if isinstance(min_members, int) and len(self.exchange.members) < min_members:

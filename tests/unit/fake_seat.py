@@ -54,6 +54,7 @@ class FakeSeat:
         self._watches: list[Watch] = []
         self._settled: list[Waited] = []
         self._resets: list[Reset] = []
+        self.expelled: list[tuple[int, str]] = []
         self._held: dict[str, LockRequest] = {}
 
     def stats(self) -> dict[str, int]:
@@ -165,6 +166,10 @@ class FakeSeat:
 
     def leave(self, header: bytes = b"", is_ordered: bool = False) -> None:
         self.is_leaving = True
+        self.wake()
+
+    def expel(self, member: int, why: str) -> None:
+        self.expelled.append((member, why))
         self.wake()
 
     def reset(self, min_members: MinMembers, header: bytes = b"") -> None:

@@ -23,6 +23,7 @@ from ordercast.api.checks import (
     check_min_members,
     check_timeout,
 )
+from ordercast.api.expelling import Expelling
 from ordercast.api.locking import Handler, Lock, LockHolder
 from ordercast.api.readiness import Readiness
 from ordercast.api.receiving import EventReader
@@ -66,6 +67,7 @@ class Group:
         self._joined: asyncio.Future[None] = loop.create_future()
         self._leaves: list[asyncio.Future[None]] = []
         self._resets: list[tuple[MinMembers, asyncio.Future[int]]] = []
+        self._expelling = Expelling(seat, loop)
         seat.respond_by(self._respond)
 
     def __repr__(self) -> str:
@@ -431,6 +433,16 @@ class Group:
             if waiting in self._resets:
                 self._resets.remove(waiting)
 
+    async def expel(self, member: Member | str | int, why: str = "") -> None:
+        """Have the group go on without another member; returns with the view that is without it.
+
+        member: as views have it, or by its name, as name/life, or by its id. It gets everything that is ordered before,
+        and then `Left(returning=False)` with `why`: it is out for good, unless its program joins again. What it has
+        sent and is not ordered then is dropped, and `Uncertain` tells it so. Raises UsageError for this node itself,
+        which is to `leave`, and for one that is not in the view; GroupFailed and NotMember as `send`.
+        """
+        await self._expelling.expel(member, why)
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -510,6 +522,7 @@ class Group:
                     else:
                         done.set_exception(NotEnoughMembers(f"reset of {self.name!r}: {reset.text}"))
             self._resets = [(rule, done) for rule, done in self._resets if not done.done()]
+        self._expelling.follow()
         if self._leaves and not seat.is_leaving and gone is None:
             failed = GroupFailed(f"{self.name!r} has failed before this node's leave was ordered; call reset()")
             for left in self._leaves:
@@ -536,6 +549,7 @@ class Group:
         self._end(error)
 
     def _end(self, error: OrdercastError) -> None:
+        self._expelling.fail(error)
         for _, done in self._resets:
             if not done.done():
                 done.set_exception(error)

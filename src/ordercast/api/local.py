@@ -225,6 +225,17 @@ class LocalSeat:
         self._host.leave(self.port, header, is_ordered)
         self._driver.wake()
 
+    def expel(self, member: int, why: str) -> None:
+        port = self.port
+        if port.channel.shared is not None and port.group:
+            raise UsageError(
+                f"{port.group!r} shares the underlay {port.underlay!r}: a member is expelled from the underlay, with "
+                "expel() of what attach() gave"
+            )
+        port.engine.expel(self._driver.now_ns(), member, why, port.channel.out)
+        self._host.touch(port)
+        self._driver.wake()
+
     def reset(self, min_members: MinMembers, header: bytes = b"") -> None:
         self._host.reset(self._driver.now_ns(), self.port, min_members, header)
         self._driver.wake()

@@ -26,13 +26,16 @@ from ordercast.api.handles import OpenGroups
 from ordercast.api.seat import JoinRequest, NodeBackend, Seat
 from ordercast.api.shared import SharedUnderlay
 from ordercast.api.terms import as_request
-from ordercast.config import DEFAULT_ORDERER, AlonePolicy, MinMembers, RecoveryMode
+from ordercast.config import DEFAULT_ORDERER, AlonePolicy, MinMembers, RecoveryMode, SlowPolicy
 from ordercast.errors import CallTimeout, JoinRefused, NotMember, UsageError
 from ordercast.groups.caller import Call
 from ordercast.groups.checks import check_kind
 from ordercast.groups.events import Event, PortEvent
 from ordercast.service import AGREED, RELIABLE, UNRELIABLE, Service
 from ordercast.view import Address, Member
+
+PATIENCE_S: Final = 10.0
+"""How long a member may hold up the group by default, before it is evicted."""
 
 JOIN_TIMEOUT_S: Final = 30.0
 """How long `join` tries by default."""
@@ -45,6 +48,8 @@ _PLAIN: Final[dict[str, object]] = {
     "min_members": "majority",
     "recovery": "automatic",
     "alone": "create",
+    "slow": "evict",
+    "patience": PATIENCE_S,
 }
 """What `join` has for parameters of the underlay that are left out; None for the others."""
 
@@ -138,6 +143,8 @@ class NodeBase:
         contact: str | Address | None = None,
         alone: AlonePolicy = "create",
         bootstrap: int | None = None,
+        slow: SlowPolicy = "evict",
+        patience: float = PATIENCE_S,
         underlay: str | None = None,
     ) -> Group:
         """Become a member; returns with the first view. Amoeba's CreateGroup and JoinGroup (section 3).
@@ -155,7 +162,10 @@ class NodeBase:
         this node does if the group goes on without it and no member answers when it comes back: it makes the group anew
         ("create", as a newcomer would), looks for it without end ("wait"), or leaves ("leave"). bootstrap: how many
         members the group must have had before it takes messages and grants locks; its creator decides. A number for
-        min_members is what this member needs at any time. `ready` waits for both. underlay: the shared
+        min_members is what this member needs at any time. `ready` waits for both. slow: what becomes of a
+        member whose application does not receive. It is put out in order when it has held up the group for `patience`
+        seconds without receiving anything, and comes back when it receives ("evict"), or the group waits for it
+        ("wait"). Both are the creator's to set; another member gets what the group has. underlay: the shared
         underlay that carries the group with any number of others, in one order over all of them; `attach` says what it
         is made with, and a join has only a header and a timeout then. Raises JoinRefused,
         UsageError, or TimeoutError after `timeout` seconds (None: never). A join that has failed or was cancelled
@@ -181,6 +191,8 @@ class NodeBase:
             "ttl": ttl,
             "alone": alone,
             "bootstrap": bootstrap,
+            "slow": slow,
+            "patience": patience,
         }
         if underlay is not None:
             name = _check_shared(name, underlay, {**terms, "contact": contact})
@@ -245,6 +257,8 @@ class NodeBase:
         contact: str | Address | None = None,
         alone: AlonePolicy = "create",
         bootstrap: int | None = None,
+        slow: SlowPolicy = "evict",
+        patience: float = PATIENCE_S,
     ) -> SharedUnderlay:
         """Come into a shared underlay, which carries any number of groups; returns with its first view.
 
@@ -269,6 +283,8 @@ class NodeBase:
             ttl=ttl,
             alone=alone,
             bootstrap=bootstrap,
+            slow=slow,
+            patience=patience,
         )
         if contact is not None and create:
             raise UsageError("an underlay that is joined through a contact exists: leave create out")

@@ -181,6 +181,10 @@ class Seat(Protocol):
         turns false.
         """
 
+    def expel(self, member: int, why: str) -> None:
+        """Ask the group to go on without another member. A view without it follows, or a reset that knows nothing of
+        this."""
+
     def reset(self, min_members: MinMembers, header: bytes = b"") -> None:
         """Begin Amoeba's ResetGroup; `take_resets` tells how it ended."""
 

@@ -141,6 +141,10 @@ class SharedUnderlay:
             seat.leave_all()
             await self._group.abandon()
 
+    async def expel(self, member: Member | str | int, why: str = "") -> None:
+        """Have the underlay, and with it all of its groups, go on without another node; as `Group.expel`."""
+        await self._group.expel(member, why)
+
     async def __aenter__(self) -> Self:
         return self
 

@@ -6,11 +6,14 @@ from typing import Final
 
 from ordercast.api.checks import check_min_members, check_number
 from ordercast.api.seat import JoinRequest
-from ordercast.config import AlonePolicy, Demands, GroupConfig, MinMembers, RecoveryMode
+from ordercast.config import SECOND, AlonePolicy, Demands, GroupConfig, MinMembers, RecoveryMode, SlowPolicy
 from ordercast.errors import UsageError
 
 MAX_BUFFERS: Final = 1 << 40
 """Bytes of history that may be asked for; far above what any machine has."""
+
+MAX_PATIENCE_S: Final = 365 * 24 * 3_600
+"""A year; who wants to wait for longer has `slow="wait"`."""
 
 MAX_TTL: Final = 255
 """IP's time to live has one byte."""
@@ -33,6 +36,8 @@ def as_request(
     ttl: int | None,
     alone: AlonePolicy,
     bootstrap: int | None,
+    slow: SlowPolicy,
+    patience: float,
 ) -> JoinRequest:
     """Raise what is wrong. Header, contact and underlay are the caller's to add."""
     if create is not None and not isinstance(create, bool):
@@ -41,6 +46,10 @@ def as_request(
         raise UsageError(f'recovery is "automatic" or "manual", not {recovery!r}')
     if alone not in ("create", "wait", "leave"):
         raise UsageError(f'alone is "create", "wait" or "leave", not {alone!r}')
+    if slow not in ("evict", "wait"):
+        raise UsageError(f'slow is "evict" or "wait", not {slow!r}')
+    if isinstance(patience, bool) or not isinstance(patience, int | float) or not 0.1 <= patience <= MAX_PATIENCE_S:
+        raise UsageError(f"patience is a number of seconds from 0.1 to {MAX_PATIENCE_S:,}, not {patience!r}")
     check_min_members(min_members)
     limits = {
         "resilience": resilience,
@@ -70,6 +79,8 @@ def as_request(
             flow=defaults.flow if flow is None else flow,
             anticipate=defaults.anticipate if anticipate is None else anticipate,
             bootstrap=defaults.bootstrap if bootstrap is None else bootstrap,
+            slow=slow,
+            patience_ns=round(patience * SECOND),
         ),
         create=create,
         min_members=min_members,

@@ -291,6 +291,9 @@ class Channel:
             seq = consumption.take()
             if not self.is_over:
                 engine.consume(now_ns, seq, out)
+        if consumption.is_awaited and not consumption.receipts:
+            consumption.is_awaited = False
+            engine.resume(now_ns, out)
         wants_pass = False
         if self.shared is not None:
             self.shared.left = PASS_CHANGES
@@ -329,6 +332,8 @@ class Channel:
         else:
             wants_pass = True
         if self.shared is not None and (self.shared.has_operations or self.shared.is_behind):
+            wants_pass = True
+        if consumption.is_awaited and not consumption.receipts:
             wants_pass = True
         if self.leaving and any(
             leave.header is not None and port.may_leave(now_ns, leave) for port, leave in self.leaving.items()
@@ -496,6 +501,7 @@ class Channel:
         for port in ports:
             port.finish_taken()
         self.reception.on_departed(self.engine.config.max_message)
+        self.consumption.is_awaited = gone.is_waiting
         for port in ports:
             port.on_departed()
         if self.shared is not None:

@@ -45,7 +45,7 @@ class Receipt:
 class Consumption:
     """The receipts of one channel, in the order of delivery."""
 
-    __slots__ = ("_turn", "consumed_seq", "done_seq", "held_bytes", "ports", "receipts")
+    __slots__ = ("_turn", "consumed_seq", "done_seq", "held_bytes", "is_awaited", "ports", "receipts")
 
     def __init__(self) -> None:
         self.receipts: deque[Receipt] = deque()
@@ -53,6 +53,7 @@ class Consumption:
         self.consumed_seq = -1  # what the engine was told
         self.held_bytes = 0  # by ports on their own account
         self.ports = 0  # of a shared underlay
+        self.is_awaited = False  # the engine comes back when the application has received what is here
         self._turn = 0
 
     def add(self, seq: int, ports: int) -> Receipt:
@@ -100,6 +101,11 @@ class Consumption:
             if receipt.remaining > receipt.leaving:
                 break
             self.done_seq = max(self.done_seq, receipt.seq)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there is something to tell the engine."""
+        return self.done_seq > self.consumed_seq or (self.is_awaited and not self.receipts)
 
     def take(self) -> int:
         """The sequence number that the engine is to be told; -1: nothing new."""

@@ -390,8 +390,7 @@ class Port:
     @property
     def has_consumed(self) -> bool:
         """The engine is to be told of buffers that are free again: a pass is wanted."""
-        consumption = self.channel.consumption
-        return consumption.done_seq > consumption.consumed_seq
+        return self.channel.consumption.has_news
 
     @property
     def is_holding_up(self) -> bool:

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from ordercast.config import members_needed
 from ordercast.engine import Change
-from ordercast.view import Member, Reason, View
+from ordercast.view import DEPARTURES, Member, Reason, View
 from ordercast.wire.views import MAX_LOCKS
 
-MEMBERSHIP = frozenset((Reason.JOIN, Reason.LEAVE, Reason.DISSOLVE))
+MEMBERSHIP = frozenset((Reason.JOIN, *DEPARTURES, Reason.DISSOLVE))
 
 
 def next_view(
@@ -92,9 +92,9 @@ def _with_members(
             return None
         at = view.index(after) + 1 or len(members)
         members = (*members[:at], change.member, *members[at:])
-    elif change.reason == Reason.LEAVE:
-        if not present:
-            return None
+    elif change.reason in DEPARTURES:
+        if not present or (change.reason == Reason.EXPEL and len(members) == 1):
+            return None  # nobody is left to go on without the last member
         # The last leaver dissolves the group: no member is left, and a view is never empty.
         members = tuple(member for member in members if member.id != change.member.id) or members
     # Those of senders that are gone too: what they left behind may still be ordered.

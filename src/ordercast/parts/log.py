@@ -17,6 +17,7 @@ from ordercast.wire.ordering import Assignment
 
 # What a datagram costs a socket's buffer besides its bytes (docs/design/overview.md section 6).
 DATAGRAM_OVERHEAD: Final = 1_024
+EVERY_NUMBER: Final = 1 << 62  # more than any block has
 MAX_GONE: Final = 64  # members that left, whose late parts are known to be old
 
 
@@ -86,13 +87,19 @@ class Log:
         self._seqs: dict[tuple[int, int], int] = {}  # origin and number of an entry -> its sequence number
         self._step = datagram_body
 
-    def dismiss(self, origin: int) -> None:
-        """A member has left. Parts of its blocks may still be on their way."""
+    def dismiss(self, origin: int, is_expelled: bool = False) -> None:
+        """A member has left. Parts of its blocks may still be on their way. One that was expelled had perhaps sent more
+        than was ordered: that will not be, unless recovery has found a later sequence number for it."""
         number = self.next_number.pop(origin, None)
-        if number is not None:
-            self.gone[origin] = number
-            if len(self.gone) > MAX_GONE:
-                del self.gone[next(iter(self.gone))]
+        if number is None:
+            return
+        self.gone[origin] = EVERY_NUMBER if is_expelled else number
+        if len(self.gone) > MAX_GONE:
+            del self.gone[next(iter(self.gone))]
+        if is_expelled:
+            ordered = set(self.assignments.values())
+            for key in [key for key in self.blocks if key[0] == origin and key not in ordered]:
+                del self.blocks[key]
 
     def begin_with(self, change: bytes) -> None:
         """The log starts at a change that others may still lack: keep it for them."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from ordercast.view import Reason, View
+from ordercast.view import DEPARTURES, View
 
 REMEMBERED: Final = 8  # views whose lists are kept, to read tables of members that lag behind
 
@@ -43,7 +43,7 @@ class Table:
             if member == self._leaver:
                 self._leaver = 0  # it comes back: it has seen its own leave
             self._rows[member] = view.seq
-        if leavers and view.reason == Reason.LEAVE:
+        if leavers and view.reason in DEPARTURES:
             self._leaver, self._leaves_at = leavers[0], view.seq
             self._look_at_leaver()
         self._remember(view)

@@ -15,9 +15,9 @@ from typing import Self
 
 from ordercast.api.checks import Payload
 from ordercast.api.group import CALL_TIMEOUT_S, Group
-from ordercast.api.node import JOIN_TIMEOUT_S
+from ordercast.api.node import JOIN_TIMEOUT_S, PATIENCE_S
 from ordercast.api.shared import SharedUnderlay
-from ordercast.config import DEFAULT_ORDERER, AlonePolicy, MinMembers, RecoveryMode, Timing
+from ordercast.config import DEFAULT_ORDERER, AlonePolicy, MinMembers, RecoveryMode, SlowPolicy, Timing
 from ordercast.groups.engines import EngineFactory
 from ordercast.groups.events import Event, PortEvent
 from ordercast.runtime.blocking_group import BlockingGroup
@@ -145,6 +145,8 @@ class BlockingNode:
         contact: str | Address | None = None,
         alone: AlonePolicy = "create",
         bootstrap: int | None = None,
+        slow: SlowPolicy = "evict",
+        patience: float = PATIENCE_S,
         underlay: str | None = None,
     ) -> BlockingGroup:
         """Become a member, as `Node.join`."""
@@ -168,6 +170,8 @@ class BlockingNode:
                 contact=contact,
                 alone=alone,
                 bootstrap=bootstrap,
+                slow=slow,
+                patience=patience,
                 underlay=underlay,
             )
         )
@@ -193,6 +197,8 @@ class BlockingNode:
         contact: str | Address | None = None,
         alone: AlonePolicy = "create",
         bootstrap: int | None = None,
+        slow: SlowPolicy = "evict",
+        patience: float = PATIENCE_S,
     ) -> BlockingUnderlay:
         """Come into a shared underlay, as `Node.attach`."""
         shared = self._thread.call(
@@ -214,6 +220,8 @@ class BlockingNode:
                 contact=contact,
                 alone=alone,
                 bootstrap=bootstrap,
+                slow=slow,
+                patience=patience,
             )
         )
         return self._underlay(shared)

@@ -206,6 +206,10 @@ class BlockingGroup:
         """As `Group.reset`."""
         return self._thread.call(self._group.reset(min_members, header), timeout)
 
+    def expel(self, member: Member | str | int, why: str = "", timeout: float | None = None) -> None:
+        """As `Group.expel`. After TimeoutError the expulsion goes on."""
+        self._thread.call(self._group.expel(member, why), timeout)
+
     def __enter__(self) -> Self:
         return self
 

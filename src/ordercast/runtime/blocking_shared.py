@@ -99,6 +99,10 @@ class BlockingUnderlay:
         if self._thread.is_alive:
             self._thread.call(self._shared.detach(), timeout)
 
+    def expel(self, member: Member | str | int, why: str = "", timeout: float | None = None) -> None:
+        """As `SharedUnderlay.expel`. After TimeoutError the expulsion goes on."""
+        self._thread.call(self._shared.expel(member, why), timeout)
+
     def __enter__(self) -> Self:
         return self
 

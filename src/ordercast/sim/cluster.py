@@ -99,6 +99,9 @@ class Cluster:
     def rejoin(self, name: str) -> None:
         self.members[name].rejoin()
 
+    def expel(self, name: str, member: str) -> None:
+        self.members[name].expel(member)
+
     def reset(self, name: str, min_members: int | None = None) -> None:
         self.members[name].reset(min_members)
 
@@ -114,6 +117,8 @@ class Cluster:
         for member in self.members.values():
             if member.node.is_up:
                 texts += [f"{member}: {text}" for text in member.holding.unrest()]
+                if member.is_reopening:
+                    texts.append(f"{member}: it was expelled, and comes back")
                 if member.asked:
                     texts.append(f"{member}: {member.asked} calls have no answer")
         for caller in self.callers.values():

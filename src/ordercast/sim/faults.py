@@ -28,6 +28,7 @@ class FaultKind(StrEnum):
     LEAVE = "leave"  # leaves the group of its own will
     REJOIN = "rejoin"  # comes back in the same life
     JOIN = "join"  # a node that was not there from the beginning starts
+    EXPEL = "expel"  # the application of the first of `others` has the group go on without `nodes`
     RESET = "reset"  # the application calls reset, for `value` members (it also does so by itself in manual recovery)
 
 
@@ -65,6 +66,8 @@ class Applications(Protocol):
     def rejoin(self, name: str) -> None: ...
 
     def reset(self, name: str, min_members: int | None) -> None: ...
+
+    def expel(self, name: str, member: str) -> None: ...
 
 
 class Faults:
@@ -126,6 +129,9 @@ class Faults:
                     applications.rejoin(name)
                 case FaultKind.RESET:
                     applications.reset(name, int(fault.value) or None)
+                case FaultKind.EXPEL:
+                    for other in fault.others[:1]:
+                        applications.expel(other, name)
 
     def _end(self, fault: Fault) -> None:
         if self._healed:

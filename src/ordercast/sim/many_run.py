@@ -128,6 +128,9 @@ class _GroupsRun:
     def rejoin(self, name: str) -> None:
         self._programs[name].rejoin()
 
+    def expel(self, name: str, member: str) -> None:
+        """Not drawn: lightweight groups expel nobody."""
+
     def reset(self, name: str, min_members: int | None = None) -> None:
         """Underlays recover by themselves here."""
 

@@ -91,6 +91,7 @@ class SimMember:
         "group",
         "holding",
         "host",
+        "is_reopening",
         "is_stalled",
         "is_wanted",
         "node",
@@ -123,6 +124,7 @@ class SimMember:
         self._has_reset_in_vain = False
         # how it behaves
         self.take_delay_ns = take_delay_ns
+        self.is_reopening = False  # it was expelled for good, and joins again in a moment
         self.is_stalled = False
         self.is_wanted = True  # False after a leave: it does not come back by itself
         self.resets_by_itself = True
@@ -251,6 +253,18 @@ class SimMember:
         self.seen.resets.append(ResetCall(str(self), now_ns, rule))
         self._cluster.world.wake(self.node)
 
+    def expel(self, name: str) -> None:
+        """Have the group go on without the node of this name, if this one and that one are in it."""
+        host, port = self.host, self.port
+        if not self.node.is_up or host is None or port is None or port.gone is not None or self.view is None:
+            return
+        expelled = next((member for member in self.view.members if member.name == name), None)
+        if expelled is None or expelled.id == port.me.id:
+            return
+        port.engine.expel(self._cluster.world.clock(self.node), expelled.id, "it was asked for", port.channel.out)
+        host.touch(port)
+        self._cluster.world.wake(self.node)
+
     def _needed(self) -> MinMembers:
         """What its rule means for its view. `reset` takes a number as it is: more than the view has is never met."""
         return min(self.rule, len(self.view.members)) if isinstance(self.rule, int) and self.view else self.rule
@@ -348,9 +362,11 @@ class SimMember:
             return
         if self.is_wanted:
             # A rejoin that was asked for while the leave was under way, or a program that insists.
+            self.is_reopening = left.text.startswith("expelled")
             self._cluster.world.after(0 if left.wanted else REOPEN_NS, self._reopen, self.node.life)
 
     def _reopen(self, life: int) -> None:
+        self.is_reopening = False
         if life == self.node.life and self.node.is_up and self.is_wanted:
             self.rejoin()
 

@@ -117,6 +117,8 @@ class Scenario:
     bootstrap: int = 1  # the group begins to work once a view has had so many members
     without_multicast: tuple[str, ...] = ()  # nodes without multicast, where the others have it
     recovery: str = "automatic"
+    slow: str = "evict"  # what becomes of members that do not receive
+    patience_ns: int = 10 * SECOND
     # local timing, as factors of the defaults
     timing: tuple[tuple[str, float], ...] = ()
     # what happens
@@ -140,6 +142,8 @@ class Scenario:
                 raise UsageError(f"{name} is a probability from 0 up to, not including, 1; got {getattr(self, name)}")
         if self.recovery not in ("automatic", "manual"):
             raise UsageError(f"recovery is automatic or manual, not {self.recovery!r}")
+        if self.slow not in ("evict", "wait"):
+            raise UsageError(f"slow is evict or wait, not {self.slow!r}")
         if self.rules and len(self.rules) != len(self.nodes):
             raise UsageError(f"rules are one for each of the {len(self.nodes)} nodes, or none; got {len(self.rules)}")
         known = {*self.nodes, *self.callers}
@@ -189,6 +193,8 @@ class Scenario:
             flow=self.flow,
             anticipate=self.anticipate,
             bootstrap=self.bootstrap,
+            slow="wait" if self.slow == "wait" else "evict",
+            patience_ns=self.patience_ns,
         )
 
     def node_timing(self) -> Timing:

@@ -73,6 +73,8 @@ class Settings:
     recovery: str = "automatic"
     min_members: int | str = "majority"
     bootstrap: int = 1
+    slow: str = "evict"
+    patience_ns: int = 10 * SECOND
     limit_ns: int = 60 * SECOND  # how long `until` waits
 
 
@@ -200,6 +202,8 @@ class _ScriptParser:
             "recovery": ("recovery", _recovery),
             "min": ("min_members", _min_members),
             "bootstrap": ("bootstrap", _number),
+            "receivers": ("slow", _slow),
+            "patience": ("patience_ns", parse_time),
             "limit": ("limit_ns", parse_time),
         }
         if key not in readers:
@@ -282,12 +286,14 @@ class _ScriptParser:
                 return make("send", nodes=who, number=_number(line, count), word=_service(line, service), **details)
             case ["lock", name, time]:
                 return make("lock", nodes=who, word=name, time_ns=parse_time(line, time))
+            case ["expel", targets]:
+                return make("expel", nodes=who, others=self._nodes(line, targets))
             case ["reset"]:
                 return make("reset", nodes=who)
             case ["reset", number]:
                 return make("reset", nodes=who, number=_number(line, number))
         ways = "; ".join(_HELP[verb] for verb in ("send", "lock", "call"))
-        raise ScriptError(line, f"a node can send, lock, call or reset; {ways}; or: a reset 2")
+        raise ScriptError(line, f"a node can send, lock, call, expel or reset; {ways}; or: a expel b; or: a reset 2")
 
     def _is_nodes(self, word: str) -> bool:
         return word == "all" or any(name in self._known for name in word.split(","))
@@ -325,9 +331,9 @@ def _details(line: int, words: list[str], verb: str) -> dict[str, object]:
 
 
 _VERBS: Final = (
-    "a statement is: A send N SERVICE, A lock NAME TIME, A call N SERVICE, A reset, run TIME, until ..., expect ..., "
-    "start, crash, restart, pause, resume, stall, unstall, leave, rejoin, slow, cut, mend, partition, heal, loss, "
-    "duplicate, reorder, lose, watch, show"
+    "a statement is: A send N SERVICE, A lock NAME TIME, A call N SERVICE, A expel B, A reset, run TIME, until ..., "
+    "expect ..., start, crash, restart, pause, resume, stall, unstall, leave, rejoin, slow, cut, mend, partition, "
+    "heal, loss, duplicate, reorder, lose, watch, show"
 )
 _WAITS: Final = (
     "write: {0} rest, until rest or stuck, {0} view A of N, {0} view A is A,B, {0} A,B delivered N, {0} A confirmed N, "
@@ -391,6 +397,12 @@ def _switch(line: int, word: str) -> bool:
 def _recovery(line: int, word: str) -> str:
     if word not in ("automatic", "manual"):
         raise ScriptError(line, f"recovery is automatic or manual, not {word!r}")
+    return word
+
+
+def _slow(line: int, word: str) -> str:
+    if word not in ("evict", "wait"):
+        raise ScriptError(line, f"slow receivers: evict or wait, not {word!r}")
     return word
 
 

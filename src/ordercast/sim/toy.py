@@ -132,6 +132,12 @@ class ToyEngine:
     def leave(self, now_ns: int, header: bytes, out: Outbox) -> None:
         """The view is fixed."""
 
+    def expel(self, now_ns: int, member: int, why: str, out: Outbox) -> None:
+        """The view is fixed."""
+
+    def resume(self, now_ns: int, out: Outbox) -> None:
+        """Nobody is ever out."""
+
     def reset(self, now_ns: int, min_members: int | str, header: bytes, out: Outbox) -> None:
         """The view is fixed."""
 

@@ -117,6 +117,8 @@ class Transcript:
             seen.append(f"failed, suspects {' '.join(event.suspects) or 'nobody'}")
         elif isinstance(event, Left):
             seen.append("left" if event.wanted else "out, and coming back" if event.returning else "out")
+            if event.text.startswith("expelled"):
+                seen.append(event.text)
         elif isinstance(event, Uncertain):
             seen.append(f"{event.count} messages uncertain")
 
@@ -209,6 +211,9 @@ class Transcript:
                     member.unstall()
                 case "leave":
                     member.leave()
+                case "expel":
+                    for other in statement.others:
+                        member.expel(other)
                 case "rejoin":
                     member.rejoin()
                 case "cut":
@@ -318,6 +323,8 @@ def _cluster(settings: Settings, engines: EngineFactory | None) -> Cluster:
         history_bytes=settings.history,
         history_blocks=settings.history_blocks,
         bootstrap=settings.bootstrap,
+        slow="wait" if settings.slow == "wait" else "evict",
+        patience_ns=settings.patience_ns,
     )
     min_members: Any = settings.min_members
     recovery: Any = settings.recovery

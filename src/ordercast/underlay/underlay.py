@@ -58,6 +58,7 @@ from ordercast.orderers.orderer import Start
 from ordercast.parts.memory import DeliveryMemory
 from ordercast.service import Service
 from ordercast.underlay.outside import Outside
+from ordercast.underlay.returning import Returning
 from ordercast.underlay.routes import MulticastRoutes
 from ordercast.underlay.vacancy import Vacancy
 from ordercast.view import Address, Member, Reason, View, group_tag
@@ -91,6 +92,7 @@ class Underlay:
         "_next_block",
         "_orderer",
         "_outside",
+        "_returning",
         "_routes",
         "_serial",
         "_timing",
@@ -154,6 +156,7 @@ class Underlay:
         # What outlives a ring
         self._next_block = next_block
         self._serial = 0  # of our requests for locks
+        self._returning = Returning()
         self._backlog: list[tuple[int, bytes]] = []  # own blocks without a sequence number, while there is no ring
         self._aside: DeliveryMemory | None = None  # as it was before a ring of which the application hears nothing
 
@@ -199,14 +202,29 @@ class Underlay:
         self._orderer.consume(seq)
 
     def waits_for_application(self) -> bool:
-        return self._orderer.waits_for_application()
+        return self._orderer.waits_for_application() or self._returning.waits_for_application
 
     def leave(self, now_ns: int, header: bytes, out: Outbox) -> None:
         check_header(header)
         if self._membership.silence is Silence.VISITING:
             self._drop_own(out)
+        if self._returning.is_expected:  # it is out already, and need not come back
+            self._returning.cancel()
+            out.upcalls.append(Departed(True, False, DepartureCause.LEFT_UNJOINED.value))
+            return
         self._membership.leave(now_ns, header, out)
         self._follow(now_ns, self._membership.take(), out)
+
+    def expel(self, now_ns: int, member: int, why: str, out: Outbox) -> None:  # noqa: ARG002 - it goes with the pass
+        """Has an effect in a working ring only: after a recovery the member is in the next view, or not."""
+        orderer, expelled = self._orderer, self._orderer.view.member(member)
+        if expelled is not None and self._membership.is_whole and self._membership.phase is Phase.MEMBER:
+            text = f"expelled by {self.me}: {why}" if why else f"expelled by {self.me}"
+            orderer.propose(now_ns, Change(Reason.EXPEL, expelled, text.encode(), orderer.view.seq))
+
+    def resume(self, now_ns: int, out: Outbox) -> None:
+        if self._returning.received():
+            self._look(now_ns, out)
 
     def reset(self, now_ns: int, min_members: MinMembers, header: bytes, out: Outbox) -> None:
         check_header(header)
@@ -358,7 +376,7 @@ class Underlay:
     def is_at_rest(self) -> bool:
         membership = self._membership
         if membership.phase in (Phase.CLOSED, Phase.LINGERING):
-            return membership.silence is not Silence.VISITING
+            return membership.silence is not Silence.VISITING and not self._returning.is_expected
         return membership.is_at_rest and not self._orderer.is_busy and self._intake.is_empty
 
     @property
@@ -369,7 +387,7 @@ class Underlay:
 
     @property
     def is_closed(self) -> bool:
-        return self._membership.phase is Phase.CLOSED
+        return self._membership.phase is Phase.CLOSED and not self._returning.is_expected
 
     def describe(self) -> str:
         """One line for people: where this engine is."""
@@ -518,6 +536,12 @@ class Underlay:
                 self._count_members()
                 out.upcalls.append(self.view)
             else:
+                if upcall.reason == Reason.EXPEL:
+                    departed = out.upcalls.pop()
+                    self._drop_own(out)
+                    out.upcalls.append(departed)
+                    if isinstance(departed, Departed) and departed.is_waiting:
+                        self._returning.expect()
                 return
 
     def _count_members(self) -> None:
@@ -571,6 +595,8 @@ class Underlay:
             out.upcalls.append(Departed(True, False, transition.why.value))
         self._vacate()
         self._intake.clear()
+        if self._returning.left():
+            self._look(now_ns, out)
 
     def _look(self, now_ns: int, out: Outbox) -> None:
         """Begin to look for the group again."""

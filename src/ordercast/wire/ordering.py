@@ -26,6 +26,7 @@ if (ACKS.size, LEAD.size, ASSIGNMENT.size, MISSING.size, HOLDING.size) != (16, 2
 
 ORDERED_PREFIX: Final = LEAD.size + 16
 MAX_ASSIGNMENTS: Final = 65_536  # entries that a run may cover; a larger claim is hostile
+MAX_REASON: Final = 900  # bytes of text that say why a member was expelled
 MAX_MISSING: Final = 256  # entries of a NAK; the rest is asked for when these have come
 
 _FAR: Final = 0xFFFF_FFFF  # so far behind that it says nothing
@@ -203,6 +204,18 @@ def decode_carrier(body: Buffer) -> tuple[Acks, list[tuple[int, int]], memoryvie
 
 def encode_propose(acks: Acks, operation: int, header: bytes) -> bytes:
     return Writer().raw(encode_acks(acks)).u8(operation).blob(header).bytes()
+
+
+def encode_expulsion(member: int, view: int, serial: int, text: bytes) -> bytes:
+    """The header of a PROPOSE that asks for an expulsion: of which member, asked for in the view at `view`."""
+    return Writer().u64(member).u64(view).u64(serial).blob(text).bytes()
+
+
+def decode_expulsion(header: bytes) -> tuple[int, int, int, bytes]:
+    reader = Reader(memoryview(header))
+    member, view, serial, text = reader.u64(), reader.number(), reader.u64(), reader.blob(MAX_REASON)
+    reader.end()
+    return member, view, serial, text
 
 
 def decode_propose(body: Buffer) -> tuple[Acks, int, bytes]:

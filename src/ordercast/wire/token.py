@@ -35,6 +35,7 @@ HOLDS: Final = 1  # its sender has accepted the token of that pass
 HURRY: Final = 2  # a round is under way: pass it on at once
 WAITS: Final = 4  # its sender waits for what another member has to do
 NOTED: Final = 8  # to one member: a request of yours for a change waits here to be ordered
+OVERDUE: Final = 16  # its sender's application has held up the ring for longer than the group allows
 
 
 class State(NamedTuple):
@@ -110,6 +111,6 @@ def decode_change(body: Buffer) -> Change:
     lock, header = reader.text(MAX_LOCK_NAME), reader.blob(MAX_HEADER)
     member, callers = decode_member(reader), take_numbers(reader)
     reader.end()
-    if reason not in (Reason.JOIN, Reason.LEAVE, Reason.DISSOLVE, Reason.LOCK, Reason.UNLOCK):
+    if reason not in (Reason.JOIN, Reason.LEAVE, Reason.EXPEL, Reason.DISSOLVE, Reason.LOCK, Reason.UNLOCK):
         raise WireError("no change that a member may ask for")
     return Change(Reason(reason), member, header, next_block, lock, serial, callers)

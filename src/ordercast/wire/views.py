@@ -147,14 +147,15 @@ def take_address(reader: Reader) -> Address:
 def encode_config(writer: Writer, config: GroupConfig) -> None:
     writer.text(config.orderer).u8(config.resilience).u16(config.max_members).u64(config.history_bytes)
     writer.u32(config.history_blocks).u64(config.max_message).u32(config.datagram).text(config.flow)
-    writer.u8(config.anticipate | config.shared << 1).u16(config.bootstrap)
+    writer.u8(config.anticipate | config.shared << 1 | (config.slow == "wait") << 2)
+    writer.u16(config.bootstrap).u64(config.patience_ns)
 
 
 def decode_config(reader: Reader) -> GroupConfig:
     orderer, resilience, max_members, history_bytes = reader.text(64), reader.u8(), reader.u16(), reader.u64()
     history_blocks, max_message, datagram = reader.u32(), reader.u64(), reader.u32()
-    flow, flags, bootstrap = reader.text(MAX_FLOW_NAME), reader.u8(), reader.u16()
-    if flags > 3:
+    flow, flags, bootstrap, patience_ns = reader.text(MAX_FLOW_NAME), reader.u8(), reader.u16(), reader.u64()
+    if flags > 7:
         raise WireError("group parameters out of range")
     anticipate, shared = bool(flags & 1), bool(flags & 2)
     try:
@@ -170,6 +171,8 @@ def decode_config(reader: Reader) -> GroupConfig:
             anticipate,
             shared,
             bootstrap,
+            "wait" if flags & 4 else "evict",
+            patience_ns,
         )
     except UsageError as error:
         raise WireError("group parameters out of range") from error

@@ -15,7 +15,7 @@ from ordercast.engine import NEVER, Outbox, To
 from ordercast.membership.quorum.local import LocalMember
 from ordercast.membership.quorum.rule import holders_known, is_decided, is_open, is_plain, may_go
 from ordercast.orderers import LoggedOrderer
-from ordercast.view import Address, Reason, View, id_of
+from ordercast.view import DEPARTURES, Address, Reason, View, id_of
 from ordercast.wire.header import Kind
 from ordercast.wire.views import decode_decision, encode_decision
 
@@ -69,7 +69,7 @@ class Deciding:
             self.joins[id_of(view.subject)] = view
             if len(self.joins) > MAX_JOINS:
                 del self.joins[next(iter(self.joins))]
-        elif view.reason == Reason.LEAVE:
+        elif view.reason in DEPARTURES:
             self.joins.pop(id_of(view.subject), None)
         if not is_open(view):
             return

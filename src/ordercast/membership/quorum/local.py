@@ -6,7 +6,9 @@ import random
 from typing import NamedTuple
 
 from ordercast.config import AlonePolicy, Demands, MinMembers, Timing
-from ordercast.view import Address, Member, View
+from ordercast.engine import Departed
+from ordercast.membership.policy import DepartureCause
+from ordercast.view import MAY_RETURN, Address, Member, Reason, View
 from ordercast.wire.writer import DatagramWriter
 
 
@@ -37,3 +39,13 @@ def installed_text(view: View) -> str:
     """A view for people, as the trace has it."""
     members = ", ".join(map(str, view.members))
     return f"view {view.id} installed: {view.reason.name.lower()} of {view.subject}; members {members}"
+
+
+def departed_by(view: View, was_leaving: bool, is_manual: bool) -> Departed:
+    """How a view without this node ends its membership: by its own leave, or because the others expelled it. A member
+    that was evicted comes back when its application receives again. One that `Group.expel` has put out does not, nor
+    one whose application recovers by itself: that is out for good after every exclusion."""
+    if view.reason != Reason.EXPEL:
+        return Departed(True, False, DepartureCause.LEFT.value)
+    may_return = view.serial == MAY_RETURN and not was_leaving and not is_manual
+    return Departed(was_leaving, may_return, view.header.decode(errors="replace"), may_return)

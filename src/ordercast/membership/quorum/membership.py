@@ -31,7 +31,7 @@ from ordercast.membership.policy import (
 )
 from ordercast.membership.quorum.admission import Admission
 from ordercast.membership.quorum.joining import Joining, new_attempts, whom_to_ask
-from ordercast.membership.quorum.local import LocalMember, Wishes, installed_text
+from ordercast.membership.quorum.local import LocalMember, Wishes, departed_by, installed_text
 from ordercast.membership.quorum.meeting import Meeting
 from ordercast.membership.quorum.patience import LONGEST, LeavePatience
 from ordercast.membership.quorum.ring import QuorumRing, Successor
@@ -39,7 +39,7 @@ from ordercast.membership.quorum.roles import RecoveryTerms
 from ordercast.membership.quorum.withdrawing import Withdrawing
 from ordercast.orderers import LoggedOrderer, unsupported_names
 from ordercast.orderers.orderer import Suspicion
-from ordercast.view import Address, Reason, View, next_counter
+from ordercast.view import DEPARTURES, Address, Reason, View, next_counter
 from ordercast.wire.header import Kind
 from ordercast.wire.views import (
     Asking,
@@ -218,7 +218,7 @@ class QuorumMembership:
                 self._admission.admitted(view)
                 if view.creator == str(me):
                     self._admission.welcome(now_ns, view, self._config, out)
-            elif view.reason == Reason.LEAVE:
+            elif view.reason in DEPARTURES:
                 self._admission.forget_gone(view)
             if view.leader.id == me.id and self._meeting.due_ns == NEVER:
                 self._show_ring(now_ns, out)
@@ -241,13 +241,14 @@ class QuorumMembership:
             return False
         if view.member(self._local.me.id) is None:
             self.phase = Phase.LINGERING
-            self._linger_ns = linger_ns
-            self._meeting.due_ns = NEVER
+            self._linger_ns, self._meeting.due_ns = linger_ns, NEVER
             if state is not None and state.recovery is None:
                 state.deciding.depart(now_ns, out)
             self._update_direct()
-            self._note(DepartureCause.LEFT.value, out)
-            out.upcalls.append(Departed(True, False, DepartureCause.LEFT.value))
+            departed = departed_by(view, self._leave_header is not None, self._wishes.is_manual)
+            self._is_return = departed.returning
+            self._note(departed.text, out)
+            out.upcalls.append(departed)
             return False
         self._last_view = view
         if view.reason not in (Reason.LOCK, Reason.UNLOCK):

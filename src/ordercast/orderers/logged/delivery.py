@@ -22,7 +22,7 @@ from ordercast.parts.memory import DeliveryMemory
 from ordercast.parts.recent import Recent
 from ordercast.parts.table import Table
 from ordercast.service import FIFO_RANK, RESILIENT_RANK, SAFE_RANK
-from ordercast.view import Reason
+from ordercast.view import Reason, id_of
 from ordercast.wire.block import CALLED, CHANGE, FRAGMENTED, HEAD
 from ordercast.wire.calls import asks_for_answer
 from ordercast.wire.views import open_change
@@ -226,7 +226,10 @@ class ServiceDelivery:
                 if run:
                     out.upcalls.append(Run(run))
                     run = []
-                self._views.deliver(open_change(entry.block), out)
+                view = open_change(entry.block)
+                if view.reason == Reason.EXPEL and early:
+                    self._forget_early(id_of(view.subject))
+                self._views.deliver(view, out)
             else:
                 origin, number = entry.origin, entry.number
                 if early and early.pop((origin, number), None) is not None:
@@ -244,6 +247,11 @@ class ServiceDelivery:
             seq += 1
         if run:
             out.upcalls.append(Run(run))
+
+    def _forget_early(self, expelled: int) -> None:
+        """What came of an expelled member is delivered, or will never be ordered."""
+        for key in [key for key in self._early if key[0] == expelled]:
+            del self._early[key]
 
     def has_called(self, origin: int, number: int) -> bool:
         """Whether a call was delivered here, in this ring or before it, as far as that is remembered."""

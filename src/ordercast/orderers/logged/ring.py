@@ -8,7 +8,7 @@ from __future__ import annotations
 from ordercast.config import GroupConfig, Timing
 from ordercast.parts.log import Log
 from ordercast.parts.rtt import RoundTrip
-from ordercast.view import Member, Reason, View
+from ordercast.view import DEPARTURES, Member, Reason, View
 from ordercast.wire.header import HEADER_BYTES
 from ordercast.wire.views import pack_change
 from ordercast.wire.writer import DatagramWriter
@@ -24,8 +24,10 @@ class RingState:
         "counter",
         "counters",
         "decided",
+        "first_seq",
         "has_left",
         "is_frozen",
+        "joined",
         "leaver",
         "log",
         "me",
@@ -70,6 +72,8 @@ class RingState:
             self.log.begin_with(pack_change(view))
         self.callers = set(view.callers)  # origins that are no members (RMP section 4.5)
         self.applied: list[View] = []  # views since the underlay last took them
+        self.first_seq = view.seq  # of the first view that this node has of the ring
+        self.joined: dict[int, int] = {}  # members that came later -> the sequence number of their join
 
     @property
     def is_first(self) -> bool:
@@ -107,10 +111,13 @@ class RingState:
             self.applied.append(view)
         numbers = self.log.next_number
         for member in view.members:
+            if old.member(member.id) is None:
+                self.joined[member.id] = view.seq
             numbers[member.id] = max(numbers.get(member.id, 0), view.numbers.get(member.id, 0))
         self.leaver = next((member for member in old.members if view.member(member.id) is None), None)
-        if self.leaver is not None and view.reason == Reason.LEAVE:
-            self.log.dismiss(self.leaver.id)
+        if self.leaver is not None and view.reason in DEPARTURES:
+            self.log.dismiss(self.leaver.id, view.reason == Reason.EXPEL)
+            self.joined.pop(self.leaver.id, None)
         for origin in self.callers - view.callers.keys():
             if view.member(origin) is None:
                 numbers.pop(origin, None)

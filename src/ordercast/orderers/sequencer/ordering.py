@@ -5,6 +5,7 @@ from __future__ import annotations
 from ordercast.engine import Change, Outbox, To
 from ordercast.errors import InvariantViolation
 from ordercast.orderers.logged.changes import order_change
+from ordercast.orderers.logged.expelling import eviction
 from ordercast.orderers.logged.in_order import InOrderDelivery, first_safe
 from ordercast.orderers.logged.leaving import Leaving
 from ordercast.orderers.logged.receiving import Receiver
@@ -17,9 +18,10 @@ from ordercast.orderers.sequencer.role import SequencerRole
 from ordercast.orderers.sequencer.sending import SequencerSender, fits_ordered
 from ordercast.orderers.sequencer.timers import SequencerTimer
 from ordercast.parts.detector import Detector
+from ordercast.parts.slow import SlowReceivers
 from ordercast.parts.timers import Timers
 from ordercast.service import RESILIENT_RANK
-from ordercast.view import GROUP_ORIGIN, Member, Reason, View
+from ordercast.view import DEPARTURES, GROUP_ORIGIN, Member, Reason, View
 from ordercast.wire.block import HEAD
 from ordercast.wire.header import Kind
 from ordercast.wire.ordering import encode_acks
@@ -38,6 +40,7 @@ class SequencerOrdering:
         "_receiver",
         "_ring",
         "_sender",
+        "_slow",
         "_timers",
         "_watched",
         "_window",
@@ -72,6 +75,7 @@ class SequencerOrdering:
         self.role: SequencerRole | None = None
         self.former: Member | None = None  # the sequencer before
         self._watched: list[int] = []
+        self._slow = SlowReceivers(ring.config)
 
     # Views
 
@@ -116,7 +120,7 @@ class SequencerOrdering:
         self._window.fit_to_view()
         self._announcer.spread_beats()
         if view.leader.id == ring.me.id and self.role is None:
-            known = ring.log.stable if view.reason == Reason.LEAVE else first_safe(view)
+            known = ring.log.stable if view.reason in DEPARTURES else first_safe(view)
             self.role = SequencerRole(view, ring.me.id, known, view.seq)
             seqs = [entry.seq for entry in ring.log.entries.values() if entry.rank == RESILIENT_RANK]
             self.role.resilient_seq = max(seqs, default=0)
@@ -189,7 +193,7 @@ class SequencerOrdering:
         role.changes.last_seq = seq
         if change.reason == Reason.JOIN:
             role.admit(change.member.id, seq)
-        elif change.reason == Reason.LEAVE and change.member.id != ring.me.id:
+        elif change.reason in DEPARTURES and change.member.id != ring.me.id:
             role.dismiss(change.member, seq)
         else:
             self._leaving.is_retired = True
@@ -212,6 +216,7 @@ class SequencerOrdering:
             role.rounds.freed(now_ns, before, log.stable, ring.config.history_blocks, share_bytes)
         if (role.is_blocked or role.changes) and not self._leaving.is_retired:
             self.order(now_ns, role, out)
+        self._evict_slow(now_ns, role)
         delivery.deliver(out)
         is_for_room = role.rounds.is_due(log, ring.config.history_blocks, share_bytes)
         if is_for_room or (ring.is_decided and role.must_ask(log)):
@@ -225,6 +230,14 @@ class SequencerOrdering:
         self._wait_for_acks(now_ns, role)
         if role.others is not self._watched:
             self._watch(now_ns)
+
+    def _evict_slow(self, now_ns: int, role: SequencerRole) -> None:
+        """Members whose applications have kept the history full for too long, this one perhaps among them. The change
+        is ordered with the next pass, which the acknowledgements that are awaited bring about."""
+        for member in self._slow.look(now_ns, role.holding_up(now_ns)):
+            slow = self._ring.view.member(member)
+            if slow is not None and len(self._ring.view.members) > 1:
+                role.propose(eviction(self._ring, slow))
 
     def _wait_for_acks(self, now_ns: int, role: SequencerRole) -> None:
         """Speak up after a while, if a member may have missed the last message, or if somebody waits for an answer."""

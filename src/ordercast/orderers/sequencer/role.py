@@ -7,13 +7,18 @@ Deviation: one membership change at a time, the next when all have the last (doc
 
 from __future__ import annotations
 
+from typing import Final
+
+from ordercast.config import MS
 from ordercast.engine import Change
 from ordercast.orderers.logged.changes import PendingChanges, key_of
 from ordercast.orderers.sequencer.rounds import StatusRounds
 from ordercast.parts.log import Entry, Log
 from ordercast.service import RESILIENT_RANK
-from ordercast.view import Address, Member, Reason, View
+from ordercast.view import DEPARTURES, Address, Member, Reason, View
 from ordercast.wire.block import ENTRY_BYTES, FRAGMENT, FRAGMENTED, HEAD, HEAD_BYTES, LAST
+
+WANTED_NS: Final = 300 * MS  # a member without room says so again within this time
 
 
 class MemberRow:
@@ -44,6 +49,7 @@ class SequencerRole:
         "rounds",
         "safe",
         "stable",
+        "wanted_ns",
     )
 
     def __init__(self, view: View, me: int, received: int, last_change: int) -> None:
@@ -60,6 +66,7 @@ class SequencerRole:
         self.ready: dict[int, None] = {}  # origins that may have something to order, in order of arrival
         self.requests: set[tuple[int, int]] = set()  # blocks that only we have: they go out ordered (PB)
         self.is_blocked = False  # the history is full
+        self.wanted_ns = -WANTED_NS  # when a member last said that it has no room
         self.resilient_seq = 0  # of the last RESILIENT block
         self.rounds = StatusRounds()
 
@@ -108,6 +115,12 @@ class SequencerRole:
         self.leavers.pop(member, None)
         self._changed()
 
+    def is_expelling(self, member: int) -> bool:
+        """Whether the member's expulsion waits."""
+        return bool(self.changes) and any(
+            change.reason == Reason.EXPEL and change.member.id == member for change in self.changes
+        )
+
     def is_leaving(self, member: int) -> bool:
         row = self._table.get(member)
         return row is not None and row.leaves_at > 0
@@ -115,10 +128,23 @@ class SequencerRole:
     # What waits
 
     def propose(self, change: Change) -> None:
-        if change.reason == Reason.LEAVE:
-            self._open_messages.discard(change.member.id)  # a member that asks to leave sends nothing more
+        """A change waits. Expulsions go first: a newcomer may wait for the end of a long message of their member."""
+        if change.reason in DEPARTURES:
+            self._open_messages.discard(change.member.id)  # what it sends from now on nobody waits for
         if key_of(change) not in self.changes:
-            self.changes.add(change)
+            self.changes.add(change, goes_first=change.reason == Reason.EXPEL)
+
+    def holding_up(self, now_ns: int) -> dict[int, int]:
+        """Members whose applications keep the history full, and how far they have consumed; none while there is room,
+        or nobody misses it."""
+        if not self.is_blocked and now_ns - self.wanted_ns > WANTED_NS:
+            return {}
+        stable = self.stable
+        return {
+            member: row.consumed
+            for member, row in self._table.items()
+            if row.consumed == stable < row.received and not row.leaves_at
+        }
 
     def is_held_up(self, log: Log, last_safe_seq: int, is_decided: bool) -> bool:
         """Whether a change waits for what stands before it: nothing is ordered until members have that.
@@ -183,6 +209,8 @@ class SequencerRole:
             return None
         if flags & FRAGMENTED and self._keeps_newcomers_waiting(origin, block):
             return None
+        if self.changes.is_awaited(origin) and self.changes and self.changes.first.reason == Reason.EXPEL:
+            return block  # the expulsion waits for it, and only the expulsion makes room
         if log.entries and (log.unstable_bytes + log.cost(block) > limit_bytes or len(log.entries) >= limit_blocks):
             self.is_blocked = True
             return None
@@ -203,7 +231,9 @@ class SequencerRole:
         if entry.flags & FRAGMENTED:
             if entry.flags & LAST:
                 self._open_messages.discard(entry.origin)
-            elif entry.origin in self._table:  # what a gone sender began will not be completed
+            elif entry.origin in self._table and not self.is_expelling(
+                entry.origin
+            ):  # what a gone sender began will not be completed
                 self._open_messages.add(entry.origin)
 
     def _is_resilient(self, view: View, me: int, origin: int, number: int, k: int) -> bool:

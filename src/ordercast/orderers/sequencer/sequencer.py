@@ -15,7 +15,7 @@ from ordercast.engine import NEVER, Change, Note, Outbox
 from ordercast.errors import UnsupportedService
 from ordercast.orderers.logged.changes import join_key
 from ordercast.orderers.logged.in_order import InOrderDelivery
-from ordercast.orderers.logged.leaving import LOOK_NS, REPEAT_NS, Leaving
+from ordercast.orderers.logged.leaving import Leaving
 from ordercast.orderers.logged.receiving import Receiver
 from ordercast.orderers.logged.recovery import LogRecovery
 from ordercast.orderers.logged.replies import known_lead, send_assignments, send_repairs
@@ -24,6 +24,7 @@ from ordercast.orderers.logged.window import SendWindow
 from ordercast.orderers.orderer import Standing, Start, Suspicion, SuspicionReason, Usage
 from ordercast.orderers.sequencer.acknowledging import Acknowledger
 from ordercast.orderers.sequencer.announcing import Announcer
+from ordercast.orderers.sequencer.asking import ChangeAsker
 from ordercast.orderers.sequencer.ordering import SequencerOrdering
 from ordercast.orderers.sequencer.sending import SequencerSender, is_resilient
 from ordercast.orderers.sequencer.timers import SequencerTimer
@@ -32,7 +33,7 @@ from ordercast.parts.log import Log
 from ordercast.parts.memory import DeliveryMemory
 from ordercast.parts.timers import Timers
 from ordercast.service import AGREED_RANK, FIFO_RANK, RELIABLE_RANK, RESILIENT_RANK, SAFE_RANK, Service
-from ordercast.view import GROUP_ORIGIN, Address, Member, Reason, View
+from ordercast.view import GROUP_ORIGIN, Address, Member, View
 from ordercast.wire.block import HEAD
 from ordercast.wire.header import Kind
 from ordercast.wire.ordering import (
@@ -52,7 +53,6 @@ from ordercast.wire.ordering import (
     encode_acks,
     encode_lead,
     encode_nak,
-    encode_propose,
 )
 from ordercast.wire.views import Cut, Proposal
 from ordercast.wire.writer import DatagramWriter
@@ -70,6 +70,7 @@ class Sequencer:
     __slots__ = (
         "_acknowledger",
         "_announcer",
+        "_asker",
         "_delivery",
         "_detector",
         "_leaving",
@@ -111,6 +112,7 @@ class Sequencer:
         self._acknowledger = Acknowledger(ring, self._delivery, self._announcer, self._timers)
         self._sender = SequencerSender(ring, self._outgoing, self._acknowledger, self._timers)
         self._want_ns = WANT_NS
+        self._asker = ChangeAsker(ring, self._leaving, self._outgoing, self._acknowledger, self._timers)
         self._ordering = SequencerOrdering(
             ring,
             self._receiver,
@@ -195,7 +197,7 @@ class Sequencer:
     def room(self, now_ns: int) -> tuple[int, int]:
         """Amoeba blocks the sender; so does a window that is used up."""
         window = self._window
-        if self._ring.is_frozen or self._leaving.is_retired or self._leaving.is_asked:
+        if self._ring.is_frozen or self._ring.has_left or self._leaving.is_retired or self._leaving.is_asked:
             return 0, window.largest
         share = window.share_among(self._announcer.active)
         if window.is_full(share, window.largest):
@@ -294,6 +296,7 @@ class Sequencer:
             lead = decode_lead(body)
             if self._ordering.role is not None:
                 if not self._leaving.is_retired:  # a member without room asks for a round
+                    self._ordering.role.wanted_ns = now_ns
                     self._announcer.send_status(now_ns, self._ordering.role, out)
             else:
                 self._on_lead(lead)
@@ -318,7 +321,7 @@ class Sequencer:
         elif kind == Kind.PROPOSE:
             acks, operation, header = decode_propose(body)
             self._on_acks(origin, acks)
-            self._on_propose(origin, operation, header)
+            self._asker.on_propose(origin, operation, header, self._ordering.role)
 
     def greet(self) -> None:
         """We are new: let the sequencer hear us at once, so that it stops welcoming us."""
@@ -326,9 +329,7 @@ class Sequencer:
 
     def propose(self, now_ns: int, change: Change) -> None:
         """Order a change like a message. A member's own leave waits for its own blocks."""
-        if self._leaving.takes(change):
-            self._timers.set(SequencerTimer.PROPOSE, now_ns)
-        elif self._ordering.role is not None:
+        if not self._asker.ask(now_ns, change) and self._ordering.role is not None:
             if self._ordering.role.is_leaving(change.member.id):
                 self._ordering.role.forget(change.member.id)  # it comes back: it has seen its own leave
             self._ordering.role.propose(change)
@@ -370,13 +371,14 @@ class Sequencer:
             elif timer is SequencerTimer.BEAT:
                 self._beat(now_ns)
             elif timer is SequencerTimer.RETRANSMIT:
-                self._sender.retransmit(now_ns, self._ordering.role, out)
+                if not self._ring.has_left:  # a member that was expelled had perhaps sent more than was ordered
+                    self._sender.retransmit(now_ns, self._ordering.role, out)
             elif timer is SequencerTimer.TAIL:
                 self._ordering.remind(now_ns, out)
             elif timer is SequencerTimer.WANT:
                 self._want(now_ns, out)
             elif timer is SequencerTimer.PROPOSE:
-                self._propose_leave(now_ns, out)
+                self._asker.expire(now_ns, self._ordering.role, out)
         self._send_naks(now_ns, out)
 
     def deadline_ns(self) -> int:
@@ -519,11 +521,6 @@ class Sequencer:
             if sender == self._ring.me.id:
                 self._outgoing.acknowledged(now_ns, upto)
 
-    def _on_propose(self, origin: int, operation: int, header: bytes) -> None:
-        member = self._ring.view.member(origin)
-        if self._ordering.role is not None and operation == Reason.LEAVE and member is not None:
-            self._ordering.role.propose(Change(Reason.LEAVE, member, header))
-
     # The member's part
 
     def _beat_ns(self) -> int:
@@ -553,24 +550,12 @@ class Sequencer:
             return
         self._want_ns = min(2 * self._want_ns, self._ring.timing.heartbeat_busy_ns)
         if self._ordering.role is not None:
+            self._ordering.role.wanted_ns = now_ns
             self._announcer.send_status(now_ns, self._ordering.role, out)
         else:
             lead = Lead(log.received, log.stable, log.stable, 0)
             self._acknowledger.to_leader(now_ns, Kind.STATUS, encode_lead(lead), out)
             self._acknowledger.is_due = True
-
-    def _propose_leave(self, now_ns: int, out: Outbox) -> None:
-        change = self._leaving.request()
-        if change is None:
-            return
-        self._timers.set(SequencerTimer.PROPOSE, now_ns + REPEAT_NS)
-        if self._outgoing.has_own:
-            self._timers.set(SequencerTimer.PROPOSE, now_ns + LOOK_NS)
-        elif self._ordering.role is not None:
-            self._ordering.role.propose(change)
-        else:
-            body = encode_propose(self._acknowledger.acks(), Reason.LEAVE, change.header)
-            self._acknowledger.to_leader(now_ns, Kind.PROPOSE, body, out)
 
     # Gaps and repairs
 

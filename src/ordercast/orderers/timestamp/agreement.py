@@ -50,6 +50,7 @@ class Agreement:
         "is_closing",
         "is_draining",
         "is_hurried",
+        "is_pressed",
         "long",
         "members",
         "owed",
@@ -81,6 +82,7 @@ class Agreement:
         self.is_closing = False  # no long message begins
         self.is_draining = False  # nothing is proposed for
         self.is_hurried = False  # a change waits for what is under way: there is a reserve for that
+        self.is_pressed = False  # it is an expulsion: no application holds up what is under way
         # Deciding
         self._votes: dict[Key, Votes] = {}
         self._since = dict.fromkeys(self.members, view.seq)  # member -> sequence number of the view of its join
@@ -157,11 +159,16 @@ class Agreement:
 
     def _may_propose(self, origin: int, block: bytes, flags: int) -> bool:
         """Without our word there is no decision: so nobody overruns us, and nothing stands before a change of ours."""
-        if self.is_draining or self._delivery.is_overrun(self.is_hurried) or self.is_full():
+        if self.is_draining or self.is_overrun or self.is_full():
             return False
         if self.is_closing and flags & FRAGMENTED and origin not in self.long:
             return bool(FRAGMENT.unpack_from(block, HEAD_BYTES + ENTRY_BYTES)[1])  # in the middle it has to go on
         return True
+
+    @property
+    def is_overrun(self) -> bool:
+        """Our application is so far behind that we propose for nothing more."""
+        return self._delivery.is_overrun(self.is_hurried) and not self.is_pressed
 
     def is_full(self) -> bool:
         """What is received takes too much room. It goes without any decision of others: they have all that we have."""
@@ -327,12 +334,14 @@ class Agreement:
         self.held_back.pop(leaver, None)
         self.owed.acks.pop(leaver, None)
         self.long.discard(leaver)
+        for number in self.queue.undecided(leaver):
+            self.queue.remove((leaver, number))  # it was expelled: nobody decides what it had sent
 
     def begin_view(self) -> None:
         """What was expected of a member that has left bounds nothing now: it proposes no more."""
         self.queue.forget_bounds()
         self.has_votes = True
-        self.is_hurried = False
+        self.is_hurried = self.is_pressed = False
 
     def take_later(self, out: Outbox) -> None:
         """Decisions that waited for the view in force."""

@@ -23,7 +23,7 @@ from ordercast.orderers.timestamp.timers import TimestampTimer
 from ordercast.parts.detector import Detector
 from ordercast.parts.timers import Timers
 from ordercast.service import MAJORITY_RANK
-from ordercast.view import GROUP_ORIGIN, Reason, View
+from ordercast.view import DEPARTURES, GROUP_ORIGIN, Reason, View
 from ordercast.wire.block import CALLED, CHANGE
 from ordercast.wire.header import Kind
 from ordercast.wire.stamps import encode_stamps
@@ -177,19 +177,19 @@ class TimestampOrdering:
 
     def propose(self, change: Change) -> None:
         """Leaves go first: a newcomer may wait for the end of a long message that its sender ends by leaving."""
-        self.changes.add(change, goes_first=change.reason == Reason.LEAVE)
+        self.changes.add(change, goes_first=change.reason in DEPARTURES)
 
     def change(self, now_ns: int, out: Outbox) -> None:
         """As the first member: let the next one in or out, when nothing that we have proposed for is open."""
         ring, agreement, changes, safe = self._ring, self._agreement, self.changes, self._table.safe
         if not ring.is_first or not ring.is_decided or not changes.is_due(safe, ring.log.next_number):
             agreement.is_closing = agreement.is_draining = False
-            if ring.is_first and changes and safe < changes.last_seq:
+            if ring.is_first and changes and (safe < changes.last_seq or self._is_expelling):
                 self._ask_all(now_ns)
         else:
             agreement.is_closing = True
             # Nobody comes in the middle of a long message, and no ring ends there.
-            if not agreement.long or changes.first.reason == Reason.LEAVE:
+            if not agreement.long or changes.first.reason in DEPARTURES:
                 agreement.is_draining = True
             if agreement.is_draining and not agreement.queue:
                 # A newcomer has nothing of what stands before its join: if we fail, the others must have all of it.
@@ -202,6 +202,10 @@ class TimestampOrdering:
                 self._timers.set(TimestampTimer.LAG, now_ns + self._lag_ns)
         if agreement.held_back and not agreement.is_draining and not ring.has_left:
             self.go_on(now_ns, out)
+
+    @property
+    def _is_expelling(self) -> bool:
+        return bool(self.changes) and self.changes.first.reason == Reason.EXPEL
 
     def _ask_all(self, now_ns: int) -> None:
         """Have all members say what they have received, again and again."""
@@ -218,7 +222,9 @@ class TimestampOrdering:
         """All have not said what they have received in time, or some have not proposed for what is under way."""
         if self.changes:
             self._owed.wants = self._owed.tell_all = True
-            self._owed.hurries = self._agreement.is_draining and len(self._agreement.queue) > 0
+            is_under_way = self._agreement.is_draining and len(self._agreement.queue) > 0
+            self._owed.expels = self._is_expelling
+            self._owed.hurries = is_under_way or self._owed.expels
             self._lag_ns = min(2 * self._lag_ns, AGAIN_MAX_NS)
 
     def _order_change(self, now_ns: int, change: Change, out: Outbox) -> None:

@@ -15,7 +15,7 @@ from ordercast.orderers.timestamp.queue import Key
 from ordercast.view import GROUP_ORIGIN, Address
 from ordercast.wire.header import Kind
 from ordercast.wire.ordering import Acks
-from ordercast.wire.stamps import ASKS, HURRIES, MAX_ACKED, WANTS, Acked, Decided, Stamps, encode_stamps
+from ordercast.wire.stamps import ASKS, EXPELS, HURRIES, MAX_ACKED, SLOW, WANTS, Acked, Decided, Stamps, encode_stamps
 
 ALONG: Final = 16  # blocks that are acknowledged once more with the next
 MAX_DECISIONS: Final = 256  # in one datagram: a body has no more than 256 segments, which may be small
@@ -69,8 +69,9 @@ class StampSender:
                 to = member.address if member is not None else To.ALL
             kind = Kind.DECISION if decisions else Kind.STAMPS if acks else Kind.SYNC
             stamps = self.stamps(list(self._acked(acks.values())), decisions)
-            if owed.asks or owed.wants or owed.hurries:
+            if owed.asks or owed.wants or owed.hurries or owed.is_slow:
                 flags = ASKS * owed.asks + WANTS * owed.wants + HURRIES * owed.hurries
+                flags += EXPELS * owed.expels + SLOW * owed.is_slow
                 stamps = stamps._replace(flags=flags)
             while True:
                 first, rest = stamps.decisions[:MAX_DECISIONS], stamps.decisions[MAX_DECISIONS:]

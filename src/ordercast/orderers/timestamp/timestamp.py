@@ -14,6 +14,7 @@ from ordercast.engine import NEVER, Change, Note, Outbox
 from ordercast.errors import UnsupportedService
 from ordercast.orderers.logged.changes import join_key
 from ordercast.orderers.logged.delivery import ServiceDelivery
+from ordercast.orderers.logged.expelling import Expulsions, eviction, is_current
 from ordercast.orderers.logged.leaving import LOOK_NS, REPEAT_NS, Leaving
 from ordercast.orderers.logged.receiving import Receiver
 from ordercast.orderers.logged.recovery import LogRecovery
@@ -31,13 +32,22 @@ from ordercast.orderers.timestamp.timers import TimestampTimer
 from ordercast.parts.detector import Detector
 from ordercast.parts.log import Log
 from ordercast.parts.memory import DeliveryMemory
+from ordercast.parts.slow import SlowReceivers
 from ordercast.parts.timers import Timers
 from ordercast.service import AGREED_RANK, FIFO_RANK, MAJORITY_RANK, RELIABLE_RANK, RESILIENT_RANK, SAFE_RANK, Service
 from ordercast.view import GROUP_ORIGIN, Address, Member, Reason, View, id_of
 from ordercast.wire.block import HEAD
 from ordercast.wire.header import Kind
-from ordercast.wire.ordering import Assignment, decode_held, decode_nak, decode_propose, encode_propose
-from ordercast.wire.stamps import HURRIES, WANTS, Stamps, decode_stamps
+from ordercast.wire.ordering import (
+    Assignment,
+    decode_expulsion,
+    decode_held,
+    decode_nak,
+    decode_propose,
+    encode_expulsion,
+    encode_propose,
+)
+from ordercast.wire.stamps import EXPELS, HURRIES, SLOW, WANTS, Stamps, decode_stamps
 from ordercast.wire.token import decode_list
 from ordercast.wire.views import Cut, Proposal
 from ordercast.wire.writer import DatagramWriter
@@ -59,6 +69,7 @@ class Timestamp:
         "_catchup",
         "_delivery",
         "_detector",
+        "_expulsions",
         "_leaving",
         "_ordering",
         "_outgoing",
@@ -68,6 +79,7 @@ class Timestamp:
         "_repairs",
         "_ring",
         "_sender",
+        "_slow",
         "_speaker",
         "_table",
         "_timers",
@@ -95,6 +107,8 @@ class Timestamp:
         self._table = delivery.table
         self._recovery = LogRecovery(ring, self._receiver, self._outgoing)
         self._leaving = Leaving(ring)
+        self._expulsions = Expulsions(ring)
+        self._slow = SlowReceivers(config)
         self._detector = Detector(timing)
         timers: Timers[TimestampTimer] = Timers()
         self._timers = timers
@@ -227,7 +241,7 @@ class Timestamp:
 
     def waits_for_application(self) -> bool:
         """Blocks are held back until the application has taken what it has."""
-        return bool(self._agreement.held_back) and self._delivery.is_overrun(self._agreement.is_hurried)
+        return bool(self._agreement.held_back) and self._agreement.is_overrun
 
     def on_data(self, now_ns: int, origin: int, number: int, block: bytes, is_repair: bool, out: Outbox) -> None:
         """A whole block, from its sender or as a repair."""
@@ -300,7 +314,10 @@ class Timestamp:
 
     def propose(self, now_ns: int, change: Change) -> None:
         """Order a change like a message. A member's own leave waits for its own blocks."""
-        if self._leaving.takes(change):
+        if change.reason == Reason.EXPEL:
+            self._expulsions.want(now_ns, change)
+            self._timers.set(TimestampTimer.LEAVE, now_ns)
+        elif self._leaving.takes(change):
             self._timers.set(TimestampTimer.LEAVE, now_ns)
         elif self._ring.is_first:
             self._ordering.propose(change)
@@ -346,19 +363,21 @@ class Timestamp:
             return
         for timer in self._timers.due(now_ns):
             if timer is TimestampTimer.RETRANSMIT:
-                self._sender.retransmit(now_ns, out)
+                if not self._ring.has_left:  # a member that was expelled had perhaps sent more than was ordered
+                    self._sender.retransmit(now_ns, out)
             elif timer is TimestampTimer.AGAIN:
                 self._catchup.acknowledge_again()
             elif timer is TimestampTimer.BEHIND:
                 self._catchup.catch_up(now_ns)
             elif timer is TimestampTimer.BEAT:
+                self._watch_application(now_ns)
                 if now_ns - self._speaker.spoke_ns >= self._detector.heartbeat_ns:
                     self._ring.writer.next_via()
                     self._owed.tell_all = True
                     # A few heartbeats in a row may be lost by chance: members are asked before they are suspected.
                     self._owed.wants = self._owed.wants or self._detector.is_missing(now_ns)
             elif timer is TimestampTimer.LEAVE:
-                self._ask_to_leave(now_ns, out)
+                self._ask_for_changes(now_ns, out)
             elif timer is TimestampTimer.LAG:
                 self._ordering.ask_again()
         self._catchup.send_naks(now_ns, out)
@@ -468,6 +487,10 @@ class Timestamp:
                 self._owed.news.add(origin)  # it waits to hear what we have, and have forgotten about perhaps
             if stamps.flags & HURRIES:
                 self._agreement.is_hurried = True  # until the next view
+                self._agreement.is_pressed |= bool(stamps.flags & EXPELS)
+            member = view.member(origin) if stamps.flags & SLOW and ring.is_first else None
+            if member is not None:
+                self._ordering.propose(eviction(ring, member))
             self._catchup.heard_sent(now_ns, origin, stamps)
         if stamps.acks:
             self._agreement.on_acked(origin, stamps)
@@ -493,11 +516,43 @@ class Timestamp:
             send_assignments(ring, to, known_lead(ring, self._delivery.safe), assignments, out)
 
     def _on_propose(self, origin: int, operation: int, header: bytes) -> None:
-        member = self._ring.view.member(origin)
-        if self._ring.is_first and operation == Reason.LEAVE and member is not None:
+        ring, member = self._ring, self._ring.view.member(origin)
+        if not ring.is_first or member is None:
+            return
+        if operation == Reason.LEAVE:
             self._ordering.propose(Change(Reason.LEAVE, member, header))
+        elif operation == Reason.EXPEL:
+            target, seq, serial, text = decode_expulsion(header)
+            expelled = ring.view.member(target)
+            if expelled is not None:
+                change = Change(Reason.EXPEL, expelled, text, seq, serial=serial)
+                if is_current(ring, change):
+                    self._ordering.propose(change)
 
     # What goes out
+
+    def _watch_application(self, now_ns: int) -> None:
+        """With each heartbeat: blocks wait for our word because our application is behind. Where that lasts, we say so
+        with our heartbeats, and the first member evicts us. It evicts itself."""
+        ring, agreement = self._ring, self._agreement
+        is_blocking = bool(agreement.held_back) and agreement.is_overrun and len(ring.view.members) > 1
+        overdue = self._slow.look(now_ns, {ring.me.id: self._delivery.oldest} if is_blocking else {})
+        self._owed.is_slow = bool(overdue) and not ring.has_left
+        if self._owed.is_slow and ring.is_first:
+            self._ordering.propose(eviction(ring, ring.me))
+
+    def _ask_for_changes(self, now_ns: int, out: Outbox) -> None:
+        """Expulsions, and our own leave."""
+        ring = self._ring
+        for change in self._expulsions.due(now_ns):
+            if ring.is_first:
+                self._ordering.propose(change)
+            else:
+                header = encode_expulsion(change.member.id, change.next_block, change.serial, change.header)
+                body = encode_propose(self._speaker.acks(), Reason.EXPEL, header)
+                out.sends.append(ring.writer.control(ring.view.leader.address, Kind.PROPOSE, body))
+        self._timers.set(TimestampTimer.LEAVE, self._expulsions.due_ns)
+        self._ask_to_leave(now_ns, out)
 
     def _ask_to_leave(self, now_ns: int, out: Outbox) -> None:
         ring, change = self._ring, self._leaving.request()

@@ -161,11 +161,15 @@ class TokenOrdering:
             return
         changes = self._requests.waiting(now_ns) if self._requests.pending else []
         is_overrun = self._delivery.is_overrun()
-        if is_overrun and (not changes or self._delivery.is_overrun(change_waits=True)):
+        is_expelling = bool(changes) and changes[0].reason == Reason.EXPEL
+        if is_overrun and not is_expelling and (not changes or self._delivery.is_overrun(change_waits=True)):
             return
         if log.received < log.highest:
             log.highest = log.received  # what was spoken of beyond the last pass is hearsay: only we order
-        assignments = self._order(now_ns, changes, out) if not is_overrun else []
+        # An expulsion waits for nothing that an application holds up. What comes again after a failure goes before it.
+        has_awaited = is_expelling and self._requests.pending.has_awaited(log.next_number)
+        is_open = has_awaited if is_expelling else not is_overrun
+        assignments = self._order(now_ns, changes, out) if is_open else []
         if assignments:
             table.learn(ring.me.id, log.received)
         if changes:

@@ -17,9 +17,10 @@ from ordercast.config import MS, Timing
 from ordercast.engine import NEVER, Change
 from ordercast.errors import WireError
 from ordercast.orderers.logged.changes import ChangeKey, PendingChanges, key_of
+from ordercast.orderers.logged.expelling import is_current
 from ordercast.orderers.logged.ring import RingState
 from ordercast.parts.rtt import RoundTrip
-from ordercast.view import Reason, View, id_of
+from ordercast.view import DEPARTURES, Reason, View, id_of
 
 FORGET_NS: Final = 600 * MS  # what is not repeated for so long is forgotten, or for longer where it comes rarely
 MISSED: Final = 3  # repetitions that may be missed, at the pace at which they came, before it is forgotten
@@ -123,6 +124,11 @@ class ChangeRequests:
             if change.member.id != origin:
                 raise WireError("a change in the name of another member")
             change = change._replace(member=member)
+        elif change.reason == Reason.EXPEL:
+            expelled = ring.view.member(change.member.id)
+            if expelled is None or not is_current(ring, change):
+                return  # an echo
+            change = change._replace(member=expelled)
         elif change.reason == Reason.JOIN and ring.view.member(change.member.id) is not None:
             return  # an echo
         if self.hear(now_ns, change):
@@ -151,10 +157,12 @@ class ChangeRequests:
         self.pending.drop(key)
 
     def waiting(self, now_ns: int) -> list[Change]:
-        """What waits, oldest first."""
+        """What waits, oldest first, but for expulsions: others may wait for what their member does not let pass."""
         self._forget(now_ns)
         yields_ns = self._yields_ns
-        return [change for key, change in self.pending.items() if yields_ns.get(key, now_ns) <= now_ns]
+        found = [change for key, change in self.pending.items() if yields_ns.get(key, now_ns) <= now_ns]
+        found.sort(key=_goes_last)
+        return found
 
     def repeated(self, now_ns: int, is_here: bool = False) -> list[Change]:
         """Our own requests that are due to be sent (again). `is_here`: we are the token site, and they wait for us."""
@@ -195,11 +203,13 @@ class ChangeRequests:
                     self.drop(key)
             elif view.reason == Reason.DISSOLVE or change.reason == view.reason:
                 self.drop(key)
+            elif change.reason in DEPARTURES and view.reason in DEPARTURES:
+                self.drop(key)  # it is out, whatever was asked for first
         if view.reason == Reason.JOIN:
             self._joined.append(view.serial)
         elif view.reason in (Reason.LOCK, Reason.UNLOCK):
             self._finish(view)
-        elif view.reason == Reason.LEAVE:
+        elif view.reason in DEPARTURES:
             self._done = {done: serial for done, serial in self._done.items() if view.member(done[0]) is not None}
 
     def _finish(self, view: View) -> None:
@@ -213,3 +223,7 @@ class ChangeRequests:
             self._denied[view.lock] = member
         elif self._denied.get(view.lock) == member:
             del self._denied[view.lock]
+
+
+def _goes_last(change: Change) -> bool:
+    return change.reason != Reason.EXPEL

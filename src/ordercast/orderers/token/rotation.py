@@ -11,7 +11,7 @@ from ordercast.parts.table import Table
 from ordercast.parts.timers import Timers
 from ordercast.view import Member, Reason
 from ordercast.wire.header import Kind
-from ordercast.wire.token import HOLDS, HURRY, WAITS, State, encode_state
+from ordercast.wire.token import HOLDS, HURRY, OVERDUE, WAITS, State, encode_state
 
 NAMED_TRIES: Final = 4  # NACKs that name one site before everybody is asked
 
@@ -40,6 +40,7 @@ class Rotation:
         "behind",
         "is_holding",
         "is_hurried",
+        "is_overdue",
         "named_at",
         "passed",
         "site",
@@ -64,6 +65,7 @@ class Rotation:
         # What others are told
         self.behind: dict[int, None] = {}  # members to tell where the token is
         self.sync_now = False
+        self.is_overdue = False  # our application has held up the ring for longer than the group allows
         self.waits = False  # an application here, or a caller outside, waits for another member
         self.announced = 0  # everybody has been told that all hold everything up to this sequence number
         self.spoke_ns = 0  # when we last told all where the token is and what each holds
@@ -78,7 +80,7 @@ class Rotation:
         rows = table.rows()
         self.announced = max(self.announced, min(rows))
         highest = max(log.highest, log.received, *rows)
-        flags = (HOLDS if self.is_holding else 0) | (WAITS if self.waits else 0)
+        flags = (HOLDS if self.is_holding else 0) | (WAITS if self.waits else 0) | (OVERDUE if self.is_overdue else 0)
         return State(self.turn, self.site, highest, table.view.seq, flags, rows)
 
     def successor(self) -> int:

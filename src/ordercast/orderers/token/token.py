@@ -15,6 +15,7 @@ from ordercast.engine import NEVER, Change, Note, Outbox, To
 from ordercast.errors import UnsupportedService, WireError
 from ordercast.orderers.logged.changes import join_key
 from ordercast.orderers.logged.delivery import ServiceDelivery
+from ordercast.orderers.logged.expelling import eviction, renewed
 from ordercast.orderers.logged.leaving import LOOK_NS, Leaving
 from ordercast.orderers.logged.receiving import Receiver
 from ordercast.orderers.logged.recovery import LogRecovery
@@ -46,6 +47,7 @@ from ordercast.wire.ordering import (
 )
 from ordercast.wire.token import (
     NOTED,
+    OVERDUE,
     WAITS,
     State,
     decode_change,
@@ -399,9 +401,10 @@ class Token:
             elif timer is TokenTimer.TOKEN:
                 self._rotation.pass_again(now_ns, out)
             elif timer is TokenTimer.RETRANSMIT:
-                self._sender.retransmit(now_ns, out)
+                if not self._ring.has_left:  # a member that was expelled had perhaps sent more than was ordered
+                    self._sender.retransmit(now_ns, out)
             elif timer is TokenTimer.BEAT:
-                self._vigilance.watch_application(now_ns, self._delivery.is_overrun(), self._delivery.oldest)
+                self._vigilance.watch_application(now_ns, self._delivery)
                 if now_ns - self._rotation.spoke_ns >= self._detector.heartbeat_ns:
                     self._rotation.sync_now = True
             elif timer is TokenTimer.CALLS:
@@ -546,6 +549,10 @@ class Token:
             return
         if state.flags & WAITS:
             self._vigilance.on_waiting(now_ns)
+        if state.flags & OVERDUE and not ring.has_left:
+            member = ring.view.member(origin)
+            if member is not None:
+                self._requests.ask(now_ns, eviction(ring, member))
         if table.merge(state.view, state.rows):
             rotation.announced = max(rotation.announced, min(state.rows, default=0))
         if not ring.has_left:
@@ -570,7 +577,9 @@ class Token:
         """After a batch: requests, words to members that lag behind, heartbeats."""
         if self._requests.due_ns <= now_ns:
             for change in self._requests.repeated(now_ns, self._rotation.is_holding):
-                out.sends.append(self._ring.writer.control(To.ALL, Kind.PROPOSE, encode_change(change)))
+                out.sends.append(
+                    self._ring.writer.control(To.ALL, Kind.PROPOSE, encode_change(renewed(self._ring, change)))
+                )
         self._rotation.speak(now_ns, out)
 
     def _ask_to_leave(self, now_ns: int) -> None:

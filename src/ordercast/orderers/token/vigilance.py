@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ordercast.orderers.logged.delivery import ServiceDelivery
 from ordercast.orderers.logged.ring import RingState
 from ordercast.orderers.orderer import Suspicion, SuspicionReason
 from ordercast.orderers.token.naks import TokenNaks
@@ -17,6 +18,7 @@ from ordercast.orderers.token.pending import ChangeRequests
 from ordercast.orderers.token.rotation import Rotation
 from ordercast.parts.detector import Detector
 from ordercast.parts.outgoing import Outgoing
+from ordercast.parts.slow import SlowReceivers
 
 HEARSAY_BEATS: Final = 4  # heartbeats for which the word of another member counts that it waits
 LONG_BEATS: Final = 3  # heartbeats after which work lasts: most of it is over sooner, and not worth a word
@@ -35,6 +37,7 @@ class Vigilance:
         "_requests",
         "_ring",
         "_rotation",
+        "_slow",
         "_waits",
         "is_stalled",
     )
@@ -55,6 +58,7 @@ class Vigilance:
         self._naks = naks
         self._requests = requests
         self._busy_ns = -1  # since when something is outstanding in the ring, as far as we know; -1: nothing is
+        self._slow = SlowReceivers(ring.config)
         self._waits = False  # our application waits for another member
         self._reminded_until_ns = 0  # until then a caller outside waits, as far as we know
         self._heard_until_ns = 0  # until then another member waits, as far as we know
@@ -88,14 +92,19 @@ class Vigilance:
         waits = self._rotation.waits = lasts or self._waits or now_ns < self._reminded_until_ns
         self._detector.work(is_busy or waits or now_ns < self._heard_until_ns, now_ns)
 
-    def watch_application(self, now_ns: int, is_overrun: bool, oldest: int) -> None:
-        """With each heartbeat: whether our application is so far behind that it holds up the ring, and the oldest
-        delivery that it has not taken. Being behind for a moment is no fault, whatever `held_ns` says."""
+    def watch_application(self, now_ns: int, delivery: ServiceDelivery) -> None:
+        """With each heartbeat: whether our application is so far behind that it holds up the ring. Being behind for a
+        moment is no fault, whatever `held_ns` says. Where blocks, or a change, wait for it, and that lasts, we say so
+        with our heartbeats, and the others evict us."""
+        ring, timing = self._ring, self._ring.timing
+        is_overrun, oldest = delivery.is_overrun(), delivery.oldest
         if not is_overrun or oldest != self._oldest:
             self._oldest, self._oldest_ns, self.is_stalled = oldest, now_ns, False
         else:
-            timing = self._ring.timing
             self.is_stalled = now_ns - self._oldest_ns > max(timing.held_ns, timing.retransmit_max_ns)
+        waits = bool(ring.log.blocks) or (bool(self._requests.pending) and delivery.is_overrun(change_waits=True))
+        blocking = {ring.me.id: oldest} if is_overrun and waits and len(ring.view.members) > 1 else {}
+        self._rotation.is_overdue = bool(self._slow.look(now_ns, blocking))
 
     # What comes of it
 

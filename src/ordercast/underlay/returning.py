@@ -1,0 +1,44 @@
+"""The way back of a member that was evicted because its application did not receive (docs/design/slow.md).
+
+It begins when two things have happened, in any order: no member of the old ring needs this node any more, and the
+application has received what was delivered before the eviction. So no more than one history waits for an application.
+"""
+
+from __future__ import annotations
+
+
+class Returning:
+    __slots__ = ("_has_received", "_is_out", "is_expected")
+
+    def __init__(self) -> None:
+        self.is_expected = False  # this node was evicted, and is not on its way back yet
+        self._has_received = False
+        self._is_out = False
+
+    @property
+    def waits_for_application(self) -> bool:
+        return self.is_expected and not self._has_received
+
+    def expect(self) -> None:
+        """This node has just been evicted."""
+        self.is_expected, self._has_received, self._is_out = True, False, False
+
+    def cancel(self) -> None:
+        """The application wants to be out."""
+        self.is_expected = False
+
+    def received(self) -> bool:
+        """The application has received everything; whether the way back begins now."""
+        self._has_received = True
+        return self._begins()
+
+    def left(self) -> bool:
+        """The old ring needs this node no more; whether the way back begins now."""
+        self._is_out = True
+        return self._begins()
+
+    def _begins(self) -> bool:
+        if not (self.is_expected and self._has_received and self._is_out):
+            return False
+        self.is_expected = False
+        return True
