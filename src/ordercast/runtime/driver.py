@@ -222,8 +222,13 @@ class UdpDriver:
         receive = self.host.receive
         now_ns = self.now_ns()
         try:
+            received = False
             for source, data, stride in receiver.drain():
+                received = True
                 receive(now_ns, source, data, stride)
+            if receiver is self.socket and self.socket.errors.is_due(received):
+                for address, quoted in self.socket.errors.drain():
+                    self.host.unreachable(now_ns, address, quoted)
         except Exception as error:
             self._break(error)
             return

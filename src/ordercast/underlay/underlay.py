@@ -23,7 +23,7 @@ from ordercast.config import (
     RecoveryMode,
     Timing,
 )
-from ordercast.engine import Change, Departed, Joined, Note, Outbox, Refused, Reset, Transitional, UnknownOutcome
+from ordercast.engine import NEVER, Change, Departed, Joined, Note, Outbox, Refused, Reset, Transitional, UnknownOutcome
 from ordercast.errors import UsageError, WireError
 from ordercast.membership.policy import (
     NO_RING,
@@ -41,8 +41,9 @@ from ordercast.membership.policy import (
 from ordercast.membership.quorum import QuorumMembership
 from ordercast.membership.quorum.local import LocalMember, Wishes
 from ordercast.orderers import ORDERERS, LoggedOrderer, unsupported_names
-from ordercast.orderers.orderer import Start
+from ordercast.orderers.orderer import Start, Suspicion, SuspicionReason
 from ordercast.parts.memory import DeliveryMemory
+from ordercast.parts.probing import Probing
 from ordercast.service import Service
 from ordercast.underlay.outside import Outside
 from ordercast.underlay.routes import MulticastRoutes
@@ -76,6 +77,7 @@ class Underlay:
         "_next_block",
         "_orderer",
         "_outside",
+        "_probing",
         "_routes",
         "_serial",
         "_timing",
@@ -130,9 +132,10 @@ class Underlay:
         self._intake = Intake(writer.tag, self.counters)
         self._outside = Outside(name, me, writer, self._routes, self.counters)
         # The ring
+        self._probing = Probing(writer, timing, random.Random(rng.getrandbits(64)), self.counters)
         wishes = Wishes(create, min_members, recovery == "manual", demands, header, contact, config.shared, alone)
         self._membership: Membership[LoggedOrderer] = QuorumMembership(
-            LocalMember(name, me, writer, timing, rng), wishes, config, self.counters
+            LocalMember(name, me, writer, timing, rng, self._probing), wishes, config, self.counters
         )
         self._orderer: LoggedOrderer | Vacancy = Vacancy(me, DeliveryMemory())
         # What outlives a ring
@@ -260,6 +263,14 @@ class Underlay:
                 self._intake.reject()  # hostile bytes are counted and dropped, never raised
         self._hush(upcalls, out)
 
+    def unreachable(self, now_ns: int, address: Address, quoted: bytes, out: Outbox) -> None:
+        orderer, upcalls = self._orderer, len(out.upcalls)
+        gone = self._probing.on_report(now_ns, address, quoted, orderer.detector, orderer.view, out)
+        if gone:
+            self._membership.on_suspects(now_ns, [Suspicion(gone, SuspicionReason.GONE)], out)
+            self._follow(now_ns, self._membership.take(), out)
+            self._hush(upcalls, out)
+
     def after_batch(self, now_ns: int, out: Outbox) -> None:
         orderer, membership = self._orderer, self._membership
         before = len(out.upcalls)
@@ -282,6 +293,8 @@ class Underlay:
             membership.after_batch(now_ns, out)
             self._follow(now_ns, membership.take(), out)
             self._hush(before, out)
+        if self._probing.due_ns == NEVER and orderer.detector.is_busy:
+            self._probing.due_ns = now_ns + self._timing.probe_ns
         held_bytes, blocks = orderer.usage()
         self.peak_bytes = max(self.peak_bytes, held_bytes)
         self.peak_blocks = max(self.peak_blocks, blocks)
@@ -295,15 +308,25 @@ class Underlay:
             if suspicions:
                 membership.on_suspects(now_ns, suspicions, out)
                 self._follow(now_ns, membership.take(), out)
+        self._probe(now_ns, out)
         self._intake.expire(now_ns)
         self._routes.expire(now_ns)
         membership.expire(now_ns, out)
         self._follow(now_ns, membership.take(), out)
         self._hush(upcalls, out)
 
+    def _probe(self, now_ns: int, out: Outbox) -> None:
+        """Ask the kernels of members that should have said something whether their processes are there."""
+        orderer, probing = self._orderer, self._probing
+        if self._membership.is_whole:
+            if probing.due_ns <= now_ns or orderer.detector.is_overdue(now_ns):
+                probing.look(now_ns, orderer.detector, orderer.view, self.me.id, out)
+        elif probing.due_ns <= now_ns:
+            probing.look_for_expected(now_ns, out)
+
     def deadline_ns(self) -> int:
         membership = self._membership
-        due = min(membership.deadline_ns(), self._intake.due_ns, self._routes.due_ns)
+        due = min(membership.deadline_ns(), self._intake.due_ns, self._routes.due_ns, self._probing.due_ns)
         return min(due, self._orderer.deadline_ns()) if membership.is_whole else due
 
     # Questions
@@ -372,6 +395,7 @@ class Underlay:
                 membership.on_heard(origin)
                 self._orderer.on_control(now_ns, kind, source, origin, number, body, out)
         elif kind < Kind.CALL:
+            self._probing.heard(origin)
             membership.on_control(now_ns, kind, source, ring, origin, bytes(body), out)
             self._follow(now_ns, membership.take(), out)
         elif kind == Kind.CALL:
@@ -426,6 +450,7 @@ class Underlay:
         self._writer.ring = view.ring
         self._writer.datagram = self.config.datagram
         self._routes.begin(now_ns, view)
+        self._probing.begin()
         memory = self._orderer.memory()
         self._orderer = orderer = ORDERERS[self.config.orderer](
             self.me, self._writer, self.config, self._timing, view, self._next_block, install.counter, self.counters
@@ -527,6 +552,7 @@ class Underlay:
         """The orderer of a ring goes: what it delivered ahead of the log must not come twice in the next."""
         self._orderer = Vacancy(self.me, self._orderer.memory())
         self._routes.clear()
+        self._probing.begin()
 
     def _newcomer(self) -> Newcomer:
         first = self._backlog[0][0] if self._backlog else self._next_block

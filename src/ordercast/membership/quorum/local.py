@@ -6,6 +6,7 @@ import random
 from typing import NamedTuple
 
 from ordercast.config import AlonePolicy, Demands, MinMembers, Timing
+from ordercast.parts.probing import Probing
 from ordercast.view import Address, Member, View
 from ordercast.wire.writer import DatagramWriter
 
@@ -18,6 +19,7 @@ class LocalMember(NamedTuple):
     writer: DatagramWriter
     timing: Timing
     rng: random.Random
+    probing: Probing  # is told whose word a recovery waits for, and knows which processes are gone
 
 
 class Wishes(NamedTuple):
