@@ -41,7 +41,7 @@ _GROUP: Final[dict[str, str]] = {
     "strange_forwards": "requests to multicast for a node that is no member",
     "strange_kinds": "datagrams that the orderer does not have",
     "strange_leads": "orders from a member that does not order",
-    "strange_reports": "ICMP errors about datagrams that this member did not send, or to nobody that it probed",
+    "strange_reports": "ICMP errors that give no probe back that this member has just sent: forged, or late",
     "strange_stamps": "timestamps that cannot be right",
     "strange_tokens": "tokens that cannot be right",
 }
@@ -74,8 +74,7 @@ NODE_STATS: Final[dict[str, str]] = {
     "undeliverable": "datagrams dropped because no route or rule lets them out",
     "too_large": "datagrams dropped because they are larger than the path takes: give nodes a smaller datagram=",
     # Both.
-    "refused": "ICMP errors that earlier datagrams came back with, as sends and receives were told of them",
-    "errors_in": "ICMP errors that earlier datagrams came back with, read from the error queue (Linux)",
+    "refused": "ICMP errors that earlier datagrams came back with",
 }
 """The keys of `node.stats`, with their meaning."""
 

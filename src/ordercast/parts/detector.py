@@ -59,6 +59,11 @@ class Detector:
         return self._timing.heartbeat_busy_ns if self.is_busy else self._timing.heartbeat_rest_ns
 
     @property
+    def is_watching(self) -> bool:
+        """Whether words of somebody are waited for, because anything is outstanding."""
+        return self.is_busy and bool(self._heard_ns)
+
+    @property
     def peers(self) -> list[int]:
         """The peers that are watched."""
         return list(self._heard_ns)

@@ -6,8 +6,7 @@ it over together with the datagram that it is about. Two such reports make a mem
 two makes it alive again.
 
 ICMP is easily forged, so a report alone is worth nothing. It counts only if it brings back the nonce of a probe that
-was sent to that address a moment ago. A report about any other datagram of this ring is a hint: a probe goes out at
-once. All others are counted and dropped.
+was sent to that address a moment ago. All others are counted and dropped.
 """
 
 from __future__ import annotations
@@ -21,13 +20,12 @@ from ordercast.config import Timing
 from ordercast.engine import NEVER, Outbox
 from ordercast.parts.detector import Detector
 from ordercast.view import Address, Member, View
-from ordercast.wire.header import FORWARD, HEADER, HEADER_BYTES, MAGIC, Kind
+from ordercast.wire.header import HEADER, HEADER_BYTES, MAGIC, Kind
 from ordercast.wire.writer import DatagramWriter
 
 NONCE: Final = Struct("<Q")
 NONCES_KEPT: Final = 8  # probes to one member whose reports are still believed; reports come within a round trip
 EXPECTED_PROBES: Final = 3  # to a member that a recovery waits for, before it is asked to answer again
-HINTS: Final = 4  # probes in the time of one that hints may cause
 
 
 class Probed:
@@ -95,7 +93,7 @@ class Probing:
         for peer in dict.fromkeys((neighbour, longest)):
             member = view.member(peer)
             if member is not None and began_ns[peer] + self._timing.probe_ns <= now_ns:
-                self._probe(now_ns, member, self._timing.probe_ns, out)
+                self._probe(now_ns, member, out)
         if not detector.is_busy:
             self.due_ns = NEVER  # the heartbeats of this node are often enough
             return
@@ -112,7 +110,7 @@ class Probing:
         self._expected_left -= 1
         for member in self._expected:
             if member.id not in self._gone:
-                self._probe(now_ns, member, self._timing.probe_ns, out)
+                self._probe(now_ns, member, out)
         self.due_ns = now_ns + self._timing.probe_ns if self._expected_left > 0 else NEVER
 
     # What comes back
@@ -124,33 +122,23 @@ class Probing:
         if probed is not None:
             probed.doubted_ns = -1
 
-    def on_report(
-        self, now_ns: int, address: Address, quoted: bytes, detector: Detector, view: View, out: Outbox
-    ) -> int:
+    def on_report(self, now_ns: int, address: Address, quoted: bytes, detector: Detector, out: Outbox) -> int:
         """No process listens at `address`, somebody says, and gives `quoted` of our datagram back. The id of the member
         that is gone by now; 0: none."""
-        if len(quoted) < HEADER_BYTES:
+        if len(quoted) < HEADER_BYTES + NONCE.size:
             return self._drop()
         magic, kind, _, _, tag, ring, _, _ = HEADER.unpack_from(quoted)
-        if magic != MAGIC or tag != self._writer.tag or ring != self._writer.ring:
+        if magic != MAGIC or kind != Kind.PROBE or tag != self._writer.tag or ring != self._writer.ring:
             return self._drop()
-        if kind & ~FORWARD != Kind.PROBE:
-            member = next((each for each in (*view.members, *self._expected) if each.address == address), None)
-            if member is None:
-                return self._drop()
-            self._probe(now_ns, member, self._timing.probe_ns // HINTS, out)
-            return 0
-        found = next((one for one, probed in self._probed.items() if probed.address == address), 0)
-        if not found or len(quoted) < HEADER_BYTES + NONCE.size:
+        (nonce,) = NONCE.unpack_from(quoted, HEADER_BYTES)
+        known = [(one, each) for one, each in self._probed.items() if each.address == address and nonce in each.nonces]
+        if not known:
             return self._drop()
-        probed = self._probed[found]
-        sent_ns = probed.nonces.get(NONCE.unpack_from(quoted, HEADER_BYTES)[0], -1)
-        if sent_ns < 0:
-            return self._drop()
+        found, probed = known[0]
         if probed.doubted_ns < 0 or detector.heard_ns(found) > probed.doubted_ns:
             probed.doubted_ns = now_ns
             self._send(now_ns, probed, out)
-        elif sent_ns >= probed.doubted_ns and found not in self._gone:
+        elif probed.nonces[nonce] >= probed.doubted_ns and found not in self._gone:
             self._gone.add(found)
             return found
         return 0
@@ -159,12 +147,12 @@ class Probing:
         self._counters["strange_reports"] = self._counters.get("strange_reports", 0) + 1
         return 0
 
-    def _probe(self, now_ns: int, member: Member, pause_ns: int, out: Outbox) -> None:
-        """Probe a member, unless that was done less than `pause_ns` ago."""
+    def _probe(self, now_ns: int, member: Member, out: Outbox) -> None:
+        """Probe a member, unless that was just done."""
         probed = self._probed.get(member.id)
         if probed is None:
             probed = self._probed[member.id] = Probed(member.address)
-        if probed.at_ns < 0 or probed.at_ns + pause_ns <= now_ns:
+        if probed.at_ns < 0 or probed.at_ns + self._timing.probe_ns <= now_ns:
             self._send(now_ns, probed, out)
 
     def _send(self, now_ns: int, probed: Probed, out: Outbox) -> None:

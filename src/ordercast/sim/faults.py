@@ -17,7 +17,7 @@ from ordercast.sim.world import World
 
 
 class FaultKind(StrEnum):
-    CRASH = "crash"  # all state is lost; with the value 1 the whole machine is down, and its kernel says nothing
+    CRASH = "crash"  # all state is lost: of the whole machine, or (value 1) of the process, and its kernel says so
     RESTART = "restart"  # the next life of a crashed node begins, and joins again
     PAUSE = "pause"  # stands still for `for_ns`
     SLOW = "slow"  # processor costs times `value` for `for_ns`
@@ -105,7 +105,7 @@ class Faults:
         for name in fault.nodes:
             match kind:
                 case FaultKind.CRASH:
-                    world.crash(name, with_machine=fault.value > 0)
+                    world.crash(name, is_process=fault.value > 0)
                 case FaultKind.RESTART | FaultKind.JOIN:
                     world.start(name)
                 case FaultKind.PAUSE:

@@ -1,8 +1,8 @@
 """What the kernel of a machine says about a process that is gone, in virtual time (docs/design/detector.md).
 
-A datagram to a crashed process on a living machine comes back as ICMP "port unreachable": after the latency of the
+A unicast to a crashed process on a living machine comes back as ICMP "port unreachable": after the latency of the
 link, unless it is lost. A machine that is dead says nothing. As on Linux, a machine sends another few reports at once
-and then one a second.
+and then one a second, whatever they are about; only the socket that probes leave by has an error queue to find them in.
 
 A forger sends reports that are not true. This one hears every multicast of a group, and sees no unicast: it knows
 addresses, tag and ring, and the nonce of no probe.
@@ -14,7 +14,7 @@ import random
 from typing import Final, NamedTuple
 
 from ordercast.config import SECOND
-from ordercast.sim.network import Network, Train
+from ordercast.sim.network import KIND_OFFSET, Network, Train
 from ordercast.view import Address
 from ordercast.wire.header import HEADER, HEADER_BYTES, Kind
 
@@ -51,13 +51,13 @@ class Reports:
                 break
             self.sent += 1
             at_ns = self._network.report_ns(now_ns, dead, batch.source, self._rng)
-            if at_ns >= 0:
-                quoted = batch.data[index * stride : index * stride + min(stride, QUOTED_BYTES)]
+            quoted = batch.data[index * stride : index * stride + min(stride, QUOTED_BYTES)]
+            if at_ns >= 0 and len(quoted) > HEADER_BYTES and quoted[KIND_OFFSET] == Kind.PROBE:
                 found.append((at_ns, Report(address, quoted)))
         return found
 
     def forge(self, heard: bytes, address: Address) -> list[Report]:
-        """Two reports about a living member, by a forger that has heard a multicast of the node that it deceives."""
+        """Reports about a living member, by a forger that has heard a multicast of the node that it deceives."""
         self.forged += 1
         if len(heard) < HEADER_BYTES:
             return []

@@ -224,13 +224,13 @@ class World:
         node.stack = node.boot(node)
         self.wake(node)
 
-    def crash(self, name: str, with_machine: bool = False) -> None:
-        """Everything that the node knew is lost; what it had sent before is on its way. Where the machine goes on, its
-        kernel tells senders that the process is gone."""
+    def crash(self, name: str, is_process: bool = False) -> None:
+        """Everything that the node knew is lost; what it had sent before is on its way. Where only the process is gone,
+        the kernel of its machine tells senders so."""
         node = self.nodes[name]
         if not node.is_up:
             return
-        node.is_dead = with_machine
+        node.is_dead = not is_process
         if node.recorders and node.recorders[-1].life == node.life:
             node.recorders[-1].row(CRASH, max(self.now_ns, node.last_ns))
         self._down(node)

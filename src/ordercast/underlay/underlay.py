@@ -265,7 +265,7 @@ class Underlay:
 
     def unreachable(self, now_ns: int, address: Address, quoted: bytes, out: Outbox) -> None:
         orderer, upcalls = self._orderer, len(out.upcalls)
-        gone = self._probing.on_report(now_ns, address, quoted, orderer.detector, orderer.view, out)
+        gone = self._probing.on_report(now_ns, address, quoted, orderer.detector, out)
         if gone:
             self._membership.on_suspects(now_ns, [Suspicion(gone, SuspicionReason.GONE)], out)
             self._follow(now_ns, self._membership.take(), out)
@@ -289,12 +289,12 @@ class Underlay:
             views = orderer.take_views()
         if len(out.upcalls) > before:
             self._translate(now_ns, before, False, out)
+        if self._probing.due_ns == NEVER and orderer.detector.is_watching:
+            self._probing.due_ns = now_ns + self._timing.probe_ns
         if membership.direct_ring == NO_RING:
             membership.after_batch(now_ns, out)
             self._follow(now_ns, membership.take(), out)
             self._hush(before, out)
-        if self._probing.due_ns == NEVER and orderer.detector.is_busy:
-            self._probing.due_ns = now_ns + self._timing.probe_ns
         held_bytes, blocks = orderer.usage()
         self.peak_bytes = max(self.peak_bytes, held_bytes)
         self.peak_blocks = max(self.peak_blocks, blocks)

@@ -205,6 +205,7 @@ class Recovery:
             self._follow(self._round)
         elif self._role is Role.ACCEPTING:
             self._try_accept(out)
+            self._await_commit(now_ns)
 
     def expire(self, now_ns: int, out: Outbox) -> None:
         if self._round is not None and self._is_coordinating:
@@ -342,6 +343,7 @@ class Recovery:
         if is_member:
             self._orderer.adopt(proposal.view.seq - 1, proposal.assignments)
         self._try_accept(out)
+        self._await_commit(now_ns)
         if self.role is Role.ACCEPTING:
             self._ask_coordinator(out)
 
@@ -422,6 +424,12 @@ class Recovery:
                 self._local.writer.control(self._coordinator, Kind.RESULT_ACK, encode_ballot(self.promised))
             )
         self._due_ns = now_ns + self._check_ns()
+        self._await_commit(now_ns)
+
+    def _await_commit(self, now_ns: int) -> None:
+        """Nothing but the COMMIT is missing here. It is sent once, so that a lost one has to be asked for soon."""
+        if self._role is Role.ACCEPTED:
+            self._due_ns = min(self._due_ns, now_ns + self._local.timing.invite_ns)
 
     def _expect_coordinator(self, now_ns: int) -> None:
         """Nothing goes on without its word."""

@@ -25,5 +25,4 @@ class Counters:
     undeliverable: int = 0  # datagrams given up because no route or rule lets them out: lost, as on the network
     too_large: int = 0  # datagrams given up because they are larger than the path takes
     # Both.
-    refused: int = 0  # ICMP errors that earlier datagrams came back with, handed out by a call for something else
-    errors_in: int = 0  # the same, as read from the error queue
+    refused: int = 0  # ICMP errors that earlier datagrams came back with

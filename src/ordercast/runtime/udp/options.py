@@ -29,17 +29,8 @@ _IP_MULTICAST_ALL: Final = 49
 _SO_MEMINFO: Final = 55
 _MEMINFO: Final = struct.Struct("=9I")  # the last, SK_MEMINFO_DROPS, is what is wanted
 
-REFUSED: Final = frozenset(
-    {
-        errno.ECONNREFUSED,
-        errno.ECONNRESET,
-        errno.ENOPROTOOPT,
-        errno.EOPNOTSUPP,
-        errno.EPROTO,
-        getattr(errno, "ENONET", errno.EPROTO),
-    }
-)
-"""What an earlier datagram came back with: all that Linux makes of ICMP and that says nothing about the present one."""
+REFUSED: Final = frozenset({errno.ECONNREFUSED, errno.ECONNRESET})
+"""What an earlier datagram came back with."""
 
 UNDELIVERABLE: Final = frozenset(
     {

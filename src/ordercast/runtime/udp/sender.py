@@ -31,7 +31,6 @@ _STRIDES_KEPT: Final = 64  # control messages kept, one for each stride in use; 
 _GSO_STRIDE: Final = struct.Struct("=H")
 
 _GSO_REFUSED: Final = frozenset({errno.EINVAL, errno.EMSGSIZE, errno.EIO, errno.EOPNOTSUPP, errno.ENOPROTOOPT})
-_RETURNED: Final = frozenset({errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ENETUNREACH})  # ICMP says these, too
 _FULL: Final = frozenset({errno.EAGAIN, errno.EWOULDBLOCK, errno.ENOBUFS, errno.ENOMEM})
 
 
@@ -53,14 +52,10 @@ class _Outcome(Enum):
 class UdpSender:
     """Sends datagrams and trains of them. Nothing is lost silently: it left, or it is kept, counted or raised."""
 
-    __slots__ = ("_full", "_gso", "_headers", "_many", "_part", "_sendmsg", "_train_segments", "counters")
+    __slots__ = ("_gso", "_headers", "_many", "_part", "_sendmsg", "_train_segments", "counters")
 
-    def __init__(self, sock: SendsDatagrams, counters: Counters, *, gso: bool, has_errors: bool = False) -> None:
-        """`has_errors`: the socket has an error queue. Linux then also tells of datagrams that the queue of a device
-        had no room for. They are lost as they were before: the socket is writable all the while, and nothing would say
-        when to try again."""
+    def __init__(self, sock: SendsDatagrams, counters: Counters, *, gso: bool) -> None:
         self.counters = counters
-        self._full = _FULL - {errno.ENOBUFS} if has_errors else _FULL
         self._sendmsg = sock.sendmsg
         self._gso = gso
         self._train_segments = TRAIN_SEGMENTS_MAX
@@ -191,23 +186,21 @@ class UdpSender:
                 code = error.errno
                 if isinstance(error, socket.gaierror):
                     break  # the text of an address that is none
-                if code in self._full:
+                if code in _FULL:
                     counters.would_block += 1
                     return _Outcome.FULL
-                if code in REFUSED or code in _RETURNED:
-                    # What an earlier datagram came back with is handed out instead of sending this one: once more.
-                    counters.refused += code in REFUSED
-                    if tries_left:
-                        continue
                 if is_train and code in _GSO_REFUSED:
                     return _Outcome.TRAIN_REFUSED
                 if code in REFUSED:
-                    pass
+                    # What an earlier datagram came back with is handed out instead of sending this one: once more.
+                    counters.refused += 1
+                    if tries_left:
+                        continue
                 elif code == errno.EMSGSIZE:
                     # The path takes no datagram of this size. It is lost like any other: smaller ones still arrive.
                     counters.too_large += datagrams
                     return _Outcome.LOST
-                elif code not in UNDELIVERABLE and code != errno.ENOBUFS:
+                elif code not in UNDELIVERABLE:
                     raise
                 break
             counters.bytes_out += sent

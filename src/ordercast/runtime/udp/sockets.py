@@ -6,7 +6,6 @@ import socket
 
 from ordercast.runtime.addresses import AddressError, is_loopback, is_multicast
 from ordercast.runtime.udp.counters import Counters
-from ordercast.runtime.udp.errors import ErrorQueue
 from ordercast.runtime.udp.filters import OwnEcho, detach_filter, drop_source
 from ordercast.runtime.udp.options import (
     LINUX,
@@ -33,7 +32,6 @@ class UnicastSocket:
         "close",
         "counters",
         "drain",
-        "errors",
         "fileno",
         "read_drops",
         "reader",
@@ -83,9 +81,8 @@ class UnicastSocket:
         self._socket = sock
         self.counters = counters if counters is not None else Counters()
         self.address: Address = (host, bound_port)
+        self.sender = UdpSender(sock, self.counters, gso=gso and supports_gso())
         self.reader = DatagramReader(sock, self.counters)
-        self.errors = ErrorQueue(sock, self.counters)
-        self.sender = UdpSender(sock, self.counters, gso=gso and supports_gso(), has_errors=self.errors.is_open)
         # Bound methods of the two halves, not wrappers: a wrapper would cost a call per block.
         self.send = self.sender.send
         self.send_many = self.sender.send_many
