@@ -107,9 +107,11 @@ class Timing:
     """Local timers. docs/design/overview.md section 7 gives the defaults; simulations and tests may shorten them."""
 
     heartbeat_busy_ns: int = 100 * MS
-    suspect_busy_ns: int = 1_300 * MS
+    suspect_busy_ns: int = 1_300 * MS  # silence of a member with regular heartbeats: no member is suspected sooner
+    suspect_max_ns: int = 2_600 * MS  # of one with irregular ones, at the most
     heartbeat_rest_ns: int = 1 * SECOND
     suspect_rest_ns: int = 5 * SECOND
+    probe_ns: int = 30 * MS  # silence of a member before its kernel is asked whether its process is there
     ack_quiet_ns: int = 30 * MS  # sequencer: a member that is asked answers after this at the latest
     nak_delay_ns: int = 2 * MS  # patience with reordering before a gap is reported
     nak_retry_ns: int = 20 * MS
@@ -146,6 +148,7 @@ TIMINGS: Final[dict[str, Timing]] = {
     "rmp": Timing(
         suspect_busy_ns=86_400 * SECOND,
         suspect_rest_ns=86_400 * SECOND,
+        probe_ns=86_400 * SECOND,
         token_quiet_ns=1 * SECOND,
         confirm_ns=1 * MS,
         retransmit_min_ns=2 * MS,

@@ -184,6 +184,10 @@ class Engine(Protocol):
     def receive(self, now_ns: int, source: Address, data: memoryview, stride: int, out: Outbox) -> None:
         """A batch of `stride`-sized datagrams (0 or len(data): one). `data` is reused: what is kept is copied."""
 
+    def unreachable(self, now_ns: int, address: Address, quoted: bytes, out: Outbox) -> None:
+        """The network says that no process listens at `address`, and gives back `quoted`, the beginning of a datagram
+        that was sent there. Anybody may have said so: the engine judges by what is quoted."""
+
     def after_batch(self, now_ns: int, out: Outbox) -> None:
         """Deliver, acknowledge, send NAKs: once per pass, after everything was received."""
 

@@ -119,6 +119,9 @@ class FloodEngine:
             raise InvariantViolation("broken on purpose")
         self._deliver(int.from_bytes(data[16:24], "little"), 0, body)
 
+    def unreachable(self, now_ns: int, address: Address, quoted: bytes, out: Outbox) -> None:
+        pass
+
     def after_batch(self, now_ns: int, out: Outbox) -> None:
         out.upcalls += self.pending
         self.pending.clear()

@@ -34,6 +34,9 @@ class Bare:
         if self._answers:
             self._sends.append(("g", Send(source, [bytes(data)], 0)))
 
+    def unreachable(self, now_ns: int, address: Address, quoted: bytes) -> None:
+        """Nobody fails here."""
+
     def expire(self, now_ns: int) -> None:
         """No timers."""
 

@@ -28,6 +28,9 @@ class Toy:
         if self.answers:
             self.queue.append(("g", Send(source, [bytes(data)], 0)))
 
+    def unreachable(self, now_ns: int, address: Address, quoted: bytes) -> None:
+        self.seen.append((now_ns, address, quoted, -1))
+
     def expire(self, now_ns: int) -> None:
         self.timer_ns = NEVER
         self.seen.append((now_ns, ("timer", 0), b"", 0))

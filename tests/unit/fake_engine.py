@@ -191,6 +191,9 @@ class FakeEngine:
     def receive(self, now_ns: int, source: Address, data: memoryview, stride: int, out: Outbox) -> None:
         self.batches.append(bytes(data))
 
+    def unreachable(self, now_ns: int, address: Address, quoted: bytes, out: Outbox) -> None:
+        pass
+
     def after_batch(self, now_ns: int, out: Outbox) -> None:
         out.upcalls.extend(self.pending)
         self.pending.clear()

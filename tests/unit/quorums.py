@@ -11,6 +11,7 @@ from ordercast.engine import Outbox
 from ordercast.membership.quorum.local import LocalMember
 from ordercast.orderers import ORDERERS, LoggedOrderer
 from ordercast.orderers.orderer import Start
+from ordercast.parts.probing import Probing
 from ordercast.view import GROUP_ORIGIN, Address, Member, Reason, View, node_id
 from ordercast.wire.header import HEADER_BYTES, Kind
 from ordercast.wire.views import Ballot, Cut, Proposal, pack_change
@@ -19,6 +20,10 @@ from ordercast.wire.writer import DatagramWriter
 NAMES: Final = "abcdefg"
 A, B, C, D, E, F, G = (node_id(name, 0) for name in NAMES)
 LAST_SEQ: Final = 10  # of the change that made the view of `view_of`
+
+
+def local_member(me: Member, writer: DatagramWriter, timing: Timing) -> LocalMember:
+    return LocalMember("g", me, writer, timing, random.Random(1), Probing(writer, timing, random.Random(2)))
 
 
 def member_of(name: str, rule: MinMembers = "majority") -> Member:
@@ -80,7 +85,7 @@ class Party:
         self.out = Outbox()
         self.writer = DatagramWriter(1, self.me.id, LAN_DATAGRAM)
         self.writer.ring = first.ring
-        self.local = LocalMember("g", self.me, self.writer, Timing(), random.Random(1))
+        self.local = local_member(self.me, self.writer, Timing())
         self.orderer: LoggedOrderer = ORDERERS["sequencer"](
             self.me, self.writer, GroupConfig("sequencer"), Timing(), first, 0, first.counter, {}
         )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
+
+from tests.unit.quorums import local_member
 
 from ordercast.config import LAN_DATAGRAM, Demands, GroupConfig, Timing
 from ordercast.engine import NEVER, Outbox
 from ordercast.membership.quorum.admission import MAX_NONCES, WELCOME_NS, Admission
-from ordercast.membership.quorum.local import LocalMember
 from ordercast.orderers import ORDERERS
 from ordercast.orderers.orderer import Start
 from ordercast.view import Member, Reason, View, node_id
@@ -31,7 +31,7 @@ class Leader:
         view = View(1, "a/0", 7, 0, 0, 0, (me,), {me.id: 0}, Reason.CREATE, "a/0")
         writer.ring = view.ring
         self.orderer = ORDERERS["sequencer"](me, writer, self.config, Timing(), view, 0, 1, {})
-        self.admission = Admission(LocalMember("g", me, writer, Timing(), random.Random(1)))
+        self.admission = Admission(local_member(me, writer, Timing()))
         self.out = Outbox()
         self.orderer.install(0, Start(), self.out)
         self.out.sends.clear()

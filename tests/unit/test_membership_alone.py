@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
-from tests.unit.quorums import member_of
+from tests.unit.quorums import local_member, member_of
 
 from ordercast.config import AlonePolicy, GroupConfig, Timing
 from ordercast.engine import NEVER, Outbox
 from ordercast.membership.policy import Newcomer
 from ordercast.membership.quorum.joining import Joining
-from ordercast.membership.quorum.local import LocalMember, Wishes
+from ordercast.membership.quorum.local import Wishes
 from ordercast.view import group_tag
 from ordercast.wire.views import Ring
 from ordercast.wire.writer import DatagramWriter
@@ -22,7 +20,7 @@ LONG = 200  # questions: many times those of a newcomer
 
 def looking(alone: AlonePolicy, *, is_return: bool = True, create: bool | None = None) -> Joining:
     me = member_of("x")
-    local = LocalMember("g", me, DatagramWriter(group_tag("g"), me.id, 1_400), TIMING, random.Random(1))
+    local = local_member(me, DatagramWriter(group_tag("g"), me.id, 1_400), TIMING)
     joining = Joining(local, Wishes(create=create, alone=alone), Newcomer(0, {}), is_return)
     joining.start(0, Outbox())
     return joining

@@ -3,13 +3,12 @@ other."""
 
 from __future__ import annotations
 
-import random
-
 import pytest
+from tests.unit.quorums import local_member
 
 from ordercast.config import LAN_DATAGRAM, GroupConfig, Timing
 from ordercast.engine import NEVER, Outbox, To
-from ordercast.membership.quorum.local import LocalMember, Wishes
+from ordercast.membership.quorum.local import Wishes
 from ordercast.membership.quorum.meeting import Meeting, MeetingAnswer, better, meet
 from ordercast.view import Member, node_id
 from ordercast.wire.header import HEADER, HEADER_BYTES, Kind
@@ -63,7 +62,7 @@ def test_only_the_word_of_the_other_leader_dissolves_a_ring(
 
 def test_a_beacon_goes_to_all_and_to_the_contact_and_is_due_again() -> None:
     me, contact, timing = member("a"), ("10.0.0.99", 7_000), Timing()
-    local = LocalMember("g", me, DatagramWriter(1, me.id, LAN_DATAGRAM), timing, random.Random(1))
+    local = local_member(me, DatagramWriter(1, me.id, LAN_DATAGRAM), timing)
     meeting, out = Meeting(local, Wishes(contact=contact)), Outbox()
     assert meeting.due_ns == NEVER
     meeting.show(5, To.ANYONE, ring(1, 3), out)
@@ -76,7 +75,7 @@ def test_a_beacon_goes_to_all_and_to_the_contact_and_is_due_again() -> None:
 
 def test_a_beacon_to_one_ring_does_not_move_the_next_one_for_all() -> None:
     me = member("a")
-    local = LocalMember("g", me, DatagramWriter(1, me.id, LAN_DATAGRAM), Timing(), random.Random(1))
+    local = local_member(me, DatagramWriter(1, me.id, LAN_DATAGRAM), Timing())
     meeting, out = Meeting(local, Wishes()), Outbox()
     meeting.show(5, member("b").address, ring(1, 3), out)
     assert [send.to for send in out.sends] == [member("b").address]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import random
+from tests.unit.quorums import local_member
 
 from ordercast.config import LAN_DATAGRAM, Demands, GroupConfig, RecoveryMode, Timing
 from ordercast.engine import NEVER, Failed, Outbox, Refused, Reset
@@ -19,7 +19,7 @@ from ordercast.membership.policy import (
     Transition,
 )
 from ordercast.membership.quorum import QuorumMembership
-from ordercast.membership.quorum.local import LocalMember, Wishes
+from ordercast.membership.quorum.local import Wishes
 from ordercast.orderers import ORDERERS, LoggedOrderer
 from ordercast.orderers.orderer import Start, Suspicion, SuspicionReason
 from ordercast.view import Member, Reason, View, node_id
@@ -40,7 +40,7 @@ class Node:
     def __init__(self, create: bool | None = None, recovery: RecoveryMode = "automatic", name: str = "a") -> None:
         self.me = member(name)
         self.writer = DatagramWriter(1, self.me.id, LAN_DATAGRAM)
-        local = LocalMember("g", self.me, self.writer, Timing(), random.Random(1))
+        local = local_member(self.me, self.writer, Timing())
         wishes = Wishes(create, "majority", recovery == "manual", Demands(), b"hello")
         self.policy: Membership[LoggedOrderer] = QuorumMembership(local, wishes, CONFIG, {})
         self.out = Outbox()

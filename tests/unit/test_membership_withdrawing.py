@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 
 import pytest
-from tests.unit.quorums import Party, member_of, view_of
+from tests.unit.quorums import Party, local_member, member_of, view_of
 
 from ordercast.config import LAN_DATAGRAM, Demands, GroupConfig, Timing
 from ordercast.engine import NEVER, Outbox
 from ordercast.membership.policy import Newcomer
 from ordercast.membership.quorum.admission import Admission
 from ordercast.membership.quorum.joining import Joining, new_attempts
-from ordercast.membership.quorum.local import LocalMember, Wishes
+from ordercast.membership.quorum.local import Wishes
 from ordercast.membership.quorum.withdrawing import FORGET_NS, Withdrawing
 from ordercast.view import Address, Reason
 from ordercast.wire.header import HEADER_BYTES, Kind
@@ -28,7 +27,7 @@ class Newcoming:
 
     def __init__(self, *asked: str, attempts: int = 1) -> None:
         me = member_of("x")
-        local = LocalMember("g", me, DatagramWriter(1, me.id, LAN_DATAGRAM), TIMING, random.Random(1))
+        local = local_member(me, DatagramWriter(1, me.id, LAN_DATAGRAM), TIMING)
         self.out = Outbox()
         self.joining = Joining(local, Wishes(), Newcomer(0, {}))
         self.joining.start(0, self.out)
@@ -157,7 +156,7 @@ def test_a_request_that_never_arrived_is_confirmed_to_be_off() -> None:
 @pytest.mark.parametrize("sent_since", [0, 1])
 def test_a_welcome_to_an_earlier_search_is_taken_once_also_if_something_was_sent_since(sent_since: int) -> None:
     me = member_of("x")
-    local = LocalMember("g", me, DatagramWriter(1, me.id, LAN_DATAGRAM), TIMING, random.Random(1))
+    local = local_member(me, DatagramWriter(1, me.id, LAN_DATAGRAM), TIMING)
     attempts = new_attempts()
     earlier = Joining(local, Wishes(), Newcomer(7, {}), attempts=attempts)
     now = Joining(local, Wishes(), Newcomer(7 + sent_since, {}), attempts=attempts)

@@ -6,12 +6,13 @@ import random
 from dataclasses import replace
 
 import pytest
+from tests.unit.quorums import local_member
 
 from ordercast.config import LAN_DATAGRAM, GroupConfig, Timing
 from ordercast.engine import NEVER, Outbox, To
 from ordercast.membership.policy import Newcomer
 from ordercast.membership.quorum.joining import Joining
-from ordercast.membership.quorum.local import LocalMember, Wishes
+from ordercast.membership.quorum.local import Wishes
 from ordercast.underlay import Underlay
 from ordercast.underlay.routes import MulticastRoutes
 from ordercast.view import Address, Member, View, group_tag, node_id
@@ -258,7 +259,7 @@ def test_strangers_and_other_rings_are_not_served() -> None:
 def test_only_the_contact_is_asked_and_only_its_answer_counts() -> None:
     writer = DatagramWriter(1, member("n").id, LAN_DATAGRAM)
     contact = address_of("b")
-    local = LocalMember("g", member("n"), writer, Timing(), random.Random(1))
+    local = local_member(member("n"), writer, Timing())
     joining = Joining(local, Wishes(create=False), Newcomer(0, {}), ask=[contact])
     out = Outbox()
     joining.start(0, out)

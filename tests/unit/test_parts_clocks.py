@@ -1,4 +1,4 @@
-"""The parts that keep time: timers, gaps, round trips, and the failure detector."""
+"""The parts that keep time: timers, gaps, round trips."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from itertools import pairwise
 
 from ordercast.config import MS, SECOND, Timing
 from ordercast.engine import NEVER
-from ordercast.parts.detector import Detector
 from ordercast.parts.gaps import Gaps
 from ordercast.parts.rtt import RoundTrip
 from ordercast.parts.timers import Timers
@@ -134,50 +133,3 @@ def test_timeouts_follow_mean_and_deviation_and_are_clamped() -> None:
     fast = RoundTrip(TIMING)
     fast.sample(1_000)
     assert fast.timeout_ns(0) == TIMING.retransmit_min_ns
-
-
-def test_silence_is_suspicious_sooner_while_work_is_outstanding() -> None:
-    detector = Detector(TIMING)
-    detector.watch([1, 2], 0)
-    assert detector.heartbeat_ns == TIMING.heartbeat_rest_ns
-    assert detector.deadline_ns() == TIMING.suspect_rest_ns
-    detector.work(True, 0)
-    assert detector.heartbeat_ns == TIMING.heartbeat_busy_ns
-    detector.heard(1, SECOND)
-    assert detector.suspects(TIMING.suspect_busy_ns - 1) == []
-    assert detector.suspects(TIMING.suspect_busy_ns) == [2]
-    assert detector.suspects(SECOND + TIMING.suspect_busy_ns) == [1, 2]
-
-
-def test_nobody_is_blamed_for_having_been_idle() -> None:
-    detector = Detector(TIMING)
-    detector.watch([1], 0)
-    detector.work(True, 4 * SECOND)
-    assert detector.suspects(4 * SECOND) == []
-    assert detector.deadline_ns() == 5 * SECOND, "at rest it would have been then"
-    detector.heard(1, 4 * SECOND)
-    assert detector.deadline_ns() == 4 * SECOND + TIMING.suspect_busy_ns
-
-
-def test_only_who_is_watched_is_suspected_and_who_is_new_has_just_been_heard() -> None:
-    detector = Detector(TIMING)
-    detector.watch([1], 0)
-    detector.heard(9, 0)
-    detector.watch([1, 2], 3 * SECOND)
-    assert detector.suspects(5 * SECOND) == [1]
-    assert detector.suspects(8 * SECOND) == [1, 2]
-    detector.watch([], 8 * SECOND)
-    assert detector.suspects(NEVER) == []
-    assert detector.deadline_ns() == NEVER
-
-
-def test_a_peer_is_missing_at_half_of_the_silence_that_is_suspicious_at_rest() -> None:
-    detector = Detector(TIMING)
-    assert not detector.is_missing(10 * SECOND)
-    detector.watch([1, 2], 0)
-    detector.heard(1, SECOND)
-    half_ns = TIMING.suspect_rest_ns // 2
-    assert not detector.is_missing(half_ns - 1)
-    assert detector.is_missing(half_ns)
-    detector.heard(2, half_ns)
-    assert not detector.is_missing(half_ns)

@@ -41,6 +41,7 @@ _GROUP: Final[dict[str, str]] = {
     "strange_forwards": "requests to multicast for a node that is no member",
     "strange_kinds": "datagrams that the orderer does not have",
     "strange_leads": "orders from a member that does not order",
+    "strange_reports": "ICMP errors that give no probe back that this member has just sent: forged, or late",
     "strange_stamps": "timestamps that cannot be right",
     "strange_tokens": "tokens that cannot be right",
 }

@@ -199,6 +199,9 @@ class Peer:
         for at in range(0, len(data), stride):
             self._follow(now_ns, self.part.receive(self._indexes[source], *PACKET.unpack_from(data, at)))
 
+    def unreachable(self, now_ns: int, address: Address, quoted: bytes) -> None:
+        """Nobody fails here."""
+
     def expire(self, now_ns: int) -> None:
         """No timers: nothing is lost here."""
 

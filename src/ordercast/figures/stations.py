@@ -82,6 +82,9 @@ class Station:
             else:
                 orderer.on_data(now_ns, origin, number, bytes(body), kind == Kind.REPAIR, out)
 
+    def unreachable(self, now_ns: int, address: Address, quoted: bytes) -> None:
+        """Nobody fails here."""
+
     def expire(self, now_ns: int) -> None:
         self._orderer.expire(now_ns, self._out)
 

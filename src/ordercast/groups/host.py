@@ -22,14 +22,7 @@ from typing import Final
 
 import numpy as np
 
-from ordercast.config import (
-    AlonePolicy,
-    Demands,
-    GroupConfig,
-    MinMembers,
-    RecoveryMode,
-    Timing,
-)
+from ordercast.config import AlonePolicy, Demands, GroupConfig, MinMembers, RecoveryMode, Timing
 from ordercast.engine import NEVER, Send
 from ordercast.errors import NotMember, OrdercastError, OutcomeUnknown, UsageError
 from ordercast.groups.caller import Caller
@@ -377,6 +370,14 @@ class Host:
         for channel in channels:
             channel.received.add(kind, -(-size // stride), size)
             channel.engine.receive(now_ns, source, data, stride, channel.out)
+            self._dirty[channel] = None
+
+    def unreachable(self, now_ns: int, address: Address, quoted: bytes) -> None:
+        """Somebody says that no process listens at `address`, and quotes a datagram of ours."""
+        for channel in (
+            self._tags.get(TAG.unpack_from(quoted, TAG_OFFSET)[0], ()) if len(quoted) >= HEADER_BYTES else ()
+        ):
+            channel.engine.unreachable(now_ns, address, quoted, channel.out)
             self._dirty[channel] = None
 
     def expire(self, now_ns: int) -> None:

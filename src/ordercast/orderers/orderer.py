@@ -14,6 +14,7 @@ from typing import ClassVar, NamedTuple, Protocol
 
 from ordercast.config import GroupConfig, Timing
 from ordercast.engine import Change, Outbox
+from ordercast.parts.detector import Detector
 from ordercast.parts.log import Log
 from ordercast.parts.memory import DeliveryMemory
 from ordercast.view import Address, Member, View
@@ -32,6 +33,7 @@ class SuspicionReason(Enum):
     NO_CHANGE = "it did not take a request for a change in all tries"
     DECLINED = "it declined the join that was ordered for it"
     HEARSAY = "another member suspects it"
+    GONE = "its process is gone: the kernel of its machine says so"
 
 
 class Suspicion(NamedTuple):
@@ -175,6 +177,10 @@ class Orderer(Protocol):
         """A newcomer has taken its request back: if its join is not ordered yet, it will not be."""
 
     def suspects(self, now_ns: int) -> list[Suspicion]: ...
+
+    @property
+    def detector(self) -> Detector:
+        """Which members are watched, and when each was heard."""
 
     @property
     def is_busy(self) -> bool:

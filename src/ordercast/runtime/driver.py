@@ -25,6 +25,7 @@ from ordercast.runtime.addresses import peer_address
 from ordercast.runtime.listening import Authority, Listening
 from ordercast.runtime.transmitter import Transmitter
 from ordercast.runtime.udp.counters import Counters
+from ordercast.runtime.udp.probes import ProbeSocket
 from ordercast.runtime.udp.sockets import MulticastReceiver, UnicastSocket
 from ordercast.trace.recorder import Recorder, TraceWriteFailed
 from ordercast.view import Address
@@ -62,6 +63,7 @@ class UdpDriver:
         "_loop",
         "_offset_ns",
         "_peers",
+        "_probes",
         "_recorder",
         "_timer",
         "_timer_ns",
@@ -99,6 +101,7 @@ class UdpDriver:
         self._transmitter = Transmitter(
             socket, host, has_multicast=has_multicast, peers=peers, listening=self._listening
         )
+        self._probes: ProbeSocket | None = None  # opened by the first probe
         self._told_drops = 0
         self._has_warned = False  # of datagrams that are too large
         self._is_prepared = False  # for a group that may have failed to open
@@ -197,6 +200,9 @@ class UdpDriver:
             receiver.read_drops()
             self._loop.remove_reader(receiver.fileno())
             receiver.close()
+        if self._probes is not None:
+            self._loop.remove_reader(self._probes.fileno())
+            self._probes.close()
         self._transmitter.clear()
         if self._listener is not None:
             self._listener.fail(error)  # first: tasks learn the reason, not only that the host was closed
@@ -229,6 +235,17 @@ class UdpDriver:
             return
         self._finish()
 
+    def _on_unreachable(self, probes: ProbeSocket) -> None:
+        now_ns = self.now_ns()
+        try:
+            for address, quoted in probes.drain():
+                self.host.unreachable(now_ns, address, quoted)
+        except Exception as error:
+            self._break(error)
+            return
+        if not self._is_blocked:
+            self._finish()
+
     def _on_timer(self) -> None:
         self._timer = None
         self._timer_ns = NEVER
@@ -256,6 +273,8 @@ class UdpDriver:
             sends = host.finish(now_ns)
             if sends and not self._transmitter.transmit(sends):
                 self._block()
+            if self._transmitter.probes:
+                self._send_probes()
         except TraceWriteFailed as error:
             # The groups are worth more than the evidence. What this pass wanted to send is lost like any datagram.
             _log.error("%s: %s", host.me, error)
@@ -306,6 +325,16 @@ class UdpDriver:
         self._finish()
 
     # In detail.
+
+    def _send_probes(self) -> None:
+        sends, self._transmitter.probes = self._transmitter.probes, []
+        if self._probes is None:
+            self._probes = ProbeSocket.open(self.socket.address[0], self.counters)
+            if self._probes is None:
+                return  # a dead process is noticed by its silence
+            self._loop.add_reader(self._probes.fileno(), self._on_unreachable, self._probes)
+        for send in sends:
+            self._probes.send(send)
 
     def _sockets(self) -> list[UnicastSocket | MulticastReceiver]:
         return [self.socket, *self._listening.receivers]

@@ -15,14 +15,16 @@ from ordercast.groups.host import Host
 from ordercast.runtime.listening import Listening
 from ordercast.runtime.udp.sockets import UnicastSocket
 from ordercast.view import Address
+from ordercast.wire.header import Kind
 
+_PROBE: Final = int(Kind.PROBE)
 _SYMBOLIC: Final = frozenset({To.ALL, To.MULTICAST, To.ANYONE})
 
 
 class Transmitter:
     """Resolves the symbolic destinations of sends and hands them to the node's socket."""
 
-    __slots__ = ("_has_multicast", "_host", "_listening", "_peers", "_socket", "_unsent")
+    __slots__ = ("_has_multicast", "_host", "_listening", "_peers", "_socket", "_unsent", "probes")
 
     def __init__(
         self,
@@ -39,6 +41,7 @@ class Transmitter:
         self._has_multicast = has_multicast
         self._peers = peers
         self._listening = listening
+        self.probes: list[Send] = []  # of the last pass: they leave by a socket of their own
         # what could not leave, with its TTL: at most one pass
         self._unsent: deque[tuple[Sequence[Address], Sequence[Buffer], int, int]] = deque()
 
@@ -53,6 +56,9 @@ class Transmitter:
         ttl = socket.ttl
         for underlay, (to, buffers, stride) in sends:
             if to not in _SYMBOLIC:
+                if buffers[0][1] == _PROBE:
+                    self.probes.append(Send(to, buffers, stride))
+                    continue
                 if unsent or not send(to, buffers, stride):
                     unsent.append(((to,), buffers, stride, ttl))
                 continue

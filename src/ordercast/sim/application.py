@@ -46,12 +46,13 @@ def is_intact(data: bytes, sender: str) -> bool:
 class HostStack:
     """A `Host` as the world sees it."""
 
-    __slots__ = ("deadline_ns", "expire", "finish", "host", "receive")
+    __slots__ = ("deadline_ns", "expire", "finish", "host", "receive", "unreachable")
 
     def __init__(self, host: Host) -> None:
         self.host = host
         self.receive: Callable[[int, Address, memoryview, int], None] = host.receive
         self.expire: Callable[[int], None] = host.expire
+        self.unreachable: Callable[[int, Address, bytes], None] = host.unreachable
         self.finish: Callable[[int], Sequence[tuple[str, Send]]] = host.finish
         self.deadline_ns: Callable[[], int] = host.deadline_ns
 

@@ -17,7 +17,7 @@ from ordercast.sim.world import World
 
 
 class FaultKind(StrEnum):
-    CRASH = "crash"  # all state is lost
+    CRASH = "crash"  # all state is lost: of the whole machine, or (value 1) of the process, and its kernel says so
     RESTART = "restart"  # the next life of a crashed node begins, and joins again
     PAUSE = "pause"  # stands still for `for_ns`
     SLOW = "slow"  # processor costs times `value` for `for_ns`
@@ -25,6 +25,7 @@ class FaultKind(StrEnum):
     PARTITION = "partition"  # `nodes` and the rest cannot reach each other for `for_ns`
     LOSSY = "lossy"  # everything that `nodes` would receive is lost with probability `value` for `for_ns`
     STALL = "stall"  # the application of `nodes` takes nothing for `for_ns`: buffers fill
+    FORGE = "forge"  # `nodes` are told, by forged ICMP, that the processes of `others` are gone
     LEAVE = "leave"  # leaves the group of its own will
     REJOIN = "rejoin"  # comes back in the same life
     JOIN = "join"  # a node that was not there from the beginning starts
@@ -107,7 +108,7 @@ class Faults:
         for name in fault.nodes:
             match kind:
                 case FaultKind.CRASH:
-                    world.crash(name)
+                    world.crash(name, is_process=fault.value > 0)
                 case FaultKind.RESTART | FaultKind.JOIN:
                     world.start(name)
                 case FaultKind.PAUSE:
@@ -121,6 +122,8 @@ class Faults:
                     for other in world.nodes:
                         if other != name:
                             network.set_link(other, name, loss=fault.value)
+                case FaultKind.FORGE:
+                    world.forge(name, fault.others)
                 case FaultKind.STALL:
                     applications.stall(name)
                 case FaultKind.LEAVE:

@@ -338,6 +338,13 @@ class Network:
                 self._deliver(end_ns, wire_ns, target, whole, arrivals)
         return arrivals
 
+    def report_ns(self, now_ns: int, source: str, target: str, rng: random.Random) -> int:
+        """When a word of the kernel on `source` reaches `target`; -1: it is lost. It draws from a chance of its own."""
+        link = self._links.get((source, target), self._default)
+        if not self.reaches(source, target) or rng.random() < link.loss:
+            return -1
+        return now_ns + link.latency_ns + int(rng.random() * link.jitter_ns)
+
     def next_ns(self) -> int:
         """When `serve` is due; NEVER where nothing waits for the medium, or nobody waits for his turn on it."""
         if not self._interfaces:

@@ -120,6 +120,9 @@ class ToyEngine:
                 out.notes.append(Note("hold", origin, body[8:]))
             self._deliver(int.from_bytes(body[:8], "little"), origin, number, body[8:], out)
 
+    def unreachable(self, now_ns: int, address: Address, quoted: bytes, out: Outbox) -> None:
+        pass
+
     def after_batch(self, now_ns: int, out: Outbox) -> None:
         """Everything happens at once."""
 

@@ -28,6 +28,7 @@ from ordercast.config import MS, SECOND
 from ordercast.engine import NEVER, Send, To
 from ordercast.errors import OrdercastError
 from ordercast.sim.network import IDEAL, SOCKET_OVERHEAD_BYTES, Arrival, Network, NetworkModel, Train
+from ordercast.sim.unreachable import Report, Reports
 from ordercast.trace.recorder import CRASH, Recorder
 from ordercast.trace.schema import Row
 from ordercast.view import Address
@@ -39,6 +40,7 @@ REST_CHECK_NS: Final = 20 * MS  # how often a world that is to come to rest is l
 REST_HOLD_NS: Final = 200 * MS  # rest must last this long to count
 SPIN_PASSES: Final = 1_000  # passes in a row of a node whose timer is always overdue and never runs
 PORT: Final = 7_000
+SYMBOLIC: Final = frozenset({To.ALL, To.MULTICAST, To.ANYONE})
 NORMAL_SPEED: Final = 100  # percent of the model's processor costs
 
 
@@ -50,6 +52,9 @@ class Stack(Protocol):
     """What runs on a node, as the world sees it."""
 
     def receive(self, now_ns: int, source: Address, data: memoryview, stride: int) -> None: ...
+
+    def unreachable(self, now_ns: int, address: Address, quoted: bytes) -> None:
+        """No process listens at `address`, somebody says."""
 
     def expire(self, now_ns: int) -> None: ...
 
@@ -81,15 +86,18 @@ class Machine:
         "dropped",
         "has_multicast",
         "has_work",
+        "heard_of",
         "inbox",
         "inbox_bytes",
         "index",
+        "is_dead",
         "is_paused",
         "last_ns",
         "life",
         "listening",
         "name",
         "recorders",
+        "reports",
         "slowness",
         "spins",
         "stack",
@@ -111,7 +119,10 @@ class Machine:
         self.recorders: list[Recorder] = []  # of all lives
         self.listening: dict[str, None] = {}  # underlays whose multicasts it hears, in the order in which it began to
         self.after_pass: Callable[[int], None] | None = None  # the application's turn
+        self.is_dead = False  # the whole machine is down, not only the process: its kernel says nothing
         # socket
+        self.reports: list[Report] = []  # the error queue
+        self.heard_of = b""  # its last multicast, as everybody on the network may have heard it
         self.inbox: deque[Train] = deque()
         self.inbox_bytes = 0
         self.dropped = 0
@@ -148,6 +159,7 @@ class World:
         "now_ns",
         "passes",
         "peers",
+        "reports",
         "seed",
     )
 
@@ -155,6 +167,7 @@ class World:
         self.seed = seed
         self.now_ns = 0
         self.network = Network(network, self.stream("network"))
+        self.reports = Reports(self.network, self.stream("reports"))
         self.nodes: dict[str, Machine] = {}
         self.passes = 0
         self.peers: dict[str, list[str]] = {}  # static ones of a node without multicast; by default all others
@@ -204,18 +217,20 @@ class World:
         if node.is_up:
             return
         node.life += 1
-        node.is_paused = False
+        node.is_paused = node.is_dead = False
         node.busy_until_ns = self.now_ns
         node.last_ns = max(node.last_ns, self.now_ns)
         node.wake_ns = NEVER
         node.stack = node.boot(node)
         self.wake(node)
 
-    def crash(self, name: str) -> None:
-        """Everything that the node knew is lost; what it had sent before is on its way."""
+    def crash(self, name: str, is_process: bool = False) -> None:
+        """Everything that the node knew is lost; what it had sent before is on its way. Where only the process is gone,
+        the kernel of its machine tells senders so."""
         node = self.nodes[name]
         if not node.is_up:
             return
+        node.is_dead = not is_process
         if node.recorders and node.recorders[-1].life == node.life:
             node.recorders[-1].row(CRASH, max(self.now_ns, node.last_ns))
         self._down(node)
@@ -228,6 +243,7 @@ class World:
         node.stack = None
         node.after_pass = None
         node.inbox.clear()
+        node.reports.clear()
         node.inbox_bytes = 0
         node.listening.clear()
         node.wake_ns = NEVER
@@ -248,6 +264,13 @@ class World:
     def slow(self, name: str, factor: float = 1.0) -> None:
         """Processor costs of the node times `factor`; 1 is normal."""
         self.nodes[name].slowness = int(NORMAL_SPEED * factor)
+
+    def forge(self, name: str, others: Iterable[str]) -> None:
+        """Somebody tells a node that the processes of others are gone. They are not."""
+        node = self.nodes[name]
+        for other in others:
+            for report in self.reports.forge(node.heard_of, self.nodes[other].address):
+                self._on_report((node, report))
 
     def has_multicast(self, node: Machine) -> bool:
         """Whether the node and its network have it."""
@@ -364,6 +387,22 @@ class World:
         if node.wake_ns > self.now_ns:
             self.wake(node)
 
+    def _arrive_alone(self, arrival: Arrival) -> None:
+        """A unicast: where it finds no process, the kernel may say so. Of a multicast it never does."""
+        node = self.nodes[arrival.target]
+        if node.stack is None and not node.is_dead:
+            source = self.nodes[arrival.batch.source]
+            for at_ns, report in self.reports.answer(self.now_ns, node.name, node.address, arrival.batch):
+                self.at(at_ns, self._on_report, (source, report))
+            return
+        self._arrive(arrival)
+
+    def _on_report(self, argument: tuple[Machine, Report]) -> None:
+        node, report = argument
+        if node.stack is not None:
+            node.reports.append(report)
+            self.wake(node)
+
     def _arrive_in_part(self, node: Machine, batch: Train) -> None:
         """What still fits the socket buffer of a batch that as a whole does not; the rest is dropped and counted."""
         stride = batch.stride or len(batch.data)
@@ -410,6 +449,10 @@ class World:
         nodes = self.nodes
         for batch in batches:
             stack.receive(now_ns, nodes[batch.source].address, memoryview(batch.data), batch.stride)
+        if node.reports:
+            reports, node.reports = node.reports, []
+            for report in reports:
+                stack.unreachable(now_ns, report.address, report.quoted)
         if stack.deadline_ns() <= now_ns:
             stack.expire(now_ns)
         sends = stack.finish(now_ns)
@@ -448,11 +491,16 @@ class World:
         data = b"".join(buffers)
         size = len(data)
         datagrams = 1 if stride <= 0 or stride >= size else -(-size // stride)
+        arrive = self._arrive_alone
+        if to in SYMBOLIC and self.has_multicast(node):
+            arrive = self._arrive  # the first transmission; the others are copies
+            node.heard_of = data
         for targets in self._targets(node, stack, underlay, to):
             leave_ns += self.network.model.send_cost_ns(datagrams, size) * node.slowness // NORMAL_SPEED
             for arrival in self.network.transmit(leave_ns, node.name, targets, data, stride):
                 self._sequence += 1
-                heappush(self._heap, (arrival.at_ns, self._sequence, self._arrive, arrival))
+                heappush(self._heap, (arrival.at_ns, self._sequence, arrive, arrival))
+            arrive = self._arrive_alone
         if self.network.model.takes_turns:
             self._plan_turn()
         return leave_ns
@@ -475,7 +523,7 @@ class World:
 
     def _targets(self, node: Machine, stack: Stack, underlay: str, to: Address) -> list[list[str]]:
         """The transmissions that a destination takes, each with its receivers."""
-        if to not in (To.ALL, To.MULTICAST, To.ANYONE):
+        if to not in SYMBOLIC:
             target = self._by_address.get(to)
             return [[target.name]] if target is not None else []
         multicasts: list[list[str]] = []

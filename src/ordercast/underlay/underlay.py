@@ -24,6 +24,7 @@ from ordercast.config import (
     Timing,
 )
 from ordercast.engine import (
+    NEVER,
     Change,
     Denied,
     Departed,
@@ -54,8 +55,9 @@ from ordercast.membership.policy import (
 from ordercast.membership.quorum import QuorumMembership
 from ordercast.membership.quorum.local import LocalMember, Wishes
 from ordercast.orderers import ORDERERS, LoggedOrderer, unsupported_names
-from ordercast.orderers.orderer import Start
+from ordercast.orderers.orderer import Start, Suspicion, SuspicionReason
 from ordercast.parts.memory import DeliveryMemory
+from ordercast.parts.probing import Probing
 from ordercast.service import Service
 from ordercast.underlay.outside import Outside
 from ordercast.underlay.returning import Returning
@@ -92,6 +94,7 @@ class Underlay:
         "_next_block",
         "_orderer",
         "_outside",
+        "_probing",
         "_returning",
         "_routes",
         "_serial",
@@ -148,9 +151,10 @@ class Underlay:
         self._intake = Intake(writer.tag, self.counters)
         self._outside = Outside(name, me, writer, self._routes, self.counters)
         # The ring
+        self._probing = Probing(writer, timing, random.Random(rng.getrandbits(64)), self.counters)
         wishes = Wishes(create, min_members, recovery == "manual", demands, header, contact, config.shared, alone)
         self._membership: Membership[LoggedOrderer] = QuorumMembership(
-            LocalMember(name, me, writer, timing, rng), wishes, config, self.counters
+            LocalMember(name, me, writer, timing, rng, self._probing), wishes, config, self.counters
         )
         self._orderer: LoggedOrderer | Vacancy = Vacancy(me, DeliveryMemory())
         # What outlives a ring
@@ -313,6 +317,14 @@ class Underlay:
                 self._intake.reject()  # hostile bytes are counted and dropped, never raised
         self._hush(upcalls, silence, out)
 
+    def unreachable(self, now_ns: int, address: Address, quoted: bytes, out: Outbox) -> None:
+        orderer, upcalls, silence = self._orderer, len(out.upcalls), self._membership.silence
+        gone = self._probing.on_report(now_ns, address, quoted, orderer.detector, out)
+        if gone:
+            self._membership.on_suspects(now_ns, [Suspicion(gone, SuspicionReason.GONE)], out)
+            self._follow(now_ns, self._membership.take(), out)
+            self._hush(upcalls, silence, out)
+
     def after_batch(self, now_ns: int, out: Outbox) -> None:
         orderer, membership = self._orderer, self._membership
         before, silence = len(out.upcalls), membership.silence
@@ -331,6 +343,8 @@ class Underlay:
             views = orderer.take_views()
         if len(out.upcalls) > before:
             self._translate(now_ns, before, False, out)
+        if self._probing.due_ns == NEVER and orderer.detector.is_watching:
+            self._probing.due_ns = now_ns + self._timing.probe_ns
         if membership.direct_ring == NO_RING:
             membership.after_batch(now_ns, out)
             self._follow(now_ns, membership.take(), out)
@@ -348,15 +362,25 @@ class Underlay:
             if suspicions:
                 membership.on_suspects(now_ns, suspicions, out)
                 self._follow(now_ns, membership.take(), out)
+        self._probe(now_ns, out)
         self._intake.expire(now_ns)
         self._routes.expire(now_ns)
         membership.expire(now_ns, out)
         self._follow(now_ns, membership.take(), out)
         self._hush(upcalls, silence, out)
 
+    def _probe(self, now_ns: int, out: Outbox) -> None:
+        """Ask the kernels of members that should have said something whether their processes are there."""
+        orderer, probing = self._orderer, self._probing
+        if self._membership.is_whole:
+            if probing.due_ns <= now_ns or orderer.detector.is_overdue(now_ns):
+                probing.look(now_ns, orderer.detector, orderer.view, self.me.id, out)
+        elif probing.due_ns <= now_ns:
+            probing.look_for_expected(now_ns, out)
+
     def deadline_ns(self) -> int:
         membership = self._membership
-        due = min(membership.deadline_ns(), self._intake.due_ns, self._routes.due_ns)
+        due = min(membership.deadline_ns(), self._intake.due_ns, self._routes.due_ns, self._probing.due_ns)
         return min(due, self._orderer.deadline_ns()) if membership.is_whole else due
 
     # Questions
@@ -425,6 +449,7 @@ class Underlay:
                 membership.on_heard(now_ns, origin)
                 self._orderer.on_control(now_ns, kind, source, origin, number, body, out)
         elif kind < Kind.CALL:
+            self._probing.heard(origin)
             membership.on_control(now_ns, kind, source, ring, origin, bytes(body), out)
             self._follow(now_ns, membership.take(), out)
         elif kind == Kind.CALL:
@@ -486,6 +511,7 @@ class Underlay:
             backlog, next_block = [], view.numbers.get(self.me.id, 0)
             if self._aside is None:
                 self._aside = memory
+        self._probing.begin()
         self._orderer = orderer = ORDERERS[self.config.orderer](
             self.me, self._writer, self.config, self._timing, view, next_block, install.counter, self.counters
         )
@@ -608,6 +634,7 @@ class Underlay:
         """The orderer of a ring goes: what it delivered ahead of the log must not come twice in the next."""
         self._orderer = Vacancy(self.me, self._orderer.memory())
         self._routes.clear()
+        self._probing.begin()
 
     def _newcomer(self) -> Newcomer:
         first = self._backlog[0][0] if self._backlog else self._next_block

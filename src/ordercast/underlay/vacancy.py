@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from ordercast.config import Timing
 from ordercast.engine import NEVER, Change, Outbox
 from ordercast.orderers.orderer import Standing, Suspicion, Usage
+from ordercast.parts.detector import Detector
 from ordercast.parts.memory import DeliveryMemory
 from ordercast.view import Address, Member, View
 
 NO_VIEW: Final = View(0, "", 0, 0, 0, 0, (), {})
 NOTHING: Final = Usage(0, 0)
+NOBODY: Final = Detector(Timing())  # watches no member
 
 
 class Vacancy:
@@ -31,6 +34,10 @@ class Vacancy:
         self.next_block = 0
 
     # Questions
+
+    @property
+    def detector(self) -> Detector:
+        return NOBODY
 
     @property
     def calls(self) -> None:

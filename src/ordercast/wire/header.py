@@ -48,6 +48,7 @@ class Kind(IntEnum):
     STAMPS = 16  # ABCAST: acknowledgements with proposed timestamps
     DECISION = 17  # ABCAST: final timestamps
     CARRIER = 18  # a whole block of its sender, to all or to the sequencer, and HELD before it in one
+    PROBE = 19  # to a silent member: its kernel answers if its process is gone, and nobody otherwise
 
     # Membership without failure.
     FIND = 20  # a newcomer asks for members
@@ -102,6 +103,7 @@ DETAIL: Final[dict[int, str]] = {
     Kind.STAMPS: "ack",
     Kind.DECISION: "decision",
     Kind.CARRIER: "data",
+    Kind.PROBE: "probe",
     Kind.CALL: "call",
     Kind.REPLY: "reply",
     Kind.NAMES: "names",

@@ -175,6 +175,15 @@ class Coordinator:
     def _invitation(self) -> bytes:
         return encode_invite(self.ballot, self._terms.rule, self._terms.is_override, self._terms.header)
 
+    def counts_on(self, members: list[int]) -> bool:
+        """Whether one of these has answered, and has to accept what comes of it."""
+        return self.role is not Role.INVITING and any(member in self._cuts for member in members)
+
+    def consider(self, now_ns: int, out: Outbox) -> None:
+        """One of those that have not answered may be gone."""
+        if self.role is Role.INVITING:
+            self._consider(now_ns, out)
+
     def on_result_ack(self, origin: int) -> None:
         if self.role is Role.PROPOSING:
             self._acks.add(origin)
@@ -222,6 +231,7 @@ class Coordinator:
                     welcome = encode_welcome(self._local.name, join.serial, self._config, join)
                     out.sends.append(self._local.writer.control(member.address, Kind.WELCOME, welcome))
                 out.sends.append(self._local.writer.control(member.address, Kind.INVITE, body))
+        self._local.probing.expect(now_ns, [each for each in self.invitees.values() if each.id not in self._cuts])
         self._tries += 1
         slow = self._tries > self._local.timing.invite_tries
         wait_ns = SLOW_NS if slow else self._local.timing.invite_ns
@@ -234,7 +244,8 @@ class Coordinator:
 
     def _consider(self, now_ns: int, out: Outbox) -> None:
         """Go on when all have answered, or when the silent members have been invited often enough."""
-        silent = [member for member in self.invitees if member not in self._cuts]
+        probing = self._local.probing
+        silent = [member for member in self.invitees if member not in self._cuts and not probing.is_gone(member)]
         are_suspected = all(member in self._suspects for member in silent)
         chances = SUSPECT_TRIES if are_suspected else self._local.timing.invite_tries
         if not silent or self._tries > chances:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from ordercast.config import AlonePolicy, Demands, MinMembers, Timing
 from ordercast.engine import Departed
 from ordercast.membership.policy import DepartureCause
+from ordercast.parts.probing import Probing
 from ordercast.view import MAY_RETURN, Address, Member, Reason, View
 from ordercast.wire.writer import DatagramWriter
 
@@ -20,6 +21,7 @@ class LocalMember(NamedTuple):
     writer: DatagramWriter
     timing: Timing
     rng: random.Random
+    probing: Probing  # is told whose word a recovery waits for, and knows which processes are gone
 
 
 class Wishes(NamedTuple):

@@ -180,6 +180,19 @@ class Recovery:
             self._ask_coordinator(out)
             self._due_ns = now_ns + self._local.timing.invite_ns
 
+    def on_gone(self, now_ns: int, members: list[int], out: Outbox) -> None:
+        """The processes of these members are gone: they are not waited for. If one of them coordinates, or holds what
+        our own round counts on, the next round begins at once."""
+        if self._round is not None and self._is_coordinating:
+            if self._round.counts_on(members):
+                self.begin(now_ns, self._round.suspects, self._terms, out)
+            else:
+                self._round.consider(now_ns, out)
+                self._follow(self._round)
+        elif self._coordinator_id in members and self._role is not Role.FAILED and not self._is_known:
+            self._heard_ns = now_ns - self._local.timing.recovery_wait_ns - 1
+            self._due_ns = now_ns
+
     def on_sign(self, source: Address, origin: int, out: Outbox) -> None:
         """A member speaks that may not know of the recovery: as the coordinator, invite it now."""
         if self._round is not None and self._is_coordinating:
@@ -192,6 +205,7 @@ class Recovery:
             self._follow(self._round)
         elif self._role is Role.ACCEPTING:
             self._try_accept(out)
+            self._await_commit(now_ns)
 
     def expire(self, now_ns: int, out: Outbox) -> None:
         if self._round is not None and self._is_coordinating:
@@ -298,6 +312,7 @@ class Recovery:
         self._coordinator, self._coordinator_id = source, origin
         self._heard_ns = now_ns
         self._due_ns = now_ns + self._check_ns()
+        self._expect_coordinator(now_ns)
 
     def _on_deny(self, now_ns: int, ballot: Ballot) -> None:
         """A member promised a higher ballot: its coordinator goes on. If it does not, the next round is ours."""
@@ -328,6 +343,7 @@ class Recovery:
         if is_member:
             self._orderer.adopt(proposal.view.seq - 1, proposal.assignments)
         self._try_accept(out)
+        self._await_commit(now_ns)
         if self.role is Role.ACCEPTING:
             self._ask_coordinator(out)
 
@@ -400,6 +416,7 @@ class Recovery:
             self.begin(now_ns, [self._coordinator_id], own[0] if own else self._terms, out)
             return
         out.sends.append(self._local.writer.control(self._coordinator, Kind.CHECK, encode_ballot(self.promised)))
+        self._expect_coordinator(now_ns)
         if self.role is Role.ACCEPTING:
             self._ask_coordinator(out)
         elif self.role is Role.ACCEPTED:
@@ -407,6 +424,17 @@ class Recovery:
                 self._local.writer.control(self._coordinator, Kind.RESULT_ACK, encode_ballot(self.promised))
             )
         self._due_ns = now_ns + self._check_ns()
+        self._await_commit(now_ns)
+
+    def _await_commit(self, now_ns: int) -> None:
+        """Nothing but the COMMIT is missing here. It is sent once, so that a lost one has to be asked for soon."""
+        if self._role is Role.ACCEPTED:
+            self._due_ns = min(self._due_ns, now_ns + self._local.timing.invite_ns)
+
+    def _expect_coordinator(self, now_ns: int) -> None:
+        """Nothing goes on without its word."""
+        members = self._orderer.view.members
+        self._local.probing.expect(now_ns, [each for each in members if each.id == self._coordinator_id])
 
     def _check_ns(self) -> int:
         quarter = self._local.timing.recovery_wait_ns // 4

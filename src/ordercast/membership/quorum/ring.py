@@ -103,11 +103,15 @@ class QuorumRing:
         )
 
     def fail(self, now_ns: int, suspicions: list[Suspicion], out: Outbox) -> None:
-        """Members are suspected: stop, and decide on the next view, or wait for a reset()."""
-        view = self.orderer.view
+        """Members are suspected: stop, and decide on the next view, or wait for a reset(). In a recovery: members that
+        are gone need not be waited for."""
+        view, is_new = self.orderer.view, self.recovery is None
         for member, why in suspicions:
             self._note(f"{view.member(member) or f'{member:016x}'} is suspected: {why.value}", out, member)
         suspects = [each.member for each in suspicions]
+        if not is_new:
+            self._freeze(now_ns).on_gone(now_ns, suspects, out)
+            return
         names = tuple(str(member) for member in view.members if member.id in suspects)
         recovery = self._freeze(now_ns)
         if self._wishes.is_manual:

@@ -72,7 +72,6 @@ class Sequencer:
         "_announcer",
         "_asker",
         "_delivery",
-        "_detector",
         "_leaving",
         "_ordering",
         "_outgoing",
@@ -84,6 +83,7 @@ class Sequencer:
         "_timers",
         "_want_ns",
         "_window",
+        "detector",
     )
 
     def __init__(
@@ -106,7 +106,7 @@ class Sequencer:
         self._delivery = InOrderDelivery(ring, self._outgoing)
         self._recovery = LogRecovery(ring, self._receiver, self._outgoing)
         self._leaving = Leaving(ring)
-        self._detector = Detector(timing)
+        self.detector = Detector(timing)
         self._timers: Timers[SequencerTimer] = Timers()
         self._announcer = Announcer(ring, self._delivery)
         self._acknowledger = Acknowledger(ring, self._delivery, self._announcer, self._timers)
@@ -119,7 +119,7 @@ class Sequencer:
             self._delivery,
             self._window,
             self._leaving,
-            self._detector,
+            self.detector,
             self._timers,
             self._announcer,
             self._acknowledger,
@@ -237,7 +237,7 @@ class Sequencer:
         if is_repair:
             self._repairs.is_answered = True
         else:
-            self._detector.heard(origin, now_ns)
+            self.detector.heard(origin, now_ns)
         if origin != self._ring.me.id and not self._ring.has_left:
             self._take(origin, number, block, out)
 
@@ -256,7 +256,7 @@ class Sequencer:
         if is_repair:
             self._repairs.is_answered = True
         else:
-            self._detector.heard(origin, now_ns)
+            self.detector.heard(origin, now_ns)
         if origin == self._ring.me.id or self._ring.has_left:
             return
         if self._repairs.is_old(origin, number):
@@ -273,7 +273,7 @@ class Sequencer:
         ring = self._ring
         if origin == ring.me.id:
             return
-        self._detector.heard(origin, now_ns)
+        self.detector.heard(origin, now_ns)
         if self._ordering.role is not None and not ring.is_frozen and kind in (Kind.ACCEPT, Kind.ORDERED):
             ring.count("strange_leads")  # the sequencer is not told the numbers that it assigns
         elif kind == Kind.ACCEPT:
@@ -357,7 +357,7 @@ class Sequencer:
         if not self._ring.has_left:
             out.notes.extend(self._repairs.look(now_ns, self._ordering.role is not None))
         is_urgent = self._ordering.is_urgent
-        self._detector.work(is_urgent, now_ns)
+        self.detector.work(is_urgent, now_ns)
         if is_urgent:
             self._announcer.rest_beats = 0
         self._timers.set_earlier(SequencerTimer.BEAT, max(now_ns, self._announcer.spoke_ns + self._beat_ns()))
@@ -391,7 +391,7 @@ class Sequencer:
         """Members that have been silent for too long, or did not answer ten tries."""
         if self._ring.is_frozen:
             return []
-        silent, leader = self._detector.suspects(now_ns), self._ring.view.leader.id
+        silent, leader = self.detector.suspects(now_ns), self._ring.view.leader.id
         found = [Suspicion(member, SuspicionReason.SILENCE) for member in silent]
         if self._outgoing.is_exhausted and self._ordering.role is None and leader not in silent:
             found.append(Suspicion(leader, SuspicionReason.NO_ACKNOWLEDGEMENT))
@@ -528,7 +528,7 @@ class Sequencer:
         heard that everything is stable is busy, and would soon suspect one that speaks as seldom as at rest."""
         beats, busy_ns = self._announcer.rest_beats, self._ring.timing.heartbeat_busy_ns
         if self._ordering.role is None or beats >= REST_BEATS:
-            return min(self._detector.heartbeat_ns, self._announcer.rest_ns)
+            return min(self.detector.heartbeat_ns, self._announcer.rest_ns)
         return min(busy_ns << min(beats, 2), self._ring.timing.heartbeat_rest_ns)
 
     def _beat(self, now_ns: int) -> None:

@@ -68,7 +68,6 @@ class Timestamp:
         "_agreement",
         "_catchup",
         "_delivery",
-        "_detector",
         "_expulsions",
         "_leaving",
         "_ordering",
@@ -84,6 +83,7 @@ class Timestamp:
         "_table",
         "_timers",
         "_window",
+        "detector",
     )
 
     def __init__(
@@ -109,7 +109,7 @@ class Timestamp:
         self._leaving = Leaving(ring)
         self._expulsions = Expulsions(ring)
         self._slow = SlowReceivers(config)
-        self._detector = Detector(timing)
+        self.detector = Detector(timing)
         timers: Timers[TimestampTimer] = Timers()
         self._timers = timers
         self._owed = OwedStamps()
@@ -123,7 +123,7 @@ class Timestamp:
             delivery,
             window,
             self._leaving,
-            self._detector,
+            self.detector,
             timers,
             agreement,
             self._sender,
@@ -248,7 +248,7 @@ class Timestamp:
         if is_repair:
             self._repairs.is_answered = True
         else:
-            self._detector.heard(origin, now_ns)
+            self.detector.heard(origin, now_ns)
         if origin != self._ring.me.id and not self._ring.has_left:
             self._agreement.take(origin, number, block, out)
 
@@ -267,7 +267,7 @@ class Timestamp:
         if is_repair:
             self._repairs.is_answered = True
         else:
-            self._detector.heard(origin, now_ns)
+            self.detector.heard(origin, now_ns)
         if origin == self._ring.me.id or self._ring.has_left:
             return
         if self._repairs.is_old(origin, number):
@@ -284,7 +284,7 @@ class Timestamp:
         ring = self._ring
         if origin == ring.me.id:
             return
-        self._detector.heard(origin, now_ns)
+        self.detector.heard(origin, now_ns)
         if kind in (Kind.STAMPS, Kind.DECISION, Kind.SYNC):
             self._on_stamps(now_ns, origin, decode_stamps(body), out)
         elif kind == Kind.LIST:
@@ -305,7 +305,7 @@ class Timestamp:
         elif kind == Kind.PROPOSE:
             _, operation, header = decode_propose(body)
             self._on_propose(origin, operation, header)
-        else:
+        elif kind != Kind.PROBE:  # which wants no answer
             ring.count("strange_kinds")
 
     def greet(self) -> None:
@@ -355,8 +355,8 @@ class Timestamp:
             self._catchup.look(now_ns, out)
         if ordering.watched_leaver != self._table.leaver:
             ordering.apply_view(now_ns)  # it knows that it has left, and may be silent from now on
-        self._detector.work(self.is_busy, now_ns)
-        self._timers.set_earlier(TimestampTimer.BEAT, now_ns + self._detector.heartbeat_ns)
+        self.detector.work(self.is_busy, now_ns)
+        self._timers.set_earlier(TimestampTimer.BEAT, now_ns + self.detector.heartbeat_ns)
 
     def expire(self, now_ns: int, out: Outbox) -> None:
         if self._ring.is_frozen:
@@ -371,11 +371,11 @@ class Timestamp:
                 self._catchup.catch_up(now_ns)
             elif timer is TimestampTimer.BEAT:
                 self._watch_application(now_ns)
-                if now_ns - self._speaker.spoke_ns >= self._detector.heartbeat_ns:
+                if now_ns - self._speaker.spoke_ns >= self.detector.heartbeat_ns:
                     self._ring.writer.next_via()
                     self._owed.tell_all = True
                     # A few heartbeats in a row may be lost by chance: members are asked before they are suspected.
-                    self._owed.wants = self._owed.wants or self._detector.is_missing(now_ns)
+                    self._owed.wants = self._owed.wants or self.detector.is_missing(now_ns)
             elif timer is TimestampTimer.LEAVE:
                 self._ask_for_changes(now_ns, out)
             elif timer is TimestampTimer.LAG:
@@ -393,7 +393,7 @@ class Timestamp:
         ring, outgoing = self._ring, self._outgoing
         if ring.is_frozen or ring.has_left:
             return []
-        found = dict.fromkeys(self._detector.suspects(now_ns), SuspicionReason.SILENCE)
+        found = dict.fromkeys(self.detector.suspects(now_ns), SuspicionReason.SILENCE)
         if outgoing.is_exhausted:
             for key, each in outgoing.unordered.items():
                 if each.tries > ring.timing.tries:

@@ -70,7 +70,6 @@ class Token:
         "_acknowledger",
         "_calls",
         "_delivery",
-        "_detector",
         "_leaving",
         "_naks",
         "_ordering",
@@ -86,6 +85,7 @@ class Token:
         "_timers",
         "_vigilance",
         "_window",
+        "detector",
     )
 
     def __init__(
@@ -109,13 +109,13 @@ class Token:
         self._table = self._delivery.table
         self._recovery = LogRecovery(ring, self._receiver, self._outgoing)
         self._leaving = Leaving(ring)
-        self._detector = Detector(timing)
+        self.detector = Detector(timing)
         self._timers: Timers[TokenTimer] = Timers()
         self._rotation = Rotation(ring, self._table, self._timers)
         self._sender = TokenSender(ring, self._delivery, self._window, self._rotation, self._timers)
         self._requests = ChangeRequests(view, timing, ring.rtt)
         self._naks = TokenNaks(ring, self._repairs, self._delivery, self._window, self._rotation)
-        self._vigilance = Vigilance(ring, self._detector, self._rotation, self._outgoing, self._naks, self._requests)
+        self._vigilance = Vigilance(ring, self.detector, self._rotation, self._outgoing, self._naks, self._requests)
         self._calls = OutsideCalls(
             ring, self._receiver, self._delivery, self._window, self._rotation, self._timers, self._vigilance
         )
@@ -125,7 +125,7 @@ class Token:
             self._delivery,
             self._window,
             self._leaving,
-            self._detector,
+            self.detector,
             self._timers,
             self._rotation,
             self._sender,
@@ -262,7 +262,7 @@ class Token:
         if is_repair:
             self._repairs.is_answered = True
         else:
-            self._detector.heard(origin, now_ns)
+            self.detector.heard(origin, now_ns)
         if origin != self._ring.me.id and not self._ring.has_left:
             self._take(now_ns, origin, number, block, out)
 
@@ -281,7 +281,7 @@ class Token:
         if is_repair:
             self._repairs.is_answered = True
         else:
-            self._detector.heard(origin, now_ns)
+            self.detector.heard(origin, now_ns)
         if origin == self._ring.me.id or self._ring.has_left:
             return
         if self._repairs.is_old(origin, number):
@@ -298,7 +298,7 @@ class Token:
         ring, me = self._ring, self._ring.me.id
         if origin == me:
             return
-        self._detector.heard(origin, now_ns)
+        self.detector.heard(origin, now_ns)
         if kind == Kind.TOKEN:
             state, assignments = decode_token(body)
             self._on_token(now_ns, origin, state, assignments)
@@ -340,7 +340,7 @@ class Token:
                     self._outgoing.acknowledged(now_ns, upto)
         elif kind == Kind.PROPOSE:
             self._requests.on_propose(now_ns, ring, origin, decode_change(body))
-        else:
+        elif kind != Kind.PROBE:  # which wants no answer
             ring.count("strange_kinds")
 
     def greet(self) -> None:
@@ -388,7 +388,7 @@ class Token:
         if ordering.watched_leaver != self._table.leaver:
             ordering.apply_view(now_ns)  # it knows that it has left, and may be silent from now on
         self._vigilance.work(now_ns, self.is_busy)
-        self._timers.set_earlier(TokenTimer.BEAT, now_ns + self._detector.heartbeat_ns)
+        self._timers.set_earlier(TokenTimer.BEAT, now_ns + self.detector.heartbeat_ns)
 
     def expire(self, now_ns: int, out: Outbox) -> None:
         if self._ring.is_frozen:
@@ -405,7 +405,7 @@ class Token:
                     self._sender.retransmit(now_ns, out)
             elif timer is TokenTimer.BEAT:
                 self._vigilance.watch_application(now_ns, self._delivery)
-                if now_ns - self._rotation.spoke_ns >= self._detector.heartbeat_ns:
+                if now_ns - self._rotation.spoke_ns >= self.detector.heartbeat_ns:
                     self._rotation.sync_now = True
             elif timer is TokenTimer.CALLS:
                 self._calls.expire(now_ns)
