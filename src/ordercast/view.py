@@ -61,10 +61,12 @@ class Reason(IntEnum):
     LOCK = 5  # granted, or, where the view is the one before, denied
     UNLOCK = 6
     EXPEL = 7  # a member that does not receive was evicted, or one was expelled by `Group.expel`
+    RESTART = 8  # a recovery in which members took part that were restarted with their folder
 
 
 DEPARTURES: Final = frozenset((Reason.LEAVE, Reason.EXPEL))  # the view is without its subject
 MAY_RETURN: Final = 1  # the `serial` of an expulsion after which the member may come back
+RECOVERIES: Final = frozenset((Reason.RESET, Reason.RESTART))  # the view begins a ring after a failure
 
 
 @dataclass(frozen=True, slots=True)

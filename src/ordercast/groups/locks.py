@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from ordercast.errors import LockDenied, OrdercastError
 from ordercast.groups.requests import Inbox
-from ordercast.view import Reason, View
+from ordercast.view import RECOVERIES, View
 
 EAGER_TRIES: Final = 3
 """How often a request that was denied although the lock looks free is repeated at once; then the next view decides.
@@ -131,7 +131,7 @@ class Locks:
         self._is_in = True
         self.held_by = view.locks
         self._tokens = view.tokens
-        is_reset = view.reason == Reason.RESET
+        is_reset = view.reason in RECOVERIES
         granted: list[str] = []
         for key, lock in list(self._locks.items()):
             is_mine = view.locks.get(key) == self._me

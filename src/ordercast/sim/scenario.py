@@ -26,9 +26,10 @@ SERVICES: Final[dict[str, tuple[str, ...]]] = {
     "token": ("UNRELIABLE", "RELIABLE", "FIFO", "CAUSAL", "AGREED", "RESILIENT", "MAJORITY", "SAFE"),
     "timestamp": ("RELIABLE", "FIFO", "AGREED", "RESILIENT", "MAJORITY", "SAFE"),
 }
-PROFILES: Final = ("all", "membership", "patience", "gathering")
+PROFILES: Final = ("all", "membership", "patience", "gathering", "restarts")
 """What random scenarios are about: everything (`chance.py`), joins, leaves and failures around them (`churn.py`), long
-waits (`patience.py`), or groups that are too small (`gathering.py`)."""
+waits (`patience.py`), groups that are too small (`gathering.py`), or restarts with and without a folder
+(`restarts.py`)."""
 PATIENCE_NS: Final = 8 * SECOND
 """An application gives a call up after this, unless its plan says otherwise."""
 ANTICIPATING: Final = ("timestamp",)
@@ -119,6 +120,7 @@ class Scenario:
     recovery: str = "automatic"
     slow: str = "evict"  # what becomes of members that do not receive
     patience_ns: int = 10 * SECOND
+    folders: tuple[str, ...] = ()  # nodes that keep over restarts what they have promised
     # local timing, as factors of the defaults
     timing: tuple[tuple[str, float], ...] = ()
     # what happens
@@ -150,7 +152,12 @@ class Scenario:
         if len(known) != len(self.nodes) + len(self.callers):
             raise UsageError("no two nodes or callers have the same name")
         plans: tuple[Load | CallPlan | LockUse, ...] = (*self.loads, *self.calls, *self.locks)
-        named = {*self.without_multicast, *(plan.node for plan in plans), *(call.to for call in self.calls if call.to)}
+        named = {
+            *self.without_multicast,
+            *self.folders,
+            *(plan.node for plan in plans),
+            *(call.to for call in self.calls if call.to),
+        }
         if not named <= known:
             raise UsageError(f"there is no node {', '.join(sorted(named - known))} in this scenario")
 

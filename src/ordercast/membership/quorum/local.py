@@ -51,3 +51,9 @@ def departed_by(view: View, was_leaving: bool, is_manual: bool) -> Departed:
         return Departed(True, False, DepartureCause.LEFT.value)
     may_return = view.serial == MAY_RETURN and not was_leaving and not is_manual
     return Departed(was_leaving, may_return, view.header.decode(errors="replace"), may_return)
+
+
+def coming_along(view: View) -> tuple[int, ...]:
+    """The members of a view after a failure that come from the ring before. One that was restarted comes anew, and
+    brings no blocks of its former life."""
+    return tuple([each.id for each in view.members if view.reason != Reason.RESTART or each.id in view.awaited])
