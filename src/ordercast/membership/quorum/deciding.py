@@ -55,6 +55,16 @@ class Deciding:
         keeper = self._orderer.standing().keeper
         return keeper in self._informed or self._orderer.view.member(keeper) is None
 
+    @property
+    def undecided(self) -> View | None:
+        """The view that is not known to be decided here."""
+        return self._view
+
+    @property
+    def holders(self) -> set[int]:
+        """The members that are known to hold it."""
+        return self._holders
+
     # Inputs
 
     def on_change(self, now_ns: int, view: View, out: Outbox, is_new: bool = False) -> None:
