@@ -27,6 +27,7 @@ from ordercast.engine import (
     Send,
     To,
     Upcall,
+    Waiting,
 )
 from ordercast.groups.events import Batch, PortEvent
 from ordercast.groups.port import Port
@@ -136,6 +137,9 @@ class FakeEngine:
         # the contract
         self.config = config
         self.view: View | None = None
+        self.is_working = True
+        self.stall: Waiting | None = None  # what it says when it is asked
+        self.questions = 0
         self.counters: dict[str, int] = {}
 
     gives_locks = True
@@ -191,6 +195,10 @@ class FakeEngine:
     def waits_for_application(self) -> bool:
         return True
 
+    def waiting(self, now_ns: int) -> Waiting | None:
+        self.questions += 1
+        return self.stall
+
     def consume(self, now_ns: int, seq: int, out: Outbox) -> None:
         self.consumed.append(seq)
 
@@ -219,10 +227,6 @@ class FakeEngine:
 
     def short_of(self) -> tuple[int, int] | None:
         return self.view.shortage(self.me.id, self.config.bootstrap) if self.view is not None else None
-
-    @property
-    def is_working(self) -> bool:
-        return self.view is not None
 
     def expel(self, now_ns: int, member: int, why: str, out: Outbox) -> None:
         for engine in [each for each in self.exchange.members if each.me.id == member]:

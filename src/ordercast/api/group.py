@@ -43,6 +43,7 @@ from ordercast.errors import (
 from ordercast.groups.calls import Asked
 from ordercast.groups.events import Event, Left, PortEvent
 from ordercast.groups.requests import PendingReply
+from ordercast.groups.status import GroupStatus
 from ordercast.service import RELIABLE, UNRELIABLE, Service
 from ordercast.view import Member, View
 
@@ -131,6 +132,11 @@ class Group:
             key: LockHolder(names.get(holder, f"{holder:016x}"), view.tokens.get(key, 0))
             for key, holder in view.locks.items()
         }
+
+    @property
+    def status(self) -> GroupStatus:
+        """What the group is doing now; where it makes no progress, why, and for which members it waits."""
+        return self._seat.status
 
     @property
     def stats(self) -> dict[str, int]:

@@ -107,6 +107,11 @@ class Consumption:
         """Whether there is something to tell the engine."""
         return self.done_seq > self.consumed_seq or (self.is_awaited and not self.receipts)
 
+    @property
+    def has_unfinished(self) -> bool:
+        """Whether ports have deliveries that keep buffers of the engine. It looks no further than the first one."""
+        return any(receipt.seq >= 0 for receipt in self.receipts)
+
     def take(self) -> int:
         """The sequence number that the engine is to be told; -1: nothing new."""
         if self.done_seq <= self.consumed_seq:

@@ -31,8 +31,10 @@ from ordercast.engine import (
     Outbox,
     Refused,
     Reset,
+    StallReason,
     Transitional,
     UnknownOutcome,
+    Waiting,
 )
 from ordercast.errors import UsageError, WireError
 from ordercast.membership.policy import (
@@ -52,6 +54,7 @@ from ordercast.membership.policy import (
 )
 from ordercast.membership.quorum import QuorumMembership
 from ordercast.membership.quorum.local import LocalMember, Wishes
+from ordercast.membership.quorum.waiting import return_waits
 from ordercast.orderers import ORDERERS, LoggedOrderer, unsupported_names
 from ordercast.orderers.orderer import Start, Suspicion, SuspicionReason
 from ordercast.parts.memory import DeliveryMemory
@@ -412,6 +415,19 @@ class Underlay:
     @property
     def ttl(self) -> int:
         return self._routes.ttl
+
+    def waiting(self, now_ns: int) -> Waiting | None:
+        if self._keeping.returning is not None:
+            return return_waits(self._keeping.returning)
+        found = self._membership.waiting()
+        if found is not None or not self._membership.is_whole:
+            return found
+        short = self.short_of()
+        if short is not None:
+            have, need = short
+            text = f"the group begins with {need} members, and has {have}"
+            return Waiting(StallReason.BOOTSTRAP, (), text, have, need)
+        return self._orderer.blocked_by(now_ns)
 
     def is_at_rest(self) -> bool:
         membership = self._membership

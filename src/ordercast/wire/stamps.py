@@ -33,6 +33,7 @@ ASKS: Final = 1  # the decisions on what is acknowledged have not come
 WANTS: Final = 2  # all are to say what they have received
 SLOW: Final = 8  # its sender's application has held up the ring for longer than the group allows
 EXPELS: Final = 16  # an expulsion waits for what is under way: to be proposed for whatever an application is behind
+BEHIND: Final = 32  # the application of its sender does not receive: it proposes for nothing until it does
 HURRIES: Final = 4  # a change waits for what is under way: to be proposed for also where an application is behind
 
 MAX_ACKED: Final = 4_096  # blocks of one run; more are acknowledged in several

@@ -16,7 +16,16 @@ from ordercast.errors import WireError
 from ordercast.membership.quorum.cuts import Answers, Remainder, agree, clip_assignments, holders, orphans
 from ordercast.membership.quorum.local import LocalMember
 from ordercast.membership.quorum.roles import RecoveryTerms, Role
-from ordercast.membership.quorum.rule import Mandate, binding, is_committed, lacks_holders, mandate
+from ordercast.membership.quorum.rule import (
+    Electorate,
+    Mandate,
+    binding,
+    electorate,
+    is_committed,
+    lacks_holders,
+    mandate,
+    needed,
+)
 from ordercast.orderers import LoggedOrderer
 from ordercast.service import MAJORITY_RANK
 from ordercast.view import Address, Member, Reason, View, id_of, next_counter, ring_id
@@ -225,6 +234,34 @@ class Coordinator:
             self._acks |= self._answers.ids_of(origin)
             self._consider_commit()
 
+    # What it waits for
+
+    @property
+    def answered(self) -> list[int]:
+        """The members that have answered, this one included."""
+        return list(self._answers.votes)
+
+    @property
+    def electorates(self) -> list[Electorate]:
+        """The views whose quorums have to answer, as far as that is known by now."""
+        view = self._orderer.view
+        if self._terms.is_override:
+            return [electorate(view)._replace(rules=(self._terms.rule,))]
+        bound = [electorate(self._bound.view)] if self._bound is not None else []
+        return [*needed(self._answers.votes, view), *bound]
+
+    @property
+    def silent(self) -> list[int]:
+        """The members whose answer is waited for now."""
+        if self.role is Role.PROPOSING and self.proposal is not None:
+            return [member.id for member in self.proposal.view.members if member.id not in self._acks]
+        return [member for member in self.invitees if member not in self._answers]
+
+    @property
+    def is_patient(self) -> bool:
+        """Whether those that are silent have had their time: until then their answers may be on their way."""
+        return self._tries > self._local.timing.invite_tries
+
     # What a commit takes along
 
     @property
@@ -267,7 +304,7 @@ class Coordinator:
                     welcome = encode_welcome(self._local.name, join.serial, self._config, join)
                     out.sends.append(self._local.writer.control(member.address, Kind.WELCOME, welcome))
                 out.sends.append(self._local.writer.control(member.address, Kind.INVITE, body))
-        self._local.probing.expect(now_ns, [each for each in self.invitees.values() if each.id not in self._cuts])
+        self._local.probing.expect(now_ns, [each for each in self.invitees.values() if each.id not in self._answers])
         self._tries += 1
         slow = self._tries > self._local.timing.invite_tries
         wait_ns = SLOW_NS if slow else self._local.timing.invite_ns

@@ -101,6 +101,11 @@ class Returning:
         self.successor: Proposal | None = None  # the next view, with this member in it
         self.is_over = False  # the group has gone on, or has ended: this node joins as a new one
 
+    @property
+    def present(self) -> set[int]:
+        """The members of the last view that are heard, by the ids that they had there, this one included."""
+        return {self.kept.formerly[0], *self._heard}
+
     # Inputs
 
     def start(self, now_ns: int, out: Outbox) -> None:

@@ -125,6 +125,28 @@ class SequencerRole:
         row = self._table.get(member)
         return row is not None and row.leaves_at > 0
 
+    def lagging(self, received: int) -> tuple[list[int], list[int]]:
+        """The members that the history waits for: those that have received least, or, where all have everything, those
+        that have consumed least. A member consumes nothing that must be safe before others have it."""
+        rows = self._table.items()
+        if self.safe < received:
+            return [], [member for member, row in rows if row.received == self.safe]
+        return [member for member, row in rows if row.consumed == self.stable < received], []
+
+    def not_holding(self, log: Log, view: View, me: int) -> list[int]:
+        """The members whose word is missing before a RESILIENT block that is here can be ordered."""
+        for origin in self.ready:
+            number = log.next_number.get(origin, -1)
+            block = log.blocks.get((origin, number))
+            if block is not None:
+                _, _, rank, k, _, _ = HEAD.unpack_from(block)
+                chosen = ackers(view, me, origin, k) if rank == RESILIENT_RANK else []
+                rows = {each: self._table.get(each) for each in chosen}
+                lacking = [each for each, row in rows.items() if row is None or row.held.get(origin, 0) <= number]
+                if lacking:
+                    return lacking
+        return []
+
     # What waits
 
     def propose(self, change: Change) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from ordercast.config import GroupConfig, Timing
-from ordercast.engine import NEVER, Change, Note, Outbox, To
+from ordercast.engine import NEVER, Change, Note, Outbox, To, Waiting
 from ordercast.errors import UnsupportedService, WireError
 from ordercast.orderers.logged.changes import join_key
 from ordercast.orderers.logged.delivery import ServiceDelivery
@@ -23,6 +23,7 @@ from ordercast.orderers.logged.ring import RingState
 from ordercast.orderers.logged.window import SendWindow
 from ordercast.orderers.orderer import Standing, Start, Suspicion, Usage
 from ordercast.orderers.token.acknowledging import TokenAcknowledger
+from ordercast.orderers.token.blocking import token_blocked_by
 from ordercast.orderers.token.calls import OutsideCalls
 from ordercast.orderers.token.naks import TokenNaks
 from ordercast.orderers.token.ordering import TokenOrdering
@@ -422,6 +423,18 @@ class Token:
     def suspects(self, now_ns: int) -> list[Suspicion]:
         return self._vigilance.suspects(now_ns)
 
+    def blocked_by(self, now_ns: int) -> Waiting | None:
+        return token_blocked_by(
+            now_ns,
+            self._ring,
+            self._delivery,
+            self.detector,
+            self._rotation,
+            self._outgoing,
+            self._requests,
+            self._naks,
+        )
+
     @property
     def is_busy(self) -> bool:
         """Whether anything is outstanding in the ring itself."""
@@ -553,6 +566,7 @@ class Token:
             member = ring.view.member(origin)
             if member is not None:
                 self._requests.ask(now_ns, eviction(ring, member))
+        rotation.hear_of_application(origin, state.flags)
         if table.merge(state.view, state.rows):
             rotation.announced = max(rotation.announced, min(state.rows, default=0))
         if not ring.has_left:

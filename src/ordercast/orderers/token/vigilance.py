@@ -98,6 +98,7 @@ class Vigilance:
         with our heartbeats, and the others evict us."""
         ring, timing = self._ring, self._ring.timing
         is_overrun, oldest = delivery.is_overrun(), delivery.oldest
+        self._rotation.is_full = is_overrun
         if not is_overrun or oldest != self._oldest:
             self._oldest, self._oldest_ns, self.is_stalled = oldest, now_ns, False
         else:
