@@ -44,10 +44,15 @@ class GroupConfig:
     flow: str = "slow-start"  # flow and congestion control of token and timestamp, by name (RMP section 4.6)
     anticipate: bool = True  # the timestamp orderer: TOMPA's anticipation, else plain ABCAST
     shared: bool = False  # the underlay carries many groups, by a roster
+    bootstrap: int = 1  # the group begins to work once a view has had so many members
 
     def __post_init__(self) -> None:
         if not 1 <= self.max_members <= MAX_MEMBERS:
             raise UsageError(f"max_members must lie between 1 and {MAX_MEMBERS}, got {self.max_members}")
+        is_number = isinstance(self.bootstrap, int) and not isinstance(self.bootstrap, bool)
+        if not is_number or not 1 <= self.bootstrap <= self.max_members:
+            most = f"max_members, which is {self.max_members}"
+            raise UsageError(f"bootstrap is a number of members from 1 to {most}, got {self.bootstrap!r}")
         if not 0 <= self.resilience <= 255:
             raise UsageError(f"resilience must lie between 0 and 255, got {self.resilience}")
         if not MIN_DATAGRAM <= self.datagram <= MAX_DATAGRAM:
@@ -150,14 +155,27 @@ def required_members(rule: MinMembers, previous: int, survivors: int, has_first:
 
     `rule` is one member's `min_members`. A number asks for so many survivors, but never for more than the view had: in
     a view of three, `min_members=5` asks for all three. Otherwise such a group could never recover, not even with all
-    of its members alive. "majority" asks for more than half, or for half with the view's first member (`has_first`).
-    "all" asks for every member. The judges of traces have a reading of their own, so that one error here shows.
+    of its members alive. It takes no messages then, but that is another question (`members_needed`). "majority" asks
+    for more than half, or for half with the view's first member (`has_first`). "all" asks for every member. The judges
+    of traces have a reading of their own, so that one error here shows.
     """
     if rule == "all":
         return survivors >= previous
     if rule == "majority":
         return 2 * survivors > previous or (2 * survivors == previous and has_first)
     return survivors >= min(rule, previous)
+
+
+def members_needed(rule: MinMembers, bootstrap: int = 1, largest: int = 1) -> int:
+    """How many members a view must have before a member with the rule `min_members` takes part in it.
+
+    With fewer, the member sends nothing, gets no confirmation and no lock. A number asks for so many at any time; the
+    words ask for nothing here. Beyond that the group waits for its `bootstrap` once: `largest` is the most members that
+    a view of its chain has had. Joins, leaves and recoveries go on meanwhile, or nobody could mend it. The judges of
+    traces have a reading of their own (`sim.checkers.admission`).
+    """
+    least = rule if isinstance(rule, int) else 1
+    return max(least, bootstrap) if largest < bootstrap else least
 
 
 def keeps_others_out(rules: Iterable[MinMembers], members: int) -> bool:

@@ -12,7 +12,7 @@ from enum import IntEnum
 from hashlib import blake2b
 from typing import Final
 
-from ordercast.config import MinMembers, keeps_others_out
+from ordercast.config import MinMembers, keeps_others_out, members_needed
 from ordercast.service import RESILIENT, RESILIENT_RANK, Service
 
 Address = tuple[str, int]
@@ -45,7 +45,8 @@ def ring_id(name: str, creator: int, counter: int) -> int:
 
 def next_counter(highest: int, now_ns: int) -> int:
     """The counter of a new view. It starts from the clock (RMP section 3.1), so that a node that leaves a group and
-    creates it again in the same life does not repeat itself, and it rises by at least one."""
+    creates it again in the same life does not repeat itself, and it rises by at least one. So counters rise along every
+    chain of views: fencing tokens are made of them."""
     return max(highest + 1, now_ns // 1_000_000)
 
 
@@ -123,6 +124,9 @@ class View:
     """The lightweight group whose view this is, on a shared underlay; empty for the view of an underlay."""
     locks: dict[str, int] = field(default_factory=dict)
     """The locks that are held: name or number, and the id of the holder."""
+    tokens: dict[str, int] = field(default_factory=dict)
+    """The fencing token of each lock that is held: the counter of the view that granted it. Counters rise along a chain
+    of views, through recoveries, too. So a later grant of any lock has a larger token."""
     callers: dict[int, int] = field(default_factory=dict)
     """The next number of each caller that is no member (RMP section 4.5)."""
     awaited: dict[int, int] = field(default_factory=dict)
@@ -131,6 +135,8 @@ class View:
     """The lock that was asked for or given back."""
     serial: int = 0
     """The number of the request that this view answers."""
+    largest_before: int = 0
+    """The most members that a view of the chain before this one had."""
 
     @property
     def id(self) -> str:
@@ -146,6 +152,18 @@ class View:
     def rank(self) -> tuple[int, str]:
         """The total order of view ids, for ties between rings that meet."""
         return (self.counter, self.creator)
+
+    @property
+    def largest(self) -> int:
+        """The most members that a view of the chain has had, up to this one."""
+        return max(self.largest_before, len(self.members))
+
+    def shortage(self, origin: int, bootstrap: int) -> tuple[int, int] | None:
+        """How many members there are and how many it takes, where they are too few for this member to take part
+        (`config.members_needed`); None where they are enough."""
+        member = self.member(origin)
+        need = members_needed(member.min_members if member is not None else 1, bootstrap, self.largest)
+        return (len(self.members), need) if len(self.members) < need else None
 
     @property
     def leader(self) -> Member:

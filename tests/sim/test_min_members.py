@@ -1,7 +1,9 @@
-"""`min_members` has one meaning: a number larger than the view asks for all of its members.
+"""`min_members` has one meaning. A view that is smaller than the number recovers with all of its members, and takes no
+messages.
 
-The engine (`config.required_members`) and the judge (`checkers.views.is_enough`) read it each on their own. So a wrong
-rule in the engine shows in a verdict, and is not excused by the same mistake of the judge.
+The engine (`config.required_members`, `config.members_needed`) and the judge (`checkers.views.is_enough`,
+`checkers.admission`) read it each on their own. So a wrong rule in the engine shows in a verdict, and is not excused by
+the same mistake of the judge.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from ordercast.sim.scenario import Load, Scenario
 
 RULE = "survivors >= min(rule, previous)"  # of the engine, where `min_members` is a number
 RULES: tuple[MinMembers, ...] = ("majority", "all", 1, 2, 3, 5, 1_000)
+NEEDED = "max(least, bootstrap) if largest < bootstrap else least"  # of the engine: members that it takes to take part
 THREE = Scenario(
     orderer="token",
     nodes=("a", "b", "c"),
@@ -35,7 +38,8 @@ CRASHED = replace(THREE, faults=(Fault(2 * SECOND, "crash", ("c",)),))
 def test_a_view_smaller_than_the_number_recovers_with_all_its_members(orderer: str) -> None:
     outcome = run_scenario(replace(PARTED, orderer=orderer))
     assert outcome.held, outcome.failures
-    assert outcome.is_quiet
+    assert outcome.is_short
+    assert not outcome.stats.delivered, "three members are too few for one that asks for five"
     recovered = {frozenset(row.members or ()) for row in outcome.rows if row.kind == "view" and row.detail == "reset"}
     assert recovered == {frozenset(("a/0", "b/0", "c/0"))}, "nobody went on before the three were together again"
 
@@ -54,7 +58,7 @@ def test_the_judge_objects_to_an_engine_that_waits_for_more_members_than_there_a
 
 def test_the_judge_objects_to_an_engine_that_is_content_with_one_member_less() -> None:
     lax = Bug("lax", "required_members", RULE, f"{RULE} - 2", "A view of three goes on with one member.", 1)
-    outcome = run_scenario(PARTED, partial(planted, lax))
+    outcome = run_scenario(replace(PARTED, min_members=3), partial(planted, lax))
     assert [text for text in outcome.failures if "went on" in text], outcome.failures
 
 

@@ -207,6 +207,13 @@ class FakeEngine:
             self.exchange.install(Reason.LEAVE, str(self.me), header)
         self.pending.append(Departed(wanted=True, returning=False, text="left"))
 
+    def short_of(self) -> tuple[int, int] | None:
+        return self.view.shortage(self.me.id, self.config.bootstrap) if self.view is not None else None
+
+    @property
+    def is_working(self) -> bool:
+        return self.view is not None
+
     def reset(self, now_ns: int, min_members: int | str, header: bytes, out: Outbox) -> None:
         if isinstance(min_members, int) and len(self.exchange.members) < min_members:
             self.pending.append(Reset(0, f"only {len(self.exchange.members)} members are alive"))

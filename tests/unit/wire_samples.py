@@ -14,7 +14,7 @@ from ordercast.wire.views import Asking, Ballot, Cut, Proposal, ResetDemand, Rin
 ALICE = Member(node_id("alice", 0), "alice", 0, ("10.0.0.1", 7_000), 4 << 20)
 BOB = Member(node_id("bob", 2), "bob", 2, ("10.0.0.2", 7_001), 212_992, has_multicast=False, ttl=8, min_members=2)
 CAROL = node_id("carol", 1)  # a caller that is no member
-CONFIG = GroupConfig("sequencer", 1, 16, 65_536, 128, 1 << 20, 1_400, "open")
+CONFIG = GroupConfig("sequencer", 1, 16, 65_536, 128, 1 << 20, 1_400, "open", bootstrap=3)
 VIEW = View(
     counter=7,
     creator="alice/0",
@@ -30,10 +30,12 @@ VIEW = View(
     prior=(ALICE.id,),
     prior_rules=("majority",),
     locks={"ledger": BOB.id, "2": ALICE.id},
+    tokens={"ledger": 6, "2": 7},
     callers={CAROL: 4},
     awaited={ALICE.id: 14},
     lock="ledger",
     serial=3,
+    largest_before=3,
 )
 LEAD = Lead(highest=41, stable=30, safe=35, active=2)
 ACKS = Acks(received=40, consumed=38)

@@ -296,6 +296,8 @@ def report(outcome: Outcome, plan: ManyGroups | None = None) -> list[str]:
         lines.append(f"the group could not go on: {outcome.excuse}")
     if outcome.is_deserted:
         lines.append("no member was left")
+    if outcome.is_short:
+        lines.append("the members waited for more of them")
     if outcome.verdict is not None:
         lines += outcome.verdict.summary()
     lines += [f"FAILED: {text}" for text in outcome.failures]

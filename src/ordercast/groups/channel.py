@@ -152,6 +152,11 @@ class Channel:
         resilience = self.engine.config.resilience
         return RESILIENT(resilience) if resilience else AGREED
 
+    def is_short(self) -> bool:
+        """Whether the view has too few members for this node to send (`config.members_needed`)."""
+        view = self.view
+        return view is not None and view.shortage(self.me.id, self.engine.config.bootstrap) is not None
+
     def name_of(self, number: int) -> str:
         return self.shared.roster.name_of(number) if self.shared is not None else ""
 
@@ -463,8 +468,10 @@ class Channel:
     def _on_view(self, now_ns: int, view: View) -> None:
         self.view = view
         self.failure = None
+        is_short = self.is_short()
         for stream in self.streams:
             stream.is_parting = False
+            stream.is_short = is_short and not stream.is_system
         config = self.engine.config
         if self.reception.install(view, config.max_message):
             for stream in self.streams:

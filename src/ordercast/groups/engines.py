@@ -28,6 +28,11 @@ class GroupEngine(Engine, Protocol):
 
     def supports(self, service: Service) -> bool: ...
 
+    def short_of(self) -> tuple[int, int] | None: ...
+
+    @property
+    def is_working(self) -> bool: ...
+
 
 class EngineFactory(Protocol):
     """What makes an engine: `ordercast.underlay.Underlay`, or a fake."""

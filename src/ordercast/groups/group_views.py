@@ -6,6 +6,7 @@ many groups have, and the empty tables of groups without locks. Views are never 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from ordercast.groups.records import GroupChange
@@ -52,7 +53,8 @@ class GroupViews:
             change.header,
             came_with=self._names_of(view, came_with),
             group=record.name,
-            locks=locks_of(record.number, view),
+            locks=locks_of(record.number, view.locks),
+            tokens=locks_of(record.number, view.tokens),
             callers=_NOTHING,
             awaited=_NOTHING,
         )
@@ -70,12 +72,12 @@ class GroupViews:
         return names
 
 
-def locks_of(number: int, view: View) -> dict[str, int]:
-    """The locks of one group among those of its underlay."""
-    if not view.locks:
+def locks_of(number: int, locks: Mapping[str, int]) -> dict[str, int]:
+    """The holders, or the tokens, of the locks of one group among those of its underlay."""
+    if not locks:
         return _NO_LOCKS
     prefix = f"{number}:"
-    return {key.removeprefix(prefix): holder for key, holder in view.locks.items() if key.startswith(prefix)}
+    return {key.removeprefix(prefix): value for key, value in locks.items() if key.startswith(prefix)}
 
 
 def _member(view: View, key: SessionKey) -> Member:

@@ -138,7 +138,7 @@ class SharedGroups:
         self._transitional = ""  # the underlay's view that is being recovered, until the next one
         self._locks: dict[str, int] = {}  # of all groups, as of the last view
         self._unlocking: dict[str, None] = {}  # locks that are to be given back: their ports have ended
-        self._system = Stream(channel, Session(), 0)  # of the node itself: operations
+        self._system = Stream(channel, Session(), 0, is_system=True)  # of the node itself: operations
         channel.streams.append(self._system)
 
     # Ports
@@ -467,14 +467,20 @@ class SharedGroups:
                 if port.view is None or port in shown:
                     continue
                 lock = view.lock.removeprefix(f"{number}:") if view.lock.startswith(f"{number}:") else ""
-                locks = locks_of(number, view)
-                self._tell(now_ns, port, replace(port.view, locks=locks, reason=view.reason, lock=lock))
+                locks, tokens = locks_of(number, view.locks), locks_of(number, view.tokens)
+                shown_view = replace(port.view, locks=locks, tokens=tokens, reason=view.reason, lock=lock)
+                self._tell(now_ns, port, shown_view)
                 port.tell(port.view)
                 shown.add(port)
         if view.reason == Reason.RESET:
             for port in channel.talkers:
                 if port.view is not None and port.number >= 0 and port not in shown:
                     self._tell(now_ns, port, replace(port.view, reason=view.reason, lock=""))
+        elif view.reason == Reason.JOIN:
+            # What was denied because there were too few members is asked for again.
+            for port in channel.talkers:
+                if port.view is not None and port.number >= 0 and port not in shown:
+                    self._tell(now_ns, port, port.view)
         for lock in self._own_locks:
             if not channel.reception.ports_of(_number_of(lock)):
                 self._unlocking[lock] = None  # it was asked for by a port that has ended

@@ -46,6 +46,8 @@ class Stream:
         "is_fed",
         "is_large_open",
         "is_parting",
+        "is_short",
+        "is_system",
         "outstanding",
         "ports",
         "queue",
@@ -56,7 +58,8 @@ class Stream:
         "watches",
     )
 
-    def __init__(self, channel: Channel, session: Session, next_number: int) -> None:
+    def __init__(self, channel: Channel, session: Session, next_number: int, *, is_system: bool = False) -> None:
+        """`is_system`: the node's own, for operations on the roster. They go on where messages have to wait."""
         self.channel = channel
         self.session = session
         self.ports: dict[str, Port] = {}  # by group, in the order of opening
@@ -72,6 +75,8 @@ class Stream:
         self.is_large_open = False  # fragments of an own message were delivered here, and not yet its last
         # What is delivered now was brought together by a part of the view, and other parts may go on without it.
         self.is_parting = False
+        self.is_system = is_system
+        self.is_short = not is_system and channel.is_short()  # the view has too few members to send to
         self.watches = Watches()
 
     # State.
@@ -119,7 +124,7 @@ class Stream:
     def submit(self, now_ns: int) -> bool:
         """Pack and submit what the engine has room for; False if there was nothing to do."""
         channel, queue, ready = self.channel, self.queue, self.ready
-        if channel.view is None or (queue.is_waiting and not ready):
+        if channel.view is None or self.is_short or (queue.is_waiting and not ready):
             return False
         engine = channel.engine
         room, largest = engine.room(now_ns)
@@ -216,6 +221,10 @@ class Stream:
         if self.is_parting:
             text = f"a part of {self.channel.underlay!r} has messages {first} to {first + count - 1}; another may not"
             watches.part(first, first + count, OutcomeUnknown(text))
+        if self.is_short:
+            # It was sent in a larger view, and members have left since: too few have it to keep the service's promise.
+            text = f"{self.channel.underlay!r} has too few members left to confirm messages {first} to "
+            watches.part(first, first + count, OutcomeUnknown(f"{text}{first + count - 1}; they are delivered"), 0)
         for watch, service in watches.delivered(first, count, position):
             number = watch.group.number if watch.group is not None else NO_NUMBER
             count = watch.stop - watch.first

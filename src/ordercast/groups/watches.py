@@ -105,9 +105,9 @@ class Watches:
         self._settle([watch for watch in self._confirms if watch.first < stop and watch.stop > first], error)
         self._settle([watch for watch in self._flushes if watch.stop > first], error)
 
-    def part(self, first: int, stop: int, error: OrdercastError) -> None:
+    def part(self, first: int, stop: int, error: OrdercastError, least_rank: int = RESILIENT_RANK) -> None:
         """Messages [first, stop) were delivered, and members that go on elsewhere may lack them: waits for what has to
-        survive its sender end so."""
+        survive its sender end so. `least_rank`: of the services that are not confirmed."""
         self._settle(
             [
                 watch
@@ -115,7 +115,7 @@ class Watches:
                 if watch.first < stop
                 and watch.stop > first
                 and watch.service is not None
-                and watch.service.rank >= RESILIENT_RANK
+                and watch.service.rank >= least_rank
             ],
             error,
         )

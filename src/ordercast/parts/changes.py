@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from ordercast.config import members_needed
 from ordercast.engine import Change
 from ordercast.view import Member, Reason, View
 from ordercast.wire.views import MAX_LOCKS
@@ -31,16 +32,18 @@ def next_view(
     """
     if change.reason in MEMBERSHIP:
         return _with_members(view, change, counter, max_members, seq, position, next_number, callers, me, after)
-    locks = dict(view.locks)
+    locks, tokens = dict(view.locks), dict(view.tokens)
     holder, member = locks.get(change.lock), change.member.id
     if change.reason == Reason.LOCK:
-        is_new = holder is None and len(locks) < MAX_LOCKS and view.member(member) is not None
+        is_new = holder is None and len(locks) < MAX_LOCKS and _may_lock(view, member)
         if is_new:
             locks[change.lock] = member
+            tokens[change.lock] = counter
     else:
         is_new = change.reason == Reason.UNLOCK and holder == member
         if is_new:
             del locks[change.lock]
+            tokens.pop(change.lock, None)
     return replace(
         view,
         counter=counter if is_new else view.counter,
@@ -55,11 +58,19 @@ def next_view(
         prior_rules=tuple(member.min_members for member in view.members) if is_new else (),
         came_with=(),
         locks=locks,
+        tokens=tokens,
         callers=dict(callers),
         awaited={},
         lock=change.lock,
         serial=change.serial,
     )
+
+
+def _may_lock(view: View, member: int) -> bool:
+    """Whether a member may get a lock: it is in the view, and the view is large enough for it. It asked in a view that
+    was; a leave may have been ordered since. Bootstrap needs no second look: once reached, it stays so in the chain."""
+    asker = view.member(member)
+    return asker is not None and len(view.members) >= members_needed(asker.min_members)
 
 
 def _with_members(
@@ -111,6 +122,8 @@ def _with_members(
         tuple(member.id for member in view.members),
         tuple(member.min_members for member in view.members),
         locks={lock: holder for lock, holder in view.locks.items() if holder in present_ids},
+        tokens={lock: token for lock, token in view.tokens.items() if view.locks.get(lock) in present_ids},
+        largest_before=view.largest,
         callers={origin: number for origin, number in known.items() if origin not in present_ids},
         serial=change.serial,
     )

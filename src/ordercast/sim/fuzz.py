@@ -57,6 +57,7 @@ class SeedResult:
     is_quiet: bool
     excuse: Excuse | None
     is_deserted: bool
+    is_short: bool
     virtual_ns: int
     cpu_s: float  # the only part that two runs may not share
 
@@ -90,7 +91,7 @@ class FuzzReport:
         lines = [
             f"{len(self.results)} runs from seed {self.first_seed}, {len(self.failed)} failed: "
             f"{ends['quiet']} came to rest, {ends['stuck_legally']} could not go on, "
-            f"{ends['deserted']} had no member left",
+            f"{ends['deserted']} had no member left, {ends['short']} waited for more members",
             f"{sum(result.delivered for result in self.results)} deliveries, "
             f"{sum(result.views for result in self.results)} views, "
             f"{sum(result.locks for result in self.results)} locks granted, "
@@ -135,11 +136,12 @@ class FuzzReport:
         }
 
     def _ends(self) -> Counter[str]:
-        ends: Counter[str] = Counter({"quiet": 0, "stuck_legally": 0, "deserted": 0})
+        ends: Counter[str] = Counter({"quiet": 0, "stuck_legally": 0, "deserted": 0, "short": 0})
         for result in self.results:
             ends["quiet"] += result.is_quiet
             ends["stuck_legally"] += result.excuse is not None
             ends["deserted"] += result.is_deserted
+            ends["short"] += result.is_short
         return ends
 
     def _excuses(self) -> dict[str, int]:
@@ -234,6 +236,7 @@ def _result(seed: int, outcome: Outcome, cpu_s: float) -> SeedResult:
         outcome.is_quiet,
         outcome.excuse,
         outcome.is_deserted,
+        outcome.is_short,
         outcome.stats.virtual_ns,
         cpu_s,
     )

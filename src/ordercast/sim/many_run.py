@@ -22,6 +22,7 @@ from ordercast.groups.channel import Channel
 from ordercast.groups.roster import Roster
 from ordercast.service import AGREED
 from ordercast.sim.checkers import check_all
+from ordercast.sim.checkers.admission import short_members
 from ordercast.sim.checkers.chain import branches
 from ordercast.sim.checkers.stuck import Excuse, excuse_of
 from ordercast.sim.faults import Faults
@@ -173,7 +174,21 @@ class _GroupsRun:
         outcome = self._outcome
         outcome.is_deserted = not self._live()
         outcome.excuse = self._excuse() if unrest else None
-        return outcome.is_deserted or outcome.is_stuck_legally
+        outcome.is_short = bool(unrest) and not outcome.is_deserted and not outcome.excuse and self._is_short()
+        return outcome.is_deserted or outcome.is_stuck_legally or outcome.is_short
+
+    def _is_short(self) -> bool:
+        """Whether the underlay has come together, has nothing to do, and is too small for all of its members to take
+        part in it."""
+        scenario, live = self._plan.scenario, {str(program) for program in self._live()}
+        views = {
+            channel.view.id: {str(member) for member in channel.view.members}
+            for _, channel in self._channels()
+            if channel.view is not None
+        }
+        short = short_members(self._world.rows(), scenario.rule_of, scenario.bootstrap)
+        is_at_rest = all(channel.engine.is_at_rest() for _, channel in self._channels())
+        return is_at_rest and list(views.values()) == [live] and live <= short
 
     def _excuse(self) -> Excuse | None:
         rows, scenario = self._world.rows(), self._plan.scenario
@@ -293,6 +308,7 @@ class _GroupsRun:
             quiet=outcome.is_quiet,
             expect=PROBED if outcome.is_quiet and any(program.ports for program in self._live()) else (),
             min_members=scenario.rule_of,
+            bootstrap=scenario.bootstrap,
         )
         outcome.failures += told_violations(outcome.verdict)
         outcome.failures += branches(rows, scenario.rule_of)

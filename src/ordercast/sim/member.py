@@ -25,6 +25,7 @@ from ordercast.service import Service, parse_service
 from ordercast.sim.application import HostStack, boot_host, is_intact, payload
 from ordercast.sim.checkers.records import FOREVER
 from ordercast.sim.checkers.stuck import Wish
+from ordercast.sim.fencing import TokensSeen
 from ordercast.sim.holding import Holding, answer_to
 from ordercast.sim.inspection import inspect
 from ordercast.sim.resets import ResetCall
@@ -72,6 +73,7 @@ class Seen:
     peak_blocks: int = 0
     corruptions: list[str] = field(default_factory=list)  # the first of them, in words
     resets: list[ResetCall] = field(default_factory=list)
+    tokens: TokensSeen = field(default_factory=TokensSeen)
 
 
 class SimMember:
@@ -167,6 +169,7 @@ class SimMember:
         self._asked = {}
         self.holding.begin()
         self.seen.log = []
+        self.seen.tokens.on_left()
         self.is_wanted = True
         node.after_pass = self.turn
         self._open()
@@ -304,6 +307,7 @@ class SimMember:
                 self._on_batch(event)
             elif isinstance(event, View):
                 self._has_reset_in_vain = False
+                self.seen.tokens.on_view(str(self), event)
             elif isinstance(event, Failed):
                 self.seen.failures += 1
                 self._plan_reset(self._rng.randrange(RESET_SPREAD_NS))
@@ -339,6 +343,7 @@ class SimMember:
             self.seen.corruptions.append(f"{self}: {text}")
 
     def _on_left(self, left: Left) -> None:
+        self.seen.tokens.on_left()
         if left.returning:
             return
         if self.is_wanted:

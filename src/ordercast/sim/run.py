@@ -6,7 +6,8 @@
 4. The checkers judge the trace.
 
 A group that may stand still (`checkers/stuck.py` has the four reasons) is not asked for 2 and 3: such runs are counted
-by their reason (`excuse`), as are those in which no member is left (`is_deserted`). A run in which messages were handed
+by their reason (`excuse`), as are those in which no member is left (`is_deserted`), or all wait for more members
+(`is_short`). A run in which messages were handed
 over and none was ever delivered is a failure: it would hold every property for want of evidence.
 """
 
@@ -26,10 +27,12 @@ from ordercast.groups.engines import EngineFactory
 from ordercast.service import AGREED
 from ordercast.sim.calling import SimCaller
 from ordercast.sim.checkers import Verdict, check_all
+from ordercast.sim.checkers.admission import short_members
 from ordercast.sim.checkers.chain import branches
 from ordercast.sim.checkers.stuck import Excuse, excuse_of
 from ordercast.sim.cluster import Cluster, Terms
 from ordercast.sim.faults import FaultKind, Faults
+from ordercast.sim.fencing import broken_tokens
 from ordercast.sim.lives import life_spans, troubles_of
 from ordercast.sim.member import SimMember
 from ordercast.sim.network import SOCKET_OVERHEAD_BYTES
@@ -79,6 +82,7 @@ class Outcome:
     is_quiet: bool = False
     excuse: Excuse | None = None  # why the group may stand still, where it does
     is_deserted: bool = False
+    is_short: bool = False  # all members are in one view, and wait for more (`checkers/admission.py`)
     stats: Statistics = field(default_factory=Statistics)
     # evidence
     rows: list[Row] = field(default_factory=list)
@@ -106,6 +110,7 @@ class Outcome:
             "stuck_legally": self.is_stuck_legally,
             "stuck": self.excuse,
             "deserted": self.is_deserted,
+            "short": self.is_short,
             **self.stats.as_json(),
             "rows": len(self.rows),
             "digest": self.digest,
@@ -205,7 +210,19 @@ class _Run:
         outcome = self._outcome
         outcome.is_deserted = not self._live()
         outcome.excuse = self._excuse() if unrest else None
-        return outcome.is_deserted or outcome.is_stuck_legally
+        outcome.is_short = bool(unrest) and not outcome.is_deserted and not outcome.excuse and self._is_short()
+        return outcome.is_deserted or outcome.is_stuck_legally or outcome.is_short
+
+    def _is_short(self) -> bool:
+        """Whether the group has come together, has nothing to do, and is too small for all of its members to take part
+        in it."""
+        rows, scenario = self._cluster.world.rows(), self._scenario
+        short = short_members(rows, scenario.rule_of, scenario.bootstrap)
+        live = {str(member) for member in self._live()}
+        views = [{str(member) for member in view.members} for view in self._cluster.views()]
+        ports = [member.port for member in self._live()]
+        is_at_rest = all(port is not None and port.engine.is_at_rest() for port in ports)
+        return is_at_rest and views == [live] and live <= short
 
     def _live(self) -> list[SimMember]:
         return [member for member in self._cluster.members.values() if member.node.is_up and member.is_wanted]
@@ -274,7 +291,8 @@ class _Run:
         outcome.digest = digest_of(world)
         outcome.stats = stats = count(cluster, outcome.rows)
         outcome.failures += [f"corrupt: {text}" for text in cluster.corruptions()]
-        if stats.submitted and not stats.delivered and not outcome.is_stuck_legally and not outcome.is_deserted:
+        is_over = outcome.is_stuck_legally or outcome.is_deserted or outcome.is_short
+        if stats.submitted and not stats.delivered and not is_over:
             outcome.failures.append(f"vacuous: {stats.submitted} messages were handed over, none was delivered")
         if stats.socket_drops and is_calm(self._scenario):
             outcome.failures.append(
@@ -287,10 +305,12 @@ class _Run:
             quiet=outcome.is_quiet,
             expect=PROBED if outcome.is_quiet else (),
             min_members=self._scenario.rule_of,
+            bootstrap=self._scenario.bootstrap,
         )
         outcome.verdict = verdict
         outcome.failures += told_violations(verdict)
         outcome.failures += branches(outcome.rows, self._scenario.rule_of)
+        outcome.failures += broken_tokens([member.seen.tokens for member in cluster.members.values()])
         resets = [call for member in cluster.members.values() for call in member.seen.resets]
         is_untroubled = not troubles_of(self._scenario.faults, self._scenario.nodes)
         outcome.failures += broken_resets(resets, outcome.rows, is_untroubled=is_untroubled)

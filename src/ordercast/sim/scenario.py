@@ -114,6 +114,7 @@ class Scenario:
     anticipate: bool = True
     min_members: MinMembers = "majority"
     rules: tuple[MinMembers, ...] = ()  # what each node asks for instead; the largest of a view's members holds
+    bootstrap: int = 1  # the group begins to work once a view has had so many members
     without_multicast: tuple[str, ...] = ()  # nodes without multicast, where the others have it
     recovery: str = "automatic"
     # local timing, as factors of the defaults
@@ -187,6 +188,7 @@ class Scenario:
             datagram=self.datagram,
             flow=self.flow,
             anticipate=self.anticipate,
+            bootstrap=self.bootstrap,
         )
 
     def node_timing(self) -> Timing:

@@ -72,6 +72,7 @@ class Settings:
     buffer: int = 4 << 20
     recovery: str = "automatic"
     min_members: int | str = "majority"
+    bootstrap: int = 1
     limit_ns: int = 60 * SECOND  # how long `until` waits
 
 
@@ -198,6 +199,7 @@ class _ScriptParser:
             "buffer": ("buffer", _number),
             "recovery": ("recovery", _recovery),
             "min": ("min_members", _min_members),
+            "bootstrap": ("bootstrap", _number),
             "limit": ("limit_ns", parse_time),
         }
         if key not in readers:

@@ -157,6 +157,13 @@ class ToyEngine:
     def gives_locks(self) -> bool:
         return False
 
+    def short_of(self) -> tuple[int, int] | None:
+        return None
+
+    @property
+    def is_working(self) -> bool:
+        return self.view is not None
+
     def lock(self, now_ns: int, lock: str, out: Outbox) -> None:
         """It gives none."""
 

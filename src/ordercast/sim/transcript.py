@@ -47,8 +47,9 @@ class Transcript:
 
     def verdict(self, *, is_quiet: bool) -> Verdict:
         """What the checkers say about the trace."""
-        rows = self.cluster.world.rows()
-        return check_all(rows, clock="virtual", quiet=is_quiet, min_members=self.cluster.terms.min_members)
+        rows, terms = self.cluster.world.rows(), self.cluster.terms
+        bootstrap = terms.config.bootstrap
+        return check_all(rows, clock="virtual", quiet=is_quiet, min_members=terms.min_members, bootstrap=bootstrap)
 
     def branches(self) -> list[str]:
         """Where a view was followed by two."""
@@ -316,6 +317,7 @@ def _cluster(settings: Settings, engines: EngineFactory | None) -> Cluster:
         datagram=settings.datagram,
         history_bytes=settings.history,
         history_blocks=settings.history_blocks,
+        bootstrap=settings.bootstrap,
     )
     min_members: Any = settings.min_members
     recovery: Any = settings.recovery

@@ -14,8 +14,6 @@ from typing import Final, NamedTuple
 
 from ordercast.config import (
     MAX_GROUP_NAME,
-    MAX_HEADER,
-    MAX_MEMBERS,
     AlonePolicy,
     Demands,
     GroupConfig,
@@ -23,7 +21,18 @@ from ordercast.config import (
     RecoveryMode,
     Timing,
 )
-from ordercast.engine import Change, Departed, Joined, Note, Outbox, Refused, Reset, Transitional, UnknownOutcome
+from ordercast.engine import (
+    Change,
+    Denied,
+    Departed,
+    Joined,
+    Note,
+    Outbox,
+    Refused,
+    Reset,
+    Transitional,
+    UnknownOutcome,
+)
 from ordercast.errors import UsageError, WireError
 from ordercast.membership.policy import (
     NO_RING,
@@ -46,6 +55,7 @@ from ordercast.orderers import ORDERERS, LoggedOrderer, unsupported_names
 from ordercast.orderers.orderer import Start
 from ordercast.parts.memory import DeliveryMemory
 from ordercast.service import Service
+from ordercast.underlay.checks import check_header, check_rule
 from ordercast.underlay.outside import Outside
 from ordercast.underlay.routes import MulticastRoutes
 from ordercast.underlay.vacancy import Vacancy
@@ -75,6 +85,7 @@ class Underlay:
         "_aside",
         "_backlog",
         "_intake",
+        "_is_short",
         "_membership",
         "_next_block",
         "_orderer",
@@ -126,6 +137,7 @@ class Underlay:
         self.peak_bytes = 0  # the most that was buffered here: the group's parameters bound it, and simulations look
         self.peak_blocks = 0
         self.view: View | None = None  # as delivered to the application
+        self._is_short = False  # it has too few members for us to take part
         self._timing = timing
         # Datagrams
         self._writer = writer = DatagramWriter(group_tag(name), me.id, config.datagram)
@@ -159,15 +171,24 @@ class Underlay:
     def room(self, now_ns: int) -> tuple[int, int]:
         membership = self._membership
         # A newcomer sends nothing before its application has the first view.
-        if membership.is_whole and self.view is not None and self._is_open:
+        if membership.is_whole and self.view is not None and self._is_open and not self._is_short:
             return self._orderer.room(now_ns)
         return 0, 0
+
+    def short_of(self) -> tuple[int, int] | None:
+        """How many members the view has and how many this member needs to take part, where they are too few."""
+        return self.view.shortage(self.me.id, self.config.bootstrap) if self.view is not None else None
+
+    @property
+    def is_working(self) -> bool:
+        """Whether this node is in a ring that is whole: it orders, or waits for enough members to do so."""
+        return self._membership.is_whole and self._is_open and self.view is not None
 
     def after(self) -> int:
         return self._orderer.after()
 
     def submit(self, now_ns: int, blocks: Sequence[bytes], out: Outbox) -> int:
-        if not self._membership.is_whole or not self._is_open:
+        if not self._membership.is_whole or not self._is_open or self._is_short:
             return 0
         taken = self._orderer.submit(now_ns, blocks, out)
         self._next_block = self._orderer.next_block
@@ -192,8 +213,11 @@ class Underlay:
         self._membership.reset(now_ns, min_members, header, out)
         self._follow(now_ns, self._membership.take(), out)
 
-    def lock(self, now_ns: int, lock: str, out: Outbox) -> None:  # noqa: ARG002 - it goes out with the pass
-        self._propose_lock(now_ns, Reason.LOCK, lock)
+    def lock(self, now_ns: int, lock: str, out: Outbox) -> None:
+        if self.short_of() is not None:
+            out.upcalls.append(Denied(lock))  # with the next view it is asked for again
+        else:
+            self._propose_lock(now_ns, Reason.LOCK, lock)
 
     def unlock(self, now_ns: int, lock: str, out: Outbox) -> None:  # noqa: ARG002
         self._propose_lock(now_ns, Reason.UNLOCK, lock)
@@ -395,7 +419,7 @@ class Underlay:
         """From a caller that is no member (RMP section 4.5): by our name, or by a ring that is or was ours."""
         flags, name, block = decode_call(body)
         membership, orderer = self._membership, self._orderer
-        if not membership.is_whole or membership.phase is not Phase.MEMBER:
+        if not membership.is_whole or membership.phase is not Phase.MEMBER or self.short_of() is not None:
             return  # it will come again
         if name == self.name if name else ring == membership.ring or membership.was_in(ring):
             self._outside.on_call(now_ns, source, origin, number, flags, block, body, orderer.calls, orderer.view, out)
@@ -448,6 +472,7 @@ class Underlay:
         )
         if view.reason != Reason.JOIN:  # a newcomer delivers its join like any change, once it is known to be decided
             self.view = replace(view, came_with=tuple(str(member) for member in view.members if member.id in members))
+            self._count_members()
             out.upcalls.append(self.view)
         orderer.install(now_ns, Start(backlog, install.orphans, install.awaited, memory), out)
         self._membership.installed(now_ns, orderer, out)
@@ -489,9 +514,15 @@ class Underlay:
                 else:
                     came_with = tuple(str(member) for member in upcall.members if previous.member(member.id))
                 self.view = replace(upcall, came_with=came_with)
+                self._count_members()
                 out.upcalls.append(self.view)
             else:
                 return
+
+    def _count_members(self) -> None:
+        """There is a new view. On a shared underlay operations on the roster go on, or nobody could leave a group: the
+        streams of the sessions wait there (`groups.stream`), and not the engine."""
+        self._is_short = not self.config.shared and self.short_of() is not None
 
     def _hush(self, upcalls: int, before: Silence, out: Outbox) -> None:
         """Keep upcalls since then from an application that is to hear nothing of a ring, or was refused, which it
@@ -564,13 +595,3 @@ class Underlay:
         elif self._backlog:
             out.upcalls.append(UnknownOutcome(self._backlog[0][0], self._next_block))
         self._backlog = []
-
-
-def check_header(header: bytes) -> None:
-    if len(header) > MAX_HEADER:
-        raise UsageError(f"a header has at most {MAX_HEADER} bytes, got {len(header)}; send the rest as a message")
-
-
-def check_rule(rule: MinMembers) -> None:
-    if rule not in ("majority", "all") and not (isinstance(rule, int) and 1 <= rule <= MAX_MEMBERS):
-        raise UsageError(f"min_members is a number from 1 to {MAX_MEMBERS}, 'majority' or 'all', got {rule!r}")

@@ -146,13 +146,13 @@ def take_address(reader: Reader) -> Address:
 def encode_config(writer: Writer, config: GroupConfig) -> None:
     writer.text(config.orderer).u8(config.resilience).u16(config.max_members).u64(config.history_bytes)
     writer.u32(config.history_blocks).u64(config.max_message).u32(config.datagram).text(config.flow)
-    writer.u8(config.anticipate | config.shared << 1)
+    writer.u8(config.anticipate | config.shared << 1).u16(config.bootstrap)
 
 
 def decode_config(reader: Reader) -> GroupConfig:
     orderer, resilience, max_members, history_bytes = reader.text(64), reader.u8(), reader.u16(), reader.u64()
     history_blocks, max_message, datagram = reader.u32(), reader.u64(), reader.u32()
-    flow, flags = reader.text(MAX_FLOW_NAME), reader.u8()
+    flow, flags, bootstrap = reader.text(MAX_FLOW_NAME), reader.u8(), reader.u16()
     if flags > 3:
         raise WireError("group parameters out of range")
     anticipate, shared = bool(flags & 1), bool(flags & 2)
@@ -168,6 +168,7 @@ def decode_config(reader: Reader) -> GroupConfig:
             flow,
             anticipate,
             shared,
+            bootstrap,
         )
     except UsageError as error:
         raise WireError("group parameters out of range") from error
@@ -184,9 +185,9 @@ def encode_view(view: View) -> bytes:
         writer.u64(origin).u16(rule_code(rule))
     for numbers in (view.numbers, view.callers, view.awaited):
         put_numbers(writer, numbers)
-    writer.text(view.lock).u64(view.serial).u16(len(view.locks))
+    writer.u16(view.largest_before).text(view.lock).u64(view.serial).u16(len(view.locks))
     for lock in sorted(view.locks):
-        writer.text(lock).u64(view.locks[lock])
+        writer.text(lock).u64(view.locks[lock]).u64(view.tokens.get(lock, 0))
     return writer.bytes()
 
 
@@ -206,14 +207,14 @@ def decode_view(reader: Reader) -> View:
     before = [(reader.u64(), rule_of(reader.u16())) for _ in range(count)]
     prior, prior_rules = tuple(origin for origin, _ in before), tuple(rule for _, rule in before)
     numbers, callers, awaited = take_numbers(reader), take_numbers(reader), take_numbers(reader)
-    changed, serial = reader.text(MAX_LOCK_NAME), reader.u64()
+    largest_before, changed, serial = reader.u16(), reader.text(MAX_LOCK_NAME), reader.u64()
     count = reader.u16()
     if count > MAX_LOCKS:
         raise WireError("too many locks")
-    locks = {}
+    locks, tokens = {}, {}
     for _ in range(count):
         lock = reader.text(MAX_LOCK_NAME)
-        locks[lock] = reader.u64()
+        locks[lock], tokens[lock] = reader.u64(), reader.number()
     if len({member.id for member in members}) != len(members):
         raise WireError("a member twice in a view")
     return View(
@@ -231,10 +232,12 @@ def decode_view(reader: Reader) -> View:
         prior,
         prior_rules,
         locks=locks,
+        tokens=tokens,
         callers=callers,
         awaited=awaited,
         lock=changed,
         serial=serial,
+        largest_before=largest_before,
     )
 
 

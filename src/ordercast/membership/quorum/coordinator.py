@@ -398,6 +398,8 @@ class Coordinator:
             str(me),
             self._mandate.header if self._mandate is not None else b"",
             locks={lock: holder for lock, holder in base.locks.items() if holder in present},
+            tokens={lock: token for lock, token in base.tokens.items() if base.locks.get(lock) in present},
+            largest_before=base.largest,
             callers=callers,
             awaited=awaited,
         )

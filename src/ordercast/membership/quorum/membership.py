@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from ordercast.config import GroupConfig, MinMembers
+from ordercast.config import MS, GroupConfig, MinMembers
 from ordercast.engine import NEVER, Change, Departed, Note, Outbox, Refused, Reset, To
 from ordercast.errors import WireError
 from ordercast.membership.past import PastRings
@@ -104,7 +104,7 @@ class QuorumMembership:
         self._pending: Transition | None = None
         # What outlives a ring
         self.past = PastRings()
-        self._counter = 0
+        self._counter = local.me.life // MS  # a life is a time: fencing tokens of a group made anew rise, too
         self._last_view: View | None = None  # as delivered
         self._onward: Address | None = None  # the leader of the ring that ours has dissolved into
         self._is_return = False

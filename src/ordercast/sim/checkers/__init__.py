@@ -74,13 +74,15 @@ def check_all(
     quiet: bool = True,
     expect: Sequence[str] | None = None,
     min_members: Rules = "majority",
+    bootstrap: int = 1,
 ) -> Verdict:
     """Judge every property of a trace.
 
     `clock` is that of `run.json`. `quiet` says that the run came to rest with a whole network (see `liveness`).
     `expect` names properties that must have examined something: where one did not, the verdict does not hold.
     `min_members` is the failure policy of the groups: which members may legally be left blocked at the end, and
-    whether two parts of a partition may both go on. One rule for all, or one for each node by its name.
+    whether two parts of a partition may both go on. One rule for all, or one for each node by its name. A number is
+    also what a member needs to take part at all, and so is, for all of them until it is reached once, `bootstrap`.
     """
     if clock not in CLOCKS:
         raise ValueError(f"unknown clock {clock!r}; choose one of {', '.join(CLOCKS)}")
@@ -97,7 +99,7 @@ def check_all(
         total_order.check(trace, explained),
         virtual_synchrony.check(trace, explained, min_members=min_members),
         resilience.check(trace, clock=clock),
-        promises.check(trace, explained, clock=clock, quiet=quiet, min_members=min_members),
+        promises.check(trace, explained, clock=clock, quiet=quiet, min_members=min_members, bootstrap=bootstrap),
         liveness.check(trace, explained, clock=clock, quiet=quiet, min_members=min_members),
     ]
     return Verdict({result.name: result for result in results}, trace.row_count, tuple(expect or ()))

@@ -253,7 +253,16 @@ class Trace:
             if before is None:
                 local.stays += 1
             period = MemberPeriod(
-                local.member, None, row.view, members, came_with, row.n, row.at_ns, before, local.stays
+                local.member,
+                None,
+                row.view,
+                members,
+                came_with,
+                row.n,
+                row.at_ns,
+                before,
+                local.stays,
+                row.detail or "",
             )
             local.current = period
             local.periods.append(period)

@@ -50,6 +50,7 @@ class MemberPeriod:
         "n",
         "next",
         "prev",
+        "reason",
         "stay",
         "stop_n",
         "transitional_n",
@@ -67,6 +68,7 @@ class MemberPeriod:
         at_ns: int,
         prev: MemberPeriod | None,
         stay: int,
+        reason: str = "",
     ) -> None:
         self.member = member
         self.group = group
@@ -78,6 +80,7 @@ class MemberPeriod:
         self.prev = prev
         self.next: MemberPeriod | None = None
         self.stay = stay
+        self.reason = reason
         self.stop_n = FOREVER  # number of the event that ended it
         self.end_ns = FOREVER
         self.cut: str | None = None  # leave, stop, crash or gone; None: open, or followed by `next`
