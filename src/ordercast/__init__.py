@@ -1,7 +1,7 @@
 """Group communication: every member sees the same messages, joins, leaves and failures in the same order."""
 
 from ordercast.api.group import Group
-from ordercast.api.locking import Handler, Lock
+from ordercast.api.locking import Handler, Lock, LockHolder
 from ordercast.api.shared import SharedUnderlay
 from ordercast.api.transactions import Missed, Transaction, Transactions, TransactionTooLarge, publish, transactions
 from ordercast.config import GroupConfig, Timing
@@ -26,7 +26,8 @@ from ordercast.groups.events import Answer, Batch, Event, Left, Message, MixedBa
 from ordercast.runtime.blocking import BlockingNode
 from ordercast.runtime.blocking_group import BlockingGroup, BlockingHandler, BlockingLock
 from ordercast.runtime.blocking_shared import BlockingUnderlay
-from ordercast.runtime.node import Node, run
+from ordercast.runtime.node import Node
+from ordercast.runtime.running import run
 from ordercast.service import (
     AGREED,
     CAUSAL,
@@ -69,6 +70,7 @@ __all__ = [
     "Left",
     "Lock",
     "LockDenied",
+    "LockHolder",
     "Member",
     "Message",
     "MessageTooLarge",

@@ -172,7 +172,7 @@ def members_needed(rule: MinMembers, bootstrap: int = 1, largest: int = 1) -> in
     With fewer, the member sends nothing, gets no confirmation and no lock. A number asks for so many at any time; the
     words ask for nothing here. Beyond that the group waits for its `bootstrap` once: `largest` is the most members that
     a view of its chain has had. Joins, leaves and recoveries go on meanwhile, or nobody could mend it. The judges of
-    traces have a reading of their own (`sim.checkers.admission`).
+    traces have a reading of their own (`sim.checkers.attendance`).
     """
     least = rule if isinstance(rule, int) else 1
     return max(least, bootstrap) if largest < bootstrap else least

@@ -2,8 +2,8 @@
 messages.
 
 The engine (`config.required_members`, `config.members_needed`) and the judge (`checkers.views.is_enough`,
-`checkers.admission`) read it each on their own. So a wrong rule in the engine shows in a verdict, and is not excused by
-the same mistake of the judge.
+`checkers.attendance`) read it each on their own. So a wrong rule in the engine shows in a verdict, and is not excused
+by the same mistake of the judge.
 """
 
 from __future__ import annotations

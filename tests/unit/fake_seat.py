@@ -44,6 +44,7 @@ class FakeSeat:
         self.refusal: str | None = None
         self.failure: str | None = None
         self.error: OrdercastError | None = None
+        self.shortage: tuple[int, int] | None = None
         self.default_service: Service = AGREED
         self.capacity = 4
         self.offered: list[tuple[bytes, Service, int]] = []
@@ -218,6 +219,13 @@ class FakeSeat:
     def take_resets(self) -> Sequence[Reset]:
         resets, self._resets = self._resets, []
         return resets
+
+    @property
+    def is_working(self) -> bool:
+        return self.is_member
+
+    def short_of(self) -> tuple[int, int] | None:
+        return self.shortage
 
     def fail(self, error: OrdercastError) -> None:
         self.error = error

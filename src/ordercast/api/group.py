@@ -23,7 +23,8 @@ from ordercast.api.checks import (
     check_min_members,
     check_timeout,
 )
-from ordercast.api.locking import Handler, Lock
+from ordercast.api.locking import Handler, Lock, LockHolder
+from ordercast.api.readiness import Readiness
 from ordercast.api.receiving import EventReader
 from ordercast.api.seat import Seat
 from ordercast.api.sending import SendTurns
@@ -58,6 +59,7 @@ class Group:
         self._sending = SendTurns(seat, loop)
         self._reader = EventReader(seat, loop)
         self._handlers: set[Handler] = set()  # held, or waited for
+        self._readiness = Readiness(seat)
         self._follow: Callable[[], None] | None = None  # called after each pass that brought news; of an underlay
         self._default_service = seat.default_service  # the seat's, as of the last pass: a look-up per send would cost
         # membership
@@ -116,13 +118,17 @@ class Group:
         return self._seat.default_service
 
     @property
-    def locks(self) -> dict[str, str]:
-        """The locks that are held as of `view`: each lock's name, with its holder as name/life."""
+    def locks(self) -> dict[str, LockHolder]:
+        """The locks that are held as of `view`: each lock's name, with its holder as name/life, which has the fencing
+        token of the grant as `token`."""
         view = self._seat.view
         if view is None:
             return {}
         names = {member.id: str(member) for member in view.members}
-        return {key: names.get(holder, f"{holder:016x}") for key, holder in view.locks.items()}
+        return {
+            key: LockHolder(names.get(holder, f"{holder:016x}"), view.tokens.get(key, 0))
+            for key, holder in view.locks.items()
+        }
 
     @property
     def stats(self) -> dict[str, int]:
@@ -363,6 +369,15 @@ class Group:
 
     # Membership.
 
+    async def ready(self, timeout: float | None = None) -> None:
+        """Wait until the group works for this member: it is in, no recovery is under way, and there are as many members
+        as `bootstrap` and `min_members` ask for. TimeoutError after `timeout` seconds says what is missing.
+
+        NotMember if this node is out for good. What works now may stop working at any time: sends wait by themselves.
+        """
+        check_timeout(timeout)
+        await self._readiness.wait(timeout)
+
     async def leave(self, header: bytes = b"") -> None:
         """Leave in order, after everything that was sent; the others get `header` with the view. Amoeba's LeaveGroup.
 
@@ -466,6 +481,7 @@ class Group:
             handler._settle()
         self._sending.settle()
         self._reader.settle()
+        self._readiness.settle()
         if self._follow is not None:
             self._follow()
         if has_ended and seat.gone is not None:
@@ -514,6 +530,7 @@ class Group:
             handler._settle()
         self._sending.settle()
         self._reader.settle()
+        self._readiness.settle()
         if self._follow is not None:
             self._follow()
         self._end(error)

@@ -119,6 +119,13 @@ class LocalSeat:
         return self.port.failure
 
     @property
+    def is_working(self) -> bool:
+        return self.port.engine.is_working
+
+    def short_of(self) -> tuple[int, int] | None:
+        return self.port.engine.short_of()
+
+    @property
     def config(self) -> GroupConfig:
         return self.port.engine.config
 

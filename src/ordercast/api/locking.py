@@ -16,6 +16,19 @@ from ordercast.groups.locks import LockRequest
 from ordercast.groups.requests import Inbox
 
 
+class LockHolder(str):
+    """The member that holds a lock, as name/life, with the fencing token of its grant."""
+
+    __slots__ = ("token",)
+
+    token: int
+
+    def __new__(cls, member: str, token: int) -> Self:
+        holder = super().__new__(cls, member)
+        holder.token = token
+        return holder
+
+
 class Lock:
     """A lock of a group: `async with group.lock("name") as lock`. At most one task of one member is inside.
 
@@ -27,6 +40,7 @@ class Lock:
         self._key = key
         self._timeout = timeout
         self._request: LockRequest | None = None
+        self._token = 0  # of the last grant
 
     def __repr__(self) -> str:
         state = "held" if self.is_held else "not held"
@@ -41,6 +55,15 @@ class Lock:
     def is_held(self) -> bool:
         """Whether this member holds it now. Once this is false, the next holder may be at work."""
         return self._request is not None and self._request.is_held
+
+    @property
+    def token(self) -> int:
+        """The fencing token of the grant: larger than that of every grant of any lock of the group before. It stays
+        when the lock is lost, so that what this holder still has under way can be told from the work of the next one.
+        """
+        if not self._token:
+            raise UsageError(f"{self._title} has no token: it has not been granted to this handle")
+        return self._token
 
     async def acquire(self) -> None:
         """Wait for it. TimeoutError after the lock's timeout; the other errors are those of `send`.
@@ -60,10 +83,10 @@ class Lock:
             self._give_up()
             holder = self._holder()
             if isinstance(error, LockDenied):
-                why = f"is held by {holder}" if holder else "was denied: the group holds as many locks as there may be"
+                why = f"is held by {holder}" if holder else f"was denied: {self._why_denied()}"
                 raise LockDenied(f"{self._title} of {self._seat.group!r} {why}", holder) from None
             if isinstance(error, TimeoutError) and bound.expired():
-                why = f": {holder} holds it" if holder else ""
+                why = f": {holder} holds it" if holder else f": {self._why_denied()}" if self._is_short else ""
                 text = f"{self._title} of {self._seat.group!r} was not granted within {self._timeout} s{why}"
                 raise TimeoutError(text) from None
             raise
@@ -91,6 +114,16 @@ class Lock:
         holder = view.member(view.locks.get(self._key, 0)) if view is not None else None
         return str(holder) if holder is not None else ""
 
+    @property
+    def _is_short(self) -> bool:
+        return self._seat.short_of() is not None
+
+    def _why_denied(self) -> str:
+        short = self._seat.short_of()
+        if short is None:
+            return "the group holds as many locks as there may be"
+        return f"the group has {short[0]} of the {short[1]} members that it needs to grant locks"
+
     def _want(self, tries_once: bool) -> LockRequest:
         return self._seat.lock(self._key, tries_once)
 
@@ -103,6 +136,7 @@ class Lock:
         await request.waiter
         if request.error is not None:
             raise request.error
+        self._token = request.token
 
     def _give_up(self) -> None:
         request, self._request = self._request, None

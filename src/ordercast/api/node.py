@@ -137,6 +137,7 @@ class NodeBase:
         ttl: int | None = None,
         contact: str | Address | None = None,
         alone: AlonePolicy = "create",
+        bootstrap: int | None = None,
         underlay: str | None = None,
     ) -> Group:
         """Become a member; returns with the first view. Amoeba's CreateGroup and JoinGroup (section 3).
@@ -152,7 +153,9 @@ class NodeBase:
         group is joined (RMP section 3.3); it is then never created, and the name may be left out where the member is in
         one group only. alone: what
         this node does if the group goes on without it and no member answers when it comes back: it makes the group anew
-        ("create", as a newcomer would), looks for it without end ("wait"), or leaves ("leave"). underlay: the shared
+        ("create", as a newcomer would), looks for it without end ("wait"), or leaves ("leave"). bootstrap: how many
+        members the group must have had before it takes messages and grants locks; its creator decides. A number for
+        min_members is what this member needs at any time. `ready` waits for both. underlay: the shared
         underlay that carries the group with any number of others, in one order over all of them; `attach` says what it
         is made with, and a join has only a header and a timeout then. Raises JoinRefused,
         UsageError, or TimeoutError after `timeout` seconds (None: never). A join that has failed or was cancelled
@@ -177,6 +180,7 @@ class NodeBase:
             "anticipate": anticipate,
             "ttl": ttl,
             "alone": alone,
+            "bootstrap": bootstrap,
         }
         if underlay is not None:
             name = _check_shared(name, underlay, {**terms, "contact": contact})
@@ -240,6 +244,7 @@ class NodeBase:
         ttl: int | None = None,
         contact: str | Address | None = None,
         alone: AlonePolicy = "create",
+        bootstrap: int | None = None,
     ) -> SharedUnderlay:
         """Come into a shared underlay, which carries any number of groups; returns with its first view.
 
@@ -263,6 +268,7 @@ class NodeBase:
             anticipate=anticipate,
             ttl=ttl,
             alone=alone,
+            bootstrap=bootstrap,
         )
         if contact is not None and create:
             raise UsageError("an underlay that is joined through a contact exists: leave create out")

@@ -76,6 +76,13 @@ class Seat(Protocol):
         """Why calls fail until a reset."""
 
     @property
+    def is_working(self) -> bool:
+        """Whether this node is in the group, and no recovery is under way."""
+
+    def short_of(self) -> tuple[int, int] | None:
+        """How many members there are and how many this member needs, where they are too few to take part."""
+
+    @property
     def error(self) -> OrdercastError | None:
         """Why the whole node has stopped."""
 

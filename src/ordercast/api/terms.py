@@ -32,6 +32,7 @@ def as_request(
     anticipate: bool | None,
     ttl: int | None,
     alone: AlonePolicy,
+    bootstrap: int | None,
 ) -> JoinRequest:
     """Raise what is wrong. Header, contact and underlay are the caller's to add."""
     if create is not None and not isinstance(create, bool):
@@ -48,6 +49,7 @@ def as_request(
         "nr_buf": nr_buf,
         "max_message": max_message,
         "ttl": ttl,
+        "bootstrap": bootstrap,
     }
     for word, limit in limits.items():
         if limit is not None:
@@ -67,6 +69,7 @@ def as_request(
             datagram=defaults.datagram,
             flow=defaults.flow if flow is None else flow,
             anticipate=defaults.anticipate if anticipate is None else anticipate,
+            bootstrap=defaults.bootstrap if bootstrap is None else bootstrap,
         ),
         create=create,
         min_members=min_members,

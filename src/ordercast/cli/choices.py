@@ -35,7 +35,8 @@ def add_profile(parser: argparse.ArgumentParser) -> None:
         "--profile",
         default=PROFILES[0],
         choices=PROFILES,
-        help="what random scenarios are about: everything, joins, leaves and failures around them, or long waits (all)",
+        help="what random scenarios are about: everything, joins, leaves and failures around them, long waits, "
+        "or groups that are too small (all)",
     )
 
 

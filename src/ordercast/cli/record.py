@@ -20,7 +20,7 @@ from ordercast.cli.progress import Progress
 from ordercast.errors import NotMember, OrdercastError, UsageError
 from ordercast.runtime.addresses import parse_bind, parse_peer
 from ordercast.runtime.node import Node
-from ordercast.runtime.node import run as run_loop
+from ordercast.runtime.running import run as run_loop
 from ordercast.sim.scenario import check_anticipate
 
 HELP: Final = "record a group: every ordered message, with its position, to files"

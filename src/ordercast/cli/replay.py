@@ -26,7 +26,7 @@ from ordercast.cli.choices import add_orderer
 from ordercast.cli.progress import Progress
 from ordercast.cli.record import add_node, node_of, seconds_of
 from ordercast.errors import OrdercastError, UsageError
-from ordercast.runtime.node import run as run_loop
+from ordercast.runtime.running import run as run_loop
 from ordercast.service import parse_service
 from ordercast.sim.scenario import SERVICES, check_anticipate
 

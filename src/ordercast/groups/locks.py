@@ -35,13 +35,14 @@ class LockRequest:
     `tries_once`: the group's first answer is the outcome, also where it is a denial.
     """
 
-    __slots__ = ("error", "inbox", "is_held", "key", "tries_once", "waiter")
+    __slots__ = ("error", "inbox", "is_held", "key", "token", "tries_once", "waiter")
 
     def __init__(self, key: str, inbox: Inbox | None = None, tries_once: bool = False) -> None:
         self.key = key
         self.inbox = inbox
         self.tries_once = tries_once
         self.is_held = False
+        self.token = 0  # of the grant, once there was one
         self.error: OrdercastError | None = None
         self.waiter: Any = None  # the API's: a future
 
@@ -67,12 +68,13 @@ class _Lock:
 class Locks:
     """What one port wants and holds. `todo` is told to the engine with the next pass, `settled` to the API after it."""
 
-    __slots__ = ("_is_in", "_locks", "_me", "held_by", "settled", "todo")
+    __slots__ = ("_is_in", "_locks", "_me", "_tokens", "held_by", "settled", "todo")
 
     def __init__(self, me: int) -> None:
         self._me = me
         self._locks: dict[str, _Lock] = {}
         self.held_by: dict[str, int] = {}  # as of the last view
+        self._tokens: dict[str, int] = {}  # the same
         self._is_in = False
         self.todo: list[Step] = []
         self.settled: list[LockRequest] = []
@@ -128,6 +130,7 @@ class Locks:
         """The locks that the view gives to this member, wanted or not."""
         self._is_in = True
         self.held_by = view.locks
+        self._tokens = view.tokens
         is_reset = view.reason == Reason.RESET
         granted: list[str] = []
         for key, lock in list(self._locks.items()):
@@ -197,6 +200,7 @@ class Locks:
         if lock.claims:
             lock.stage = Stage.HELD
             lock.claims[0].is_held = True
+            lock.claims[0].token = self._tokens.get(key, 0)
             self.settled.append(lock.claims[0])
             self._deny(key, lock)
         else:

@@ -144,6 +144,7 @@ class BlockingNode:
         ttl: int | None = None,
         contact: str | Address | None = None,
         alone: AlonePolicy = "create",
+        bootstrap: int | None = None,
         underlay: str | None = None,
     ) -> BlockingGroup:
         """Become a member, as `Node.join`."""
@@ -166,6 +167,7 @@ class BlockingNode:
                 ttl=ttl,
                 contact=contact,
                 alone=alone,
+                bootstrap=bootstrap,
                 underlay=underlay,
             )
         )
@@ -190,6 +192,7 @@ class BlockingNode:
         ttl: int | None = None,
         contact: str | Address | None = None,
         alone: AlonePolicy = "create",
+        bootstrap: int | None = None,
     ) -> BlockingUnderlay:
         """Come into a shared underlay, as `Node.attach`."""
         shared = self._thread.call(
@@ -210,6 +213,7 @@ class BlockingNode:
                 ttl=ttl,
                 contact=contact,
                 alone=alone,
+                bootstrap=bootstrap,
             )
         )
         return self._underlay(shared)

@@ -9,7 +9,7 @@ from typing import Final, Self
 
 from ordercast.api.checks import Payload
 from ordercast.api.group import CALL_TIMEOUT_S, Group
-from ordercast.api.locking import Handler, Lock
+from ordercast.api.locking import Handler, Lock, LockHolder
 from ordercast.config import GroupConfig, MinMembers
 from ordercast.groups.events import Batch, Event, Left, Message, PortEvent, Request
 from ordercast.runtime.loop_thread import LoopThread
@@ -83,7 +83,7 @@ class BlockingGroup:
         return self._thread.read(lambda: self._group.stats)
 
     @property
-    def locks(self) -> dict[str, str]:
+    def locks(self) -> dict[str, LockHolder]:
         """As `Group.locks`."""
         return self._thread.read(lambda: self._group.locks)
 
@@ -188,6 +188,10 @@ class BlockingGroup:
 
     # Membership.
 
+    def ready(self, timeout: float | None = None) -> None:
+        """As `Group.ready`."""
+        self._thread.call(self._group.ready(timeout))
+
     def leave(self, header: bytes = b"", timeout: float | None = None) -> None:
         """As `Group.leave`; harmless where the node has been closed, which left all groups."""
         if self._thread.is_alive:
@@ -259,6 +263,11 @@ class BlockingLock:
     def is_held(self) -> bool:
         """As `Lock.is_held`."""
         return self._lock.is_held
+
+    @property
+    def token(self) -> int:
+        """As `Lock.token`."""
+        return self._lock.token
 
     def acquire(self) -> None:
         """As `Lock.acquire`."""

@@ -8,11 +8,12 @@ import logging
 import os
 import re
 import socket
-from collections.abc import Callable, Coroutine, Iterable
+import weakref
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from random import Random
 from time import time_ns
-from typing import Any, Final, TypeVar
+from typing import Final
 
 from ordercast.api.checks import as_timing, check_number
 from ordercast.api.local import LocalBackend
@@ -41,7 +42,7 @@ MAX_OFFSET_NS: Final = 1 << 62
 
 _log = logging.getLogger("ordercast.node")
 _nodes = itertools.count(1)
-_T = TypeVar("_T")
+_open: weakref.WeakSet[Node] = weakref.WeakSet()  # nodes that were made and not closed
 
 
 class Node(NodeBase):
@@ -136,12 +137,19 @@ class Node(NodeBase):
             unicast.close()
             raise
         super().__init__(LocalBackend(self._driver.host, config, self._driver))
+        self._loop = loop
         self._driver.start(self._open)
+        _open.add(self)
 
     @property
     def address(self) -> Address:
         """Where this node is: what other nodes give as `peers`."""
         return self._driver.socket.address
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether this node has stopped."""
+        return self._driver.is_closed
 
     @property
     def uses_multicast(self) -> bool:
@@ -220,10 +228,9 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return factory
 
 
-def run(main: Coroutine[Any, Any, _T], *, debug: bool | None = None) -> _T:
-    """`asyncio.run`, on uvloop where it is installed; with `debug` on asyncio's own loop, which can tell more."""
-    with asyncio.Runner(debug=debug, loop_factory=None if debug else loop_factory()) as runner:
-        return runner.run(main)
+def open_nodes(loop: asyncio.AbstractEventLoop) -> list[Node]:
+    """The nodes of a loop that are not closed."""
+    return [node for node in list(_open) if node._loop is loop and not node.is_closed]
 
 
 def _default_name() -> str:

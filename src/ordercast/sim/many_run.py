@@ -22,7 +22,7 @@ from ordercast.groups.channel import Channel
 from ordercast.groups.roster import Roster
 from ordercast.service import AGREED
 from ordercast.sim.checkers import check_all
-from ordercast.sim.checkers.admission import short_members
+from ordercast.sim.checkers.attendance import short_members
 from ordercast.sim.checkers.chain import branches
 from ordercast.sim.checkers.stuck import Excuse, excuse_of
 from ordercast.sim.faults import Faults

@@ -27,7 +27,7 @@ from ordercast.groups.engines import EngineFactory
 from ordercast.service import AGREED
 from ordercast.sim.calling import SimCaller
 from ordercast.sim.checkers import Verdict, check_all
-from ordercast.sim.checkers.admission import short_members
+from ordercast.sim.checkers.attendance import short_members
 from ordercast.sim.checkers.chain import branches
 from ordercast.sim.checkers.stuck import Excuse, excuse_of
 from ordercast.sim.cluster import Cluster, Terms
@@ -82,7 +82,7 @@ class Outcome:
     is_quiet: bool = False
     excuse: Excuse | None = None  # why the group may stand still, where it does
     is_deserted: bool = False
-    is_short: bool = False  # all members are in one view, and wait for more (`checkers/admission.py`)
+    is_short: bool = False  # all members are in one view, and wait for more (`checkers/attendance.py`)
     stats: Statistics = field(default_factory=Statistics)
     # evidence
     rows: list[Row] = field(default_factory=list)

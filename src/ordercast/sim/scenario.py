@@ -1,8 +1,8 @@
 """A scenario is everything that a simulated run depends on, as data: it can be written down, read back and run again.
 
 `scenario_json.py` writes and reads one, `plain.py` fills one in from the few parameters that a person types, and
-`chance.py`, `churn.py` and `patience.py` draw one from a seed. The last four leave a `command` in it that replays the
-run.
+`chance.py`, `churn.py`, `patience.py` and `gathering.py` draw one from a seed. The last five leave a `command`
+in it that replays the run.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ SERVICES: Final[dict[str, tuple[str, ...]]] = {
     "token": ("UNRELIABLE", "RELIABLE", "FIFO", "CAUSAL", "AGREED", "RESILIENT", "MAJORITY", "SAFE"),
     "timestamp": ("RELIABLE", "FIFO", "AGREED", "RESILIENT", "MAJORITY", "SAFE"),
 }
-PROFILES: Final = ("all", "membership", "patience")
-"""What random scenarios are about: everything (`chance.py`), joins, leaves and failures around them (`churn.py`), or
-long waits (`patience.py`)."""
+PROFILES: Final = ("all", "membership", "patience", "gathering")
+"""What random scenarios are about: everything (`chance.py`), joins, leaves and failures around them (`churn.py`), long
+waits (`patience.py`), or groups that are too small (`gathering.py`)."""
 PATIENCE_NS: Final = 8 * SECOND
 """An application gives a call up after this, unless its plan says otherwise."""
 ANTICIPATING: Final = ("timestamp",)

@@ -64,6 +64,7 @@ class Ring(NamedTuple):
     is_working: bool
     leader: Member
     config: GroupConfig
+    has_begun: bool = True  # it has had its `bootstrap`
 
 
 class Asking(NamedTuple):
@@ -300,7 +301,7 @@ def decode_asking(body: bytes | memoryview) -> Asking:
 
 def encode_ring(ring: Ring) -> bytes:
     writer = Writer().text(ring.name).u64(ring.ring).u64(ring.counter).text(ring.creator).u16(ring.size)
-    writer.u8(ring.is_working)
+    writer.u8(ring.is_working | ring.has_begun << 1)
     encode_member(writer, ring.leader)
     encode_config(writer, ring.config)
     return writer.bytes()
@@ -309,10 +310,10 @@ def encode_ring(ring: Ring) -> bytes:
 def decode_ring(body: bytes | memoryview) -> Ring:
     reader = Reader(body)
     name, ring, counter = reader.text(MAX_GROUP_NAME), reader.u64(), reader.number()
-    creator, size, is_working = reader.text(600), reader.u16(), bool(reader.u8())
-    found = Ring(name, ring, counter, creator, size, is_working, decode_member(reader), decode_config(reader))
+    creator, size, flags = reader.text(600), reader.u16(), reader.u8()
+    leader, config = decode_member(reader), decode_config(reader)
     reader.end()
-    return found
+    return Ring(name, ring, counter, creator, size, bool(flags & 1), leader, config, bool(flags & 2))
 
 
 def encode_welcome(name: str, nonce: int, config: GroupConfig, view: View) -> bytes:

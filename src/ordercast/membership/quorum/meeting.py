@@ -1,7 +1,7 @@
 """Rings of one name that meet: beacons, and which of two rings goes on (docs/design/overview.md section 3).
 
-A ring shows itself once a second. The smaller of two rings dissolves, and its members join the other one as new
-members. Rings never merge: their orders cannot be brought together.
+A ring shows itself once a second. The lesser of two rings (`better`) dissolves, and its members join the other one as
+new members. Rings never merge: their orders cannot be brought together.
 """
 
 from __future__ import annotations
@@ -27,10 +27,12 @@ class MeetingAnswer(Enum):
 
 
 def better(one: Ring, other: Ring) -> bool:
-    """Which of two rings goes on: the larger, then the one with the lower view id."""
+    """Which of two rings goes on: one that has had its bootstrap, because the other has no messages to keep, then the
+    larger, then the one with the lower view id."""
     if one.ring == other.ring:
         return False
-    return (-one.size, one.counter, one.creator) < (-other.size, other.counter, other.creator)
+    first = (not one.has_begun, -one.size, one.counter, one.creator)
+    return first < (not other.has_begun, -other.size, other.counter, other.creator)
 
 
 def meet(ours: Ring, seen: Ring, leads: bool, is_beacon: bool, is_from_leader: bool) -> MeetingAnswer:

@@ -99,6 +99,7 @@ class QuorumRing:
             self.recovery is None and not standing.is_retired,
             standing.contact,
             self._config,
+            view.largest >= self._config.bootstrap,
         )
 
     def fail(self, now_ns: int, suspicions: list[Suspicion], out: Outbox) -> None:

@@ -20,7 +20,7 @@ Reading.
   excused where two rings gave them, which the members' `min_members` did not forbid: delivered in different views that
   have none in common behind them, or one that both sides of a failure may go on from; and neither answerer went on
   from its own to the other's. A member that answers has delivered the call before, once or (`redeliver`) again.
-- **Enough members**: `admission.py`.
+- **Enough members**: `attendance.py`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from __future__ import annotations
 from bisect import bisect_right
 
 from ordercast.service import MAJORITY_RANK, RELIABLE_RANK, RESILIENT_RANK, SAFE_RANK
-from ordercast.sim.checkers.admission import check_admission
+from ordercast.sim.checkers.attendance import check_attendance
 from ordercast.sim.checkers.index import Trace
 from ordercast.sim.checkers.liveness import settled_members
 from ordercast.sim.checkers.ranges import Range, merged, subtract
@@ -66,7 +66,7 @@ def check(
                 _check_delivered(underlay, local, row, first_ns, result)
         _check_locks(underlay, result, comparable=clock != "many")
         _check_replies(underlay, result, min_members)
-        check_admission(underlay, result, min_members, bootstrap)
+        check_attendance(underlay, result, min_members, bootstrap)
     return result
 
 

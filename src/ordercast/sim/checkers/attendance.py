@@ -24,7 +24,7 @@ from ordercast.trace.schema import Row
 CREATED = "create"
 
 
-def check_admission(underlay: UnderlayTrace, result: PropertyResult, rules: Rules, bootstrap: int) -> None:
+def check_attendance(underlay: UnderlayTrace, result: PropertyResult, rules: Rules, bootstrap: int) -> None:
     """Judge what members did against the sizes of their views."""
     lines = [local.periods for local in underlay.locals.values()]
     sizes = {period.view: len(period.members) for periods in lines for period in periods}
