@@ -26,10 +26,16 @@ class Case(NamedTuple):
 
 
 def write(
-    folder: Path, rows: Iterable[Row], *, clock: str = "virtual", quiet: bool = True, rules: Any = "majority"
+    folder: Path,
+    rows: Iterable[Row],
+    *,
+    clock: str = "virtual",
+    quiet: bool = True,
+    rules: Any = "majority",
+    bootstrap: int = 1,
 ) -> Path:
     """As a trace folder; the run is named for the folder."""
-    parameters: dict[str, Any] = {"quiet": quiet, "name": folder.name}
+    parameters: dict[str, Any] = {"quiet": quiet, "name": folder.name, "bootstrap": bootstrap}
     if isinstance(rules, dict):
         parameters |= {"nodes": list(rules), "rules": list(rules.values())}
     else:

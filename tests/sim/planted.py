@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tests.sim.bug import Bug
+from tests.sim.gathering_bugs import GATHERING_BUGS
 from tests.sim.planting import SOURCES, planted
 from tests.sim.roster_bugs import ROSTER_BUGS
 from tests.sim.sequencer_bugs import SEQUENCER_BUGS
@@ -24,16 +25,18 @@ from tests.sim.timestamp_unseen_bugs import TIMESTAMP_UNSEEN
 from tests.sim.token_bugs import TOKEN_BUGS
 
 from ordercast.sim.fuzz import run_seed
+from ordercast.sim.many_groups import MANY_GROUPS
 
 FIRST_SEEDS: Final = {"timestamp": 2}
 """Where the search begins, if not at 0. Seeds 0 and 1 of timestamp have many nodes: a run that never comes to rest
 takes long there."""
 MOST_SEEDS: Final = 384  # that a bug may take to be found when the table is written
 TABLE: Final = Path(__file__).resolve().parents[2] / "docs" / "planted-bugs.md"
-BUGS: Final = SEQUENCER_BUGS + TOKEN_BUGS + TIMESTAMP_BUGS + ROSTER_BUGS
+BUGS: Final = SEQUENCER_BUGS + TOKEN_BUGS + TIMESTAMP_BUGS + ROSTER_BUGS + GATHERING_BUGS
 ORDERERS: Final = tuple(dict.fromkeys(bug.orderer for bug in BUGS))
 ROSTER: Final = "Many groups on one underlay"
-SECTIONS: Final = (*(orderer.capitalize() for orderer in ORDERERS), ROSTER)
+PROFILE_SECTIONS: Final = {MANY_GROUPS: ROSTER, "gathering": "Groups that are too small, and fencing tokens"}
+SECTIONS: Final = (*(orderer.capitalize() for orderer in ORDERERS), *PROFILE_SECTIONS.values())
 UNSEEN: Final = TIMESTAMP_UNSEEN
 SAMPLE: Final = 10  # bugs of each orderer that `make test` runs, and of the roster
 JOBS: Final = 2
@@ -64,7 +67,7 @@ def sample() -> list[Bug]:
 
 def section_of(bug: Bug) -> str:
     """Where it stands in the table."""
-    return bug.orderer.capitalize() if bug.profile == "all" else ROSTER
+    return PROFILE_SECTIONS.get(bug.profile, bug.orderer.capitalize())
 
 
 def until_caught(bug: Bug, limit: int) -> Catch | None:
@@ -111,7 +114,8 @@ def table() -> list[str]:
         "*caught by* is the property of the trace, or the check at the end of a run (`docs/design/simulator.md`), that",
         "spoke first. Without a bug none of these seeds fails. `make test` runs a sample that changes with the code,",
         "`make planted` runs all, and `python -m tests.sim.planted --write` writes this page. Bugs of the roster and",
-        "of channels are planted into the scenarios of `ordercast fuzz --many-groups`, from seed 0 on.",
+        "of channels are planted into the scenarios of `ordercast fuzz --many-groups`, from seed 0 on, those of groups",
+        "that are too small into the scenarios of `--profile gathering`.",
     ]
     for section in SECTIONS:
         lines += [

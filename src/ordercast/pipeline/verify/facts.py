@@ -269,7 +269,7 @@ WHERE kind NOT IN ('submit', 'deliver', 'hold', 'placed', 'tx', 'rx')
 """
 
 CONTROL: Final = """
-SELECT m, r, n, at_ns, kind, u, tgt AS grp, vw, members, came_with FROM {few}
+SELECT m, r, n, at_ns, kind, u, tgt AS grp, vw, members, came_with, detail FROM {few}
 WHERE kind IN ('start', 'stop', 'crash', 'view', 'transitional', 'join', 'leave') ORDER BY m, n
 """
 

@@ -45,6 +45,7 @@ class ViewPeriod:
     end_ns: int = FOREVER
     cut: str | None = None
     transitional_n: int = FOREVER
+    reason: str = ""  # why the view was made, as its row says
 
     @property
     def is_open(self) -> bool:
@@ -206,6 +207,7 @@ def _install(life: Life, row: Record, group: str | None) -> None:
     members, came_with = tuple(row["members"]), tuple(row["came_with"] or ())
     period = ViewPeriod(life.m, life.name, group, row["vw"], members, came_with, row["n"], row["at_ns"], life.stays)
     period.prev = before
+    period.reason = row["detail"] or ""
     if group is None:
         life.current = period
         life.periods.append(period)

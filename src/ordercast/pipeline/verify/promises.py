@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ordercast.pipeline.verify import attendance
 from ordercast.pipeline.verify.engine import Record, SqlEngine
 from ordercast.pipeline.verify.evidence import quoted
 from ordercast.pipeline.verify.facts import MAJORITY, RELIABLE, RESILIENT, SAFE, Facts, TracedSender
@@ -25,6 +26,7 @@ def check(facts: Facts, findings: Findings, settled: Settled, lost: list[Lost]) 
     _check_delivered(facts, findings)
     _check_locks(facts, findings)
     _check_replies(facts, findings)
+    attendance.check(facts, findings)
 
 
 def _check_confirms(facts: Facts, findings: Findings, settled: Settled, lost: list[Lost]) -> None:

@@ -7,6 +7,7 @@ Reading.
 - *Too few for the group*: it was made with `bootstrap`, and no view of the chain up to this one has had so many
   members. A view that some member came to from another follows that one in the chain. A view that made the group
   follows none. Where the trace shows only newcomers in a view, it does not tell what came before, and nothing is said.
+  In such a view nothing is delivered either, whichever member or caller sent it.
 
 The definition is the judge's own, on purpose not the engine's code (`config.members_needed`).
 """
@@ -14,6 +15,7 @@ The definition is the judge's own, on purpose not the engine's code (`config.mem
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from ordercast.sim.checkers.chain import installed_views
 from ordercast.sim.checkers.records import Local, MemberPeriod, UnderlayTrace
@@ -21,7 +23,7 @@ from ordercast.sim.checkers.verdict import PropertyResult
 from ordercast.sim.checkers.views import Rules, rule_of
 from ordercast.trace.schema import Row
 
-CREATED = "create"
+CREATED: Final = "create"
 
 
 def check_attendance(underlay: UnderlayTrace, result: PropertyResult, rules: Rules, bootstrap: int) -> None:
@@ -35,12 +37,15 @@ def check_attendance(underlay: UnderlayTrace, result: PropertyResult, rules: Rul
         least = _least(rules, local.member)
         if least == 1 and not unopened:
             continue
-        for n, what in _deeds(local):
+        deeds = [(n, what, least) for n, what in _deeds(local)]
+        if unopened:  # others may have sent it, and when there were more members
+            deeds += [(one.n, f"delivered message {one.first} of {one.sender}", 1) for one in local.deliveries]
+        for n, what, asked in deeds:
             period = local.period_at(n)
             if period is None:
                 continue
             result.checked += 1
-            why = _objection(period, least, bootstrap, period.view in unopened)
+            why = _objection(period, asked, bootstrap, period.view in unopened)
             if why:
                 result.report(f"{local.member} {what} (n={n}) in {why}", member=local.member, view=period.view)
 
