@@ -62,20 +62,26 @@ format: setup ## put the code into shape
 	$(BIN)/ruff check --fix $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
 
-fuzz: setup ## simulate many seeds with faults and check every guarantee
-	$(BIN)/ordercast fuzz --orderer token --runs 3000 --jobs 2
-	$(BIN)/ordercast fuzz --orderer sequencer --runs 2000 --jobs 2
-	$(BIN)/ordercast fuzz --orderer timestamp --runs 2000 --jobs 2
-	$(BIN)/ordercast fuzz --orderer timestamp --no-anticipate --runs 2000 --jobs 2
-	$(BIN)/ordercast fuzz --profile membership --orderer token --runs 3000 --jobs 2
-	$(BIN)/ordercast fuzz --profile membership --orderer sequencer --runs 3000 --jobs 2
-	$(BIN)/ordercast fuzz --profile membership --orderer timestamp --runs 3000 --jobs 2
-	$(BIN)/ordercast fuzz --profile patience --orderer token --runs 1000 --jobs 2
-	$(BIN)/ordercast fuzz --profile patience --orderer sequencer --runs 1000 --jobs 2
-	$(BIN)/ordercast fuzz --profile patience --orderer timestamp --runs 1000 --jobs 2
-	$(BIN)/ordercast fuzz --many-groups --orderer token --runs 1000 --jobs 2
-	$(BIN)/ordercast fuzz --many-groups --orderer sequencer --runs 1000 --jobs 2
-	$(BIN)/ordercast fuzz --many-groups --orderer timestamp --runs 1000 --jobs 2
+# Another first seed each time, printed by each command; FIRST=12345678 repeats one. LEDGER=1 writes docs/seeds.md.
+SEEDS = $(if $(FIRST),--first-seed $(FIRST)) $(if $(LEDGER),--ledger docs/seeds.md --quote README.md)
+
+fuzz: setup ## simulate many fresh seeds with faults and check every guarantee; FIRST=N repeats, LEDGER=1 records them
+	$(BIN)/ordercast fuzz --orderer token --runs 3000 --jobs 2 $(SEEDS)
+	$(BIN)/ordercast fuzz --orderer sequencer --runs 2000 --jobs 2 $(SEEDS)
+	$(BIN)/ordercast fuzz --orderer timestamp --runs 2000 --jobs 2 $(SEEDS)
+	$(BIN)/ordercast fuzz --orderer timestamp --no-anticipate --runs 2000 --jobs 2 $(SEEDS)
+	$(BIN)/ordercast fuzz --profile membership --orderer token --runs 3000 --jobs 2 $(SEEDS)
+	$(BIN)/ordercast fuzz --profile membership --orderer sequencer --runs 3000 --jobs 2 $(SEEDS)
+	$(BIN)/ordercast fuzz --profile membership --orderer timestamp --runs 3000 --jobs 2 $(SEEDS)
+	$(BIN)/ordercast fuzz --profile patience --orderer token --runs 1000 --jobs 2 $(SEEDS)
+	$(BIN)/ordercast fuzz --profile patience --orderer sequencer --runs 1000 --jobs 2 $(SEEDS)
+	$(BIN)/ordercast fuzz --profile patience --orderer timestamp --runs 1000 --jobs 2 $(SEEDS)
+	$(BIN)/ordercast fuzz --many-groups --orderer token --runs 1000 --jobs 2 $(SEEDS)
+	$(BIN)/ordercast fuzz --many-groups --orderer sequencer --runs 1000 --jobs 2 $(SEEDS)
+	$(BIN)/ordercast fuzz --many-groups --orderer timestamp --runs 1000 --jobs 2 $(SEEDS)
+	$(BIN)/ordercast fuzz --profile gathering --orderer token --runs 1000 --jobs 2 $(SEEDS)
+	$(BIN)/ordercast fuzz --profile gathering --orderer sequencer --runs 1000 --jobs 2 $(SEEDS)
+	$(BIN)/ordercast fuzz --profile gathering --orderer timestamp --runs 1000 --jobs 2 $(SEEDS)
 
 explore: setup ## small groups through every order of failures within a bound
 	$(BIN)/ordercast explore --orderer token --scenario all --deviations 2 --seconds 60 --jobs 2

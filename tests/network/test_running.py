@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 import signal
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from tests.network.quick import QUICK, fresh, within
@@ -15,17 +18,14 @@ from ordercast import Group, Node, NotMember, Reason, UsageError, View
 
 on_loop = within(30)
 
-MEMBER = """
-import asyncio, sys, ordercast
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "deploying.md"
 
-async def main():
-    node = ordercast.Node("child")
-    await node.join(sys.argv[1])
-    print("in", flush=True)
-    await asyncio.Event().wait()
 
-ordercast.run(main())
-"""
+def service_of_the_guide(group: str) -> str:
+    """The program of the guide, in a group of another name."""
+    (program,) = re.findall(r"```python service\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
+    assert program.count('"counter"') == 1
+    return str(program).replace('"counter"', repr(group))
 
 
 async def view_without(group: Group, name: str) -> View:
@@ -41,14 +41,17 @@ async def view_without(group: Group, name: str) -> View:
 
 
 @on_loop
-async def test_sigterm_to_a_process_becomes_an_ordered_leave() -> None:
+async def test_sigterm_to_the_service_of_the_guide_becomes_an_ordered_leave() -> None:
     name, pipe = fresh(), asyncio.subprocess.PIPE
-    async with Node("here", timing=QUICK) as node:
-        group = await node.join(name)
-        child = await asyncio.create_subprocess_exec(sys.executable, "-c", MEMBER, name, stdout=pipe)
+    async with Node("here", timing=QUICK) as node, Node("there", timing=QUICK) as other:
+        group, _ = await node.join(name, bootstrap=3), await other.join(name)
+        environment = {**os.environ, "COUNTER_NAME": "child"}
+        program = service_of_the_guide(name)
+        child = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=pipe, env=environment)
         try:
             assert child.stdout is not None
-            assert await child.stdout.readline() == b"in\n"
+            while await child.stdout.readline() != b"ready\n":
+                pass
             child.send_signal(signal.SIGTERM)
             view = await view_without(group, "child")
             assert (view.reason, view.subject.partition("/")[0]) == (Reason.LEAVE, "child")

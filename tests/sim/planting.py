@@ -25,7 +25,7 @@ from tests.sim.bug import Bug
 import ordercast
 
 SOURCES: Final = Path(ordercast.__file__).parent
-# Where bugs are planted: the core, the rules that it takes from configuration and views, and the simulator's toy engine.
+# Where bugs are planted: the core, the rules that it takes from configuration and views, and the simulator's toy.
 PLACES: Final = ("wire", "parts", "membership", "orderers", "underlay", "groups", "config.py", "view.py", "sim/toy.py")
 
 Node = ast.expr | ast.keyword

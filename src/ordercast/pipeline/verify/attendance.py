@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from ordercast.pipeline.verify.facts import Facts
+from ordercast.pipeline.verify.facts import ORDERED_CLASS, Facts
 from ordercast.pipeline.verify.findings import ROOT, Findings, ViolationRow, span_text
 from ordercast.pipeline.verify.history import Line, ViewPeriod, rule_of
 
@@ -52,7 +52,7 @@ def check(facts: Facts, findings: Findings) -> None:
     for (ru, m), views in small.items():
         early = {found.period.view for found in views if not found.has_begun}
         for cell in facts.cells_of.get(m, ()) if early else ():
-            if cell.view in early and cell in facts.cells_in.get(ru, ()):
+            if cell.view in early and cell.ru == ru and cell.cls == ORDERED_CLASS:
                 _report(facts, findings, views, cell.first_n, None, "delivered messages")
     lines = {(line.r, line.underlay): line.ru for line in facts.lines}
     for row in engine.rows(

@@ -7,7 +7,8 @@ Reading.
 - *Too few for the group*: it was made with `bootstrap`, and no view of the chain up to this one has had so many
   members. A view that some member came to from another follows that one in the chain. A view that made the group
   follows none. Where the trace shows only newcomers in a view, it does not tell what came before, and nothing is said.
-  In such a view nothing is delivered either, whichever member or caller sent it.
+  In such a view nothing ordered is delivered either, whichever member or caller sent it. Weaker services come on
+  arrival, perhaps before the view in which they were sent.
 
 The definition is the judge's own, on purpose not the engine's code (`config.members_needed`).
 """
@@ -17,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from ordercast.service import AGREED_RANK
 from ordercast.sim.checkers.chain import installed_views
 from ordercast.sim.checkers.records import Local, MemberPeriod, UnderlayTrace
 from ordercast.sim.checkers.verdict import PropertyResult
@@ -39,7 +41,8 @@ def check_attendance(underlay: UnderlayTrace, result: PropertyResult, rules: Rul
             continue
         deeds = [(n, what, least) for n, what in _deeds(local)]
         if unopened:  # others may have sent it, and when there were more members
-            deeds += [(one.n, f"delivered message {one.first} of {one.sender}", 1) for one in local.deliveries]
+            ordered = [one for one in local.deliveries if one.rank >= AGREED_RANK]
+            deeds += [(one.n, f"delivered message {one.first} of {one.sender}", 1) for one in ordered]
         for n, what, asked in deeds:
             period = local.period_at(n)
             if period is None:
