@@ -198,7 +198,7 @@ class Underlay:
     @property
     def is_working(self) -> bool:
         """Whether this node is in a ring that is whole: it orders, or waits for enough members to do so."""
-        return self._membership.is_whole and self._membership.phase is Phase.MEMBER and self.view is not None
+        return self._membership.is_whole and self._is_open and self.view is not None
 
     def after(self) -> int:
         return self._orderer.after()
