@@ -121,7 +121,7 @@ class Cluster:
         for member in self.members.values():
             if member.node.is_up:
                 texts += [f"{member}: {text}" for text in member.holding.unrest()]
-                if member.is_reopening:
+                if member.is_expelled:
                     texts.append(f"{member}: it was expelled, and comes back")
                 if member.asked:
                     texts.append(f"{member}: {member.asked} calls have no answer")

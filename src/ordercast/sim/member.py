@@ -93,7 +93,6 @@ class SimMember:
         "heirs",
         "holding",
         "host",
-        "is_reopening",
         "is_stalled",
         "is_wanted",
         "node",
@@ -126,7 +125,6 @@ class SimMember:
         self._has_reset_in_vain = False
         # how it behaves
         self.take_delay_ns = take_delay_ns
-        self.is_reopening = False  # it was expelled for good, and joins again in a moment
         self.is_stalled = False
         self.is_wanted = True  # False after a leave: it does not come back by itself
         self.resets_by_itself = True
@@ -258,6 +256,16 @@ class SimMember:
         self.seen.resets.append(ResetCall(str(self), now_ns, rule))
         self._cluster.world.wake(self.node)
 
+    @property
+    def is_expelled(self) -> bool:
+        """It was put out for good, and joins again as soon as it has taken notice of that."""
+        return (
+            self.is_wanted
+            and self.port is not None
+            and self.port.gone is not None
+            and self.port.gone.text.startswith("expelled")
+        )
+
     def expel(self, name: str) -> None:
         """Have the group go on without the node of this name, if this one and that one are in it."""
         host, port = self.host, self.port
@@ -367,11 +375,9 @@ class SimMember:
             return
         if self.is_wanted:
             # A rejoin that was asked for while the leave was under way, or a program that insists.
-            self.is_reopening = left.text.startswith("expelled")
             self._cluster.world.after(0 if left.wanted else REOPEN_NS, self._reopen, self.node.life)
 
     def _reopen(self, life: int) -> None:
-        self.is_reopening = False
         if life == self.node.life and self.node.is_up and self.is_wanted:
             self.rejoin()
 
