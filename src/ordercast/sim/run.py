@@ -60,7 +60,9 @@ PEAK_BLOCKS: Final = 16
 """What an engine may hold that is not stable: twice the history (what is ordered, and as much that waits for that), and
 for each member a largest block, or so many small ones, that was on its way when the bound was reached."""
 
-COMING_AND_GOING: Final = frozenset((FaultKind.JOIN, FaultKind.LEAVE, FaultKind.REJOIN, FaultKind.STALL))
+COMING_AND_GOING: Final = frozenset(
+    (FaultKind.JOIN, FaultKind.LEAVE, FaultKind.REJOIN, FaultKind.STALL, FaultKind.FORGE)
+)
 INTERRUPTIONS: Final = frozenset((FaultKind.PAUSE, FaultKind.CUT, FaultKind.PARTITION, FaultKind.LOSSY))
 SHORT_NS: Final = 500 * MS  # of all interruptions together; silence is suspected after 1.3 s
 STEADY_LOSS: Final = 0.1
