@@ -58,7 +58,11 @@ class Probing:
     ) -> None:
         self._writer = writer
         self._timing = timing
-        self._rng = rng  # of its own: a forger must not learn from it what comes next
+        # A chance of its own: a forger must not learn from the pauses between other datagrams what comes next. Nothing
+        # is drawn from `rng` for it, so that what else is drawn there stays what it would be without probes.
+        self._rng = random.Random()
+        self._rng.setstate(rng.getstate())
+        self._rng = random.Random(self._rng.getrandbits(128))
         self._counters = counters if counters is not None else {}
         self.due_ns = NEVER  # when `look` wants to be called
         self._probed: dict[int, Probed] = {}

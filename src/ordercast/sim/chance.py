@@ -17,6 +17,7 @@ from ordercast.service import RESILIENT, Service, parse_service
 from ordercast.sim.churn import membership_scenario
 from ordercast.sim.faults import Fault, FaultKind, draw_aftershocks, draw_faults
 from ordercast.sim.gathering import gathering_scenario
+from ordercast.sim.gone import with_reports
 from ordercast.sim.patience import patience_scenario
 from ordercast.sim.restarts import restarts_scenario
 from ordercast.sim.scenario import (
@@ -51,6 +52,10 @@ def random_scenario(seed: int, orderer: str = "sequencer", anticipate: bool | No
 
     With and without anticipation a seed gives the same scenario but for that.
     """
+    return with_reports(_random_scenario(seed, orderer, anticipate))
+
+
+def _random_scenario(seed: int, orderer: str, anticipate: bool | None) -> Scenario:
     anticipates = check_orderer(orderer, anticipate)
     rng = random.Random(f"{orderer}/{seed}/scenario")
     names = node_names(rng.choice((2, 3, 3, 4, 4, 5, 5, 6, 7)))

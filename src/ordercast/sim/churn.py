@@ -15,6 +15,7 @@ from typing import Final
 from ordercast.config import MS, MinMembers
 from ordercast.orderers import ORDERERS
 from ordercast.sim.faults import Fault, FaultKind
+from ordercast.sim.gone import with_reports
 from ordercast.sim.scenario import (
     SERVICES,
     Load,
@@ -43,7 +44,7 @@ def membership_scenario(seed: int, orderer: str = "sequencer", anticipate: bool 
     end_ns = drawn.now_ns + rng.choice((0, 500, 2_000)) * MS
     recovery = "manual" if rng.random() < 0.08 else "automatic"
     min_members, rules = _draw_rules(rng, names)
-    return Scenario(
+    drawn_scenario = Scenario(
         seed=seed,
         orderer=orderer,
         nodes=names,
@@ -64,6 +65,7 @@ def membership_scenario(seed: int, orderer: str = "sequencer", anticipate: bool 
         event_limit=EVENT_LIMIT,
         command=" ".join([COMMAND, str(seed), "--orderer", orderer, *anticipate_flags(anticipate)]),
     )
+    return with_reports(drawn_scenario)
 
 
 class _Blows:

@@ -66,7 +66,7 @@ PEAK_BLOCKS: Final = 16
 for each member a largest block, or so many small ones, that was on its way when the bound was reached."""
 
 COMING_AND_GOING: Final = frozenset(
-    (FaultKind.JOIN, FaultKind.LEAVE, FaultKind.REJOIN, FaultKind.STALL, FaultKind.EXPEL)
+    (FaultKind.JOIN, FaultKind.LEAVE, FaultKind.REJOIN, FaultKind.STALL, FaultKind.EXPEL, FaultKind.FORGE)
 )
 INTERRUPTIONS: Final = frozenset((FaultKind.PAUSE, FaultKind.CUT, FaultKind.PARTITION, FaultKind.LOSSY))
 SHORT_NS: Final = 500 * MS  # of all interruptions together; silence is suspected after 1.3 s

@@ -17,6 +17,9 @@ lock and gives it back 300 ms after it was granted; the holder of lock 0 to 5 an
 datagrams of these kinds: their senders, and what a pass of the token orders. `until rest or stuck` is for cases in
 which the group comes to rest or may stand still (`checkers/stuck.py`), depending on how far an exchange had come.
 
+`crash a` takes the whole machine down; `kill a` ends only the process, and the kernel of its machine answers probes.
+`forge a -> b` has somebody tell a, by forged ICMP, that the process of b is gone.
+
 Like the tests of etcd/raft, a script may end with a line of dashes and the transcript that it must give. The transcript
 holds what each node saw between two statements, without times: those change whenever a timer does.
 """
@@ -235,14 +238,11 @@ class _ScriptParser:
         match verb, rest:
             case "run", [time]:
                 return make("run", time_ns=parse_time(line, time))
-            case (
-                ("start" | "crash" | "restart" | "pause" | "resume" | "stall" | "unstall" | "leave" | "rejoin"),
-                [who],
-            ):
+            case verb, [who] if verb in _OF_NODES:
                 return make("start" if verb == "restart" else verb, nodes=self._nodes(line, who))
             case "slow", [who, factor] if re.fullmatch(r"x\d+", factor):
                 return make("slow", nodes=self._nodes(line, who), number=int(factor[1:]))
-            case (("cut" | "mend"), [source, "->", targets]):
+            case (("cut" | "mend" | "forge"), [source, "->", targets]):
                 return make(verb, nodes=self._nodes(line, source), others=self._nodes(line, targets))
             case "partition", [side, "|", other]:
                 return make("partition", nodes=self._nodes(line, side), others=self._nodes(line, other))
@@ -330,10 +330,22 @@ def _details(line: int, words: list[str], verb: str) -> dict[str, object]:
     return found
 
 
+_OF_NODES: Final = (
+    "start",
+    "crash",
+    "kill",
+    "restart",
+    "pause",
+    "resume",
+    "stall",
+    "unstall",
+    "leave",
+    "rejoin",
+)
 _VERBS: Final = (
     "a statement is: A send N SERVICE, A lock NAME TIME, A call N SERVICE, A expel B, A reset, run TIME, until ..., "
-    "expect ..., start, crash, restart, pause, resume, stall, unstall, leave, rejoin, slow, cut, mend, partition, "
-    "heal, loss, duplicate, reorder, lose, watch, show"
+    "expect ..., start, crash, kill, restart, pause, resume, stall, unstall, leave, rejoin, slow, cut, mend, "
+    "partition, heal, forge, loss, duplicate, reorder, lose, watch, show"
 )
 _WAITS: Final = (
     "write: {0} rest, until rest or stuck, {0} view A of N, {0} view A is A,B, {0} A,B delivered N, {0} A confirmed N, "
@@ -349,13 +361,12 @@ _HELP: Final[dict[str, str]] = {
     "slow": "write: slow a x20",
     "cut": "write: cut a -> b,c",
     "mend": "write: mend a -> b,c",
+    "forge": "write: forge a -> b,c",
     "partition": "write: partition a,b | c,d",
     "until": _WAITS.format("until"),
     "expect": _WAITS.format("expect"),
     "show": "write: show datagrams",
-} | dict.fromkeys(
-    ("start", "crash", "restart", "pause", "resume", "stall", "unstall", "leave", "rejoin"), "write: crash a,b"
-)
+} | dict.fromkeys(_OF_NODES, "write: crash a,b")
 
 
 def _number(line: int, word: str) -> int:

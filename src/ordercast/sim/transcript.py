@@ -199,6 +199,10 @@ class Transcript:
                     world.start(name)
                 case "crash":
                     world.crash(name)
+                case "kill":
+                    world.crash(name, is_process=True)
+                case "forge":
+                    world.forge(name, statement.others)
                 case "pause":
                     world.pause(name)
                 case "resume":
@@ -299,7 +303,7 @@ def run_script(script: Script, engines: EngineFactory | None = None) -> Transcri
     crashed: set[str] = set()
     later: set[str] = set()
     for statement in script.statements:
-        if statement.verb == "crash":
+        if statement.verb in ("crash", "kill"):
             crashed.update(statement.nodes)
         elif statement.verb == "start":
             later.update(name for name in statement.nodes if name not in crashed)

@@ -156,7 +156,7 @@ class Underlay:
         self._intake = Intake(writer.tag, self.counters)
         self._outside = Outside(name, me, writer, self._routes, self.counters)
         # The ring
-        self._probing = Probing(writer, timing, random.Random(rng.getrandbits(64)), self.counters)
+        self._probing = Probing(writer, timing, rng, self.counters)
         wishes = Wishes(create, min_members, recovery == "manual", demands, header, contact, config.shared, alone)
         local = LocalMember(name, me, writer, timing, rng, self._probing)
         self._membership: Membership[LoggedOrderer] = QuorumMembership(local, wishes, config, self.counters)
