@@ -109,6 +109,7 @@ class Timing:
     invite_ns: int = 60 * MS  # between two invitations of a recovery
     invite_tries: int = 6  # unanswered invitations before a member counts as dead
     recovery_wait_ns: int = 1 * SECOND  # silence of a coordinator before the invited start again
+    restart_wait_ns: int = 3 * SECOND  # for members that may hold what restarted ones have lost
     beacon_ns: int = 1 * SECOND
     linger_ns: int = 3 * SECOND  # how long a leaver serves repairs at most
     token_quiet_ns: int = 30 * MS  # RMP: how long the token site waits for data before it passes on with a NULL ACK

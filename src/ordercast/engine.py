@@ -101,6 +101,13 @@ class UnknownOutcome(NamedTuple):
     stop: int
 
 
+class Lost(NamedTuple):
+    """Members were restarted, and those that had a log are no quorum: what only the others held may be gone."""
+
+    view: str  # in which it was delivered, where it was
+    text: str
+
+
 class Reset(NamedTuple):
     """The calls of `reset()` on this node that asked for `rule` have ended: the size of the new group, or 0 with the
     reason. Without a rule: all of its calls."""
@@ -125,7 +132,18 @@ class RepeatedCall(NamedTuple):
 
 
 Upcall = (
-    Run | View | Transitional | Joined | Failed | Refused | Departed | UnknownOutcome | Reset | Denied | RepeatedCall
+    Run
+    | View
+    | Transitional
+    | Joined
+    | Failed
+    | Refused
+    | Departed
+    | UnknownOutcome
+    | Lost
+    | Reset
+    | Denied
+    | RepeatedCall
 )
 
 
@@ -235,6 +253,13 @@ class Engine(Protocol):
 
     def inherit(self, memory: object) -> None:
         """Before `start`: what the engine of the last membership carried."""
+
+    def durable(self) -> bytes | None:
+        """What this node must not forget over a restart, if that has changed since the last call: it has to be on disk
+        before anything of the pass leaves. Nothing is to be kept any more where it is empty."""
+
+    def restore(self, entry: bytes) -> None:
+        """Before `start`: what an earlier life kept, as `durable` gave it. Raises WireError where it is not that."""
 
 
 class Change(NamedTuple):

@@ -59,6 +59,10 @@ class Reason(IntEnum):
     DISSOLVE = 4  # the ring ends, and its members join a larger one; or its last member left
     LOCK = 5  # granted, or, where the view is the one before, denied
     UNLOCK = 6
+    RESTART = 8  # a recovery in which members took part that were restarted with their folder
+
+
+RECOVERIES: Final = frozenset((Reason.RESET, Reason.RESTART))  # the view begins a ring after a failure
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,6 +78,12 @@ class FloodEngine:
     def inherit(self, memory: object) -> None:
         raise AssertionError("this engine carries nothing")
 
+    def durable(self) -> bytes | None:
+        return None
+
+    def restore(self, entry: bytes) -> None:
+        raise AssertionError("this engine keeps nothing")
+
     def start(self, now_ns: int, out: Outbox) -> None:
         self.view = View(1, str(self.me), 1, 1, 0, 0, (self.me,), {}, Reason.CREATE, came_with=(str(self.me),))
         self.pending += [Joined(), self.view]

@@ -149,6 +149,12 @@ class FakeEngine:
     def inherit(self, memory: object) -> None:
         raise AssertionError("this engine carries nothing")
 
+    def durable(self) -> bytes | None:
+        return None
+
+    def restore(self, entry: bytes) -> None:
+        raise AssertionError("this engine keeps nothing")
+
     def start(self, now_ns: int, out: Outbox) -> None:
         if self.exchange.refuse:
             self.pending.append(Refused(self.exchange.refuse))

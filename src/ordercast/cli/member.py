@@ -28,7 +28,6 @@ from ordercast import (
     Node,
     OrdercastError,
     OutcomeUnknown,
-    Reason,
     View,
     parse_service,
     run,
@@ -36,6 +35,7 @@ from ordercast import (
 from ordercast.cli.children import Command, Saying
 from ordercast.engine import Outbox
 from ordercast.underlay import Underlay
+from ordercast.view import RECOVERIES
 
 BULK_MESSAGES: Final = 40
 OTHER_MESSAGES: Final = 5
@@ -77,6 +77,12 @@ class MortalEngine:
 
     def inherit(self, memory: object) -> None:
         self._engine.inherit(memory)
+
+    def durable(self) -> bytes | None:
+        return self._engine.durable()
+
+    def restore(self, entry: bytes) -> None:
+        self._engine.restore(entry)
 
     def after_batch(self, now_ns: int, out: Outbox) -> None:
         if MortalEngine.is_condemned and self._engine.is_ordering:
@@ -258,7 +264,7 @@ class DemoMember:
 
     def _on_view(self, view: View) -> None:
         self._view = view
-        if view.reason == Reason.RESET:
+        if view.reason in RECOVERIES:
             self._resumes_in = view.id
         elif self._resumes_in is not None:
             self._resumes_in = view.id  # a lock was given away before anything was delivered

@@ -19,6 +19,7 @@ from ordercast.engine import (
     Departed,
     Failed,
     Joined,
+    Lost,
     Outbox,
     Refused,
     RepeatedCall,
@@ -40,7 +41,7 @@ from ordercast.groups.checks import check_kind
 from ordercast.groups.consumption import Consumption
 from ordercast.groups.directory import Placement
 from ordercast.groups.engines import GroupEngine
-from ordercast.groups.events import Left, PortEvent
+from ordercast.groups.events import Left, PortEvent, Uncertain
 from ordercast.groups.port import PendingLeave, Port
 from ordercast.groups.queued import NO_NUMBER
 from ordercast.groups.reception import Reception
@@ -441,6 +442,9 @@ class Channel:
         elif isinstance(upcall, UnknownOutcome):
             for stream in self.streams:
                 stream.forget_unknown(upcall.number, upcall.stop)
+        elif isinstance(upcall, Lost):
+            for port in self.ports:
+                port.tell(Uncertain(0, 0, port.group if self.shared is not None else "", upcall.text))
         elif isinstance(upcall, Departed):
             self._on_departed(now_ns, upcall)
         elif isinstance(upcall, Reset):

@@ -214,7 +214,11 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Uncertain:
-    """Own messages [first, first + count) were lost with this node's membership: others may or may not have them."""
+    """Own messages [first, first + count) were lost with this node's membership: others may or may not have them.
+
+    With a `text`: members were restarted, and messages of any sender may be lost that only those had; how many is not
+    known, and `count` is 0.
+    """
 
     first: int
     """The number of the first of them."""
@@ -222,6 +226,8 @@ class Uncertain:
     """How many they are."""
     group: str = ""
     """The group that they were for, on a shared underlay."""
+    text: str = ""
+    """What happened, where it was a restart of other members."""
 
 
 class Batch:

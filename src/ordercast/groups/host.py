@@ -41,6 +41,7 @@ from ordercast.groups.engines import EngineFactory
 from ordercast.groups.naming import Naming
 from ordercast.groups.port import Port
 from ordercast.groups.session import Session
+from ordercast.groups.storing import Store, keep, restore
 from ordercast.trace import recorder as trace
 from ordercast.trace.recorder import Recorder
 from ordercast.view import Address, Member, group_tag, node_id
@@ -78,6 +79,7 @@ class Host:
         "_order",
         "_recorder",
         "_rng",
+        "_store",
         "_tags",
         "_timing",
         "counters",
@@ -101,11 +103,13 @@ class Host:
         directory: Directory | None = None,
         has_multicast: bool = True,
         ttl: int = 1,
+        store: Store | None = None,
     ) -> None:
         self.me = Member(node_id(name, life), name, life, address, buffer_bytes, has_multicast, ttl)
         self._rng = rng
         self._timing = timing if timing is not None else Timing()
         self._recorder = recorder
+        self._store = store
         self._engines = engines if engines is not None else _underlay()
         self._directory: Directory = directory if directory is not None else OwnDirectory()
         self.session = Session()  # of the program that the node is a part of
@@ -226,6 +230,7 @@ class Host:
         memory = self._memories.pop(underlay, None)
         if memory is not None:
             engine.inherit(memory)
+        restore(self._store, underlay, engine)
         channel = Channel(placement, me, engine, self._order, next_block=next_block, recorder=self._recorder)
         self._order += 1
         engine.start(now_ns, channel.out)  # before the channel is entered: where it raises, nothing has been opened
@@ -414,6 +419,8 @@ class Host:
             self._push(driven)
             if driven.is_over:
                 self._close(now_ns, driven)
+        if self._store is not None:
+            keep(self._store, [driven for driven in dirty if isinstance(driven, Channel)])
         if self._recorder is not None:
             self._recorder.flush()
         return sends

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from ordercast.errors import LockDenied, OrdercastError
 from ordercast.groups.requests import Inbox
-from ordercast.view import Reason, View
+from ordercast.view import RECOVERIES, View
 
 EAGER_TRIES: Final = 3
 """How often a request that was denied although the lock looks free is repeated at once; then the next view decides.
@@ -128,7 +128,7 @@ class Locks:
         """The locks that the view gives to this member, wanted or not."""
         self._is_in = True
         self.held_by = view.locks
-        is_reset = view.reason == Reason.RESET
+        is_reset = view.reason in RECOVERIES
         granted: list[str] = []
         for key, lock in list(self._locks.items()):
             is_mine = view.locks.get(key) == self._me

@@ -22,7 +22,7 @@ from ordercast.groups.records import MAX_NAMED, GroupChange
 from ordercast.groups.roster import Roster
 from ordercast.groups.session import Session
 from ordercast.groups.stream import Stream
-from ordercast.view import Reason, View
+from ordercast.view import RECOVERIES, View
 from ordercast.wire.block import MAX_TARGETS, OVERHEAD
 from ordercast.wire.roster import (
     NameGroups,
@@ -471,7 +471,7 @@ class SharedGroups:
                 self._tell(now_ns, port, replace(port.view, locks=locks, reason=view.reason, lock=lock))
                 port.tell(port.view)
                 shown.add(port)
-        if view.reason == Reason.RESET:
+        if view.reason in RECOVERIES:
             for port in channel.talkers:
                 if port.view is not None and port.number >= 0 and port not in shown:
                     self._tell(now_ns, port, replace(port.view, reason=view.reason, lock=""))

@@ -66,6 +66,12 @@ class PastRings:
         """How rings ended, for the next engine of this node: members of old rings may ask it when it has come back."""
         return dict(self._endings)
 
+    def last(self) -> tuple[int, bytes]:
+        """The last ring that ended with a commit, and that; (0, nothing) where there is none."""
+        ring = next(reversed(self._endings), 0)
+        kind, body = self._endings.get(ring, (Kind.ENDED, b""))
+        return (ring, body) if kind == Kind.COMMIT else (0, b"")
+
     def inherit(self, endings: dict[int, tuple[Kind, bytes]]) -> None:
         self._endings = dict(endings)
 

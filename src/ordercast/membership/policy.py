@@ -16,6 +16,7 @@ from ordercast.engine import Outbox, Refused
 from ordercast.membership.past import PastRings
 from ordercast.orderers.orderer import Suspicion
 from ordercast.view import Address, View
+from ordercast.wire.returns import Kept
 
 NO_RING: Final = -1  # no ring has this id; 0 is what nodes outside a ring send
 NOTE: Final = "membership"  # the kind of the notes that report transitions, with who and why
@@ -185,6 +186,12 @@ class Membership(Protocol[OrdererT_contra]):
     @property
     def state(self) -> str:
         """A word for people: `working`, or the step of a recovery."""
+
+    def resume(self, view: View, config: GroupConfig) -> None:
+        """A restarted member is back: `Install` of this view follows."""
+
+    def kept(self) -> Kept | None:
+        """What this node must not forget of its ring, over a restart; None where it is in none."""
 
     def was_in(self, ring: int) -> bool:
         """Whether this node was in the ring before."""

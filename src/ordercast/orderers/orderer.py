@@ -31,6 +31,7 @@ class SuspicionReason(Enum):
     NO_TOKEN = "it did not take the token in all tries"
     NO_CHANGE = "it did not take a request for a change in all tries"
     DECLINED = "it declined the join that was ordered for it"
+    RESTARTED = "it was restarted"
     HEARSAY = "another member suspects it"
 
 

@@ -113,6 +113,7 @@ def boot_host(
         engines=engines,
         directory=directory,
         has_multicast=world.has_multicast(node),
+        store=node.folder,
     )
     host.start(world.clock(node))
     return host

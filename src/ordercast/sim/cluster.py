@@ -9,6 +9,7 @@ from ordercast.groups.directory import Directory
 from ordercast.groups.engines import EngineFactory
 from ordercast.sim.application import GROUP, HostStack
 from ordercast.sim.calling import SimCaller
+from ordercast.sim.folders import SimFolder
 from ordercast.sim.member import SimMember
 from ordercast.sim.network import IDEAL, NetworkModel
 from ordercast.sim.world import BUFFER_BYTES, EVENT_LIMIT, REST_HOLD_NS, Machine, World
@@ -60,16 +61,19 @@ class Cluster:
         has_multicast: bool = True,
         rule: MinMembers | None = None,
         group: str | None = None,
+        has_folder: bool = False,
     ) -> SimMember:
         """A member whose node is still down.
 
         rule: the `min_members` that it asks for, if not that of all. group: the group that it joins, likewise.
+        has_folder: it keeps over restarts what it has promised.
         """
 
         def boot(node: Machine) -> HostStack:
             return self.members[node.name].boot(node)
 
         node = self.world.add(name, boot, buffer_bytes=buffer_bytes, has_multicast=has_multicast)
+        node.folder = SimFolder() if has_folder else None
         member = SimMember(self, node, take_delay_ns, rule, group)
         self.members[name] = member
         return member

@@ -18,6 +18,8 @@ from ordercast.sim.world import World
 
 class FaultKind(StrEnum):
     CRASH = "crash"  # all state is lost
+    CRASH_STORING = "crash-storing"  # crashes within `for_ns`, between storing in its folder and sending if it stores
+    FORGET = "forget"  # the folder of a node that is down is lost
     RESTART = "restart"  # the next life of a crashed node begins, and joins again
     PAUSE = "pause"  # stands still for `for_ns`
     SLOW = "slow"  # processor costs times `value` for `for_ns`
@@ -105,6 +107,10 @@ class Faults:
             match kind:
                 case FaultKind.CRASH:
                     world.crash(name)
+                case FaultKind.CRASH_STORING:
+                    world.doom(name)
+                case FaultKind.FORGET:
+                    world.forget(name)
                 case FaultKind.RESTART | FaultKind.JOIN:
                     world.start(name)
                 case FaultKind.PAUSE:
@@ -138,6 +144,9 @@ class Faults:
             return
         for name in fault.nodes:
             match kind:
+                case FaultKind.CRASH_STORING:
+                    if world.is_doomed(name):
+                        world.crash(name)
                 case FaultKind.PAUSE:
                     world.resume(name)
                 case FaultKind.SLOW:

@@ -26,8 +26,11 @@ class Wisher(Protocol):
     def is_wanted(self) -> bool: ...
 
 
-def life_spans(members: Mapping[str, Wisher], rows: Iterable[Row]) -> list[LifeSpan]:
-    """All lives of all members, in the order of the trace. `members`: the applications by the names of their nodes."""
+def life_spans(
+    members: Mapping[str, Wisher], rows: Iterable[Row], heirs: Mapping[str, set[int]] | None = None
+) -> list[LifeSpan]:
+    """All lives of all members, in the order of the trace. `members`: the applications by the names of their nodes.
+    `heirs`: of each node the lives that began with what the one before had kept."""
     began: dict[tuple[str, int], int] = {}
     ended: dict[tuple[str, int], int] = {}
     for row in rows:
@@ -42,7 +45,9 @@ def life_spans(members: Mapping[str, Wisher], rows: Iterable[Row]) -> list[LifeS
         member = members[name]
         wishes = tuple(member.wishes.get(life, ()))
         is_wanted = (name, life) not in ended and member.is_wanted
-        lives.append(LifeSpan(f"{name}/{life}", began_ns, ended.get((name, life), FOREVER), wishes, is_wanted))
+        former = f"{name}/{life - 1}" if heirs and life in heirs.get(name, ()) else ""
+        ended_ns = ended.get((name, life), FOREVER)
+        lives.append(LifeSpan(f"{name}/{life}", began_ns, ended_ns, wishes, is_wanted, former))
     return lives
 
 

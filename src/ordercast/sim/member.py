@@ -87,6 +87,7 @@ class SimMember:
         "_orders",
         "_rng",
         "group",
+        "heirs",
         "holding",
         "host",
         "is_stalled",
@@ -127,6 +128,7 @@ class SimMember:
         self.on_event: Callable[[SimMember, Any], None] | None = None
         self.seen = Seen()
         self.wishes: dict[int, list[Wish]] = {}  # what it asked for, by the life of the node
+        self.heirs: set[int] = set()  # lives that began with what the one before had kept
 
     def __str__(self) -> str:
         return str(self.node)
@@ -159,6 +161,8 @@ class SimMember:
     def boot(self, node: Machine) -> HostStack:
         """A new life begins, and joins."""
         cluster, terms = self._cluster, self._cluster.terms
+        if node.folder:
+            self.heirs.add(node.life)
         self.host = boot_host(cluster.world, node, terms.timing, cluster.engines, terms.directory)
         self.port = None
         self._orders.clear()

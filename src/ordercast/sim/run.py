@@ -159,6 +159,7 @@ class _Run:
                 take_delay_ns=delay_ns,
                 has_multicast=name not in scenario.without_multicast,
                 rule=scenario.rule_of[name],
+                has_folder=name in scenario.folders,
             )
             start_ns = scenario.starts_ns[index] if scenario.starts_ns else 0
             if start_ns >= 0:
@@ -221,7 +222,8 @@ class _Run:
 
     def _excuse(self) -> Excuse | None:
         rows, scenario = self._cluster.world.rows(), self._scenario
-        lives = life_spans(self._cluster.members, rows)
+        heirs = {name: member.heirs for name, member in self._cluster.members.items()}
+        lives = life_spans(self._cluster.members, rows, heirs)
         troubles = troubles_of(scenario.faults, scenario.nodes)
         return excuse_of(rows, lives, troubles, scenario.rule_of, is_manual=scenario.recovery == "manual")
 

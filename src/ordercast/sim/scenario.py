@@ -116,6 +116,7 @@ class Scenario:
     rules: tuple[MinMembers, ...] = ()  # what each node asks for instead; the largest of a view's members holds
     without_multicast: tuple[str, ...] = ()  # nodes without multicast, where the others have it
     recovery: str = "automatic"
+    folders: tuple[str, ...] = ()  # nodes that keep over restarts what they have promised
     # local timing, as factors of the defaults
     timing: tuple[tuple[str, float], ...] = ()
     # what happens
@@ -145,7 +146,12 @@ class Scenario:
         if len(known) != len(self.nodes) + len(self.callers):
             raise UsageError("no two nodes or callers have the same name")
         plans: tuple[Load | CallPlan | LockUse, ...] = (*self.loads, *self.calls, *self.locks)
-        named = {*self.without_multicast, *(plan.node for plan in plans), *(call.to for call in self.calls if call.to)}
+        named = {
+            *self.without_multicast,
+            *self.folders,
+            *(plan.node for plan in plans),
+            *(call.to for call in self.calls if call.to),
+        }
         if not named <= known:
             raise UsageError(f"there is no node {', '.join(sorted(named - known))} in this scenario")
 

@@ -10,7 +10,7 @@ from ordercast.errors import UsageError
 from ordercast.sim.faults import Fault
 from ordercast.sim.scenario import CallPlan, Load, LockUse, Scenario
 
-_TUPLES: Final = ("nodes", "starts_ns", "take_delays_ns", "rules", "without_multicast", "callers")
+_TUPLES: Final = ("nodes", "starts_ns", "take_delays_ns", "rules", "without_multicast", "callers", "folders")
 """Fields that are plain tuples: JSON has lists only."""
 
 _FORMER: Final = {"deaf": "without_multicast"}

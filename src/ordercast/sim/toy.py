@@ -83,6 +83,13 @@ class ToyEngine:
     def inherit(self, memory: object) -> None:
         """It carries nothing, so there is nothing to inherit."""
 
+    def durable(self) -> bytes | None:
+        """It promises nothing that would have to be kept."""
+        return None
+
+    def restore(self, entry: bytes) -> None:
+        """It keeps nothing, so there is nothing to restore."""
+
     def room(self, now_ns: int) -> tuple[int, int]:  # noqa: ARG002
         return 8_000, 1_000
 

@@ -27,6 +27,7 @@ from typing import Any, Final, Protocol
 from ordercast.config import MS, SECOND
 from ordercast.engine import NEVER, Send, To
 from ordercast.errors import OrdercastError
+from ordercast.sim.folders import SimFolder
 from ordercast.sim.network import IDEAL, SOCKET_OVERHEAD_BYTES, Arrival, Network, NetworkModel, Train
 from ordercast.trace.recorder import CRASH, Recorder
 from ordercast.trace.schema import Row
@@ -79,6 +80,7 @@ class Machine:
         "buffer_bytes",
         "busy_until_ns",
         "dropped",
+        "folder",
         "has_multicast",
         "has_work",
         "inbox",
@@ -105,6 +107,7 @@ class Machine:
         self.boot = boot
         self.buffer_bytes = buffer_bytes
         self.has_multicast = has_multicast  # it can send and hear multicasts, where the network has them
+        self.folder: SimFolder | None = None  # what it keeps over its lives, if anything
         # the present life
         self.life = -1
         self.stack: Stack | None = None  # None: down
@@ -208,6 +211,8 @@ class World:
         node.busy_until_ns = self.now_ns
         node.last_ns = max(node.last_ns, self.now_ns)
         node.wake_ns = NEVER
+        if node.folder is not None:
+            node.folder.begin()
         node.stack = node.boot(node)
         self.wake(node)
 
@@ -219,6 +224,23 @@ class World:
         if node.recorders and node.recorders[-1].life == node.life:
             node.recorders[-1].row(CRASH, max(self.now_ns, node.last_ns))
         self._down(node)
+
+    def doom(self, name: str) -> None:
+        """The node crashes when it stores something next, before anything of that pass leaves."""
+        folder = self.nodes[name].folder
+        if folder is not None:
+            folder.is_deadly = True
+
+    def is_doomed(self, name: str) -> bool:
+        """Whether it is up, and has not stored anything since."""
+        folder = self.nodes[name].folder
+        return self.nodes[name].is_up and folder is not None and folder.is_deadly
+
+    def forget(self, name: str) -> None:
+        """The folder of a node that is down is lost."""
+        folder = self.nodes[name].folder
+        if folder is not None and not self.nodes[name].is_up:
+            folder.lose()
 
     def halt(self, name: str) -> None:
         """Take a node that has stopped of its own will off the network."""
@@ -413,6 +435,9 @@ class World:
         if stack.deadline_ns() <= now_ns:
             stack.expire(now_ns)
         sends = stack.finish(now_ns)
+        if node.folder is not None and node.folder.has_struck:
+            self.crash(node.name)  # what it stored is on disk, and nothing of the pass leaves
+            return
         # flush
         leave_ns = now_ns
         for underlay, send in sends:

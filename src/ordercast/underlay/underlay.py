@@ -14,8 +14,6 @@ from typing import Final, NamedTuple
 
 from ordercast.config import (
     MAX_GROUP_NAME,
-    MAX_HEADER,
-    MAX_MEMBERS,
     AlonePolicy,
     Demands,
     GroupConfig,
@@ -46,6 +44,8 @@ from ordercast.orderers import ORDERERS, LoggedOrderer, unsupported_names
 from ordercast.orderers.orderer import Start
 from ordercast.parts.memory import DeliveryMemory
 from ordercast.service import Service
+from ordercast.underlay.checks import check_header, check_rule
+from ordercast.underlay.keeping import Keeping, losses
 from ordercast.underlay.outside import Outside
 from ordercast.underlay.routes import MulticastRoutes
 from ordercast.underlay.vacancy import Vacancy
@@ -55,6 +55,7 @@ from ordercast.wire.calls import allow, decode_call
 from ordercast.wire.header import FORWARD, HEADER, HEADER_BYTES, MAGIC, Kind
 from ordercast.wire.intake import Intake
 from ordercast.wire.segments import Datagram, without_mark
+from ordercast.wire.views import encode_result
 from ordercast.wire.writer import DatagramWriter
 
 # As plain numbers: an enum's member costs a look-up in the hot path each time it is named.
@@ -75,6 +76,7 @@ class Underlay:
         "_aside",
         "_backlog",
         "_intake",
+        "_keeping",
         "_membership",
         "_next_block",
         "_orderer",
@@ -134,9 +136,9 @@ class Underlay:
         self._outside = Outside(name, me, writer, self._routes, self.counters)
         # The ring
         wishes = Wishes(create, min_members, recovery == "manual", demands, header, contact, config.shared, alone)
-        self._membership: Membership[LoggedOrderer] = QuorumMembership(
-            LocalMember(name, me, writer, timing, rng), wishes, config, self.counters
-        )
+        local = LocalMember(name, me, writer, timing, rng)
+        self._membership: Membership[LoggedOrderer] = QuorumMembership(local, wishes, config, self.counters)
+        self._keeping = Keeping(local)
         self._orderer: LoggedOrderer | Vacancy = Vacancy(me, DeliveryMemory())
         # What outlives a ring
         self._next_block = next_block
@@ -147,7 +149,10 @@ class Underlay:
     # The application
 
     def start(self, now_ns: int, out: Outbox) -> None:
-        self._membership.start(now_ns, self._newcomer(), out)
+        if self._keeping.returning is not None:
+            self._keeping.returning.start(now_ns, out)
+        else:
+            self._membership.start(now_ns, self._newcomer(), out)
 
     def supports(self, service: Service) -> bool:
         return service.rank in ORDERERS[self.config.orderer].ranks
@@ -183,6 +188,7 @@ class Underlay:
         check_header(header)
         if self._membership.silence is Silence.VISITING:
             self._drop_own(out)
+        self._keeping.returning = None  # it gives up its vote: for the others that is a crash
         self._membership.leave(now_ns, header, out)
         self._follow(now_ns, self._membership.take(), out)
 
@@ -232,6 +238,12 @@ class Underlay:
         if isinstance(memory, Legacy):
             self._orderer = Vacancy(self.me, memory.memory)
             self._membership.past.inherit(memory.endings)
+
+    def durable(self) -> bytes | None:
+        return self._keeping.changed(self._membership.kept())
+
+    def restore(self, entry: bytes) -> None:
+        self._keeping.restore(entry, self._next_block)
 
     # The pass
 
@@ -307,13 +319,16 @@ class Underlay:
                 self._follow(now_ns, membership.take(), out)
         self._intake.expire(now_ns)
         self._routes.expire(now_ns)
+        if self._keeping.returning is not None:
+            self._keeping.returning.expire(now_ns, out)
+            self._come_back(now_ns, out)
         membership.expire(now_ns, out)
         self._follow(now_ns, membership.take(), out)
         self._hush(upcalls, silence, out)
 
     def deadline_ns(self) -> int:
         membership = self._membership
-        due = min(membership.deadline_ns(), self._intake.due_ns, self._routes.due_ns)
+        due = min(membership.deadline_ns(), self._intake.due_ns, self._routes.due_ns, self._keeping.deadline_ns())
         return min(due, self._orderer.deadline_ns()) if membership.is_whole else due
 
     # Questions
@@ -381,6 +396,9 @@ class Underlay:
             elif membership.is_whole or kind in (Kind.NAK, Kind.ACCEPT):
                 membership.on_heard(now_ns, origin)
                 self._orderer.on_control(now_ns, kind, source, origin, number, body, out)
+        elif kind < Kind.CALL and self._keeping.returning is not None:
+            self._keeping.returning.on_control(now_ns, kind, source, ring, origin, bytes(body), out)
+            self._come_back(now_ns, out)
         elif kind < Kind.CALL:
             membership.on_control(now_ns, kind, source, ring, origin, bytes(body), out)
             self._follow(now_ns, membership.take(), out)
@@ -411,6 +429,17 @@ class Underlay:
             self.receive(now_ns, source, memoryview(data), stride, out)
 
     # From view to view
+
+    def _come_back(self, now_ns: int, out: Outbox) -> None:
+        """The ring that this node was in before its restart may be over."""
+        returned = self._keeping.take()
+        if returned is not None and returned.successor is not None:
+            proposal = returned.successor
+            self._membership.past.add(returned.kept.view.ring, encode_result(proposal.ballot, proposal))
+            self._membership.resume(proposal.view, returned.kept.config)
+            self._follow(now_ns, self._membership.take(), out)
+        elif returned is not None:
+            self._membership.start(now_ns, self._newcomer(), out)
 
     def _follow(self, now_ns: int, transition: Transition | None, out: Outbox) -> None:
         """Carry out what the membership has decided, and what follows from that."""
@@ -449,6 +478,8 @@ class Underlay:
         if view.reason != Reason.JOIN:  # a newcomer delivers its join like any change, once it is known to be decided
             self.view = replace(view, came_with=tuple(str(member) for member in view.members if member.id in members))
             out.upcalls.append(self.view)
+            if install.came_from:
+                out.upcalls += losses(install.came_from[0].view, view)
         orderer.install(now_ns, Start(backlog, install.orphans, install.awaited, memory), out)
         self._membership.installed(now_ns, orderer, out)
 
@@ -564,13 +595,3 @@ class Underlay:
         elif self._backlog:
             out.upcalls.append(UnknownOutcome(self._backlog[0][0], self._next_block))
         self._backlog = []
-
-
-def check_header(header: bytes) -> None:
-    if len(header) > MAX_HEADER:
-        raise UsageError(f"a header has at most {MAX_HEADER} bytes, got {len(header)}; send the rest as a message")
-
-
-def check_rule(rule: MinMembers) -> None:
-    if rule not in ("majority", "all") and not (isinstance(rule, int) and 1 <= rule <= MAX_MEMBERS):
-        raise UsageError(f"min_members is a number from 1 to {MAX_MEMBERS}, 'majority' or 'all', got {rule!r}")

@@ -55,7 +55,7 @@ class Kind(IntEnum):
     JOIN = 22
     WELCOME = 23
     REFUSE = 24
-    # 25 was an answer to former members; DECIDED and COMMIT have taken its place
+    RETURN = 25  # a restarted member shows what it has kept; before version 3 an answer to former members
     BEACON = 26  # a ring shows itself, so that rings of one name meet
     VOTE = 27  # a member holds a change and everything before it
     DECIDED = 28  # a quorum of the view before does; also the answer to VOTE and DEPART

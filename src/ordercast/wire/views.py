@@ -23,6 +23,7 @@ from ordercast.wire.block import CHANGE, ENTRY, ENTRY_BYTES, HEAD, HEAD_BYTES, h
 from ordercast.wire.codec import MAX_NUMBER, Reader, Writer
 from ordercast.wire.ordering import ASSIGNMENT, Assignment, decode_assignments
 
+REASONS: Final = frozenset(map(int, Reason))
 MAX_ORIGINS: Final = 4_096
 MAX_LOCKS: Final = 1_024  # held at a time; beyond it all are denied
 MAX_LOCK_NAME: Final = 255
@@ -194,7 +195,7 @@ def decode_view(reader: Reader) -> View:
     counter, creator, ring, incarnation = reader.number(), reader.text(600), reader.u64(), reader.u32()
     seq, position, reason = reader.number(), reader.number(), reader.u8()
     subject, header = reader.text(600), reader.blob(MAX_HEADER)
-    if reason > max(Reason):
+    if reason not in REASONS:
         raise WireError("unknown reason of a view")
     count = reader.u16()
     if not 0 < count <= MAX_MEMBERS:

@@ -7,21 +7,23 @@ outcomes. What it decides by is in `rule`, and how the logs of the survivors bec
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from ordercast.config import GroupConfig, keeps_others_out
 from ordercast.engine import NEVER, Outbox
 from ordercast.errors import WireError
-from ordercast.membership.quorum.cuts import Remainder, agree, clip_assignments, holders, orphans
+from ordercast.membership.quorum.cuts import Answers, Remainder, agree, clip_assignments, holders, orphans
 from ordercast.membership.quorum.local import LocalMember
 from ordercast.membership.quorum.roles import RecoveryTerms, Role
-from ordercast.membership.quorum.rule import Mandate, binding, is_committed, mandate
+from ordercast.membership.quorum.rule import Mandate, binding, is_committed, lacks_holders, mandate
 from ordercast.orderers import LoggedOrderer
 from ordercast.service import MAJORITY_RANK
 from ordercast.view import Address, Member, Reason, View, id_of, next_counter, ring_id
 from ordercast.wire.block import after_of, head_of
 from ordercast.wire.header import Kind
 from ordercast.wire.ordering import MAX_MISSING, Acks, Missing, encode_nak
+from ordercast.wire.returns import Returned
 from ordercast.wire.views import (
     Ballot,
     Cut,
@@ -43,9 +45,9 @@ class Coordinator:
 
     __slots__ = (
         "_acks",
+        "_answers",
         "_bound",
         "_config",
-        "_cuts",
         "_is_stale",
         "_joins",
         "_local",
@@ -80,8 +82,12 @@ class Coordinator:
         own_cut: Cut,
         counter: int,
         joins: Mapping[int, View],
+        heard: Mapping[int, Returned],
+        grace_ns: int,
     ) -> None:
-        """`counter`: the highest of a view that is known here. `joins`: newcomers, with the views that let them in."""
+        """`counter`: the highest of a view that is known here. `joins`: newcomers, with the views that let them in.
+        `heard`: restarted members, by their ids in the ring. Until `grace_ns` those are waited for that may hold what
+        the restarted ones have lost."""
         self._local = local
         self._orderer = orderer
         self._config = config
@@ -97,7 +103,9 @@ class Coordinator:
             self.invitees[leaver.id] = leaver  # it still has a vote in the view before its leave
         self._joins: dict[int, View] = dict(joins)  # newcomers, which may not know that they are in
         self._suspects = set(suspects)
-        self._cuts: dict[int, Cut] = {local.me.id: own_cut}
+        for returned in heard.values():
+            self.meet(returned)
+        self._answers = Answers({local.me.id: own_cut}, grace_ns)
         self._tries = 0
         self._is_stale = False  # what was answered is too old
         # Deciding and fetching
@@ -154,8 +162,8 @@ class Coordinator:
         log = self._orderer.log
         if abs(cut.received - log.received) > log.ahead or cut.view.seq > cut.received:
             raise WireError("a cut of another log")
-        is_new = origin not in self._cuts
-        self._cuts[origin] = cut
+        is_new = origin not in self._answers.cuts
+        self._answers.cuts[origin] = cut
         self._note_join(cut.view)
         for member in cut.view.members:  # a join may be known there and not here
             self.invitees.setdefault(member.id, member)
@@ -166,10 +174,36 @@ class Coordinator:
         elif is_new:  # another node at the address of a dead one may answer again and again
             self._consider(now_ns, out)
 
+    def meet(self, returned: Returned) -> None:
+        """A member was restarted: it is somewhere else now."""
+        known = self.invitees.get(returned.former)
+        if known is not None:
+            self.invitees[returned.former] = replace(known, address=returned.member.address)
+        for member in returned.view.members:  # it may have received a join that is not known here
+            self.invitees.setdefault(member.id, member)
+
+    def on_returned(self, now_ns: int, returned: Returned, out: Outbox) -> None:
+        """A restarted member speaks. It has promised this ballot, or has to be asked."""
+        self.meet(returned)
+        if self.role is not Role.INVITING or returned.former in self._answers.cuts:
+            return
+        if returned.ballot != self.ballot:
+            if returned.former not in self._answers.returned:
+                body = self._invitation()
+                out.sends.append(self._local.writer.control(returned.member.address, Kind.INVITE, body))
+            return
+        is_new = returned.former not in self._answers.returned
+        self._answers.returned[returned.former] = returned
+        if is_new and self._tries > self._local.timing.invite_tries + 1:
+            self._is_stale = True  # as in `on_cut`
+            self.due_ns = now_ns
+        elif is_new:
+            self._consider(now_ns, out)
+
     def on_sign(self, source: Address, origin: int, out: Outbox) -> None:
         """It is heard at last: it need not wait for the next invitation of all. A newcomer whose join is not known here
         is not among those."""
-        if self.role is Role.INVITING and origin not in self._cuts:
+        if self.role is Role.INVITING and origin not in self._answers.cuts:
             out.sends.append(self._local.writer.control(source, Kind.INVITE, self._invitation()))
 
     def _invitation(self) -> bytes:
@@ -177,7 +211,7 @@ class Coordinator:
 
     def on_result_ack(self, origin: int) -> None:
         if self.role is Role.PROPOSING:
-            self._acks.add(origin)
+            self._acks |= self._answers.ids_of(origin)
             self._consider_commit()
 
     # What a commit takes along
@@ -193,7 +227,7 @@ class Coordinator:
     def awaited(self) -> dict[int, int]:
         """How far the survivors had sent when they were frozen."""
         view = self.proposal.view if self.proposal is not None else self._orderer.view
-        return {member: cut.next_block for member, cut in self._cuts.items() if view.member(member) is not None}
+        return {member: cut.next_block for member, cut in self._answers.cuts.items() if view.member(member) is not None}
 
     def _orphans_upto(self, upto: int) -> list[tuple[int, int, bytes]]:
         """A sender's blocks end where one is missing, or comes after a message that got no sequence number: its cause
@@ -216,7 +250,7 @@ class Coordinator:
     def _invite(self, now_ns: int, out: Outbox) -> None:
         body = self._invitation()
         for member in self.invitees.values():
-            if member.id not in self._cuts:
+            if member.id not in self._answers:
                 join = self._joins.get(member.id)
                 if join is not None:
                     welcome = encode_welcome(self._local.name, join.serial, self._config, join)
@@ -234,7 +268,7 @@ class Coordinator:
 
     def _consider(self, now_ns: int, out: Outbox) -> None:
         """Go on when all have answered, or when the silent members have been invited often enough."""
-        silent = [member for member in self.invitees if member not in self._cuts]
+        silent = [member for member in self.invitees if member not in self._answers]
         are_suspected = all(member in self._suspects for member in silent)
         chances = SUSPECT_TRIES if are_suspected else self._local.timing.invite_tries
         if not silent or self._tries > chances:
@@ -243,11 +277,11 @@ class Coordinator:
     # Phase 2: decide, fetch, propose
 
     def _decide(self, now_ns: int, out: Outbox) -> None:
-        self._remainder = agree(self._cuts)
+        self._remainder = agree(self._answers.cuts)
         for seq, origin, number in self._remainder.beyond:
             self._orderer.log.assign(seq, origin, number)
-        self._bound = binding(self._cuts)
-        if self._bound is not None:
+        self._bound = binding(self._answers.votes)
+        if self._bound is not None and not self._is_hollow:
             self._orderer.adopt(self._bound.view.seq - 1, self._bound.assignments)
         self.role = Role.FETCHING
         self._steps = 0
@@ -260,7 +294,17 @@ class Coordinator:
         if self._remainder is None:
             return []
         upto = self._remainder.upto
-        return self._orderer.lacking(upto if self._bound is None else max(upto, self._bound.view.seq - 1))
+        bound = self._bound if not self._is_hollow else None
+        return self._orderer.lacking(upto if bound is None else max(upto, bound.view.seq - 1))
+
+    @property
+    def _is_hollow(self) -> bool:
+        """Whether nobody that needs a log is left of those that accepted what has to be proposed again: all of them
+        were restarted, and this member is not among its members."""
+        bound = self._bound
+        if bound is None or bound.view.member(self._local.me.id) is not None:
+            return False
+        return all(cut.accepted is None or cut.accepted.ballot != bound.ballot for cut in self._answers.cuts.values())
 
     def _fetch(self, now_ns: int, out: Outbox) -> None:
         """Ask for what is missing here: up to the highest received by sequence number, beyond it by block, of a member
@@ -270,13 +314,13 @@ class Coordinator:
             return
         log = self._orderer.log
         wanted: dict[int, list[Missing]] = {}
-        held = holders(self._cuts)
+        held = holders(self._answers.cuts)
         for seq in self._missing()[:MAX_MISSING]:
             if seq <= remainder.received:
                 wanted.setdefault(remainder.top, []).append(Missing(0, seq, 1, 0, 0))
             elif seq not in log.assignments:
                 # Of a proposal that others made when they were further than we are: one that accepted it may know.
-                others = [member for member in self._cuts if member != self._local.me.id] or [remainder.top]
+                others = [member for member in self._answers.cuts if member != self._local.me.id] or [remainder.top]
                 wanted.setdefault(others[self._steps % len(others)], []).append(Missing(0, seq, 1, 0, 0))
             else:
                 origin, number = log.assignments[seq]
@@ -301,6 +345,8 @@ class Coordinator:
         upto = remainder.upto if bound is None else bound.view.seq - 1
         position, numbers, change = log.preview(max(remainder.upto, log.received))
         base = self._orderer.view if change is None else open_change(change)
+        # A restarted member may have received a change that nobody has in a log any more.
+        base = self._answers.last_view(base)
         for member in base.members:  # a newcomer of the remainder has its number by its join
             numbers[member.id] = max(numbers.get(member.id, 0), base.numbers.get(member.id, 0))
         unknown = [member for member in base.members if member.id not in self.invitees]
@@ -313,16 +359,16 @@ class Coordinator:
         if base.member(self._local.me.id) is None:
             self.has_left = True
             return
-        if not self._may_go_on(base):
+        if not self._may_go_on(now_ns, base):
             if self._terms.is_override and self._tries > self._local.timing.invite_tries + 1:
                 self.is_refused = True  # also those that are far away had their time
             else:
                 self._back_to_inviting(now_ns, out)
             return
         if bound is None:
-            survivors = set(self._cuts)
+            survivors = set(self._answers.cuts)
             gone = [origin for origin in numbers if origin not in survivors]
-            self._orphans = orphans(self._cuts, numbers, gone)
+            self._orphans = orphans(self._answers.cuts, numbers, gone)
             if self._lacks_orphans(now_ns, out):
                 return
             view = self._new_view(now_ns, base, survivors, upto, position, numbers)
@@ -340,16 +386,19 @@ class Coordinator:
         self._send_result(now_ns, out)
         self._consider_commit()
 
-    def _may_go_on(self, base: View) -> bool:
+    def _may_go_on(self, now_ns: int, base: View) -> bool:
         """Whether those that answered may make the view after `base`."""
-        self.found = len([member for member in base.members if member.id in self._cuts])
+        votes = self._answers.votes
+        self.found = len([member for member in base.members if member.id in votes])
         own = ResetDemand(self._terms.rule, self._terms.header) if self._terms.is_override else None
-        self._mandate = mandate(self._cuts, base, own)
-        return self._mandate is not None
+        self._mandate = by = mandate(votes, base, own)
+        if by is None or not self._answers.returned or by.is_by_reset or now_ns >= self._answers.grace_ns:
+            return by is not None
+        return not lacks_holders(by.electorates, base, votes.keys(), self._answers.cuts.keys())
 
     def _lacks_orphans(self, now_ns: int, out: Outbox) -> bool:
         """Fetch blocks of senders that are gone. Nothing needs them: what does not come in a few tries is left out."""
-        log, held = self._orderer.log, holders(self._cuts)
+        log, held = self._orderer.log, holders(self._answers.cuts)
         wanted: dict[int, list[Missing]] = {}
         for origin, number in self._orphans:
             if log.find_block(origin, number) is None:
@@ -372,16 +421,22 @@ class Coordinator:
         self, now_ns: int, base: View, survivors: set[int], upto: int, position: int, numbers: dict[int, int]
     ) -> View:
         me = self._local.me
-        others = tuple(member for member in base.members if member.id in survivors and member.id != me.id)
+        back = self._answers.returned
+        others = tuple(
+            back[member.id].member if member.id in back else member
+            for member in base.members
+            if (member.id in survivors or member.id in back) and member.id != me.id
+        )
         counter = next_counter(max(self.counter, base.counter), now_ns)
         self.counter = counter
         present = {member.id for member in (me, *others)}
         kept = present.union(origin for origin, _ in self._orphans)
+        numbers = {**numbers, **{each.member.id: each.next_block for each in back.values()}}
         # An origin that is no member and was none calls from outside (RMP section 4.5).
         known = self._orderer.callers | base.callers.keys() | self._orderer.log.callers_upto(upto)
         members = {member.id for member in base.members} | set(base.prior)
         callers = {origin: numbers[origin] for origin in known - members if origin in numbers}
-        awaited = {member: cut.next_block for member, cut in self._cuts.items() if member in present}
+        awaited = {member: cut.next_block for member, cut in self._answers.cuts.items() if member in present}
         for origin, number, _ in self._orphans_upto(upto + 1):
             if origin not in callers:  # a caller sends again itself, or has given up
                 awaited[origin] = number + 1
@@ -394,7 +449,7 @@ class Coordinator:
             position,
             (me, *others),
             {origin: number for origin, number in numbers.items() if origin in kept},
-            Reason.RESET,
+            Reason.RESTART if back else Reason.RESET,
             str(me),
             self._mandate.header if self._mandate is not None else b"",
             locks={lock: holder for lock, holder in base.locks.items() if holder in present},
@@ -406,9 +461,12 @@ class Coordinator:
         if self.proposal is None:
             return
         body = encode_result(self.ballot, self.proposal)
-        for member in self._cuts:
+        for member in self._answers.cuts:
             if member not in self._acks:
                 out.sends.append(self._local.writer.control(self.invitees[member].address, Kind.RESULT, body))
+        for member, returned in self._answers.returned.items():
+            if member not in self._acks:
+                out.sends.append(self._local.writer.control(returned.member.address, Kind.RESULT, body))
         self.due_ns = now_ns + self._local.timing.invite_ns
 
     def _consider_commit(self) -> None:
@@ -416,7 +474,10 @@ class Coordinator:
         if proposal is None or by is None:
             return
         if by.is_by_reset:
-            asked = {member.id for member in proposal.view.members if member.id in self._cuts}
+            back = {returned.member.id for returned in self._answers.returned.values()}
+            asked = {
+                member.id for member in proposal.view.members if member.id in self._answers.cuts or member.id in back
+            }
             self.is_committed = asked <= self._acks
         else:
             self.is_committed = is_committed(proposal, by.electorates, self._acks)

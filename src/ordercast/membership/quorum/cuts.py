@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ordercast.membership.quorum.rule import vote_of
+from ordercast.view import View
 from ordercast.wire.ordering import Assignment
+from ordercast.wire.returns import Returned
 from ordercast.wire.views import Cut
 
 
@@ -21,6 +24,35 @@ class Remainder(NamedTuple):
     top: int  # the member that has it
     upto: int
     beyond: tuple[tuple[int, int, int], ...]  # (sequence number, origin, block number) above `received`
+
+
+class Answers:
+    """What members said to an invitation, by their ids in the ring: cuts of those that have a log, and what restarted
+    ones have kept. Until `grace_ns` those are waited for that may hold what the restarted ones have lost."""
+
+    __slots__ = ("cuts", "grace_ns", "returned")
+
+    def __init__(self, cuts: dict[int, Cut], grace_ns: int) -> None:
+        self.cuts = cuts
+        self.returned: dict[int, Returned] = {}
+        self.grace_ns = grace_ns
+
+    def __contains__(self, member: int) -> bool:
+        return member in self.cuts or member in self.returned
+
+    @property
+    def votes(self) -> dict[int, Cut]:
+        """Of all that answered. Restarted members vote by what they kept."""
+        return {**self.cuts, **{member: vote_of(each) for member, each in self.returned.items()}}
+
+    def last_view(self, base: View) -> View:
+        """The last one of `base` and those that restarted members received: a change that nobody has in a log."""
+        return max([base, *[each.view for each in self.returned.values()]], key=lambda view: view.seq)
+
+    def ids_of(self, origin: int) -> set[int]:
+        """The ids for which a member speaks: its own, and those of its former lives."""
+        former = [each.formerly for each in self.returned.values() if each.member.id == origin]
+        return {origin, *(member for members in former for member in members)}
 
 
 def agree(cuts: dict[int, Cut]) -> Remainder:

@@ -6,7 +6,7 @@ import random
 from typing import NamedTuple
 
 from ordercast.config import AlonePolicy, Demands, MinMembers, Timing
-from ordercast.view import Address, Member, View
+from ordercast.view import Address, Member, Reason, View
 from ordercast.wire.writer import DatagramWriter
 
 
@@ -37,3 +37,9 @@ def installed_text(view: View) -> str:
     """A view for people, as the trace has it."""
     members = ", ".join(map(str, view.members))
     return f"view {view.id} installed: {view.reason.name.lower()} of {view.subject}; members {members}"
+
+
+def coming_along(view: View) -> tuple[int, ...]:
+    """The members of a view after a failure that come from the ring before. One that was restarted comes anew, and
+    brings no blocks of its former life."""
+    return tuple([each.id for each in view.members if view.reason != Reason.RESTART or each.id in view.awaited])

@@ -31,7 +31,7 @@ from ordercast.membership.policy import (
 )
 from ordercast.membership.quorum.admission import Admission
 from ordercast.membership.quorum.joining import Joining, new_attempts, whom_to_ask
-from ordercast.membership.quorum.local import LocalMember, Wishes, installed_text
+from ordercast.membership.quorum.local import LocalMember, Wishes, coming_along, installed_text
 from ordercast.membership.quorum.meeting import Meeting
 from ordercast.membership.quorum.patience import LONGEST, LeavePatience
 from ordercast.membership.quorum.ring import QuorumRing, Successor
@@ -41,6 +41,7 @@ from ordercast.orderers import LoggedOrderer, unsupported_names
 from ordercast.orderers.orderer import Suspicion
 from ordercast.view import Address, Reason, View, next_counter
 from ordercast.wire.header import Kind
+from ordercast.wire.returns import Kept
 from ordercast.wire.views import (
     Asking,
     Ring,
@@ -158,7 +159,7 @@ class QuorumMembership:
             self._on_withdraw(now_ns, source, origin, body, out)
         elif kind == Kind.ENDED:
             self._on_ended(now_ns, ring, body, out)
-        elif kind >= Kind.VOTE:
+        elif kind >= Kind.VOTE or kind == Kind.RETURN:
             self._on_ring_message(now_ns, source, kind, ring, origin, body, out)
         elif kind in (Kind.FIND, Kind.JOIN):
             asking = decode_asking(body)
@@ -359,7 +360,15 @@ class QuorumMembership:
     def newcomers(self) -> list[Address]:
         return self._admission.addresses()
 
+    def kept(self) -> Kept | None:
+        return self._state.kept(self.past.last()) if self._state is not None else None
+
     # Joining
+
+    def resume(self, view: View, config: GroupConfig) -> None:
+        self._config = config
+        self._counter = max(self._counter, view.counter)
+        self._pending = Install(view, config, self._counter)
 
     def _after_joining(self, now_ns: int, out: Outbox) -> None:
         joining = self._joining
@@ -398,9 +407,7 @@ class QuorumMembership:
             # That ring may need our vote: we are a member of it, leave it in order, and look for the group again.
             self.silence, self._leave_header = Silence.VISITING, b""
             self._note(f"let in late by {view.creator}: leaves, to come in anew", out)
-        self._config = config
-        self._counter = max(self._counter, view.counter)
-        self._pending = Install(view, config, self._counter)
+        self.resume(view, config)
 
     # Newcomers, seen by members
 
@@ -490,9 +497,11 @@ class QuorumMembership:
         state = self._state
         if state is None or ring != self.ring:
             self.on_stranger(now_ns, source, kind, ring, origin, body, out)
+            if kind == Kind.RETURN and state is not None and self.is_whole and ring not in self.past:
+                self._meeting.answer(source, state.shown(), out)
             return
         self.on_heard(now_ns, origin)
-        if kind < Kind.SUSPECT:
+        if kind < Kind.SUSPECT and kind != Kind.RETURN:
             if state.recovery is not None:
                 state.recovery.on_sign(source, origin, out)
             else:
@@ -547,8 +556,7 @@ class QuorumMembership:
         else:
             self._counter = max(self._counter, view.counter)
             self._note(f"recovery committed: view {view.id}", out)
-            members = tuple(member.id for member in view.members)
-            old = OldView(self._last_view or state.orderer.view, view.seq - 1, members)
+            old = OldView(self._last_view or state.orderer.view, view.seq - 1, coming_along(view))
             self._pending = Install(view, self._config, self._counter, (old,), successor.orphans, successor.awaited)
 
     # The end

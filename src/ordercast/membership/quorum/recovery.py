@@ -16,11 +16,12 @@ from ordercast.errors import WireError
 from ordercast.membership.quorum.coordinator import Coordinator
 from ordercast.membership.quorum.local import LocalMember
 from ordercast.membership.quorum.resets import PendingResets
-from ordercast.membership.quorum.roles import RecoveryTerms, Role
+from ordercast.membership.quorum.roles import NO_LOG, RecoveryTerms, Role
 from ordercast.orderers import LoggedOrderer
 from ordercast.view import Address, View
 from ordercast.wire.header import Kind
 from ordercast.wire.ordering import MAX_MISSING, Acks, Missing, encode_nak
+from ordercast.wire.returns import Returned
 from ordercast.wire.views import (
     NO_BALLOT,
     Ballot,
@@ -64,6 +65,8 @@ class Recovery:
         "_local",
         "_orderer",
         "_pending",
+        "_returned",
+        "_returned_ns",
         "_role",
         "_round",
         "_terms",
@@ -105,6 +108,9 @@ class Recovery:
         # Coordinating
         self._round: Coordinator | None = None  # the last one of ours
         self._is_coordinating = False  # it still counts
+        # Members that were restarted, by their ids in the ring, and when the first of them was heard
+        self._returned: dict[int, Returned] = {}
+        self._returned_ns = NEVER
         # Outcome
         self.committed: Proposal | None = None
         self.is_refused = False  # manual: too few members
@@ -124,7 +130,17 @@ class Recovery:
         self._pending = None
         cut, known = self._cut(), self._round.invitees if self._round is not None else {}
         self._round = Coordinator(
-            self._local, orderer, self._config, self.promised, terms, suspects, cut, self._counter, self._joins
+            self._local,
+            orderer,
+            self._config,
+            self.promised,
+            terms,
+            suspects,
+            cut,
+            self._counter,
+            self._joins,
+            self._returned,
+            self._returned_ns + self._local.timing.restart_wait_ns,
         )
         for member in known.values():  # a newcomer that only the cut of another named, which may not answer any more
             self._round.invitees.setdefault(member.id, member)
@@ -158,6 +174,18 @@ class Recovery:
                 self._follow(self._round)
         elif kind == Kind.CHECK:
             self._on_check(now_ns, source, origin, decode_ballot(body), out)
+
+    def on_returned(self, now_ns: int, returned: Returned, out: Outbox) -> None:
+        """A member of the ring was restarted with its folder."""
+        known = self._returned.get(returned.former)
+        if self._is_known or (known is not None and known.member.life > returned.member.life):
+            return
+        self._returned[returned.former] = returned
+        if known is None:
+            self._returned_ns = min(self._returned_ns, now_ns)
+        if self._round is not None and self._is_coordinating:
+            self._round.on_returned(now_ns, returned, out)
+            self._follow(self._round)
 
     def on_commit(self, now_ns: int, source: Address, proposal: Proposal, out: Outbox) -> None:
         """The next view is decided, and this member is in it. It begins when everything before it is here."""
@@ -232,6 +260,7 @@ class Recovery:
         body = encode_result(proposal.ballot, proposal)
         told = {member.id: member.address for member in self._round.invitees.values()}
         told.update((member.id, member.address) for member in proposal.view.members)
+        told.update((each.member.id, each.member.address) for each in self._returned.values())
         for member, address in told.items():
             if member != local.me.id:
                 out.sends.append(local.writer.control(address, Kind.COMMIT, body))
@@ -262,6 +291,11 @@ class Recovery:
             self.is_refused = True
             self.wait()
 
+    @property
+    def _is_retired(self) -> bool:
+        """Whether this member has left, also where only others know that."""
+        return self._orderer.has_left or (self._round is not None and self._round.has_left)
+
     # Taking part
 
     def _on_invite(
@@ -277,6 +311,11 @@ class Recovery:
     ) -> None:
         if ballot < self.promised:
             out.sends.append(self._local.writer.control(source, Kind.DENY, encode_ballot(self.promised)))
+            return
+        if ballot.seniority == NO_LOG and not self._is_retired:
+            # Its coordinator was restarted and has nothing of the log: this member's own round is worth more.
+            self.promised = ballot
+            self.begin(now_ns, [], self._terms, out)
             return
         if ballot > self.promised:
             self._promise(now_ns, source, origin, ballot)

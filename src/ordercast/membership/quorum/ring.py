@@ -21,7 +21,17 @@ from ordercast.orderers import LoggedOrderer
 from ordercast.orderers.orderer import Suspicion, SuspicionReason
 from ordercast.view import Address, Reason, View, id_of
 from ordercast.wire.header import Kind
-from ordercast.wire.views import Proposal, Ring, decode_result, decode_suspects, encode_address, encode_suspects
+from ordercast.wire.returns import Kept, Returned, decode_returned
+from ordercast.wire.views import (
+    NO_BALLOT,
+    Proposal,
+    Ring,
+    decode_result,
+    decode_suspects,
+    encode_address,
+    encode_ring,
+    encode_suspects,
+)
 
 NEWCOMER_WAITS: Final = 10  # times `recovery_wait_ns`: the patience of a newcomer whose join is not decided
 FOREIGN_WAITS: Final = 30  # times `recovery_wait_ns`: the patience of a frozen ring beside a smaller one that works
@@ -168,6 +178,9 @@ class QuorumRing:
         if kind == Kind.COMMIT:
             self._on_commit(now_ns, source, decode_result(body)[1], out)
             return
+        if kind == Kind.RETURN:
+            self._on_returned(now_ns, decode_returned(body), out)
+            return
         recovery = self.recovery
         if recovery is None:
             if kind == Kind.SUSPECT:
@@ -221,6 +234,27 @@ class QuorumRing:
         if proposal.view.ring == self.orderer.view.ring:
             raise WireError("a ring that follows itself")
         self._freeze(now_ns).on_commit(now_ns, source, proposal, out)
+
+    def _on_returned(self, now_ns: int, returned: Returned, out: Outbox) -> None:
+        """A member has been restarted with its folder. So its former life is over, and it has still its vote."""
+        if returned.name != self._local.name or returned.former == self._local.me.id:
+            return
+        if self.recovery is None:
+            if self.orderer.view.member(returned.former) is None:  # it has left, and joins as a new member
+                body = encode_ring(self.shown())
+                out.sends.append(self._local.writer.control(returned.member.address, Kind.HERE, body))
+                return
+            self.fail(now_ns, [Suspicion(returned.former, SuspicionReason.RESTARTED)], out)
+        if self.recovery is not None:
+            self.recovery.on_returned(now_ns, returned, out)
+
+    def kept(self, ended: tuple[int, bytes]) -> Kept:
+        """What this member must not forget. `ended`: how the ring before this one did."""
+        view, recovery = self.orderer.view, self.recovery
+        promised = recovery.promised if recovery is not None else NO_BALLOT
+        accepted = recovery.accepted if recovery is not None else None
+        is_decided = self.orderer.decided >= view.seq
+        return Kept(self._config, (self._local.me.id,), view, is_decided, promised, accepted, ended)
 
     def _orphans(self, recovery: Recovery, proposal: Proposal) -> list[tuple[int, int, bytes]]:
         """What this node submits for senders that are gone: it made the view, and promised that there. It may have been

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ordercast.config import MinMembers
+
+NO_LOG: Final = 0  # the seniority in ballots of a coordinator that was restarted; every member has a higher one
 
 
 class Role(Enum):

@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from ordercast.config import MinMembers, required_members
 from ordercast.view import View, id_of
+from ordercast.wire.returns import Returned
 from ordercast.wire.views import Cut, Proposal, ResetDemand
 
 
@@ -166,6 +167,25 @@ def is_committed(proposal: Proposal, electorates: Sequence[Electorate], accepted
     if proposal.fresh and any(member.id not in accepted for member in proposal.view.members):
         return False
     return are_quorums([*electorates, electorate(proposal.view)], accepted)
+
+
+# Members that were restarted
+
+
+def vote_of(returned: Returned) -> Cut:
+    """What a restarted member says as a voter: what it kept is as good as before, and of the log it has nothing."""
+    view = returned.view
+    decided = view.seq if returned.is_decided else max(view.seq - 1, 0)
+    return Cut(0, decided, (), (), view, returned.next_block, returned.accepted)
+
+
+def lacks_holders(
+    electorates: Sequence[Electorate], base: View, votes: AbstractSet[int], holders: AbstractSet[int]
+) -> bool:
+    """Whether a member that is missing may hold what nobody here has: those with a log are no quorums by themselves,
+    and not everybody is there. Where everybody is, nothing is lost that a living member holds."""
+    is_whole = all(member.id in votes for member in base.members)
+    return not is_whole and not are_quorums(electorates, holders)
 
 
 # Leaving

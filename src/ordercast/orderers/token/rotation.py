@@ -9,7 +9,7 @@ from ordercast.orderers.logged.ring import RingState
 from ordercast.orderers.token.timers import TokenTimer
 from ordercast.parts.table import Table
 from ordercast.parts.timers import Timers
-from ordercast.view import Member, Reason
+from ordercast.view import RECOVERIES, Member, Reason
 from ordercast.wire.header import Kind
 from ordercast.wire.token import HOLDS, HURRY, WAITS, State, encode_state
 
@@ -54,7 +54,7 @@ class Rotation:
         self._ring = ring
         self._table = table
         self._timers = timers
-        self.site = view.leader.id if view.reason in (Reason.CREATE, Reason.RESET) else 0
+        self.site = view.leader.id if view.reason == Reason.CREATE or view.reason in RECOVERIES else 0
         self.turn = 0  # the last pass that we know of
         self.before = 0  # the site that passed it to us
         self.named_at = -1  # we are named: the sequence number up to which we have to hold everything; -1 if not

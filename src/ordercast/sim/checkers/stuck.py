@@ -90,6 +90,7 @@ class LifeSpan:
     ended_ns: int = FOREVER  # FOREVER: it is up at the end
     wishes: tuple[Wish, ...] = ()
     is_wanted: bool = True  # at the end: its application wants to be in
+    former: str = ""  # the life before it, if this one began with what that one had kept: it has its vote
 
     @property
     def is_up(self) -> bool:
@@ -194,6 +195,7 @@ class _Lives:
             if self.lives[member].is_up and self.lives[member].is_wanted
         ]
         held = {state.view for _, state in wanting}
+        held |= {self.states[former].view for member, _ in wanting for former in self.former_of(member)}
         outside = [(member, state) for member, state in wanting if not state.view]
         held |= {
             name
@@ -201,6 +203,25 @@ class _Lives:
             if any(member in view.members and state.asked_ns <= view.first_ns for member, state in outside)
         }
         return [view for name, view in self.views.items() if name not in followed and held & chain_of(self.views, name)]
+
+    def former_of(self, member: str) -> list[str]:
+        """The former lives of one that was restarted with what they kept, and that has not come in since."""
+        found: list[str] = []
+        life = self.lives[member]
+        while life.former and not any(isinstance(event, Row) for _, _, event in self._events[life.member]):
+            if life.former not in self.lives:
+                break
+            found.append(life.former)
+            life = self.lives[life.former]
+        return found
+
+    def has_heir(self, member: str) -> bool:
+        """Whether a life is up that was restarted with what this one kept, and still asks to come in."""
+        return any(
+            life.is_up and life.is_wanted and member in self.former_of(name)
+            for name, life in self.lives.items()
+            if life.former
+        )
 
     def departure(self, member: str, view: InstalledView) -> _Departure:
         """The leave of a life that counts where this view is the last: its leave from the view, or from one before
@@ -378,7 +399,8 @@ class _Judgement:
         has_gone = state.phase in (_Phase.LEFT, _Phase.CANCELLED) or (
             state.phase is _Phase.ASKING and departure.at_ns >= self._view.first_ns and not departure.view
         )
-        return self._facts.lives[member].is_up and not (has_gone and self._is_unheard(member))
+        is_there = self._facts.lives[member].is_up or self._facts.has_heir(member)
+        return is_there and not (has_gone and self._is_unheard(member))
 
     def _is_unheard(self, member: str) -> bool:
         facts, departure = self._facts, self._facts.departure(member, self._view)

@@ -1,0 +1,432 @@
+"""A member that was restarted with its folder: it votes in its last ring again, and comes back into the next one.
+
+docs/design/restarts.md has the argument. It has kept what it promised and nothing of the log. So it answers a
+coordinator like any member, and accepts what is proposed by keeping it. Its new life enters the next view like a
+newcomer. A member that has a log coordinates. Only where none is heard do restarted members form the group again by
+themselves (cold start): a quorum of the last view that any of them received.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from ordercast.config import SECOND
+from ordercast.engine import NEVER, Note, Outbox, To
+from ordercast.membership.policy import NOTE
+from ordercast.membership.quorum.local import LocalMember
+from ordercast.membership.quorum.roles import NO_LOG
+from ordercast.membership.quorum.rule import (
+    are_quorums,
+    binding,
+    is_committed,
+    lacks_holders,
+    needed,
+    vote_of,
+)
+from ordercast.view import Address, Member, Reason, View, next_counter, ring_id
+from ordercast.wire.header import Kind
+from ordercast.wire.returns import MAX_FORMER, Kept, Returned, decode_returned, encode_returned
+from ordercast.wire.views import (
+    NO_BALLOT,
+    Ballot,
+    Cut,
+    Proposal,
+    Ring,
+    decode_asking,
+    decode_ballot,
+    decode_ended,
+    decode_invite,
+    decode_result,
+    decode_ring,
+    encode_ballot,
+    encode_invite,
+    encode_result,
+    encode_ring,
+)
+
+SLOW_NS: Final = 1 * SECOND  # between signs of life while nothing happens
+BACK_OFF: Final = 4  # doublings of the time between signs, from `find_ns` on
+PROPOSE_TRIES: Final = 15  # times that a result is sent before the next round
+FOREIGN_WAITS: Final = 2  # times `recovery_wait_ns`: then another ring of the name that works is taken for the group
+
+
+class Returning:
+    """From the restart to the next view, or to the news that the group has gone on without this member.
+
+    `kept` is what has to be on disk before anything leaves. One of `view` and `is_over` is the outcome.
+    """
+
+    __slots__ = (
+        "_acks",
+        "_coordinator_ns",
+        "_due_ns",
+        "_floor",
+        "_heard",
+        "_is_coordinating",
+        "_local",
+        "_next_block",
+        "_proposal",
+        "_ready_ns",
+        "_started_ns",
+        "_steps",
+        "_tries",
+        "_votes",
+        "is_over",
+        "kept",
+        "successor",
+    )
+
+    def __init__(self, local: LocalMember, kept: Kept, next_block: int) -> None:
+        self._local = local
+        self._next_block = next_block
+        former = kept.formerly if local.me.id in kept.formerly else (*kept.formerly, local.me.id)
+        self.kept = kept._replace(formerly=(former[0], *former[1:][1 - MAX_FORMER :]))
+        self._started_ns = 0
+        self._due_ns = NEVER
+        self._tries = 0
+        # Others that were restarted
+        self._heard: dict[int, Returned] = {}  # by the id that each has in the ring: the last that it said
+        self._ready_ns = NEVER  # since when they are enough, with this one
+        self._coordinator_ns = 0  # when a coordinator was heard last
+        self._floor = 0  # the highest round that was heard of
+        # Coordinating
+        self._is_coordinating = False
+        self._votes: dict[int, Returned] = {}
+        self._proposal: Proposal | None = None
+        self._acks: set[int] = set()
+        self._steps = 0
+        # Outcome
+        self.successor: Proposal | None = None  # the next view, with this member in it
+        self.is_over = False  # the group has gone on, or has ended: this node joins as a new one
+
+    # Inputs
+
+    def start(self, now_ns: int, out: Outbox) -> None:
+        view = self.kept.view
+        self._started_ns = now_ns
+        members = ", ".join(map(str, view.members))
+        self._note(f"restarted with its folder: it was in view {view.id} of {members}, and votes there", out)
+        self._announce(now_ns, out)
+
+    def on_control(
+        self, now_ns: int, kind: int, source: Address, ring: int, origin: int, body: bytes, out: Outbox
+    ) -> None:
+        if kind == Kind.FIND:
+            asking = decode_asking(body)
+            if asking.name == self._local.name:
+                # So that a newcomer does not make the group anew beside this one.
+                self._say(source, Kind.HERE, encode_ring(self._shown()), 0, out)
+        elif kind in (Kind.HERE, Kind.BEACON):
+            self._on_ring(now_ns, kind, decode_ring(body))
+        elif ring != self.kept.view.ring:
+            if ring == self.kept.ended[0] and kind not in (Kind.COMMIT, Kind.ENDED):
+                self._say(source, Kind.COMMIT, self.kept.ended[1], ring, out)
+        elif kind == Kind.ENDED:
+            self.is_over = self.is_over or decode_ended(body) == self._local.name
+        elif kind == Kind.RETURN:
+            self._on_returned(now_ns, decode_returned(body), out)
+        elif kind == Kind.INVITE:
+            self._on_invite(now_ns, source, decode_invite(body)[0], out)
+        elif kind == Kind.RESULT:
+            self._on_result(now_ns, source, *decode_result(body), out)
+        elif kind == Kind.RESULT_ACK:
+            self._on_result_ack(now_ns, origin, decode_ballot(body), out)
+        elif kind == Kind.DENY:
+            self._on_deny(now_ns, decode_ballot(body))
+        elif kind == Kind.COMMIT:
+            self._on_commit(now_ns, decode_result(body)[1], body, out)
+
+    def expire(self, now_ns: int, out: Outbox) -> None:
+        if self._due_ns > now_ns:
+            return
+        if self._is_coordinating:
+            self._steps += 1
+            if self._steps > PROPOSE_TRIES:
+                self._stand_back(now_ns)
+            elif self._proposal is not None:
+                self._send_result(now_ns, out)
+            else:
+                self._invite(now_ns, out)
+        elif self._may_begin(now_ns):
+            self._begin(now_ns, out)
+        else:
+            self._announce(now_ns, out)
+
+    def deadline_ns(self) -> int:
+        return self._due_ns
+
+    # Showing itself
+
+    def _announce(self, now_ns: int, out: Outbox) -> None:
+        """To the group's address, and to every member of the last view where it was."""
+        body = encode_returned(self._returned())
+        addresses = [member.address for member in self.kept.view.members]
+        addresses += [each.member.address for each in self._heard.values()]
+        for to in dict.fromkeys([To.ANYONE, *addresses]):
+            if to != self._local.me.address:
+                self._say(to, Kind.RETURN, body, self.kept.view.ring, out)
+        timing = self._local.timing
+        wait_ns = min(timing.find_ns << min(self._tries, BACK_OFF), SLOW_NS)
+        self._tries += 1
+        self._due_ns = now_ns + wait_ns + self._local.rng.randrange(max(wait_ns // 4, 1))
+        self._plan(now_ns)
+
+    def _returned(self) -> Returned:
+        kept = self.kept
+        return Returned(
+            self._local.name,
+            kept.promised,
+            self._local.me,
+            self._next_block,
+            kept.formerly,
+            kept.view,
+            kept.is_decided,
+            kept.accepted,
+        )
+
+    def _shown(self) -> Ring:
+        view = self.kept.view
+        return Ring(
+            self._local.name,
+            view.ring,
+            view.counter,
+            view.creator,
+            len(view.members),
+            False,
+            self._local.me,
+            self.kept.config,
+        )
+
+    # Voting
+
+    def _on_invite(self, now_ns: int, source: Address, ballot: Ballot, out: Outbox) -> None:
+        if ballot < self.kept.promised:
+            self._say(source, Kind.DENY, encode_ballot(self.kept.promised), self.kept.view.ring, out)
+            return
+        self._promise(now_ns, ballot)
+        self._say(source, Kind.RETURN, encode_returned(self._returned()), self.kept.view.ring, out)
+
+    def _promise(self, now_ns: int, ballot: Ballot) -> None:
+        if ballot > self.kept.promised:
+            self.kept = self.kept._replace(promised=ballot)
+            self._is_coordinating = False
+            self._proposal = None
+            self._due_ns = now_ns + self._local.timing.recovery_wait_ns
+        self._floor = max(self._floor, ballot.round)
+        self._coordinator_ns = now_ns
+
+    def _on_result(self, now_ns: int, source: Address, ballot: Ballot, proposal: Proposal, out: Outbox) -> None:
+        if ballot < self.kept.promised:
+            self._say(source, Kind.DENY, encode_ballot(self.kept.promised), self.kept.view.ring, out)
+            return
+        self._promise(now_ns, ballot)
+        self.kept = self.kept._replace(accepted=proposal._replace(ballot=ballot))
+        self._say(source, Kind.RESULT_ACK, encode_ballot(ballot), self.kept.view.ring, out)
+
+    def _on_deny(self, now_ns: int, ballot: Ballot) -> None:
+        if ballot > self.kept.promised:
+            self._floor = max(self._floor, ballot.round)
+            if self._is_coordinating:
+                self._stand_back(now_ns)
+
+    def _on_commit(self, now_ns: int, proposal: Proposal, body: bytes, out: Outbox) -> None:
+        """The ring is over. The next view has this member, or a former life of it, or neither."""
+        view, kept = proposal.view, self.kept
+        if view.member(self._local.me.id) is not None:
+            self.successor = proposal
+            return
+        former = [member for member in kept.formerly if view.member(member) is not None]
+        if not former:
+            self._note(f"view {view.id} has gone on without it: it joins as a new member", out)
+            self.is_over = True
+            return
+        others = [member for member in kept.formerly if member != former[0]]
+        ended = (kept.view.ring, body)
+        self.kept = Kept(kept.config, (former[0], *others), view, True, NO_BALLOT, None, ended)
+        self._heard.clear()
+        self._stand_back(now_ns)
+        self._floor = self._tries = 0
+        self._coordinator_ns = 0
+        self._ready_ns = NEVER
+        self._announce(now_ns, out)
+
+    def _on_ring(self, now_ns: int, kind: int, seen: Ring) -> None:
+        """A ring shows itself. Our own one answers so where its members know that we have left it."""
+        if seen.name != self._local.name or not seen.is_working:
+            return
+        if seen.ring == self.kept.view.ring:
+            self.is_over = self.is_over or kind == Kind.HERE
+        elif now_ns - self._started_ns > FOREIGN_WAITS * self._local.timing.recovery_wait_ns:
+            self.is_over = True
+
+    # Cold start
+
+    def _on_returned(self, now_ns: int, returned: Returned, out: Outbox) -> None:
+        if returned.name != self._local.name or returned.view.ring != self.kept.view.ring:
+            return
+        known = self._heard.get(returned.former)
+        if returned.former in self.kept.formerly or (known and known.member.life > returned.member.life):
+            return
+        self._heard[returned.former] = returned
+        self._floor = max(self._floor, returned.ballot.round)
+        if not self._is_coordinating:
+            if known is None:
+                self._tries = 0
+                self._due_ns = min(self._due_ns, now_ns + self._local.rng.randrange(self._local.timing.find_ns))
+            self._plan(now_ns)
+        elif returned.ballot == self.kept.promised and self._proposal is None:
+            self._votes[returned.former] = returned
+            self._consider(now_ns, out)
+
+    def _plan(self, now_ns: int) -> None:
+        """Look whether those that were heard are enough, and since when."""
+        votes, base = self._as_votes(self._heard)
+        is_leaver = base.member(self.kept.formerly[0]) is None  # it votes, and another has to coordinate
+        if is_leaver or not are_quorums(needed(votes, base), votes.keys()):
+            self._ready_ns = NEVER
+            return
+        self._ready_ns = min(self._ready_ns, now_ns)
+        self._due_ns = min(self._due_ns, max(self._begin_ns(votes, base), now_ns + 1))
+
+    def _begin_ns(self, votes: dict[int, Cut], base: View) -> int:
+        """When it is this member's turn to coordinate: first the one whose view is the last, then by their order."""
+        timing = self._local.timing
+        begin_ns = self._ready_ns
+        if lacks_holders(needed(votes, base), base, votes.keys(), set()):
+            begin_ns += timing.restart_wait_ns
+        mine = self.kept.formerly[0]
+        best = min(votes, key=lambda member: (-votes[member].view.seq, base.index(member) % (len(base.members) + 1)))
+        if best != mine:
+            begin_ns += timing.recovery_wait_ns
+        return max(begin_ns, self._coordinator_ns + timing.recovery_wait_ns if self._coordinator_ns else 0)
+
+    def _may_begin(self, now_ns: int) -> bool:
+        if self._ready_ns == NEVER:
+            return False
+        return self._begin_ns(*self._as_votes(self._heard)) <= now_ns
+
+    def _as_votes(self, returned: dict[int, Returned]) -> tuple[dict[int, Cut], View]:
+        """The votes of these and of this member, and the last view that one of them received."""
+        votes = {member: vote_of(each) for member, each in returned.items()}
+        votes[self.kept.formerly[0]] = vote_of(self._returned())
+        return votes, max([vote.view for vote in votes.values()], key=lambda view: view.seq)
+
+    def _begin(self, now_ns: int, out: Outbox) -> None:
+        self._floor = max(self._floor, self.kept.promised.round) + 1
+        self.kept = self.kept._replace(promised=Ballot(self._floor, 0, NO_LOG, self._local.me.id))
+        self._is_coordinating = True
+        self._votes = {}
+        self._proposal = None
+        self._steps = 0
+        self._note("no member that has a log is heard: restarted members form the group again", out)
+        self._invite(now_ns, out)
+        self._consider(now_ns, out)
+
+    def _stand_back(self, now_ns: int) -> None:
+        timing = self._local.timing
+        self._is_coordinating = False
+        self._proposal = None
+        self._coordinator_ns = now_ns
+        self._due_ns = now_ns + timing.recovery_wait_ns + self._local.rng.randrange(timing.recovery_wait_ns)
+
+    def _invite(self, now_ns: int, out: Outbox) -> None:
+        body = encode_invite(self.kept.promised, self._local.me.min_members, False, b"")
+        addresses = [each.member.address for each in self._heard.values()]
+        addresses += [member.address for member in self.kept.view.members]
+        for to in dict.fromkeys(addresses):
+            if to != self._local.me.address:
+                self._say(to, Kind.INVITE, body, self.kept.view.ring, out)
+        self._due_ns = now_ns + self._local.timing.invite_ns
+
+    def _consider(self, now_ns: int, out: Outbox) -> None:
+        """Propose once those that answered are enough. Those that were heard, and not this time, get a few chances."""
+        votes, base = self._as_votes(self._votes)
+        electorates = needed(votes, base)
+        if base.member(self.kept.formerly[0]) is None or not are_quorums(electorates, votes.keys()):
+            return
+        is_early = lacks_holders(electorates, base, votes.keys(), set())
+        if is_early and now_ns < self._ready_ns + self._local.timing.restart_wait_ns:
+            return
+        if self._steps < self._local.timing.invite_tries and any(member not in self._votes for member in self._heard):
+            return
+        bound = binding(votes)
+        if bound is None:
+            bound = Proposal(self.kept.promised, True, base.seq, (), self._new_view(now_ns, base))
+        else:
+            bound = bound._replace(fresh=False, ballot=self.kept.promised)
+        self._proposal = bound
+        self.kept = self.kept._replace(accepted=bound)
+        self._acks = {self._local.me.id, *self.kept.formerly}
+        self._steps = 0
+        self._send_result(now_ns, out)
+        self._consider_commit(now_ns, out)
+
+    def _new_view(self, now_ns: int, base: View) -> View:
+        """Those that answered, as they are now. Of the log after `base` nothing is left."""
+        me = self._local.me
+        members: list[Member] = [me]
+        numbers = {me.id: self._next_block}
+        for member in base.members:
+            returned = self._votes.get(member.id)
+            if returned is not None:
+                members.append(returned.member)
+                numbers[returned.member.id] = returned.next_block
+        counter = next_counter(base.counter, now_ns)
+        return replace(
+            base,
+            counter=counter,
+            creator=str(me),
+            ring=ring_id(self._local.name, me.id, counter),
+            incarnation=base.incarnation + 1,
+            seq=base.seq + 1,
+            members=tuple(members),
+            numbers=numbers,
+            reason=Reason.RESTART,
+            subject=str(me),
+            header=b"",
+            prior=(),
+            prior_rules=(),
+            locks={},
+            awaited={},
+            lock="",
+            serial=0,
+        )
+
+    def _send_result(self, now_ns: int, out: Outbox) -> None:
+        if self._proposal is None:
+            return
+        body = encode_result(self.kept.promised, self._proposal)
+        for returned in self._votes.values():
+            if returned.former not in self._acks:
+                self._say(returned.member.address, Kind.RESULT, body, self.kept.view.ring, out)
+        self._due_ns = now_ns + self._local.timing.invite_ns
+
+    def _on_result_ack(self, now_ns: int, origin: int, ballot: Ballot, out: Outbox) -> None:
+        if self._proposal is None or not self._is_coordinating or ballot != self.kept.promised:
+            return
+        for returned in self._votes.values():
+            if origin == returned.member.id:
+                self._acks |= {origin, *returned.formerly}
+        self._consider_commit(now_ns, out)
+
+    def _consider_commit(self, now_ns: int, out: Outbox) -> None:
+        proposal = self._proposal
+        votes, base = self._as_votes(self._votes)
+        if proposal is None or not is_committed(proposal, needed(votes, base), self._acks):
+            return
+        body = encode_result(proposal.ballot, proposal)
+        addresses = [each.member.address for each in self._heard.values()]
+        addresses += [member.address for member in (*proposal.view.members, *self.kept.view.members)]
+        for to in dict.fromkeys(addresses):
+            if to != self._local.me.address:
+                self._say(to, Kind.COMMIT, body, self.kept.view.ring, out)
+        self._on_commit(now_ns, proposal, body, out)
+
+    # Helpers
+
+    def _say(self, to: Address, kind: Kind, body: bytes, ring: int, out: Outbox) -> None:
+        out.sends.append(self._local.writer.control(to, kind, body, ring))
+
+    def _note(self, text: str, out: Outbox) -> None:
+        out.notes.append(Note(NOTE, self._local.me.id, detail=text))

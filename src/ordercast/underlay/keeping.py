@@ -1,0 +1,76 @@
+"""What an underlay keeps over restarts of its node, and a node that comes back with that (docs/design/restarts.md)."""
+
+from __future__ import annotations
+
+from ordercast.engine import NEVER, Lost
+from ordercast.membership.quorum.local import LocalMember, coming_along
+from ordercast.membership.quorum.returning import Returning
+from ordercast.membership.quorum.rule import electorate
+from ordercast.view import Reason, View
+from ordercast.wire.returns import Kept, decode_kept, encode_kept
+
+
+class Keeping:
+    """`returning`: this node was restarted, and its last ring is not known to be over."""
+
+    __slots__ = ("_local", "_stamp", "returning")
+
+    def __init__(self, local: LocalMember) -> None:
+        self._local = local
+        self.returning: Returning | None = None
+        self._stamp: object = None  # of what was given out last
+
+    def restore(self, entry: bytes, next_block: int) -> None:
+        """An earlier life kept this. It matters if that life may still have a vote."""
+        if not entry:
+            return
+        kept = decode_kept(entry)
+        self._stamp = ()  # something is on disk
+        former = kept.formerly[0]
+        if kept.view.member(former) is not None or (former in kept.view.prior and not kept.is_decided):
+            self.returning = Returning(self._local, kept, next_block)
+
+    def take(self) -> Returning | None:
+        """The return that has come to an end."""
+        returning = self.returning
+        if returning is None or (returning.successor is None and not returning.is_over):
+            return None
+        self.returning = None
+        return returning
+
+    def deadline_ns(self) -> int:
+        return self.returning.deadline_ns() if self.returning is not None else NEVER
+
+    def changed(self, kept: Kept | None) -> bytes | None:
+        """What is to be on disk, if that is not what was given out last; empty: nothing. `kept`: of the ring that this
+        node is in. A shared underlay keeps nothing: its roster would have to be kept as well."""
+        if self.returning is not None:
+            kept = self.returning.kept
+        if kept is None or kept.config.shared:
+            is_new = self._stamp is not None
+            self._stamp = None
+            return b"" if is_new else None
+        view, accepted = kept.view, kept.accepted
+        # What it is about, and no more: this is asked for in every pass.
+        stamp = (
+            kept.formerly,
+            view.ring,
+            view.seq,
+            view.counter,
+            kept.is_decided,
+            kept.promised,
+            accepted.ballot if accepted is not None else None,
+        )
+        if stamp == self._stamp:
+            return None
+        self._stamp = stamp
+        return encode_kept(kept)
+
+
+def losses(old: View, view: View) -> list[Lost]:
+    """What a view after a restart may have lost, for a member that comes from `old`."""
+    if view.reason != Reason.RESTART or electorate(old).is_quorum(set(coming_along(view))):
+        return []
+    back = ", ".join([str(member) for member in view.members if old.member(member.id) is None])
+    text = f"messages of view {old.id} may be lost that only members held which were restarted: {back} came back"
+    return [Lost(old.id, text)]
