@@ -17,6 +17,7 @@ from ordercast.service import RESILIENT, Service, parse_service
 from ordercast.sim.churn import membership_scenario
 from ordercast.sim.faults import Fault, FaultKind, draw_aftershocks, draw_faults
 from ordercast.sim.patience import patience_scenario
+from ordercast.sim.restarts import restarts_scenario
 from ordercast.sim.scenario import (
     SERVICES,
     CallPlan,
@@ -35,7 +36,7 @@ PLAIN_SEEDS: Final = ("sequencer",)
 
 def drawn_scenario(profile: str, seed: int, orderer: str, anticipate: bool | None = None) -> Scenario:
     """The scenario of a seed in one of the `PROFILES`."""
-    draws = {"membership": membership_scenario, "patience": patience_scenario}
+    draws = {"membership": membership_scenario, "patience": patience_scenario, "restarts": restarts_scenario}
     return draws.get(profile, random_scenario)(seed, orderer, anticipate)
 
 

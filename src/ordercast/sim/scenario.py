@@ -26,9 +26,9 @@ SERVICES: Final[dict[str, tuple[str, ...]]] = {
     "token": ("UNRELIABLE", "RELIABLE", "FIFO", "CAUSAL", "AGREED", "RESILIENT", "MAJORITY", "SAFE"),
     "timestamp": ("RELIABLE", "FIFO", "AGREED", "RESILIENT", "MAJORITY", "SAFE"),
 }
-PROFILES: Final = ("all", "membership", "patience")
+PROFILES: Final = ("all", "membership", "patience", "restarts")
 """What random scenarios are about: everything (`chance.py`), joins, leaves and failures around them (`churn.py`), or
-long waits (`patience.py`)."""
+long waits (`patience.py`), or restarts with and without a folder (`restarts.py`)."""
 PATIENCE_NS: Final = 8 * SECOND
 """An application gives a call up after this, unless its plan says otherwise."""
 ANTICIPATING: Final = ("timestamp",)

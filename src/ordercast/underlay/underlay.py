@@ -434,8 +434,9 @@ class Underlay:
         """The ring that this node was in before its restart may be over."""
         returned = self._keeping.take()
         if returned is not None and returned.successor is not None:
-            proposal = returned.successor
-            self._membership.past.add(returned.kept.view.ring, encode_result(proposal.ballot, proposal))
+            proposal, old = returned.successor, returned.kept.view
+            out.notes.extend([Note("name", member.id, detail=str(member)) for member in old.members])
+            self._membership.past.add(old.ring, encode_result(proposal.ballot, proposal))
             self._membership.resume(proposal.view, returned.kept.config)
             self._follow(now_ns, self._membership.take(), out)
         elif returned is not None:

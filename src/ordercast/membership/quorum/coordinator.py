@@ -185,6 +185,8 @@ class Coordinator:
     def on_returned(self, now_ns: int, returned: Returned, out: Outbox) -> None:
         """A restarted member speaks. It has promised this ballot, or has to be asked."""
         self.meet(returned)
+        grace_ns = now_ns + self._local.timing.restart_wait_ns
+        self._answers.grace_ns = min(self._answers.grace_ns, grace_ns)
         if self.role is not Role.INVITING or returned.former in self._answers.cuts:
             return
         if returned.ballot != self.ballot:
@@ -367,7 +369,13 @@ class Coordinator:
             return
         if bound is None:
             survivors = set(self._answers.cuts)
-            gone = [origin for origin in numbers if origin not in survivors]
+            # A restarted member has to know the sender, and knows the members of the view that it kept.
+            views = [each.view for each in self._answers.returned.values()]
+            gone = [
+                origin
+                for origin in numbers
+                if origin not in survivors and all(view.member(origin) is not None for view in views)
+            ]
             self._orphans = orphans(self._answers.cuts, numbers, gone)
             if self._lacks_orphans(now_ns, out):
                 return

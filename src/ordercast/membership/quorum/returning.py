@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from ordercast.config import SECOND
+from ordercast.config import SECOND, GroupConfig
 from ordercast.engine import NEVER, Note, Outbox, To
 from ordercast.membership.policy import NOTE
 from ordercast.membership.quorum.local import LocalMember
@@ -39,6 +39,7 @@ from ordercast.wire.views import (
     decode_invite,
     decode_result,
     decode_ring,
+    decode_welcome,
     encode_ballot,
     encode_invite,
     encode_result,
@@ -124,6 +125,8 @@ class Returning:
                 self._say(source, Kind.COMMIT, self.kept.ended[1], ring, out)
         elif kind == Kind.ENDED:
             self.is_over = self.is_over or decode_ended(body) == self._local.name
+        elif kind == Kind.WELCOME:
+            self._on_later(now_ns, *decode_welcome(body))
         elif kind == Kind.RETURN:
             self._on_returned(now_ns, decode_returned(body), out)
         elif kind == Kind.INVITE:
@@ -250,6 +253,18 @@ class Returning:
         self._coordinator_ns = 0
         self._ready_ns = NEVER
         self._announce(now_ns, out)
+
+    def _on_later(self, now_ns: int, name: str, is_decided: int, config: GroupConfig, view: View) -> None:
+        """A member that has left tells a later view of the ring: nobody else may know it."""
+        kept, former = self.kept, self.kept.formerly[0]
+        is_later = view.ring == kept.view.ring and view.seq > kept.view.seq
+        if name != self._local.name or not is_later:
+            return
+        if view.member(former) is not None:
+            self.kept = kept._replace(config=config, view=view, is_decided=bool(is_decided))
+            self._plan(now_ns)
+        elif is_decided:
+            self.is_over = True  # it was its own leave
 
     def _on_ring(self, now_ns: int, kind: int, seen: Ring) -> None:
         """A ring shows itself. Our own one answers so where its members know that we have left it."""

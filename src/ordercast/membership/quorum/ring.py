@@ -31,6 +31,7 @@ from ordercast.wire.views import (
     encode_address,
     encode_ring,
     encode_suspects,
+    encode_welcome,
 )
 
 NEWCOMER_WAITS: Final = 10  # times `recovery_wait_ns`: the patience of a newcomer whose join is not decided
@@ -239,8 +240,14 @@ class QuorumRing:
         """A member has been restarted with its folder. So its former life is over, and it has still its vote."""
         if returned.name != self._local.name or returned.former == self._local.me.id:
             return
+        view = self.orderer.view
+        if self.orderer.has_left:  # it may be the only one that knows the last view
+            is_decided = self.orderer.decided >= view.seq
+            body = encode_welcome(self._local.name, int(is_decided), self._config, view)
+            out.sends.append(self._local.writer.control(returned.member.address, Kind.WELCOME, body))
+            return
         if self.recovery is None:
-            if self.orderer.view.member(returned.former) is None:  # it has left, and joins as a new member
+            if view.member(returned.former) is None:  # it has left, and joins as a new member
                 body = encode_ring(self.shown())
                 out.sends.append(self._local.writer.control(returned.member.address, Kind.HERE, body))
                 return
