@@ -469,6 +469,7 @@ def test_kinds_keep_their_numbers() -> None:
         "JOIN": 22,
         "WELCOME": 23,
         "REFUSE": 24,
+        "RETURN": 25,
         "BEACON": 26,
         "VOTE": 27,
         "DECIDED": 28,

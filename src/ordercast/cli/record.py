@@ -97,6 +97,9 @@ def add_node(parser: argparse.ArgumentParser) -> None:
     """Add the flags that say where this member is and how it finds the others."""
     parser.add_argument("--name", default=None, help="this member's name (made of host and process)")
     parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="of the interface (127.0.0.1)")
+    parser.add_argument(
+        "--data-dir", type=Path, default=None, metavar="DIR", help="keeps what the node has promised over a restart"
+    )
     parser.add_argument("--peers", nargs="+", default=[], metavar="HOST:PORT", help="other nodes, without multicast")
     parser.add_argument(
         "--insecure", action="store_true", help="allow another interface than loopback: nothing is encrypted yet"
@@ -107,7 +110,7 @@ def node_of(args: argparse.Namespace) -> Node:
     """The node that the flags ask for; inside a running loop."""
     host, port = parse_bind(args.host)
     peers = [parse_peer(peer) for peer in args.peers]
-    return Node(args.name, host, port, peers, insecure=args.insecure)
+    return Node(args.name, host, port, peers, insecure=args.insecure, data_dir=args.data_dir)
 
 
 def size_of(text: str, word: str) -> int:

@@ -48,6 +48,7 @@ class BlockingNode:
         timing: Timing | str | None = None,
         life: int | None = None,
         addresses: Authority | None = None,
+        data_dir: str | Path | None = None,
         engines: EngineFactory | None = None,
     ) -> None:
         self._thread = LoopThread()
@@ -68,6 +69,7 @@ class BlockingNode:
                 timing=timing,
                 life=life,
                 addresses=addresses,
+                data_dir=data_dir,
                 engines=engines,
             )
 

@@ -22,6 +22,7 @@ from ordercast.errors import NotMember, UsageError
 from ordercast.groups.engines import EngineFactory
 from ordercast.groups.host import Host
 from ordercast.runtime.addresses import AddressError, group_address, interface_address, is_loopback, peer_address
+from ordercast.runtime.data_folder import DataFolder
 from ordercast.runtime.driver import QUIET_HEARTBEATS, UdpDriver
 from ordercast.runtime.listening import Authority
 from ordercast.runtime.udp.counters import Counters
@@ -62,6 +63,7 @@ class Node(NodeBase):
         timing: Timing | str | None = None,
         life: int | None = None,
         addresses: Authority | None = None,
+        data_dir: str | Path | None = None,
         engines: EngineFactory | None = None,
     ) -> None:
         """
@@ -76,6 +78,9 @@ class Node(NodeBase):
         timing: heartbeats, suspicion and retransmission, if not the usual ones; "rmp" has those of the paper.
         addresses: an authority for the multicast addresses of groups: a function of a group's name that returns address
         and port. It must not block, and all nodes must get the same answer. By default names are hashed.
+        data_dir: a folder of its own in which this node keeps what it has promised to its groups. Restarted with it, it
+        counts as a member of its last view; it has its name from there, unless one is given. Without it a node that
+        crashes is gone, and comes back as a new one.
         life: which life of `name` this is; by default the time. engines: what makes protocol engines, for tests.
         """
         try:
@@ -88,13 +93,12 @@ class Node(NodeBase):
                 f"{host} is not loopback, and traffic is neither encrypted nor authenticated yet: give insecure=True "
                 "if everybody on that network may read and send to the groups"
             )
-        life = time_ns() if life is None else life
-        name = _default_name() if name is None else name
+        asked, name = name, _default_name() if name is None else name
         _check_name(name)
-        numbers = {"port": port, "life": life, "clock_offset_ns": clock_offset_ns, "datagram": datagram or 0}
+        numbers = {"port": port, "life": life or 0, "clock_offset_ns": clock_offset_ns, "datagram": datagram or 0}
         for word, value in numbers.items():
             check_number(word, value)
-        if not 0 <= life <= MAX_LIFE:
+        if life is not None and not 0 <= life <= MAX_LIFE:
             raise UsageError(f"a life is a number from 0 to {MAX_LIFE}, not {life}")
         if abs(clock_offset_ns) > MAX_OFFSET_NS:
             raise UsageError(f"clock_offset_ns lies within {MAX_OFFSET_NS} of 0, not {clock_offset_ns}")
@@ -108,7 +112,12 @@ class Node(NodeBase):
         config = GroupConfig(datagram=datagram)
         self._timing = as_timing(timing)
         unicast = UnicastSocket(host, port)
+        folder: DataFolder | None = None
         try:
+            if data_dir is not None:
+                folder = DataFolder(data_dir, asked, name, life, time_ns())
+                name, life = folder.name, folder.life
+            life = time_ns() if life is None else life
             has_multicast = _decide_multicast(multicast, unicast.address[0], bool(others))
             recorder = _recorder(trace, name, life) if trace is not None else None
             self._driver = UdpDriver(
@@ -125,6 +134,7 @@ class Node(NodeBase):
                     engines=engines,
                     has_multicast=has_multicast,
                     ttl=unicast.ttl,
+                    store=folder,
                 ),
                 has_multicast=has_multicast,
                 peers=[peer for peer in others if peer != unicast.address],
@@ -134,7 +144,10 @@ class Node(NodeBase):
             )
         except BaseException:
             unicast.close()
+            if folder is not None:
+                folder.close()
             raise
+        self._folder = folder
         super().__init__(LocalBackend(self._driver.host, config, self._driver))
         self._driver.start(self._open)
 
@@ -171,10 +184,16 @@ class Node(NodeBase):
             timing = self._timing
             await driver.linger(timing.linger_ns, QUIET_HEARTBEATS * timing.heartbeat_busy_ns)
             driver.stop(NotMember("this node has been closed"))
+            self._close_folder()
 
     def abort(self) -> None:
         """Stop at once, without leaving the groups: for the others this is a crash."""
         self._driver.stop(NotMember("this node has been stopped"))
+        self._close_folder()
+
+    def _close_folder(self) -> None:
+        if self._folder is not None:
+            self._folder.close()
 
 
 def _decide_multicast(wanted: bool | None, interface: str, has_peers: bool) -> bool:
