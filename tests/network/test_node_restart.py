@@ -115,4 +115,5 @@ async def test_a_node_that_left_comes_back_as_a_new_member(tmp_path: Path) -> No
     assert not list(tmp_path.glob("*.entry"))
     async with Node("a", data_dir=tmp_path, timing=QUICK) as node:
         joined = await node.join(group)
+        assert joined.view is not None
         assert [member.name for member in joined.view.members] == ["a"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from ordercast.config import MS
-from ordercast.sim.checkers.chain import branches
+from ordercast.sim.checkers.chain import branches, installed_views
 from ordercast.sim.checkers.stuck import Excuse, LifeSpan, Trouble, Wish, excuse_of
 from ordercast.sim.checkers.views import Rules
 from ordercast.trace.schema import Row
@@ -61,7 +61,7 @@ class History:
         return excuse_of(self.rows, lives, self.troubles, self.rules, is_manual=self.is_manual)
 
     def branches(self) -> list[str]:
-        return branches(self.rows, self.rules)
+        return branches(installed_views(self.rows), self.rules)
 
     def _wish(self, name: str, at: int, *, is_join: bool) -> None:
         life = self.lives[name]

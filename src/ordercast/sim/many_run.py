@@ -22,7 +22,7 @@ from ordercast.groups.channel import Channel
 from ordercast.groups.roster import Roster
 from ordercast.service import AGREED
 from ordercast.sim.checkers import check_all
-from ordercast.sim.checkers.chain import branches
+from ordercast.sim.checkers.chain import branches, installed_views
 from ordercast.sim.checkers.stuck import Excuse, excuse_of
 from ordercast.sim.faults import Faults
 from ordercast.sim.lives import life_spans, troubles_of
@@ -295,7 +295,7 @@ class _GroupsRun:
             min_members=scenario.rule_of,
         )
         outcome.failures += told_violations(outcome.verdict)
-        outcome.failures += branches(rows, scenario.rule_of)
+        outcome.failures += branches(installed_views(rows), scenario.rule_of)
         if is_steady(scenario):
             outcome.failures += needless_recoveries([row for row in rows if row.group is None], [])
 

@@ -27,7 +27,8 @@ from ordercast.service import AGREED
 from ordercast.sim.calling import SimCaller
 from ordercast.sim.checkers import Verdict, check_all
 from ordercast.sim.checkers.chain import branches
-from ordercast.sim.checkers.stuck import Excuse, excuse_of
+from ordercast.sim.checkers.restarts import broken_restarts, linked_views
+from ordercast.sim.checkers.stuck import Excuse, LifeSpan, excuse_of
 from ordercast.sim.cluster import Cluster, Terms
 from ordercast.sim.faults import FaultKind, Faults
 from ordercast.sim.lives import life_spans, troubles_of
@@ -222,10 +223,13 @@ class _Run:
 
     def _excuse(self) -> Excuse | None:
         rows, scenario = self._cluster.world.rows(), self._scenario
-        heirs = {name: member.heirs for name, member in self._cluster.members.items()}
-        lives = life_spans(self._cluster.members, rows, heirs)
+        lives = self._lives(rows)
         troubles = troubles_of(scenario.faults, scenario.nodes)
         return excuse_of(rows, lives, troubles, scenario.rule_of, is_manual=scenario.recovery == "manual")
+
+    def _lives(self, rows: list[Row]) -> list[LifeSpan]:
+        heirs = {name: member.heirs for name, member in self._cluster.members.items()}
+        return life_spans(self._cluster.members, rows, heirs)
 
     def _probe(self) -> None:
         """All live members send, and all get everything; at the end exactly these are in one view.
@@ -292,9 +296,14 @@ class _Run:
         )
         outcome.verdict = verdict
         outcome.failures += told_violations(verdict)
-        outcome.failures += branches(outcome.rows, self._scenario.rule_of)
+        lives = self._lives(outcome.rows)
+        views = linked_views(outcome.rows, {life.member: life for life in lives})
+        outcome.failures += branches(views, self._scenario.rule_of)
         resets = [call for member in cluster.members.values() for call in member.seen.resets]
-        is_untroubled = not troubles_of(self._scenario.faults, self._scenario.nodes)
+        troubles = troubles_of(self._scenario.faults, self._scenario.nodes)
+        is_untroubled = not troubles
+        wait_ns = cluster.terms.timing.restart_wait_ns
+        outcome.failures += broken_restarts(outcome.rows, lives, troubles, self._scenario.rule_of, wait_ns)
         outcome.failures += broken_resets(resets, outcome.rows, is_untroubled=is_untroubled)
         if is_steady(self._scenario):
             failed = [str(member) for member in cluster.members.values() if member.seen.failures]

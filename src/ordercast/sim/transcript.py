@@ -12,7 +12,7 @@ from ordercast.engine import Failed
 from ordercast.groups.engines import EngineFactory
 from ordercast.groups.events import Batch, Left, Uncertain
 from ordercast.sim.checkers import Verdict, check_all
-from ordercast.sim.checkers.chain import branches
+from ordercast.sim.checkers.chain import branches, installed_views
 from ordercast.sim.checkers.stuck import Trouble, excuse_of
 from ordercast.sim.cluster import Cluster, Terms
 from ordercast.sim.lives import life_spans
@@ -52,7 +52,7 @@ class Transcript:
 
     def branches(self) -> list[str]:
         """Where a view was followed by two."""
-        return branches(self.cluster.world.rows(), self.cluster.terms.min_members)
+        return branches(installed_views(self.cluster.world.rows()), self.cluster.terms.min_members)
 
     def begin(self, later: frozenset[str]) -> None:
         """Start the nodes one after the other, so that the first named is the first member; then let the group form."""

@@ -1,0 +1,143 @@
+"""Views that restarted members form: they follow the last view of the members' former lives, and leave nobody behind.
+
+A restarted member begins a new life, so a trace does not say which view its former life was in when the group went on.
+Here that is put together. Three sentences are judged:
+
+- *One part goes on.* A view of restarted members comes after the last views of their former lives. Of two views after
+  failures with a common view behind them one comes after the other, where only a majority may go on.
+- *Enough go on.* The members of such a view are, in this life or a former one, a quorum of the last view that it comes
+  after. Members that asked to leave may be out of it.
+- *Nothing is lost that a living member holds.* A member of the last view that is up and can be heard, for as long as
+  restarted members have to wait for it, is in the view that they form. What it has delivered goes on with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+from typing import Final
+
+from ordercast.config import MS
+from ordercast.sim.checkers.chain import InstalledView, chain_of, installed_views
+from ordercast.sim.checkers.stuck import LifeSpan, Trouble
+from ordercast.sim.checkers.views import Rules, is_strict, may_go_on
+from ordercast.trace.schema import Row
+
+RESTART: Final = "restart"
+FAILURES: Final = ("reset", RESTART)
+SLACK_NS: Final = 1_500 * MS
+"""A member that has just begun to hear the others again may need so long to be heard by them."""
+
+
+def broken_restarts(
+    rows: Sequence[Row], lives: Iterable[LifeSpan], troubles: Sequence[Trouble], rules: Rules, wait_ns: int
+) -> list[str]:
+    """What is wrong with the views of restarted members, in words. `wait_ns`: how long they wait for the others."""
+    known = {life.member: life for life in lives}
+    views = linked_views(rows, known)
+    if not any(view.reason == RESTART for view in views.values()):
+        return []
+    return [
+        *_parts(views, rules),
+        *_too_few(views, known, rules),
+        *_left_behind(rows, views, known, troubles, wait_ns),
+    ]
+
+
+def linked_views(rows: Iterable[Row], lives: dict[str, LifeSpan]) -> dict[str, InstalledView]:
+    """All views. One that restarted members form comes after the last views of their former lives, too."""
+    views = installed_views(rows)
+    restarts = [view for view in views.values() if view.reason == RESTART]
+    if not restarts:
+        return views
+    last = {member: view.id for view in sorted(views.values(), key=lambda each: each.first_ns) for member in view.by}
+    for view in restarts:
+        for member in view.by:
+            former = lives[member].former if member in lives else ""
+            while former and former not in last and former in lives:
+                former = lives[former].former
+            if former in last and last[former] != view.id:
+                view.before[last[former]] = None
+    last_ns = max(view.first_ns for view in restarts)
+    for view in views.values():
+        if view.reason not in FAILURES:
+            view.is_doubtful = all(lives[member].ended_ns <= last_ns for member in view.by if member in lives)
+    return views
+
+
+def _parts(views: dict[str, InstalledView], rules: Rules) -> list[str]:
+    texts: list[str] = []
+    ends = [view for view in views.values() if view.reason in FAILURES]
+    lines = {view.id: chain_of(views, view.id) for view in ends}
+    for left, right in combinations(ends, 2):
+        if RESTART not in (left.reason, right.reason) or left.id in lines[right.id] or right.id in lines[left.id]:
+            continue
+        common = lines[left.id] & lines[right.id]
+        if not common:
+            continue
+        behind = max(common, key=lambda name: (views[name].first_ns, name))
+        if is_strict(views[behind].members, rules):
+            texts.append(
+                f"restart: view {behind} was followed by {left.id} ({left.reason}: {' '.join(left.members)}) and by "
+                f"{right.id} ({right.reason}: {' '.join(right.members)})"
+            )
+    return texts
+
+
+def _too_few(views: dict[str, InstalledView], lives: dict[str, LifeSpan], rules: Rules) -> list[str]:
+    texts: list[str] = []
+    for view in views.values():
+        if view.reason != RESTART or not view.before:
+            continue
+        last = max([views[name] for name in view.before], key=lambda each: each.first_ns)
+        names = {member.rpartition("/")[0] for member in view.members}
+        stayed = [
+            member
+            for member in last.members
+            if member not in lives
+            or not any(not wish.is_join and wish.at_ns <= view.first_ns for wish in lives[member].wishes)
+        ]
+        present = [member for member in stayed if member.rpartition("/")[0] in names]
+        if stayed and not (present and may_go_on(tuple(stayed), present, rules)):
+            texts.append(
+                f"restart: {view.id} ({' '.join(view.members)}) went on from {last.id} ({' '.join(last.members)}), and "
+                "these are not enough of its members"
+            )
+    return texts
+
+
+def _left_behind(
+    rows: Iterable[Row],
+    views: dict[str, InstalledView],
+    lives: dict[str, LifeSpan],
+    troubles: Sequence[Trouble],
+    wait_ns: int,
+) -> list[str]:
+    """Members of a view that restarted ones went on from without them, although they could be heard."""
+    went_ns: dict[str, int] = {}  # when a member was out of the group first
+    for row in rows:
+        if row.kind == "leave" and row.group is None:
+            went_ns.setdefault(f"{row.node}/{row.life}", row.at_ns)
+    texts: list[str] = []
+    for view in views.values():
+        if view.reason != RESTART:
+            continue
+        since_ns = view.first_ns - wait_ns - SLACK_NS
+        for before in view.before:
+            for member in views[before].members:
+                life = lives.get(member)
+                if life is None or member in view.members or not life.began_ns < since_ns:
+                    continue
+                has_left = any(not wish.is_join and wish.at_ns <= view.first_ns for wish in life.wishes)
+                is_away = went_ns.get(member, view.first_ns) < view.first_ns
+                if life.ended_ns <= view.first_ns or has_left or is_away or views[before].first_ns > since_ns:
+                    continue
+                if _is_troubled(troubles, since_ns, view.first_ns):
+                    continue
+                texts.append(f"restart: {view.id} went on from {before} without {member}, which was up and heard")
+    return texts
+
+
+def _is_troubled(troubles: Sequence[Trouble], from_ns: int, to_ns: int) -> bool:
+    """Whether something may have kept any two from hearing each other."""
+    return any(trouble.begin_ns <= to_ns and trouble.end_ns >= from_ns for trouble in troubles)
