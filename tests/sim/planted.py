@@ -17,6 +17,8 @@ from typing import Final, NamedTuple
 
 from tests.sim.bug import Bug
 from tests.sim.planting import SOURCES, planted
+from tests.sim.restart_bugs import PROFILE as RESTARTS_PROFILE
+from tests.sim.restart_bugs import RESTART_BUGS
 from tests.sim.roster_bugs import ROSTER_BUGS
 from tests.sim.sequencer_bugs import SEQUENCER_BUGS
 from tests.sim.timestamp_bugs import TIMESTAMP_BUGS
@@ -30,10 +32,11 @@ FIRST_SEEDS: Final = {"timestamp": 2}
 takes long there."""
 MOST_SEEDS: Final = 384  # that a bug may take to be found when the table is written
 TABLE: Final = Path(__file__).resolve().parents[2] / "docs" / "planted-bugs.md"
-BUGS: Final = SEQUENCER_BUGS + TOKEN_BUGS + TIMESTAMP_BUGS + ROSTER_BUGS
+BUGS: Final = SEQUENCER_BUGS + TOKEN_BUGS + TIMESTAMP_BUGS + ROSTER_BUGS + RESTART_BUGS
 ORDERERS: Final = tuple(dict.fromkeys(bug.orderer for bug in BUGS))
 ROSTER: Final = "Many groups on one underlay"
-SECTIONS: Final = (*(orderer.capitalize() for orderer in ORDERERS), ROSTER)
+RESTARTS: Final = "Restarts"
+SECTIONS: Final = (*(orderer.capitalize() for orderer in ORDERERS), ROSTER, RESTARTS)
 UNSEEN: Final = TIMESTAMP_UNSEEN
 SAMPLE: Final = 10  # bugs of each orderer that `make test` runs, and of the roster
 JOBS: Final = 2
@@ -64,6 +67,8 @@ def sample() -> list[Bug]:
 
 def section_of(bug: Bug) -> str:
     """Where it stands in the table."""
+    if bug.profile == RESTARTS_PROFILE:
+        return RESTARTS
     return bug.orderer.capitalize() if bug.profile == "all" else ROSTER
 
 
@@ -111,7 +116,8 @@ def table() -> list[str]:
         "*caught by* is the property of the trace, or the check at the end of a run (`docs/design/simulator.md`), that",
         "spoke first. Without a bug none of these seeds fails. `make test` runs a sample that changes with the code,",
         "`make planted` runs all, and `python -m tests.sim.planted --write` writes this page. Bugs of the roster and",
-        "of channels are planted into the scenarios of `ordercast fuzz --many-groups`, from seed 0 on.",
+        "of channels are planted into the scenarios of `ordercast fuzz --many-groups`, from seed 0 on. Bugs of",
+        "restarts are planted into those of `ordercast fuzz --profile restarts`.",
     ]
     for section in SECTIONS:
         lines += [
