@@ -18,6 +18,8 @@ from typing import Final, NamedTuple
 from tests.sim.bug import Bug
 from tests.sim.gathering_bugs import GATHERING_BUGS
 from tests.sim.planting import SOURCES, planted
+from tests.sim.restart_bugs import PROFILE as RESTARTS_PROFILE
+from tests.sim.restart_bugs import RESTART_BUGS
 from tests.sim.roster_bugs import ROSTER_BUGS
 from tests.sim.sequencer_bugs import SEQUENCER_BUGS
 from tests.sim.timestamp_bugs import TIMESTAMP_BUGS

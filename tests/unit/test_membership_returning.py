@@ -1,0 +1,202 @@
+"""A member that was restarted with what it kept: what it answers, and what is on disk before it does.
+
+docs/design/restarts.md has the argument.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from tests.unit.fake_engine import Exchange
+
+from ordercast.config import MS, GroupConfig, Timing
+from ordercast.engine import Outbox
+from ordercast.errors import UsageError
+from ordercast.groups.host import Host
+from ordercast.membership.quorum.local import LocalMember
+from ordercast.membership.quorum.returning import Returning
+from ordercast.membership.quorum.roles import NO_LOG
+from ordercast.sim.folders import SimFolder
+from ordercast.underlay.keeping import Keeping
+from ordercast.view import Member, Reason, View, group_tag, node_id
+from ordercast.wire.header import Kind
+from ordercast.wire.returns import (
+    MAX_FORMER,
+    Kept,
+    Returned,
+    decode_kept,
+    decode_returned,
+    encode_kept,
+    encode_returned,
+)
+from ordercast.wire.views import (
+    NO_BALLOT,
+    Ballot,
+    Proposal,
+    decode_ballot,
+    encode_invite,
+    encode_result,
+    encode_welcome,
+)
+from ordercast.wire.writer import DatagramWriter
+
+CONFIG = GroupConfig()
+
+
+def member(name: str, life: int = 0) -> Member:
+    return Member(node_id(name, life), name, life, ("10.0.0.1", ord(name)))
+
+
+A, B, C = (member(name) for name in "abc")
+VIEW = View(7, "a/0", 99, 0, 12, 40, (A, B, C), {each.id: 3 for each in (A, B, C)}, Reason.RESET)
+LOW, HIGH = Ballot(1, 12, 65_535, A.id), Ballot(2, 12, 65_534, C.id)
+PROPOSAL = Proposal(HIGH, True, 12, (), replace(VIEW, counter=8, ring=100, seq=13, members=(C, A)))
+KEPT = Kept(CONFIG, (B.id,), VIEW, True, HIGH, PROPOSAL, (98, b"how it ended"))
+
+
+def local(me: Member) -> LocalMember:
+    return LocalMember("prices", me, DatagramWriter(group_tag("prices"), me.id, 1_400), Timing(), random.Random(1))
+
+
+def returning(kept: Kept = KEPT, life: int = 1) -> Returning:
+    return Returning(local(member("b", life)), kept, 0)
+
+
+def hear(part: Returning, kind: Kind, body: bytes, ring: int = VIEW.ring) -> list[tuple[int, bytes]]:
+    """What it answers, as (kind, body)."""
+    out = Outbox()
+    part.on_control(10 * MS, kind, A.address, ring, A.id, body, out)
+    return [(send.buffers[0][1], bytes(send.buffers[1])) for send in out.sends]
+
+
+def test_what_is_kept_comes_back_as_it_was() -> None:
+    assert decode_kept(encode_kept(KEPT)) == KEPT
+    returned = Returned("prices", HIGH, member("b", 1), 0, (B.id, 5), VIEW, False, None)
+    assert decode_returned(encode_returned(returned)) == returned
+
+
+def test_a_promise_of_a_former_life_binds() -> None:
+    """The argument of Paxos needs it: two coordinators must not both have its promise."""
+    [(kind, body)] = hear(returning(), Kind.INVITE, encode_invite(LOW, "majority", False, b""))
+    assert kind == Kind.DENY
+    assert decode_ballot(body) == HIGH
+
+
+def test_an_answer_to_an_invitation_shows_what_was_kept_and_is_on_disk_before() -> None:
+    part = returning()
+    ballot = Ballot(3, 12, 65_535, A.id)
+    [(kind, body)] = hear(part, Kind.INVITE, encode_invite(ballot, "majority", False, b""))
+    returned = decode_returned(body)
+    assert kind == Kind.RETURN
+    assert (returned.ballot, returned.accepted, returned.view.id) == (ballot, PROPOSAL, VIEW.id)
+    assert returned.formerly == (B.id, member("b", 1).id)
+    assert part.kept.promised == ballot
+
+
+def test_an_accepted_proposal_is_kept_before_it_is_acknowledged() -> None:
+    part = returning(KEPT._replace(accepted=None, promised=NO_BALLOT))
+    [(kind, _)] = hear(part, Kind.RESULT, encode_result(HIGH, PROPOSAL))
+    assert kind == Kind.RESULT_ACK
+    assert part.kept.accepted == PROPOSAL
+    assert part.kept.promised == HIGH
+
+
+def test_a_straggler_of_the_ring_before_is_told_how_it_ended() -> None:
+    answer = hear(returning(), Kind.INVITE, encode_invite(LOW, "majority", False, b""), ring=98)
+    assert answer == [(Kind.COMMIT, b"how it ended")]
+
+
+def test_a_commit_that_names_a_former_life_makes_it_a_member_of_that_ring() -> None:
+    part = returning(KEPT._replace(formerly=(A.id,)))
+    hear(part, Kind.COMMIT, encode_result(HIGH, PROPOSAL))
+    assert part.successor is None
+    assert not part.is_over
+    assert (part.kept.view.ring, part.kept.formerly[0], part.kept.promised) == (100, A.id, NO_BALLOT)
+
+
+def test_a_commit_without_it_makes_it_a_newcomer() -> None:
+    part = returning()
+    hear(part, Kind.COMMIT, encode_result(HIGH, PROPOSAL))
+    assert part.is_over
+
+
+def test_a_member_that_left_tells_the_last_view() -> None:
+    part = returning(KEPT._replace(accepted=None))
+    later = replace(VIEW, counter=9, seq=20, members=(B,), prior=(A.id, B.id, C.id), prior_rules=("majority",) * 3)
+    hear(part, Kind.WELCOME, encode_welcome("prices", 1, CONFIG, later))
+    assert (part.kept.view.seq, part.kept.is_decided) == (20, True)
+    out = Outbox()
+    part.expire(part.deadline_ns() + 1, out)
+    assert part.successor is not None, "it is the only member of that view, and goes on at once"
+    assert part.successor.view.reason == Reason.RESTART
+
+
+def test_ballots_of_a_restarted_member_are_below_all_others() -> None:
+    assert Ballot(1, 0, NO_LOG, A.id) < Ballot(1, 0, 65_535 - 2_000, A.id)
+
+
+def test_only_so_many_former_lives_are_kept_with_the_first_among_them() -> None:
+    kept = KEPT._replace(formerly=tuple(range(1, MAX_FORMER + 1)))
+    formerly = returning(kept).kept.formerly
+    assert len(formerly) == MAX_FORMER
+    assert (formerly[0], formerly[-1]) == (1, member("b", 1).id)
+
+
+def test_what_has_not_changed_is_not_stored_again() -> None:
+    keeping = Keeping(local(B))
+    assert keeping.changed(None) is None
+    assert keeping.changed(KEPT) == encode_kept(KEPT)
+    assert keeping.changed(KEPT) is None
+    assert keeping.changed(KEPT._replace(promised=Ballot(9, 0, 0, 1))) is not None
+    assert keeping.changed(None) == b""
+    assert keeping.changed(None) is None
+
+
+def test_a_leave_that_was_decided_is_nothing_to_come_back_to() -> None:
+    without = replace(VIEW, members=(A, C), prior=(A.id, B.id, C.id), prior_rules=("majority",) * 3)
+    for is_decided in (True, False):
+        keeping = Keeping(local(member("b", 1)))
+        keeping.restore(encode_kept(KEPT._replace(view=without, is_decided=is_decided)), 0)
+        assert (keeping.returning is None) == is_decided
+
+
+def test_a_shared_underlay_keeps_nothing() -> None:
+    assert Keeping(local(B)).changed(KEPT._replace(config=GroupConfig(shared=True))) is None
+
+
+def test_a_foreign_entry_says_what_to_do() -> None:
+    folder = SimFolder()
+    folder.put("prices", b"of another version")
+    host = Host("b", 1, B.address, buffer_bytes=1 << 20, rng=random.Random(1), store=folder)
+    with pytest.raises(UsageError, match="another version wrote it"):
+        host.open(0, "prices", config=CONFIG)
+
+
+class Refusing(SimFolder):
+    """A disk that takes nothing."""
+
+    __slots__ = ()
+
+    def put(self, underlay: str, entry: bytes) -> None:
+        raise OSError(f"no room for {underlay}: {len(entry)} bytes")
+
+
+def test_nothing_leaves_where_it_could_not_be_stored() -> None:
+    """A pass stores, then writes its trace, then sends. Here it creates the group, and nobody hears of it."""
+    host = Host("b", 1, B.address, buffer_bytes=1 << 20, rng=random.Random(1), store=Refusing())
+    port = host.open(0, "prices", config=CONFIG)
+    kinds = []
+    with pytest.raises(OSError, match="no room for prices"):
+        while True:
+            kinds += [send.buffers[0][1] for _, send in host.finish(host.deadline_ns())]
+            host.expire(host.deadline_ns())
+    assert set(kinds) == {Kind.FIND}
+    assert port.engine.view is not None
+
+
+def test_an_engine_that_keeps_nothing_needs_no_folder() -> None:
+    host = Host("b", 1, B.address, buffer_bytes=1 << 20, rng=random.Random(1), engines=Exchange())
+    host.open(0, "prices", config=CONFIG)
+    host.finish(0)
