@@ -91,14 +91,16 @@ def _too_few(views: dict[str, InstalledView], lives: dict[str, LifeSpan], rules:
             continue
         last = max([views[name] for name in view.before], key=lambda each: each.first_ns)
         names = {member.rpartition("/")[0] for member in view.members}
-        stayed = [
+        # A member that asked to leave and did not come back may be out of a view that nobody has delivered.
+        asked = {
             member
             for member in last.members
-            if member not in lives
-            or not any(not wish.is_join and wish.at_ns <= view.first_ns for wish in lives[member].wishes)
-        ]
-        present = [member for member in stayed if member.rpartition("/")[0] in names]
-        if stayed and not (present and may_go_on(tuple(stayed), present, rules)):
+            if member in lives
+            and any(not wish.is_join and wish.at_ns <= view.first_ns for wish in lives[member].wishes)
+        }
+        present = [member for member in last.members if member.rpartition("/")[0] in names]
+        stayed = tuple(member for member in last.members if member in present or member not in asked)
+        if not present or not (may_go_on(last.members, present, rules) or may_go_on(stayed, present, rules)):
             texts.append(
                 f"restart: {view.id} ({' '.join(view.members)}) went on from {last.id} ({' '.join(last.members)}), and "
                 "these are not enough of its members"
@@ -128,7 +130,7 @@ def _left_behind(
                 life = lives.get(member)
                 if life is None or member in view.members or not life.began_ns < since_ns:
                     continue
-                has_left = any(not wish.is_join and wish.at_ns <= view.first_ns for wish in life.wishes)
+                has_left = _has_asked_to_leave(life, view)
                 is_away = went_ns.get(member, view.first_ns) < view.first_ns
                 if life.ended_ns <= view.first_ns or has_left or is_away or views[before].first_ns > since_ns:
                     continue
@@ -136,6 +138,11 @@ def _left_behind(
                     continue
                 texts.append(f"restart: {view.id} went on from {before} without {member}, which was up and heard")
     return texts
+
+
+def _has_asked_to_leave(life: LifeSpan, view: InstalledView) -> bool:
+    """Whether it did so before the view."""
+    return any(not wish.is_join and wish.at_ns <= view.first_ns for wish in life.wishes)
 
 
 def _is_troubled(troubles: Sequence[Trouble], from_ns: int, to_ns: int) -> bool:
