@@ -5,7 +5,7 @@ from ordercast.api.locking import Handler, Lock
 from ordercast.api.shared import SharedUnderlay
 from ordercast.api.transactions import Missed, Transaction, Transactions, TransactionTooLarge, publish, transactions
 from ordercast.config import GroupConfig, Timing
-from ordercast.engine import Failed, Transitional
+from ordercast.engine import Failed, StallReason, Transitional
 from ordercast.errors import (
     CallTimeout,
     GroupFailed,
@@ -23,6 +23,7 @@ from ordercast.errors import (
     UsageError,
 )
 from ordercast.groups.events import Answer, Batch, Event, Left, Message, MixedBatch, Request, Uncertain
+from ordercast.groups.status import GroupState, GroupStatus, Resumed, Stalled
 from ordercast.runtime.blocking import BlockingNode
 from ordercast.runtime.blocking_group import BlockingGroup, BlockingHandler, BlockingLock
 from ordercast.runtime.blocking_shared import BlockingUnderlay
@@ -63,6 +64,8 @@ __all__ = [
     "Group",
     "GroupConfig",
     "GroupFailed",
+    "GroupState",
+    "GroupStatus",
     "Handler",
     "InvariantViolation",
     "JoinRefused",
@@ -82,8 +85,11 @@ __all__ = [
     "OutcomeUnknown",
     "Reason",
     "Request",
+    "Resumed",
     "Service",
     "SharedUnderlay",
+    "StallReason",
+    "Stalled",
     "Timing",
     "Transaction",
     "TransactionTooLarge",

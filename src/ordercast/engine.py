@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Final, NamedTuple, Protocol
 
 from ordercast.config import MinMembers
@@ -129,6 +130,31 @@ Upcall = (
 )
 
 
+class StallReason(Enum):
+    """Why something does not go on. docs/guides/stalled.md says what to do about each."""
+
+    NO_QUORUM = "too few members answer"
+    RECOVERY = "the group is being re-formed"
+    NOT_RECEIVING = "an application does not receive"
+    JOIN = "the join is not answered"
+    NETWORK = "the network is blocked, or a member does not answer"
+    BOOTSTRAP = "the group has too few members to begin"
+    FAILED = "the group has failed, and waits for reset()"
+    # Of the application's own making: these are shown and logged, and are no `Stalled`.
+    LOCK = "another member holds the lock"
+    CALL = "the holder of the handler has not answered"
+
+
+class Waiting(NamedTuple):
+    """What keeps an engine from going on. `waiting_for`: members, as name/life."""
+
+    reason: StallReason
+    waiting_for: tuple[str, ...]
+    text: str
+    have: int = 0  # members, where a number of them is what is missing
+    need: int = 0
+
+
 class Note(NamedTuple):
     """An event inside a protocol, for the trace or the log.
 
@@ -222,6 +248,17 @@ class Engine(Protocol):
     @property
     def ttl(self) -> int:
         """How far multicasts of the underlay go (RMP section 3.1)."""
+
+    @property
+    def is_working(self) -> bool:
+        """Whether this node is in a ring that works: neither on its way in, nor in a recovery."""
+
+    def waiting(self, now_ns: int) -> Waiting | None:
+        """What keeps this node from going on, and which members it waits for; None: nothing that it knows of. To be
+        asked where something has made no progress for long, never in a pass that works."""
+
+    def short_of(self) -> tuple[int, int] | None:
+        """Members that the group has, and that it needs before it begins to work; None: it has enough."""
 
     def is_at_rest(self) -> bool:
         """Nothing is outstanding or buffered: every simulation has to come to this at its end."""

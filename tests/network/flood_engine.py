@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from ordercast.config import GroupConfig, Timing
-from ordercast.engine import NEVER, Delivery, Departed, Joined, Outbox, Reset, Run, Send, To, Upcall
+from ordercast.engine import NEVER, Delivery, Departed, Joined, Outbox, Reset, Run, Send, To, Upcall, Waiting
 from ordercast.errors import InvariantViolation
 from ordercast.service import Service
 from ordercast.view import Address, Member, Reason, View, group_tag
@@ -98,6 +98,16 @@ class FloodEngine:
 
     def waits_for_application(self) -> bool:
         return True
+
+    @property
+    def is_working(self) -> bool:
+        return self.view is not None
+
+    def waiting(self, now_ns: int) -> Waiting | None:
+        return None
+
+    def short_of(self) -> tuple[int, int] | None:
+        return None
 
     def consume(self, now_ns: int, seq: int, out: Outbox) -> None:
         pass

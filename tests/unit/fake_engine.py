@@ -27,6 +27,7 @@ from ordercast.engine import (
     Send,
     To,
     Upcall,
+    Waiting,
 )
 from ordercast.groups.events import Batch, PortEvent
 from ordercast.groups.port import Port
@@ -135,6 +136,9 @@ class FakeEngine:
         # the contract
         self.config = config
         self.view: View | None = None
+        self.is_working = True
+        self.stall: Waiting | None = None  # what it says when it is asked
+        self.questions = 0
         self.counters: dict[str, int] = {}
 
     gives_locks = True
@@ -183,6 +187,13 @@ class FakeEngine:
 
     def waits_for_application(self) -> bool:
         return True
+
+    def waiting(self, now_ns: int) -> Waiting | None:
+        self.questions += 1
+        return self.stall
+
+    def short_of(self) -> tuple[int, int] | None:
+        return None
 
     def consume(self, now_ns: int, seq: int, out: Outbox) -> None:
         self.consumed.append(seq)

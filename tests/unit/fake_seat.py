@@ -22,6 +22,7 @@ from ordercast.groups.events import Batch, Left, PortEvent
 from ordercast.groups.locks import LockRequest
 from ordercast.groups.naming import NameQuery
 from ordercast.groups.requests import Inbox, PendingReply
+from ordercast.groups.status import GroupState, GroupStatus
 from ordercast.groups.watches import Watch
 from ordercast.service import AGREED, Service
 from ordercast.view import Address, Member, Reason, View, node_id
@@ -57,6 +58,11 @@ class FakeSeat:
 
     def stats(self) -> dict[str, int]:
         return {"offered": self.end_number}
+
+    @property
+    def status(self) -> GroupStatus:
+        state = GroupState.WORKING if self.is_member else GroupState.LEFT
+        return GroupStatus(state, self.view, (), None, (), None, "", len(self.offered), 0)
 
     # Sending.
 

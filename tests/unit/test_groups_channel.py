@@ -18,6 +18,7 @@ from ordercast.errors import (
     Unhandled,
     UsageError,
 )
+from ordercast.groups.driven import LogLine
 from ordercast.groups.events import Batch, Left, Uncertain
 from ordercast.groups.host import MAX_LOG
 from ordercast.groups.session import Session
@@ -741,8 +742,8 @@ def test_membership_notes_are_kept_for_the_drivers_log_and_bounded() -> None:
     a.channel.out.notes.append(Note("membership", 0, detail="y is suspected: silent for 1.3 s"))
     run_pass(host)
     assert host.has_log
-    assert host.take_log() == [("floor", "y is suspected: silent for 1.3 s")]
+    assert host.take_log() == [("floor", LogLine("membership", "info", "y is suspected: silent for 1.3 s"))]
     assert not host.has_log
     a.channel.out.notes += [Note("membership", 0, detail=f"{number}") for number in range(MAX_LOG + 5)]
     run_pass(host)
-    assert [text for _, text in host.take_log()] == [f"{number}" for number in range(5, MAX_LOG + 5)]
+    assert [line.text for _, line in host.take_log()] == [f"{number}" for number in range(5, MAX_LOG + 5)]

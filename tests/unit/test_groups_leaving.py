@@ -300,7 +300,7 @@ def test_a_leave_that_is_held_up_is_not_waited_for_forever() -> None:
     a.offer(b"1", AGREED)
     host.leave(a)
     pump(host)
-    assert host.deadline_ns() == LEAVE_PATIENCE_NS
+    assert host.deadline_ns() <= LEAVE_PATIENCE_NS
     exchange.take_blocks = 1
     exchange.room_bytes = 0
     a.stream.ready.clear()

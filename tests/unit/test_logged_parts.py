@@ -21,7 +21,7 @@ from ordercast.parts.table import Table
 from ordercast.service import AGREED_RANK, SAFE, SAFE_RANK
 from ordercast.view import GROUP_ORIGIN, Reason
 from ordercast.wire.block import HEAD
-from ordercast.wire.ordering import Acks, Assignment, Missing
+from ordercast.wire.ordering import Acks, Assignment, Lead, Missing
 from ordercast.wire.views import pack_change
 
 FIRST = VIEW.seq + 1
@@ -314,7 +314,7 @@ def test_a_nak_is_answered_with_blocks_and_their_sequence_numbers() -> None:
     assert send_repairs(ring, receiver.repairs, B.address, missing, out) == [(FIRST, B.id, 0)]
     assert [send.to for send in out.sends] == [B.address] * 2
     assert ring.counters["repairs"] == 2
-    assert known_lead(ring, FIRST + 9, 2) == (FIRST, VIEW.seq, FIRST, 2)
+    assert known_lead(ring, FIRST + 9, 2) == Lead(FIRST, VIEW.seq, FIRST, 2)
 
 
 def test_a_sender_is_told_what_is_held_only_while_it_is_a_member() -> None:

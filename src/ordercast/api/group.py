@@ -41,6 +41,7 @@ from ordercast.errors import (
 from ordercast.groups.calls import Asked
 from ordercast.groups.events import Event, Left, PortEvent
 from ordercast.groups.requests import PendingReply
+from ordercast.groups.status import GroupStatus
 from ordercast.service import RELIABLE, UNRELIABLE, Service
 from ordercast.view import Member, View
 
@@ -123,6 +124,11 @@ class Group:
             return {}
         names = {member.id: str(member) for member in view.members}
         return {key: names.get(holder, f"{holder:016x}") for key, holder in view.locks.items()}
+
+    @property
+    def status(self) -> GroupStatus:
+        """What the group is doing now; where it makes no progress, why, and for which members it waits."""
+        return self._seat.status
 
     @property
     def stats(self) -> dict[str, int]:

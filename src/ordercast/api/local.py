@@ -21,6 +21,7 @@ from ordercast.groups.locks import LockRequest
 from ordercast.groups.naming import NameQuery, Naming
 from ordercast.groups.port import Port
 from ordercast.groups.requests import PendingReply
+from ordercast.groups.status import GroupStatus
 from ordercast.groups.watches import Watch
 from ordercast.service import Service
 from ordercast.view import Address, Member, View
@@ -125,6 +126,10 @@ class LocalSeat:
     @property
     def default_service(self) -> Service:
         return self.port.default_service
+
+    @property
+    def status(self) -> GroupStatus:
+        return self.port.channel.watching.status_of(self.port)
 
     def stats(self) -> dict[str, int]:
         port = self.port

@@ -24,6 +24,7 @@ from ordercast.groups.events import Left, PortEvent
 from ordercast.groups.locks import LockRequest
 from ordercast.groups.naming import NameQuery
 from ordercast.groups.requests import PendingReply
+from ordercast.groups.status import GroupStatus
 from ordercast.groups.watches import Watch
 from ordercast.service import Service
 from ordercast.view import Address, Member, View
@@ -85,6 +86,10 @@ class Seat(Protocol):
     @property
     def default_service(self) -> Service:
         """What a send that names no service gets."""
+
+    @property
+    def status(self) -> GroupStatus:
+        """What it is doing now."""
 
     def stats(self) -> dict[str, int]:
         """Counters, by the names of `ordercast.api.stats`."""

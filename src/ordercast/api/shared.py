@@ -19,6 +19,7 @@ from ordercast.api.waiting import wake
 from ordercast.config import GroupConfig
 from ordercast.errors import NotMember, UsageError
 from ordercast.groups.events import Event, PortEvent
+from ordercast.groups.status import GroupStatus
 from ordercast.service import Service
 from ordercast.view import Member, View
 from ordercast.wire.block import MAX_TARGETS
@@ -95,6 +96,11 @@ class SharedUnderlay:
     def default_service(self) -> Service:
         """What a send that names no service gets: AGREED, or RESILIENT(resilience)."""
         return self._seat.default_service
+
+    @property
+    def status(self) -> GroupStatus:
+        """What the underlay is doing now, as `Group.status`."""
+        return self._seat.status
 
     @property
     def stats(self) -> dict[str, int]:

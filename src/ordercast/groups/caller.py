@@ -21,6 +21,7 @@ from ordercast.config import LAN_DATAGRAM, MAX_BLOCK, Timing
 from ordercast.engine import NEVER, Outbox, To
 from ordercast.errors import OrdercastError, WireError
 from ordercast.groups.checks import CALL_HEAD_BYTES
+from ordercast.groups.driven import LogLine
 from ordercast.groups.rows import Meter, Rows
 from ordercast.parts.log import DATAGRAM_OVERHEAD
 from ordercast.parts.rtt import RoundTrip
@@ -408,7 +409,7 @@ class Caller:
         return self.group
 
     @property
-    def log(self) -> list[str]:
+    def log(self) -> list[LogLine]:
         """A caller sees no views."""
         return []
 

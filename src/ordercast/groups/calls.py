@@ -171,6 +171,14 @@ class Calls:
         """Whether this member waits for an answer."""
         return bool(self._asked)
 
+    def handlers(self) -> list[int]:
+        """The handlers whose answers are waited for, the longest wait first."""
+        return [asked.handler for asked in self._asked.values()]
+
+    def marks(self) -> tuple[object, ...]:
+        """It changes when a call has been answered."""
+        return tuple(self._asked)
+
     @property
     def has_answers(self) -> bool:
         return bool(self._to_callers or self._to_group)

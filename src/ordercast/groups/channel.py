@@ -39,6 +39,7 @@ from ordercast.errors import (
 from ordercast.groups.checks import check_kind
 from ordercast.groups.consumption import Consumption
 from ordercast.groups.directory import Placement
+from ordercast.groups.driven import LogLine
 from ordercast.groups.engines import GroupEngine
 from ordercast.groups.events import Left, PortEvent
 from ordercast.groups.port import PendingLeave, Port
@@ -48,6 +49,7 @@ from ordercast.groups.rows import Meter, Rows
 from ordercast.groups.session import Session
 from ordercast.groups.shared import PASS_CHANGES, UNBOUNDED, SharedGroups
 from ordercast.groups.stream import Stream
+from ordercast.groups.watching import StallWatch
 from ordercast.service import AGREED, RESILIENT, Service
 from ordercast.trace.recorder import Recorder
 from ordercast.view import Member, View
@@ -74,7 +76,6 @@ class Channel:
         "engine",
         "failure",
         "leaving",
-        "log",
         "max_message",
         "me",
         "next_block",
@@ -91,6 +92,7 @@ class Channel:
         "underlay",
         "usual",
         "view",
+        "watching",
     )
 
     def __init__(
@@ -129,12 +131,17 @@ class Channel:
         self.reception = Reception(self, placement.is_shared)
         self.sent = Meter()
         self.received = Meter()
-        self.log: list[str] = []  # view changes and suspicions of this pass, for the driver's log
         # driving
         self.deadline_ns = -1
         self.armed_ns = NEVER
+        self.watching = StallWatch(self)
         # What a shared underlay has besides; it needs the rest.
         self.shared = SharedGroups(self) if placement.is_shared else None
+
+    @property
+    def log(self) -> list[LogLine]:
+        """View changes, suspicions and stalls of this pass, for the driver's log."""
+        return self.watching.log
 
     @property
     def is_leaving(self) -> bool:
@@ -272,7 +279,8 @@ class Channel:
     # One pass.
 
     def expire(self, now_ns: int) -> None:
-        self.engine.expire(now_ns, self.out)
+        if self.engine.deadline_ns() <= now_ns:  # otherwise a leave is due, or the watch
+            self.engine.expire(now_ns, self.out)
 
     def finish(self, now_ns: int) -> None:
         """Submit what there is room for, let the engine conclude, and take what it has for the application."""
@@ -315,7 +323,8 @@ class Channel:
                 upcalls = []
             if out.notes:
                 notes, out.notes = out.notes, []
-                self.log += self.rows.notes(now_ns, notes, self.reception.names)
+                for text in self.rows.notes(now_ns, notes, self.reception.names):
+                    self.log.append(LogLine("membership", "info", text))
             if self.shared is not None:
                 self._pace(now_ns, upcalls, self.shared)
             else:
@@ -333,6 +342,9 @@ class Channel:
         self.deadline_ns = now_ns if wants_pass else engine.deadline_ns()
         for leave in self.leaving.values():
             self.deadline_ns = min(self.deadline_ns, leave.due_ns)
+        watch_ns = self.watching.after_pass(now_ns)
+        if watch_ns < self.deadline_ns:
+            self.deadline_ns = watch_ns
 
     def stop(self, now_ns: int) -> None:
         """The node stops, or is no longer needed here: the last traffic rows, and nobody waits any longer."""

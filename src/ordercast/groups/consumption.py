@@ -101,6 +101,11 @@ class Consumption:
                 break
             self.done_seq = max(self.done_seq, receipt.seq)
 
+    @property
+    def has_unfinished(self) -> bool:
+        """Whether ports have deliveries that keep buffers of the engine. It looks no further than the first one."""
+        return any(receipt.seq >= 0 for receipt in self.receipts)
+
     def take(self) -> int:
         """The sequence number that the engine is to be told; -1: nothing new."""
         if self.done_seq <= self.consumed_seq:

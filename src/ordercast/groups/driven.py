@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ordercast.engine import Outbox
 from ordercast.groups.rows import Meter
@@ -12,6 +12,14 @@ if TYPE_CHECKING:
     from ordercast.groups.caller import Caller
     from ordercast.groups.naming import Naming
     from ordercast.groups.port import Port
+
+
+class LogLine(NamedTuple):
+    """What the driver is to log, since the core does not. `topic`: of the logger, below `ordercast`."""
+
+    topic: str
+    level: str  # as the method of a logger is called
+    text: str
 
 
 class Driven(Protocol):
@@ -34,8 +42,8 @@ class Driven(Protocol):
     def sent(self) -> Meter: ...
 
     @property
-    def log(self) -> list[str]:
-        """View changes and suspicions of this pass, for the driver's log."""
+    def log(self) -> list[LogLine]:
+        """View changes, suspicions and stalls of this pass, for the driver's log."""
 
     @property
     def is_over(self) -> bool:

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from ordercast.engine import Buffer, Failed, Transitional
 from ordercast.errors import UsageError, WireError
+from ordercast.groups.status import Resumed, Stalled
 from ordercast.service import Service
 from ordercast.view import View
 from ordercast.wire.block import Head, groups_of, open_columns, open_messages, payload_bytes, service_of
@@ -565,5 +566,5 @@ class CallBatch(Batch):
         yield self.message
 
 
-Event = Message | View | Transitional | Failed | Left | Uncertain
-PortEvent = Batch | View | Transitional | Failed | Left | Uncertain
+Event = Message | View | Transitional | Failed | Left | Uncertain | Stalled | Resumed
+PortEvent = Batch | View | Transitional | Failed | Left | Uncertain | Stalled | Resumed

@@ -36,7 +36,7 @@ from ordercast.groups.caller import Caller
 from ordercast.groups.channel import Channel
 from ordercast.groups.checks import check_header, check_name
 from ordercast.groups.directory import Directory, OwnDirectory, Placement
-from ordercast.groups.driven import Driven, Handle
+from ordercast.groups.driven import Driven, Handle, LogLine
 from ordercast.groups.engines import EngineFactory
 from ordercast.groups.naming import Naming
 from ordercast.groups.port import Port
@@ -126,8 +126,8 @@ class Host:
         # Deadlines; an entry that is not its channel's `armed_ns` is stale.
         self._heap: list[tuple[int, int, Driven]] = []
         self._is_closed = False
-        self._log: list[tuple[str, str]] = []  # (underlay, text) that the driver is to log
-        self.has_log = False  # engines noted view changes or suspicions since the last `take_log`
+        self._log: list[tuple[str, LogLine]] = []  # with the underlay
+        self.has_log = False  # view changes, suspicions or stalls were noted since the last `take_log`
         self.has_ended = False  # an underlay is no longer of any use here: the driver may stop listening to it
         self.counters = {"malformed": 0, "unknown_group": 0, "mixed_trains": 0}
 
@@ -406,7 +406,7 @@ class Host:
                     sends.append((underlay, send))
                 out.sends.clear()
             if driven.log:
-                self._log.extend([(driven.underlay, text) for text in driven.log])
+                self._log.extend([(driven.underlay, line) for line in driven.log])
                 del self._log[:-MAX_LOG]
                 self.has_log = True
                 driven.log.clear()
@@ -425,8 +425,8 @@ class Host:
         news, self._news = self._news, {}
         return [handle for driven in news for handle in driven.take_news()]
 
-    def take_log(self) -> list[tuple[str, str]]:
-        """(underlay, text) of view changes and suspicions, in order. The core does not log: its driver does."""
+    def take_log(self) -> list[tuple[str, LogLine]]:
+        """View changes, suspicions and stalls, in order. The core does not log: its driver does."""
         log, self._log = self._log, []
         self.has_log = False
         return log

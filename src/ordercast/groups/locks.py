@@ -118,6 +118,22 @@ class Locks:
         return any(lock.stage is not Stage.HELD for lock in self._locks.values())
 
     @property
+    def is_asking(self) -> bool:
+        """Whether the group has to answer."""
+        return any(lock.stage in (Stage.ASKED, Stage.RELEASED) for lock in self._locks.values())
+
+    def wanted(self) -> list[str]:
+        """The locks that another member holds, and a task here waits for."""
+        return [key for key, lock in self._locks.items() if lock.stage is Stage.FREE and lock.claims]
+
+    def marks(self) -> tuple[object, ...]:
+        """What is waited for: it changes when one of these requests has made progress."""
+        held_by = self.held_by
+        return tuple(
+            [(key, lock.stage, held_by.get(key)) for key, lock in self._locks.items() if lock.stage is not Stage.HELD]
+        )
+
+    @property
     def is_at_rest(self) -> bool:
         """Nothing is asked, and nothing that could be asked is wanted."""
         return not self.todo and all(lock.stage in (Stage.FREE, Stage.HELD) for lock in self._locks.values())

@@ -11,6 +11,7 @@ from typing import Any
 from ordercast.config import LAN_DATAGRAM, Timing
 from ordercast.engine import NEVER, Outbox
 from ordercast.errors import OrdercastError, WireError
+from ordercast.groups.driven import LogLine
 from ordercast.groups.rows import Meter
 from ordercast.parts.rtt import RoundTrip
 from ordercast.view import Address, Member
@@ -70,7 +71,7 @@ class Naming:
         self.order = order
         self.out = Outbox()
         self.sent = Meter()
-        self.log: list[str] = []
+        self.log: list[LogLine] = []
         self.is_over = False
         self.deadline_ns = NEVER
         self.armed_ns = NEVER

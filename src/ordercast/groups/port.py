@@ -27,6 +27,7 @@ from ordercast.groups.locks import LockRequest, Locks
 from ordercast.groups.queue import QUEUE_BYTES, QUEUE_MESSAGES
 from ordercast.groups.requests import Inbox, PendingReply
 from ordercast.groups.rows import Meter
+from ordercast.groups.status import Resumed, Stalled
 from ordercast.groups.watches import Watch
 from ordercast.service import AGREED, Service
 from ordercast.view import Member, View
@@ -70,6 +71,7 @@ class Port:
         "join_header",
         "messages_delivered",
         "messages_sent",
+        "notices",
         "number",
         "queue",
         "refusal",
@@ -104,6 +106,8 @@ class Port:
         self._events: list[tuple[PortEvent, Receipt | None]] = []  # newest last
         self._taking: list[tuple[PortEvent, Receipt | None]] = []  # before these, oldest last
         self._taken: Receipt | None = None  # of the event that the application works on
+        # These overtake all others. At most two are kept, the last `Stalled` and the `Resumed` that ends it.
+        self.notices: list[PortEvent] | None = None
         self.held_bytes = 0  # on this port's own account (`groups/consumption.py`)
         # counters
         self.messages_sent = 0
@@ -322,7 +326,7 @@ class Port:
 
     @property
     def has_events(self) -> bool:
-        return bool(self._taking or self._events)
+        return bool(self._taking or self._events or self.notices)
 
     def take(self) -> PortEvent | None:
         """The next event. Asking for it says that the application has finished with the one before."""
@@ -332,6 +336,8 @@ class Port:
             if self.is_leaving:
                 taken.leaving -= 1
             self.channel.consumption.finish(taken)
+        if self.notices:
+            return self.notices.pop(0)
         if not self._taking:
             if not self._events:
                 return None
@@ -477,6 +483,12 @@ class Port:
         else:
             self.add(event, consumption.add(-1, 1))
 
+    def notify(self, event: Stalled | Resumed) -> None:
+        """Tell the application ahead of everything else. What it has not taken is bounded, however long it waits."""
+        before = self.notices[-1:] if self.notices and isinstance(event, Resumed) else []
+        self.notices = [*before, event]
+        self.channel.note(self)
+
     def lose(self, first: int, count: int) -> None:
         """Own messages were lost with this node's membership."""
         if self.gone is None:
@@ -547,7 +559,7 @@ class Port:
     def end(self, left: Left) -> None:
         """Out for good. What was received can still be taken; it holds no buffer any more."""
         self.gone = left
-        self.view = None
+        self.view = self.notices = None
         self.changed()
         self.finish_taken()
         for events in (self._taking, self._events):

@@ -265,6 +265,16 @@ class Rows:
             self._view = 0
             self._groups.clear()  # a later stay has another roster
 
+    def stalled(self, now_ns: int, text: str) -> None:
+        if self._recorder:
+            detail = self._recorder.detail(text)
+            self._recorder.row(trace.STALLED, now_ns, self._underlay, 0, self._view, detail=detail)
+
+    def resumed(self, now_ns: int, text: str) -> None:
+        if self._recorder:
+            detail = self._recorder.detail(text)
+            self._recorder.row(trace.RESUMED, now_ns, self._underlay, 0, self._view, detail=detail)
+
     def notes(self, now_ns: int, notes: Sequence[Note], names: dict[int, str]) -> list[str]:
         """What the protocol noticed: hold, placed, gap, repaired. Returns the texts of those that are for the log."""
         recorder = self._recorder

@@ -12,7 +12,7 @@ from enum import Enum, auto
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from ordercast.config import GroupConfig, MinMembers
-from ordercast.engine import Outbox, Refused
+from ordercast.engine import Outbox, Refused, Waiting
 from ordercast.membership.past import PastRings
 from ordercast.orderers.orderer import Suspicion
 from ordercast.view import Address, View
@@ -185,6 +185,9 @@ class Membership(Protocol[OrdererT_contra]):
     @property
     def state(self) -> str:
         """A word for people: `working`, or the step of a recovery."""
+
+    def waiting(self) -> Waiting | None:
+        """What keeps this node out of a ring that works, or its last change from being decided; None: nothing."""
 
     def was_in(self, ring: int) -> bool:
         """Whether this node was in the ring before."""

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import ClassVar, NamedTuple, Protocol
 
 from ordercast.config import GroupConfig, Timing
-from ordercast.engine import Change, Outbox
+from ordercast.engine import Change, Outbox, Waiting
 from ordercast.parts.log import Log
 from ordercast.parts.memory import DeliveryMemory
 from ordercast.view import Address, Member, View
@@ -175,6 +175,9 @@ class Orderer(Protocol):
         """A newcomer has taken its request back: if its join is not ordered yet, it will not be."""
 
     def suspects(self, now_ns: int) -> list[Suspicion]: ...
+
+    def blocked_by(self, now_ns: int) -> Waiting | None:
+        """Which member holds up what has made no progress for long; None: no other, as far as this one knows."""
 
     @property
     def is_busy(self) -> bool:

@@ -41,6 +41,10 @@ class Detector:
         """Whether somebody has been silent for half of what is suspicious at rest: it may be asked for a word."""
         return any(heard_ns + self._timing.suspect_rest_ns // 2 <= now_ns for heard_ns in self._heard_ns.values())
 
+    def unheard(self, now_ns: int, for_ns: int) -> list[int]:
+        """Who has been silent for so long, suspicious or not."""
+        return [peer for peer, heard_ns in self._heard_ns.items() if heard_ns + for_ns <= now_ns]
+
     def suspects(self, now_ns: int) -> list[int]:
         return [peer for peer in self._heard_ns if self._deadline_of(peer) <= now_ns]
 

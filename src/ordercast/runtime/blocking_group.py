@@ -12,6 +12,7 @@ from ordercast.api.group import CALL_TIMEOUT_S, Group
 from ordercast.api.locking import Handler, Lock
 from ordercast.config import GroupConfig, MinMembers
 from ordercast.groups.events import Batch, Event, Left, Message, PortEvent, Request
+from ordercast.groups.status import GroupStatus
 from ordercast.runtime.loop_thread import LoopThread
 from ordercast.service import Service
 from ordercast.view import Member, View
@@ -76,6 +77,11 @@ class BlockingGroup:
     def default_service(self) -> Service:
         """As `Group.default_service`."""
         return self._group.default_service
+
+    @property
+    def status(self) -> GroupStatus:
+        """As `Group.status`."""
+        return self._thread.read(lambda: self._group.status)
 
     @property
     def stats(self) -> dict[str, int]:

@@ -10,6 +10,7 @@ from ordercast.api.checks import Payload
 from ordercast.api.shared import SharedUnderlay
 from ordercast.config import GroupConfig
 from ordercast.groups.events import Event, PortEvent
+from ordercast.groups.status import GroupStatus
 from ordercast.runtime.blocking_group import BlockingGroup
 from ordercast.runtime.loop_thread import LoopThread
 from ordercast.service import Service
@@ -78,6 +79,11 @@ class BlockingUnderlay:
     def default_service(self) -> Service:
         """As `SharedUnderlay.default_service`."""
         return self._shared.default_service
+
+    @property
+    def status(self) -> GroupStatus:
+        """As `SharedUnderlay.status`."""
+        return self._thread.read(lambda: self._shared.status)
 
     @property
     def stats(self) -> dict[str, int]:

@@ -36,7 +36,7 @@ QUIET_HEARTBEATS: Final = 4
 """Heartbeats of a busy group, without anything else from the members, after which a leaver has no one to serve."""
 
 _log = logging.getLogger("ordercast.node")
-_membership_log = logging.getLogger("ordercast.membership")
+_LEVELS: Final = {"info": logging.INFO, "warning": logging.WARNING}
 
 
 class PassListener(Protocol):
@@ -323,9 +323,10 @@ class UdpDriver:
             receiver.close()
 
     def _tell_log(self) -> None:
-        """Log view changes and suspicions, which the engines only note."""
-        for underlay, text in self.host.take_log():
-            _membership_log.info("%s in %r: %s", self.host.me, underlay, text)
+        """Log view changes, suspicions and stalls, which the core only notes."""
+        for underlay, (topic, level, text) in self.host.take_log():
+            logger = logging.getLogger(f"ordercast.{topic}")
+            logger.log(_LEVELS[level], "%s in %r: %s", self.host.me, underlay, text)
 
     def _warn_of_size(self) -> None:
         self._has_warned = True

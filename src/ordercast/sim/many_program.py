@@ -20,6 +20,7 @@ from ordercast.groups.host import Host
 from ordercast.groups.locks import LockRequest
 from ordercast.groups.port import LEAVE_PATIENCE_NS, Port
 from ordercast.groups.requests import PendingReply
+from ordercast.groups.status import Resumed, Stalled
 from ordercast.groups.watches import Watch
 from ordercast.service import AGREED, FIFO_RANK, UNRELIABLE, Service, parse_service
 from ordercast.sim.application import HostStack, boot_host
@@ -464,7 +465,7 @@ class GroupProgram:
                 order.on_left(event.group)
         elif isinstance(event, Uncertain):
             self.seen.uncertain += event.count
-        elif not isinstance(event, Transitional):
+        elif not isinstance(event, Transitional | Stalled | Resumed):
             raise TypeError(f"an application cannot know {event!r}")
 
     def _on_left(self, left: Left) -> None:

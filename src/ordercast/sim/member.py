@@ -21,6 +21,7 @@ from ordercast.groups.calls import Asked
 from ordercast.groups.events import Batch, CallBatch, Left, Request, Uncertain
 from ordercast.groups.host import Host
 from ordercast.groups.port import Port
+from ordercast.groups.status import Resumed, Stalled
 from ordercast.service import Service, parse_service
 from ordercast.sim.application import HostStack, boot_host, is_intact, payload
 from ordercast.sim.checkers.records import FOREVER
@@ -311,7 +312,7 @@ class SimMember:
                 self._on_left(event)
             elif isinstance(event, Uncertain):
                 self.seen.uncertain += event.count
-            elif not isinstance(event, Transitional):
+            elif not isinstance(event, Transitional | Stalled | Resumed):
                 raise TypeError(f"an application cannot know {event!r}")
             if self.on_event is not None:
                 self.on_event(self, event)

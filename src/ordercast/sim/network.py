@@ -175,7 +175,7 @@ class Arrival(NamedTuple):
     batch: Train
 
 
-class Waiting(NamedTuple):
+class QueuedFrame(NamedTuple):
     """A datagram in the queue of a node's interface."""
 
     ready_ns: int
@@ -250,7 +250,7 @@ class Network:
         self._egress_free_ns: dict[str, int] = {}
         self._ingress_free_ns: dict[str, int] = {}
         self._last_ns: dict[tuple[str, str], int] = {}  # last arrival on a link: first in, first out
-        self._interfaces: dict[str, deque[Waiting]] = {}  # those with something to send; the first is next in turn
+        self._interfaces: dict[str, deque[QueuedFrame]] = {}  # those with something to send; the first is next in turn
 
     # Conditions. -----------------------------------------------------------------------------------------------------
 
@@ -373,7 +373,7 @@ class Network:
         each_ns = self.model.send_cost_ns(1, stride)
         for index in range(datagrams):
             batch = Train(source, data, 0, 1) if datagrams == 1 else _piece(source, data, stride, index, index + 1)
-            queue.append(Waiting(leave_ns - (datagrams - 1 - index) * each_ns, targets, batch))
+            queue.append(QueuedFrame(leave_ns - (datagrams - 1 - index) * each_ns, targets, batch))
 
     def _occupy(
         self, leave_ns: int, source: str, size: int, stride: int, datagrams: int

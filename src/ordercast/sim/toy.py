@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from random import Random
 
 from ordercast.config import AlonePolicy, Demands, GroupConfig, MinMembers, RecoveryMode, Timing
-from ordercast.engine import NEVER, Delivery, Joined, Note, Outbox, Run, Send, To
+from ordercast.engine import NEVER, Delivery, Joined, Note, Outbox, Run, Send, To, Waiting
 from ordercast.service import AGREED, FIFO, RELIABLE, Service
 from ordercast.sim.world import PORT
 from ordercast.view import Address, Member, View, group_tag, node_id, ring_id
@@ -103,6 +103,16 @@ class ToyEngine:
 
     def waits_for_application(self) -> bool:
         return True
+
+    @property
+    def is_working(self) -> bool:
+        return self.view is not None
+
+    def waiting(self, now_ns: int) -> Waiting | None:  # noqa: ARG002
+        return None
+
+    def short_of(self) -> tuple[int, int] | None:
+        return None
 
     def consume(self, now_ns: int, seq: int, out: Outbox) -> None:
         """Nothing is kept."""

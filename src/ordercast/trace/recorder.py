@@ -59,6 +59,8 @@ TX: Final = KINDS.index("tx")
 RX: Final = KINDS.index("rx")
 GAP: Final = KINDS.index("gap")
 REPAIRED: Final = KINDS.index("repaired")
+STALLED: Final = KINDS.index("stalled")
+RESUMED: Final = KINDS.index("resumed")
 
 # What gathers between two writes: two thousand rows, far more than a pass makes. A fuller pass is written in pieces.
 BUFFER_BYTES: Final = 2048 * CELL_BYTES

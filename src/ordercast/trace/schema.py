@@ -57,4 +57,6 @@ KINDS: Final[tuple[str, ...]] = (
     "rx",
     "gap",
     "repaired",
+    "stalled",
+    "resumed",
 )

@@ -23,7 +23,19 @@ from ordercast.config import (
     RecoveryMode,
     Timing,
 )
-from ordercast.engine import Change, Departed, Joined, Note, Outbox, Refused, Reset, Transitional, UnknownOutcome
+from ordercast.engine import (
+    Change,
+    Departed,
+    Joined,
+    Note,
+    Outbox,
+    Refused,
+    Reset,
+    StallReason,
+    Transitional,
+    UnknownOutcome,
+    Waiting,
+)
 from ordercast.errors import UsageError, WireError
 from ordercast.membership.policy import (
     NO_RING,
@@ -329,6 +341,24 @@ class Underlay:
     @property
     def ttl(self) -> int:
         return self._routes.ttl
+
+    @property
+    def is_working(self) -> bool:
+        return self._membership.is_whole
+
+    def waiting(self, now_ns: int) -> Waiting | None:
+        found = self._membership.waiting()
+        if found is not None or not self._membership.is_whole:
+            return found
+        short = self.short_of()
+        if short is not None:
+            have, need = short
+            text = f"the group begins with {need} members, and has {have}"
+            return Waiting(StallReason.BOOTSTRAP, (), text, have, need)
+        return self._orderer.blocked_by(now_ns)
+
+    def short_of(self) -> tuple[int, int] | None:
+        return None
 
     def is_at_rest(self) -> bool:
         membership = self._membership

@@ -61,6 +61,9 @@ class Vacancy:
     def suspects(self, now_ns: int) -> list[Suspicion]:
         return []
 
+    def blocked_by(self, now_ns: int) -> None:
+        """The membership knows what this node waits for."""
+
     def take_views(self) -> list[View]:
         return []
 

@@ -14,7 +14,7 @@ from ordercast.wire.codec import MAX_NUMBER, Reader, Writer
 Buffer = bytes | bytearray | memoryview
 
 ACKS: Final = Struct("<QQ")  # received up to, consumed up to
-LEAD: Final = Struct("<QQQHH")  # highest sequence number, stable, safe, active senders, flags
+LEAD: Final = Struct("<QQQHH")  # highest sequence number, stable, safe, active senders, and who holds up the group
 ASSIGNMENT: Final = Struct("<QQQI")  # sequence number, origin, block number, count: a run
 MISSING: Final = Struct("<QQIHH")  # origin (0: the log), number, count, first segment, stop segment (0: all)
 TARGET: Final = Struct("<Q")
@@ -39,6 +39,18 @@ class Acks(NamedTuple):
     consumed: int
 
 
+class Holdup(NamedTuple):
+    """The member that the sequencer's history waits for: its index in the view, and whether its application does not
+    consume, where otherwise it has not acknowledged."""
+
+    member: int
+    is_application: bool
+
+
+NO_HOLDUP: Final = Holdup(0xFFFF, False)
+_APPLICATION: Final = 0x8000  # besides its index, counted from 1; 0: nobody
+
+
 class Lead(NamedTuple):
     """What the sequencer tells everybody with every datagram."""
 
@@ -46,6 +58,7 @@ class Lead(NamedTuple):
     stable: int
     safe: int
     active: int
+    holdup: Holdup = NO_HOLDUP
 
 
 class Assignment(NamedTuple):
@@ -84,16 +97,20 @@ def open_behind(highest: int, body: Buffer) -> tuple[int, ...]:
 
 
 def encode_lead(lead: Lead) -> bytes:
-    return LEAD.pack(lead.highest, lead.stable, lead.safe, lead.active, 0)
+    member, is_application = lead.holdup
+    held = 0 if lead.holdup is NO_HOLDUP else member + 1 | _APPLICATION * is_application
+    return LEAD.pack(lead.highest, lead.stable, lead.safe, lead.active, held)
 
 
 def decode_lead(body: Buffer) -> Lead:
     if len(body) < LEAD.size:
         raise WireError("lead too short")
-    highest, stable, safe, active, _ = LEAD.unpack_from(body)
+    highest, stable, safe, active, held = LEAD.unpack_from(body)
     if stable > highest or safe > highest or highest > MAX_NUMBER:
         raise WireError("lead contradicts itself")
-    return Lead(highest, stable, safe, active)
+    if not held:
+        return Lead(highest, stable, safe, active)
+    return Lead(highest, stable, safe, active, Holdup((held & ~_APPLICATION) - 1, bool(held & _APPLICATION)))
 
 
 def encode_accept(lead: Lead, assignments: Iterable[Assignment]) -> bytes:

@@ -20,7 +20,7 @@ from ordercast.config import (
 from ordercast.errors import UsageError, WireError
 from ordercast.view import Address, Member, Reason, View, node_id
 from ordercast.wire.block import CHANGE, ENTRY, ENTRY_BYTES, HEAD, HEAD_BYTES, head_of
-from ordercast.wire.codec import MAX_NUMBER, Reader, Writer
+from ordercast.wire.codec import MAX_NUMBER, U64, Reader, Writer
 from ordercast.wire.ordering import ASSIGNMENT, Assignment, decode_assignments
 
 MAX_ORIGINS: Final = 4_096
@@ -343,6 +343,19 @@ def decode_ballot(body: bytes | memoryview) -> Ballot:
     ballot = take_ballot(reader)
     reader.end()
     return ballot
+
+
+def encode_check(ballot: Ballot, answered: Sequence[int] = ()) -> bytes:
+    """A question whether the coordinator is alive; its answer names the members that have answered it."""
+    return encode_ballot(ballot) + b"".join(map(U64.pack, answered))
+
+
+def decode_check(body: bytes | memoryview) -> tuple[Ballot, tuple[int, ...]]:
+    reader = Reader(body)
+    ballot = take_ballot(reader)
+    if reader.left % U64.size or reader.left > MAX_MEMBERS * U64.size:
+        raise WireError("a check of odd size")
+    return ballot, tuple([reader.u64() for _ in range(reader.left // U64.size)])
 
 
 def take_ballot(reader: Reader) -> Ballot:

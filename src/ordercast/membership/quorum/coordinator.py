@@ -15,7 +15,15 @@ from ordercast.errors import WireError
 from ordercast.membership.quorum.cuts import Remainder, agree, clip_assignments, holders, orphans
 from ordercast.membership.quorum.local import LocalMember
 from ordercast.membership.quorum.roles import RecoveryTerms, Role
-from ordercast.membership.quorum.rule import Mandate, binding, is_committed, mandate
+from ordercast.membership.quorum.rule import (
+    Electorate,
+    Mandate,
+    binding,
+    electorate,
+    is_committed,
+    mandate,
+    needed,
+)
 from ordercast.orderers import LoggedOrderer
 from ordercast.service import MAJORITY_RANK
 from ordercast.view import Address, Member, Reason, View, id_of, next_counter, ring_id
@@ -179,6 +187,34 @@ class Coordinator:
         if self.role is Role.PROPOSING:
             self._acks.add(origin)
             self._consider_commit()
+
+    # What it waits for
+
+    @property
+    def answered(self) -> list[int]:
+        """The members that have answered, this one included."""
+        return list(self._cuts)
+
+    @property
+    def electorates(self) -> list[Electorate]:
+        """The views whose quorums have to answer, as far as that is known by now."""
+        view = self._orderer.view
+        if self._terms.is_override:
+            return [electorate(view)._replace(rules=(self._terms.rule,))]
+        bound = [electorate(self._bound.view)] if self._bound is not None else []
+        return [*needed(self._cuts, view), *bound]
+
+    @property
+    def silent(self) -> list[int]:
+        """The members whose answer is waited for now."""
+        if self.role is Role.PROPOSING and self.proposal is not None:
+            return [member.id for member in self.proposal.view.members if member.id not in self._acks]
+        return [member for member in self.invitees if member not in self._cuts]
+
+    @property
+    def is_patient(self) -> bool:
+        """Whether those that are silent have had their time: more rounds are in vain until one of them is back."""
+        return self._tries > SUSPECT_TRIES
 
     # What a commit takes along
 

@@ -59,6 +59,16 @@ class Deciding:
         """After our own leave: whether a member has not said that it knows of it."""
         return self._is_departing and member not in self._informed and self._orderer.view.member(member) is not None
 
+    @property
+    def undecided(self) -> View | None:
+        """The view that is not known to be decided here."""
+        return self._view
+
+    @property
+    def holders(self) -> set[int]:
+        """The members that are known to hold it."""
+        return self._holders
+
     # Inputs
 
     def on_change(self, now_ns: int, view: View, out: Outbox, is_new: bool = False) -> None:

@@ -55,6 +55,7 @@ class Joining:
         "_tries",
         "_wishes",
         "asked",
+        "frozen",
         "must_create",
         "newcomer",
         "nonce",
@@ -92,6 +93,7 @@ class Joining:
         self.asked: set[Address] = set()  # members that may order our join
         self._hope_ns = 0  # until then a member that we asked may have ordered it, and its welcome may come
         self._due_ns = NEVER
+        self.frozen: Member | None = None  # it has answered last, and its ring did not work
         # Outcome
         self.must_create = False
         self.refusal = ""
@@ -142,7 +144,9 @@ class Joining:
             return
         if not ring.is_working:
             self._tries = 0  # it exists, and may work again: ask on
+            self.frozen = ring.leader
             return
+        self.frozen = None
         refusal = self._refusal(ring.config)
         if refusal:
             self._conclude(refusal)
@@ -179,6 +183,16 @@ class Joining:
         if self._ring is None and asking.member.id < self._local.me.id and self._deferred < MAX_DEFERENCE:
             self._deferred += 1
             self._tries = 0
+
+    @property
+    def leader(self) -> Member | None:
+        """The member that was asked to let us in, and has not done so yet."""
+        return self._ring.leader if self._ring is not None else None
+
+    @property
+    def ask_whom(self) -> list[str]:
+        """The addresses that are asked one by one, where the group is not looked for by its name."""
+        return [f"{host}:{port}" for host, port in self._ask_whom] if self._is_explicit else []
 
     def accept(self, nonce: int) -> bool:
         """Whether a welcome is for one of our attempts: the group may have come to an earlier one only now. Each is

@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from ordercast.config import GroupConfig, MinMembers
-from ordercast.engine import NEVER, Change, Departed, Note, Outbox, Refused, Reset, To
+from ordercast.engine import NEVER, Change, Departed, Note, Outbox, Refused, Reset, To, Waiting
 from ordercast.errors import WireError
 from ordercast.membership.past import PastRings
 from ordercast.membership.policy import (
@@ -36,6 +36,7 @@ from ordercast.membership.quorum.meeting import Meeting
 from ordercast.membership.quorum.patience import LONGEST, LeavePatience
 from ordercast.membership.quorum.ring import QuorumRing, Successor
 from ordercast.membership.quorum.roles import RecoveryTerms
+from ordercast.membership.quorum.waiting import waiting_of
 from ordercast.membership.quorum.withdrawing import Withdrawing
 from ordercast.orderers import LoggedOrderer, unsupported_names
 from ordercast.orderers.orderer import Suspicion
@@ -127,8 +128,7 @@ class QuorumMembership:
 
     def installed(self, now_ns: int, orderer: LoggedOrderer, out: Outbox) -> None:
         view, old, is_silent = orderer.view, self._state, self.silence is not Silence.NONE
-        self._joining = self._withdrawing = None
-        self.phase = Phase.MEMBER
+        self._joining, self._withdrawing, self.phase = None, None, Phase.MEMBER
         self._state = state = QuorumRing(self._local, self._wishes, self._config, orderer, self._counter)
         self.ring = view.ring
         self.is_whole = True
@@ -353,6 +353,9 @@ class QuorumMembership:
         state = self._state
         return "working" if state is None or state.recovery is None else state.recovery.role.name.lower()
 
+    def waiting(self) -> Waiting | None:
+        return waiting_of(self._local, self._joining, self._state)
+
     def was_in(self, ring: int) -> bool:
         return ring in self.past
 
@@ -566,8 +569,7 @@ class QuorumMembership:
     def _end(self, transition: Transition, text: str, out: Outbox, is_returning: bool = False) -> None:
         self._note(text, out)
         self._close(transition)
-        if is_returning:
-            self.phase = Phase.JOINING
+        self.phase = Phase.JOINING if is_returning else self.phase
 
     def _close(self, transition: Transition) -> None:
         self._pending, self.phase = transition, Phase.CLOSED
@@ -589,8 +591,7 @@ class QuorumMembership:
         state = self._state
         is_calm = self.is_whole and self.phase is Phase.MEMBER and not self._is_dissolving
         is_calm = is_calm and self.silence is Silence.NONE and not self._admission and not self.past.is_keeping
-        is_direct = is_calm and state is not None and not state.deciding
-        self.direct_ring = self.ring if is_direct else NO_RING
+        self.direct_ring = self.ring if is_calm and state is not None and not state.deciding else NO_RING
 
     def _count(self, name: str) -> None:
         self._counters[name] = self._counters.get(name, 0) + 1

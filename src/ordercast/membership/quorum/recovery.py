@@ -27,10 +27,12 @@ from ordercast.wire.views import (
     Cut,
     Proposal,
     decode_ballot,
+    decode_check,
     decode_cut,
     decode_invite,
     decode_result,
     encode_ballot,
+    encode_check,
     encode_cut,
     encode_result,
     open_change,
@@ -68,6 +70,7 @@ class Recovery:
         "_round",
         "_terms",
         "accepted",
+        "answered",
         "committed",
         "is_refused",
         "promised",
@@ -100,6 +103,7 @@ class Recovery:
         self._coordinator: Address = local.me.address
         self._coordinator_id = local.me.id
         self._heard_ns = 0  # when the coordinator was heard last
+        self.answered: tuple[int, ...] = ()  # the members that have answered it, as it says; for people
         self._terms = RecoveryTerms(rule)
         self.resets = PendingResets()  # of this node
         # Coordinating
@@ -157,7 +161,7 @@ class Recovery:
                 self._round.on_result_ack(origin)
                 self._follow(self._round)
         elif kind == Kind.CHECK:
-            self._on_check(now_ns, source, origin, decode_ballot(body), out)
+            self._on_check(now_ns, source, origin, *decode_check(body), out)
 
     def on_commit(self, now_ns: int, source: Address, proposal: Proposal, out: Outbox) -> None:
         """The next view is decided, and this member is in it. It begins when everything before it is here."""
@@ -218,6 +222,16 @@ class Recovery:
     def found(self) -> int:
         """Members of the old view that answered."""
         return self._round.found if self._round is not None else 0
+
+    @property
+    def own_round(self) -> Coordinator | None:
+        """The round that counts, where it is this member's own."""
+        return self._round if self._is_coordinating else None
+
+    @property
+    def coordinator_id(self) -> int:
+        """The member that coordinates, as far as this one knows."""
+        return self._coordinator_id
 
     @property
     def is_coordinator(self) -> bool:
@@ -296,6 +310,7 @@ class Recovery:
         self._is_coordinating = False
         self._pending = None
         self._coordinator, self._coordinator_id = source, origin
+        self.answered = ()
         self._heard_ns = now_ns
         self._due_ns = now_ns + self._check_ns()
 
@@ -372,15 +387,19 @@ class Recovery:
         body = encode_nak(Acks(received, min(self._orderer.consumed, received)), missing)
         out.sends.append(self._local.writer.control(self._coordinator, Kind.NAK, body))
 
-    def _on_check(self, now_ns: int, source: Address, origin: int, ballot: Ballot, out: Outbox) -> None:
+    def _on_check(
+        self, now_ns: int, source: Address, origin: int, ballot: Ballot, answered: tuple[int, ...], out: Outbox
+    ) -> None:
         if self._coordinator_id == self._local.me.id:
             if ballot == self.promised and origin != self._local.me.id and self.role is not Role.FAILED:
-                out.sends.append(self._local.writer.control(source, Kind.CHECK, encode_ballot(ballot)))
+                mine = self._round.answered if self._round is not None else []
+                out.sends.append(self._local.writer.control(source, Kind.CHECK, encode_check(ballot, mine)))
                 self.on_sign(source, origin, out)  # it has promised, and its answer was lost
             else:
                 out.sends.append(self._local.writer.control(source, Kind.DENY, encode_ballot(self.promised)))
         elif origin == self._coordinator_id and ballot == self.promised:
             self._heard_ns = now_ns
+            self.answered = answered
 
     def _watch_coordinator(self, now_ns: int, out: Outbox) -> None:
         """Invited members check periodically that the coordinator is still alive (Amoeba section 4.2)."""

@@ -90,6 +90,10 @@ class PendingChanges:
     def is_awaited(self, origin: int) -> bool:
         return origin in self._awaited
 
+    def awaited(self, numbers: Mapping[int, int]) -> list[int]:
+        """The senders of what is still to come."""
+        return list(self._awaited) if self.has_awaited(numbers) else []
+
     def has_awaited(self, numbers: Mapping[int, int]) -> bool:
         """Whether something is still to come: a member that was left behind and comes back may have delivered it."""
         if self._awaited:

@@ -11,7 +11,7 @@ from ordercast.orderers.sequencer.role import SequencerRole
 from ordercast.parts.log import runs_of
 from ordercast.view import GROUP_ORIGIN
 from ordercast.wire.header import Kind
-from ordercast.wire.ordering import Lead, encode_accept, encode_lead, encode_ordered
+from ordercast.wire.ordering import NO_HOLDUP, Holdup, Lead, encode_accept, encode_lead, encode_ordered
 
 
 class Tail:
@@ -53,6 +53,7 @@ class Announcer:
         "_ring",
         "active",
         "freed_bytes",
+        "holdup",
         "rest_beats",
         "rest_ns",
         "spoke_ns",
@@ -67,6 +68,7 @@ class Announcer:
         self._announced = Lead(seq, seq, seq, 0)
         self.active = 0  # members that are sending, as the sequencer counts them
         self.freed_bytes = 0  # since the others were told
+        self.holdup = NO_HOLDUP  # the member that the history waits for, as of the last STATUS
         self.sync_now = False
         self.rest_beats = 0  # heartbeats since anything was outstanding
         self.rest_ns = ring.timing.heartbeat_rest_ns  # between heartbeats when nobody waits for anything
@@ -107,7 +109,15 @@ class Announcer:
         self.spoke_ns = now_ns
         if role.others:
             role.rounds.asked(self._ring.log, is_for_room)
-            out.sends.append(self._ring.writer.control(To.ALL, Kind.STATUS, encode_lead(self.lead_info())))
+            lead = self.lead_info()._replace(holdup=self._holdup_of(role))
+            out.sends.append(self._ring.writer.control(To.ALL, Kind.STATUS, encode_lead(lead)))
+
+    def _holdup_of(self, role: SequencerRole) -> Holdup:
+        """The first member that the history waits for: the others can say so to their applications."""
+        slow, late = role.lagging(self._ring.log.received)
+        named = slow or late
+        index = self._ring.view.index(named[0]) if named else -1
+        return Holdup(index, bool(slow)) if index >= 0 else NO_HOLDUP
 
     def send_sync(self, now_ns: int, role: SequencerRole, out: Outbox) -> None:
         self.sync_now = False

@@ -112,6 +112,29 @@ class SequencerRole:
         row = self._table.get(member)
         return row is not None and row.leaves_at > 0
 
+    def lagging(self, received: int) -> tuple[list[int], list[int]]:
+        """The members that the history waits for: those that have everything and do not consume it, and otherwise
+        those that have received least. Both are empty where all have consumed everything."""
+        rows = self._table.items()
+        if self.stable >= received:
+            return [], []
+        slow = [member for member, row in rows if row.consumed == self.stable and row.received >= received]
+        late = [member for member, row in rows if row.received == self.safe < received]
+        return (slow, []) if slow else ([], late)
+
+    def not_holding(self, log: Log, view: View, me: int) -> list[int]:
+        """The members whose word is missing before a RESILIENT block that is here can be ordered."""
+        for origin in self.ready:
+            number = log.next_number.get(origin, -1)
+            block = log.blocks.get((origin, number))
+            if block is not None:
+                _, _, rank, k, _, _ = HEAD.unpack_from(block)
+                chosen = ackers(view, me, origin, k) if rank == RESILIENT_RANK else []
+                lacking = [each for each in chosen if not self._holds(each, origin, number)]
+                if lacking:
+                    return lacking
+        return []
+
     # What waits
 
     def propose(self, change: Change) -> None:
@@ -208,11 +231,11 @@ class SequencerRole:
 
     def _is_resilient(self, view: View, me: int, origin: int, number: int, k: int) -> bool:
         """Whether the k lowest-numbered members besides sequencer and sender hold the block (section 4.2)."""
-        for member in ackers(view, me, origin, k):
-            row = self._table.get(member)
-            if row is None or row.held.get(origin, 0) <= number:
-                return False
-        return True
+        return all(self._holds(member, origin, number) for member in ackers(view, me, origin, k))
+
+    def _holds(self, member: int, origin: int, number: int) -> bool:
+        row = self._table.get(member)
+        return row is not None and row.held.get(origin, 0) > number
 
 
 def ackers(view: View, sequencer: int, origin: int, k: int) -> list[int]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from ordercast.config import MS, GroupConfig, Timing
-from ordercast.engine import NEVER, Change, Note, Outbox
+from ordercast.engine import NEVER, Change, Note, Outbox, Waiting
 from ordercast.errors import UnsupportedService
 from ordercast.orderers.logged.changes import join_key
 from ordercast.orderers.logged.in_order import InOrderDelivery
@@ -24,6 +24,7 @@ from ordercast.orderers.logged.window import SendWindow
 from ordercast.orderers.orderer import Standing, Start, Suspicion, SuspicionReason, Usage
 from ordercast.orderers.sequencer.acknowledging import Acknowledger
 from ordercast.orderers.sequencer.announcing import Announcer
+from ordercast.orderers.sequencer.blocking import sequencer_blocked_by
 from ordercast.orderers.sequencer.ordering import SequencerOrdering
 from ordercast.orderers.sequencer.sending import SequencerSender, is_resilient
 from ordercast.orderers.sequencer.timers import SequencerTimer
@@ -213,7 +214,7 @@ class Sequencer:
             head = HEAD.unpack_from(block)
             rank = head[2]
             if rank not in self.ranks:
-                raise UnsupportedService(unsupported(Service(rank, head[3])))
+                raise UnsupportedService(f"the sequencer orderer does not give {Service(rank, head[3])}")
             number = self._window.take(now_ns, block, head, out)
             self._sender.send_own(now_ns, self._ordering.role, number, block, rank == RESILIENT_RANK, out)
         if blocks:
@@ -297,6 +298,7 @@ class Sequencer:
                     self._announcer.send_status(now_ns, self._ordering.role, out)
             else:
                 self._on_lead(lead)
+                self._announcer.holdup = lead.holdup
                 self._acknowledger.ask(lead.highest)
                 self._acknowledger.is_due |= ring.has_left
         elif kind == Kind.ACK:
@@ -394,6 +396,10 @@ class Sequencer:
         if self._outgoing.is_exhausted and self._ordering.role is None and leader not in silent:
             found.append(Suspicion(leader, SuspicionReason.NO_ACKNOWLEDGEMENT))
         return found
+
+    def blocked_by(self, now_ns: int) -> Waiting | None:
+        ring, role, outgoing = self._ring, self._ordering.role, self._outgoing
+        return sequencer_blocked_by(now_ns, ring, self._delivery, self._detector, outgoing, self._announcer, role)
 
     @property
     def is_busy(self) -> bool:
@@ -494,8 +500,7 @@ class Sequencer:
     def _on_sync(self, source: Address, origin: int, lead: Lead, out: Outbox) -> None:
         self._on_lead(lead)
         if origin != self._ring.view.leader.id:
-            # It led until its own leave, and goes when it knows that all have it. Another may have multicast this
-            # for it.
+            # It led until its own leave, and goes when it knows that all have it. Another may multicast for it.
             former = self._ordering.former
             to = former.address if former is not None and former.id == origin else source
             out.sends.append(self._ring.writer.control(to, Kind.ACK, encode_acks(self._acknowledger.acks())))
@@ -593,7 +598,3 @@ class Sequencer:
             known = known_lead(self._ring, self._delivery.safe, self._announcer.active)
             lead = known if is_member else self._announcer.lead_info()
             send_assignments(self._ring, to, lead, assignments, out)
-
-
-def unsupported(service: Service) -> str:
-    return f"the sequencer orderer does not give {service}; it gives RELIABLE, FIFO, AGREED, RESILIENT(k) and SAFE"

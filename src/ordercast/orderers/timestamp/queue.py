@@ -132,6 +132,10 @@ class ReceptionQueue:
         if len(self._heap) > 2 * len(self._waiting) + SLACK:
             self._compact()
 
+    def undecided_senders(self) -> list[int]:
+        """The senders of which a block waits here for its decision."""
+        return list(self._undecided)
+
     def forget_bounds(self) -> None:
         """Back to our own proposals: the bounds were of a list of members that is no more."""
         for waiting in self._undecided.values():

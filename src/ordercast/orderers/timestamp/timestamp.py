@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from ordercast.config import GroupConfig, Timing
-from ordercast.engine import NEVER, Change, Note, Outbox
+from ordercast.engine import NEVER, Change, Note, Outbox, Waiting
 from ordercast.errors import UnsupportedService
 from ordercast.orderers.logged.changes import join_key
 from ordercast.orderers.logged.delivery import ServiceDelivery
@@ -22,6 +22,7 @@ from ordercast.orderers.logged.ring import RingState
 from ordercast.orderers.logged.window import SendWindow
 from ordercast.orderers.orderer import Standing, Start, Suspicion, SuspicionReason, Usage
 from ordercast.orderers.timestamp.agreement import Agreement
+from ordercast.orderers.timestamp.blocking import timestamp_blocked_by
 from ordercast.orderers.timestamp.catchup import CatchUp
 from ordercast.orderers.timestamp.ordering import TimestampOrdering
 from ordercast.orderers.timestamp.owed import OwedStamps
@@ -381,6 +382,9 @@ class Timestamp:
                     for member in self._agreement.lacking(key):
                         found.setdefault(member, SuspicionReason.NO_ACKNOWLEDGEMENT)
         return [Suspicion(member, why) for member, why in found.items() if member != ring.me.id]
+
+    def blocked_by(self, now_ns: int) -> Waiting | None:
+        return timestamp_blocked_by(now_ns, self._ring, self._delivery, self._detector, self._outgoing, self._agreement)
 
     @property
     def is_busy(self) -> bool:

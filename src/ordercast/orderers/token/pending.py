@@ -133,6 +133,10 @@ class ChangeRequests:
         """Ten tries in vain."""
         return bool(self._own) and any(own.vain > self._timing.tries for own in self._own.values())
 
+    def is_in_vain(self, tries: int) -> bool:
+        """Whether a request of ours was repeated so often, and no token site says that it has it."""
+        return any(own.vain >= tries for own in self._own.values())
+
     def take_noted(self) -> list[int]:
         """Members whose requests came again, and still wait."""
         noted, self.noted = self.noted, {}

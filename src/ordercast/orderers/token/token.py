@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from ordercast.config import GroupConfig, Timing
-from ordercast.engine import NEVER, Change, Note, Outbox, To
+from ordercast.engine import NEVER, Change, Note, Outbox, To, Waiting
 from ordercast.errors import UnsupportedService, WireError
 from ordercast.orderers.logged.changes import join_key
 from ordercast.orderers.logged.delivery import ServiceDelivery
@@ -22,6 +22,7 @@ from ordercast.orderers.logged.ring import RingState
 from ordercast.orderers.logged.window import SendWindow
 from ordercast.orderers.orderer import Standing, Start, Suspicion, Usage
 from ordercast.orderers.token.acknowledging import TokenAcknowledger
+from ordercast.orderers.token.blocking import token_blocked_by
 from ordercast.orderers.token.calls import OutsideCalls
 from ordercast.orderers.token.naks import TokenNaks
 from ordercast.orderers.token.ordering import TokenOrdering
@@ -418,6 +419,18 @@ class Token:
 
     def suspects(self, now_ns: int) -> list[Suspicion]:
         return self._vigilance.suspects(now_ns)
+
+    def blocked_by(self, now_ns: int) -> Waiting | None:
+        return token_blocked_by(
+            now_ns,
+            self._ring,
+            self._delivery,
+            self._detector,
+            self._rotation,
+            self._outgoing,
+            self._requests,
+            self._naks,
+        )
 
     @property
     def is_busy(self) -> bool:

@@ -1,0 +1,65 @@
+"""Which member holds up a sequencer's group. The sequencer's table knows; others know what it has told them.
+
+Amoeba section 3: a member that never receives blocks the group. The sequencer names that member in the flags of its
+STATUS, so that every member can say it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ordercast.engine import Waiting
+from ordercast.orderers.logged.blocking import is_in_vain, no_answer, not_receiving, own_application, unheard
+from ordercast.orderers.logged.in_order import InOrderDelivery
+from ordercast.orderers.logged.ring import RingState
+from ordercast.orderers.sequencer.announcing import Announcer
+from ordercast.orderers.sequencer.role import SequencerRole
+from ordercast.parts.detector import Detector
+from ordercast.parts.outgoing import Outgoing
+from ordercast.wire.ordering import NO_HOLDUP
+
+ASKED: Final = "was asked for an acknowledgement and has not given it"
+
+
+def sequencer_blocked_by(
+    now_ns: int,
+    ring: RingState,
+    delivery: InOrderDelivery,
+    detector: Detector,
+    outgoing: Outgoing,
+    announcer: Announcer,
+    role: SequencerRole | None,
+) -> Waiting | None:
+    log, me, leader = ring.log, ring.me.id, ring.view.leader.id
+    silent = unheard(ring, detector, now_ns)
+    if silent is not None:
+        return silent
+    if role is not None:
+        return _as_sequencer(ring, delivery, role)
+    if is_in_vain(outgoing):
+        return no_answer(ring, [leader], "orders messages, and does not acknowledge what this node sends")
+    if log.received < log.highest:
+        return no_answer(ring, [leader], "orders messages, and does not repair what is lost")
+    told = announcer.holdup
+    slow = ring.view.members[told.member].id if told.member < len(ring.view.members) else 0
+    if slow not in (0, me) and told != NO_HOLDUP:
+        return not_receiving(ring, [slow]) if told.is_application else no_answer(ring, [slow], ASKED)
+    if delivery.consumed < delivery.delivered:
+        return own_application(ring)
+    return no_answer(ring, [leader], "orders messages, and has not ordered what this node waits for")
+
+
+def _as_sequencer(ring: RingState, delivery: InOrderDelivery, role: SequencerRole) -> Waiting | None:
+    log, me = ring.log, ring.me.id
+    lacking = role.not_holding(log, ring.view, me)
+    if lacking:
+        return no_answer(ring, lacking, "has not said that it holds a RESILIENT message")
+    slow, late = role.lagging(log.received)
+    if slow == [me] or (me in slow and delivery.consumed < delivery.delivered):
+        return own_application(ring)
+    if slow:
+        return not_receiving(ring, slow)
+    if late:
+        return no_answer(ring, late, ASKED)
+    awaited = role.changes.awaited(log.next_number)
+    return no_answer(ring, awaited, "has not sent again what the last recovery left open") if awaited else None
