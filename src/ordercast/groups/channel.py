@@ -442,7 +442,7 @@ class Channel:
             self.failure = upcall.text
             for port in self.ports:
                 port.fail(GroupFailed(f"{port.title!r} has failed ({upcall.text}); call reset()"))
-            self._stage = ChannelStage.IN
+            self._stage = ChannelStage.IN if self.is_leaving else self._stage  # a left one only serves the others
             for port, leave in list(self.leaving.items()):
                 if leave.is_ordered:
                     del self.leaving[port]

@@ -27,6 +27,7 @@ LATE_NS: Final = SECOND  # a look that comes so late: this process stood still i
 TOLD_AT_ONCE: Final = 1_024
 """Ports that are told of a stall in one pass. A shared underlay may have very many."""
 
+UNEXPLAINED: Final = "unexplained"  # in the trace: judges take it for a failure
 WARNING: Final = "warning"
 INFO: Final = "info"
 
@@ -66,6 +67,7 @@ class StallWatch:
         "_channel",
         "_holding",
         "_is_told_holding",
+        "_is_unexplained",
         "_requests",
         "_told",
         "_work",
@@ -74,7 +76,6 @@ class StallWatch:
         "log",
         "since_ns",
         "stalled",
-        "unexplained",
     )
 
     def __init__(self, channel: Channel) -> None:
@@ -88,9 +89,9 @@ class StallWatch:
         self.stalled: Waiting | None = None
         self.since_ns = 0
         self.asking: Waiting | None = None  # a lock or a call that takes long, and not for a fault of the group
-        self.unexplained = 0  # waits of more than `UNEXPLAINED_NS` that had no reason: always a bug
         self._candidate: Waiting | None = None  # another reason than the one that was told: it has to last
         self._is_told_holding = False
+        self._is_unexplained = False  # it has lasted for more than `UNEXPLAINED_NS` without a reason: always a bug
         # What is to be told
         self._told: deque[tuple[Port, Stalled | Resumed]] = deque()
         self.log: list[LogLine] = []
@@ -122,6 +123,7 @@ class StallWatch:
         requests_ns = requests.update(now_ns, self._request_mark())
         holding_ns = holding.update(now_ns, self._holding_mark())
         asking, found, is_stuck = None, None, work_ns >= STALL_NS
+        self._is_unexplained = self._is_unexplained and is_stuck
         if is_stuck:
             found = self._channel.engine.waiting(now_ns)
         if requests_ns >= STALL_NS:
@@ -130,7 +132,7 @@ class StallWatch:
                 is_stuck, work_ns = True, requests_ns
                 found = self._channel.engine.waiting(now_ns)
         if found is None and is_stuck:
-            self._explain_later(work_ns)
+            self._explain_later(now_ns, work_ns)
         elif found is not None or self.stalled is not None:
             self._follow(now_ns, found, now_ns - work_ns)
         self._follow_requests(asking, requests_ns)
@@ -217,10 +219,11 @@ class StallWatch:
         self._note(WARNING, f"no progress for {(now_ns - self.since_ns) / SECOND:.1f} s: {found.text}")
         self._tell(Stalled(found.reason, found.waiting_for, self.since_ns / SECOND, found.text, found.have, found.need))
 
-    def _explain_later(self, work_ns: int) -> None:
+    def _explain_later(self, now_ns: int, work_ns: int) -> None:
         """Nothing explains it. For a moment that may be; what was told before stays in force."""
-        if UNEXPLAINED_NS <= work_ns < UNEXPLAINED_NS + TICK_NS:
-            self.unexplained += 1
+        if work_ns >= UNEXPLAINED_NS and not self._is_unexplained:
+            self._is_unexplained = True
+            self._channel.rows.stalled(now_ns, UNEXPLAINED)
             self._note(WARNING, f"no progress for {work_ns / SECOND:.1f} s, and no reason is known: please report this")
 
     def _follow_requests(self, asking: Waiting | None, requests_ns: int) -> None:

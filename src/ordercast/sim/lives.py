@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 from ordercast.sim.checkers.records import FOREVER
+from ordercast.sim.checkers.stalled import LateApplication
 from ordercast.sim.checkers.stuck import LifeSpan, Trouble, Wish
 from ordercast.sim.faults import Fault, FaultKind
 from ordercast.trace.schema import Row
@@ -44,6 +45,15 @@ def life_spans(members: Mapping[str, Wisher], rows: Iterable[Row]) -> list[LifeS
         is_wanted = (name, life) not in ended and member.is_wanted
         lives.append(LifeSpan(f"{name}/{life}", began_ns, ended.get((name, life), FOREVER), wishes, is_wanted))
     return lives
+
+
+def late_applications(faults: Sequence[Fault], nodes: Sequence[str], delays_ns: Sequence[int]) -> list[LateApplication]:
+    """The times in which applications did not receive: because they were told so, always do it late, or stood still."""
+    late = [LateApplication(node, 0, FOREVER) for node, delay_ns in zip(nodes, delays_ns, strict=False) if delay_ns > 0]
+    for fault in faults:
+        if fault.kind in (FaultKind.STALL, FaultKind.PAUSE, FaultKind.SLOW):
+            late += [LateApplication(node, fault.at_ns, fault.at_ns + fault.for_ns) for node in fault.nodes]
+    return late
 
 
 def troubles_of(faults: Sequence[Fault], nodes: Iterable[str]) -> list[Trouble]:

@@ -27,10 +27,11 @@ from ordercast.service import AGREED
 from ordercast.sim.calling import SimCaller
 from ordercast.sim.checkers import Verdict, check_all
 from ordercast.sim.checkers.chain import branches
+from ordercast.sim.checkers.stalled import stall_failures
 from ordercast.sim.checkers.stuck import Excuse, excuse_of
 from ordercast.sim.cluster import Cluster, Terms
 from ordercast.sim.faults import FaultKind, Faults
-from ordercast.sim.lives import life_spans, troubles_of
+from ordercast.sim.lives import late_applications, life_spans, troubles_of
 from ordercast.sim.member import SimMember
 from ordercast.sim.network import SOCKET_OVERHEAD_BYTES
 from ordercast.sim.resets import broken_resets
@@ -294,9 +295,22 @@ class _Run:
         resets = [call for member in cluster.members.values() for call in member.seen.resets]
         is_untroubled = not troubles_of(self._scenario.faults, self._scenario.nodes)
         outcome.failures += broken_resets(resets, outcome.rows, is_untroubled=is_untroubled)
+        outcome.failures += self._stall_failures(outcome.rows)
         if is_steady(self._scenario):
             failed = [str(member) for member in cluster.members.values() if member.seen.failures]
             outcome.failures += needless_recoveries(outcome.rows, failed)
+
+    def _stall_failures(self, rows: Sequence[Row]) -> list[str]:
+        """Members that stand still have to say so, and why; a run that ends stuck is not excused from that."""
+        scenario, cluster = self._scenario, self._cluster
+        return stall_failures(
+            rows,
+            life_spans(cluster.members, rows),
+            troubles_of(scenario.faults, scenario.nodes),
+            late_applications(scenario.faults, scenario.nodes, scenario.take_delays_ns),
+            cluster.world.now_ns,
+            is_stuck=self._outcome.is_stuck_legally,
+        )
 
     def _check_peaks(self) -> None:
         """Buffers are bounded by the history that the group was created with, and by what recovery brings in.

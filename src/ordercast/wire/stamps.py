@@ -31,6 +31,7 @@ if (STAMPS.size, NEXT.size, ACKED.size, DECIDED.size, TOP.size, BOUND.size) != (
 
 ASKS: Final = 1  # the decisions on what is acknowledged have not come
 WANTS: Final = 2  # all are to say what they have received
+BEHIND: Final = 8  # the application of its sender does not receive: it proposes for nothing until it does
 HURRIES: Final = 4  # a change waits for what is under way: to be proposed for also where an application is behind
 
 MAX_ACKED: Final = 4_096  # blocks of one run; more are acknowledged in several

@@ -34,6 +34,7 @@ if STATE.size != 36:
 HOLDS: Final = 1  # its sender has accepted the token of that pass
 HURRY: Final = 2  # a round is under way: pass it on at once
 WAITS: Final = 4  # its sender waits for what another member has to do
+BEHIND: Final = 16  # the application of its sender does not receive, and holds up the ring when the token comes
 NOTED: Final = 8  # to one member: a request of yours for a change waits here to be ordered
 
 

@@ -55,11 +55,12 @@ def _as_sequencer(ring: RingState, delivery: InOrderDelivery, role: SequencerRol
     if lacking:
         return no_answer(ring, lacking, "has not said that it holds a RESILIENT message")
     slow, late = role.lagging(log.received)
-    if slow == [me] or (me in slow and delivery.consumed < delivery.delivered):
-        return own_application(ring)
-    if slow:
-        return not_receiving(ring, slow)
     if late:
         return no_answer(ring, late, ASKED)
+    if me in slow and delivery.consumed < delivery.delivered:
+        return own_application(ring)
+    others = [member for member in slow if member != me]
+    if others:
+        return not_receiving(ring, others)
     awaited = role.changes.awaited(log.next_number)
     return no_answer(ring, awaited, "has not sent again what the last recovery left open") if awaited else None

@@ -113,14 +113,12 @@ class SequencerRole:
         return row is not None and row.leaves_at > 0
 
     def lagging(self, received: int) -> tuple[list[int], list[int]]:
-        """The members that the history waits for: those that have everything and do not consume it, and otherwise
-        those that have received least. Both are empty where all have consumed everything."""
+        """The members that the history waits for: those that have received least, or, where all have everything, those
+        that have consumed least. A member consumes nothing that must be safe before others have it."""
         rows = self._table.items()
-        if self.stable >= received:
-            return [], []
-        slow = [member for member, row in rows if row.consumed == self.stable and row.received >= received]
-        late = [member for member, row in rows if row.received == self.safe < received]
-        return (slow, []) if slow else ([], late)
+        if self.safe < received:
+            return [], [member for member, row in rows if row.received == self.safe]
+        return [member for member, row in rows if row.consumed == self.stable < received], []
 
     def not_holding(self, log: Log, view: View, me: int) -> list[int]:
         """The members whose word is missing before a RESILIENT block that is here can be ordered."""
@@ -130,7 +128,8 @@ class SequencerRole:
             if block is not None:
                 _, _, rank, k, _, _ = HEAD.unpack_from(block)
                 chosen = ackers(view, me, origin, k) if rank == RESILIENT_RANK else []
-                lacking = [each for each in chosen if not self._holds(each, origin, number)]
+                rows = {each: self._table.get(each) for each in chosen}
+                lacking = [each for each, row in rows.items() if row is None or row.held.get(origin, 0) <= number]
                 if lacking:
                     return lacking
         return []
@@ -231,11 +230,11 @@ class SequencerRole:
 
     def _is_resilient(self, view: View, me: int, origin: int, number: int, k: int) -> bool:
         """Whether the k lowest-numbered members besides sequencer and sender hold the block (section 4.2)."""
-        return all(self._holds(member, origin, number) for member in ackers(view, me, origin, k))
-
-    def _holds(self, member: int, origin: int, number: int) -> bool:
-        row = self._table.get(member)
-        return row is not None and row.held.get(origin, 0) > number
+        for member in ackers(view, me, origin, k):
+            row = self._table.get(member)
+            if row is None or row.held.get(origin, 0) <= number:
+                return False
+        return True
 
 
 def ackers(view: View, sequencer: int, origin: int, k: int) -> list[int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from ordercast.engine import Waiting
 from ordercast.orderers.logged.blocking import (
     behind,
-    is_in_vain,
     no_answer,
     not_receiving,
     own_application,
@@ -32,12 +31,12 @@ def timestamp_blocked_by(
     silent = unheard(ring, detector, now_ns)
     if silent is not None:
         return silent
+    if agreement.full:
+        return not_receiving(ring, sorted(agreement.full))
     for key in outgoing.unordered:
         lacking = agreement.lacking(key)
-        if lacking and is_in_vain(outgoing):
-            return no_answer(ring, lacking, "does not acknowledge what this node sends")
         if lacking:
-            return not_receiving(ring, lacking)
+            return no_answer(ring, lacking, "has not acknowledged what this node has sent")
     undecided = [member for member in agreement.queue.undecided_senders() if member != me]
     if undecided:
         return no_answer(ring, undecided, "has not decided the order of its messages")

@@ -15,19 +15,20 @@ from ordercast.orderers.timestamp.queue import Key
 from ordercast.view import GROUP_ORIGIN, Address
 from ordercast.wire.header import Kind
 from ordercast.wire.ordering import Acks
-from ordercast.wire.stamps import ASKS, HURRIES, MAX_ACKED, WANTS, Acked, Decided, Stamps, encode_stamps
+from ordercast.wire.stamps import ASKS, BEHIND, HURRIES, MAX_ACKED, WANTS, Acked, Decided, Stamps, encode_stamps
 
 ALONG: Final = 16  # blocks that are acknowledged once more with the next
 MAX_DECISIONS: Final = 256  # in one datagram: a body has no more than 256 segments, which may be small
 
 
 class StampSender:
-    __slots__ = ("_agreement", "_log", "_me", "_owed", "_ring", "_table", "_told", "_window", "spoke_ns")
+    __slots__ = ("_agreement", "_delivery", "_log", "_me", "_owed", "_ring", "_table", "_told", "_window", "spoke_ns")
 
     def __init__(self, ring: RingState, delivery: ServiceDelivery, window: SendWindow, agreement: Agreement) -> None:
         self._ring = ring
         self._log = ring.log
         self._me = ring.me.id
+        self._delivery = delivery
         self._table = delivery.table
         self._window = window
         self._agreement = agreement
@@ -69,8 +70,9 @@ class StampSender:
                 to = member.address if member is not None else To.ALL
             kind = Kind.DECISION if decisions else Kind.STAMPS if acks else Kind.SYNC
             stamps = self.stamps(list(self._acked(acks.values())), decisions)
-            if owed.asks or owed.wants or owed.hurries:
-                flags = ASKS * owed.asks + WANTS * owed.wants + HURRIES * owed.hurries
+            is_full = bool(self._agreement.held_back) and self._delivery.is_overrun()
+            if owed.asks or owed.wants or owed.hurries or is_full:
+                flags = ASKS * owed.asks + WANTS * owed.wants + HURRIES * owed.hurries + BEHIND * is_full
                 stamps = stamps._replace(flags=flags)
             while True:
                 first, rest = stamps.decisions[:MAX_DECISIONS], stamps.decisions[MAX_DECISIONS:]

@@ -464,6 +464,7 @@ class Timestamp:
         table.merge(stamps.view, stamps.rows)
         if ring.has_left:
             return
+        self._agreement.hear_of_application(origin, stamps.flags)
         self._catchup.heard_received(now_ns, origin, stamps)
         for decided in stamps.decisions:
             self._agreement.on_decided(decided, out)

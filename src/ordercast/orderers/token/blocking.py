@@ -43,10 +43,12 @@ def token_blocked_by(
     if log.received < log.highest and naks.tries >= VAIN_TRIES:
         return no_answer(ring, [site] if site != me else table.others, "does not answer requests for what is lost")
     if site not in (0, me) and not rotation.is_holding:
+        if site in rotation.full:
+            return not_receiving(ring, [site])
         if is_in_vain(outgoing) or requests.is_in_vain(VAIN_TRIES):
             return no_answer(ring, [site], "has the token, and does not acknowledge what this node sends")
         if table.row(site) < log.received:
             return no_answer(ring, [site], "has the token, and lacks what comes before it")
-        return not_receiving(ring, [site])
+        return no_answer(ring, [site], "has the token, and has not ordered what this node waits for")
     late = behind(ring, table)
     return no_answer(ring, late, "has not said that it has what was sent") if late else None

@@ -11,7 +11,7 @@ from ordercast.parts.table import Table
 from ordercast.parts.timers import Timers
 from ordercast.view import Member, Reason
 from ordercast.wire.header import Kind
-from ordercast.wire.token import HOLDS, HURRY, WAITS, State, encode_state
+from ordercast.wire.token import BEHIND, HOLDS, HURRY, WAITS, State, encode_state
 
 NAMED_TRIES: Final = 4  # NACKs that name one site before everybody is asked
 
@@ -38,6 +38,8 @@ class Rotation:
         "announced",
         "before",
         "behind",
+        "full",
+        "is_full",
         "is_holding",
         "is_hurried",
         "named_at",
@@ -64,6 +66,8 @@ class Rotation:
         # What others are told
         self.behind: dict[int, None] = {}  # members to tell where the token is
         self.sync_now = False
+        self.is_full = False  # the application here is so far behind that it holds up the ring
+        self.full: set[int] = set()  # members that say so of theirs
         self.waits = False  # an application here, or a caller outside, waits for another member
         self.announced = 0  # everybody has been told that all hold everything up to this sequence number
         self.spoke_ns = 0  # when we last told all where the token is and what each holds
@@ -78,7 +82,7 @@ class Rotation:
         rows = table.rows()
         self.announced = max(self.announced, min(rows))
         highest = max(log.highest, log.received, *rows)
-        flags = (HOLDS if self.is_holding else 0) | (WAITS if self.waits else 0)
+        flags = (HOLDS if self.is_holding else 0) | (WAITS if self.waits else 0) | (BEHIND if self.is_full else 0)
         return State(self.turn, self.site, highest, table.view.seq, flags, rows)
 
     def successor(self) -> int:
@@ -134,6 +138,13 @@ class Rotation:
                 self.is_hurried = bool(state.flags & HURRY)
             else:
                 self.named_at = -1
+
+    def hear_of_application(self, origin: int, flags: int) -> None:
+        """Whether the application of a member receives, as that one says."""
+        if flags & BEHIND:
+            self.full.add(origin)
+        elif self.full:
+            self.full.discard(origin)
 
     def is_missed_by(self, now_ns: int, origin: int) -> bool:
         """Whether the next site, which has spoken, should have our pass by now. What it says may have been under way

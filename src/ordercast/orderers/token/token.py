@@ -559,6 +559,7 @@ class Token:
             return
         if state.flags & WAITS:
             self._vigilance.on_waiting(now_ns)
+        rotation.hear_of_application(origin, state.flags)
         if table.merge(state.view, state.rows):
             rotation.announced = max(rotation.announced, min(state.rows, default=0))
         if not ring.has_left:

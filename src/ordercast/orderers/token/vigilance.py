@@ -91,6 +91,7 @@ class Vigilance:
     def watch_application(self, now_ns: int, is_overrun: bool, oldest: int) -> None:
         """With each heartbeat: whether our application is so far behind that it holds up the ring, and the oldest
         delivery that it has not taken. Being behind for a moment is no fault, whatever `held_ns` says."""
+        self._rotation.is_full = is_overrun
         if not is_overrun or oldest != self._oldest:
             self._oldest, self._oldest_ns, self.is_stalled = oldest, now_ns, False
         else:
