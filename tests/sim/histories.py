@@ -52,6 +52,12 @@ class History:
             self.lives[name] = replace(self.lives[name], ended_ns=at * MS, is_wanted=False)
         return self
 
+    def stalled(self, name: str, at: int, detail: str) -> History:
+        return self._row(name, at, "stalled", detail=detail)
+
+    def resumed(self, name: str, at: int) -> History:
+        return self._row(name, at, "resumed")
+
     def trouble(self, names: str, at: int, until: int) -> History:
         self.troubles.append(Trouble(at * MS, until * MS, frozenset(names.split())))
         return self

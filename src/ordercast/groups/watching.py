@@ -27,6 +27,7 @@ LATE_NS: Final = SECOND  # a look that comes so late: this process stood still i
 TOLD_AT_ONCE: Final = 1_024
 """Ports that are told of a stall in one pass. A shared underlay may have very many."""
 
+OUT: Final = ("out",)  # the mark of a node that is on its way in, for the first time or again
 UNEXPLAINED: Final = "unexplained"  # in the trace: judges take it for a failure
 WARNING: Final = "warning"
 INFO: Final = "info"
@@ -42,12 +43,14 @@ class Standstill:
         self.since_ns = 0
 
     def update(self, now_ns: int, mark: object) -> int:
-        """How long it has been like this; -1: nothing waits (`mark` is None)."""
+        """How long it has been like this; -1: nothing waits (`mark` is None). To be put out is no progress."""
         if mark is None:
             self._mark = None
             return -1
         if mark != self._mark:
-            self._mark, self.since_ns = mark, now_ns
+            if mark != OUT or self._mark is None:
+                self.since_ns = now_ns
+            self._mark = mark
         return now_ns - self.since_ns
 
     def is_other(self, mark: object) -> bool:
@@ -156,16 +159,17 @@ class StallWatch:
         channel = self._channel
         if channel.is_over:
             return None
-        is_working = channel.engine.is_working and channel.view is not None
+        view = channel.view
+        if view is None:
+            return OUT
         sends = [
             (stream.lowest_undelivered, stream.lowest_unsent)
             for stream in channel.streams
             if stream.outstanding or stream.ready or stream.queue.count
         ]
-        if is_working and not sends and not channel.leaving:
+        if not sends and not channel.leaving and channel.engine.is_working:
             return None
-        view = channel.view.id if channel.view is not None else ""
-        return (view, is_working, tuple(sends), len(channel.leaving), channel.is_leaving)
+        return (view.id, tuple(sends), len(channel.leaving), channel.is_leaving)
 
     def _request_mark(self) -> object:
         channel = self._channel
@@ -203,7 +207,8 @@ class StallWatch:
                 self.stalled = self._candidate = None
                 after_ns = now_ns - self.since_ns
                 rows.resumed(now_ns, f"{_label(stalled)} after {after_ns / SECOND:.3f} s")
-                self._note(INFO, f"goes on after {after_ns / SECOND:.1f} s")
+                verb = "left" if self._channel.is_over else "goes on"
+                self._note(INFO, f"{verb} after {after_ns / SECOND:.1f} s without progress")
                 self._tell(Resumed(stalled.reason, after_ns / SECOND))
             return
         if stalled is not None and _is_same(stalled, found):

@@ -213,8 +213,8 @@ class Coordinator:
 
     @property
     def is_patient(self) -> bool:
-        """Whether those that are silent have had their time: more rounds are in vain until one of them is back."""
-        return self._tries > SUSPECT_TRIES
+        """Whether those that are silent have had their time: until then their answers may be on their way."""
+        return self._tries > self._local.timing.invite_tries
 
     # What a commit takes along
 

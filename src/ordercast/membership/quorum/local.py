@@ -33,7 +33,9 @@ class Wishes(NamedTuple):
     alone: AlonePolicy = "create"  # what a member that was put out does where nobody answers it
 
 
-def installed_text(view: View) -> str:
-    """A view for people, as the trace has it."""
+def installed_text(view: View, old: View | None = None) -> str:
+    """A view for people, as the trace has it. `old`: after a failure, the view before; it says which members are out."""
     members = ", ".join(map(str, view.members))
-    return f"view {view.id} installed: {view.reason.name.lower()} of {view.subject}; members {members}"
+    gone = [str(member) for member in old.members if view.member(member.id) is None] if old is not None else []
+    without = f"; without {', '.join(gone)}" if gone else ""
+    return f"view {view.id} installed: {view.reason.name.lower()} of {view.subject}; members {members}{without}"

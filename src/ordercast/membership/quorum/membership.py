@@ -148,7 +148,7 @@ class QuorumMembership:
             orderer.greet()
             state.deciding.on_change(now_ns, view, out, is_new=True)
         else:
-            self._note(installed_text(view), out)
+            self._note(installed_text(view, old.orderer.view if old is not None else None), out)
         self._update_direct()
 
     def on_control(

@@ -6,7 +6,7 @@ Nothing is asked of the engines. Three sentences:
 - At the end of a run that stands still every life that is up and waits has told so, and has not said since that it goes
   on. A life waits that wants to be in and has no view, or whose view names one that is not up or is elsewhere.
 - An application is blamed for not receiving only if the scenario let it be late, and a member is counted as missing
-  only if it is down or was in trouble.
+  only if it is down, elsewhere or was in trouble, or if the group soon goes on without it.
 """
 
 from __future__ import annotations
@@ -69,7 +69,6 @@ def _silent(rows: Iterable[Row], lives: Sequence[LifeSpan], end_ns: int) -> list
             views[member] = (row.at_ns, row.view or "", row.members or ())
         elif row.kind == "leave":
             views[member] = (row.at_ns, "", ())
-            is_told[member] = False
         else:
             is_told[member] = row.kind == "stalled"
     texts: list[str] = []
@@ -85,37 +84,48 @@ def _silent(rows: Iterable[Row], lives: Sequence[LifeSpan], end_ns: int) -> list
 
 
 def _wrongly_blamed(
-    rows: Iterable[Row], lives: Sequence[LifeSpan], troubles: Sequence[Trouble], late: Sequence[LateApplication]
+    told: Sequence[Row], lives: Sequence[LifeSpan], troubles: Sequence[Trouble], late: Sequence[LateApplication]
 ) -> list[str]:
     spans = {life.member: life for life in lives}
     views: dict[str, str] = {}
     texts: list[str] = []
-    for row in rows:
+    for row in told:
+        reporter, at_ns = f"{row.node}/{row.life}", row.at_ns
         if row.kind in ("view", "leave"):
-            views[f"{row.node}/{row.life}"] = (row.view or "") if row.kind == "view" else ""
+            views[reporter] = (row.view or "") if row.kind == "view" else ""
         if row.kind != "stalled":
             continue
         reason, _, named = (row.detail or "").partition(": ")
         for member in named.split(", ") if named else ():
-            name = member.rpartition("/")[0]
+            name, span = member.rpartition("/")[0], spans.get(member)
             if reason == "not_receiving":
-                is_fair = any(
-                    each.node == name and each.begin_ns <= row.at_ns <= each.end_ns + BLAME_NS for each in late
-                )
+                is_fair = any(each.node == name and each.begin_ns <= at_ns <= each.end_ns + BLAME_NS for each in late)
             elif reason == "no_quorum":
-                span = spans.get(member)
-                is_gone = span is None or not span.began_ns <= row.at_ns <= span.ended_ns
-                is_elsewhere = views.get(member, "") != views.get(f"{row.node}/{row.life}", "")
                 is_fair = (
-                    is_gone
-                    or is_elsewhere
-                    or any(
-                        name in each.nodes and each.begin_ns <= row.at_ns <= each.end_ns + BLAME_NS for each in troubles
-                    )
+                    span is None
+                    or not span.began_ns <= at_ns <= span.ended_ns
+                    or views.get(member, "") != views.get(reporter, "")
+                    or any(name in each.nodes and _is_near(each, at_ns) for each in troubles)
+                    or _is_left_behind(told, row, member)
                 )
             else:
                 continue
             if not is_fair:
-                at = f"{row.node}/{row.life} at {row.at_ns / SECOND:.3f} s"
+                at = f"{reporter} at {at_ns / SECOND:.3f} s"
                 texts.append(f"stalled: {at} says {reason} and blames {member}, which did nothing wrong")
     return texts
+
+
+def _is_near(trouble: Trouble, at_ns: int) -> bool:
+    return trouble.begin_ns <= at_ns <= trouble.end_ns + BLAME_NS
+
+
+def _is_left_behind(told: Sequence[Row], row: Row, member: str) -> bool:
+    """Whether the group soon went on without a member: on slow links answers come too late for a recovery."""
+    return any(
+        each.kind == "view"
+        and (each.node, each.life) == (row.node, row.life)
+        and row.at_ns <= each.at_ns <= row.at_ns + BLAME_NS
+        and member not in (each.members or ())
+        for each in told
+    )
