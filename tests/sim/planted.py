@@ -19,6 +19,7 @@ from tests.sim.bug import Bug
 from tests.sim.planting import SOURCES, planted
 from tests.sim.roster_bugs import ROSTER_BUGS
 from tests.sim.sequencer_bugs import SEQUENCER_BUGS
+from tests.sim.stall_bugs import STALL_BUGS
 from tests.sim.timestamp_bugs import TIMESTAMP_BUGS
 from tests.sim.timestamp_unseen_bugs import TIMESTAMP_UNSEEN
 from tests.sim.token_bugs import TOKEN_BUGS
@@ -30,7 +31,7 @@ FIRST_SEEDS: Final = {"timestamp": 2}
 takes long there."""
 MOST_SEEDS: Final = 384  # that a bug may take to be found when the table is written
 TABLE: Final = Path(__file__).resolve().parents[2] / "docs" / "planted-bugs.md"
-BUGS: Final = SEQUENCER_BUGS + TOKEN_BUGS + TIMESTAMP_BUGS + ROSTER_BUGS
+BUGS: Final = SEQUENCER_BUGS + TOKEN_BUGS + TIMESTAMP_BUGS + STALL_BUGS + ROSTER_BUGS
 ORDERERS: Final = tuple(dict.fromkeys(bug.orderer for bug in BUGS))
 ROSTER: Final = "Many groups on one underlay"
 SECTIONS: Final = (*(orderer.capitalize() for orderer in ORDERERS), ROSTER)
