@@ -22,6 +22,7 @@ from tests.sim.restart_bugs import PROFILE as RESTARTS_PROFILE
 from tests.sim.restart_bugs import RESTART_BUGS
 from tests.sim.roster_bugs import ROSTER_BUGS
 from tests.sim.sequencer_bugs import SEQUENCER_BUGS
+from tests.sim.stall_bugs import STALL_BUGS
 from tests.sim.timestamp_bugs import TIMESTAMP_BUGS
 from tests.sim.timestamp_unseen_bugs import TIMESTAMP_UNSEEN
 from tests.sim.token_bugs import TOKEN_BUGS

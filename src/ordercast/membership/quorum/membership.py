@@ -129,8 +129,7 @@ class QuorumMembership:
 
     def installed(self, now_ns: int, orderer: LoggedOrderer, out: Outbox) -> None:
         view, old, is_silent = orderer.view, self._state, self.silence is not Silence.NONE
-        self._joining = self._withdrawing = None
-        self.phase = Phase.MEMBER
+        self._joining, self._withdrawing, self.phase = None, None, Phase.MEMBER
         self._state = state = QuorumRing(self._local, self._wishes, self._config, orderer, self._counter)
         self.ring = view.ring
         self.is_whole = True
