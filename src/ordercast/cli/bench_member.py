@@ -238,7 +238,7 @@ async def enter(node: Node, settings: dict[str, Any]) -> tuple[Lane, SharedUnder
     name, orderer, anticipate, create = (settings[word] for word in ("group", "orderer", "anticipate", "create"))
     if settings["is_shared"]:
         underlay = await node.attach(name, orderer=orderer, anticipate=anticipate, create=create)
-        return SharedLane(underlay, group_names(name, 1), 1), underlay
+        return SharedLane(underlay, group_names(name, 1), 1, is_resolved=False), underlay
     return GroupLane(await node.join(name, orderer=orderer, anticipate=anticipate, create=create)), None
 
 
