@@ -196,13 +196,19 @@ class Stream:
         return number
 
     def offer_many_to(
-        self, payloads: Sequence[bytes], service: Service, type_: int, lengths: list[int], ports: Sequence[Port]
+        self,
+        payloads: Sequence[bytes],
+        service: Service,
+        type_: int,
+        lengths: list[int],
+        ports: Sequence[Port],
+        numbered: int = NUMBERED_MESSAGES,
     ) -> int:
-        """Queue messages, each to the group of a port; how many were taken."""
+        """Queue messages, each to the group of a port; how many were taken. So many as `numbered` go by numbers."""
         port = ports[0]
         if port is ports[-1] and ports.count(port) == len(ports):
             return self.queue.offer_many(payloads, service, type_, lengths, port)
-        if len(ports) >= NUMBERED_MESSAGES:
+        if len(ports) >= numbered:
             try:
                 numbers = array("I", [port.number for port in ports])
             except OverflowError:
