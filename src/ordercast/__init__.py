@@ -2,6 +2,7 @@
 
 from ordercast.api.group import Group
 from ordercast.api.locking import Handler, Lock, LockHolder
+from ordercast.api.resolved import ResolvedGroups
 from ordercast.api.shared import SharedUnderlay
 from ordercast.api.transactions import Missed, Transaction, Transactions, TransactionTooLarge, publish, transactions
 from ordercast.config import GroupConfig, Timing
@@ -87,6 +88,7 @@ __all__ = [
     "OutcomeUnknown",
     "Reason",
     "Request",
+    "ResolvedGroups",
     "Resumed",
     "Service",
     "SharedUnderlay",

@@ -35,10 +35,14 @@ FIRST_SEEDS: Final = {"timestamp": 2}
 takes long there."""
 MOST_SEEDS: Final = 384  # that a bug may take to be found when the table is written
 TABLE: Final = Path(__file__).resolve().parents[2] / "docs" / "planted-bugs.md"
-BUGS: Final = SEQUENCER_BUGS + TOKEN_BUGS + TIMESTAMP_BUGS + ROSTER_BUGS + GATHERING_BUGS
+BUGS: Final = SEQUENCER_BUGS + TOKEN_BUGS + TIMESTAMP_BUGS + STALL_BUGS + ROSTER_BUGS + GATHERING_BUGS + RESTART_BUGS
 ORDERERS: Final = tuple(dict.fromkeys(bug.orderer for bug in BUGS))
 ROSTER: Final = "Many groups on one underlay"
-PROFILE_SECTIONS: Final = {MANY_GROUPS: ROSTER, "gathering": "Groups that are too small, and fencing tokens"}
+PROFILE_SECTIONS: Final = {
+    MANY_GROUPS: ROSTER,
+    "gathering": "Groups that are too small, and fencing tokens",
+    RESTARTS_PROFILE: "Restarts",
+}
 SECTIONS: Final = (*(orderer.capitalize() for orderer in ORDERERS), *PROFILE_SECTIONS.values())
 UNSEEN: Final = TIMESTAMP_UNSEEN
 SAMPLE: Final = 10  # bugs of each orderer that `make test` runs, and of the roster
@@ -118,7 +122,7 @@ def table() -> list[str]:
         "spoke first. Without a bug none of these seeds fails. `make test` runs a sample that changes with the code,",
         "`make planted` runs all, and `python -m tests.sim.planted --write` writes this page. Bugs of the roster and",
         "of channels are planted into the scenarios of `ordercast fuzz --many-groups`, from seed 0 on, those of groups",
-        "that are too small into the scenarios of `--profile gathering`.",
+        "that are too small into the scenarios of `--profile gathering`, those of restarts into `--profile restarts`.",
     ]
     for section in SECTIONS:
         lines += [

@@ -299,6 +299,23 @@ ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "A session that receives all groups in one order has another one than the others.",
         30,
     ),
+    _bug(
+        "the column of a batch is turned round",
+        "Stretch.column",
+        "groups.numbers[self.at : self.at + count]",
+        "groups.numbers[self.at : self.at + count][::-1]",
+        "Messages come to each other's groups.",
+        30,
+    ),
+    _bug(
+        "a block that mixes groups has too few rows",
+        "row_runs",
+        "is_other = column[1:] != column[:-1]",
+        "is_other = column[1:] > column[:-1]",
+        "The trace shows a message under a group that it was not for.",
+        30,
+        "token",
+    ),
     # Locks and calls
     _bug(
         "a lock has the name of its group's remainder",

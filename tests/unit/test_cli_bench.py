@@ -64,7 +64,14 @@ def test_many_groups_on_one_underlay_are_measured_beside_one(orderer: str, capfd
     assert (result["lost"], result["misordered"]) == (0, 0)
     many = result["groups"]
     assert (many["count"], many["underlay"]) == (40, "shared")
-    for key in ("join_s", "one_group_per_s", "ratio_to_one_group", "per_message_api_ratio_to_one_group", "newcomer_s"):
+    for key in (
+        "join_s",
+        "one_group_per_s",
+        "ratio_to_one_group",
+        "per_message_api_ratio_to_one_group",
+        "by_name_ratio_to_one_group",
+        "newcomer_s",
+    ):
         assert many[key] > 0, key
     assert len(many["rest_cpu_percent"]) == 2
 

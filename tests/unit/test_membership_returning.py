@@ -18,6 +18,7 @@ from ordercast.groups.host import Host
 from ordercast.membership.quorum.local import LocalMember
 from ordercast.membership.quorum.returning import Returning
 from ordercast.membership.quorum.roles import NO_LOG
+from ordercast.parts.probing import Probing
 from ordercast.sim.folders import SimFolder
 from ordercast.underlay.keeping import Keeping
 from ordercast.view import Member, Reason, View, group_tag, node_id
@@ -57,7 +58,8 @@ KEPT = Kept(CONFIG, (B.id,), VIEW, True, HIGH, PROPOSAL, (98, b"how it ended"))
 
 
 def local(me: Member) -> LocalMember:
-    return LocalMember("prices", me, DatagramWriter(group_tag("prices"), me.id, 1_400), Timing(), random.Random(1))
+    writer, rng = DatagramWriter(group_tag("prices"), me.id, 1_400), random.Random(1)
+    return LocalMember("prices", me, writer, Timing(), rng, Probing(writer, Timing(), rng, {}))
 
 
 def returning(kept: Kept = KEPT, life: int = 1) -> Returning:
@@ -187,11 +189,15 @@ def test_nothing_leaves_where_it_could_not_be_stored() -> None:
     """A pass stores, then writes its trace, then sends. Here it creates the group, and nobody hears of it."""
     host = Host("b", 1, B.address, buffer_bytes=1 << 20, rng=random.Random(1), store=Refusing())
     port = host.open(0, "prices", config=CONFIG)
-    kinds = []
-    with pytest.raises(OSError, match="no room for prices"):
+    kinds: list[int] = []
+
+    def work() -> None:
         while True:
-            kinds += [send.buffers[0][1] for _, send in host.finish(host.deadline_ns())]
+            kinds.extend([send.buffers[0][1] for _, send in host.finish(host.deadline_ns())])
             host.expire(host.deadline_ns())
+
+    with pytest.raises(OSError, match="no room for prices"):
+        work()
     assert set(kinds) == {Kind.FIND}
     assert port.engine.view is not None
 

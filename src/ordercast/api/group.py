@@ -139,11 +139,6 @@ class Group:
         return self._seat.status
 
     @property
-    def status(self) -> GroupStatus:
-        """What the group is doing now; where it makes no progress, why, and for which members it waits."""
-        return self._seat.status
-
-    @property
     def stats(self) -> dict[str, int]:
         """Counters of this member. `ordercast.api.stats.GROUP_STATS` lists them; all are always there."""
         return self._seat.stats()

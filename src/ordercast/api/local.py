@@ -8,6 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
+
+from ordercast.api.resolved import ResolvedGroups
 from ordercast.api.seat import BaseSeat, JoinRequest, Respond, Seat, Waited
 from ordercast.api.stats import all_group_stats, all_node_stats
 from ordercast.config import GroupConfig, MinMembers
@@ -20,8 +24,10 @@ from ordercast.groups.host import Host
 from ordercast.groups.locks import LockRequest
 from ordercast.groups.naming import NameQuery, Naming
 from ordercast.groups.port import Port
+from ordercast.groups.queued import NOBODY
 from ordercast.groups.requests import PendingReply
 from ordercast.groups.status import GroupStatus
+from ordercast.groups.stream import NUMBERED_MESSAGES
 from ordercast.groups.watches import Watch
 from ordercast.service import Service
 from ordercast.view import Address, Member, View
@@ -309,10 +315,27 @@ class LocalBase(LocalSeat):
     def offer_many_to(
         self, payloads: Sequence[bytes], service: Service, type_: int, lengths: list[int], groups: Sequence[str]
     ) -> int:
-        ports = self._ports(groups)
-        if ports[0] is ports[-1] and ports.count(ports[0]) == len(ports):
-            return self.port.queue.offer_many(payloads, service, type_, lengths, ports[0])
-        return self.port.queue.offer_many(payloads, service, type_, lengths, self.port, ports)
+        stream = self.port.stream
+        if isinstance(groups, ResolvedGroups) and len(groups) >= NUMBERED_MESSAGES:
+            numbers = groups.numbers(self)
+            if numbers is not None:
+                return stream.offer_numbered(payloads, service, type_, lengths, numbers)
+        return stream.offer_many_to(payloads, service, type_, lengths, self._ports(groups))
+
+    def resolve(self, names: Sequence[str]) -> ResolvedGroups:
+        self._ports(names)
+        return ResolvedGroups(names, self)
+
+    @property
+    def roster_count(self) -> int:
+        return self.port.stream.rosters
+
+    def numbers_of(self, names: Sequence[str]) -> Sequence[int]:
+        ports = self.port.stream.ports
+        return [max(port.number, NOBODY) if (port := ports.get(name)) is not None else NOBODY for name in names]
+
+    def holds(self, numbers: npt.NDArray[np.uint32]) -> bool:
+        return not self.port.channel.leaving and self.port.stream.wanted.holds(numbers)
 
     def join_many(self, names: Sequence[str], header: bytes) -> PortsUnderway:
         ports = self._host.open_many(self.port, names, header)

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from ordercast.api.resolved import ResolvedGroups
 from ordercast.config import AlonePolicy, Demands, GroupConfig, MinMembers, RecoveryMode
 from ordercast.engine import Reset
 from ordercast.errors import OrdercastError
@@ -263,6 +264,9 @@ class BaseSeat(Seat, Protocol):
         self, payloads: Sequence[bytes], service: Service, type_: int, lengths: list[int], groups: Sequence[str]
     ) -> int:
         """Queue messages, each to its own group, which the session is in: how many were taken."""
+
+    def resolve(self, names: Sequence[str]) -> ResolvedGroups:
+        """Look names up for `offer_many_to`. Raises where the session is not in one of these groups."""
 
     def check_new(self, names: Sequence[str]) -> None:
         """Raise if one of these groups cannot be joined."""

@@ -13,6 +13,7 @@ from typing import Final, Self
 
 from ordercast.api.checks import Payload, as_bytes, as_header, as_payloads, check_group_name
 from ordercast.api.group import Group
+from ordercast.api.resolved import ResolvedGroups
 from ordercast.api.seat import BaseSeat, JoinRequest, PendingGroups
 from ordercast.api.sending import CHUNK_MESSAGES
 from ordercast.api.waiting import wake
@@ -204,11 +205,12 @@ class SharedUnderlay:
     ) -> None:
         """Send many messages, each to one group: `groups` has the group of each. This node is in all of them.
 
-        They keep their order, and messages of different groups share blocks. Returns when all are accepted. A call that
+        They keep their order, and messages of different groups share blocks. A list that `resolve` has made saves
+        looking up the names. Returns when all are accepted. A call that
         is cancelled or fails half-way has sent the first of them.
         """
         items = as_payloads(payloads)
-        targets = _names(groups)
+        targets: Sequence[str] = groups if isinstance(groups, ResolvedGroups) else _names(groups)
         if len(items) != len(targets):
             raise UsageError(
                 f"there are {len(items)} messages and {len(targets)} groups: give the group of each message"
@@ -226,6 +228,15 @@ class SharedUnderlay:
         while start < len(items):
             start += await self._group._sending.take(offer)
             seat.wake()
+
+    def resolve(self, names: Iterable[str]) -> ResolvedGroups:
+        """Look up names once for many calls of `send_many`: a list of these names, or a slice of it, is its `groups`.
+
+        This node is in all of the groups; otherwise NotMember is raised, here and by `send_many`.
+        """
+        wanted = _names(names)
+        self._seat.check_open()
+        return self._seat.resolve(wanted)
 
     async def flush(self) -> None:
         """Wait until everything that this node has sent on the underlay is delivered here."""

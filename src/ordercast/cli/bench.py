@@ -34,8 +34,9 @@ DESCRIPTION: Final = (
     "read, which also checks the order. CPU is user + system of all members by deliveries at all members. Services "
     "without order are sent one at a time every 2 ms. With --groups every member is in that many groups, and what "
     "they cost is measured: to join them, memory, sockets and CPU at rest. On a shared underlay messages go round "
-    "robin over all of them, after a phase in which all go to one group; then a newcomer comes in. Exit code 1 if "
-    "anything was misordered, or, unless it was UNRELIABLE, lost."
+    "robin over all of them, after a phase in which all go to one group. Their names are looked up once (`resolve`); "
+    "one more phase gives names to each call. Then a newcomer comes in. Exit code 1 if anything was misordered, or, "
+    "unless it was UNRELIABLE, lost."
 )
 EXAMPLES: Final = """examples:
   ordercast bench
@@ -254,14 +255,19 @@ class _Bench:
         )
         batch, messages = [await self._phase(*each) for each in self._loads(senders, "")]
         alone = await self._phase("single", single, min(2.0, seconds / 2), "one message at a time")
+        ordered = [*ones, batch, messages, alone]
         if many is not None and ones:
+            text = "batch API, groups by name, flat out"
+            by_name = await self._phase("by name", senders, min(2.0, seconds / 2), text)
+            ordered.append(by_name)
             many["one_group_per_s"], many["one_group_per_message_api_per_s"] = [round(one.per_s) for one in ones]
             many["one_group_cpu_us_per_delivery"] = round(ones[0].cpu_us, 3)
             many["ratio_to_one_group"] = ratio(batch, ones[0])
             many["per_message_api_ratio_to_one_group"] = ratio(messages, ones[1])
+            many["by_name_per_s"] = round(by_name.per_s)
+            many["by_name_ratio_to_one_group"] = ratio(by_name, ones[0])
             many["newcomer_s"] = await self._let_in(trace)
         floor = await self._phase("floor", senders, min(3.0, seconds / 2), "floor: no ordering, no repair")
-        ordered = (*ones, batch, messages, alone)
         return {
             "delivered_per_s": round(batch.per_s),
             "slowest_receiver_per_s": round(batch.slowest_per_s),
@@ -471,10 +477,12 @@ def group_rows(many: dict[str, Any]) -> list[tuple[str, str]]:
     if "newcomer_s" in many:
         each = f"{many['one_group_per_s']:,} and {many['one_group_per_message_api_per_s']:,} messages/s"
         shares = f"{many['ratio_to_one_group']} and {many['per_message_api_ratio_to_one_group']}"
+        by_name = f"{many['by_name_per_s']:,} messages/s, {many['by_name_ratio_to_one_group']}"
         rows += [
             ("one group, batch and per-message API", each),
             ("CPU, all members, one group", f"{many['one_group_cpu_us_per_delivery']} us for each delivered message"),
             ("share of that with all groups", shares),
+            ("batch API by name, all groups, share", by_name),
             ("a newcomer is in after", f"{many['newcomer_s']:g} s"),
         ]
     return rows

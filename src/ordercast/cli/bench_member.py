@@ -120,9 +120,9 @@ class BenchMember:
 
     def _prepare(self, order: Saying) -> None:
         self._phase = order["phase"]
-        if self._underlay is not None:
+        if self._underlay is not None and self._floor is None:
             names = group_names(self._command.settings["group"], order["groups"])
-            self._lane = SharedLane(self._underlay, names, chunk_of(self._size))
+            self._lane = SharedLane(self._underlay, names, chunk_of(self._size), self._phase != "by name")
         if self._phase == "single":
             self._source = Source(SINGLE_BYTES, 1)
         else:
@@ -238,7 +238,7 @@ async def enter(node: Node, settings: dict[str, Any]) -> tuple[Lane, SharedUnder
     name, orderer, anticipate, create = (settings[word] for word in ("group", "orderer", "anticipate", "create"))
     if settings["is_shared"]:
         underlay = await node.attach(name, orderer=orderer, anticipate=anticipate, create=create)
-        return SharedLane(underlay, group_names(name, 1), 1), underlay
+        return SharedLane(underlay, group_names(name, 1), 1, is_resolved=False), underlay
     return GroupLane(await node.join(name, orderer=orderer, anticipate=anticipate, create=create)), None
 
 

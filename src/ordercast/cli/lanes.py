@@ -68,13 +68,16 @@ class GroupLane:
 class SharedLane:
     """Groups of a shared underlay in turn."""
 
-    __slots__ = ("_at", "_names", "_turn", "_underlay")
+    __slots__ = ("_at", "_first", "_names", "_turn", "_underlay")
 
-    def __init__(self, underlay: SharedUnderlay, names: Sequence[str], chunk: int) -> None:
-        """`chunk`: messages of one call at most."""
+    def __init__(self, underlay: SharedUnderlay, names: Sequence[str], chunk: int, is_resolved: bool = True) -> None:
+        """`chunk`: messages of one call at most. `is_resolved`: names are looked up once, as programs should that send
+        to the same groups again and again."""
         self._underlay = underlay
         self._turn = len(names)
-        self._names = [names[at % self._turn] for at in range(self._turn + chunk)]  # a slice needs no second one
+        self._first = names[:1]
+        each = [names[at % self._turn] for at in range(self._turn + chunk)]  # a slice needs no second one
+        self._names: Sequence[str] = underlay.resolve(each) if is_resolved else each
         self._at = 0
 
     @property
@@ -87,7 +90,7 @@ class SharedLane:
         await self._underlay.send_many(payloads, groups=self._names[at:stop], service=service)
 
     async def send(self, payload: bytes, service: Service, *, confirm: bool = False) -> int | None:
-        return await self._underlay.send(payload, groups=self._names[:1], service=service, confirm=confirm)
+        return await self._underlay.send(payload, groups=self._first, service=service, confirm=confirm)
 
     async def flush(self) -> None:
         await self._underlay.flush()

@@ -170,6 +170,7 @@ class Port:
     @property
     def counters(self) -> dict[str, int]:
         reception = self.channel.reception
+        self.messages_sent += self.stream.wanted.take_count(self.number)
         return {
             "unreadable_blocks": reception.unreadable_blocks,
             "dropped_fragments": reception.dropped_fragments,

@@ -27,11 +27,14 @@ from ordercast.config import MAX_BLOCK
 from ordercast.groups.queued import (
     AddressedMessage,
     Addressees,
+    EachTarget,
     LargeMessage,
+    NumberedTargets,
     QueuedCall,
     QueuedOperation,
     Stretch,
     Target,
+    listed,
 )
 from ordercast.service import AGREED, RELIABLE, UNRELIABLE_RANK, Service
 from ordercast.wire.block import (
@@ -48,6 +51,7 @@ from ordercast.wire.block import (
     MAX_COUNT,
     MAX_TARGETS,
     OVERHEAD,
+    group_column,
     head_of,
     open_messages,
     pack_fragment,
@@ -85,9 +89,10 @@ class Packed(NamedTuple):
     service: Service
     shown: int  # messages whose `submit` row goes with this block: of a large one with its first fragment
     group: Target | None = None  # of all messages; None: see the other two, or it is an operation
-    groups: Sequence[Target] | None = None  # of each message, where they differ
+    groups: EachTarget | None = None  # of each message, where they differ
     addressees: Addressees | None = None  # all messages go to all of these
-    numbers: Sequence[int] = ()  # of these, or of the group of each message
+    numbers: Sequence[int] = ()  # of these
+    column: bytes = b""  # the number of the group of each message, as the block has it
 
     @property
     def is_operation(self) -> bool:
@@ -125,7 +130,7 @@ class SendQueue:
             return True
         head = self._items[0]
         if isinstance(head, Stretch):
-            return head.target.number < 0
+            return head.is_waiting
         if isinstance(head, QueuedOperation):
             return False
         if isinstance(head, QueuedCall):
@@ -203,7 +208,7 @@ class SendQueue:
         type_: int,
         lengths: list[int] | None,
         group: Target,
-        groups: Sequence[Target] | None = None,
+        groups: EachTarget | None = None,
     ) -> int:
         """Take as many messages, from the first on, as the bound allows; how many. `groups`: of each, instead of one.
 
@@ -221,13 +226,15 @@ class SendQueue:
             take = min(take, bisect_left(list(accumulate(lengths)), room) + 1)
         if take < len(lengths):
             payloads, lengths = payloads[:take], lengths[:take]
-            groups = groups[:take] if groups is not None else None
+            if groups is not None:
+                groups = groups.part(0, take) if isinstance(groups, NumberedTargets) else groups[:take]
             total = sum(lengths)
         stretch = Stretch(group if groups is None else None, service, type_, payloads, groups)
         stretch.set_lengths(lengths)
         if (stretch.equal if stretch.equal >= 0 else max(lengths)) > LARGE_BYTES:
-            for index, payload in enumerate(payloads):
-                self.offer(payload, service, type_, group if groups is None else groups[index])
+            targets = [group] * take if groups is None else listed(groups)
+            for payload, target in zip(payloads, targets, strict=True):
+                self.offer(payload, service, type_, target)
             return take
         self._items.append(stretch)
         self.count += take
@@ -284,12 +291,18 @@ class SendQueue:
             self._items.appendleft(stretch)
         self._took(-len(payloads), -sum(map(len, payloads)))
 
+    def list_targets(self) -> None:
+        """The numbers of groups are about to change: keep the groups themselves."""
+        for item in self._items:
+            if isinstance(item, Stretch):
+                item.list_targets()
+
     def targets(self) -> list[Target]:
         """The groups of what is queued, each once."""
         found: dict[int, Target] = {}
         for item in self._items:
             if isinstance(item, Stretch):
-                each: Sequence[Target] = item.targets(item.at, len(item.payloads))
+                each = listed(item.targets(item.at, len(item.payloads)))
             elif isinstance(item, QueuedCall | LargeMessage) and item.group is not None:
                 each = [item.group]
             else:
@@ -412,7 +425,7 @@ class SendQueue:
         marked = GROUP_BYTES if group is None else 0  # what the column of groups takes for each message
         parts: list[bytes] = []
         taken: list[tuple[Stretch, int, int]] = []
-        numbers: list[int] = []  # of the groups, where the block mixes them
+        columns: list[bytes] = []  # the numbers of the groups, where the block mixes them
         count = used = 0
         while items and count < MAX_COUNT:
             item = items[0]
@@ -426,11 +439,10 @@ class SendQueue:
                 break
             take = item.fit(budget - used - (wider + more) * count, MAX_COUNT - count, wider + more)
             if take and more:
-                if not marked and group is not None:
-                    numbers = [group.number] * count
-                found = item.numbers(take)
-                take = len(found)
-                numbers += found
+                if not marked and group is not None and count:
+                    columns.append(group_column([group.number]) * count)
+                columns.append(item.column(take))
+                take = len(columns[-1]) // GROUP_BYTES
             elif item.group is not None and item.group.number < 0:
                 take = 0
             if not take:
@@ -446,7 +458,7 @@ class SendQueue:
                 break
             items.popleft()
         if not count:
-            return self._make_large(head, limit, after) if limit >= largest and head.target.number >= 0 else None
+            return self._make_large(head, limit, after) if limit >= largest and not head.is_waiting else None
         number = self.next_number
         if column:
             head_bytes = FULL_HEAD.pack(number, count, service.rank, service.k, GROUPED if marked else 0, 1, after)
@@ -460,12 +472,10 @@ class SendQueue:
             at = group.number if group is not None else 0
             block = b"".join((head_bytes, ENTRY.pack(at, type_, 0, count), lengths_bytes, *parts))
             return Packed(block, number, count, used, service, count, group)
-        groups: list[Target] = []
-        for item, first, stop in taken:
-            groups += item.targets(first, stop)
-        marks = _bytes_of(array("I", numbers))
+        marks = b"".join(columns)
+        groups = _joined([item.targets(first, stop) for item, first, stop in taken], marks)
         block = b"".join((head_bytes, ENTRY.pack(0, type_, 0, count), marks, lengths_bytes, *parts))
-        return Packed(block, number, count, used, service, count, None, groups, None, numbers)
+        return Packed(block, number, count, used, service, count, None, groups, None, (), marks)
 
     def _make_large(self, head: Stretch, limit: int, after: int) -> Packed | None:
         """The next message does not fit the largest block of this group: it becomes a large one."""
@@ -482,17 +492,26 @@ def _whole(service: Service) -> Service:
     return RELIABLE if service.rank == UNRELIABLE_RANK else service
 
 
+def _joined(each: list[EachTarget], column: bytes) -> EachTarget:
+    """The group of each message of a block, which has their numbers in `column`."""
+    first = each[0]
+    if len(each) == 1:
+        return first
+    if isinstance(first, NumberedTargets) and all(isinstance(part, NumberedTargets) for part in each):
+        return first.over(column)
+    groups: list[Target] = []
+    for part in each:
+        groups += listed(part)
+    return groups
+
+
 def _type_of(block: bytes) -> int:
     type_: int = ENTRY.unpack_from(block, HEAD_BYTES)[1]
     return type_
 
 
 def _column(lengths: list[int]) -> bytes:
-    return _bytes_of(array("H", lengths))
-
-
-def _bytes_of(column: array[int]) -> bytes:
+    column = array("H", lengths)
     if _SWAP:
-        column = column[:]
         column.byteswap()
     return column.tobytes()

@@ -5,9 +5,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from ordercast.service import Service
+from ordercast.wire.block import group_column, open_column
 from ordercast.wire.calls import CallHead
 
 NO_NUMBER: Final = -1
@@ -38,6 +42,48 @@ class Addressees(Protocol):
         """Own messages to them were lost with this node's membership."""
 
 
+class Routes(Protocol):
+    """The groups of this node by their numbers."""
+
+    def target_of(self, number: int) -> Target:
+        """The group of this number, which a session of this node is in."""
+
+
+class NumberedTargets:
+    """The group of each of many messages, by its number: a column for a block, without an object per message.
+
+    The numbers hold while this node is in the groups. Before it leaves one of them the stream asks for the groups
+    themselves (`Stream.forget_number`).
+    """
+
+    __slots__ = ("_routes", "numbers")
+
+    def __init__(self, numbers: npt.NDArray[np.uint32], routes: Routes) -> None:
+        self.numbers = numbers
+        self._routes = routes
+
+    def part(self, start: int, stop: int) -> NumberedTargets:
+        return NumberedTargets(self.numbers[start:stop], self._routes)
+
+    def over(self, column: bytes) -> NumberedTargets:
+        """The same for the column of a block."""
+        return NumberedTargets(open_column(column), self._routes)
+
+    def listed(self) -> Sequence[Target]:
+        target_of = self._routes.target_of
+        numbers: list[int] = self.numbers.tolist()
+        return [target_of(number) for number in numbers]
+
+
+EachTarget: TypeAlias = "Sequence[Target] | NumberedTargets"
+"""The group of each message."""
+
+
+def listed(groups: EachTarget) -> Sequence[Target]:
+    """The groups themselves."""
+    return groups.listed() if isinstance(groups, NumberedTargets) else groups
+
+
 class Stretch:
     """Consecutive messages of one service and type, as the application gave them: bytes need no copy."""
 
@@ -49,7 +95,7 @@ class Stretch:
         service: Service,
         type_: int,
         payloads: Sequence[bytes],
-        groups: Sequence[Target] | None = None,
+        groups: EachTarget | None = None,
     ) -> None:
         self.group = group  # of all messages
         self.groups = groups  # of each message, where they differ; then `group` is None
@@ -74,21 +120,32 @@ class Stretch:
             if groups is None:
                 groups = self.groups = [self.group] * len(payloads)  # type: ignore[list-item]
                 self.group = None
-            groups.append(group)  # type: ignore[attr-defined]
+            groups.append(group)  # type: ignore[union-attr]
         payloads.append(payload)  # type: ignore[attr-defined]
 
-    def targets(self, start: int, stop: int) -> Sequence[Target]:
+    def targets(self, start: int, stop: int) -> EachTarget:
         """The group of each message [start, stop)."""
-        if self.groups is not None:
-            return self.groups[start:stop]
-        return [self.target] * (stop - start)
+        groups = self.groups
+        if groups is None:
+            return [self.target] * (stop - start)
+        return groups.part(start, stop) if isinstance(groups, NumberedTargets) else groups[start:stop]
 
-    def numbers(self, count: int) -> list[int]:
-        """The number of the group of each of the next messages, up to the first whose group has none."""
-        if self.group is not None:
-            return [self.group.number] * count if self.group.number >= 0 else []
-        found = [target.number for target in self.targets(self.at, self.at + count)]
-        return found[: found.index(NO_NUMBER)] if NO_NUMBER in found else found
+    def column(self, count: int) -> bytes:
+        """The number of the group of each of the next messages, as a block has them, up to the first whose group has
+        none."""
+        groups = self.groups
+        if isinstance(groups, NumberedTargets):
+            return group_column(groups.numbers[self.at : self.at + count])
+        if groups is None:
+            number = self.target.number
+            return group_column([number]) * count if number >= 0 else b""
+        found = [target.number for target in groups[self.at : self.at + count]]
+        return group_column(found[: found.index(NO_NUMBER)] if NO_NUMBER in found else found)
+
+    def list_targets(self) -> None:
+        """The numbers of groups are about to change: keep the groups themselves."""
+        if self.groups is not None:
+            self.groups = listed(self.groups)
 
     @property
     def target(self) -> Target:
@@ -96,7 +153,14 @@ class Stretch:
         if self.group is not None:
             return self.group
         assert self.groups is not None
+        if isinstance(self.groups, NumberedTargets):
+            return self.groups.part(self.at, self.at + 1).listed()[0]
         return self.groups[self.at]
+
+    @property
+    def is_waiting(self) -> bool:
+        """The group of the next message has no number yet."""
+        return not isinstance(self.groups, NumberedTargets) and self.target.number < 0
 
     def set_lengths(self, lengths: list[int]) -> None:
         self.lengths = lengths

@@ -86,6 +86,7 @@ class Reception:
         port.stream.wanted.add(port.number)
 
     def detach(self, port: Port) -> None:
+        port.stream.forget_number(port)
         ports = [other for other in self._routes.pop(port.number, ()) if other is not port]
         if ports:
             self._routes[port.number] = ports
@@ -94,6 +95,10 @@ class Reception:
     def ports_of(self, number: int) -> Sequence[Port]:
         """The ports of a group, of all sessions."""
         return self._routes.get(number, ())
+
+    def target_of(self, number: int) -> Port:
+        """The port of a group of a shared underlay, where a node is in a group once."""
+        return self._routes[number][0]
 
     # What the engine says.
 
@@ -225,7 +230,7 @@ class Reception:
             consumption.pass_over(seq)
             return
         if self._rows.is_on:
-            is_whole = any(batch.count == count for _, batch in parts)
+            is_whole = parts[0][1].count == count or any(batch.count == count for _, batch in parts)
             previous = self._write(now_ns, opened, groups, bool(flags & MULTI), is_whole)
             if head.rank >= AGREED_RANK:
                 self._previous = previous

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from ordercast.api.checks import Payload
+from ordercast.api.resolved import ResolvedGroups
 from ordercast.api.shared import SharedUnderlay
 from ordercast.config import GroupConfig
 from ordercast.groups.events import Event, PortEvent
@@ -145,6 +146,10 @@ class BlockingUnderlay:
         """As `SharedUnderlay.send_many`. After TimeoutError the first of the messages have been sent."""
         sent = self._shared.send_many(list(payloads), groups=groups, service=service, type=type)
         self._thread.call(sent, timeout)
+
+    def resolve(self, names: Iterable[str]) -> ResolvedGroups:
+        """As `SharedUnderlay.resolve`."""
+        return self._thread.read(lambda: self._shared.resolve(names))
 
     def flush(self, timeout: float | None = None) -> None:
         """As `SharedUnderlay.flush`."""

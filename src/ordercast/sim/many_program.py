@@ -329,19 +329,21 @@ class GroupProgram:
     ) -> list[MessageName]:
         """Messages to those of the groups that it is in, in turn."""
         ports = [port for port in self.staying if port.group in groups]
-        sent: list[MessageName] = []
-        for at in range(count if ports else 0):
-            port = ports[at % len(ports)]
-            name = (str(self.node), self._created, port.group)
-            number = port.offer(self._payload((port.group,), size), service)
-            if number >= 0:
-                sent.append(name)
-                if service != UNRELIABLE:
-                    self._pending.setdefault(port, SentHere()).names.append(name)
-                if is_confirmed:
-                    port.watch(number, number + 1, service)
+        if not ports:
+            return []
+        each = [ports[at % len(ports)] for at in range(count)]
+        names = [(str(self.node), self._created + at, port.group) for at, port in enumerate(each)]
+        payloads = [self._payload((port.group,), size) for port in each]
+        first, lengths = ports[0].end_number, list(map(len, payloads))
+        taken = ports[0].stream.offer_many_to(payloads, service, 0, lengths, each, numbered=2)
+        for number, port, name in zip(range(first, first + taken), each, names, strict=False):
+            if service != UNRELIABLE:
+                self._pending.setdefault(port, SentHere()).names.append(name)
+            if is_confirmed:
+                port.watch(number, number + 1, service)
+        for port in each:
             self._wake(port)
-        return sent
+        return names[:taken]
 
     def send_to(
         self, groups: Sequence[str], count: int, service: Service, size: int, is_confirmed: bool = False

@@ -329,6 +329,11 @@ def group_column(groups: GroupColumn) -> bytes:
     return column.tobytes()
 
 
+def open_column(column: bytes) -> npt.NDArray[np.uint32]:
+    """Group numbers that stand in a block, without a copy."""
+    return np.frombuffer(column, dtype="<u4")
+
+
 def _pack_with(
     flag: int, groups: bytes, first: int, service: Service, payloads: Sequence[bytes], type_: int, after: int
 ) -> bytes:

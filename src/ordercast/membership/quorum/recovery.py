@@ -191,18 +191,6 @@ class Recovery:
             self._round.on_returned(now_ns, returned, out)
             self._follow(self._round)
 
-    def on_returned(self, now_ns: int, returned: Returned, out: Outbox) -> None:
-        """A member of the ring was restarted with its folder."""
-        known = self._returned.get(returned.former)
-        if self._is_known or (known is not None and known.member.life > returned.member.life):
-            return
-        self._returned[returned.former] = returned
-        if known is None:
-            self._returned_ns = min(self._returned_ns, now_ns)
-        if self._round is not None and self._is_coordinating:
-            self._round.on_returned(now_ns, returned, out)
-            self._follow(self._round)
-
     def on_commit(self, now_ns: int, source: Address, proposal: Proposal, out: Outbox) -> None:
         """The next view is decided, and this member is in it. It begins when everything before it is here."""
         if self._is_known:
