@@ -24,7 +24,7 @@ from ordercast.membership.quorum.rule import (
     needed,
     vote_of,
 )
-from ordercast.view import Address, Member, Reason, View, next_counter, ring_id
+from ordercast.view import Address, Member, Reason, View, id_of, next_counter, ring_id
 from ordercast.wire.header import Kind
 from ordercast.wire.returns import MAX_FORMER, Kept, Returned, decode_returned, encode_returned
 from ordercast.wire.views import (
@@ -44,6 +44,7 @@ from ordercast.wire.views import (
     encode_invite,
     encode_result,
     encode_ring,
+    encode_welcome,
 )
 
 SLOW_NS: Final = 1 * SECOND  # between signs of life while nothing happens
@@ -174,11 +175,20 @@ class Returning:
         for to in dict.fromkeys([To.ANYONE, *addresses]):
             if to != self._local.me.address:
                 self._say(to, Kind.RETURN, body, self.kept.view.ring, out)
+        self._welcome(out)
         timing = self._local.timing
         wait_ns = min(timing.find_ns << min(self._tries, BACK_OFF), SLOW_NS)
         self._tries += 1
         self._due_ns = now_ns + wait_ns + self._local.rng.randrange(max(wait_ns // 4, 1))
         self._plan(now_ns)
+
+    def _welcome(self, out: Outbox) -> None:
+        """The last change let a newcomer in. It has a vote, and nobody else may be left that can tell it so."""
+        kept = self.kept
+        newcomer = kept.view.member(id_of(kept.view.subject)) if kept.view.reason == Reason.JOIN else None
+        if newcomer is not None and newcomer.id not in kept.formerly and newcomer.id not in self._heard:
+            body = encode_welcome(self._local.name, kept.view.serial, kept.config, kept.view)
+            self._say(newcomer.address, Kind.WELCOME, body, kept.view.ring, out)
 
     def _returned(self) -> Returned:
         kept = self.kept
@@ -266,9 +276,9 @@ class Returning:
         if name != self._local.name or not is_later:
             return
         if view.member(former) is not None:
-            self.kept = kept._replace(config=config, view=view, is_decided=bool(is_decided))
+            self.kept = kept._replace(config=config, view=view, is_decided=is_decided == 1)
             self._plan(now_ns)
-        elif is_decided:
+        elif is_decided == 1:
             self.is_over = True  # it was its own leave
 
     def _on_ring(self, now_ns: int, kind: int, seen: Ring) -> None:
