@@ -235,6 +235,7 @@ def test_the_seeds_of_the_token_stay_what_they_are() -> None:
     for seed in range(20):
         values = json.loads(scenario_to_json(random_scenario(seed, "token")))
         del values["anticipate"]
+        assert values.pop("bootstrap") == 1, "it came later"
         values["deaf"] = values.pop("without_multicast")  # its name when these seeds were first drawn
         for call in values["calls"]:
             assert call.pop("patience_ns") == PATIENCE_NS, "it came later"

@@ -265,8 +265,8 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
     _in_token(
         "a lock is granted while it is held",
         "next_view",
-        "is_new = holder is None and len(locks) < MAX_LOCKS and view.member(member) is not None",
-        "is_new = len(locks) < MAX_LOCKS and view.member(member) is not None",
+        "is_new = holder is None and len(locks) < MAX_LOCKS and _may_lock(view, member)",
+        "is_new = len(locks) < MAX_LOCKS and _may_lock(view, member)",
         "A lock has two holders.",
         16,
     ),

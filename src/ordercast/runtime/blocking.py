@@ -114,6 +114,11 @@ class BlockingNode:
         return self._node.sockets
 
     @property
+    def is_closed(self) -> bool:
+        """As `Node.is_closed`."""
+        return self._node.is_closed
+
+    @property
     def uses_multicast(self) -> bool:
         """As `Node.uses_multicast`."""
         return self._node.uses_multicast
