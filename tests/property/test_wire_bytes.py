@@ -41,6 +41,7 @@ from ordercast.wire.block import (
     open_columns,
     open_messages,
     open_part,
+    open_payloads,
     pack_fragment,
     pack_grouped,
     pack_multi,
@@ -260,6 +261,29 @@ def test_messages_to_several_groups_come_out_as_they_went_in(
     assert (payload_bytes(block, head_of(block)), after_of(block)) == (sum(map(len, payloads)), after)
     part = open_part(pack_fragment(first, AGREED, 0, type_, b"0123456789", 3, 8, after, groups))
     assert (part.offset, part.payload, part.targets) == (3, b"34567", tuple(groups))
+
+
+def test_messages_are_read_alike_whether_the_groups_are_opened_or_not() -> None:
+    """A block that is unreadable is so at every member, and for every reader."""
+
+    def read(block: bytes, is_whole: bool) -> tuple[list[bytes], int] | None:
+        try:
+            if is_whole:
+                opened = open_messages(block)
+                return list(opened.payloads), opened.type
+            payloads, type_ = open_payloads(block, head_of(block))
+        except WireError:
+            return None
+        return list(payloads), type_
+
+    for block in DECODERS["open_messages"][1]:
+        changed = [block, *[block[:size] for size in range(len(block))]]
+        for bit in range(8 * len(block)):
+            flipped = bytearray(block)
+            flipped[bit // 8] ^= 1 << bit % 8
+            changed.append(bytes(flipped))
+        for one in changed:
+            assert read(one, True) == read(one, False)
 
 
 def test_a_column_or_list_of_groups_that_cannot_be_is_a_mistake_of_the_caller() -> None:

@@ -14,7 +14,7 @@ from ordercast.errors import UsageError, WireError
 from ordercast.groups.status import Resumed, Stalled
 from ordercast.service import Service
 from ordercast.view import View
-from ordercast.wire.block import Head, groups_of, open_columns, open_messages, payload_bytes, service_of
+from ordercast.wire.block import Head, groups_of, open_columns, open_messages, open_payloads, payload_bytes, service_of
 
 NO_POSITION = -1
 """Position of a message whose service is weaker than AGREED."""
@@ -389,11 +389,9 @@ class OpenedBlock:
     def payloads(self) -> Sequence[bytes]:
         if self._payloads is None:
             try:
-                opened = open_messages(self._block)
+                self._payloads, self.type = open_payloads(self._block, self.head)
             except WireError:
                 self._payloads = ()
-            else:
-                self._payloads, self.type = opened.payloads, opened.type
         return self._payloads
 
     def column(self) -> Sequence[int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from operator import ne
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import numpy as np
@@ -366,6 +367,9 @@ def runs_of(groups: Sequence[Group]) -> Iterator[tuple[Group, int, int]]:
 def row_runs(numbers: Sequence[int] | npt.NDArray[np.uint32]) -> list[tuple[int, int, int]]:
     """The runs as the trace has them: if there are too many, one for all, with MIXED as its group. Hot: once for each
     block that mixes groups."""
+    front = list(numbers[: MAX_RUNS + 1])
+    if len(front) > MAX_RUNS and all(map(ne, front, front[1:])):
+        return [(MIXED, 0, len(numbers))]  # no two neighbours are alike: the rest does not matter
     column = np.asarray(numbers, dtype=np.uint32)
     is_other = column[1:] != column[:-1]
     if np.count_nonzero(is_other) >= MAX_RUNS:

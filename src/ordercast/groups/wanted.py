@@ -62,7 +62,7 @@ class WantedGroups:
 
         Hot: once per block that mixes groups.
         """
-        found = self._is_in.take(self._places(np.asarray(groups, dtype=np.uint32)), mode="clip")
+        found = self._is_in.take(self._places(groups), mode="clip")
         if np.count_nonzero(found) == len(found):
             return None
         picked: list[int] = np.flatnonzero(found).tolist()
@@ -83,8 +83,8 @@ class WantedGroups:
     def _has_entry(self, number: int) -> bool:
         return 0 < number - self._before < len(self._is_in) - 1
 
-    def _places(self, numbers: npt.NDArray[np.uint32]) -> npt.NDArray[np.intp]:
+    def _places(self, numbers: Sequence[int] | npt.NDArray[np.uint32]) -> npt.NDArray[np.intp]:
         """Where groups stand in the table. To look up other integers than these takes five times as long. Most rosters
         begin with 1, and nothing is to be subtracted."""
-        places = numbers.astype(np.intp)
+        places = np.asarray(numbers, dtype=np.intp)
         return places - self._before if self._before else places

@@ -245,6 +245,20 @@ def open_messages(block: bytes) -> Messages:
     return Messages(head.first, service, _payloads(block, at, head.count, head.flags), type_, groups)
 
 
+def open_payloads(block: bytes, head: Head) -> tuple[Sequence[bytes], int]:
+    """The messages of a block whose head and groups are known already, and their type."""
+    count, flags = head.count, head.flags
+    group, type_, _, counted = ENTRY.unpack_from(block, HEAD_BYTES)
+    if flags & (FRAGMENTED | CHANGE | ROSTER) or counted != count or (group and flags & (GROUPED | MULTI)):
+        raise WireError("not a block of messages, or an entry that is not its own")
+    at = HEAD_BYTES + ENTRY_BYTES
+    if flags & GROUPED:
+        at += GROUP_BYTES * count
+    elif flags & MULTI:
+        at = _open_targets(block, at)[1]
+    return _payloads(block, at, count, flags), type_
+
+
 class Columns(NamedTuple):
     """A block opened without an object per message: the lengths, and all payloads in a row."""
 
