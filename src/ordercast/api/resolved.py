@@ -66,7 +66,7 @@ class ResolvedGroups(Sequence[str]):
 
     def __getitem__(self, index: int | slice) -> str | ResolvedGroups:
         lookup = self._lookup
-        if isinstance(index, int):
+        if not isinstance(index, slice):
             return lookup.names[range(self._start, self._stop)[index]]
         start, stop, step = index.indices(len(self))
         if step != 1:

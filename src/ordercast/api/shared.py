@@ -206,8 +206,8 @@ class SharedUnderlay:
         """Send many messages, each to one group: `groups` has the group of each. This node is in all of them.
 
         They keep their order, and messages of different groups share blocks. A list that `resolve` has made saves
-        looking up the names. Returns when all are accepted. A call that
-        is cancelled or fails half-way has sent the first of them.
+        looking up the names. Returns when all are accepted. A call that is cancelled or fails half-way has sent the
+        first of them.
         """
         items = as_payloads(payloads)
         targets: Sequence[str] = groups if isinstance(groups, ResolvedGroups) else _names(groups)
