@@ -22,6 +22,7 @@ from tests.sim.restart_bugs import PROFILE as RESTARTS_PROFILE
 from tests.sim.restart_bugs import RESTART_BUGS
 from tests.sim.roster_bugs import ROSTER_BUGS
 from tests.sim.sequencer_bugs import SEQUENCER_BUGS
+from tests.sim.slow_bugs import SLOW_BUGS
 from tests.sim.stall_bugs import STALL_BUGS
 from tests.sim.timestamp_bugs import TIMESTAMP_BUGS
 from tests.sim.timestamp_unseen_bugs import TIMESTAMP_UNSEEN
@@ -35,7 +36,16 @@ FIRST_SEEDS: Final = {"timestamp": 2}
 takes long there."""
 MOST_SEEDS: Final = 384  # that a bug may take to be found when the table is written
 TABLE: Final = Path(__file__).resolve().parents[2] / "docs" / "planted-bugs.md"
-BUGS: Final = SEQUENCER_BUGS + TOKEN_BUGS + TIMESTAMP_BUGS + STALL_BUGS + ROSTER_BUGS + GATHERING_BUGS + RESTART_BUGS
+BUGS: Final = (
+    *SEQUENCER_BUGS,
+    *TOKEN_BUGS,
+    *TIMESTAMP_BUGS,
+    *STALL_BUGS,
+    *SLOW_BUGS,
+    *ROSTER_BUGS,
+    *GATHERING_BUGS,
+    *RESTART_BUGS,
+)
 ORDERERS: Final = tuple(dict.fromkeys(bug.orderer for bug in BUGS))
 ROSTER: Final = "Many groups on one underlay"
 PROFILE_SECTIONS: Final = {

@@ -294,7 +294,7 @@ TIMESTAMP_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "an overrun member goes on proposing",
         "_may_propose",
-        "self.is_draining or self._delivery.is_overrun(self.is_hurried) or self.is_full()",
+        "self.is_draining or self.is_overrun or self.is_full()",
         "self.is_draining or self.is_full()",
         "Blocks that wait for a slow application have no bound.",
         32,
@@ -527,7 +527,7 @@ TIMESTAMP_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a leave waits for the leaver's long message",
         "TimestampOrdering.change",
-        "not agreement.long or changes.first.reason == Reason.LEAVE",
+        "not agreement.long or changes.first.reason in DEPARTURES",
         "not agreement.long",
         "The rest of that message never comes, so no member can join or leave any more.",
         64,

@@ -127,7 +127,7 @@ TIMESTAMP_UNSEEN: Final[tuple[Bug, ...]] = (
     Bug(
         "nobody holds back for a change",
         "_may_propose",
-        "self.is_draining or self._delivery.is_overrun(self.is_hurried) or self.is_full()",
+        "self.is_draining or self.is_overrun or self.is_full()",
         "self._delivery.is_overrun(self.is_hurried) or self.is_full()",
         "Latency only: the loads of the scenarios end, and then the queue is empty.",
         0,
@@ -145,8 +145,8 @@ TIMESTAMP_UNSEEN: Final[tuple[Bug, ...]] = (
     Bug(
         "a full member goes on proposing",
         "_may_propose",
-        "self.is_draining or self._delivery.is_overrun(self.is_hurried) or self.is_full()",
-        "self.is_draining or self._delivery.is_overrun(self.is_hurried)",
+        "self.is_draining or self.is_overrun or self.is_full()",
+        "self.is_draining or self.is_overrun",
         "Nothing: windows give the same bound, as long as no member sends more than its share.",
         0,
         "timestamp",
@@ -247,7 +247,7 @@ TIMESTAMP_UNSEEN: Final[tuple[Bug, ...]] = (
     Bug(
         "leaves wait behind joins",
         "TimestampOrdering.propose",
-        "self.changes.add(change, goes_first=change.reason == Reason.LEAVE)",
+        "self.changes.add(change, goes_first=change.reason in DEPARTURES)",
         "self.changes.add(change)",
         "Rare: a join must wait for a long message whose sender leaves.",
         0,
@@ -283,7 +283,7 @@ TIMESTAMP_UNSEEN: Final[tuple[Bug, ...]] = (
     Bug(
         "a join comes into the middle of a long message",
         "TimestampOrdering.change",
-        "not agreement.long or changes.first.reason == Reason.LEAVE",
+        "not agreement.long or changes.first.reason in DEPARTURES",
         "not agreement.long or bool(changes)",
         "Rare: the parts of a long message go out together, so a member hardly ever has half of one.",
         0,

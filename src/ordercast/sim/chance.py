@@ -31,6 +31,7 @@ from ordercast.sim.scenario import (
     check_orderer,
     node_names,
 )
+from ordercast.sim.slow import with_slow_receivers
 
 RANDOM_EVENT_LIMIT: Final = 500_000  # a random scenario takes some ten thousand; a storm of datagrams is a failure, too
 PLAIN_SEEDS: Final = ("sequencer",)
@@ -44,9 +45,17 @@ def drawn_scenario(profile: str, seed: int, orderer: str, anticipate: bool | Non
         "patience": patience_scenario,
         "gathering": gathering_scenario,
         "restarts": restarts_scenario,
+        "slow": slow_scenario,
         "endurance": endurance_scenario,
     }
     return draws.get(profile, random_scenario)(seed, orderer, anticipate)
+
+
+def slow_scenario(seed: int, orderer: str = "sequencer", anticipate: bool | None = None) -> Scenario:
+    """A random scenario in which applications stop receiving, and members are expelled."""
+    words = ["ordercast sim --profile slow --scenario-seed", str(seed), "--orderer", orderer]
+    command = " ".join([*words, *anticipate_flags(anticipate)])
+    return replace(with_slow_receivers(random_scenario(seed, orderer, anticipate)), command=command)
 
 
 def random_scenario(seed: int, orderer: str = "sequencer", anticipate: bool | None = None) -> Scenario:

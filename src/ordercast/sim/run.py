@@ -68,6 +68,8 @@ for each member a largest block, or so many small ones, that was on its way when
 COMING_AND_GOING: Final = frozenset(
     (FaultKind.JOIN, FaultKind.LEAVE, FaultKind.REJOIN, FaultKind.STALL, FaultKind.EXPEL, FaultKind.FORGE)
 )
+NOT_RECEIVED: Final = "its application has not received"  # what an evicted member is told
+EVICTION_SLACK_NS: Final = 200 * MS  # an application may leave events in the queue for so long (`chance.py`)
 INTERRUPTIONS: Final = frozenset((FaultKind.PAUSE, FaultKind.CUT, FaultKind.PARTITION, FaultKind.LOSSY))
 SHORT_NS: Final = 500 * MS  # of all interruptions together; silence is suspected after 1.3 s
 STEADY_LOSS: Final = 0.1
@@ -329,6 +331,7 @@ class _Run:
         outcome.failures += broken_restarts(outcome.rows, lives, troubles, self._scenario.rule_of, wait_ns)
         outcome.failures += broken_resets(resets, outcome.rows, is_untroubled=is_untroubled)
         outcome.failures += self._stall_failures(outcome.rows)
+        outcome.failures += needless_evictions(outcome.rows, self._scenario)
         if is_steady(self._scenario):
             failed = [str(member) for member in cluster.members.values() if member.seen.failures]
             outcome.failures += needless_recoveries(outcome.rows, failed)
@@ -424,6 +427,23 @@ def is_steady(scenario: Scenario) -> bool:
     short_ns = sum(fault.for_ns for fault in scenario.faults if fault.kind in INTERRUPTIONS)
     kinds = {fault.kind for fault in scenario.faults}
     return scenario.loss <= STEADY_LOSS and short_ns <= SHORT_NS and kinds <= COMING_AND_GOING | INTERRUPTIONS
+
+
+def needless_evictions(rows: Sequence[Row], scenario: Scenario) -> list[str]:
+    """Members that were evicted although their applications did not stand still for the group's patience. Where
+    processors are slow, or nodes are paused, their applications are, too: those runs are not judged."""
+    texts: list[str] = []
+    kinds = {fault.kind for fault in scenario.faults}
+    if kinds & {FaultKind.PAUSE, FaultKind.SLOW}:
+        return texts
+    for row in rows:
+        if row.kind == "leave" and NOT_RECEIVED in (row.detail or ""):
+            stalls = [fault for fault in scenario.faults if fault.kind == FaultKind.STALL and row.node in fault.nodes]
+            if scenario.slow == "wait" or not any(
+                fault.at_ns <= row.at_ns - scenario.patience_ns + EVICTION_SLACK_NS for fault in stalls
+            ):
+                texts.append(f"eviction: {row.node} at {row.at_ns / SECOND:.3f} s, and its application received")
+    return texts
 
 
 def needless_recoveries(rows: Sequence[Row], failed: Sequence[str]) -> list[str]:
