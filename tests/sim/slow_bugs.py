@@ -24,8 +24,8 @@ SLOW_BUGS: Final[tuple[Bug, ...]] = (
     _slow(
         "sequencer",
         "an evicted member waits for nothing and never comes back",
-        "Underlay._translate",
-        "isinstance(departed, Departed) and departed.is_waiting",
+        "Returning.departed",
+        "isinstance(upcall, Departed) and upcall.is_waiting",
         "False",
         "A member stays out although its application receives again.",
         16,
@@ -37,15 +37,6 @@ SLOW_BUGS: Final[tuple[Bug, ...]] = (
         "row.consumed == stable < row.received and not row.leaves_at",
         "not row.leaves_at",
         "Members are evicted that do receive.",
-        32,
-    ),
-    _slow(
-        "sequencer",
-        "what an evicted member has sent is not given up",
-        "Underlay._translate",
-        "self._drop_own(out)",
-        "",
-        "Its program waits for messages that nobody orders any more.",
         32,
     ),
     _slow(

@@ -12,7 +12,7 @@ from tests.unit.rings import VIEW, A, B, C, block_of, ring_of
 
 from ordercast.api.expelling import find_member
 from ordercast.config import MS, SECOND, GroupConfig
-from ordercast.engine import Change
+from ordercast.engine import Change, Departed
 from ordercast.errors import NotMember, UsageError, WireError
 from ordercast.groups.consumption import Consumption
 from ordercast.groups.events import Left
@@ -138,14 +138,17 @@ def test_only_an_evicted_member_comes_back(serial: int, was_leaving: bool, is_ma
 def test_the_way_back_begins_when_nobody_needs_the_node_and_its_application_receives(first: str) -> None:
     returning = Returning()
     assert not returning.received()  # it was never out
-    returning.expect()
+    returning.departed(Departed(False, False, "expelled"))
+    assert not returning.is_expected
+    returning.departed(Departed(False, True, "expelled", True))
     assert returning.waits_for_application
     second = "left" if first == "received" else "received"
     assert not getattr(returning, first)()
     assert getattr(returning, second)()
     assert not returning.is_expected
-    returning.expect()
-    returning.cancel()
+    returning.departed(Departed(False, True, "expelled", True))
+    assert returning.cancel()
+    assert not returning.cancel()
     assert not returning.left()
     assert not returning.received()
 

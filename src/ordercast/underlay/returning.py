@@ -6,6 +6,8 @@ application has received what was delivered before the eviction. So no more than
 
 from __future__ import annotations
 
+from ordercast.engine import Departed, Upcall
+
 
 class Returning:
     __slots__ = ("_has_received", "_is_out", "is_expected")
@@ -19,13 +21,15 @@ class Returning:
     def waits_for_application(self) -> bool:
         return self.is_expected and not self._has_received
 
-    def expect(self) -> None:
-        """This node has just been evicted."""
-        self.is_expected, self._has_received, self._is_out = True, False, False
+    def departed(self, upcall: Upcall) -> None:
+        """This node has just been expelled, and the application is told so."""
+        if isinstance(upcall, Departed) and upcall.is_waiting:
+            self.is_expected, self._has_received, self._is_out = True, False, False
 
-    def cancel(self) -> None:
-        """The application wants to be out."""
-        self.is_expected = False
+    def cancel(self) -> bool:
+        """The application wants to be out; whether it is."""
+        was_expected, self.is_expected = self.is_expected, False
+        return was_expected
 
     def received(self) -> bool:
         """The application has received everything; whether the way back begins now."""

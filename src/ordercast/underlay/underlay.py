@@ -56,6 +56,7 @@ from ordercast.membership.quorum import QuorumMembership
 from ordercast.membership.quorum.local import LocalMember, Wishes
 from ordercast.membership.quorum.waiting import return_waits
 from ordercast.orderers import ORDERERS, LoggedOrderer, unsupported_names
+from ordercast.orderers.logged.expelling import expulsion
 from ordercast.orderers.orderer import Start, Suspicion, SuspicionReason
 from ordercast.parts.memory import DeliveryMemory
 from ordercast.parts.probing import Probing
@@ -220,8 +221,7 @@ class Underlay:
         check_header(header)
         if self._membership.silence is Silence.VISITING:
             self._drop_own(out)
-        if self._returning.is_expected:  # it is out already, and need not come back
-            self._returning.cancel()
+        if self._returning.cancel():  # it is out already, and need not come back
             out.upcalls.append(Departed(True, False, DepartureCause.LEFT_UNJOINED.value))
             return
         self._keeping.returning = None  # it gives up its vote: for the others that is a crash
@@ -232,8 +232,7 @@ class Underlay:
         """Has an effect in a working ring only: after a recovery the member is in the next view, or not."""
         orderer, expelled = self._orderer, self._orderer.view.member(member)
         if expelled is not None and self._membership.is_whole and self._membership.phase is Phase.MEMBER:
-            text = f"expelled by {self.me}: {why}" if why else f"expelled by {self.me}"
-            orderer.propose(now_ns, Change(Reason.EXPEL, expelled, text.encode(), orderer.view.seq))
+            orderer.propose(now_ns, expulsion(self.me, expelled, why, orderer.view.seq))
 
     def resume(self, now_ns: int, out: Outbox) -> None:
         if self._returning.received():
@@ -611,12 +610,11 @@ class Underlay:
                 self._count_members()
                 out.upcalls.append(self.view)
             else:
-                if upcall.reason == Reason.EXPEL:
+                if upcall.reason == Reason.EXPEL and membership.silence is Silence.NONE:
                     departed = out.upcalls.pop()
                     self._drop_own(out)
                     out.upcalls.append(departed)
-                    if isinstance(departed, Departed) and departed.is_waiting:
-                        self._returning.expect()
+                    self._returning.departed(departed)
                 return
 
     def _count_members(self) -> None:

@@ -247,7 +247,7 @@ class QuorumMembership:
                 state.deciding.depart(now_ns, out)
             self._update_direct()
             departed = departed_by(view, self._leave_header is not None, self._wishes.is_manual)
-            self._is_return = departed.returning
+            self._is_return = departed.returning or self._is_return
             self._note(departed.text, out)
             out.upcalls.append(departed)
             return False

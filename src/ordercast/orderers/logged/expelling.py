@@ -13,11 +13,17 @@ from ordercast.orderers.logged.ring import RingState
 from ordercast.view import MAY_RETURN, Member, Reason
 
 
+def expulsion(me: Member, member: Member, why: str, seq: int) -> Change:
+    """The expulsion of a member for good, asked for by `me` in the view at `seq`."""
+    text = f"expelled by {me}: {why}" if why else f"expelled by {me}"
+    return Change(Reason.EXPEL, member, text.encode(), seq)
+
+
 def eviction(ring: RingState, member: Member) -> Change:
     """The expulsion of a member whose application does not receive. It may come back."""
     waited_s = ring.config.patience_ns / SECOND
-    text = f"expelled by {ring.me}: its application has not received for {waited_s:.1f} s"
-    return Change(Reason.EXPEL, member, text.encode(), ring.view.seq, serial=MAY_RETURN)
+    why = f"its application has not received for {waited_s:.1f} s"
+    return expulsion(ring.me, member, why, ring.view.seq)._replace(serial=MAY_RETURN)
 
 
 def is_current(ring: RingState, change: Change) -> bool:
