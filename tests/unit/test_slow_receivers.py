@@ -21,7 +21,7 @@ from ordercast.orderers.logged.expelling import Expulsions, eviction, is_current
 from ordercast.orderers.logged.leaving import REPEAT_NS
 from ordercast.parts.changes import next_view
 from ordercast.parts.slow import SlowReceivers
-from ordercast.underlay.returning import Returning
+from ordercast.underlay.returning import WayBack
 from ordercast.view import MAY_RETURN, Reason, View
 from ordercast.wire.ordering import decode_expulsion, encode_expulsion
 from ordercast.wire.token import decode_change, encode_change
@@ -136,7 +136,7 @@ def test_only_an_evicted_member_comes_back(serial: int, was_leaving: bool, is_ma
 
 @pytest.mark.parametrize("first", ["received", "left"])
 def test_the_way_back_begins_when_nobody_needs_the_node_and_its_application_receives(first: str) -> None:
-    returning = Returning()
+    returning = WayBack()
     assert not returning.received()  # it was never out
     returning.departed(Departed(False, False, "expelled"))
     assert not returning.is_expected

@@ -1,4 +1,4 @@
-"""What callers of an engine may ask for."""
+"""What an application may ask of an underlay."""
 
 from __future__ import annotations
 

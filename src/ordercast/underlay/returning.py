@@ -9,7 +9,7 @@ from __future__ import annotations
 from ordercast.engine import Departed, Upcall
 
 
-class Returning:
+class WayBack:
     __slots__ = ("_has_received", "_is_out", "is_expected")
 
     def __init__(self) -> None:

@@ -31,7 +31,6 @@ from ordercast.engine import (
     Outbox,
     Refused,
     Reset,
-    StallReason,
     Transitional,
     UnknownOutcome,
     Waiting,
@@ -64,9 +63,10 @@ from ordercast.service import Service
 from ordercast.underlay.checks import check_header, check_rule
 from ordercast.underlay.keeping import Keeping, losses
 from ordercast.underlay.outside import Outside
-from ordercast.underlay.returning import Returning
+from ordercast.underlay.returning import WayBack
 from ordercast.underlay.routes import MulticastRoutes
 from ordercast.underlay.vacancy import Vacancy
+from ordercast.underlay.waiting import underlay_waits
 from ordercast.view import Address, Member, Reason, View, group_tag
 from ordercast.wire.block import come_after
 from ordercast.wire.calls import allow, decode_call
@@ -166,7 +166,7 @@ class Underlay:
         # What outlives a ring
         self._next_block = next_block
         self._serial = 0  # of our requests for locks
-        self._returning = Returning()
+        self._returning = WayBack()
         self._backlog: list[tuple[int, bytes]] = []  # own blocks without a sequence number, while there is no ring
         self._aside: DeliveryMemory | None = None  # as it was before a ring of which the application hears nothing
 
@@ -418,15 +418,8 @@ class Underlay:
     def waiting(self, now_ns: int) -> Waiting | None:
         if self._keeping.returning is not None:
             return return_waits(self._keeping.returning)
-        found = self._membership.waiting()
-        if found is not None or not self._membership.is_whole:
-            return found
-        short = self.short_of()
-        if short is not None:
-            have, need = short
-            text = f"the group begins with {need} members, and has {have}"
-            return Waiting(StallReason.BOOTSTRAP, (), text, have, need)
-        return self._orderer.blocked_by(now_ns)
+        is_in = self.view is not None
+        return underlay_waits(now_ns, self.name, is_in, self.short_of(), self._membership, self._orderer)
 
     def is_at_rest(self) -> bool:
         membership = self._membership

@@ -38,7 +38,7 @@ class Wishes(NamedTuple):
 
 
 def installed_text(view: View, old: View | None = None) -> str:
-    """A view for people, as the trace has it. `old`: after a failure, the view before; some of its members are out."""
+    """A view for people, as the trace has it; after a failure, with the members of the view before that are out."""
     members = ", ".join(map(str, view.members))
     gone = [str(member) for member in old.members if view.member(member.id) is None] if old is not None else []
     without = f"; without {', '.join(gone)}" if gone else ""
