@@ -191,13 +191,13 @@ def test_nothing_leaves_where_it_could_not_be_stored() -> None:
     port = host.open(0, "prices", config=CONFIG)
     kinds: list[int] = []
 
-    def work() -> None:
+    def create() -> None:
         while True:
             kinds.extend([send.buffers[0][1] for _, send in host.finish(host.deadline_ns())])
             host.expire(host.deadline_ns())
 
     with pytest.raises(OSError, match="no room for prices"):
-        work()
+        create()
     assert set(kinds) == {Kind.FIND}
     assert port.engine.view is not None
 

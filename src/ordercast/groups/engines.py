@@ -1,4 +1,4 @@
-"""What a host needs of an engine, and of what makes one. For the type checker only."""
+"""What a host needs of an engine, and of what makes one."""
 
 from __future__ import annotations
 
@@ -55,3 +55,11 @@ class EngineFactory(Protocol):
         contact: Address | None,
         alone: AlonePolicy,
     ) -> GroupEngine: ...
+
+
+def underlay_engines() -> EngineFactory:
+    """What makes the real ones."""
+    # Not at the top: fakes need no underlay, and so a host can be understood and tested without one.
+    from ordercast.underlay import Underlay
+
+    return Underlay

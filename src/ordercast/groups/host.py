@@ -30,7 +30,7 @@ from ordercast.groups.channel import Channel
 from ordercast.groups.checks import check_header, check_name
 from ordercast.groups.directory import Directory, OwnDirectory, Placement
 from ordercast.groups.driven import Driven, Handle, LogLine
-from ordercast.groups.engines import EngineFactory
+from ordercast.groups.engines import EngineFactory, underlay_engines
 from ordercast.groups.naming import Naming
 from ordercast.groups.port import Port
 from ordercast.groups.session import Session
@@ -103,7 +103,7 @@ class Host:
         self._timing = timing if timing is not None else Timing()
         self._recorder = recorder
         self._store = store
-        self._engines = engines if engines is not None else _underlay()
+        self._engines = engines if engines is not None else underlay_engines()
         self._directory: Directory = directory if directory is not None else OwnDirectory()
         self.session = Session()  # of the program that the node is a part of
         # channels and callers
@@ -421,7 +421,7 @@ class Host:
             if driven.is_over:
                 self._close(now_ns, driven)
         if self._store is not None:
-            keep(self._store, [driven for driven in dirty if isinstance(driven, Channel)])
+            keep(self._store, dirty)
         if self._recorder is not None:
             self._recorder.flush()
         return sends
@@ -598,10 +598,3 @@ class Host:
             channels = [other for other in self._tags.pop(tag, ()) if other is not channel]
             if channels:
                 self._tags[tag] = channels
-
-
-def _underlay() -> EngineFactory:
-    # Not at the top: fakes need no underlay, and so this module can be understood and tested without one.
-    from ordercast.underlay import Underlay
-
-    return Underlay

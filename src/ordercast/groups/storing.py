@@ -11,6 +11,7 @@ from typing import Protocol
 
 from ordercast.errors import UsageError, WireError
 from ordercast.groups.channel import Channel
+from ordercast.groups.driven import Driven
 from ordercast.groups.engines import GroupEngine
 
 
@@ -34,9 +35,10 @@ def restore(store: Store | None, underlay: str, engine: GroupEngine) -> None:
             ) from error
 
 
-def keep(store: Store, channels: Iterable[Channel]) -> None:
-    """Store what has changed in a pass, before anything of it leaves."""
-    for channel in channels:
-        entry = channel.engine.durable()
-        if entry is not None:
-            store.put(channel.underlay, entry)
+def keep(store: Store, worked: Iterable[Driven]) -> None:
+    """Store what has changed in a pass, before anything of it leaves. `worked`: what the pass worked on."""
+    for driven in worked:
+        if isinstance(driven, Channel):
+            entry = driven.engine.durable()
+            if entry is not None:
+                store.put(driven.underlay, entry)

@@ -382,9 +382,7 @@ class QuorumMembership:
             self._end(Refused(joining.refusal), f"the join was refused: {joining.refusal}", out)
             self._withdraw(now_ns, joining, out)
         elif joining.must_create:
-            self._counter = next_counter(self._counter, now_ns)
-            view = joining.first_view(self._counter)
-            self._pending = Install(view, self._config, self._counter)
+            self.resume(joining.first_view(next_counter(self._counter, now_ns)), self._config)
 
     def _withdraw(self, now_ns: int, joining: Joining, out: Outbox) -> None:
         """A join has come to nothing. A member that was asked may let us in all the same: then we leave in order."""
@@ -431,13 +429,10 @@ class QuorumMembership:
     def _on_withdraw(self, now_ns: int, source: Address, origin: int, body: bytes, out: Outbox) -> None:
         """A newcomer has given up its join; or a member confirms that it will not order ours."""
         name, nonces, is_answer = decode_withdrawal(body)
-        state = self._state
-        if name != self._local.name:
-            return
-        if is_answer:
-            if self._withdrawing is not None:
-                self._withdrawing.on_confirmed(now_ns, source, nonces)
-        elif state is not None and self.is_whole:
+        state, is_ours = self._state, name == self._local.name
+        if is_ours and is_answer and self._withdrawing is not None:
+            self._withdrawing.on_confirmed(now_ns, source, nonces)
+        elif is_ours and not is_answer and state is not None and self.is_whole:
             self._admission.on_withdraw(source, origin, nonces, state.orderer, out)
 
     # Rings that meet
@@ -586,12 +581,10 @@ class QuorumMembership:
             self._pending, self.phase, self._leave_header = Visited(), Phase.JOINING, None
             self._patience = LeavePatience(self._local.timing.linger_ns)
         self._joining = self._withdrawing = self._state = None
-        self.ring = NO_RING
-        self.is_whole = False
+        self.ring, self.is_whole, self._is_dissolving = NO_RING, False, False
         self._admission.clear()
         self._update_direct()
         self._meeting.due_ns = self._linger_ns = self._patience.due_ns = NEVER
-        self._is_dissolving = False
 
     # Helpers
 
