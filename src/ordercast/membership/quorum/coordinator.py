@@ -188,6 +188,7 @@ class Coordinator:
         known = self.invitees.get(returned.former)
         if known is not None:
             self.invitees[returned.former] = replace(known, address=returned.member.address)
+        self._note_join(returned.view)
         for member in returned.view.members:  # it may have received a join that is not known here
             self.invitees.setdefault(member.id, member)
 

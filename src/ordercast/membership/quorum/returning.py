@@ -29,6 +29,7 @@ from ordercast.wire.header import Kind
 from ordercast.wire.returns import MAX_FORMER, Kept, Returned, decode_returned, encode_returned
 from ordercast.wire.views import (
     NO_BALLOT,
+    Asking,
     Ballot,
     Cut,
     Proposal,
@@ -122,8 +123,7 @@ class Returning:
         if kind == Kind.FIND:
             asking = decode_asking(body)
             if asking.name == self._local.name:
-                # So that a newcomer does not make the group anew beside this one.
-                self._say(source, Kind.HERE, encode_ring(self._shown()), 0, out)
+                self._answer(source, asking, out)
         elif kind in (Kind.HERE, Kind.BEACON):
             self._on_ring(now_ns, kind, decode_ring(body))
         elif ring != self.kept.view.ring:
@@ -166,6 +166,16 @@ class Returning:
         return self._due_ns
 
     # Showing itself
+
+    def _answer(self, source: Address, asking: Asking, out: Outbox) -> None:
+        """A newcomer asks. It must not make the group anew beside this one. Its join may have been ordered, and nobody
+        else may know that: then it is a member, and has a log."""
+        view = self.kept.view
+        if view.reason == Reason.JOIN and view.subject == str(asking.member):
+            body = encode_welcome(self._local.name, view.serial, self.kept.config, view)
+            self._say(source, Kind.WELCOME, body, view.ring, out)
+        else:
+            self._say(source, Kind.HERE, encode_ring(self._shown()), 0, out)
 
     def _announce(self, now_ns: int, out: Outbox) -> None:
         """To the group's address, and to every member of the last view where it was."""
