@@ -24,7 +24,7 @@ from ordercast.membership.quorum.rule import (
     needed,
     vote_of,
 )
-from ordercast.view import Address, Member, Reason, View, id_of, next_counter, ring_id
+from ordercast.view import Address, Member, Reason, View, next_counter, ring_id
 from ordercast.wire.header import Kind
 from ordercast.wire.returns import MAX_FORMER, Kept, Returned, decode_returned, encode_returned
 from ordercast.wire.views import (
@@ -185,20 +185,11 @@ class Returning:
         for to in dict.fromkeys([To.ANYONE, *addresses]):
             if to != self._local.me.address:
                 self._say(to, Kind.RETURN, body, self.kept.view.ring, out)
-        self._welcome(out)
         timing = self._local.timing
         wait_ns = min(timing.find_ns << min(self._tries, BACK_OFF), SLOW_NS)
         self._tries += 1
         self._due_ns = now_ns + wait_ns + self._local.rng.randrange(max(wait_ns // 4, 1))
         self._plan(now_ns)
-
-    def _welcome(self, out: Outbox) -> None:
-        """The last change let a newcomer in. It has a vote, and nobody else may be left that can tell it so."""
-        kept = self.kept
-        newcomer = kept.view.member(id_of(kept.view.subject)) if kept.view.reason == Reason.JOIN else None
-        if newcomer is not None and newcomer.id not in kept.formerly and newcomer.id not in self._heard:
-            body = encode_welcome(self._local.name, kept.view.serial, kept.config, kept.view)
-            self._say(newcomer.address, Kind.WELCOME, body, kept.view.ring, out)
 
     def _returned(self) -> Returned:
         kept = self.kept
