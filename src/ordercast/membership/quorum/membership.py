@@ -422,7 +422,7 @@ class QuorumMembership:
                 out.sends.append(self._local.writer.control(source, Kind.ENDED, encode_ended(self._local.name)))
         elif kind == Kind.FIND:
             if state.recovery is not None or asking.tries or state.orderer.standing().leads:
-                self._meeting.answer(source, state.shown(), out)
+                self._meeting.answer(source, state.shown_to(asking.member, out), out)
         elif state.recovery is None:
             self._admission.on_join(now_ns, source, asking, self._config, state.orderer, out)
 

@@ -19,7 +19,7 @@ from ordercast.membership.quorum.recovery import Recovery, begins_recovery
 from ordercast.membership.quorum.roles import RecoveryTerms
 from ordercast.orderers import LoggedOrderer
 from ordercast.orderers.orderer import Suspicion, SuspicionReason
-from ordercast.view import Address, Reason, View, id_of
+from ordercast.view import Address, Member, Reason, View, id_of
 from ordercast.wire.header import Kind
 from ordercast.wire.returns import Kept, Returned, decode_returned
 from ordercast.wire.views import (
@@ -53,6 +53,7 @@ class QuorumRing:
     __slots__ = (
         "_config",
         "_excluding",
+        "_forgetful",
         "_local",
         "_wishes",
         "counter",
@@ -79,6 +80,7 @@ class QuorumRing:
         self.give_up_ns = NEVER  # when a newcomer whose join is not decided looks for the group again
         self.has_failed = False  # manual recovery: the application was told that its calls fail
         self._excluding: Proposal | None = None  # the next view is decided, without this node
+        self._forgetful: set[int] = set()  # newcomers that were members, and came back without their folder
 
     @property
     def is_entered(self) -> bool:
@@ -112,6 +114,19 @@ class QuorumRing:
             self._config,
             view.largest >= self._config.bootstrap,
         )
+
+    def shown_to(self, newcomer: Member, out: Outbox) -> Ring:
+        """The same, for a newcomer. If it was a member of this ring and has forgotten that, people are told once: a
+        ring that has stopped may wait for its vote."""
+        former = next((each for each in self.orderer.view.members if each.name == newcomer.name), None)
+        is_forgotten = self.recovery is not None and former is not None and former.life < newcomer.life
+        if is_forgotten and former is not None and newcomer.id not in self._forgetful:
+            self._forgetful.add(newcomer.id)
+            text = (
+                f"{newcomer} came back without its folder (data_dir): {former} counts as gone, and its vote is missing"
+            )
+            self._note(text, out, newcomer.id)
+        return self.shown()
 
     def fail(self, now_ns: int, suspicions: list[Suspicion], out: Outbox) -> None:
         """Members are suspected: stop, and decide on the next view, or wait for a reset(). In a recovery: members that

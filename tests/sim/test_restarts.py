@@ -1,0 +1,135 @@
+"""Restarts with and without a folder, as an application sees them. docs/design/restarts.md."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ordercast.config import MS
+from ordercast.groups.events import Uncertain
+from ordercast.sim.cluster import Cluster, Terms
+from ordercast.sim.faults import Fault, FaultKind
+from ordercast.sim.member import SimMember
+from ordercast.sim.restarts import restarts_scenario
+from ordercast.sim.run import run_scenario
+from ordercast.sim.scenario import Load, Scenario
+from ordercast.sim.scenario_json import scenario_from_json, scenario_to_json
+from ordercast.view import Reason, View
+
+ORDERERS = ("token", "sequencer", "timestamp")
+NAMES = ("a", "b", "c")
+
+
+def three(*faults: Fault, orderer: str = "token", folders: tuple[str, ...] = NAMES) -> Scenario:
+    return Scenario(
+        orderer=orderer,
+        nodes=NAMES,
+        starts_ns=(0, 20 * MS, 40 * MS),
+        folders=folders,
+        loads=tuple(Load(name, 100, start_ns=700 * MS, interval_ns=10 * MS) for name in NAMES),
+        faults=faults,
+    )
+
+
+def crash(at_ms: int, *names: str) -> Fault:
+    return Fault(at_ms * MS, FaultKind.CRASH, names)
+
+
+def restart(at_ms: int, *names: str) -> Fault:
+    return Fault(at_ms * MS, FaultKind.RESTART, names)
+
+
+@pytest.mark.parametrize("orderer", ORDERERS)
+@pytest.mark.parametrize("victims", [("b",), ("a", "b"), NAMES], ids=lambda names: "".join(names))
+def test_members_that_are_restarted_with_their_folders_come_back(orderer: str, victims: tuple[str, ...]) -> None:
+    outcome = run_scenario(three(crash(1_000, *victims), restart(2_000, *victims), orderer=orderer))
+    assert outcome.held, outcome.failures
+    assert outcome.is_quiet
+    views = [row for row in outcome.rows if row.kind == "view" and row.detail == "restart"]
+    assert {row.node for row in views} == set(NAMES)
+    assert max(row.at_ns for row in views) < 3_000 * MS, "nobody is missing, so nobody is waited for"
+
+
+def test_a_majority_of_the_last_view_forms_the_group_again_after_the_wait() -> None:
+    outcome = run_scenario(three(crash(1_000, *NAMES), restart(2_000, "a", "b")))
+    assert outcome.is_quiet, outcome.failures
+    first_ns = min(row.at_ns for row in outcome.rows if row.kind == "view" and row.detail == "restart")
+    assert 5_000 * MS <= first_ns < 6_000 * MS
+
+
+def test_one_of_three_waits_for_the_others() -> None:
+    outcome = run_scenario(three(crash(1_000, *NAMES), restart(2_000, "a")))
+    assert outcome.held, outcome.failures
+    assert outcome.is_stuck_legally
+
+
+def test_without_a_folder_two_of_three_do_not_bring_the_group_back() -> None:
+    """The survivor cannot know whether the two have gone on: as before, and the log says why."""
+    outcome = run_scenario(three(crash(1_000, "a", "b"), restart(2_000, "a", "b"), folders=("c",)))
+    assert outcome.held, outcome.failures
+    assert outcome.is_stuck_legally
+
+
+def test_a_survivor_is_told_that_messages_may_be_lost_and_others_are_not() -> None:
+    cluster = Cluster("uncertain", terms=Terms())
+    seen: dict[str, list[Any]] = {}
+
+    def note(member: SimMember, event: Any) -> None:
+        if isinstance(event, Uncertain) or (isinstance(event, View) and event.reason == Reason.RESTART):
+            seen.setdefault(str(member), []).append(event)
+
+    for name in NAMES:
+        cluster.add(name, has_folder=True).on_event = note
+        cluster.world.start(name)
+    assert not cluster.run_to_rest(20_000 * MS)
+    for name in "ab":
+        cluster.world.crash(name)
+        cluster.world.start(name)
+    assert not cluster.run_to_rest(cluster.world.now_ns + 20_000 * MS)
+    kinds = {member: [type(event).__name__ for event in events] for member, events in seen.items()}
+    assert kinds == {"c/0": ["View", "Uncertain"], "a/1": ["View"], "b/1": ["View"]}
+    told = seen["c/0"][1]
+    assert told.count == 0
+    assert "a/1" in told.text
+    assert "b/1" in told.text
+
+
+def test_a_member_that_comes_back_without_its_folder_is_named_in_the_log() -> None:
+    cluster = Cluster("forgetful")
+    for name in NAMES:
+        cluster.add(name)
+        cluster.world.start(name)
+    assert not cluster.run_to_rest(20_000 * MS)
+    for name in "ab":
+        cluster.world.crash(name)
+    cluster.world.run_until(cluster.world.now_ns + 8_000 * MS)
+    cluster.world.start("b")
+    cluster.world.run_until(cluster.world.now_ns + 3_000 * MS)
+    host = cluster.members["c"].host
+    assert host is not None
+    texts = [text for _, text in host.take_log() if "without its folder" in text]
+    assert len(texts) == 1
+    assert texts[0].startswith("b/1 came back without its folder (data_dir): b/0 counts as gone")
+
+
+def test_a_scenario_with_folders_can_be_written_down() -> None:
+    scenario = restarts_scenario(7, "token")
+    assert scenario_from_json(scenario_to_json(scenario)) == scenario
+
+
+@pytest.mark.parametrize(
+    ("orderer", "seed"),
+    [
+        ("sequencer", 1),  # a member that has left is the only one that knows the last view
+        ("sequencer", 51),  # a survivor and a restarted member wait for the others, and then go on
+        ("sequencer", 66),  # what survivors submit for members that are gone has a sender
+        ("timestamp", 346),  # a join that only the crashed member had delivered
+        ("token", 1_002),  # a newcomer whose join only a restarted member knows
+        ("token", 1_017),  # the same, while a survivor coordinates
+        ("token", 1_311),  # and it is not left behind
+    ],
+)
+def test_seeds_that_showed_something_hold(orderer: str, seed: int) -> None:
+    outcome = run_scenario(restarts_scenario(seed, orderer))
+    assert outcome.held, outcome.failures
