@@ -23,6 +23,7 @@ from ordercast.sim.chance import random_scenario
 from ordercast.sim.checkers import check_all
 from ordercast.sim.many_groups import drawn_groups
 from ordercast.sim.many_run import run_groups
+from ordercast.sim.restarts import restarts_scenario
 from ordercast.sim.run import Outcome, run_scenario
 from ordercast.trace.schema import Row
 
@@ -197,6 +198,17 @@ def test_runs_of_the_simulator_are_judged_as_its_checkers_judge_them(spark: Spar
     for name, outcome in small:
         rules = outcome.scenario.rule_of
         assert bool(violated(outcome.rows, quiet=outcome.is_quiet, rules=rules)) == bool(wanted[name]), name
+
+
+@pytest.mark.parametrize(("orderer", "seed"), [("sequencer", 51), ("token", 6), ("timestamp", 9)])
+def test_runs_with_restarts_are_judged_alike_by_all(tmp_path: Path, orderer: str, seed: int) -> None:
+    """Members come back with their folders, and the group goes on: no judge objects."""
+    outcome = run_scenario(restarts_scenario(seed, orderer))
+    assert any(row.kind == "view" and row.detail == "restart" for row in outcome.rows)
+    rules = outcome.scenario.rule_of
+    runs = inspect([write(tmp_path / "run", list(outcome.rows), quiet=outcome.is_quiet, rules=rules)])
+    assert outcome.held, outcome.failures
+    assert judge(DuckEngine(runs), runs).held
 
 
 @pytest.mark.parametrize("seed", [seed for seed in range(13) if seed != 4])  # nothing is delivered in 4

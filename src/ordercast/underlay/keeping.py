@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ordercast.engine import NEVER, Lost
+from ordercast.engine import Lost
 from ordercast.membership.quorum.local import LocalMember, coming_along
 from ordercast.membership.quorum.returning import Returning
 from ordercast.membership.quorum.rule import electorate
@@ -37,9 +37,6 @@ class Keeping:
             return None
         self.returning = None
         return returning
-
-    def deadline_ns(self) -> int:
-        return self.returning.deadline_ns() if self.returning is not None else NEVER
 
     def changed(self, kept: Kept | None) -> bytes | None:
         """What is to be on disk, if that is not what was given out last; empty: nothing. `kept`: of the ring that this

@@ -398,7 +398,8 @@ class Underlay:
     def deadline_ns(self) -> int:
         membership = self._membership
         due = min(membership.deadline_ns(), self._intake.due_ns, self._routes.due_ns, self._probing.due_ns)
-        due = min(due, self._keeping.deadline_ns())
+        if self._keeping.returning is not None:
+            return min(due, self._keeping.returning.deadline_ns())
         return min(due, self._orderer.deadline_ns()) if membership.is_whole else due
 
     # Questions

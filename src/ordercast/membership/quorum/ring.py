@@ -122,10 +122,8 @@ class QuorumRing:
         is_forgotten = self.recovery is not None and former is not None and former.life < newcomer.life
         if is_forgotten and former is not None and newcomer.id not in self._forgetful:
             self._forgetful.add(newcomer.id)
-            text = (
-                f"{newcomer} came back without its folder (data_dir): {former} counts as gone, and its vote is missing"
-            )
-            self._note(text, out, newcomer.id)
+            text = f"{former} counts as gone, and its vote is missing"
+            self._note(f"{newcomer} came back without its folder (data_dir): {text}", out, newcomer.id)
         return self.shown()
 
     def fail(self, now_ns: int, suspicions: list[Suspicion], out: Outbox) -> None:
