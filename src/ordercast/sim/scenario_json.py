@@ -17,9 +17,15 @@ _FORMER: Final = {"deaf": "without_multicast"}
 """Fields that had another name in files of earlier releases."""
 
 
+_LATER: Final = ("folders",)
+"""Fields that files of earlier releases do not have: left out where they are empty, so that a scenario of then is
+written as it was."""
+
+
 def scenario_to_json(scenario: Scenario) -> str:
     """One line of text with every field."""
-    return json.dumps(asdict(scenario), sort_keys=True)
+    values = asdict(scenario)
+    return json.dumps({name: values[name] for name in values if name not in _LATER or values[name]}, sort_keys=True)
 
 
 def scenario_from_json(text: str) -> Scenario:

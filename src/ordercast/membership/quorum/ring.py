@@ -269,6 +269,8 @@ class QuorumRing:
                 body = encode_ring(self.shown())
                 out.sends.append(self._local.writer.control(returned.member.address, Kind.HERE, body))
                 return
+            if self.orderer.standing().is_stalled:
+                return
             self.fail(now_ns, [Suspicion(returned.former, SuspicionReason.RESTARTED)], out)
         if self.recovery is not None:
             self.recovery.on_returned(now_ns, returned, out)
