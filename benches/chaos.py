@@ -9,12 +9,15 @@ kill     SIGKILL of the token site while it has the token (or of the sequencer, 
          order alike) in full flight, three times
 losses   the same, every link dropping 5 %
 pause    SIGSTOP of one member for a second: no failure yet, so no view may change
+busy     four processes that only compute, beside the members: none of these is suspected, so no view may change
 cut      one member cut off for half a second: no failure yet, either
 outage   one member cut off for five seconds: it is excluded, and comes back as a new member
 halves   two and two members cut off from one another for five seconds: at most one half goes on (`majority`)
 
 Exit codes: 0 every guarantee held, 1 one was violated or something failed, 2 it cannot run here. A goal that is missed
-(2 s without deliveries after a kill, no view because of a pause) is marked, and is no failure: the machine may be busy.
+(0.3 s without deliveries after a kill, 2 s after another failure, no view because of a pause) is marked, and is no
+failure: the machine may be busy. A process that is killed is noticed because its kernel says so, a machine that is cut
+off only by its silence.
 """
 
 from __future__ import annotations
@@ -53,6 +56,9 @@ PAUSE_S = 1.0
 CUT_S = 0.5
 OUTAGE_S = 5.0
 GOAL_S = 2.0
+KILL_GOAL_S = 0.3
+BUSY_PROCESSES = 4
+BUSY_S = 5.0
 RETURN_TIMEOUT_S = 30.0
 SHOWN_VIOLATIONS = 5
 
@@ -71,6 +77,7 @@ class Outcome:
     orderer: str
     scenario: str
     stood_s: float | None = None  # the longest time without deliveries at those who went on
+    goal_s: float = GOAL_S
     views: int | None = None  # that changed and should not have
     confirmed: int = 0
     broken: int = 0  # promises
@@ -80,8 +87,8 @@ class Outcome:
     @property
     def missed(self) -> str:
         """The goal that was missed."""
-        if self.stood_s is not None and self.stood_s > GOAL_S:
-            return f"stood still for more than {GOAL_S:g} s"
+        if self.stood_s is not None and self.stood_s > self.goal_s:
+            return f"stood still for more than {self.goal_s:g} s"
         return "views changed" if self.views else ""
 
 
@@ -152,6 +159,7 @@ async def at_work(outcome: Outcome, options: Options, pace_s: float = 0.0) -> As
 
 
 async def kill(outcome: Outcome, options: Options) -> None:
+    outcome.goal_s = KILL_GOAL_S
     stood_s = []
     for _ in range(KILLS):
         async with at_work(outcome, options) as processes:
@@ -178,6 +186,21 @@ async def pause(outcome: Outcome, options: Options) -> None:
         paused = await processes.pause(processes.children[NAMES[FOUNDERS - 1]], PAUSE_S)
     outcome.views = paused.views
     outcome.notes.append(f"the stopped member's own loop stood still for {max(paused.lags_ms.values()):,.0f} ms")
+
+
+async def busy(outcome: Outcome, options: Options) -> None:
+    async with at_work(outcome, options, 0.01) as processes:
+        before = processes.changes()
+        compute = [sys.executable, "-c", "while True: pass"]
+        others = [subprocess.Popen(compute) for _ in range(BUSY_PROCESSES)]
+        try:
+            await asyncio.sleep(BUSY_S)
+        finally:
+            for other in others:
+                other.kill()
+                other.wait()
+        await processes.ask()
+        outcome.views = processes.changes() - before
 
 
 async def short_cut(outcome: Outcome, options: Options) -> None:
@@ -252,6 +275,7 @@ SCENARIOS: dict[str, Scenario] = {
     "kill": kill,
     "losses": losses,
     "pause": pause,
+    "busy": busy,
     "cut": short_cut,
     "outage": outage,
     "halves": halves,

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tests.sim.bug import Bug
+from tests.sim.detector_bugs import DETECTOR_BUGS
 from tests.sim.gathering_bugs import GATHERING_BUGS
 from tests.sim.planting import SOURCES, planted
 from tests.sim.restart_bugs import PROFILE as RESTARTS_PROFILE
@@ -28,6 +29,7 @@ from tests.sim.timestamp_bugs import TIMESTAMP_BUGS
 from tests.sim.timestamp_unseen_bugs import TIMESTAMP_UNSEEN
 from tests.sim.token_bugs import TOKEN_BUGS
 
+from ordercast.sim.detecting import DETECTOR
 from ordercast.sim.fuzz import run_seed
 from ordercast.sim.many_groups import MANY_GROUPS
 
@@ -45,6 +47,7 @@ BUGS: Final = (
     *ROSTER_BUGS,
     *GATHERING_BUGS,
     *RESTART_BUGS,
+    *DETECTOR_BUGS,
 )
 ORDERERS: Final = tuple(dict.fromkeys(bug.orderer for bug in BUGS))
 ROSTER: Final = "Many groups on one underlay"
@@ -52,6 +55,7 @@ PROFILE_SECTIONS: Final = {
     MANY_GROUPS: ROSTER,
     "gathering": "Groups that are too small, and fencing tokens",
     RESTARTS_PROFILE: "Restarts",
+    DETECTOR: "Forged reports",
 }
 SECTIONS: Final = (*(orderer.capitalize() for orderer in ORDERERS), *PROFILE_SECTIONS.values())
 UNSEEN: Final = TIMESTAMP_UNSEEN

@@ -33,7 +33,7 @@ class Prober:
 
     def look(self, now_ns: int) -> list[Send]:
         out = Outbox()
-        self.probing.look(now_ns, self.detector, self.view, A, out)
+        self.probing.look(now_ns, self.detector, self.view, out)
         return out.sends
 
     def report(self, now_ns: int, name: str, quoted: bytes) -> tuple[int, list[Send]]:

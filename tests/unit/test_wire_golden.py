@@ -467,6 +467,7 @@ def test_kinds_keep_their_numbers() -> None:
         "STAMPS": 16,
         "DECISION": 17,
         "CARRIER": 18,
+        "PROBE": 19,
         "FIND": 20,
         "HERE": 21,
         "JOIN": 22,

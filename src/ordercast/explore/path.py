@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Container
 from typing import Final, NamedTuple
 
-from ordercast.config import MS, GroupConfig, MinMembers, Timing
+from ordercast.config import MS, SECOND, GroupConfig, MinMembers, Timing
 from ordercast.explore.actor import NO_TICK, Actor, JoinTerms, Packet
 from ordercast.explore.arena import Arena
 from ordercast.explore.deviations import (
@@ -60,8 +60,10 @@ REPEATS: Final = (
 TIMING: Final = Timing(
     heartbeat_busy_ns=250 * MS,
     suspect_busy_ns=800 * MS,
+    suspect_max_ns=800 * MS,
     heartbeat_rest_ns=600 * MS,
     suspect_rest_ns=1_900 * MS,
+    probe_ns=86_400 * SECOND,  # machines are silent here: a probe would only be one more event
     find_ns=40 * MS,
     find_tries=3,
     recovery_wait_ns=600 * MS,

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from struct import Struct
 from typing import Final
 
-from ordercast.config import Timing
+from ordercast.config import SECOND, Timing
 from ordercast.engine import NEVER, Outbox
 from ordercast.parts.detector import Detector
 from ordercast.view import Address, Member, View
@@ -24,7 +24,8 @@ from ordercast.wire.header import HEADER, HEADER_BYTES, MAGIC, Kind
 from ordercast.wire.writer import DatagramWriter
 
 NONCE: Final = Struct("<Q")
-NONCES_KEPT: Final = 8  # probes to one member whose reports are still believed; reports come within a round trip
+NONCES_KEPT: Final = 8  # of probes to one member, and
+BELIEVED_NS: Final = 1 * SECOND  # how long a report of one is believed; it comes within a round trip
 EXPECTED_PROBES: Final = 3  # to a member that a recovery waits for, before it is asked to answer again
 
 
@@ -60,9 +61,7 @@ class Probing:
         self._timing = timing
         # A chance of its own: a forger must not learn from the pauses between other datagrams what comes next. Nothing
         # is drawn from `rng` for it, so that what else is drawn there stays what it would be without probes.
-        self._rng = random.Random()
-        self._rng.setstate(rng.getstate())
-        self._rng = random.Random(self._rng.getrandbits(128))
+        self._rng = random.Random(str(rng.getstate()))
         self._counters = counters if counters is not None else {}
         self.due_ns = NEVER  # when `look` wants to be called
         self._probed: dict[int, Probed] = {}
@@ -82,7 +81,15 @@ class Probing:
 
     # Whom to probe
 
-    def look(self, now_ns: int, detector: Detector, view: View, me: int, out: Outbox) -> None:
+    def expire(self, now_ns: int, is_whole: bool, detector: Detector, view: View, out: Outbox) -> None:
+        """Ask the kernels of members that should have said something. `is_whole`: the ring works."""
+        if is_whole:
+            if self.due_ns <= now_ns or detector.is_overdue(now_ns):
+                self.look(now_ns, detector, view, out)
+        elif self.due_ns <= now_ns:
+            self.look_for_expected(now_ns, out)
+
+    def look(self, now_ns: int, detector: Detector, view: View, out: Outbox) -> None:
         """In a ring that works: probe the next member of the view and the one that is silent for longest, if a word of
         them is overdue. Each member probes two, so that their number grows with the view and not with its square."""
         watched = {peer for peer in detector.peers if view.member(peer) is not None}
@@ -90,7 +97,7 @@ class Probing:
             self.due_ns = NEVER
             return
         began_ns = {peer: detector.silence_began_ns(peer) for peer in watched}
-        at = view.index(me)
+        at = view.index(self._writer.origin)
         ring = [*view.members[at + 1 :], *view.members[: max(at, 0)]]
         neighbour = next(member.id for member in ring if member.id in watched)
         longest = min([member.id for member in ring if member.id in watched], key=began_ns.__getitem__)
@@ -139,10 +146,13 @@ class Probing:
         if not known:
             return self._drop()
         found, probed = known[0]
+        sent_ns = probed.nonces[nonce]
+        if sent_ns + BELIEVED_NS < now_ns:
+            return self._drop()
         if probed.doubted_ns < 0 or detector.heard_ns(found) > probed.doubted_ns:
             probed.doubted_ns = now_ns
             self._send(now_ns, probed, out)
-        elif probed.nonces[nonce] >= probed.doubted_ns and found not in self._gone:
+        elif sent_ns >= probed.doubted_ns and found not in self._gone:
             self._gone.add(found)
             return found
         return 0

@@ -15,6 +15,7 @@ from ordercast.config import MS, MinMembers
 from ordercast.orderers import ORDERERS
 from ordercast.service import RESILIENT, Service, parse_service
 from ordercast.sim.churn import membership_scenario
+from ordercast.sim.detecting import DETECTOR, detector_scenario
 from ordercast.sim.endurance import endurance_scenario
 from ordercast.sim.faults import Fault, FaultKind, draw_aftershocks, draw_faults
 from ordercast.sim.gathering import gathering_scenario
@@ -46,6 +47,7 @@ def drawn_scenario(profile: str, seed: int, orderer: str, anticipate: bool | Non
         "gathering": gathering_scenario,
         "restarts": restarts_scenario,
         "slow": slow_scenario,
+        DETECTOR: detector_scenario,
         "endurance": endurance_scenario,
     }
     return draws.get(profile, random_scenario)(seed, orderer, anticipate)

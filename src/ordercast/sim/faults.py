@@ -27,7 +27,7 @@ class FaultKind(StrEnum):
     PARTITION = "partition"  # `nodes` and the rest cannot reach each other for `for_ns`
     LOSSY = "lossy"  # everything that `nodes` would receive is lost with probability `value` for `for_ns`
     STALL = "stall"  # the application of `nodes` takes nothing for `for_ns`: buffers fill
-    FORGE = "forge"  # `nodes` are told, by forged ICMP, that the processes of `others` are gone
+    FORGE = "forge"  # `nodes` are told, by forged ICMP, that `others` are gone; value 1: the forger has seen a probe
     LEAVE = "leave"  # leaves the group of its own will
     REJOIN = "rejoin"  # comes back in the same life
     JOIN = "join"  # a node that was not there from the beginning starts
@@ -129,7 +129,7 @@ class Faults:
                         if other != name:
                             network.set_link(other, name, loss=fault.value)
                 case FaultKind.FORGE:
-                    world.forge(name, fault.others)
+                    world.forge(name, fault.others, has_seen=fault.value > 0)
                 case FaultKind.STALL:
                     applications.stall(name)
                 case FaultKind.LEAVE:

@@ -26,10 +26,11 @@ SERVICES: Final[dict[str, tuple[str, ...]]] = {
     "token": ("UNRELIABLE", "RELIABLE", "FIFO", "CAUSAL", "AGREED", "RESILIENT", "MAJORITY", "SAFE"),
     "timestamp": ("RELIABLE", "FIFO", "AGREED", "RESILIENT", "MAJORITY", "SAFE"),
 }
-PROFILES: Final = ("all", "membership", "patience", "gathering", "restarts", "slow", "endurance")
+PROFILES: Final = ("all", "membership", "patience", "gathering", "restarts", "slow", "detector", "endurance")
 """What random scenarios are about: everything (`chance.py`), joins, leaves and failures around them (`churn.py`), long
 waits (`patience.py`), groups that are too small (`gathering.py`), restarts with and without a folder
-(`restarts.py`), members that do not receive (`slow.py`), or all that a group must endure (`endurance.py`)."""
+(`restarts.py`), members that do not receive (`slow.py`), forged reports of dead processes
+(`detecting.py`), or all that a group must endure (`endurance.py`)."""
 PATIENCE_NS: Final = 8 * SECOND
 """An application gives a call up after this, unless its plan says otherwise."""
 ANTICIPATING: Final = ("timestamp",)

@@ -4,8 +4,8 @@ A unicast to a crashed process on a living machine comes back as ICMP "port unre
 link, unless it is lost. A machine that is dead says nothing. As on Linux, a machine sends another few reports at once
 and then one a second, whatever they are about; only the socket that probes leave by has an error queue to find them in.
 
-A forger sends reports that are not true. This one hears every multicast of a group, and sees no unicast: it knows
-addresses, tag and ring, and the nonce of no probe.
+A forger sends reports that are not true. This one hears every multicast of a group, so that it knows addresses, tag and
+ring. It sees no unicast, or now and then one: then it knows the nonce of one probe.
 """
 
 from __future__ import annotations
@@ -56,15 +56,18 @@ class Reports:
                 found.append((at_ns, Report(address, quoted)))
         return found
 
-    def forge(self, heard: bytes, address: Address) -> list[Report]:
-        """Reports about a living member, by a forger that has heard a multicast of the node that it deceives."""
+    def forge(self, heard: bytes, address: Address, probe: bytes = b"") -> list[Report]:
+        """Reports about a living member, by a forger that has heard a multicast of the node that it deceives, and may
+        have seen one probe of it."""
         self.forged += 1
         if len(heard) < HEADER_BYTES:
             return []
         magic, _, _, _, tag, ring, origin, number = HEADER.unpack_from(heard)
         head = HEADER.pack(magic, Kind.PROBE, 0, 0, tag, ring, origin, number)
         nonces = [self._rng.randbytes(8) for _ in range(2)]
-        return [Report(address, heard[:QUOTED_BYTES]), *(Report(address, head + nonce) for nonce in nonces)]
+        seen = [probe, probe] if probe else []
+        quoted = [heard[:QUOTED_BYTES], *(head + nonce for nonce in nonces), *seen]
+        return [Report(address, each) for each in quoted]
 
     def _may_send(self, now_ns: int, dead: str, source: str) -> bool:
         left, since_ns = self._saved.get((dead, source), (BURST, now_ns))

@@ -28,11 +28,12 @@ from ordercast.config import MS, SECOND
 from ordercast.engine import NEVER, Send, To
 from ordercast.errors import OrdercastError
 from ordercast.sim.folders import SimFolder
-from ordercast.sim.network import IDEAL, SOCKET_OVERHEAD_BYTES, Arrival, Network, NetworkModel, Train
+from ordercast.sim.network import IDEAL, KIND_OFFSET, SOCKET_OVERHEAD_BYTES, Arrival, Network, NetworkModel, Train
 from ordercast.sim.unreachable import Report, Reports
 from ordercast.trace.recorder import CRASH, Recorder
 from ordercast.trace.schema import Row
 from ordercast.view import Address
+from ordercast.wire.header import Kind
 
 BUFFER_BYTES: Final = 4 << 20
 EVENT_LIMIT: Final = 5_000_000  # a run that needs more is taken for a livelock
@@ -41,6 +42,7 @@ REST_CHECK_NS: Final = 20 * MS  # how often a world that is to come to rest is l
 REST_HOLD_NS: Final = 200 * MS  # rest must last this long to count
 SPIN_PASSES: Final = 1_000  # passes in a row of a node whose timer is always overdue and never runs
 PORT: Final = 7_000
+PROBE: Final = bytes([Kind.PROBE])
 SYMBOLIC: Final = frozenset({To.ALL, To.MULTICAST, To.ANYONE})
 NORMAL_SPEED: Final = 100  # percent of the model's processor costs
 
@@ -88,7 +90,6 @@ class Machine:
         "folder",
         "has_multicast",
         "has_work",
-        "heard_of",
         "inbox",
         "inbox_bytes",
         "index",
@@ -98,6 +99,7 @@ class Machine:
         "life",
         "listening",
         "name",
+        "overheard",
         "recorders",
         "reports",
         "slowness",
@@ -125,7 +127,7 @@ class Machine:
         self.is_dead = False  # the whole machine is down, not only the process: its kernel says nothing
         # socket
         self.reports: list[Report] = []  # the error queue
-        self.heard_of = b""  # its last multicast, as everybody on the network may have heard it
+        self.overheard: dict[Address, bytes] = {}  # by a forger: its last multicast (`To.ALL`), and its last probes
         self.inbox: deque[Train] = deque()
         self.inbox_bytes = 0
         self.dropped = 0
@@ -287,11 +289,14 @@ class World:
         """Processor costs of the node times `factor`; 1 is normal."""
         self.nodes[name].slowness = int(NORMAL_SPEED * factor)
 
-    def forge(self, name: str, others: Iterable[str]) -> None:
-        """Somebody tells a node that the processes of others are gone. They are not."""
+    def forge(self, name: str, others: Iterable[str], has_seen: bool = False) -> None:
+        """Somebody tells a node that the processes of others are gone. They are not. `has_seen`: a switch has flooded
+        the last probe to each of them, so that its nonce is known."""
         node = self.nodes[name]
         for other in others:
-            for report in self.reports.forge(node.heard_of, self.nodes[other].address):
+            address = self.nodes[other].address
+            probe = node.overheard.get(address, b"") if has_seen else b""
+            for report in self.reports.forge(node.overheard.get(To.ALL, b""), address, probe):
                 self._on_report((node, report))
 
     def has_multicast(self, node: Machine) -> bool:
@@ -517,9 +522,11 @@ class World:
         size = len(data)
         datagrams = 1 if stride <= 0 or stride >= size else -(-size // stride)
         arrive = self._arrive_alone
+        if data[KIND_OFFSET : KIND_OFFSET + 1] == PROBE:
+            node.overheard[to] = data
         if to in SYMBOLIC and self.has_multicast(node):
             arrive = self._arrive  # the first transmission; the others are copies
-            node.heard_of = data
+            node.overheard[To.ALL] = data
         for targets in self._targets(node, stack, underlay, to):
             leave_ns += self.network.model.send_cost_ns(datagrams, size) * node.slowness // NORMAL_SPEED
             for arrival in self.network.transmit(leave_ns, node.name, targets, data, stride):

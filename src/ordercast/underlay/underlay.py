@@ -332,8 +332,8 @@ class Underlay:
         self._hush(upcalls, silence, out)
 
     def unreachable(self, now_ns: int, address: Address, quoted: bytes, out: Outbox) -> None:
-        orderer, upcalls, silence = self._orderer, len(out.upcalls), self._membership.silence
-        gone = self._probing.on_report(now_ns, address, quoted, orderer.detector, out)
+        upcalls, silence = len(out.upcalls), self._membership.silence
+        gone = self._probing.on_report(now_ns, address, quoted, self._orderer.detector, out)
         if gone:
             self._membership.on_suspects(now_ns, [Suspicion(gone, SuspicionReason.GONE)], out)
             self._follow(now_ns, self._membership.take(), out)
@@ -376,7 +376,7 @@ class Underlay:
             if suspicions:
                 membership.on_suspects(now_ns, suspicions, out)
                 self._follow(now_ns, membership.take(), out)
-        self._probe(now_ns, out)
+        self._probing.expire(now_ns, membership.is_whole, self._orderer.detector, self._orderer.view, out)
         self._intake.expire(now_ns)
         self._routes.expire(now_ns)
         if self._keeping.returning is not None:
@@ -385,15 +385,6 @@ class Underlay:
         membership.expire(now_ns, out)
         self._follow(now_ns, membership.take(), out)
         self._hush(upcalls, silence, out)
-
-    def _probe(self, now_ns: int, out: Outbox) -> None:
-        """Ask the kernels of members that should have said something whether their processes are there."""
-        orderer, probing = self._orderer, self._probing
-        if self._membership.is_whole:
-            if probing.due_ns <= now_ns or orderer.detector.is_overdue(now_ns):
-                probing.look(now_ns, orderer.detector, orderer.view, self.me.id, out)
-        elif probing.due_ns <= now_ns:
-            probing.look_for_expected(now_ns, out)
 
     def deadline_ns(self) -> int:
         membership = self._membership

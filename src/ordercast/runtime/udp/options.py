@@ -69,7 +69,7 @@ def out_of_descriptors(error: OSError) -> OutOfDescriptors:
     return OutOfDescriptors(
         error.errno,
         f"no file descriptor is left ({whose}): raise the limit (ulimit -n), or be in fewer groups; a node takes one "
-        "descriptor, and each of its groups two",
+        "descriptor, or three once it has probed a silent member, and each of its groups two",
     )
 
 
