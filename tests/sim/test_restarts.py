@@ -108,7 +108,7 @@ def test_a_member_that_comes_back_without_its_folder_is_named_in_the_log() -> No
     cluster.world.run_until(cluster.world.now_ns + 3_000 * MS)
     host = cluster.members["c"].host
     assert host is not None
-    texts = [line.text for line in host.take_log() if "without its folder" in line.text]
+    texts = [line.text for _, line in host.take_log() if "without its folder" in line.text]
     assert len(texts) == 1
     assert texts[0].startswith("b/1 came back without its folder (data_dir): b/0 counts as gone")
 
