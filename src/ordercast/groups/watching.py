@@ -126,7 +126,6 @@ class StallWatch:
         requests_ns = requests.update(now_ns, self._request_mark())
         holding_ns = holding.update(now_ns, self._holding_mark())
         asking, found, is_stuck = None, None, work_ns >= STALL_NS
-        self._is_unexplained = self._is_unexplained and is_stuck
         if is_stuck:
             found = self._channel.engine.waiting(now_ns)
         if requests_ns >= STALL_NS:
@@ -134,6 +133,7 @@ class StallWatch:
             if asking is None and not is_stuck:
                 is_stuck, work_ns = True, requests_ns
                 found = self._channel.engine.waiting(now_ns)
+        self._is_unexplained = self._is_unexplained and is_stuck
         if found is None and is_stuck:
             self._explain_later(now_ns, work_ns)
         elif found is not None or self.stalled is not None:
@@ -147,7 +147,19 @@ class StallWatch:
             self.due_ns = now_ns + (SLOW_TICK_NS if is_told else TICK_NS)
 
     def _has_work(self) -> bool:
-        return bool(self._work_mark() or self._request_mark() or self._holding_mark())
+        """Whether a mark would be there. Hot: once per pass of a member that only receives, so no mark is made."""
+        channel = self._channel
+        if channel.is_over:
+            return False
+        if channel.view is None or channel.leaving or not channel.engine.is_working:
+            return True
+        for stream in channel.streams:
+            if stream.outstanding or stream.ready or stream.queue.count:
+                return True
+        for port in channel.talkers:
+            if port.is_waiting:
+                return True
+        return channel.consumption.has_unfinished and channel.engine.waits_for_application()
 
     def _has_moved(self) -> bool:
         """Whether what was stalled goes on: that is told at once."""

@@ -50,5 +50,11 @@ def token_blocked_by(
         if table.row(site) < log.received:
             return no_answer(ring, [site], "has the token, and lacks what comes before it")
         return no_answer(ring, [site], "has the token, and has not ordered what this node waits for")
+    if log.received < log.highest:
+        holders = [member for member in table.others if table.row(member) > log.received]
+        return no_answer(ring, holders or table.others, "has what this node lacks, and it has not come yet")
     late = behind(ring, table)
-    return no_answer(ring, late, "has not said that it has what was sent") if late else None
+    if late:
+        return no_answer(ring, late, "has not said that it has what was sent")
+    awaited = requests.pending.awaited(log.next_number)
+    return no_answer(ring, awaited, "has not sent again what the last recovery left open") if awaited else None
