@@ -14,13 +14,14 @@ from ordercast.cli import sim
 from ordercast.cli.sim import report, scenario_of
 from ordercast.config import MS, SECOND
 from ordercast.errors import UsageError
+from ordercast.sim.chance import slow_scenario
 from ordercast.sim.checkers.stuck import Excuse, Trouble
 from ordercast.sim.churn import membership_scenario
 from ordercast.sim.cluster import Cluster
 from ordercast.sim.faults import Fault
 from ordercast.sim.fuzz import FuzzReport, SeedResult, fuzz, run_seed
 from ordercast.sim.lives import life_spans, troubles_of
-from ordercast.sim.run import is_steady, needless_recoveries, run_scenario
+from ordercast.sim.run import is_steady, needless_evictions, needless_recoveries, run_scenario
 from ordercast.sim.scenario import Load, Scenario
 from ordercast.sim.scenario_json import scenario_from_json, scenario_to_json
 from ordercast.sim.toy import ToyEngines
@@ -209,8 +210,35 @@ def test_the_seeds_about_membership_stay_what_they_are() -> None:
     for seed in range(10_000_000, 10_000_020):
         values = json.loads(scenario_to_json(membership_scenario(seed, "token")))
         assert values.pop("bootstrap") == 1, "it came later"
+        assert (values.pop("slow"), values.pop("patience_ns")) == ("evict", 10 * SECOND), "they came later"
         told.update(json.dumps(values, sort_keys=True).encode())
     assert told.hexdigest()[:16] == "65493cf12c26f519"
+
+
+def test_scenarios_about_slow_receivers_stop_applications_and_expel_members() -> None:
+    scenarios = [slow_scenario(seed, "token") for seed in range(60)]
+    kinds = [{fault.kind for fault in scenario.faults} for scenario in scenarios]
+    assert all("stall" in each for each in kinds)
+    assert 10 < sum("expel" in each for each in kinds) < 50
+    assert sum(is_steady(scenario) for scenario in scenarios) > 20
+    assert {scenario.slow for scenario in scenarios} == {"evict", "wait"}
+    assert scenario_from_json(scenario_to_json(scenarios[0])) == scenarios[0]
+    assert slow_scenario(7, "token") == slow_scenario(7, "token")
+
+
+def test_an_eviction_of_a_member_that_received_is_a_failure() -> None:
+    """The judge, on a run in which a member is evicted: with another reason for the fault it objects."""
+    scenario = replace(
+        Scenario(seed=1, orderer="sequencer", nodes=("a", "b", "c"), history_bytes=8_192, patience_ns=SECOND),
+        loads=(Load("a", 100, "AGREED", 200, SECOND, 5 * MS),),
+        faults=(Fault(SECOND, "stall", ("c",), (), 0.0, 4 * SECOND),),
+    )
+    outcome = run_scenario(scenario)
+    assert outcome.held, outcome.failures
+    assert [row.node for row in outcome.rows if row.kind == "leave"] == ["c"]
+    assert needless_evictions(outcome.rows, scenario) == []
+    calm = replace(scenario, faults=())
+    assert [text.split(" at ")[0] for text in needless_evictions(outcome.rows, calm)] == ["eviction: c"]
 
 
 def test_a_seed_about_membership_is_replayed_by_its_command() -> None:

@@ -15,7 +15,7 @@ from tests.sim.bug import Bug
 from tests.sim.planting import planted
 from tests.unit.shared_directory import SharedDirectory
 
-from ordercast.config import MS
+from ordercast.config import MS, SECOND
 from ordercast.errors import UsageError
 from ordercast.sim.application import is_intact, payload
 from ordercast.sim.chance import random_scenario
@@ -237,6 +237,7 @@ def test_the_seeds_of_the_token_stay_what_they_are() -> None:
         del values["anticipate"]
         assert values.pop("bootstrap") == 1, "it came later"
         values["deaf"] = values.pop("without_multicast")  # its name when these seeds were first drawn
+        assert (values.pop("slow"), values.pop("patience_ns")) == ("evict", 10 * SECOND), "they came later"
         for call in values["calls"]:
             assert call.pop("patience_ns") == PATIENCE_NS, "it came later"
         told.update(json.dumps(values, sort_keys=True).encode())
