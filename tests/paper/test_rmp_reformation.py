@@ -319,7 +319,9 @@ def test_who_could_not_go_on_does_when_enough_are_back() -> None:
     """RMP section 4.4: too few "stop operation"; the initiator asks on, and who was only cut off answers."""
 
     async def program(ring: Ring) -> None:
-        await ring.open(4, min_members=3)
+        await ring.open(3, min_members=1)
+        await ring.join("d", orderer="token", min_members=3)  # the largest holds; alone, it could not send
+        await ring.groups[3].ready()
         ring.tape.partition(["ab", "c", "d"])
         await asyncio.sleep(10)
         assert not any(resets(ring, name) for name in "abcd")
