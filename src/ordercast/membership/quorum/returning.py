@@ -419,6 +419,8 @@ class Returning:
             prior=(),
             prior_rules=(),
             locks={},
+            tokens={},
+            largest_before=base.largest,
             awaited={},
             lock="",
             serial=0,
