@@ -334,7 +334,8 @@ class Underlay:
     def unreachable(self, now_ns: int, address: Address, quoted: bytes, out: Outbox) -> None:
         upcalls, silence = len(out.upcalls), self._membership.silence
         gone = self._probing.on_report(now_ns, address, quoted, self._orderer.detector, out)
-        if gone:
+        # A member that has left in order while it was probed is gone, and nobody misses it.
+        if gone and (not self._membership.is_whole or self._orderer.view.member(gone) is not None):
             self._membership.on_suspects(now_ns, [Suspicion(gone, SuspicionReason.GONE)], out)
             self._follow(now_ns, self._membership.take(), out)
             self._hush(upcalls, silence, out)
