@@ -66,13 +66,4 @@ SLOW_BUGS: Final[tuple[Bug, ...]] = (
         "The reception queue stands still behind a block that nobody decides.",
         64,
     ),
-    _slow(
-        "timestamp",
-        "an application that receives now and then is taken for one that does not",
-        "SlowReceivers.look",
-        "since[member] if member in since and since[member][0] == upto else (upto, now_ns)",
-        "since.get(member, (upto, now_ns))",
-        "A slow but steady receiver is evicted.",
-        64,
-    ),
 )

@@ -223,8 +223,9 @@ class TimestampOrdering:
         if self.changes:
             self._owed.wants = self._owed.tell_all = True
             is_under_way = self._agreement.is_draining and len(self._agreement.queue) > 0
-            self._owed.expels = self._is_expelling
-            self._owed.hurries = is_under_way or self._owed.expels
+            self._owed.hurries = is_under_way or self._is_expelling
+            # Asked so often, members are beyond their reserve. The expulsion must get through all the same.
+            self._owed.expels = self._is_expelling and self._lag_ns >= AGAIN_MAX_NS
             self._lag_ns = min(2 * self._lag_ns, AGAIN_MAX_NS)
 
     def _order_change(self, now_ns: int, change: Change, out: Outbox) -> None:
