@@ -253,9 +253,8 @@ class SequencerRole:
         if entry.flags & FRAGMENTED:
             if entry.flags & LAST:
                 self._open_messages.discard(entry.origin)
-            elif entry.origin in self._table and not self.is_expelling(
-                entry.origin
-            ):  # what a gone sender began will not be completed
+            elif entry.origin in self._table and not self.is_expelling(entry.origin):
+                # What a gone sender began will not be completed.
                 self._open_messages.add(entry.origin)
 
     def _is_resilient(self, view: View, me: int, origin: int, number: int, k: int) -> bool:
