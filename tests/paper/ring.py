@@ -164,12 +164,12 @@ class Ring(Taped):
         self.forget()
 
     async def bring_token_to(self, name: str) -> None:
-        """Each message passes the token on; at the end it rests."""
-        for _ in range(20):
+        """Each message passes the token on, how far depends on its sender; at the end it rests."""
+        for turn in range(20):
             await asyncio.sleep(1.5)
             if self.site in (name, ""):  # nobody: it never went anywhere
                 return
-            await self.groups[0].send(b"turn", confirm=True)
+            await self.groups[turn // 4 % len(self.groups)].send(b"turn", confirm=True)
         raise AssertionError(f"the token never rests at {name}")
 
     @property

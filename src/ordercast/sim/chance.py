@@ -19,7 +19,6 @@ from ordercast.sim.detecting import DETECTOR, detector_scenario
 from ordercast.sim.endurance import endurance_scenario
 from ordercast.sim.faults import Fault, FaultKind, draw_aftershocks, draw_faults
 from ordercast.sim.gathering import gathering_scenario
-from ordercast.sim.gone import with_reports
 from ordercast.sim.patience import patience_scenario
 from ordercast.sim.restarts import restarts_scenario
 from ordercast.sim.scenario import (
@@ -65,10 +64,6 @@ def random_scenario(seed: int, orderer: str = "sequencer", anticipate: bool | No
 
     With and without anticipation a seed gives the same scenario but for that.
     """
-    return with_reports(_random_scenario(seed, orderer, anticipate))
-
-
-def _random_scenario(seed: int, orderer: str, anticipate: bool | None) -> Scenario:
     anticipates = check_orderer(orderer, anticipate)
     rng = random.Random(f"{orderer}/{seed}/scenario")
     names = node_names(rng.choice((2, 3, 3, 4, 4, 5, 5, 6, 7)))

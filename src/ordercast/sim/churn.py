@@ -15,7 +15,6 @@ from typing import Final
 from ordercast.config import MS, MinMembers
 from ordercast.orderers import ORDERERS
 from ordercast.sim.faults import Fault, FaultKind
-from ordercast.sim.gone import with_reports
 from ordercast.sim.scenario import (
     SERVICES,
     Load,
@@ -44,7 +43,7 @@ def membership_scenario(seed: int, orderer: str = "sequencer", anticipate: bool 
     end_ns = drawn.now_ns + rng.choice((0, 500, 2_000)) * MS
     recovery = "manual" if rng.random() < 0.08 else "automatic"
     min_members, rules = _draw_rules(rng, names)
-    drawn_scenario = Scenario(
+    return Scenario(
         seed=seed,
         orderer=orderer,
         nodes=names,
@@ -65,7 +64,6 @@ def membership_scenario(seed: int, orderer: str = "sequencer", anticipate: bool 
         event_limit=EVENT_LIMIT,
         command=" ".join([COMMAND, str(seed), "--orderer", orderer, *anticipate_flags(anticipate)]),
     )
-    return with_reports(drawn_scenario)
 
 
 class _Blows:
