@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -86,7 +87,16 @@ class Ending:
                         self._hangs = not node.is_closed
 
 
+@pytest.fixture
+def heeded() -> Iterator[None]:
+    """SIGINT is heeded as in a program of its own: shells have their background jobs ignore it."""
+    inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, inherited)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.usefixtures("heeded")
 def test_a_signal_cancels_the_program_and_its_handlers_are_given_back(number: signal.Signals) -> None:
     before = [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)]
     ending = Ending(number)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+from contextlib import suppress
 from typing import Final
 
 from ordercast.api.seat import Seat
@@ -39,18 +41,13 @@ class Readiness:
 
     async def wait(self, timeout: float | None) -> None:
         """Return when the group works; TimeoutError says what it lacks. Raises where this node is out for good."""
-        seat = self._seat
-        try:
-            async with asyncio.timeout(timeout) as bound:
-                while lacking := self.lacks():
-                    if seat.error is not None or seat.gone is not None or seat.is_leaving:
-                        seat.check_open()
-                    self._news.clear()
-                    try:
-                        await asyncio.wait_for(self._news.wait(), LOOK_S)
-                    except TimeoutError:
-                        continue
-        except TimeoutError:
-            if not bound.expired():
-                raise
-            raise TimeoutError(f"{seat.group!r} is not ready after {timeout} s: {lacking}") from None
+        seat, time = self._seat, asyncio.get_running_loop().time
+        stop = time() + timeout if timeout is not None else math.inf
+        while lacking := self.lacks():
+            if seat.error is not None or seat.gone is not None or seat.is_leaving:
+                seat.check_open()
+            if time() >= stop:
+                raise TimeoutError(f"{seat.group!r} is not ready after {timeout} s: {lacking}")
+            self._news.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._news.wait(), min(LOOK_S, stop - time()))
