@@ -47,7 +47,9 @@ class WayBack:
     def waiting(self, name: str, me: Member, members: Iterable[Member]) -> Waiting:
         """For what the way back waits, while it is expected. `members`: those of the old ring."""
         if self.waits_for_application:
-            text = f"this node was put out of {name!r}, and comes back once its application has received what came before"
+            text = (
+                f"this node was put out of {name!r}: it comes back once its application has received what came before"
+            )
             return Waiting(StallReason.NOT_RECEIVING, (str(me),), text)
         others = tuple(str(member) for member in members if member.id != me.id)
         text = f"this node was put out of {name!r}, and {' and '.join(others) or 'its last view'} may not know it yet"
