@@ -15,12 +15,13 @@ from ordercast.cli.sim import report, scenario_of
 from ordercast.config import MS, SECOND
 from ordercast.errors import UsageError
 from ordercast.sim.chance import slow_scenario
+from ordercast.sim.checkers.stalled import LateApplication
 from ordercast.sim.checkers.stuck import Excuse, Trouble
 from ordercast.sim.churn import membership_scenario
 from ordercast.sim.cluster import Cluster
-from ordercast.sim.faults import Fault
+from ordercast.sim.faults import Fault, FaultKind
 from ordercast.sim.fuzz import FuzzReport, SeedResult, fuzz, run_seed
-from ordercast.sim.lives import life_spans, troubles_of
+from ordercast.sim.lives import late_applications, life_spans, troubles_of
 from ordercast.sim.run import is_steady, needless_evictions, needless_recoveries, run_scenario
 from ordercast.sim.scenario import Load, Scenario
 from ordercast.sim.scenario_json import scenario_from_json, scenario_to_json
@@ -106,6 +107,12 @@ def test_a_run_that_may_stand_still_says_why() -> None:
     assert outcome.is_stuck_legally
     assert json.loads(json.dumps(outcome.as_json()))["stuck"] == "too few of the last view"
     assert "the group could not go on: too few of the last view" in report(outcome)
+
+
+def test_a_stall_without_an_end_lasts_until_everything_is_healed() -> None:
+    stalls = [Fault(5 * MS, FaultKind.STALL, ("a",)), Fault(6 * MS, FaultKind.STALL, ("b",), for_ns=2 * MS)]
+    late = late_applications(stalls, "ab", (), 90 * MS)
+    assert late == [LateApplication("a", 5 * MS, 90 * MS), LateApplication("b", 6 * MS, 8 * MS)]
 
 
 def test_faults_that_last_are_troubles_of_the_members_that_they_may_silence() -> None:

@@ -66,6 +66,18 @@ OF_PATIENCE = (
     ("sequencer", 152_000_917),  # resets gave up before members that were far away could answer
 )
 
+OF_ENDURANCE = (
+    ("sequencer", 1_014),  # a member that was evicted, and did not receive, knew no reason why it was out
+    ("timestamp", 1_002),  # the judge took the end of a stall without an end for its begin
+    ("timestamp", 500_023),  # a member that was out was blamed for not receiving
+    ("token", 500_011),  # restarted members did not know which members the coordinator heard
+    ("token", 500_027),  # of two members that were restarted together one showed a token of a lock that nobody held
+)
+
+OF_SLOW = (
+    ("timestamp", 500_041),  # a late word about an expulsion that was over opened the buffers of a slow member
+)
+
 
 @pytest.mark.parametrize(("orderer", "seed"), SEEDS)
 def test_a_seed_that_failed_once_holds(orderer: str, seed: int) -> None:
@@ -82,4 +94,16 @@ def test_a_seed_about_membership_that_failed_once_holds(orderer: str, seed: int)
 @pytest.mark.parametrize(("orderer", "seed"), OF_PATIENCE)
 def test_a_seed_about_patience_that_failed_once_holds(orderer: str, seed: int) -> None:
     result = run_seed(orderer, seed, profile="patience")
+    assert result.held, "\n".join((result.command, *result.failures))
+
+
+@pytest.mark.parametrize(("orderer", "seed"), OF_ENDURANCE)
+def test_a_seed_about_endurance_that_failed_once_holds(orderer: str, seed: int) -> None:
+    result = run_seed(orderer, seed, profile="endurance")
+    assert result.held, "\n".join((result.command, *result.failures))
+
+
+@pytest.mark.parametrize(("orderer", "seed"), OF_SLOW)
+def test_a_seed_about_slow_receivers_that_failed_once_holds(orderer: str, seed: int) -> None:
+    result = run_seed(orderer, seed, profile="slow")
     assert result.held, "\n".join((result.command, *result.failures))

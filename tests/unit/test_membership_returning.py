@@ -11,13 +11,14 @@ from dataclasses import replace
 import pytest
 from tests.unit.fake_engine import Exchange
 
-from ordercast.config import MS, GroupConfig, Timing
-from ordercast.engine import Outbox
+from ordercast.config import MS, SECOND, GroupConfig, Timing
+from ordercast.engine import Outbox, StallReason
 from ordercast.errors import UsageError
 from ordercast.groups.host import Host
 from ordercast.membership.quorum.local import LocalMember
 from ordercast.membership.quorum.returning import Returning
 from ordercast.membership.quorum.roles import NO_LOG
+from ordercast.membership.quorum.waiting import return_waits
 from ordercast.parts.probing import Probing
 from ordercast.sim.folders import SimFolder
 from ordercast.underlay.keeping import Keeping
@@ -37,6 +38,7 @@ from ordercast.wire.views import (
     Ballot,
     Proposal,
     decode_ballot,
+    encode_check,
     encode_invite,
     encode_result,
     encode_welcome,
@@ -103,6 +105,22 @@ def test_an_accepted_proposal_is_kept_before_it_is_acknowledged() -> None:
     assert kind == Kind.RESULT_ACK
     assert part.kept.accepted == PROPOSAL
     assert part.kept.promised == HIGH
+
+
+def test_it_waits_for_the_coordinator_and_then_for_the_members_that_did_not_answer_that_one() -> None:
+    """It hears the coordinator alone: others are there if that one says so, and as long as its word is fresh."""
+    part, ballot = returning(), Ballot(3, 12, 65_535, A.id)
+    alone = return_waits(10 * MS, part)
+    assert (alone.reason, alone.waiting_for) == (StallReason.NO_QUORUM, ("a/0", "c/0"))
+    hear(part, Kind.INVITE, encode_invite(ballot, "majority", False, b""))
+    led = return_waits(20 * MS, part)
+    assert (led.reason, led.waiting_for) == (StallReason.RECOVERY, ("a/0",))
+    hear(part, Kind.CHECK, encode_check(HIGH, [A.id, B.id, C.id]))  # of another round
+    assert return_waits(20 * MS, part) == led
+    hear(part, Kind.CHECK, encode_check(ballot, [A.id, B.id]))
+    told = return_waits(20 * MS, part)
+    assert (told.reason, told.waiting_for) == (StallReason.RECOVERY, ("c/0",))
+    assert return_waits(10 * SECOND, part) == alone
 
 
 def test_a_straggler_of_the_ring_before_is_told_how_it_ended() -> None:

@@ -12,7 +12,7 @@ from tests.unit.rings import VIEW, A, B, C, block_of, ring_of
 
 from ordercast.api.expelling import find_member
 from ordercast.config import MS, SECOND, GroupConfig
-from ordercast.engine import Change, Departed
+from ordercast.engine import Change, Departed, StallReason
 from ordercast.errors import NotMember, UsageError, WireError
 from ordercast.groups.consumption import Consumption
 from ordercast.groups.events import Left
@@ -198,3 +198,14 @@ def test_expel_returns_with_the_view_and_fails_with_the_group() -> None:
             await b.expel("a")
 
     asyncio.run(asyncio.wait_for(test(), 20))
+
+
+def test_on_the_way_back_a_node_waits_for_its_application_and_then_for_the_old_ring() -> None:
+    back = WayBack()
+    back.departed(Departed(False, True, "expelled", True))
+    own = back.waiting("prices", C, (A, B))
+    assert (own.reason, own.waiting_for) == (StallReason.NOT_RECEIVING, (str(C),))
+    assert not back.received()
+    others = back.waiting("prices", C, (A, B, C))
+    assert (others.reason, others.waiting_for) == (StallReason.NETWORK, (str(A), str(B)))
+    assert back.left()

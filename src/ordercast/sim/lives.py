@@ -52,12 +52,16 @@ def life_spans(
     return lives
 
 
-def late_applications(faults: Sequence[Fault], nodes: Sequence[str], delays_ns: Sequence[int]) -> list[LateApplication]:
-    """The times in which applications did not receive: because they were told so, always do it late, or stood still."""
+def late_applications(
+    faults: Sequence[Fault], nodes: Sequence[str], delays_ns: Sequence[int], healed_ns: int
+) -> list[LateApplication]:
+    """The times in which applications did not receive: because they were told so, always do it late, or stood still.
+    A fault without an end lasts until `healed_ns`, when everything works again."""
     late = [LateApplication(node, 0, FOREVER) for node, delay_ns in zip(nodes, delays_ns, strict=False) if delay_ns > 0]
     for fault in faults:
         if fault.kind in (FaultKind.STALL, FaultKind.PAUSE, FaultKind.SLOW):
-            late += [LateApplication(node, fault.at_ns, fault.at_ns + fault.for_ns) for node in fault.nodes]
+            end_ns = fault.at_ns + fault.for_ns if fault.for_ns else healed_ns
+            late += [LateApplication(node, fault.at_ns, end_ns) for node in fault.nodes]
     return late
 
 

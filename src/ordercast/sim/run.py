@@ -343,7 +343,7 @@ class _Run:
             rows,
             life_spans(cluster.members, rows),
             troubles_of(scenario.faults, scenario.nodes),
-            late_applications(scenario.faults, scenario.nodes, scenario.take_delays_ns),
+            late_applications(scenario.faults, scenario.nodes, scenario.take_delays_ns, scenario.last_ns),
             cluster.world.now_ns,
             is_stuck=self._outcome.is_stuck_legally,
         )

@@ -6,7 +6,10 @@ application has received what was delivered before the eviction. So no more than
 
 from __future__ import annotations
 
-from ordercast.engine import Departed, Upcall
+from collections.abc import Iterable
+
+from ordercast.engine import Departed, StallReason, Upcall, Waiting
+from ordercast.view import Member
 
 
 class WayBack:
@@ -40,6 +43,17 @@ class WayBack:
         """The old ring needs this node no more; whether the way back begins now."""
         self._is_out = True
         return self._begins()
+
+    def waiting(self, name: str, me: Member, members: Iterable[Member]) -> Waiting:
+        """For what the way back waits, while it is expected. `members`: those of the old ring."""
+        if self.waits_for_application:
+            text = (
+                f"this node was put out of {name!r}: it comes back once its application has received what came before"
+            )
+            return Waiting(StallReason.NOT_RECEIVING, (str(me),), text)
+        others = tuple(str(member) for member in members if member.id != me.id)
+        text = f"this node was put out of {name!r}, and {' and '.join(others) or 'its last view'} may not know it yet"
+        return Waiting(StallReason.NETWORK, others, text)
 
     def _begins(self) -> bool:
         if not (self.is_expected and self._has_received and self._is_out):

@@ -410,7 +410,9 @@ class Underlay:
 
     def waiting(self, now_ns: int) -> Waiting | None:
         if self._keeping.returning is not None:
-            return return_waits(self._keeping.returning)
+            return return_waits(now_ns, self._keeping.returning)
+        if self._returning.is_expected:
+            return self._returning.waiting(self.name, self.me, self._orderer.view.members)
         is_in = self.view is not None
         return underlay_waits(now_ns, self.name, is_in, self.short_of(), self._membership, self._orderer)
 

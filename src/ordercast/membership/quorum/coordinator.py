@@ -38,6 +38,7 @@ from ordercast.wire.views import (
     Cut,
     Proposal,
     ResetDemand,
+    encode_check,
     encode_invite,
     encode_result,
     encode_welcome,
@@ -211,6 +212,9 @@ class Coordinator:
             self.due_ns = now_ns
         elif is_new:
             self._consider(now_ns, out)
+        elif self.is_patient:  # it waits, and can say now for which members
+            body = encode_check(self.ballot, self.answered)
+            out.sends.append(self._local.writer.control(returned.member.address, Kind.CHECK, body))
 
     def on_sign(self, source: Address, origin: int, out: Outbox) -> None:
         """It is heard at last: it need not wait for the next invitation of all. A newcomer whose join is not known here

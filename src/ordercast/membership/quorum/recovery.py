@@ -447,7 +447,7 @@ class Recovery:
     ) -> None:
         if self._coordinator_id == self._local.me.id:
             if ballot == self.promised and origin != self._local.me.id and self.role is not Role.FAILED:
-                mine = self._round.answered if self._round is not None else []
+                mine = self._round.answered if self._round is not None and self._round.is_patient else []
                 out.sends.append(self._local.writer.control(source, Kind.CHECK, encode_check(ballot, mine)))
                 self.on_sign(source, origin, out)  # it has promised, and its answer was lost
             else:

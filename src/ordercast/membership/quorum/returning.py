@@ -36,6 +36,7 @@ from ordercast.wire.views import (
     Ring,
     decode_asking,
     decode_ballot,
+    decode_check,
     decode_ended,
     decode_invite,
     decode_result,
@@ -51,6 +52,7 @@ from ordercast.wire.views import (
 SLOW_NS: Final = 1 * SECOND  # between signs of life while nothing happens
 BACK_OFF: Final = 4  # doublings of the time between signs, from `find_ns` on
 PROPOSE_TRIES: Final = 15  # times that a result is sent before the next round
+TOLD_NS: Final = 3 * SECOND  # so long the word of a coordinator about those that have answered it is good
 FOREIGN_WAITS: Final = 2  # times `recovery_wait_ns`: then another ring of the name that works is taken for the group
 
 
@@ -62,6 +64,8 @@ class Returning:
 
     __slots__ = (
         "_acks",
+        "_answered",
+        "_answered_ns",
         "_coordinator_ns",
         "_due_ns",
         "_floor",
@@ -92,6 +96,8 @@ class Returning:
         self._heard: dict[int, Returned] = {}  # by the id that each has in the ring: the last that it said
         self._ready_ns = NEVER  # since when they are enough, with this one
         self._coordinator_ns = 0  # when a coordinator was heard last
+        self._answered: tuple[int, ...] = ()  # the members that have answered it, as it says; for people
+        self._answered_ns = 0
         self._floor = 0  # the highest round that was heard of
         # Coordinating
         self._is_coordinating = False
@@ -103,10 +109,22 @@ class Returning:
         self.successor: Proposal | None = None  # the next view, with this member in it
         self.is_over = False  # the group has gone on, or has ended: this node joins as a new one
 
-    @property
-    def present(self) -> set[int]:
-        """The members of the last view that are heard, by the ids that they had there, this one included."""
-        return {self.kept.formerly[0], *self._heard}
+    # What it waits for
+
+    def present(self, now_ns: int) -> set[int]:
+        """The members of the last view that are heard here, or by the coordinator, by the ids that they had there, this
+        one included."""
+        answered = self._answered if self._is_told(now_ns) else ()
+        return {self.kept.formerly[0], *self._heard, *answered}
+
+    def coordinator(self, now_ns: int) -> int:
+        """The member that re-forms the group, and has not said yet which members have answered it; 0: there is none."""
+        is_heard = self._coordinator_ns > 0 and now_ns - self._coordinator_ns < TOLD_NS
+        node = self.kept.promised.node if is_heard and not self._is_told(now_ns) else 0
+        return node if node != self._local.me.id else 0
+
+    def _is_told(self, now_ns: int) -> bool:
+        return self._answered_ns > 0 and now_ns - self._answered_ns < TOLD_NS
 
     # Inputs
 
@@ -143,6 +161,10 @@ class Returning:
             self._on_result_ack(now_ns, origin, decode_ballot(body), out)
         elif kind == Kind.DENY:
             self._on_deny(now_ns, decode_ballot(body))
+        elif kind == Kind.CHECK:
+            ballot, answered = decode_check(body)
+            if ballot == self.kept.promised:
+                self._answered, self._answered_ns = answered, now_ns
         elif kind == Kind.COMMIT:
             self._on_commit(now_ns, decode_result(body)[1], body, out)
 
@@ -266,7 +288,7 @@ class Returning:
         self._heard.clear()
         self._stand_back(now_ns)
         self._floor = self._tries = 0
-        self._coordinator_ns = 0
+        self._coordinator_ns = self._answered_ns = 0
         self._ready_ns = NEVER
         self._announce(now_ns, out)
 

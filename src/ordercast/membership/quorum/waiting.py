@@ -70,14 +70,18 @@ def recovery_waits(view: View, me: Member, recovery: Recovery) -> Waiting:
     return Waiting(StallReason.RECOVERY, coordinator, text)
 
 
-def return_waits(returning: Returning) -> Waiting:
+def return_waits(now_ns: int, returning: Returning) -> Waiting:
     """A member that was restarted with its folder."""
     view = returning.kept.view
     known = {member.id: member for member in view.members}
-    missing = shortfall([electorate(view)], returning.present, known)
+    coordinator, present = returning.coordinator(now_ns), returning.present(now_ns)
+    if coordinator in known:
+        text = f"this node was restarted, and the group is being re-formed by {known[coordinator]}"
+        return Waiting(StallReason.RECOVERY, (str(known[coordinator]),), text)
+    missing = shortfall([electorate(view)], present, known)
     if missing is not None:
         return missing
-    silent = names_of([member for member in known if member not in returning.present], known)
+    silent = names_of([member for member in known if member not in present], known)
     text = (
         f"this node was restarted, and comes back from view {view.id}; waiting for {' and '.join(silent) or 'a result'}"
     )

@@ -24,7 +24,7 @@ from ordercast.service import RESILIENT_RANK
 from ordercast.view import DEPARTURES, GROUP_ORIGIN, Member, Reason, View
 from ordercast.wire.block import HEAD
 from ordercast.wire.header import Kind
-from ordercast.wire.ordering import encode_acks
+from ordercast.wire.ordering import NO_HOLDUP, encode_acks
 
 
 class SequencerOrdering:
@@ -119,6 +119,7 @@ class SequencerOrdering:
         ring, view = self._ring, self._ring.view
         self._window.fit_to_view()
         self._announcer.spread_beats()
+        self._announcer.holdup = NO_HOLDUP  # what the sequencer said counts in the members of the view before
         if view.leader.id == ring.me.id and self.role is None:
             known = ring.log.stable if view.reason in DEPARTURES else first_safe(view)
             self.role = SequencerRole(view, ring.me.id, known, view.seq)

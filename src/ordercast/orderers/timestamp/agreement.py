@@ -343,6 +343,7 @@ class Agreement:
         self.held_back.pop(leaver, None)
         self.owed.acks.pop(leaver, None)
         self.long.discard(leaver)
+        self.full.discard(leaver)
         for number in self.queue.undecided(leaver):
             self.queue.remove((leaver, number))  # it was expelled: nobody decides what it had sent
 

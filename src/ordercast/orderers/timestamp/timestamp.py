@@ -483,14 +483,14 @@ class Timestamp:
         table.merge(stamps.view, stamps.rows)
         if ring.has_left:
             return
-        self._agreement.hear_of_application(origin, stamps.flags)
         self._catchup.heard_received(now_ns, origin, stamps)
         for decided in stamps.decisions:
             self._agreement.on_decided(decided, out)
         if is_member:
+            self._agreement.hear_of_application(origin, stamps.flags)
             if stamps.flags & WANTS or (not self.is_busy and min(stamps.rows, default=0) < table.safe):
                 self._owed.news.add(origin)  # it waits to hear what we have, and have forgotten about perhaps
-            if stamps.flags & HURRIES:
+            if stamps.flags & HURRIES and stamps.view >= view.seq:  # and not for a change that is here already
                 self._agreement.is_hurried = True  # until the next view
                 self._agreement.is_pressed |= bool(stamps.flags & EXPELS)
             member = view.member(origin) if stamps.flags & SLOW and ring.is_first else None

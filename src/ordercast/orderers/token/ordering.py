@@ -132,6 +132,7 @@ class TokenOrdering:
             self._delivery.forget(gone.id)
             self._sender.ready.pop(gone.id, None)
             self._open.discard(gone.id)
+            self._rotation.full.discard(gone.id)
         self.apply_view(now_ns)
         if ring.has_left:
             rotation = self._rotation
