@@ -403,7 +403,9 @@ class Timestamp:
         return [Suspicion(member, why) for member, why in found.items() if member != ring.me.id]
 
     def blocked_by(self, now_ns: int) -> Waiting | None:
-        return timestamp_blocked_by(now_ns, self._ring, self._delivery, self.detector, self._outgoing, self._agreement)
+        return timestamp_blocked_by(
+            now_ns, self._ring, self._delivery, self.detector, self._outgoing, self._agreement, self._catchup.full
+        )
 
     @property
     def is_busy(self) -> bool:
@@ -483,7 +485,7 @@ class Timestamp:
         table.merge(stamps.view, stamps.rows)
         if ring.has_left:
             return
-        self._agreement.hear_of_application(origin, stamps.flags)
+        self._catchup.hear_of_application(origin, stamps.flags)
         self._catchup.heard_received(now_ns, origin, stamps)
         for decided in stamps.decisions:
             self._agreement.on_decided(decided, out)
