@@ -19,7 +19,7 @@ from ordercast.orderers.logged.delivery import MAX_RECENT
 from ordercast.orderers.token.calls import MAX_NEW, MAX_WAITING
 from ordercast.service import AGREED, FIFO, UNRELIABLE, Service
 from ordercast.underlay import Underlay
-from ordercast.underlay.underlay import Legacy
+from ordercast.underlay.luggage import Legacy
 from ordercast.view import Reason, node_id
 from ordercast.wire.block import CALLED, ENTRY, EQUAL, HEAD, pack_run
 from ordercast.wire.calls import FIRST, NO_HANDLER, RELAY, WANTS_ACK, CallHead, encode_call, pack_call

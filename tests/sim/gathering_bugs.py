@@ -106,8 +106,8 @@ GATHERING_BUGS: Final[tuple[Bug, ...]] = (
     ),
     _bug(
         "calls do not wait for the bootstrap",
-        "Underlay._on_call",
-        "not membership.is_whole or membership.phase is not Phase.MEMBER or self.short_of() is not None",
+        "Outside.on_call",
+        "not membership.is_whole or membership.phase is not Phase.MEMBER or is_short",
         "not membership.is_whole or membership.phase is not Phase.MEMBER",
         "A call from outside is carried out by a group that has not begun.",
         50,

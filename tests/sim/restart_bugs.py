@@ -72,7 +72,7 @@ RESTART_BUGS: Final[tuple[Bug, ...]] = (
     ),
     _bug(
         "a restarted member does not know the senders of its last view",
-        "Underlay._come_back",
+        "follow_kept",
         "out.notes.extend([Note('name', member.id, detail=str(member)) for member in old.members])",
         "pass",
         "What survivors submit for members that are gone has no sender.",

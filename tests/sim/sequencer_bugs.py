@@ -229,9 +229,9 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "came_with names newcomers",
-        "_translate",
-        "(str(member) for member in upcall.members if previous.member(member.id))",
-        "(str(member) for member in upcall.members)",
+        "view_after",
+        "(str(member) for member in view.members if previous.member(member.id))",
+        "(str(member) for member in view.members)",
         "A view says that a new member was there before.",
         4,
     ),

@@ -5,9 +5,8 @@ from __future__ import annotations
 from tests.paper.tompa import Host, ack_of, hosts_with_clocks
 
 from ordercast.config import SECOND
-from ordercast.engine import NEVER, Change
+from ordercast.engine import NEVER
 from ordercast.membership.quorum.patience import LONGEST, LeavePatience
-from ordercast.view import Reason
 
 PATIENCE_NS = 3 * SECOND
 
@@ -15,7 +14,8 @@ PATIENCE_NS = 3 * SECOND
 def asked(host: Host) -> LeavePatience:
     """The host's leave, asked for at 0."""
     patience = LeavePatience(PATIENCE_NS)
-    patience.propose(0, Change(Reason.LEAVE, host.engine.view.members[host.me - 1]), host.engine)
+    patience.header = b""
+    patience.propose(0, host.engine.view.members[host.me - 1], host.engine)
     return patience
 
 
@@ -54,5 +54,5 @@ def test_the_next_ring_does_not_begin_the_bound_anew() -> None:
     hosts = hosts_with_clocks(1, 1)
     patience = asked(hosts[2])
     late_ns = LONGEST * PATIENCE_NS - SECOND
-    patience.propose(late_ns, Change(Reason.LEAVE, hosts[2].engine.view.members[1]), hosts[2].engine)
+    patience.propose(late_ns, hosts[2].engine.view.members[1], hosts[2].engine)
     assert patience.due_ns == LONGEST * PATIENCE_NS

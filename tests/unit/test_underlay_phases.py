@@ -15,7 +15,7 @@ from ordercast.membership.policy import DepartureCause, Dissolved
 from ordercast.parts.memory import DeliveryMemory
 from ordercast.service import AGREED, SAFE
 from ordercast.underlay import Underlay
-from ordercast.underlay.underlay import Legacy
+from ordercast.underlay.luggage import Legacy
 from ordercast.underlay.vacancy import Vacancy
 from ordercast.view import Address, Member, View, group_tag, node_id
 from ordercast.wire.block import pack_run
@@ -189,7 +189,7 @@ def test_what_is_under_way_goes_along_into_another_ring_unless_its_groups_have_o
     sender.engine._end(wire.now_ns, Dissolved(DepartureCause.DISSOLVED), sender.out)
     lost = [upcall for upcall in sender.out.upcalls if isinstance(upcall, UnknownOutcome)]
     assert lost == ([UnknownOutcome(0, 1)] if shared else [])
-    assert [number for number, _ in sender.engine._backlog] == ([] if shared else [0])
+    assert [number for number, _ in sender.engine._luggage.backlog] == ([] if shared else [0])
 
 
 def test_a_search_that_may_not_create_ends_closed() -> None:

@@ -14,6 +14,7 @@ import random
 from typing import Final, NamedTuple
 
 from ordercast.config import SECOND
+from ordercast.engine import To
 from ordercast.sim.network import KIND_OFFSET, Network, Train
 from ordercast.view import Address
 from ordercast.wire.header import HEADER, HEADER_BYTES, Kind
@@ -33,7 +34,7 @@ class Report(NamedTuple):
 class Reports:
     """What machines say about processes that are gone, and what forgers say."""
 
-    __slots__ = ("_network", "_rng", "_saved", "forged", "sent")
+    __slots__ = ("_network", "_rng", "_saved", "forged", "overheard", "sent")
 
     def __init__(self, network: Network, rng: random.Random) -> None:
         self._network = network
@@ -41,6 +42,8 @@ class Reports:
         self._saved: dict[tuple[str, str], tuple[int, int]] = {}  # (from, to) -> reports left, as of when
         self.sent = 0
         self.forged = 0
+        # By a forger: the last multicast of each machine (to `To.ALL`), and its last probe to each address.
+        self.overheard: dict[tuple[str, Address], bytes] = {}
 
     def answer(self, now_ns: int, dead: str, address: Address, batch: Train) -> list[tuple[int, Report]]:
         """Datagrams have come to a machine whose process is gone: the reports, with the time of each."""
@@ -56,10 +59,12 @@ class Reports:
                 found.append((at_ns, Report(address, quoted)))
         return found
 
-    def forge(self, heard: bytes, address: Address, probe: bytes = b"") -> list[Report]:
-        """Reports about a living member, by a forger that has heard a multicast of the node that it deceives, and may
-        have seen one probe of it."""
+    def forge(self, deceived: str, address: Address, has_seen: bool = False) -> list[Report]:
+        """Reports to a node about a living member, by a forger that has heard a multicast of that node. `has_seen`: and
+        its last probe to that member."""
         self.forged += 1
+        heard = self.overheard.get((deceived, To.ALL), b"")
+        probe = self.overheard.get((deceived, address), b"") if has_seen else b""
         if len(heard) < HEADER_BYTES:
             return []
         magic, _, _, _, tag, ring, origin, number = HEADER.unpack_from(heard)

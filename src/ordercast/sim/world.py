@@ -99,7 +99,6 @@ class Machine:
         "life",
         "listening",
         "name",
-        "overheard",
         "recorders",
         "reports",
         "slowness",
@@ -127,7 +126,6 @@ class Machine:
         self.is_dead = False  # the whole machine is down, not only the process: its kernel says nothing
         # socket
         self.reports: list[Report] = []  # the error queue
-        self.overheard: dict[Address, bytes] = {}  # by a forger: its last multicast (`To.ALL`), and its last probes
         self.inbox: deque[Train] = deque()
         self.inbox_bytes = 0
         self.dropped = 0
@@ -294,9 +292,7 @@ class World:
         the last probe to each of them, so that its nonce is known."""
         node = self.nodes[name]
         for other in others:
-            address = self.nodes[other].address
-            probe = node.overheard.get(address, b"") if has_seen else b""
-            for report in self.reports.forge(node.overheard.get(To.ALL, b""), address, probe):
+            for report in self.reports.forge(name, self.nodes[other].address, has_seen):
                 self._on_report((node, report))
 
     def has_multicast(self, node: Machine) -> bool:
@@ -523,10 +519,10 @@ class World:
         datagrams = 1 if stride <= 0 or stride >= size else -(-size // stride)
         arrive = self._arrive_alone
         if data[KIND_OFFSET : KIND_OFFSET + 1] == PROBE:
-            node.overheard[to] = data
+            self.reports.overheard[node.name, to] = data
         if to in SYMBOLIC and self.has_multicast(node):
             arrive = self._arrive  # the first transmission; the others are copies
-            node.overheard[To.ALL] = data
+            self.reports.overheard[node.name, To.ALL] = data
         for targets in self._targets(node, stack, underlay, to):
             leave_ns += self.network.model.send_cost_ns(datagrams, size) * node.slowness // NORMAL_SPEED
             for arrival in self.network.transmit(leave_ns, node.name, targets, data, stride):

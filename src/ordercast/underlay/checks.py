@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
-from ordercast.config import MAX_HEADER, MAX_MEMBERS, MinMembers
+from ordercast.config import MAX_GROUP_NAME, MAX_HEADER, MAX_MEMBERS, GroupConfig, MinMembers, RecoveryMode
 from ordercast.errors import UsageError
+from ordercast.orderers import unsupported_names
+
+
+def check_terms(name: str, header: bytes, config: GroupConfig, rule: MinMembers, recovery: RecoveryMode) -> None:
+    """With which an underlay begins."""
+    if not 0 < len(name.encode()) <= MAX_GROUP_NAME:
+        raise UsageError(f"a group name has 1 to {MAX_GROUP_NAME} bytes, got {len(name.encode())}")
+    check_header(header)
+    unknown = unsupported_names(config)
+    if unknown:
+        raise UsageError(unknown)
+    check_rule(rule)
+    if recovery not in ("automatic", "manual"):
+        raise UsageError(f"recovery is 'automatic' or 'manual', got {recovery!r}")
 
 
 def check_header(header: bytes) -> None:

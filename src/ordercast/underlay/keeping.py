@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from ordercast.engine import Lost
+from ordercast.engine import Lost, Note, Outbox
+from ordercast.membership.policy import Membership
 from ordercast.membership.quorum.local import LocalMember, coming_along
 from ordercast.membership.quorum.returning import Returning
 from ordercast.membership.quorum.rule import electorate
+from ordercast.orderers import LoggedOrderer
 from ordercast.view import Reason, View
 from ordercast.wire.returns import Kept, decode_kept, encode_kept
+from ordercast.wire.views import Proposal, encode_result
 
 
 class Keeping:
@@ -62,6 +65,14 @@ class Keeping:
             return None
         self._stamp = stamp
         return encode_kept(kept)
+
+
+def follow_kept(kept: Kept, successor: Proposal, membership: Membership[LoggedOrderer], out: Outbox) -> None:
+    """The ring that this node was in before its restart is over, and it goes on in the next one."""
+    old = kept.view
+    out.notes.extend([Note("name", member.id, detail=str(member)) for member in old.members])
+    membership.past.add(old.ring, encode_result(successor.ballot, successor))
+    membership.resume(successor.view, kept.config)
 
 
 def losses(old: View, view: View) -> list[Lost]:

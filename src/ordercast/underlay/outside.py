@@ -6,10 +6,14 @@ Calls of nodes that are no members: RMP section 4.5. Members without multicast: 
 from __future__ import annotations
 
 from ordercast.engine import Outbox, RepeatedCall, Send, To
+from ordercast.membership.policy import Membership, Phase
+from ordercast.orderers import LoggedOrderer
 from ordercast.orderers.orderer import CallTaker
 from ordercast.underlay.routes import MulticastRoutes
+from ordercast.underlay.vacancy import Vacancy
 from ordercast.view import Address, Member, View
-from ordercast.wire.calls import FIRST, RELAY, encode_call, open_call
+from ordercast.wire.calls import FIRST, RELAY, allow, decode_call, encode_call, open_call
+from ordercast.wire.header import Kind
 from ordercast.wire.writer import DatagramWriter
 
 
@@ -26,6 +30,29 @@ class Outside:
         self._counters = counters
 
     def on_call(
+        self,
+        now_ns: int,
+        source: Address,
+        ring: int,
+        origin: int,
+        number: int,
+        body: bytes,
+        is_short: bool,
+        membership: Membership[LoggedOrderer],
+        orderer: LoggedOrderer | Vacancy,
+        out: Outbox,
+    ) -> None:
+        """From a caller that is no member: by our name, or by a ring that is or was ours. `is_short`: the view has too
+        few members for us to take part."""
+        flags, name, block = decode_call(body)
+        if not membership.is_whole or membership.phase is not Phase.MEMBER or is_short:
+            return  # it will come again
+        if name == self._name if name else ring == membership.ring or membership.was_in(ring):
+            self._take(now_ns, source, origin, number, flags, block, body, orderer.calls, orderer.view, out)
+        else:
+            self._count("foreign")
+
+    def _take(
         self,
         now_ns: int,
         source: Address,
@@ -53,6 +80,11 @@ class Outside:
             # The caller itself has multicast it, and does not know which members that does not reach.
             for address in self._routes.copies:
                 out.sends.append(self._writer.call(address, origin, number, body))
+
+    def reply(self, to: Address, number: int, body: bytes, calls: CallTaker | None, out: Outbox) -> None:
+        """Answer a call. What the caller may send next is written in here: the handler does not know it."""
+        body = allow(body, calls.allowance if calls is not None else 0)
+        out.sends.append(self._writer.control(to, Kind.REPLY, body, number=number))
 
     def forward(self, source: Address, data: bytes | bytearray, stride: int, out: Outbox) -> bool:
         """Multicast what a member without multicast sent us for all; whether it is to be taken as from that member.

@@ -10,32 +10,11 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
 
-from ordercast.config import (
-    MAX_GROUP_NAME,
-    AlonePolicy,
-    Demands,
-    GroupConfig,
-    MinMembers,
-    RecoveryMode,
-    Timing,
-)
-from ordercast.engine import (
-    NEVER,
-    Change,
-    Denied,
-    Departed,
-    Joined,
-    Note,
-    Outbox,
-    Refused,
-    Reset,
-    Transitional,
-    UnknownOutcome,
-    Waiting,
-)
-from ordercast.errors import UsageError, WireError
+from ordercast.config import AlonePolicy, Demands, GroupConfig, MinMembers, RecoveryMode, Timing
+from ordercast.engine import NEVER, Change, Denied, Departed, Joined, Note, Outbox, Refused, Transitional, Waiting
+from ordercast.errors import WireError
 from ordercast.membership.policy import (
     NO_RING,
     DepartureCause,
@@ -44,7 +23,6 @@ from ordercast.membership.policy import (
     Install,
     LeftRing,
     Membership,
-    Newcomer,
     OldView,
     Phase,
     Silence,
@@ -53,27 +31,25 @@ from ordercast.membership.policy import (
 )
 from ordercast.membership.quorum import QuorumMembership
 from ordercast.membership.quorum.local import LocalMember, Wishes
-from ordercast.membership.quorum.waiting import return_waits
-from ordercast.orderers import ORDERERS, LoggedOrderer, unsupported_names
+from ordercast.orderers import ORDERERS, LoggedOrderer
 from ordercast.orderers.logged.expelling import expulsion
 from ordercast.orderers.orderer import Start, Suspicion, SuspicionReason
 from ordercast.parts.memory import DeliveryMemory
 from ordercast.parts.probing import Probing
 from ordercast.service import Service
-from ordercast.underlay.checks import check_header, check_rule
-from ordercast.underlay.keeping import Keeping, losses
+from ordercast.underlay.checks import check_header, check_rule, check_terms
+from ordercast.underlay.keeping import Keeping, follow_kept, losses
+from ordercast.underlay.luggage import Legacy, Luggage
 from ordercast.underlay.outside import Outside
 from ordercast.underlay.returning import WayBack
 from ordercast.underlay.routes import MulticastRoutes
+from ordercast.underlay.telling import described, exclusion, hush, view_after
 from ordercast.underlay.vacancy import Vacancy
 from ordercast.underlay.waiting import underlay_waits
 from ordercast.view import Address, Member, Reason, View, group_tag
-from ordercast.wire.block import come_after
-from ordercast.wire.calls import allow, decode_call
 from ordercast.wire.header import FORWARD, HEADER, HEADER_BYTES, MAGIC, Kind
 from ordercast.wire.intake import Intake
 from ordercast.wire.segments import Datagram, without_mark
-from ordercast.wire.views import encode_result
 from ordercast.wire.writer import DatagramWriter
 
 # As plain numbers: an enum's member costs a look-up in the hot path each time it is named.
@@ -82,22 +58,13 @@ _REPAIR: Final = int(Kind.REPAIR)
 _FIND: Final = int(Kind.FIND)
 
 
-class Legacy(NamedTuple):
-    """What this node's next engine of the same underlay takes over."""
-
-    memory: DeliveryMemory
-    endings: dict[int, tuple[Kind, bytes]]  # of rings that it was in
-
-
 class Underlay:
     __slots__ = (
-        "_aside",
-        "_backlog",
         "_intake",
         "_is_short",
         "_keeping",
+        "_luggage",
         "_membership",
-        "_next_block",
         "_orderer",
         "_outside",
         "_probing",
@@ -133,15 +100,7 @@ class Underlay:
         alone: AlonePolicy = "create",
     ) -> None:
         """`name` is the underlay's own; the tag of its datagrams and the ids of its rings come from it."""
-        if not 0 < len(name.encode()) <= MAX_GROUP_NAME:
-            raise UsageError(f"a group name has 1 to {MAX_GROUP_NAME} bytes, got {len(name.encode())}")
-        check_header(header)
-        unknown = unsupported_names(config)
-        if unknown:
-            raise UsageError(unknown)
-        check_rule(min_members)
-        if recovery not in ("automatic", "manual"):
-            raise UsageError(f"recovery is 'automatic' or 'manual', got {recovery!r}")
+        check_terms(name, header, config, min_members, recovery)
         self.name = name
         self.me = me = replace(me, min_members=min_members)
         self.config = config
@@ -164,11 +123,9 @@ class Underlay:
         self._keeping = Keeping(local)
         self._orderer: LoggedOrderer | Vacancy = Vacancy(me, DeliveryMemory())
         # What outlives a ring
-        self._next_block = next_block
+        self._luggage = Luggage(next_block)
         self._serial = 0  # of our requests for locks
         self._returning = WayBack()
-        self._backlog: list[tuple[int, bytes]] = []  # own blocks without a sequence number, while there is no ring
-        self._aside: DeliveryMemory | None = None  # as it was before a ring of which the application hears nothing
 
     # The application
 
@@ -176,7 +133,7 @@ class Underlay:
         if self._keeping.returning is not None:
             self._keeping.returning.start(now_ns, out)
         else:
-            self._membership.start(now_ns, self._newcomer(), out)
+            self._search(now_ns, out)
 
     def supports(self, service: Service) -> bool:
         return service.rank in ORDERERS[self.config.orderer].ranks
@@ -208,7 +165,7 @@ class Underlay:
         if not self._membership.is_whole or not self._is_open or self._is_short:
             return 0
         taken = self._orderer.submit(now_ns, blocks, out)
-        self._next_block = self._orderer.next_block
+        self._luggage.next_block = self._orderer.next_block
         return taken
 
     def consume(self, now_ns: int, seq: int, out: Outbox) -> None:  # noqa: ARG002 - other orderers may answer at once
@@ -220,7 +177,7 @@ class Underlay:
     def leave(self, now_ns: int, header: bytes, out: Outbox) -> None:
         check_header(header)
         if self._membership.silence is Silence.VISITING:
-            self._drop_own(out)
+            self._luggage.drop(self._orderer, out)
         if self._returning.cancel():  # it is out already, and need not come back
             out.upcalls.append(Departed(True, False, DepartureCause.LEFT_UNJOINED.value))
             return
@@ -274,14 +231,11 @@ class Underlay:
         return calls is not None and calls.answers(origin, number)
 
     def reply(self, to: Address, number: int, body: bytes, out: Outbox) -> None:
-        calls = self._orderer.calls
-        body = allow(body, calls.allowance if calls is not None else 0)
-        out.sends.append(self._writer.control(to, Kind.REPLY, body, number=number))
+        self._outside.reply(to, number, body, self._orderer.calls, out)
 
     def carry(self) -> object:
         legacy = Legacy(self._orderer.memory(), self._membership.past.endings())
-        memory = legacy.memory
-        return legacy if legacy.endings or memory.early or memory.called or memory.recent else None
+        return None if legacy.is_empty else legacy
 
     def inherit(self, memory: object) -> None:
         if isinstance(memory, Legacy):
@@ -292,7 +246,7 @@ class Underlay:
         return self._keeping.changed(self._membership.kept())
 
     def restore(self, entry: bytes) -> None:
-        self._keeping.restore(entry, self._next_block)
+        self._keeping.restore(entry, self._luggage.next_block)
 
     # The pass
 
@@ -329,7 +283,7 @@ class Underlay:
                 self._on_datagram(now_ns, source, datagram, out)
             except WireError:
                 self._intake.reject()  # hostile bytes are counted and dropped, never raised
-        self._hush(upcalls, silence, out)
+        hush(upcalls, silence, self._membership.silence, out)
 
     def unreachable(self, now_ns: int, address: Address, quoted: bytes, out: Outbox) -> None:
         upcalls, silence = len(out.upcalls), self._membership.silence
@@ -338,7 +292,7 @@ class Underlay:
         if gone and (not self._membership.is_whole or self._orderer.view.member(gone) is not None):
             self._membership.on_suspects(now_ns, [Suspicion(gone, SuspicionReason.GONE)], out)
             self._follow(now_ns, self._membership.take(), out)
-            self._hush(upcalls, silence, out)
+            hush(upcalls, silence, self._membership.silence, out)
 
     def after_batch(self, now_ns: int, out: Outbox) -> None:
         orderer, membership = self._orderer, self._membership
@@ -346,7 +300,7 @@ class Underlay:
         if not membership.is_whole:
             membership.after_batch(now_ns, out)
             self._follow(now_ns, membership.take(), out)
-            self._hush(before, silence, out)
+            hush(before, silence, self._membership.silence, out)
             return
         orderer.after_batch(now_ns, out)
         views = orderer.take_views()
@@ -363,7 +317,7 @@ class Underlay:
         if membership.direct_ring == NO_RING:
             membership.after_batch(now_ns, out)
             self._follow(now_ns, membership.take(), out)
-            self._hush(before, silence, out)
+            hush(before, silence, self._membership.silence, out)
         held_bytes, blocks = orderer.usage()
         self.peak_bytes = max(self.peak_bytes, held_bytes)
         self.peak_blocks = max(self.peak_blocks, blocks)
@@ -385,7 +339,7 @@ class Underlay:
             self._come_back(now_ns, out)
         membership.expire(now_ns, out)
         self._follow(now_ns, membership.take(), out)
-        self._hush(upcalls, silence, out)
+        hush(upcalls, silence, self._membership.silence, out)
 
     def deadline_ns(self) -> int:
         membership = self._membership
@@ -409,12 +363,10 @@ class Underlay:
         return self._routes.ttl
 
     def waiting(self, now_ns: int) -> Waiting | None:
-        if self._keeping.returning is not None:
-            return return_waits(now_ns, self._keeping.returning)
         if self._returning.is_expected:
             return self._returning.waiting(self.name, self.me, self._orderer.view.members)
-        is_in = self.view is not None
-        return underlay_waits(now_ns, self.name, is_in, self.short_of(), self._membership, self._orderer)
+        is_in, returning, orderer = self.view is not None, self._keeping.returning, self._orderer
+        return underlay_waits(now_ns, self.name, is_in, self.short_of(), returning, self._membership, orderer)
 
     def is_at_rest(self) -> bool:
         membership = self._membership
@@ -434,12 +386,7 @@ class Underlay:
 
     def describe(self) -> str:
         """One line for people: where this engine is."""
-        view = self.view.id if self.view is not None else "no view"
-        text = f"{self._membership.phase.name.lower()}, {self._membership.state}, {view}"
-        if isinstance(self._orderer, Vacancy):
-            return text
-        log = self._orderer.log
-        return f"{text}, received {log.received} of {log.highest}, stable {log.stable}"
+        return described(self.view, self._membership, self._orderer)
 
     # Datagrams
 
@@ -475,22 +422,11 @@ class Underlay:
             membership.on_control(now_ns, kind, source, ring, origin, bytes(body), out)
             self._follow(now_ns, membership.take(), out)
         elif kind == Kind.CALL:
-            self._on_call(now_ns, source, ring, origin, number, bytes(body), out)
+            is_short, orderer = self.short_of() is not None, self._orderer
+            call = bytes(body)
+            self._outside.on_call(now_ns, source, ring, origin, number, call, is_short, membership, orderer, out)
         else:
             raise WireError("unknown kind")
-
-    def _on_call(
-        self, now_ns: int, source: Address, ring: int, origin: int, number: int, body: bytes, out: Outbox
-    ) -> None:
-        """From a caller that is no member (RMP section 4.5): by our name, or by a ring that is or was ours."""
-        flags, name, block = decode_call(body)
-        membership, orderer = self._membership, self._orderer
-        if not membership.is_whole or membership.phase is not Phase.MEMBER or self.short_of() is not None:
-            return  # it will come again
-        if name == self.name if name else ring == membership.ring or membership.was_in(ring):
-            self._outside.on_call(now_ns, source, origin, number, flags, block, body, orderer.calls, orderer.view, out)
-        else:
-            self.counters["foreign"] = self.counters.get("foreign", 0) + 1
 
     def _forward(self, now_ns: int, source: Address, data: bytes | bytearray, stride: int, out: Outbox) -> None:
         """What a member without multicast sent for all (RMP section 3.4)."""
@@ -506,13 +442,10 @@ class Underlay:
         """The ring that this node was in before its restart may be over."""
         returned = self._keeping.take()
         if returned is not None and returned.successor is not None:
-            proposal, old = returned.successor, returned.kept.view
-            out.notes.extend([Note("name", member.id, detail=str(member)) for member in old.members])
-            self._membership.past.add(old.ring, encode_result(proposal.ballot, proposal))
-            self._membership.resume(proposal.view, returned.kept.config)
+            follow_kept(returned.kept, returned.successor, self._membership, out)
             self._follow(now_ns, self._membership.take(), out)
         elif returned is not None:
-            self._membership.start(now_ns, self._newcomer(), out)
+            self._search(now_ns, out)
 
     def _follow(self, now_ns: int, transition: Transition | None, out: Outbox) -> None:
         """Carry out what the membership has decided, and what follows from that."""
@@ -538,13 +471,8 @@ class Underlay:
         self._writer.ring = view.ring
         self._writer.datagram = self.config.datagram
         self._routes.begin(now_ns, view)
-        memory, backlog, next_block = self._orderer.memory(), self._backlog, self._next_block
-        if self._membership.silence is Silence.NONE:
-            self._backlog = []
-        else:  # it sends nothing there, and what it has is for later
-            backlog, next_block = [], view.numbers.get(self.me.id, 0)
-            if self._aside is None:
-                self._aside = memory
+        memory, is_silent = self._orderer.memory(), self._membership.silence is not Silence.NONE
+        backlog, next_block = self._luggage.bring(memory, is_silent, view.numbers.get(self.me.id, 0))
         self._probing.begin()
         self._orderer = orderer = ORDERERS[self.config.orderer](
             self.me, self._writer, self.config, self._timing, view, next_block, install.counter, self.counters
@@ -570,7 +498,7 @@ class Underlay:
         if self._membership.phase is not Phase.MEMBER:
             return False
         if self._membership.silence is Silence.NONE:
-            self._backlog = orderer.leftovers()
+            self._luggage.backlog = orderer.leftovers()
         return True
 
     def _translate(self, now_ns: int, before: int, is_recovery: bool, out: Outbox) -> None:
@@ -589,18 +517,13 @@ class Underlay:
                     out.upcalls.append(Transitional(self.view.id))
                 out.upcalls.append(upcall)
             elif membership.on_delivered(now_ns, upcall, out):
-                previous = self.view
-                if previous is None:
-                    came_with: tuple[str, ...] = (str(self.me),)
-                else:
-                    came_with = tuple(str(member) for member in upcall.members if previous.member(member.id))
-                self.view = replace(upcall, came_with=came_with)
+                self.view = view_after(self.view, upcall, self.me)
                 self._count_members()
                 out.upcalls.append(self.view)
             else:
                 if upcall.reason == Reason.EXPEL and membership.silence is Silence.NONE:
                     departed = out.upcalls.pop()
-                    self._drop_own(out)
+                    self._luggage.drop(self._orderer, out)
                     out.upcalls.append(departed)
                     self._returning.departed(departed)
                 return
@@ -610,33 +533,23 @@ class Underlay:
         streams of the sessions wait there (`groups.stream`), and not the engine."""
         self._is_short = not self.config.shared and self.short_of() is not None
 
-    def _hush(self, upcalls: int, before: Silence, out: Outbox) -> None:
-        """Keep upcalls since then from an application that is to hear nothing of a ring, or was refused, which it
-        hears."""
-        if self._membership.silence is not Silence.NONE or before is not Silence.NONE:
-            out.upcalls[upcalls:] = [each for each in out.upcalls[upcalls:] if isinstance(each, Refused)]
-
     def _end(self, now_ns: int, transition: Transition, out: Outbox) -> None:
         """The ring, or the search for one, has ended for this node."""
         orderer = self._orderer
         if isinstance(transition, Refused):
             out.upcalls.append(transition)
         elif isinstance(transition, LeftRing):
-            self._drop_own(out)
+            self._luggage.drop(orderer, out)
             out.upcalls.append(Departed(True, False, transition.why.value))
         elif isinstance(transition, Visited):
             self.view = None
-            self._orderer = Vacancy(self.me, self._aside if self._aside is not None else orderer.memory())
-            self._aside = None
+            self._orderer = Vacancy(self.me, self._luggage.take_aside(orderer.memory()))
             self._look(now_ns, out)
             return
         elif isinstance(transition, Excluded):
             orderer.abandon(out)
-            self._drop_own(out)
-            why = transition.why.value
-            out.upcalls.extend(Reset(0, why, rule) for rule in transition.resets)
-            if self.view is not None or not transition.is_returning:
-                out.upcalls.append(Departed(transition.was_leaving, transition.is_returning, why))
+            self._luggage.drop(orderer, out)
+            out.upcalls += exclusion(transition, self.view is not None)
             if transition.is_returning:
                 self._look(now_ns, out)
                 return
@@ -645,14 +558,13 @@ class Underlay:
             if transition.why is DepartureCause.DISSOLVED:
                 if self.config.shared:
                     # They name groups by the numbers of a roster that ends here.
-                    self._drop_own(out)
+                    self._luggage.drop(orderer, out)
                 else:
-                    # What they come after is a sequence number of the ring that ends here.
-                    self._backlog = [(number, come_after(block, 0)) for number, block in orderer.leftovers()]
+                    self._luggage.keep_anew(orderer.leftovers())
                 out.upcalls.append(Departed(False, True, transition.why.value))
                 self._look(now_ns, out)
                 return
-            self._drop_own(out)
+            self._luggage.drop(orderer, out)
             out.upcalls.append(Departed(True, False, transition.why.value))
         self._vacate()
         self._intake.clear()
@@ -663,24 +575,13 @@ class Underlay:
         """Begin to look for the group again."""
         self._writer.ring = 0
         self._vacate()
-        self._membership.start(now_ns, self._newcomer(), out)
+        self._search(now_ns, out)
+
+    def _search(self, now_ns: int, out: Outbox) -> None:
+        self._membership.start(now_ns, self._luggage.newcomer(self._orderer.memory()), out)
 
     def _vacate(self) -> None:
         """The orderer of a ring goes: what it delivered ahead of the log must not come twice in the next."""
         self._orderer = Vacancy(self.me, self._orderer.memory())
         self._routes.clear()
         self._probing.begin()
-
-    def _newcomer(self) -> Newcomer:
-        first = self._backlog[0][0] if self._backlog else self._next_block
-        return Newcomer(first, self._orderer.memory().called)
-
-    def _drop_own(self, out: Outbox) -> None:
-        """Own blocks that were not delivered here: what becomes of them is not known."""
-        orderer = self._orderer
-        lowest = orderer.undelivered()
-        if lowest < orderer.next_block:
-            out.upcalls.append(UnknownOutcome(lowest, orderer.next_block))
-        elif self._backlog:
-            out.upcalls.append(UnknownOutcome(self._backlog[0][0], self._next_block))
-        self._backlog = []

@@ -1,9 +1,12 @@
-"""What an underlay waits for: the membership answers first, then the orderer of a ring that works."""
+"""What an underlay waits for: a return after a restart and the membership answer first, then the orderer of a ring that
+works."""
 
 from __future__ import annotations
 
 from ordercast.engine import StallReason, Waiting
 from ordercast.membership.policy import Membership
+from ordercast.membership.quorum.returning import Returning
+from ordercast.membership.quorum.waiting import return_waits
 from ordercast.orderers import LoggedOrderer
 from ordercast.underlay.vacancy import Vacancy
 
@@ -13,10 +16,13 @@ def underlay_waits(
     name: str,
     is_in: bool,
     short: tuple[int, int] | None,
+    returning: Returning | None,
     membership: Membership[LoggedOrderer],
     orderer: LoggedOrderer | Vacancy,
 ) -> Waiting | None:
     """`is_in`: the application has a view. `short`: members that there are, and that the group needs to begin."""
+    if returning is not None:
+        return return_waits(now_ns, returning)
     found = membership.waiting()
     if found is not None or not membership.is_whole:
         return found

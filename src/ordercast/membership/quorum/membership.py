@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from ordercast.config import MS, GroupConfig, MinMembers
-from ordercast.engine import NEVER, Change, Departed, Note, Outbox, Refused, Reset, To, Waiting
+from ordercast.engine import NEVER, Departed, Note, Outbox, Refused, Reset, To, Waiting
 from ordercast.errors import WireError
 from ordercast.membership.past import PastRings
 from ordercast.membership.policy import (
@@ -34,7 +34,7 @@ from ordercast.membership.quorum.joining import Joining, new_attempts, whom_to_a
 from ordercast.membership.quorum.local import LocalMember, Wishes, coming_along, departed_by, installed_text
 from ordercast.membership.quorum.meeting import Meeting
 from ordercast.membership.quorum.patience import LONGEST, LeavePatience
-from ordercast.membership.quorum.ring import QuorumRing, Successor
+from ordercast.membership.quorum.ring import WORKING, QuorumRing, Successor
 from ordercast.membership.quorum.roles import RecoveryTerms
 from ordercast.membership.quorum.waiting import waiting_of
 from ordercast.membership.quorum.withdrawing import Withdrawing
@@ -71,7 +71,6 @@ class QuorumMembership:
         "_is_return",
         "_joining",
         "_last_view",
-        "_leave_header",
         "_linger_ns",
         "_local",
         "_meeting",
@@ -114,7 +113,6 @@ class QuorumMembership:
         # What goes on in a ring
         self._admission = Admission(local)
         self._meeting = Meeting(local, wishes)
-        self._leave_header: bytes | None = None
         self._patience = LeavePatience(local.timing.linger_ns)
         self._is_dissolving = False  # the leader goes last: the others may need repairs to get this far
         self._linger_ns = NEVER
@@ -143,8 +141,8 @@ class QuorumMembership:
         self._meeting.due_ns = NEVER
         if view.leader.id == self._local.me.id:
             self._show_ring(now_ns, out)
-        if self._leave_header is not None:
-            self._patience.propose(now_ns, Change(Reason.LEAVE, self._local.me, self._leave_header), orderer)
+        if self._patience.is_asked:
+            self._patience.propose(now_ns, self._local.me, orderer)
         if view.reason == Reason.JOIN:
             orderer.greet()
             state.deciding.on_change(now_ns, view, out, is_new=True)
@@ -246,7 +244,7 @@ class QuorumMembership:
             if state is not None and state.recovery is None:
                 state.deciding.depart(now_ns, out)
             self._update_direct()
-            departed = departed_by(view, self._leave_header is not None, self._wishes.is_manual)
+            departed = departed_by(view, self._patience.is_asked, self._wishes.is_manual)
             self._is_return = departed.returning or self._is_return
             self._note(departed.text, out)
             out.upcalls.append(departed)
@@ -265,9 +263,9 @@ class QuorumMembership:
             return
         state = self._state
         if state is not None and not (state.recovery is not None and self._wishes.is_manual):
-            self._leave_header = header
+            self._patience.header = header
             if state.recovery is None:
-                self._patience.propose(now_ns, Change(Reason.LEAVE, self._local.me, header), state.orderer)
+                self._patience.propose(now_ns, self._local.me, state.orderer)
             else:  # the others may need our vote; what they recover to can order our leave
                 self._linger_ns = now_ns + self._local.timing.linger_ns
             return
@@ -352,8 +350,7 @@ class QuorumMembership:
 
     @property
     def state(self) -> str:
-        state = self._state
-        return "working" if state is None or state.recovery is None else state.recovery.role.name.lower()
+        return self._state.stage if self._state is not None else WORKING
 
     def waiting(self) -> Waiting | None:
         return waiting_of(self._local, self._joining, self._state)
@@ -400,14 +397,14 @@ class QuorumMembership:
         if name != self._local.name or view.member(me.id) is None:
             return
         if withdrawing is not None and withdrawing.is_answered_by(nonce):
-            self._leave_header = b""
+            self._patience.header = b""
         elif joining is None or not joining.accept(nonce):
             if self._state is not None and view.ring == self.ring:
                 self._state.deciding.greet(source, view.seq, out)
             return
         elif joining.has_sent_since(view):
             # That ring may need our vote: we are a member of it, leave it in order, and look for the group again.
-            self.silence, self._leave_header = Silence.VISITING, b""
+            self.silence, self._patience.header = Silence.VISITING, b""
             self._note(f"let in late by {view.creator}: leaves, to come in anew", out)
         self.resume(view, config)
 
@@ -450,18 +447,15 @@ class QuorumMembership:
             self._exclude(state, DepartureCause.SUPERSEDED, out)
 
     def _show_ring(self, now_ns: int, out: Outbox) -> None:
-        """A beacon of the leader; of a frozen ring, of each member that cannot hear the beacons of others."""
         state = self._state
-        if state is not None and self.phase is Phase.MEMBER:
-            is_frozen = state.recovery is not None
-            if not self._local.me.has_multicast if is_frozen else state.orderer.standing().leads:
-                self._meeting.show(now_ns, To.ANYONE, state.shown(), out)
-                return
-        self._meeting.due_ns = NEVER
+        if state is not None and self.phase is Phase.MEMBER and state.is_shown_here:
+            self._meeting.show(now_ns, To.ANYONE, state.shown(), out)
+        else:
+            self._meeting.due_ns = NEVER
 
     def _dissolve(self, now_ns: int, out: Outbox) -> None:
         """The ring has ended in order for all of its members: they join another one, or the last one left."""
-        was_leaving = self._leave_header is not None
+        was_leaving = self._patience.is_asked
         # The larger ring may be gone when we get there: then the first of us makes the group anew.
         self._wishes = self._wishes._replace(create=None)
         self._is_return = False
@@ -524,12 +518,11 @@ class QuorumMembership:
 
     def _on_frozen(self, now_ns: int, state: QuorumRing) -> None:
         timing = self._local.timing
-        if self._leave_header is not None and self.phase is Phase.MEMBER:
+        if self._patience.is_asked and self.phase is Phase.MEMBER:
             # Our leave cannot be ordered now; if recovery does not bring that back soon, we go without.
             self._linger_ns, self._patience.due_ns = now_ns + timing.linger_ns, NEVER
             if state.has_failed and self.silence is Silence.NONE:  # it fails like every other call; we may leave again
-                self._leave_header, self._linger_ns = None, NEVER
-                self._patience = LeavePatience(timing.linger_ns)
+                self._linger_ns, self._patience = NEVER, LeavePatience(timing.linger_ns)
         self._admission.clear()
         # Where this comes to nothing, others of the group may go on. We hear that by their beacons, or have to ask.
         self._meeting.due_ns = NEVER if self._local.me.has_multicast else now_ns + timing.beacon_ns
@@ -548,7 +541,7 @@ class QuorumMembership:
                 self.phase, self._linger_ns = Phase.LINGERING, linger_ns
         elif not successor.is_in:
             # We may have received more than they went on with.
-            if self._leave_header is not None:
+            if self._patience.is_asked:
                 self._end(LeftRing(DepartureCause.LEFT_IN_RECOVERY), DepartureCause.LEFT_IN_RECOVERY.value, out)
             else:
                 self._exclude(state, DepartureCause.EXCLUDED, out)
@@ -562,7 +555,7 @@ class QuorumMembership:
 
     def _exclude(self, state: QuorumRing, why: DepartureCause, out: Outbox) -> None:
         """Out of the ring against our will: say so, and come back as a new member."""
-        was_leaving = self._leave_header is not None
+        was_leaving = self._patience.is_asked
         is_returning = not self._wishes.is_manual and not was_leaving
         self._count("exclusions")
         # A newcomer that never was in, or a member of a ring that has ended, may make the group anew.
@@ -578,7 +571,7 @@ class QuorumMembership:
     def _close(self, transition: Transition) -> None:
         self._pending, self.phase = transition, Phase.CLOSED
         if self.silence is Silence.VISITING:
-            self._pending, self.phase, self._leave_header = Visited(), Phase.JOINING, None
+            self._pending, self.phase = Visited(), Phase.JOINING
             self._patience = LeavePatience(self._local.timing.linger_ns)
         self._joining = self._withdrawing = self._state = None
         self.ring, self.is_whole, self._is_dissolving = NO_RING, False, False

@@ -1,4 +1,4 @@
-"""How long a member's own leave may wait to be ordered, and how long a leaver serves members that need it.
+"""A member's own leave: how long it may wait to be ordered, and how long a leaver serves members that need it.
 
 A leave is a change like any other, and comes after what the leaver has sent (Amoeba section 3, RMP section 4.3). Where
 a member does not consume, nothing is ordered, and that may last. A leave must not: when nothing has moved for
@@ -13,15 +13,19 @@ from typing import Final
 
 from ordercast.engine import NEVER, Change
 from ordercast.orderers import LoggedOrderer
+from ordercast.view import Member, Reason
 
 LONGEST: Final = 10  # times the patience without progress: the bound where the group moves, but slowly
 
 
 class LeavePatience:
-    __slots__ = ("_heard_ns", "_orderer", "_patience_ns", "_received", "_served_ns", "_stop_ns", "due_ns")
+    """`header`: of the leave that was asked for, if any."""
+
+    __slots__ = ("_heard_ns", "_orderer", "_patience_ns", "_received", "_served_ns", "_stop_ns", "due_ns", "header")
 
     def __init__(self, patience_ns: int) -> None:
         self._patience_ns = patience_ns
+        self.header: bytes | None = None
         self._orderer: LoggedOrderer | None = None  # that is to order our leave
         self._received = 0  # its log at the last look
         self._stop_ns = NEVER
@@ -29,9 +33,14 @@ class LeavePatience:
         self._heard_ns = 0  # after our leave: the last word of a member that does not know of it
         self._served_ns = 0  # when our time to serve was over for the first time
 
-    def propose(self, now_ns: int, change: Change, orderer: LoggedOrderer) -> None:
+    @property
+    def is_asked(self) -> bool:
+        """Whether this node wants to leave."""
+        return self.header is not None
+
+    def propose(self, now_ns: int, me: Member, orderer: LoggedOrderer) -> None:
         """Ask for our leave, or again in the next ring: the bound counts from the first time."""
-        orderer.propose(now_ns, change)
+        orderer.propose(now_ns, Change(Reason.LEAVE, me, self.header or b""))
         self._stop_ns = min(self._stop_ns, now_ns + LONGEST * self._patience_ns)
         self._orderer = orderer
         self._look_again(now_ns, orderer.log.received)

@@ -34,6 +34,7 @@ from ordercast.wire.views import (
     encode_welcome,
 )
 
+WORKING: Final = "working"
 NEWCOMER_WAITS: Final = 10  # times `recovery_wait_ns`: the patience of a newcomer whose join is not decided
 FOREIGN_WAITS: Final = 30  # times `recovery_wait_ns`: the patience of a frozen ring beside a smaller one that works
 
@@ -98,7 +99,18 @@ class QuorumRing:
         """There is a next view: what the calls of reset() on this node come to."""
         return self.recovery.resets.end(self.orderer.view, view) if self.recovery is not None else []
 
+    @property
+    def stage(self) -> str:
+        """For people: this node's role in recovery, or that there is none."""
+        return WORKING if self.recovery is None else self.recovery.role.name.lower()
+
     # While it works
+
+    @property
+    def is_shown_here(self) -> bool:
+        """Whether this node sends beacons: the leader; of a frozen ring, each member that cannot hear the beacons of
+        others."""
+        return self.orderer.standing().leads if self.recovery is None else not self._local.me.has_multicast
 
     def shown(self) -> Ring:
         """The ring as newcomers and other rings see it."""

@@ -21,7 +21,7 @@ from ordercast.orderers.timestamp.vectors import Vectors, read_nexts
 from ordercast.orderers.timestamp.votes import Vote, Votes
 from ordercast.view import GROUP_ORIGIN, Member, id_of
 from ordercast.wire.block import ENTRY_BYTES, FRAGMENT, FRAGMENTED, HEAD, HEAD_BYTES, LAST
-from ordercast.wire.stamps import ASKS, BEHIND, Acked, Bounds, Decided, Next, Stamps
+from ordercast.wire.stamps import ASKS, Acked, Bounds, Decided, Next, Stamps
 
 MAX_LATER: Final = 4_096  # decisions of a later view that are kept; the others are asked for again
 UNREAD: Final = -1  # flags of a block whose head is not read yet
@@ -45,7 +45,6 @@ class Agreement:
         "come",
         "decisions",
         "expected",
-        "full",
         "has_votes",
         "held_back",
         "is_closing",
@@ -90,7 +89,6 @@ class Agreement:
         self.decisions: dict[Key, tuple[Stamp, int]] = {}  # and the view's; until all have received the block
         self._next_decision: dict[int, int] = {}  # origin that we answer for -> its first undecided block
         self.has_votes = False
-        self.full: set[int] = set()  # members that say that their applications do not receive
 
     # Dissemination: blocks come, and are proposed for
 
@@ -203,13 +201,6 @@ class Agreement:
         return self.vectors.expected_of(self.members) if self._ring.config.anticipate else ()
 
     # Decision
-
-    def hear_of_application(self, member: int, flags: int) -> None:
-        """Whether the application of a member receives, as that one says."""
-        if flags & BEHIND:
-            self.full.add(member)
-        elif self.full:
-            self.full.discard(member)
 
     def on_acked(self, member: int, stamps: Stamps) -> None:
         """Acknowledgements (section 3.2.2.3). One that asks wants the decision, where there is one."""
@@ -343,7 +334,6 @@ class Agreement:
         self.held_back.pop(leaver, None)
         self.owed.acks.pop(leaver, None)
         self.long.discard(leaver)
-        self.full.discard(leaver)
         for number in self.queue.undecided(leaver):
             self.queue.remove((leaver, number))  # it was expelled: nobody decides what it had sent
 

@@ -24,15 +24,17 @@ def timestamp_blocked_by(
     detector: Detector,
     outgoing: Outgoing,
     agreement: Agreement,
+    full: set[int],
 ) -> Waiting | None:
+    """`full`: members whose applications do not receive."""
     log, me = ring.log, ring.me.id
     if delivery.is_overrun():
         return own_application(ring)
     silent = unheard(ring, detector, now_ns)
     if silent is not None:
         return silent
-    if agreement.full:
-        return not_receiving(ring, sorted(agreement.full))
+    if full:
+        return not_receiving(ring, sorted(full))
     for key in outgoing.unordered:
         lacking = agreement.lacking(key)
         if lacking:

@@ -1,4 +1,4 @@
-"""What does not come: blocks, decisions, and entries that others have received and we have not."""
+"""What members say of themselves, and what does not come: blocks, decisions, and entries that others have received."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ordercast.parts.timers import Timers
 from ordercast.view import GROUP_ORIGIN
 from ordercast.wire.header import Kind
 from ordercast.wire.ordering import MAX_MISSING, Acks, encode_nak
-from ordercast.wire.stamps import Stamps
+from ordercast.wire.stamps import BEHIND, Stamps
 
 AGAIN_MAX_NS: Final = 100 * MS
 AT_ONCE: Final = 64  # blocks of one sender that are acknowledged again at a time
@@ -38,6 +38,7 @@ class CatchUp:
         "_stuck",
         "_table",
         "_timers",
+        "full",
     )
 
     def __init__(
@@ -57,9 +58,17 @@ class CatchUp:
         self._timers = timers
         self._sent_by: dict[int, int] = {}  # origin -> it has sent its blocks below this
         self._received_by: dict[int, int] = {}  # origin -> it has received up to this sequence number
+        self.full: set[int] = set()  # members that say that their applications do not receive
         self._stuck: dict[int, int] = {}  # origin -> its first undecided block, at the last look
         self._again_ns = ring.timing.nak_retry_ns
         self._behind_at = 0
+
+    def hear_of_application(self, member: int, flags: int) -> None:
+        """Whether the application of a member receives, as that one says."""
+        if flags & BEHIND:
+            self.full.add(member)
+        elif self.full:
+            self.full.discard(member)
 
     def heard_received(self, now_ns: int, origin: int, stamps: Stamps) -> None:
         """A member says how far it is."""
@@ -86,6 +95,7 @@ class CatchUp:
 
     def forget(self, member: int) -> None:
         self._sent_by.pop(member, None)
+        self.full.discard(member)
 
     def look(self, now_ns: int, out: Outbox) -> None:
         """After a batch: what is missing, and whether decisions stay away."""

@@ -403,7 +403,9 @@ class Timestamp:
         return [Suspicion(member, why) for member, why in found.items() if member != ring.me.id]
 
     def blocked_by(self, now_ns: int) -> Waiting | None:
-        return timestamp_blocked_by(now_ns, self._ring, self._delivery, self.detector, self._outgoing, self._agreement)
+        return timestamp_blocked_by(
+            now_ns, self._ring, self._delivery, self.detector, self._outgoing, self._agreement, self._catchup.full
+        )
 
     @property
     def is_busy(self) -> bool:
@@ -487,7 +489,7 @@ class Timestamp:
         for decided in stamps.decisions:
             self._agreement.on_decided(decided, out)
         if is_member:
-            self._agreement.hear_of_application(origin, stamps.flags)
+            self._catchup.hear_of_application(origin, stamps.flags)
             if stamps.flags & WANTS or (not self.is_busy and min(stamps.rows, default=0) < table.safe):
                 self._owed.news.add(origin)  # it waits to hear what we have, and have forgotten about perhaps
             if stamps.flags & HURRIES and stamps.view >= view.seq:  # and not for a change that is here already

@@ -1,4 +1,5 @@
-"""What a token site says to members that send again what waits at it: blocks, and requests for changes."""
+"""What a token site says to members that send again what waits at it: blocks, and requests for changes. And what any
+member answers to one that asks whether its blocks have been read."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ from ordercast.orderers.logged.ring import RingState
 from ordercast.orderers.token.pending import ChangeRequests
 from ordercast.orderers.token.rotation import Rotation
 from ordercast.view import GROUP_ORIGIN
-from ordercast.wire.ordering import Acks
+from ordercast.wire.header import Kind
+from ordercast.wire.ordering import Acks, decode_acks, encode_acks
 from ordercast.wire.token import NOTED
 
 
@@ -29,6 +31,12 @@ class TokenAcknowledger:
                 self.held[origin] = None
             else:
                 self._rotation.behind[origin] = None
+
+    def on_status(self, origin: int, body: memoryview, out: Outbox) -> None:
+        """What came before it on the same way has been read: that is all its sender wants to know."""
+        member = self._ring.view.member(origin)
+        if member is not None:
+            out.sends.append(self._ring.writer.control(member.address, Kind.ACK, encode_acks(decode_acks(body))))
 
     def speak(self, out: Outbox) -> None:
         """At the end of a pass in which there is something to say."""

@@ -14,13 +14,15 @@ from collections import deque
 from typing import Final
 
 from ordercast.config import MS, Timing
-from ordercast.engine import NEVER, Change
+from ordercast.engine import NEVER, Change, Outbox, To
 from ordercast.errors import WireError
 from ordercast.orderers.logged.changes import ChangeKey, PendingChanges, key_of
-from ordercast.orderers.logged.expelling import is_current
+from ordercast.orderers.logged.expelling import is_current, renewed
 from ordercast.orderers.logged.ring import RingState
 from ordercast.parts.rtt import RoundTrip
 from ordercast.view import DEPARTURES, Reason, View, id_of
+from ordercast.wire.header import Kind
+from ordercast.wire.token import encode_change
 
 FORGET_NS: Final = 600 * MS  # what is not repeated for so long is forgotten, or for longer where it comes rarely
 MISSED: Final = 3  # repetitions that may be missed, at the pace at which they came, before it is forgotten
@@ -167,6 +169,11 @@ class ChangeRequests:
         found = [change for key, change in self.pending.items() if yields_ns.get(key, now_ns) <= now_ns]
         found.sort(key=_goes_last)
         return found
+
+    def speak(self, now_ns: int, ring: RingState, is_here: bool, out: Outbox) -> None:
+        """At the end of a pass: send our own requests that are due."""
+        for change in self.repeated(now_ns, is_here):
+            out.sends.append(ring.writer.control(To.ALL, Kind.PROPOSE, encode_change(renewed(ring, change))))
 
     def repeated(self, now_ns: int, is_here: bool = False) -> list[Change]:
         """Our own requests that are due to be sent (again). `is_here`: we are the token site, and they wait for us."""

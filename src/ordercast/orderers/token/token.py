@@ -15,7 +15,7 @@ from ordercast.engine import NEVER, Change, Note, Outbox, To, Waiting
 from ordercast.errors import UnsupportedService, WireError
 from ordercast.orderers.logged.changes import join_key
 from ordercast.orderers.logged.delivery import ServiceDelivery
-from ordercast.orderers.logged.expelling import eviction, renewed
+from ordercast.orderers.logged.expelling import eviction
 from ordercast.orderers.logged.leaving import LOOK_NS, Leaving
 from ordercast.orderers.logged.receiving import Receiver
 from ordercast.orderers.logged.recovery import LogRecovery
@@ -40,12 +40,7 @@ from ordercast.service import RANK_NAMES, RESILIENT_RANK, UNRELIABLE_RANK, Servi
 from ordercast.view import GROUP_ORIGIN, Address, Member, View, id_of
 from ordercast.wire.block import CALLED, FRAGMENTED, HEAD
 from ordercast.wire.header import Kind
-from ordercast.wire.ordering import (
-    Assignment,
-    decode_acks,
-    decode_held,
-    encode_acks,
-)
+from ordercast.wire.ordering import Assignment, decode_acks, decode_held
 from ordercast.wire.token import (
     NOTED,
     OVERDUE,
@@ -55,7 +50,6 @@ from ordercast.wire.token import (
     decode_list,
     decode_state,
     decode_token,
-    encode_change,
 )
 from ordercast.wire.views import Cut, Proposal
 from ordercast.wire.writer import DatagramWriter
@@ -329,10 +323,7 @@ class Token:
         elif kind == Kind.UNRELIABLE:
             self._sender.on_unreliable(origin, number, bytes(body), out)
         elif kind == Kind.STATUS:
-            # What came before it on the same way has been read: that is all its sender wants to know.
-            member = ring.view.member(origin)
-            if member is not None:
-                out.sends.append(ring.writer.control(member.address, Kind.ACK, encode_acks(decode_acks(body))))
+            self._acknowledger.on_status(origin, body, out)
         elif kind == Kind.ACK:
             self._sender.pacer.acked(now_ns, origin, decode_acks(body).received, self._table.others)
         elif kind == Kind.HELD:
@@ -381,7 +372,8 @@ class Token:
                 ordering.take_turn(now_ns, out)  # what has just become safe held up a change
                 delivery.deliver(out)
         if rotation.sync_now or rotation.behind or self._requests.due_ns <= now_ns:
-            self._speak(now_ns, out)
+            self._requests.speak(now_ns, ring, rotation.is_holding, out)
+            rotation.speak(now_ns, out)
         if self._acknowledger.held or self._requests.noted:
             self._acknowledger.speak(out)
         if not ring.has_left and self._repairs.is_wanted(rotation.is_holding):
@@ -586,15 +578,6 @@ class Token:
             rotation.behind[origin] = None
 
     # What goes out
-
-    def _speak(self, now_ns: int, out: Outbox) -> None:
-        """After a batch: requests, words to members that lag behind, heartbeats."""
-        if self._requests.due_ns <= now_ns:
-            for change in self._requests.repeated(now_ns, self._rotation.is_holding):
-                out.sends.append(
-                    self._ring.writer.control(To.ALL, Kind.PROPOSE, encode_change(renewed(self._ring, change)))
-                )
-        self._rotation.speak(now_ns, out)
 
     def _ask_to_leave(self, now_ns: int) -> None:
         change = self._leaving.request()
