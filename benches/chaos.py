@@ -27,158 +27,67 @@ import asyncio
 import contextlib
 import io
 import json
-import os
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import asdict
 from pathlib import Path
 from time import monotonic
 
+from chaos_group import FOUNDERS, Options, Outcome, at_work
+from chaos_network import Network
+
 from ordercast.cli.children import ChildFailed
 from ordercast.cli.main import main as ordercast
-from ordercast.cli.processes import NAMES, ProcessGroup, Venue
+from ordercast.cli.processes import NAMES
 from ordercast.cli.progress import table
-from ordercast.sim.checkers import PROPERTIES
+from ordercast.config import Timing
 
-SCRIPT = Path(__file__).with_name("netns.sh")
 ORDERERS = ("token", "sequencer", "timestamp")
-NUMBERS = range(1, len(NAMES) + 1)
-HOSTS = [f"10.77.0.{number}" for number in NUMBERS]
-PREFIX = "ip netns exec oc{n}"
 BAD_INPUT = 2
-FOUNDERS = 4
 KILLS = 3
 PAUSE_S = 1.0
 CUT_S = 0.5
 OUTAGE_S = 5.0
-GOAL_S = 2.0
 KILL_GOAL_S = 0.3
 BUSY_PROCESSES = 4
 BUSY_S = 5.0
+TRIO = 3
+DOWN_S = 2.0
+PATIENCE_S = 2.0
+PATIENCE_SLACK_S = 1.0
 RETURN_TIMEOUT_S = 30.0
-SHOWN_VIOLATIONS = 5
-
-
-@dataclass(slots=True)
-class Options:
-    loss: float
-    seconds: float
-    traces: Path
-
-
-@dataclass(slots=True)
-class Outcome:
-    """One row of the table."""
-
-    orderer: str
-    scenario: str
-    stood_s: float | None = None  # the longest time without deliveries at those who went on
-    goal_s: float = GOAL_S
-    views: int | None = None  # that changed and should not have
-    confirmed: int = 0
-    broken: int = 0  # promises
-    held: bool = False
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def missed(self) -> str:
-        """The goal that was missed."""
-        if self.stood_s is not None and self.stood_s > self.goal_s:
-            return f"stood still for more than {self.goal_s:g} s"
-        return "views changed" if self.views else ""
 
 
 Scenario = Callable[[Outcome, Options], Awaitable[None]]
 
 
-# The network.
-
-
-def obstacle() -> str | None:
-    """What is missing here, as a sentence; None if nothing is."""
-    if sys.platform != "linux":
-        return "network namespaces are Linux's: run it there"
-    if os.geteuid() != 0:
-        return "making network namespaces takes root: run it with sudo"
-    for tool, package in (("ip", "iproute2"), ("iptables", "iptables")):
-        if shutil.which(tool) is None:
-            return f"{tool} is not installed: apt-get install {package}"
-    return None
-
-
-def netns(*arguments: str) -> None:
-    """Run the script; its complaint becomes ours."""
-    subprocess.run([str(SCRIPT), *arguments], check=True)
-
-
-def cut(some: list[str], others: list[str]) -> None:
-    """Cut two sets of members off from one another."""
-    netns("cut", *(" ".join(str(NAMES.index(name) + 1) for name in names) for names in (some, others)))
-
-
-def dropped(number: int) -> int:
-    """Datagrams that losses took on their way into a namespace."""
-    listing = ["ip", "netns", "exec", f"oc{number}", "iptables", "-L", "LOSS", "-v", "-n", "-x"]
-    lines = subprocess.run(listing, check=True, capture_output=True, text=True).stdout.splitlines()
-    return sum(int(line.split()[0]) for line in lines if "DROP" in line and "Chain" not in line)
-
-
 # The scenarios.
-
-
-@contextlib.asynccontextmanager
-async def at_work(outcome: Outcome, options: Options, pace_s: float = 0.0) -> AsyncIterator[ProcessGroup]:
-    """Four members that send; behind it everything comes to rest and is judged."""
-    trace = Path(tempfile.mkdtemp(prefix=f"{outcome.orderer}-{outcome.scenario}-", dir=options.traces))
-    addresses = [(host, 0) for host in HOSTS]
-    processes = ProcessGroup(Venue(trace, outcome.orderer, addresses=addresses, prefix=PREFIX, insecure=True))
-    processes.write_info({"bench": "chaos", "scenario": outcome.scenario})
-    try:
-        for number in range(FOUNDERS):
-            await processes.start(number)
-        processes.tell("pace", seconds=pace_s)
-        processes.tell("send")
-        await asyncio.sleep(options.seconds / 2)
-        yield processes
-        await asyncio.sleep(options.seconds / 2)
-        drained = await processes.drain()
-        await processes.stop()
-    finally:
-        await processes.kill()
-    judged = processes.judge(PROPERTIES)
-    outcome.confirmed += judged.confirmed
-    outcome.broken += judged.lost
-    outcome.held &= judged.verdict.held and drained.is_same
-    outcome.notes += [str(violation) for violation in judged.verdict.violations[:SHOWN_VIOLATIONS]]
-    if not drained.is_same:
-        outcome.notes.append("members did not compute the same checksum")
 
 
 async def kill(outcome: Outcome, options: Options) -> None:
     outcome.goal_s = KILL_GOAL_S
-    stood_s = []
+    stood_ms = []
     for _ in range(KILLS):
         async with at_work(outcome, options) as processes:
             victim = processes.children[NAMES[0]]
             await processes.kill_ordering(victim)
-            stood_s.append(max((await processes.stand_still([victim.name])).values()) / 1e3)
+            stood_ms.append(await processes.stand_still([victim.name]))
             processes.tell("pace", seconds=0.02)
-    outcome.stood_s = max(stood_s)
-    outcome.notes.append(f"stood still for {', '.join(f'{each:.2f}' for each in stood_s)} s")
+            drops = options.network.drops(await processes.ask())
+    outcome.stood_s = max(max(each.values()) for each in stood_ms) / 1e3
+    each = (", ".join(f"{name} {took_ms:.0f} ms" for name, took_ms in times.items()) for times in stood_ms)
+    outcome.notes.append(f"without deliveries: {'; '.join(each)}")
+    if options.network.loss:
+        outcome.notes.append(f"dropped on the way in: {', '.join(f'{name} {n:,}' for name, n in drops.items())}")
+        outcome.demand(all(drops.values()), "a link has dropped nothing, so this proves nothing")
 
 
 async def losses(outcome: Outcome, options: Options) -> None:
-    netns("loss", str(options.loss))
+    options.network.lose(options.loss)
     await kill(outcome, options)
-    drops = [dropped(number) for number in NUMBERS[:FOUNDERS]]
-    outcome.notes.append(f"dropped on the way in, for each member: {', '.join(map(str, drops))}")
-    if options.loss and not all(drops):
-        outcome.held = False
-        outcome.notes.append("a link has dropped nothing, so this proves nothing")
 
 
 async def pause(outcome: Outcome, options: Options) -> None:
@@ -206,9 +115,9 @@ async def busy(outcome: Outcome, options: Options) -> None:
 async def short_cut(outcome: Outcome, options: Options) -> None:
     async with at_work(outcome, options, 0.01) as processes:
         before = processes.changes()
-        cut([NAMES[FOUNDERS - 1]], list(NAMES[: FOUNDERS - 1]))
+        options.network.cut([NAMES[FOUNDERS - 1]], list(NAMES[: FOUNDERS - 1]))
         await asyncio.sleep(CUT_S)
-        netns("heal")
+        options.network.heal()
         await asyncio.sleep(2.0)
         outcome.views = processes.changes() - before
 
@@ -217,10 +126,10 @@ async def outage(outcome: Outcome, options: Options) -> None:
     async with at_work(outcome, options) as processes:
         lost, others = NAMES[FOUNDERS - 1], list(NAMES[: FOUNDERS - 1])
         await processes.watch()
-        cut([lost], others)
+        options.network.cut([lost], others)
         stood_ms, _ = await asyncio.gather(processes.stand_still([lost]), asyncio.sleep(OUTAGE_S))
         processes.tell("pace", seconds=0.02)
-        netns("heal")
+        options.network.heal()
         began_s = monotonic()
         await processes.until_together(NAMES[:FOUNDERS], RETURN_TIMEOUT_S)
         outcome.notes.append(f"{lost} was back as a new member {monotonic() - began_s:.1f} s after the cut had ended")
@@ -232,13 +141,13 @@ async def halves(outcome: Outcome, options: Options) -> None:
         members = (await processes.ask())[NAMES[0]]["members"]
         first, second = members[: FOUNDERS // 2], members[FOUNDERS // 2 :]
         await processes.watch()
-        cut(first, second)
+        options.network.cut(first, second)
         stood_ms, _ = await asyncio.gather(processes.stand_still(second), asyncio.sleep(OUTAGE_S / 2))
         before = await processes.ask()
         await asyncio.sleep(OUTAGE_S / 2)
         after = await processes.ask()
         processes.tell("pace", seconds=0.02)
-        netns("heal")
+        options.network.heal()
         began_s = monotonic()
         await processes.until_together(NAMES[:FOUNDERS], RETURN_TIMEOUT_S)
         went_on = [name for name in members if after[name]["ordered"] > before[name]["ordered"]]
@@ -248,11 +157,74 @@ async def halves(outcome: Outcome, options: Options) -> None:
     outcome.stood_s = max(stood_ms.values()) / 1e3
 
 
+async def restart_two(outcome: Outcome, options: Options) -> None:
+    await restart(outcome, options, killed=2)
+
+
+async def restart_all(outcome: Outcome, options: Options) -> None:
+    await restart(outcome, options, killed=TRIO)
+
+
+async def restart_lost(outcome: Outcome, options: Options) -> None:
+    """The other two are a majority. They wait for the third, which may hold what they have lost, as long as they have
+    to; then it joins like a newcomer."""
+    outcome.back_goal_s += Timing().restart_wait_ns / 1e9
+    await restart(outcome, options, killed=TRIO, forgetful=[TRIO - 1])
+
+
+async def restart(outcome: Outcome, options: Options, *, killed: int, forgetful: Collection[int] = ()) -> None:
+    """The first of three members are killed, and some seconds later started again with their folders."""
+    data = Path(tempfile.mkdtemp(prefix=f"{outcome.orderer}-{outcome.scenario}-data-", dir=options.traces))
+    async with at_work(outcome, options, 0.01, members=TRIO, data=data) as processes:
+        await processes.crash(NAMES[:killed])
+        await asyncio.sleep(DOWN_S)
+        stayed = dict(processes.children)
+        for child in stayed.values():
+            stalls = [stalled["text"] for stalled in child.heard("stalled")]
+            outcome.demand(bool(stalls), f"{child.name} was alone for {DOWN_S:g} s and did not say that it is stalled")
+            outcome.notes += [f"{child.name} said: {text}" for text in stalls[-1:]]
+        began_s = monotonic()
+        await processes.restart(range(killed), without_folder=forgetful)
+        outcome.notes.append(f"all had joined {monotonic() - began_s:.2f} s after their processes were started")
+        for name in NAMES[:killed]:
+            processes.children[name].tell("send")
+        await processes.until_together(NAMES[:TRIO], RETURN_TIMEOUT_S, delivering=True)
+        outcome.back_s = monotonic() - began_s
+        for child in stayed.values():
+            told = [uncertain["text"] for uncertain in child.heard("uncertain")]
+            outcome.demand(bool(told), f"{child.name} was not told that messages may be lost")
+            outcome.notes += [f"{child.name} was told: {text}" for text in told]
+
+
+async def deaf(outcome: Outcome, options: Options) -> None:
+    """The application of one member stops to receive, its process goes on."""
+    outcome.goal_s = PATIENCE_S + PATIENCE_SLACK_S
+    async with at_work(outcome, options, patience_s=PATIENCE_S) as processes:
+        victim = processes.children[NAMES[FOUNDERS - 1]]
+        await processes.watch()
+        victim.tell("deaf")
+        stood_ms = await processes.stand_still([victim.name])
+        outcome.stood_s = max(stood_ms.values()) / 1e3
+        processes.tell("pace", seconds=0.02)
+        before = await processes.ask()
+        await asyncio.sleep(1.0)
+        after = await processes.ask()
+        went_on = [name for name in stood_ms if after[name]["ordered"] > before[name]["ordered"]]
+        outcome.demand(went_on == list(stood_ms), f"only {' '.join(went_on)} went on without {victim.name}")
+        began_s = monotonic()
+        victim.tell("listen")
+        await processes.until_together(NAMES[:FOUNDERS], RETURN_TIMEOUT_S, delivering=True)
+        outcome.back_s = monotonic() - began_s
+        told = [excluded["text"] for excluded in victim.heard("excluded")]
+        outcome.demand(bool(told), f"{victim.name} was not told that it was put out")
+        outcome.notes += [f"{victim.name} was told: {text}" for text in told]
+
+
 async def whole_demo(outcome: Outcome, options: Options) -> None:
     """In a thread of its own, since the command brings its own event loop."""
-    netns("loss", str(options.loss))
+    options.network.lose(options.loss)
     trace = Path(tempfile.mkdtemp(prefix=f"{outcome.orderer}-{outcome.scenario}-", dir=options.traces))
-    command = ["demo", "--insecure", "--exec-prefix", PREFIX, "--hosts", ",".join(HOSTS), "--orderer", outcome.orderer]
+    command = ["demo", *options.network.demo_flags(), "--orderer", outcome.orderer]
     command += ["--seconds", str(2 * options.seconds), "--pause", str(PAUSE_S), "--trace", str(trace), "--json"]
     shown = io.StringIO()
     with contextlib.redirect_stdout(shown):
@@ -279,7 +251,13 @@ SCENARIOS: dict[str, Scenario] = {
     "cut": short_cut,
     "outage": outage,
     "halves": halves,
+    "restart-two": restart_two,
+    "restart-all": restart_all,
+    "restart-lost": restart_lost,
+    "deaf": deaf,
 }
+CUTS = ("cut", "outage", "halves")
+"""Scenarios that loopback does not have."""
 
 
 # The table.
@@ -287,8 +265,7 @@ SCENARIOS: dict[str, Scenario] = {
 
 async def play(orderer: str, name: str, options: Options) -> Outcome:
     outcome = Outcome(orderer, name, held=True)
-    netns("heal")
-    netns("loss", "0")
+    options.network.calm()
     try:
         await SCENARIOS[name](outcome, options)
     except ChildFailed as error:
@@ -298,14 +275,15 @@ async def play(orderer: str, name: str, options: Options) -> Outcome:
 
 
 def report(outcomes: list[Outcome]) -> list[str]:
-    rows = [("orderer", "scenario", "stood still", "views", "confirmed", "broken", "guarantees", "goal")]
+    rows = [("orderer", "scenario", "stood still", "back after", "views", "confirmed", "broken", "guarantees", "goal")]
     for outcome in outcomes:
-        has_goal = outcome.stood_s is not None or outcome.views is not None
+        has_goal = (outcome.stood_s, outcome.back_s, outcome.views) != (None, None, None)
         rows.append(
             (
                 outcome.orderer,
                 outcome.scenario,
                 "" if outcome.stood_s is None else f"{outcome.stood_s:.2f} s",
+                "" if outcome.back_s is None else f"{outcome.back_s:.2f} s",
                 "" if outcome.views is None else str(outcome.views),
                 f"{outcome.confirmed:,}",
                 str(outcome.broken),
@@ -313,7 +291,7 @@ def report(outcomes: list[Outcome]) -> list[str]:
                 f"missed: {outcome.missed}" if outcome.missed else "reached" if has_goal else "",
             )
         )
-    lines = ["", *table(rows, right=(2, 3, 4, 5)), ""]
+    lines = ["", *table(rows, right=(2, 3, 4, 5, 6)), ""]
     lines.extend(f"{outcome.orderer} {outcome.scenario}: {note}" for outcome in outcomes for note in outcome.notes)
     return lines
 
@@ -329,7 +307,10 @@ def main() -> int:
         description="Failures between network namespaces, and a table of what came of them."
     )
     parser.add_argument("--orderer", default="all", choices=["all", *ORDERERS], help="one, or all of them (all)")
-    parser.add_argument("--only", default=",".join(SCENARIOS), metavar="A,B,…", help=f"of {', '.join(SCENARIOS)} (all)")
+    parser.add_argument("--only", default=None, metavar="A,B,…", help=f"of {', '.join(SCENARIOS)} (all)")
+    parser.add_argument(
+        "--loopback", action="store_true", help="all members on loopback, without root and without cuts"
+    )
     parser.add_argument("--loss", type=float, default=0.05, help="probability that a datagram is dropped (0.05)")
     parser.add_argument("--seconds", type=float, default=5.0, help="of sending, in each scenario (5)")
     parser.add_argument("--trace", type=Path, default=None, metavar="DIR", help="keep the traces in this folder")
@@ -337,10 +318,13 @@ def main() -> int:
     args = parser.parse_args()
     if not 0 <= args.loss < 1:
         parser.error(f"--loss lies between 0 and 1, not {args.loss:g}")
-    names = args.only.split(",")
-    if unknown := [name for name in names if name not in SCENARIOS]:
-        parser.error(f"there is no scenario {unknown[0]!r}; choose from {', '.join(SCENARIOS)}")
-    reason = obstacle()
+    possible = [name for name in SCENARIOS if not (args.loopback and name in CUTS)]
+    names = possible if args.only is None else args.only.split(",")
+    if unknown := [name for name in names if name not in possible]:
+        where = " on loopback" if args.loopback else ""
+        parser.error(f"there is no scenario {unknown[0]!r}{where}; choose from {', '.join(possible)}")
+    network = Network(is_loopback=args.loopback)
+    reason = network.obstacle()
     if reason is not None:
         print(f"chaos: {reason}", file=sys.stderr)
         return BAD_INPUT
@@ -352,8 +336,8 @@ def main() -> int:
             if traces is None:
                 traces = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ordercast-chaos-")))
             traces.mkdir(parents=True, exist_ok=True)
-            netns("up")
-            options = Options(args.loss, args.seconds, traces)
+            network.up()
+            options = Options(args.loss, args.seconds, traces, network)
             for orderer in ORDERERS if args.orderer == "all" else (args.orderer,):
                 for name in names:
                     print(f"--- {orderer}: {name}", file=sys.stderr, flush=True)
@@ -366,7 +350,7 @@ def main() -> int:
     finally:
         # Ctrl-C in the middle of cleaning up would leave the rest behind.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        netns("down")
+        network.down()
     print(json.dumps([asdict(outcome) for outcome in outcomes], indent=2) if args.json else "\n".join(report(outcomes)))
     return 0 if all(outcome.held for outcome in outcomes) else 1
 

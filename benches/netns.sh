@@ -2,14 +2,15 @@
 # Network namespaces on a bridge, for chaos.py. Root, Linux.
 #
 #   netns.sh up                 make them
-#   netns.sh loss 0.05          drop each datagram with this probability, at each member by itself; 0: none
-#   netns.sh cut "1 2" "3 4"    members 1 and 2 do not hear 3 and 4, nor the other way round
+#   netns.sh loss 0.05          drop each packet with this probability, at each member by itself; 0: none (iptables)
+#   netns.sh cut "1 2" "3 4"    members 1 and 2 do not hear 3 and 4, nor the other way round; one cut at a time
 #   netns.sh heal               end all cuts
 #   netns.sh down               remove everything
 #
 # Namespaces oc1 to oc5, each with one interface 10.77.0.N on the bridge br0 of a sixth namespace, ocbr: nothing is
-# added to the host's own network, and deleting the namespaces deletes everything. Datagrams are dropped where they
-# arrive: a rule for what goes out would tell the sender, which a real network does not.
+# added to the host's own network, and deleting the namespaces deletes everything. Packets are dropped where they
+# arrive: a rule for what goes out would tell the sender, which a real network does not. A cut puts the second set on a
+# bridge of its own. The members know each other's hardware addresses, or a cut would tell them that nobody answers.
 set -eu
 
 MEMBERS="1 2 3 4 5"
@@ -23,20 +24,27 @@ down() {
 up() {
     down
     ip netns add ocbr
-    ip -n ocbr link add br0 type bridge mcast_snooping 0
-    ip -n ocbr link set br0 up
+    for bridge in br0 br1; do
+        ip -n ocbr link add "$bridge" type bridge mcast_snooping 0
+        ip -n ocbr link set "$bridge" up
+    done
     for n in $MEMBERS; do
         ip netns add "oc$n"
-        ip -n "oc$n" link add eth0 type veth peer name "port$n" netns ocbr
+        ip -n "oc$n" link add eth0 address "02:00:00:00:00:0$n" type veth peer name "port$n" netns ocbr
         ip -n ocbr link set "port$n" master br0 up
         ip -n "oc$n" address add "10.77.0.$n/24" dev eth0
         ip -n "oc$n" link set lo up
         ip -n "oc$n" link set eth0 up
         ip -n "oc$n" route add 224.0.0.0/4 dev eth0
-        for chain in CUT LOSS; do
-            ip netns exec "oc$n" iptables -N "$chain"
-            ip netns exec "oc$n" iptables -A INPUT -i eth0 -j "$chain"
+        for other in $MEMBERS; do
+            if [ "$other" != "$n" ]; then
+                ip -n "oc$n" neigh add "10.77.0.$other" lladdr "02:00:00:00:00:0$other" dev eth0 nud permanent
+            fi
         done
+        if command -v iptables >/dev/null; then
+            ip netns exec "oc$n" iptables -N LOSS
+            ip netns exec "oc$n" iptables -A INPUT -i eth0 -j LOSS
+        fi
     done
 }
 
@@ -50,18 +58,12 @@ loss() {
 }
 
 cut() {
-    for a in $1; do
-        for b in $2; do
-            ip netns exec "oc$a" iptables -A CUT -s "10.77.0.$b" -j DROP
-            ip netns exec "oc$b" iptables -A CUT -s "10.77.0.$a" -j DROP
-        done
-    done
+    for n in $1; do ip -n ocbr link set "port$n" master br0; done
+    for n in $2; do ip -n ocbr link set "port$n" master br1; done
 }
 
 heal() {
-    for n in $MEMBERS; do
-        ip netns exec "oc$n" iptables -F CUT
-    done
+    for n in $MEMBERS; do ip -n ocbr link set "port$n" master br0; done
 }
 
 case "${1:-}" in

@@ -71,6 +71,7 @@ FOUNDERS: Final = 4
 SECONDS: Final = 10.0
 MIN_SECONDS: Final = 1.0
 MAX_SECONDS: Final = 600.0
+MAX_LOSS: Final = 0.5
 SURGE_S: Final = 0.4
 """How long all members send as fast as they can before the member that orders is killed."""
 
@@ -134,6 +135,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="also stop one member for so long (SIGSTOP)",
     )
     parser.add_argument(
+        "--loss",
+        type=decimal(0, MAX_LOSS),
+        default=0.0,
+        metavar="PROBABILITY",
+        help="each member loses the datagrams that it receives with this probability (0)",
+    )
+    parser.add_argument(
         "--no-spark", action="store_true", help="judge without Spark, in this process; there is no report then"
     )
     parser.add_argument("--json", action="store_true", help="print the result as one JSON document")
@@ -192,7 +200,9 @@ def plan_of(args: argparse.Namespace) -> DemoPlan:
             f"--exec-prefix {args.exec_prefix!r} cannot be read ({error}); only {{n}} is replaced"
         ) from error
     trace = trace_folder(args.trace)
-    venue = Venue(trace, args.orderer, service, addresses, peers, args.exec_prefix, args.insecure, anticipate)
+    venue = Venue(
+        trace, args.orderer, service, addresses, peers, args.exec_prefix, args.insecure, anticipate, loss=args.loss
+    )
     return DemoPlan(venue, args.seconds, args.pause)
 
 

@@ -10,16 +10,15 @@ payloads: the application's own proof, besides that of the trace.
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import sys
 import zlib
 from contextlib import suppress
 from time import monotonic_ns
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from ordercast import (
     AGREED,
+    MAJORITY,
     RESILIENT,
     SAFE,
     Batch,
@@ -28,14 +27,15 @@ from ordercast import (
     Node,
     OrdercastError,
     OutcomeUnknown,
+    Stalled,
+    Uncertain,
     View,
     parse_service,
     run,
 )
 from ordercast.cli.children import Command, Saying
-from ordercast.engine import Outbox
-from ordercast.underlay import Underlay
-from ordercast.view import RECOVERIES
+from ordercast.cli.mortal import MortalEngine, mortal_engine
+from ordercast.view import RECOVERIES, Reason
 
 BULK_MESSAGES: Final = 40
 OTHER_MESSAGES: Final = 5
@@ -50,49 +50,8 @@ STATUS_PACE_S: Final = 0.1
 TICK_S: Final = 0.02
 HANDLER: Final = 2
 CALL_TIMEOUT_S: Final = 20.0
-
-
-class MortalEngine:
-    """An engine whose process can be told to die while it assigns sequence numbers.
-
-    Once `is_condemned` is set, the process dies of SIGKILL in the first pass in which this member orders. With the
-    token that is the pass in which the token has arrived, before it is passed on: nothing of that pass leaves. All the
-    rest is the real engine's. It is wrapped and not extended: compiled classes have no interpreted subclasses.
-    """
-
-    __slots__ = ("_engine",)
-
-    is_condemned: ClassVar[bool] = False
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        self._engine = Underlay(*args, **options)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._engine, name)
-
-    # These two are looked up on the class.
-
-    def carry(self) -> object:
-        return self._engine.carry()
-
-    def inherit(self, memory: object) -> None:
-        self._engine.inherit(memory)
-
-    def durable(self) -> bytes | None:
-        return self._engine.durable()
-
-    def restore(self, entry: bytes) -> None:
-        self._engine.restore(entry)
-
-    def after_batch(self, now_ns: int, out: Outbox) -> None:
-        if MortalEngine.is_condemned and self._engine.is_ordering:
-            os.kill(os.getpid(), signal.SIGKILL)
-        self._engine.after_batch(now_ns, out)
-
-
-def mortal_engine(*args: Any, **options: Any) -> Any:
-    """The factory of such engines."""
-    return MortalEngine(*args, **options)
+CONFIRMED: Final = (SAFE, RESILIENT(1), MAJORITY)
+"""The services of messages that are confirmed, in turn."""
 
 
 class DemoMember:
@@ -103,10 +62,13 @@ class DemoMember:
         "_command",
         "_delivered",
         "_exclusions",
+        "_first_view",
         "_group",
+        "_in_view",
         "_is_sending",
         "_lag_ns",
         "_last_ns",
+        "_listens",
         "_longest_ns",
         "_node",
         "_ordered",
@@ -127,7 +89,11 @@ class DemoMember:
         self._group: Group | None = None
         self._tasks: list[asyncio.Task[None]] = []
         # received
+        self._listens = asyncio.Event()
+        self._listens.set()
         self._view: View | None = None
+        self._first_view = ""
+        self._in_view = 0  # delivered in the present view
         self._delivered = 0
         self._ordered = 0
         self._position = -1
@@ -171,10 +137,12 @@ class DemoMember:
                     settings["group"],
                     orderer=settings["orderer"],
                     anticipate=settings["anticipate"],
+                    patience=settings["patience"],
                     create=order["create"],
                     header=b"hello",
                 )
                 self._view = group.view
+                self._first_view = group.view.id if group.view is not None else ""
                 self._spawn(self._receive())
                 self._spawn(self._report())
                 command.tell("joined", members=[each.name for each in group.members])
@@ -185,6 +153,10 @@ class DemoMember:
                 self._pace_s = order["seconds"]
             case "watch":
                 self._longest_ns = self._lag_ns = 0
+            case "deaf":
+                self._listens.clear()
+            case "listen":
+                self._listens.set()
             case "handle":
                 self._spawn(self._handle())
             case "call":
@@ -247,12 +219,19 @@ class DemoMember:
             elif isinstance(event, Left) and not event.wanted:
                 self._exclusions += 1
                 self._command.tell("excluded", text=event.text)
+            elif isinstance(event, Stalled):
+                self._command.tell("stalled", reason=event.reason.name.lower(), text=event.text)
+            elif isinstance(event, Uncertain) and event.text:
+                self._command.tell("uncertain", text=event.text)
+            await self._listens.wait()
 
     def _take(self, batch: Batch) -> None:
         now_ns = monotonic_ns()
         self._longest_ns = max(self._longest_ns, now_ns - self._last_ns)
         self._last_ns = now_ns
         self._delivered += len(batch)
+        if self._view is not None and batch.view == self._view.id:
+            self._in_view += len(batch)
         if batch.position >= 0:
             self._ordered += len(batch)
             self._position = batch.position + len(batch) - 1
@@ -264,7 +243,8 @@ class DemoMember:
 
     def _on_view(self, view: View) -> None:
         self._view = view
-        if view.reason in RECOVERIES:
+        self._in_view = 0
+        if view.reason in RECOVERIES or view.reason is Reason.EXPEL:
             self._resumes_in = view.id
         elif self._resumes_in is not None:
             self._resumes_in = view.id  # a lock was given away before anything was delivered
@@ -281,12 +261,15 @@ class DemoMember:
         return {
             "view": view.id if view is not None else "",
             "members": [member.name for member in view.members] if view is not None else [],
+            "first_view": self._first_view,
+            "in_view": self._in_view,
             "delivered": self._delivered,
             "ordered": self._ordered,
             "sent": self._sent,
             "position": self._position,
             "checksum": self._checksum,
             "exclusions": self._exclusions,
+            "lost": MortalEngine.lost,
             "lag_ms": self._lag_ns / 1e6,
             "at_ns": monotonic_ns(),
         }
@@ -323,7 +306,7 @@ class DemoMember:
         while self._is_sending:
             turn += 1
             with suppress(OutcomeUnknown):  # this member was cut off; it is on its way back
-                await self.group.send(self._payloads(1)[0], SAFE if turn % 2 else RESILIENT(1), confirm=True)
+                await self.group.send(self._payloads(1)[0], CONFIRMED[turn % len(CONFIRMED)], confirm=True)
             await asyncio.sleep(CONFIRM_PACE_S)
 
     async def _handle(self) -> None:
@@ -344,6 +327,7 @@ class DemoMember:
 async def live() -> None:
     command = await Command.open()
     settings = command.settings
+    MortalEngine.loss = settings["loss"]
     try:
         node = Node(
             settings["name"],
@@ -353,6 +337,7 @@ async def live() -> None:
             trace=settings["trace"],
             clock_offset_ns=settings["clock_offset_ns"],
             insecure=settings["insecure"],
+            data_dir=settings["data_dir"],
             engines=mortal_engine,
         )
     except (OrdercastError, OSError) as error:

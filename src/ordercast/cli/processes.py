@@ -2,7 +2,7 @@
 
 The victim dies by SIGKILL while it assigns sequence numbers: as the sequencer, or as the token site, in the pass in
 which the token has arrived and is not passed on yet. The token goes round many times a second, so that moment cannot be
-hit from outside. The member is told to do it (`member.MortalEngine`).
+hit from outside. The member is told to do it (`mortal.MortalEngine`).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
+import shutil
 import signal
 import uuid
 from collections.abc import Collection, Mapping, Sequence
@@ -20,15 +21,17 @@ from pathlib import Path
 from time import monotonic, monotonic_ns, time_ns
 from typing import Any, Final
 
+from ordercast.api.node import PATIENCE_S
 from ordercast.cli.children import Child, ChildFailed, Saying
 from ordercast.sim.checkers import Verdict, check_all
 from ordercast.trace.convert import convert
 from ordercast.trace.run import RunInfo, software_version
+from ordercast.trace.schema import Row
 from ordercast.trace.store import read_trace
 
 MEMBER: Final = "ordercast.cli.member"
 NAMES: Final = ("ann", "bob", "cleo", "dan", "eve")
-MIXED_IN: Final = ("AGREED", "RESILIENT(1)", "SAFE")
+MIXED_IN: Final = ("AGREED", "RESILIENT(1)", "MAJORITY", "SAFE")
 """What members send besides the service that they are told."""
 
 START_TIMEOUT_S: Final = 30.0
@@ -38,7 +41,7 @@ POLL_S: Final = 0.05
 SETTLE_S: Final = 1.0
 """How long after a pause views are watched: a suspected member is out by then, or will not be."""
 
-CHANGES: Final = frozenset({"create", "join", "leave", "reset"})
+CHANGES: Final = frozenset({"create", "join", "leave", "reset", "expel", "restart"})
 """Reasons of views that change the members: locks make views, too."""
 
 _groups = count()
@@ -56,6 +59,9 @@ class Venue:
     prefix: str = ""  # put before each member's command; {n} is its number from 1 on
     insecure: bool = False
     anticipate: bool = True  # where the orderer leaves the choice
+    loss: float = 0.0  # the probability with which a member loses a datagram that arrives
+    patience_s: float = PATIENCE_S  # how long a member that does not receive may hold up the others
+    data: Path | None = None  # has a folder for each member, which it is restarted with
 
 
 @dataclass(slots=True)
@@ -73,6 +79,7 @@ class Judgement:
     verdict: Verdict
     confirmed: int  # sends that returned with their promise
     lost: int  # of these, broken promises
+    rows: list[Row]
 
 
 @dataclass(slots=True)
@@ -80,22 +87,35 @@ class Drained:
     """What members had when nothing moved any more."""
 
     delivered: dict[str, int] = field(default_factory=dict)
-    is_same: bool = False  # those that were never excluded: the same ordered messages, byte for byte, in one order
+    is_same: bool = False  # those that came in together and were never excluded: the same, byte for byte, in one order
 
 
 class ProcessGroup:
     """The member processes of one group."""
 
-    __slots__ = ("_group", "_is_created", "_lives", "children", "crashed", "offset_ns", "outside", "venue")
+    __slots__ = (
+        "_group",
+        "_is_created",
+        "_lives",
+        "_restarted",
+        "children",
+        "crashed",
+        "forgetful",
+        "offset_ns",
+        "outside",
+        "venue",
+    )
 
     def __init__(self, venue: Venue) -> None:
         self.venue = venue
         self.children: dict[str, Child] = {}  # the members
         self.outside: dict[str, Child] = {}  # processes that have not joined: they may call the group
         self.crashed: dict[tuple[str, int], int] = {}  # (name, life) -> when, on the run clock
+        self.forgetful: set[str] = set()  # restarted without their folder
         self.offset_ns = time_ns() - monotonic_ns()
         self._group = f"processes-{os.getpid()}-{next(_groups)}"
         self._lives: dict[str, int] = {}
+        self._restarted: set[str] = set()
         self._is_created = False
 
     # Coming and going.
@@ -116,6 +136,9 @@ class ProcessGroup:
             "orderer": venue.orderer,
             "anticipate": venue.anticipate,
             "service": venue.service,
+            "patience": venue.patience_s,
+            "loss": venue.loss,
+            "data_dir": None if venue.data is None else str(venue.data / name),
         }
         child = await Child.start(name, MEMBER, settings, shlex.split(venue.prefix.format(n=number + 1)))
         self.outside[name] = child
@@ -125,10 +148,30 @@ class ProcessGroup:
         return child
 
     async def join(self, child: Child) -> None:
-        """Let a member join; the first creates the group."""
+        """Let a member join; the first creates the group. A restarted one finds out what is right."""
         is_first, self._is_created = not self._is_created, True
-        await child.ask("join", "joined", START_TIMEOUT_S, create=is_first)
+        create = None if child.name in self._restarted else is_first
+        await child.ask("join", "joined", START_TIMEOUT_S, create=create)
         self.children[child.name] = self.outside.pop(child.name)
+
+    async def crash(self, victims: Collection[str]) -> None:
+        """Kill members with SIGKILL, all at the same moment."""
+        children = [self.children.pop(name) for name in victims]
+        for child in children:
+            child.signal(signal.SIGKILL)
+        at_ns = monotonic_ns() + self.offset_ns
+        for child in children:
+            await child.fall(DRAIN_TIMEOUT_S)
+            self.crashed[child.name, self._lives[child.name]] = at_ns
+
+    async def restart(self, numbers: Collection[int], *, without_folder: Collection[int] = ()) -> None:
+        """Start members that have crashed, all at the same moment; returns when they are in the group."""
+        for number in without_folder:
+            if self.venue.data is not None:
+                shutil.rmtree(self.venue.data / NAMES[number])
+                self.forgetful.add(NAMES[number])
+        self._restarted |= {NAMES[number] for number in numbers}
+        await asyncio.gather(*(self.start(number) for number in numbers))
 
     async def leave(self, child: Child) -> None:
         """Let a member leave in order, and its process end."""
@@ -217,14 +260,18 @@ class ProcessGroup:
         """Views of changed members that the running ones have seen so far, all together."""
         return sum(view["reason"] in CHANGES for child in self.children.values() for view in child.heard("view"))
 
-    async def until_together(self, members: Collection[str], timeout_s: float) -> None:
-        """Wait until all running members are in one view of exactly these."""
+    async def until_together(
+        self, members: Collection[str], timeout_s: float, *, delivering: bool = False
+    ) -> dict[str, Saying]:
+        """Wait until all running members are in one view of exactly these, and, if wanted, each has delivered something
+        in it; what they said then."""
         deadline_s = monotonic() + timeout_s
         while True:
             answers = await self.ask()
             views = {answer["view"] for answer in answers.values()}
-            if len(views) == 1 and all(set(answer["members"]) == set(members) for answer in answers.values()):
-                return
+            is_one = len(views) == 1 and all(set(answer["members"]) == set(members) for answer in answers.values())
+            if is_one and not (delivering and not all(answer["in_view"] for answer in answers.values())):
+                return answers
             if monotonic() > deadline_s:
                 seen = {name: " ".join(answer["members"]) for name, answer in answers.items()}
                 raise ChildFailed(f"{', '.join(members)} are not in one view after {timeout_s:g} s: {seen}")
@@ -242,11 +289,17 @@ class ProcessGroup:
             if monotonic() > deadline_s:
                 raise ChildFailed(f"{', '.join(self.children)} have not delivered the same after {DRAIN_TIMEOUT_S:g} s")
             await asyncio.sleep(POLL_S)
-        stayed = [answer for answer in answers.values() if not answer["exclusions"]]
-        return Drained(
-            {name: answer["delivered"] for name, answer in answers.items()},
-            len({(answer["ordered"], answer["checksum"]) for answer in stayed}) == 1,
-        )
+        return Drained({name: answer["delivered"] for name, answer in answers.items()}, self._is_same(answers))
+
+    def _is_same(self, answers: Mapping[str, Saying]) -> bool:
+        """Whether members that have been in since the same time have delivered the same. The first ones begin to send
+        when all are in; restarted ones have what came from their first view on."""
+        sums: dict[str, set[tuple[int, int]]] = {}
+        for name, answer in answers.items():
+            if not answer["exclusions"]:
+                since = answer["first_view"] if name in self._restarted else ""
+                sums.setdefault(since, set()).add((answer["ordered"], answer["checksum"]))
+        return bool(sums) and all(len(each) == 1 for each in sums.values())
 
     # The proof.
 
@@ -261,7 +314,7 @@ class ProcessGroup:
             seed=None,
             orderer=venue.orderer,
             services=tuple(dict.fromkeys((venue.service, *MIXED_IN))),
-            parameters={**parameters, "multicast": not venue.peers, "anticipate": venue.anticipate},
+            parameters={**parameters, "multicast": not venue.peers, "anticipate": venue.anticipate, "loss": venue.loss},
             software_version=software_version(),
             clock_offset_ns=self.offset_ns,
         ).write(venue.trace)
@@ -272,4 +325,4 @@ class ProcessGroup:
         info, rows = read_trace(self.venue.trace)
         verdict = check_all(rows, clock=info.clock, quiet=True, expect=expect)
         confirmed = sum(row.count or 0 for row in rows if row.kind == "confirm")
-        return Judgement(verdict, confirmed, verdict.properties["promises"].total)
+        return Judgement(verdict, confirmed, verdict.properties["promises"].total, rows)
