@@ -254,8 +254,8 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "nobody is ever suspected",
         "Sequencer.suspects",
-        "self._detector.suspects(now_ns)",
-        "self._detector.suspects(0)",
+        "self.detector.suspects(now_ns)",
+        "self.detector.suspects(0)",
         "The group waits for dead members.",
         16,
     ),

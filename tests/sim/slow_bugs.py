@@ -24,7 +24,7 @@ SLOW_BUGS: Final[tuple[Bug, ...]] = (
     _slow(
         "sequencer",
         "an evicted member waits for nothing and never comes back",
-        "Returning.departed",
+        "WayBack.departed",
         "isinstance(upcall, Departed) and upcall.is_waiting",
         "False",
         "A member stays out although its application receives again.",
