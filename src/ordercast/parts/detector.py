@@ -78,10 +78,6 @@ class Detector:
             return max(self._heard_ns[peer], self._busy_since_ns)
         return self._heard_ns[peer] + 2 * self._timing.heartbeat_rest_ns
 
-    def usual_ns(self, peer: int) -> int:
-        """The mean of the longer pauses between words of a peer, while anything was outstanding; 0: there was none."""
-        return self._pauses[peer][0] if peer in self._pauses else 0
-
     def is_overdue(self, now_ns: int) -> bool:
         """Whether two heartbeats of somebody are missing, at rest."""
         if self.is_busy:
