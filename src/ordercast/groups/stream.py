@@ -137,8 +137,10 @@ class Stream:
     def submit(self, now_ns: int) -> bool:
         """Pack and submit what the engine has room for; False if there was nothing to do."""
         channel, queue, ready = self.channel, self.queue, self.ready
-        if channel.view is None or self.is_short or (queue.is_waiting and not ready):
+        if channel.view is None or (queue.is_waiting and not ready):
             return False
+        if self.is_short and not queue.has_begun_large:
+            return False  # a message that was begun is completed: newcomers wait for its end
         engine = channel.engine
         room, largest = engine.room(now_ns)
         largest = min(largest, MAX_BLOCK)

@@ -61,7 +61,6 @@ _FIND: Final = int(Kind.FIND)
 class Underlay:
     __slots__ = (
         "_intake",
-        "_is_short",
         "_keeping",
         "_luggage",
         "_membership",
@@ -108,7 +107,6 @@ class Underlay:
         self.peak_bytes = 0  # the most that was buffered here: the group's parameters bound it, and simulations look
         self.peak_blocks = 0
         self.view: View | None = None  # as delivered to the application
-        self._is_short = False  # it has too few members for us to take part
         self._timing = timing
         # Datagrams
         self._writer = writer = DatagramWriter(group_tag(name), me.id, config.datagram)
@@ -145,7 +143,7 @@ class Underlay:
     def room(self, now_ns: int) -> tuple[int, int]:
         membership = self._membership
         # A newcomer sends nothing before its application has the first view.
-        if membership.is_whole and self.view is not None and self._is_open and not self._is_short:
+        if membership.is_whole and self.view is not None and self._is_open:
             return self._orderer.room(now_ns)
         return 0, 0
 
@@ -162,7 +160,7 @@ class Underlay:
         return self._orderer.after()
 
     def submit(self, now_ns: int, blocks: Sequence[bytes], out: Outbox) -> int:
-        if not self._membership.is_whole or not self._is_open or self._is_short:
+        if not self._membership.is_whole or not self._is_open:
             return 0
         taken = self._orderer.submit(now_ns, blocks, out)
         self._luggage.next_block = self._orderer.next_block
@@ -479,7 +477,6 @@ class Underlay:
         )
         if view.reason != Reason.JOIN:  # a newcomer delivers its join like any change, once it is known to be decided
             self.view = replace(view, came_with=tuple(str(member) for member in view.members if member.id in members))
-            self._count_members()
             out.upcalls.append(self.view)
             if install.came_from:
                 out.upcalls += losses(install.came_from[0].view, view)
@@ -518,7 +515,6 @@ class Underlay:
                 out.upcalls.append(upcall)
             elif membership.on_delivered(now_ns, upcall, out):
                 self.view = view_after(self.view, upcall, self.me)
-                self._count_members()
                 out.upcalls.append(self.view)
             else:
                 if upcall.reason == Reason.EXPEL and membership.silence is Silence.NONE:
@@ -527,11 +523,6 @@ class Underlay:
                     out.upcalls.append(departed)
                     self._returning.departed(departed)
                 return
-
-    def _count_members(self) -> None:
-        """There is a new view. On a shared underlay operations on the roster go on, or nobody could leave a group: the
-        streams of the sessions wait there (`groups.stream`), and not the engine."""
-        self._is_short = not self.config.shared and self.short_of() is not None
 
     def _end(self, now_ns: int, transition: Transition, out: Outbox) -> None:
         """The ring, or the search for one, has ended for this node."""
