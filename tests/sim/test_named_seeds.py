@@ -67,6 +67,8 @@ OF_PATIENCE = (
 )
 
 OF_ENDURANCE = (
+    ("timestamp", 191_000_067),  # a newcomer waited for the end of a large message whose sender waited for more members
+    ("token", 192_000_026),  # the judge took a member that had left a group which did not work for one that was there
     ("sequencer", 1_014),  # a member that was evicted, and did not receive, knew no reason why it was out
     ("timestamp", 1_002),  # the judge took the end of a stall without an end for its begin
     ("timestamp", 500_023),  # a member that was out was blamed for not receiving

@@ -104,7 +104,8 @@ def _wrongly_blamed(
                 is_fair = (
                     span is None
                     or not span.began_ns <= at_ns <= span.ended_ns
-                    or views.get(member, "") != views.get(reporter, "")
+                    or not views.get(member)  # it has gone without a leave that was ordered, or is not in yet
+                    or views[member] != views.get(reporter, "")
                     or any(name in each.nodes and _is_near(each, at_ns) for each in troubles)
                     or _is_left_behind(told, row, member)
                 )
