@@ -73,6 +73,9 @@ OF_ENDURANCE = (
     ("timestamp", 1_002),  # the judge took the end of a stall without an end for its begin
     ("timestamp", 500_023),  # a member that was out was blamed for not receiving
     ("token", 500_011),  # restarted members did not know which members the coordinator heard
+    ("token", 500_070),  # a large message could not end in a view that was too small, and nobody could come in before
+    ("sequencer", 800_070),  # the judge did not see that a member had left which a restarted one missed
+    ("token", 600_081),  # a coordinator slept over the end of its wait for what restarted members had lost
     ("token", 500_027),  # of two members that were restarted together one showed a token of a lock that nobody held
 )
 

@@ -81,3 +81,12 @@ def test_a_member_is_missing_only_if_it_is_down_in_trouble_or_left_behind() -> N
     gone_on = group("a b c").stalled("b", 3_000, told).view("a b", "reset", by="b", at=3_500)
     assert judged(gone_on, is_stuck=False) == []
     assert judged(group("a b c").gone("c", 2_500).stalled("b", 3_000, told), is_stuck=False) == []
+
+
+def test_a_reporter_without_a_view_may_miss_a_member_that_has_left() -> None:
+    """It was restarted, so neither of them has a view: only one of them has gone."""
+    told = "no_quorum: c/0"
+    outside = group("a b c").start("d", 2_000)
+    assert judged(outside.gone("c", 2_500).stalled("d", 3_000, told), is_stuck=False) == []
+    newcomers = group("a b").start("c d", 2_000).stalled("d", 3_000, told)
+    assert len(judged(newcomers, is_stuck=False)) == 1

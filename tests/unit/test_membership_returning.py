@@ -123,6 +123,26 @@ def test_it_waits_for_the_coordinator_and_then_for_the_members_that_did_not_answ
     assert return_waits(10 * SECOND, part) == alone
 
 
+def test_restarted_members_that_fall_silent_are_missed() -> None:
+    """They show themselves about once in a second."""
+    part = returning(KEPT._replace(promised=NO_BALLOT, accepted=None))
+    body = encode_returned(Returned("prices", NO_BALLOT, member("c", 1), 0, (C.id,), VIEW, True, None))
+    hear(part, Kind.RETURN, body)
+    assert return_waits(2 * SECOND, part).waiting_for == ("a/0",)
+    assert return_waits(6 * SECOND, part).waiting_for == ("a/0", "c/0")
+
+
+def test_the_vote_of_a_member_whose_leave_is_not_decided_is_missed() -> None:
+    """Both views have to agree: the one with it, and the one without it."""
+    left = replace(VIEW, members=(A, B), reason=Reason.LEAVE, subject="c/0", creator="c/0")
+    left = replace(left, prior=(C.id, A.id, B.id), prior_rules=("all", "all", "all"))
+    part = returning(KEPT._replace(view=left, is_decided=False, promised=NO_BALLOT, accepted=None))
+    body = encode_returned(Returned("prices", NO_BALLOT, member("a", 1), 0, (A.id,), left, False, None))
+    hear(part, Kind.RETURN, body)
+    waiting = return_waits(SECOND, part)
+    assert (waiting.reason, waiting.waiting_for) == (StallReason.NO_QUORUM, ("c/0",))
+
+
 def test_a_straggler_of_the_ring_before_is_told_how_it_ended() -> None:
     answer = hear(returning(), Kind.INVITE, encode_invite(LOW, "majority", False, b""), ring=98)
     assert answer == [(Kind.COMMIT, b"how it ended")]

@@ -154,13 +154,6 @@ class SendQueue:
         return len(head.payload) if isinstance(head, LargeMessage) else 0
 
     @property
-    def has_begun_large(self) -> bool:
-        """Whether the message at the head is a large one of which fragments are packed: nothing else is before it is
-        delivered."""
-        head = self._items[0] if self._items else None
-        return isinstance(head, LargeMessage) and head.offset > 0
-
-    @property
     def head_large(self) -> tuple[Target | None, Addressees | None]:
         """The group, or the groups, of the large message at the head."""
         head = self._items[0] if self._items else None

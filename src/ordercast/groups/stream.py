@@ -139,8 +139,8 @@ class Stream:
         channel, queue, ready = self.channel, self.queue, self.ready
         if channel.view is None or (queue.is_waiting and not ready):
             return False
-        if self.is_short and not queue.has_begun_large:
-            return False  # a message that was begun is completed: newcomers wait for its end
+        if self.is_short and not self.is_large_open:
+            return False  # a message that others have the beginning of is completed: newcomers wait for its end
         engine = channel.engine
         room, largest = engine.room(now_ns)
         largest = min(largest, MAX_BLOCK)

@@ -314,6 +314,8 @@ class Coordinator:
         slow = self._tries > self._local.timing.invite_tries
         wait_ns = SLOW_NS if slow else self._local.timing.invite_ns
         self.due_ns = now_ns + wait_ns + self._local.rng.randrange(wait_ns // 4)
+        if self._answers.grace_ns > now_ns:
+            self.due_ns = min(self.due_ns, self._answers.grace_ns)  # those that are there may be enough then
 
     def _note_join(self, view: View) -> None:
         """The member that let a newcomer in may be gone, and the newcomer has a vote: it has to learn that it is in."""

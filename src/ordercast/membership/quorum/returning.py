@@ -17,6 +17,7 @@ from ordercast.membership.policy import NOTE
 from ordercast.membership.quorum.local import LocalMember
 from ordercast.membership.quorum.roles import NO_LOG
 from ordercast.membership.quorum.rule import (
+    Electorate,
     are_quorums,
     binding,
     is_committed,
@@ -70,6 +71,7 @@ class Returning:
         "_due_ns",
         "_floor",
         "_heard",
+        "_heard_ns",
         "_is_coordinating",
         "_local",
         "_next_block",
@@ -94,6 +96,7 @@ class Returning:
         self._tries = 0
         # Others that were restarted
         self._heard: dict[int, Returned] = {}  # by the id that each has in the ring: the last that it said
+        self._heard_ns: dict[int, int] = {}  # and when; for people
         self._ready_ns = NEVER  # since when they are enough, with this one
         self._coordinator_ns = 0  # when a coordinator was heard last
         self._answered: tuple[int, ...] = ()  # the members that have answered it, as it says; for people
@@ -115,7 +118,14 @@ class Returning:
         """The members of the last view that are heard here, or by the coordinator, by the ids that they had there, this
         one included."""
         answered = self._answered if self._is_told(now_ns) else ()
-        return {self.kept.formerly[0], *self._heard, *answered}
+        silent_ns = TOLD_NS + self._local.timing.recovery_wait_ns  # it is that long before it shows itself again
+        heard = [member for member, at_ns in self._heard_ns.items() if now_ns - at_ns < silent_ns]
+        return {self.kept.formerly[0], *heard, *answered}
+
+    def electorates(self) -> tuple[list[Electorate], View]:
+        """The views whose quorums have to be there, as far as those that were heard know; and the last view."""
+        votes, base = self._as_votes(self._heard)
+        return needed(votes, base), base
 
     def coordinator(self, now_ns: int) -> int:
         """The member that re-forms the group, and has not said yet which members have answered it; 0: there is none."""
@@ -286,6 +296,7 @@ class Returning:
         ended = (kept.view.ring, body)
         self.kept = Kept(kept.config, (former[0], *others), view, True, NO_BALLOT, None, ended)
         self._heard.clear()
+        self._heard_ns.clear()
         self._stand_back(now_ns)
         self._floor = self._tries = 0
         self._coordinator_ns = self._answered_ns = 0
@@ -322,6 +333,7 @@ class Returning:
         if returned.former in self.kept.formerly or (known and known.member.life > returned.member.life):
             return
         self._heard[returned.former] = returned
+        self._heard_ns[returned.former] = now_ns
         self._floor = max(self._floor, returned.ballot.round)
         if not self._is_coordinating:
             if known is None:

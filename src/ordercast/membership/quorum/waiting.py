@@ -6,7 +6,7 @@ that, asked when something has made no progress for a second (docs/design/stalle
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
 from ordercast.config import required_members
@@ -73,15 +73,17 @@ def recovery_waits(view: View, me: Member, recovery: Recovery) -> Waiting:
 def return_waits(now_ns: int, returning: Returning) -> Waiting:
     """A member that was restarted with its folder."""
     view = returning.kept.view
-    known = {member.id: member for member in view.members}
+    electorates, last = returning.electorates()
+    known: dict[int, Member | str] = {id_of(last.subject): last.subject}  # it may have left, and still have a vote
+    known.update({member.id: member for member in (*view.members, *last.members)})
     coordinator, present = returning.coordinator(now_ns), returning.present(now_ns)
-    if coordinator in known:
+    if coordinator and coordinator in known:
         text = f"this node was restarted, and the group is being re-formed by {known[coordinator]}"
         return Waiting(StallReason.RECOVERY, (str(known[coordinator]),), text)
-    missing = shortfall([electorate(view)], present, known)
+    missing = shortfall(electorates, present, known)
     if missing is not None:
         return missing
-    silent = names_of([member for member in known if member not in present], known)
+    silent = names_of([member.id for member in last.members if member.id not in present], known)
     text = (
         f"this node was restarted, and comes back from view {view.id}; waiting for {' and '.join(silent) or 'a result'}"
     )
@@ -105,7 +107,9 @@ def change_waits(state: QuorumRing) -> Waiting | None:
     return Waiting(StallReason.NETWORK, missing, text, counted, least(voters, holders))
 
 
-def shortfall(electorates: Iterable[Electorate], present: AbstractSet[int], known: dict[int, Member]) -> Waiting | None:
+def shortfall(
+    electorates: Iterable[Electorate], present: AbstractSet[int], known: Mapping[int, Member | str]
+) -> Waiting | None:
     """The first of these views of which the members that answer are no quorum."""
     for voters in electorates:
         if not voters.is_quorum(present):
@@ -131,6 +135,6 @@ def least(voters: Electorate, present: AbstractSet[int]) -> int:
     return next(enough, size)
 
 
-def names_of(members: Iterable[int], known: dict[int, Member]) -> tuple[str, ...]:
+def names_of(members: Iterable[int], known: Mapping[int, Member | str]) -> tuple[str, ...]:
     """As name/life; by number where nobody here knows the name."""
     return tuple(str(known[member]) if member in known else f"{member:016x}" for member in members)

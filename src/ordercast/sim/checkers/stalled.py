@@ -6,7 +6,7 @@ Nothing is asked of the engines. Three sentences:
 - At the end of a run that stands still every life that is up and waits has told so, and has not said since that it goes
   on. A life waits that wants to be in and has no view, or whose view names one that is not up or is elsewhere.
 - An application is blamed for not receiving only if the scenario let it be late, and a member is counted as missing
-  only if it is down, elsewhere or was in trouble, or if the group soon goes on without it.
+  only if it is down, out, elsewhere or was in trouble, or if the group soon goes on without it.
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ def _wrongly_blamed(
                 is_fair = (
                     span is None
                     or not span.began_ns <= at_ns <= span.ended_ns
-                    or not views.get(member)  # it has gone without a leave that was ordered, or is not in yet
-                    or views[member] != views.get(reporter, "")
+                    or views.get(member, "") != views.get(reporter, "")
+                    or views.get(member) == ""  # it has left, and a reporter that was restarted has no view either
                     or any(name in each.nodes and _is_near(each, at_ns) for each in troubles)
                     or _is_left_behind(told, row, member)
                 )
