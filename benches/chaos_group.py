@@ -137,7 +137,7 @@ class Confirmed:
     """What became of confirmed messages."""
 
     lost: list[str]  # a member held it and stayed, and has never delivered it
-    stayed: int  # members
+    stayed: int  # members that were there before the first crash and at the end
     of_killed: int  # messages that were confirmed to members which crashed later
     kept: int  # of these, those that a member which stayed has delivered
 
@@ -151,7 +151,8 @@ def confirmed_messages(rows: Sequence[Row], lives: Sequence[LifeSpan]) -> Confir
     gone = {f"{row.node}/{row.life}" for row in rows if row.kind == "leave"}
     stayed = {life.member for life in lives if life.is_up} - gone
     killed = {life.member for life in lives if not life.is_up}
-    before = {life.member for life in lives if life.began_ns < min((each.ended_ns for each in lives), default=0)}
+    first_crash_ns = min(life.ended_ns for life in lives)
+    before = {life.member for life in lives if life.began_ns < first_crash_ns}
     numbers: dict[str, list[int]] = {}
     for row in rows:
         if row.kind == "confirm" and row.first is not None and row.count is not None:
@@ -173,6 +174,5 @@ def confirmed_messages(rows: Sequence[Row], lives: Sequence[LifeSpan]) -> Confir
         for member, sender, number in sorted(held - delivered)
     ]
     kept = {(sender, number) for _, sender, number in delivered if sender in killed}
-    return Confirmed(
-        lost, len(stayed & before), sum(len(each) for sender, each in numbers.items() if sender in killed), len(kept)
-    )
+    of_killed = sum(len(each) for sender, each in numbers.items() if sender in killed)
+    return Confirmed(lost, len(stayed & before), of_killed, len(kept))
