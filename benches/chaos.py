@@ -197,8 +197,11 @@ async def restart(outcome: Outcome, options: Options, *, killed: int, forgetful:
             outcome.demand(bool(stalls), f"{child.name} was alone for {DOWN_S:g} s and did not say that it is stalled")
             outcome.notes += [f"{child.name} said: {text}" for text in stalls[-1:]]
         began_s = monotonic()
-        await processes.restart(range(killed), without_folder=forgetful)
-        outcome.notes.append(f"all had joined {monotonic() - began_s:.2f} s after their processes were started")
+        up_s = await processes.restart(range(killed), without_folder=forgetful)
+        joined_s = monotonic() - began_s
+        outcome.notes.append(
+            f"the restarted processes were up after {up_s:.2f} s, and had joined after {joined_s:.2f} s"
+        )
         for name in NAMES[:killed]:
             processes.children[name].tell("send")
         await processes.until_together(NAMES[:TRIO], RETURN_TIMEOUT_S, delivering=True)

@@ -171,14 +171,23 @@ class ProcessGroup:
             await child.fall(DRAIN_TIMEOUT_S)
             self.crashed[child.name, self._lives[child.name]] = at_ns
 
-    async def restart(self, numbers: Collection[int], *, without_folder: Collection[int] = ()) -> None:
-        """Start members that have crashed, all at the same moment; returns when they are in the group."""
+    async def restart(self, numbers: Collection[int], *, without_folder: Collection[int] = ()) -> float:
+        """Start members that have crashed, all at the same moment; returns when they are in the group. How many seconds
+        it took until all processes were up, and had begun to join."""
+
+        async def come_back(number: int) -> float:
+            child = await self.start(number, joins=False)
+            up_s = monotonic()
+            await self.join(child)
+            return up_s
+
         for number in without_folder:
             if self.venue.data is not None:
                 shutil.rmtree(self.venue.data / NAMES[number])
                 self.forgetful.add(NAMES[number])
         self._restarted |= {NAMES[number] for number in numbers}
-        await asyncio.gather(*(self.start(number) for number in numbers))
+        began_s = monotonic()
+        return max(await asyncio.gather(*map(come_back, numbers))) - began_s
 
     async def leave(self, child: Child) -> None:
         """Let a member leave in order, and its process end."""
