@@ -103,8 +103,8 @@ bench: setup ## measure throughput and latency on this machine
 figures: setup ## measure the papers' figures again and write docs/figures.md and its pictures
 	$(BIN)/python -m tests.figures.page --write
 
-chaos: setup ## as root on Linux: kills, losses, cuts and pauses between network namespaces
-	$(BIN)/python benches/chaos.py
+chaos: setup ## as root on Linux: kills, losses, cuts, pauses and restarts of processes; CHAOS=--loopback needs no root
+	$(BIN)/python benches/chaos.py $(CHAOS)
 
 lock: ## compile requirements.lock anew from pyproject.toml; UPGRADE=--upgrade takes the newest versions
 	test -x $(BIN)/pip-compile || { $(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install --quiet pip-tools; }

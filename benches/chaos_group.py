@@ -105,7 +105,7 @@ def judge(outcome: Outcome, processes: ProcessGroup, drained: Drained) -> None:
     confirmed = confirmed_messages(judged.rows, spans)
     for text in confirmed.lost[:SHOWN_VIOLATIONS]:
         outcome.demand(False, text)
-    if confirmed.of_killed:
+    if confirmed.of_killed and confirmed.stayed:
         outcome.notes.append(
             f"members that stayed have {confirmed.kept:,} of {confirmed.of_killed:,} messages that were confirmed to "
             "members which were killed"
@@ -137,6 +137,7 @@ class Confirmed:
     """What became of confirmed messages."""
 
     lost: list[str]  # a member held it and stayed, and has never delivered it
+    stayed: int  # members that were there before the first crash and at the end
     of_killed: int  # messages that were confirmed to members which crashed later
     kept: int  # of these, those that a member which stayed has delivered
 
@@ -150,6 +151,8 @@ def confirmed_messages(rows: Sequence[Row], lives: Sequence[LifeSpan]) -> Confir
     gone = {f"{row.node}/{row.life}" for row in rows if row.kind == "leave"}
     stayed = {life.member for life in lives if life.is_up} - gone
     killed = {life.member for life in lives if not life.is_up}
+    first_crash_ns = min(life.ended_ns for life in lives)
+    before = {life.member for life in lives if life.began_ns < first_crash_ns}
     numbers: dict[str, list[int]] = {}
     for row in rows:
         if row.kind == "confirm" and row.first is not None and row.count is not None:
@@ -171,4 +174,5 @@ def confirmed_messages(rows: Sequence[Row], lives: Sequence[LifeSpan]) -> Confir
         for member, sender, number in sorted(held - delivered)
     ]
     kept = {(sender, number) for _, sender, number in delivered if sender in killed}
-    return Confirmed(lost, sum(len(each) for sender, each in numbers.items() if sender in killed), len(kept))
+    of_killed = sum(len(each) for sender, each in numbers.items() if sender in killed)
+    return Confirmed(lost, len(stayed & before), of_killed, len(kept))

@@ -123,3 +123,40 @@ def test_no_view_changes_when_a_member_stands_still_for_a_second(orderer: str, t
         pytest.skip(f"this machine is too busy: members stood still for {last.lags_ms} ms")
     assert max(last.lags_ms.values()) > 900 * PAUSE_S
     assert last.views == 0
+
+
+def test_members_are_restarted_with_their_folders_and_one_that_stops_to_receive_is_not_waited_for(
+    tmp_path: Path,
+) -> None:
+    """Over a network that loses datagrams (docs/design/restarts.md, docs/design/slow.md)."""
+    names = ["ann", "bob", "cleo"]
+
+    async def story() -> ProcessGroup:
+        venue = Venue(tmp_path / "trace", "token", loss=0.02, patience_s=0.5, data=tmp_path / "data")
+        async with at_work(venue, len(names)) as processes:
+            processes.tell("pace", seconds=0.01)
+            await processes.crash(["ann", "bob"])
+            await processes.restart([0, 1])
+            answers = await processes.until_together(names, GENEROUS_MS / 1e3, delivering=True)
+            assert all(answer["lost"] for answer in answers.values())
+            reasons = [view["reason"] for view in processes.children["cleo"].heard("view")]
+            assert reasons[-1] == "restart"
+            assert len(processes.children["cleo"].heard("uncertain")) == 1
+            deaf = processes.children["bob"]
+            deaf.tell("deaf")
+            processes.tell("pace", seconds=0.0)
+            processes.children["ann"].tell("send")
+            await processes.stand_still(["bob"])
+            processes.tell("pace", seconds=0.02)
+            deaf.tell("listen")
+            await processes.until_together(names, GENEROUS_MS / 1e3, delivering=True)
+            (told,) = deaf.heard("excluded")
+            assert "its application has not received for 0.5 s" in told["text"]
+            drained = await processes.drain()
+            assert drained.is_same
+            await processes.stop()
+        return processes
+
+    judged = asyncio.run(story()).judge(PROPERTIES)
+    assert judged.verdict.held, judged.verdict.summary()
+    assert judged.lost == 0

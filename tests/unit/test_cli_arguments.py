@@ -69,6 +69,7 @@ def refusal(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         ("demo --seconds 0", "--seconds: expected a number from 1 to 600, not '0'"),
         ("demo --seconds soon", f"--seconds: {NUMBER}"),
         ("demo --pause -1", f"--pause: {NUMBER}"),
+        ("demo --loss 1", f"--loss: {CHANCE}"),
         ("compare latency --nodes x", "--nodes takes whole numbers"),
         ("compare latency --senders -1", f"--senders: {WHOLE}"),
         ("compare latency --messages 0", f"--messages: {WHOLE}"),

@@ -15,7 +15,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
-from ordercast.cli.arguments import decimal
+from ordercast.cli.arguments import decimal, probability
 from ordercast.cli.children import Child, ChildFailed, Saying
 from ordercast.cli.choices import add_choices, service_of
 from ordercast.cli.extras import need
@@ -71,7 +71,6 @@ FOUNDERS: Final = 4
 SECONDS: Final = 10.0
 MIN_SECONDS: Final = 1.0
 MAX_SECONDS: Final = 600.0
-MAX_LOSS: Final = 0.5
 SURGE_S: Final = 0.4
 """How long all members send as fast as they can before the member that orders is killed."""
 
@@ -136,7 +135,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--loss",
-        type=decimal(0, MAX_LOSS),
+        type=probability,
         default=0.0,
         metavar="PROBABILITY",
         help="each member loses the datagrams that it receives with this probability (0)",

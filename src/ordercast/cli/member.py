@@ -13,6 +13,7 @@ import asyncio
 import sys
 import zlib
 from contextlib import suppress
+from itertools import cycle
 from time import monotonic_ns
 from typing import Any, Final
 
@@ -35,6 +36,7 @@ from ordercast import (
 )
 from ordercast.cli.children import Command, Saying
 from ordercast.cli.mortal import MortalEngine, mortal_engine
+from ordercast.orderers import ORDERERS
 from ordercast.view import RECOVERIES, Reason
 
 BULK_MESSAGES: Final = 40
@@ -51,7 +53,7 @@ TICK_S: Final = 0.02
 HANDLER: Final = 2
 CALL_TIMEOUT_S: Final = 20.0
 CONFIRMED: Final = (SAFE, RESILIENT(1), MAJORITY)
-"""The services of messages that are confirmed, in turn."""
+"""The services of messages that are confirmed, in turn; those that the orderer gives."""
 
 
 class DemoMember:
@@ -302,11 +304,11 @@ class DemoMember:
             await asyncio.sleep(self._pace_s)
 
     async def _confirm(self) -> None:
-        turn = 0
+        ranks = ORDERERS[self._command.settings["orderer"]].ranks
+        services = cycle(service for service in CONFIRMED if service.rank in ranks)
         while self._is_sending:
-            turn += 1
             with suppress(OutcomeUnknown):  # this member was cut off; it is on its way back
-                await self.group.send(self._payloads(1)[0], CONFIRMED[turn % len(CONFIRMED)], confirm=True)
+                await self.group.send(self._payloads(1)[0], next(services), confirm=True)
             await asyncio.sleep(CONFIRM_PACE_S)
 
     async def _handle(self) -> None:

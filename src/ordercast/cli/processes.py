@@ -23,6 +23,8 @@ from typing import Any, Final
 
 from ordercast.api.node import PATIENCE_S
 from ordercast.cli.children import Child, ChildFailed, Saying
+from ordercast.orderers import ORDERERS
+from ordercast.service import parse_service
 from ordercast.sim.checkers import Verdict, check_all
 from ordercast.trace.convert import convert
 from ordercast.trace.run import RunInfo, software_version
@@ -32,7 +34,7 @@ from ordercast.trace.store import read_trace
 MEMBER: Final = "ordercast.cli.member"
 NAMES: Final = ("ann", "bob", "cleo", "dan", "eve")
 MIXED_IN: Final = ("AGREED", "RESILIENT(1)", "MAJORITY", "SAFE")
-"""What members send besides the service that they are told."""
+"""What members send besides the service that they are told, where their orderer gives it."""
 
 START_TIMEOUT_S: Final = 30.0
 RECOVERY_TIMEOUT_S: Final = 30.0
@@ -88,6 +90,11 @@ class Drained:
 
     delivered: dict[str, int] = field(default_factory=dict)
     is_same: bool = False  # those that came in together and were never excluded: the same, byte for byte, in one order
+
+
+def mixed_in(orderer: str) -> list[str]:
+    """What members of a group with this orderer send besides what they are told."""
+    return [service for service in MIXED_IN if parse_service(service).rank in ORDERERS[orderer].ranks]
 
 
 class ProcessGroup:
@@ -164,14 +171,23 @@ class ProcessGroup:
             await child.fall(DRAIN_TIMEOUT_S)
             self.crashed[child.name, self._lives[child.name]] = at_ns
 
-    async def restart(self, numbers: Collection[int], *, without_folder: Collection[int] = ()) -> None:
-        """Start members that have crashed, all at the same moment; returns when they are in the group."""
+    async def restart(self, numbers: Collection[int], *, without_folder: Collection[int] = ()) -> float:
+        """Start members that have crashed, all at the same moment; returns when they are in the group. How many seconds
+        it took until all processes were up, and had begun to join."""
+
+        async def come_back(number: int) -> float:
+            child = await self.start(number, joins=False)
+            up_s = monotonic()
+            await self.join(child)
+            return up_s
+
         for number in without_folder:
             if self.venue.data is not None:
                 shutil.rmtree(self.venue.data / NAMES[number])
                 self.forgetful.add(NAMES[number])
         self._restarted |= {NAMES[number] for number in numbers}
-        await asyncio.gather(*(self.start(number) for number in numbers))
+        began_s = monotonic()
+        return max(await asyncio.gather(*map(come_back, numbers))) - began_s
 
     async def leave(self, child: Child) -> None:
         """Let a member leave in order, and its process end."""
@@ -313,7 +329,7 @@ class ProcessGroup:
             clock="one-host",
             seed=None,
             orderer=venue.orderer,
-            services=tuple(dict.fromkeys((venue.service, *MIXED_IN))),
+            services=tuple(dict.fromkeys((venue.service, *mixed_in(venue.orderer)))),
             parameters={**parameters, "multicast": not venue.peers, "anticipate": venue.anticipate, "loss": venue.loss},
             software_version=software_version(),
             clock_offset_ns=self.offset_ns,
