@@ -199,9 +199,7 @@ async def restart(outcome: Outcome, options: Options, *, killed: int, forgetful:
         began_s = monotonic()
         up_s = await processes.restart(range(killed), without_folder=forgetful)
         joined_s = monotonic() - began_s
-        outcome.notes.append(
-            f"the restarted processes were up after {up_s:.2f} s, and had joined after {joined_s:.2f} s"
-        )
+        outcome.notes.append(f"the processes were up after {up_s:.2f} s, and had joined after {joined_s:.2f} s")
         for name in NAMES[:killed]:
             processes.children[name].tell("send")
         await processes.until_together(NAMES[:TRIO], RETURN_TIMEOUT_S, delivering=True)

@@ -38,7 +38,7 @@ class MortalEngine:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
-    # These two are looked up on the class.
+    # These are looked up on the class.
 
     def carry(self) -> object:
         return self._engine.carry()

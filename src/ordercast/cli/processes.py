@@ -286,7 +286,7 @@ class ProcessGroup:
             answers = await self.ask()
             views = {answer["view"] for answer in answers.values()}
             is_one = len(views) == 1 and all(set(answer["members"]) == set(members) for answer in answers.values())
-            if is_one and not (delivering and not all(answer["in_view"] for answer in answers.values())):
+            if is_one and (not delivering or all(answer["in_view"] for answer in answers.values())):
                 return answers
             if monotonic() > deadline_s:
                 seen = {name: " ".join(answer["members"]) for name, answer in answers.items()}
