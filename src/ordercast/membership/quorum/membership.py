@@ -222,7 +222,8 @@ class QuorumMembership:
             if view.leader.id == me.id and self._meeting.due_ns == NEVER:
                 self._show_ring(now_ns, out)
         if state is not None and state.orderer.has_left and self._linger_ns == NEVER:
-            longer = LONGEST if state.orderer.view.reason == Reason.DISSOLVE else 1  # its members may need our vote
+            is_end = state.orderer.view.reason in (Reason.DISSOLVE, Reason.EXPEL)
+            longer = LONGEST if is_end else 1  # its members may need our vote, and it does not want to go
             self._linger_ns = now_ns + longer * self._local.timing.linger_ns
         self._update_direct()
 

@@ -25,6 +25,7 @@ from ordercast.trace.schema import Row
 
 RESTART: Final = "restart"
 FAILURES: Final = ("reset", RESTART)
+EXPELLED: Final = "expelled by"  # how the reason of an expulsion begins
 SLACK_NS: Final = 1_500 * MS
 """A member that has just begun to hear the others again may need so long to be heard by them."""
 
@@ -39,7 +40,7 @@ def broken_restarts(
         return []
     return [
         *_parts(views, rules),
-        *_too_few(views, known, rules),
+        *_too_few(rows, views, known, rules),
         *_left_behind(rows, views, known, troubles, wait_ns),
     ]
 
@@ -50,9 +51,12 @@ def linked_views(rows: Iterable[Row], lives: dict[str, LifeSpan]) -> dict[str, I
     restarts = [view for view in views.values() if view.reason == RESTART]
     if not restarts:
         return views
-    last = {member: view.id for view in sorted(views.values(), key=lambda each: each.first_ns) for member in view.by}
+    shown = [(member, view.id) for view in sorted(views.values(), key=lambda each: each.first_ns) for member in view.by]
+    first, last = dict(reversed(shown)), dict(shown)
     for view in restarts:
         for member in view.by:
+            if first[member] != view.id:
+                continue  # this life was in a view before: it is no heir
             former = lives[member].former if member in lives else ""
             while former and former not in last and former in lives:
                 former = lives[former].former
@@ -84,19 +88,27 @@ def _parts(views: dict[str, InstalledView], rules: Rules) -> list[str]:
     return texts
 
 
-def _too_few(views: dict[str, InstalledView], lives: dict[str, LifeSpan], rules: Rules) -> list[str]:
+def _too_few(
+    rows: Iterable[Row], views: dict[str, InstalledView], lives: dict[str, LifeSpan], rules: Rules
+) -> list[str]:
+    expelled_ns = {
+        f"{row.node}/{row.life}": row.at_ns
+        for row in rows
+        if row.kind == "leave" and row.group is None and (row.detail or "").startswith(EXPELLED)
+    }
     texts: list[str] = []
     for view in views.values():
         if view.reason != RESTART or not view.before:
             continue
         last = max([views[name] for name in view.before], key=lambda each: each.first_ns)
         names = {member.rpartition("/")[0] for member in view.members}
-        # A member that asked to leave and did not come back may be out of a view that nobody has delivered.
+        # A member that asked to leave and did not come back, or was expelled, may be out of a view that nobody has
+        # delivered.
         asked = {
             member
             for member in last.members
-            if member in lives
-            and any(not wish.is_join and wish.at_ns <= view.first_ns for wish in lives[member].wishes)
+            if expelled_ns.get(member, view.first_ns) < view.first_ns
+            or (member in lives and _has_asked_to_leave(lives[member], view))
         }
         present = [member for member in last.members if member.rpartition("/")[0] in names]
         stayed = tuple(member for member in last.members if member in present or member not in asked)
