@@ -68,6 +68,7 @@ OF_PATIENCE = (
     ("sequencer", 152_000_917),  # resets gave up before members that were far away could answer
 )
 
+# They failed when the profile drew more folders that are lost.
 OF_ENDURANCE = (
     ("timestamp", 191_000_067),  # a newcomer waited for the end of a large message whose sender waited for more members
     ("token", 192_000_026),  # the judge took a member that had left a group which did not work for one that was there

@@ -22,7 +22,7 @@ from ordercast.sim.slow import with_slow_receivers
 
 COMMAND: Final = "ordercast sim --profile endurance --scenario-seed"
 SAFE_SHARE: Final = 0.85  # of the runs in which every node has a folder, and keeps it
-FOLDER_SHARE: Final = 0.8  # of the nodes, in the others
+FOLDER_SHARE: Final = 0.9  # of the nodes, in the others
 LOST_SHARE: Final = 0.1  # of the restarts, before which the folder is lost, in the others
 BACK_SHARE: Final = 0.95  # of the nodes that are down at the end, and come back
 SLOW_SHARE: Final = 0.3  # of the runs in which applications do not receive
@@ -34,11 +34,11 @@ def endurance_scenario(seed: int, orderer: str = "sequencer", anticipate: bool |
     rng = random.Random(f"{orderer}/{seed}/endurance")
     draw = rng.choice((restarts_scenario, restarts_scenario, membership_scenario, gathering_scenario))
     drawn = draw(seed, orderer, anticipate)
-    if rng.random() < SAFE_SHARE:
+    if draw is not restarts_scenario:
+        drawn = _with_folders(drawn, rng)
+    if random.Random(f"{orderer}/{seed}/endurance/folders").random() < SAFE_SHARE:
         kept = tuple(fault for fault in drawn.faults if fault.kind != FaultKind.FORGET)
         drawn = replace(drawn, folders=drawn.nodes, faults=kept)
-    elif draw is not restarts_scenario:
-        drawn = _with_folders(drawn, rng)
     drawn = with_reports(_with_returns(drawn, rng))
     if drawn.recovery == "automatic" and rng.random() < SLOW_SHARE:
         drawn = with_slow_receivers(drawn)
