@@ -165,7 +165,7 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
         "top = max(sorted(cuts), key=lambda member: cuts[member].received)",
         "top = min(sorted(cuts), key=lambda member: cuts[member].received)",
         "A message that a survivor has delivered is missing from what all agree on.",
-        64,
+        256,
     ),
     Bug(
         "the new view counts only what its coordinator received",

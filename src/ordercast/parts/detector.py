@@ -18,6 +18,7 @@ from ordercast.config import MS, Timing
 from ordercast.engine import NEVER
 
 DEVIATIONS: Final = 6  # by so many deviations a pause may be longer than the mean
+USUAL: Final = 2  # by so many deviations a usual pause may be longer than the mean
 STALL_NS: Final = 50 * MS  # a pass that is late by more than this was held up: the scheduler explains less
 
 
@@ -77,6 +78,11 @@ class Detector:
         if self.is_busy:
             return max(self._heard_ns[peer], self._busy_since_ns)
         return self._heard_ns[peer] + 2 * self._timing.heartbeat_rest_ns
+
+    def usual_ns(self, peer: int) -> int:
+        """How long pauses between words of a peer usually are, while anything is outstanding; 0: none was long yet."""
+        mean_ns, deviation_ns = self._pauses.get(peer, (0, 0))
+        return mean_ns + USUAL * deviation_ns
 
     def is_overdue(self, now_ns: int) -> bool:
         """Whether two heartbeats of somebody are missing, at rest."""

@@ -96,19 +96,21 @@ class Probing:
         if not watched:
             self.due_ns = NEVER
             return
+        # A word of a member that is far, or has little to say, is not overdue before its usual pause is over.
         began_ns = {peer: detector.silence_began_ns(peer) for peer in watched}
+        waits_ns = {peer: max(self._timing.probe_ns, detector.usual_ns(peer)) for peer in watched}
         at = view.index(self._writer.origin)
         ring = [*view.members[at + 1 :], *view.members[: max(at, 0)]]
         neighbour = next(member.id for member in ring if member.id in watched)
         longest = min([member.id for member in ring if member.id in watched], key=began_ns.__getitem__)
         for peer in dict.fromkeys((neighbour, longest)):
             member = view.member(peer)
-            if member is not None and began_ns[peer] + self._timing.probe_ns <= now_ns:
+            if member is not None and began_ns[peer] + waits_ns[peer] <= now_ns:
                 self._probe(now_ns, member, out)
         if not detector.is_busy:
             self.due_ns = NEVER  # the heartbeats of this node are often enough
             return
-        due_ns = min(began_ns[neighbour], began_ns[longest]) + self._timing.probe_ns
+        due_ns = min(began_ns[neighbour] + waits_ns[neighbour], began_ns[longest] + waits_ns[longest])
         self.due_ns = due_ns if due_ns > now_ns else now_ns + self._timing.probe_ns
 
     def expect(self, now_ns: int, members: Iterable[Member]) -> None:

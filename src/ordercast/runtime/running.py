@@ -65,9 +65,12 @@ class _Stopping:
         if threading.current_thread() is threading.main_thread():
             self._former = {number: signal.signal(number, self._on_signal) for number in SIGNALS}
         try:
-            return self._runner.run(self._supervise(main))
+            task, ending = self._runner.run(self._supervise(main))
         finally:
             self._give_signals_back()
+        if ending is not None:
+            raise ending  # here, and not in the loop, which would be left in the middle of its work
+        return task.result()
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         """Between two instructions of the main thread."""
@@ -85,7 +88,8 @@ class _Stopping:
             signal.signal(number, handler)
         self._former = {}
 
-    async def _supervise(self, main: Coroutine[Any, Any, _T]) -> _T:
+    async def _supervise(self, main: Coroutine[Any, Any, _T]) -> tuple[asyncio.Task[_T], BaseException | None]:
+        """The program, and what it is to end with instead of its own result."""
         task = self._loop.create_task(main)
         stop = self._loop.create_task(self._stop.wait())
         await asyncio.wait((task, stop), return_when=asyncio.FIRST_COMPLETED)
@@ -103,12 +107,11 @@ class _Stopping:
             for node in open_nodes(self._loop):
                 node.abort()
             if not task.done() or task.cancelled():
-                raise SystemExit(1) from None
+                return task, SystemExit(1)
         if not task.cancelled() or self._signal is None:
-            return task.result()
-        if self._former.get(self._signal) is signal.default_int_handler:
-            raise KeyboardInterrupt  # as it would have been without us: Python's own way for SIGINT
-        raise SystemExit(0)
+            return task, None
+        is_pythons = self._former.get(self._signal) is signal.default_int_handler
+        return task, KeyboardInterrupt() if is_pythons else SystemExit(0)  # as it would have been without us
 
     @property
     def _told(self) -> str:
