@@ -13,6 +13,7 @@ from ordercast.api.group import Group
 from ordercast.config import GroupConfig, Timing
 from ordercast.errors import NotMember
 from ordercast.groups.events import Message
+from ordercast.groups.status import Resumed, Stalled
 from ordercast.sim.api import SimNode, Simulation, simulate
 from ordercast.sim.network import IDEAL, NetworkModel
 from ordercast.sim.world import World
@@ -100,7 +101,8 @@ class Lab:
     async def _read(self, group: Group, seen: Seen) -> None:
         with suppress(NotMember):  # its node has crashed
             async for event in group:
-                seen.events.append(event)
+                if not isinstance(event, Stalled | Resumed):  # no paper has them
+                    seen.events.append(event)
 
 
 def in_lab(

@@ -14,11 +14,20 @@ from tests.paper.group import Lab, in_lab
 from ordercast.api.group import Group
 from ordercast.engine import Failed, Transitional
 from ordercast.errors import GroupFailed, NotMember
-from ordercast.groups.events import Left, Message
+from ordercast.groups.events import Event, Left, Message
+from ordercast.groups.status import Resumed, Stalled
 from ordercast.service import SAFE
 from ordercast.view import Reason, View
 
 ORDERERS = ["sequencer", "token", "timestamp"]
+
+
+async def first_of(group: Group) -> Event:
+    """The next event that a paper knows of."""
+    while True:
+        event, _ = await group.receive()
+        if not isinstance(event, Stalled | Resumed):
+            return event
 
 
 async def failed(lab: Lab, orderer: str, *, deaf: int = -1) -> list[Group]:
@@ -97,7 +106,7 @@ def test_outstanding_calls_return_the_error(orderer: str) -> None:
         groups = await lab.form(3, recovery="manual", orderer=orderer)
         lab.stop_receiving(1)
         lab.world.network.partition([["a"], ["b"], ["c"]])
-        receiving = asyncio.create_task(groups[1].receive())
+        receiving = asyncio.create_task(first_of(groups[1]))
         waiting = [
             asyncio.create_task(groups[1].send(b"under way", SAFE, confirm=True)),
             asyncio.create_task(groups[1].send_many([b"under", b"way"], SAFE, confirm=True)),
@@ -108,7 +117,7 @@ def test_outstanding_calls_return_the_error(orderer: str) -> None:
         _, pending = await asyncio.wait(waiting, timeout=20)
         assert not pending
         assert [type(task.exception()) for task in waiting] == [GroupFailed] * 4
-        assert isinstance((await receiving)[0], Failed)
+        assert isinstance(await receiving, Failed)
 
     in_lab(program)
 
@@ -182,14 +191,16 @@ def test_an_iteration_waits_for_the_reset_of_another_member() -> None:
         groups = await failed(lab, "sequencer", deaf=1)
         await asyncio.sleep(10)
         assert isinstance(lab.seen[2].events[-1], Failed)
-        assert [type(event) for event in await groups[1].take()] == [Failed]
+        taken = [event for event in await groups[1].take() if not isinstance(event, Stalled | Resumed)]
+        assert [type(event) for event in taken] == [Failed]
         taking = asyncio.create_task(groups[1].take())
         await asyncio.sleep(1)
         assert not taking.done()
         assert await groups[1].reset(2) == 2
         await groups[1].send(b"on", confirm=True)
         await asyncio.sleep(0.1)
-        assert [type(event) for event in await taking] == [Transitional, View]
+        taken = [event for event in await taking if not isinstance(event, Stalled | Resumed)]
+        assert [type(event) for event in taken] == [Transitional, View]
         kinds = [type(event) for event in lab.seen[2].events[-4:]]
         assert kinds == [Failed, Transitional, View, Message]
 

@@ -62,7 +62,7 @@ STALL_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a silent member's application is blamed",
         "unheard",
-        'return no_answer(ring, silent, "was not heard for a second or longer") if silent else None',
+        'return no_answer(ring, silent, "not heard for a second or longer") if silent else None',
         "return not_receiving(ring, silent) if silent else None",
         "A crash, or a cut link, looks like a program that does not receive.",
         64,

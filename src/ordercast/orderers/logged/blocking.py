@@ -35,15 +35,15 @@ def not_receiving(ring: RingState, members: Iterable[int]) -> Waiting:
 
 
 def no_answer(ring: RingState, members: Iterable[int], what: str) -> Waiting:
-    """Members do not get what was sent, or their answers do not come; `what` follows the names."""
+    """Members do not get what was sent, or their answers do not come; `what` says which, of one or of several."""
     names = names_of(ring, members)
-    return Waiting(StallReason.NETWORK, names, f"{' and '.join(names)} {what}")
+    return Waiting(StallReason.NETWORK, names, f"waiting for {' and '.join(names)}: {what}")
 
 
 def unheard(ring: RingState, detector: Detector, now_ns: int) -> Waiting | None:
     """Members that have been silent for long, and are not suspected yet."""
     silent = detector.unheard(now_ns, UNHEARD_NS)
-    return no_answer(ring, silent, "was not heard for a second or longer") if silent else None
+    return no_answer(ring, silent, "not heard for a second or longer") if silent else None
 
 
 def is_in_vain(outgoing: Outgoing) -> bool:

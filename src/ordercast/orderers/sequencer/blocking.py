@@ -18,7 +18,7 @@ from ordercast.parts.detector import Detector
 from ordercast.parts.outgoing import Outgoing
 from ordercast.wire.ordering import NO_HOLDUP
 
-ASKED: Final = "was asked for an acknowledgement and has not given it"
+ASKED: Final = "asked for an acknowledgement, which has not come"
 
 
 def sequencer_blocked_by(
@@ -37,23 +37,23 @@ def sequencer_blocked_by(
     if role is not None:
         return _as_sequencer(ring, delivery, role)
     if is_in_vain(outgoing):
-        return no_answer(ring, [leader], "orders messages, and does not acknowledge what this node sends")
+        return no_answer(ring, [leader], "messages are ordered there, and what this node sends is not acknowledged")
     if log.received < log.highest:
-        return no_answer(ring, [leader], "orders messages, and does not repair what is lost")
+        return no_answer(ring, [leader], "messages are ordered there, and what is lost has not come again")
     told = announcer.holdup
     slow = ring.view.members[told.member].id if told.member < len(ring.view.members) else 0
     if slow not in (0, me) and told != NO_HOLDUP:
         return not_receiving(ring, [slow]) if told.is_application else no_answer(ring, [slow], ASKED)
     if delivery.consumed < delivery.delivered:
         return own_application(ring)
-    return no_answer(ring, [leader], "orders messages, and has not ordered what this node waits for")
+    return no_answer(ring, [leader], "messages are ordered there, and what this node waits for is not")
 
 
 def _as_sequencer(ring: RingState, delivery: InOrderDelivery, role: SequencerRole) -> Waiting | None:
     log, me = ring.log, ring.me.id
     lacking = role.not_holding(log, ring.view, me)
     if lacking:
-        return no_answer(ring, lacking, "has not said that it holds a RESILIENT message")
+        return no_answer(ring, lacking, "a RESILIENT message is not acknowledged")
     slow, late = role.lagging(log.received)
     if late:
         return no_answer(ring, late, ASKED)
@@ -63,4 +63,4 @@ def _as_sequencer(ring: RingState, delivery: InOrderDelivery, role: SequencerRol
     if others:
         return not_receiving(ring, others)
     awaited = role.changes.awaited(log.next_number)
-    return no_answer(ring, awaited, "has not sent again what the last recovery left open") if awaited else None
+    return no_answer(ring, awaited, "what the last recovery left open is not sent again") if awaited else None

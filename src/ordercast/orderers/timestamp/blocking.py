@@ -38,14 +38,14 @@ def timestamp_blocked_by(
     for key in outgoing.unordered:
         lacking = agreement.lacking(key)
         if lacking:
-            return no_answer(ring, lacking, "has not acknowledged what this node has sent")
+            return no_answer(ring, lacking, "what this node sends is not acknowledged")
     undecided = [member for member in agreement.queue.undecided_senders() if member != me]
     if undecided:
-        return no_answer(ring, undecided, "has not decided the order of its messages")
+        return no_answer(ring, undecided, "the order of messages from there is not decided")
     if log.received < log.highest:
-        return no_answer(ring, delivery.table.others, "does not repair what is lost")
+        return no_answer(ring, delivery.table.others, "what is lost has not come again")
     late = behind(ring, delivery.table)
     if late:
-        return no_answer(ring, late, "has not said that it has what was sent")
+        return no_answer(ring, late, "what was sent is not acknowledged")
     leader = ring.view.leader.id
-    return no_answer(ring, [leader], "orders changes, and has not ordered this one") if leader != me else None
+    return no_answer(ring, [leader], "changes are ordered there, and this one is not") if leader != me else None

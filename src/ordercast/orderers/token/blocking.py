@@ -39,22 +39,22 @@ def token_blocked_by(
         return silent
     passed = rotation.passed
     if passed is not None and passed.tries >= VAIN_TRIES:
-        return no_answer(ring, [passed.site], "does not take the token")
+        return no_answer(ring, [passed.site], "the token was passed there, and is not taken")
     if log.received < log.highest and naks.tries >= VAIN_TRIES:
-        return no_answer(ring, [site] if site != me else table.others, "does not answer requests for what is lost")
+        return no_answer(ring, [site] if site != me else table.others, "requests for what is lost are not answered")
     if site not in (0, me) and not rotation.is_holding:
         if site in rotation.full:
             return not_receiving(ring, [site])
         if is_in_vain(outgoing) or requests.is_in_vain(VAIN_TRIES):
-            return no_answer(ring, [site], "has the token, and does not acknowledge what this node sends")
+            return no_answer(ring, [site], "the token is there, and what this node sends is not acknowledged")
         if table.row(site) < log.received:
-            return no_answer(ring, [site], "has the token, and lacks what comes before it")
-        return no_answer(ring, [site], "has the token, and has not ordered what this node waits for")
+            return no_answer(ring, [site], "the token is there, and what comes before it is not")
+        return no_answer(ring, [site], "the token is there, and what this node waits for is not ordered")
     if log.received < log.highest:
         holders = [member for member in table.others if table.row(member) > log.received]
-        return no_answer(ring, holders or table.others, "has what this node lacks, and it has not come yet")
+        return no_answer(ring, holders or table.others, "what this node lacks is there, and has not come yet")
     late = behind(ring, table)
     if late:
-        return no_answer(ring, late, "has not said that it has what was sent")
+        return no_answer(ring, late, "what was sent is not acknowledged")
     awaited = requests.pending.awaited(log.next_number)
-    return no_answer(ring, awaited, "has not sent again what the last recovery left open") if awaited else None
+    return no_answer(ring, awaited, "what the last recovery left open is not sent again") if awaited else None
