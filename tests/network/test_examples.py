@@ -37,7 +37,9 @@ def test_example_runs_as_a_program(program: Path, mode: str) -> None:
     source = re.sub(r'\.(join|call|attach)\("(\w+)"', rf'.\1("\2 {uuid4()}"', program.read_text(encoding="utf-8"))
     words = [sys.executable, "-c", source, *(["--sim"] if mode == "simulator" else [])]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    # A program that crashes one of its nodes hears that the group stands still for a moment, and nothing else.
+    complaints = [line for line in done.stderr.splitlines() if ": no progress for 1." not in line]
+    assert (done.returncode, complaints) == (0, [])
     assert "True" in done.stdout
     assert "False" not in done.stdout
 
