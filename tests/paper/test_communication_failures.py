@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
 from tests.paper.group import Lab, in_lab, send_one_by_one
 
@@ -147,7 +146,7 @@ def test_a_member_that_never_receives_blocks_the_group_loses_nothing_and_is_not_
     """Section 3: "the group may block, because it may run out of buffers. Messages are never thrown away"."""
 
     async def program(lab: Lab) -> None:
-        groups = await lab.form(3, config=replace(SMALL_HISTORY, slow="wait"))
+        groups = await lab.form(3, config=SMALL_HISTORY, slow="wait")
         lab.stop_receiving(2)
         await asyncio.sleep(0.01)
         sending = asyncio.create_task(send_one_by_one(groups[1], 200, 100))

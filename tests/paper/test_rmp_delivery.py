@@ -444,9 +444,9 @@ def test_a_slow_application_delays_the_token_and_nobody_is_thrown_out() -> None:
     acknowledging any more packets until it can process incoming packets again". Deviation: nobody removes it."""
 
     async def program(ring: Ring) -> None:
-        config = GroupConfig(datagram=62_000, history_bytes=64 << 10, slow="wait")
+        config = GroupConfig(datagram=62_000, history_bytes=64 << 10)
         for name in "abc":
-            await ring.join(name, config=config, orderer="token")
+            await ring.join(name, config=config, orderer="token", slow="wait")
         await asyncio.sleep(2)
         views = [group.view for group in ring.groups]
         ring.stop_receiving(1)

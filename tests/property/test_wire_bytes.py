@@ -420,6 +420,7 @@ def test_a_view_is_read_as_it_was_written(
         prior=tuple(member for member, _ in prior),
         prior_rules=tuple(rule for _, rule in prior),
         locks=locks,
+        tokens=dict.fromkeys(locks, counter),
         callers=callers,
         awaited=awaited,
         lock=request[0],

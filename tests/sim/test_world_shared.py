@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from tests.unit.shared_directory import SharedDirectory
@@ -82,11 +83,11 @@ def floor(
     *,
     orderer: str = "token",
     network: NetworkModel = LAN,
-    **limits: int,
+    **limits: Any,
 ) -> tuple[World, list[Application]]:
     """Nodes that are in all groups, and see one another."""
     world = World(7, network)
-    config = GroupConfig(orderer=orderer, **limits)  # type: ignore[arg-type]
+    config = GroupConfig(orderer=orderer, **limits)
     applications = [Application(world, name, "ab", config) for name in names]
     assert world.run_until(lambda: all(_sees(each, len(names)) for each in applications), 30 * SECOND)
     return world, applications
@@ -195,7 +196,7 @@ def test_messages_of_a_group_without_a_port_here_are_passed_over() -> None:
 def test_a_group_that_nobody_receives_from_blocks_its_underlay_late_and_loses_nothing(orderer: str) -> None:
     """Amoeba section 3, for all groups of a channel: its buffers are free when all ports are done. Until then a slow
     port holds PORT_BYTES itself."""
-    world, applications = floor(orderer=orderer, history_bytes=256 << 10, max_message=64 << 10)
+    world, applications = floor(orderer=orderer, history_bytes=256 << 10, max_message=64 << 10, slow="wait")
     slow, sender = applications[1], applications[0]
     slow.stopped.add("b")
     for _ in range(60):
