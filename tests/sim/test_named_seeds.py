@@ -70,6 +70,7 @@ OF_PATIENCE = (
 
 # They failed when the profile drew more folders that are lost.
 OF_ENDURANCE = (
+    ("sequencer", 201_000_094),  # a restarted leaver was sent away although its leave was not decided without it
     ("timestamp", 191_000_067),  # a newcomer waited for the end of a large message whose sender waited for more members
     ("token", 192_000_026),  # the judge took a member that had left a group which did not work for one that was there
     ("sequencer", 1_014),  # a member that was evicted, and did not receive, knew no reason why it was out

@@ -277,7 +277,8 @@ class QuorumRing:
             out.sends.append(self._local.writer.control(returned.member.address, Kind.WELCOME, body))
             return
         if self.recovery is None:
-            if view.member(returned.former) is None:  # it has left, and joins as a new member
+            is_needed = returned.former in view.prior and self.orderer.decided < view.seq
+            if view.member(returned.former) is None and not is_needed:  # it has left, and joins as a new member
                 body = encode_ring(self.shown())
                 out.sends.append(self._local.writer.control(returned.member.address, Kind.HERE, body))
                 return
