@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"nothing to read: the first position, {first}, comes after the end, {stop}")
     progress = Progress()
     # A service ends by SIGTERM as a person does by Ctrl-C.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    former = signal.signal(signal.SIGTERM, signal.default_int_handler)
     over = Event()
     frames = _frames(args, archive, first, stop, progress, over)
     try:
@@ -100,6 +100,7 @@ def run(args: argparse.Namespace) -> int:
             return 0  # the only way in which it ends
         raise
     finally:
+        signal.signal(signal.SIGTERM, former)
         over.set()
         progress.close()
 
