@@ -1,0 +1,1 @@
+"""Spread's order over sites: Lamport timestamps, one stream for each site."""
