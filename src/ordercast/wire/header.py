@@ -79,6 +79,24 @@ class Kind(IntEnum):
     REPLY = 41
     NAMES = 42  # to a single node: which groups is it in? Also the answer (section 3.3)
 
+    # Sites (Spread section 3): what links carry, and the token of a site.
+    PACKET = 43  # a segment of a stamped block, in the sequence of one link
+    SKIP = 44  # in link sequence: blocks that were pruned, since no site behind the link wants them
+    UPDATE = 45  # in link sequence: how far a site is, its clock and its ARU
+    HOP_ACK = 46  # the ends of a link to each other: received up to, sent up to
+    HOP_NAK = 47  # and what is missing
+    SITE_TOKEN = 48  # the token of a site, or where it is
+    WAKE = 49  # to the daemon where it rests: another one has something to send
+
+    # Components: membership of sites (extended virtual synchrony).
+    HELLO = 50  # a component shows itself; the end of a link lives
+    GATHER = 51
+    SITE_CUT = 52
+    PROPOSAL = 53
+    ACCEPTED = 54
+    INSTALL = 55
+    FETCH = 56  # asks a member of the class for blocks of the remainder
+
 
 FORWARD: Final = 0x80  # added to the kind: the receiver is to multicast it (RMP section 3.4)
 
@@ -107,6 +125,13 @@ DETAIL: Final[dict[int, str]] = {
     Kind.CALL: "call",
     Kind.REPLY: "reply",
     Kind.NAMES: "names",
+    Kind.PACKET: "data",
+    Kind.SKIP: "skip",
+    Kind.UPDATE: "update",
+    Kind.HOP_ACK: "ack",
+    Kind.HOP_NAK: "nak",
+    Kind.SITE_TOKEN: "token",
+    Kind.WAKE: "wake",
 }
 MEMBERSHIP_DETAIL: Final = "membership"
 UNKNOWN_DETAIL: Final = "unknown"
@@ -115,6 +140,6 @@ UNKNOWN_DETAIL: Final = "unknown"
 def detail_of(kind: int) -> str:
     """The word for a kind in traces and counters; everything about views is `membership`."""
     kind &= ~FORWARD
-    if Kind.FIND <= kind <= Kind.ENDED:
+    if Kind.FIND <= kind <= Kind.ENDED or Kind.HELLO <= kind <= Kind.FETCH:
         return MEMBERSHIP_DETAIL
     return DETAIL.get(kind, UNKNOWN_DETAIL)

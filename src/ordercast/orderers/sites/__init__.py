@@ -1,0 +1,1 @@
+"""Spread's sites: rings inside of them, hops between them, one tree for each source. docs/design/sites.md."""
