@@ -145,6 +145,12 @@ class View:
     """The number of the request that this view answers. Of an expulsion: 1 if the member may come back."""
     largest_before: int = 0
     """The most members that a view of the chain before this one had."""
+    components: tuple[tuple[str, ...], ...] = ()
+    """Where several components go on (`sites`), after a merge: which members came together from which of them, as
+    name/life; empty otherwise."""
+    rosters: tuple[tuple[int, ...], ...] = ()
+    """The same policy: the nodes (ids) that have one and the same roster of groups. If there are several such sets, the
+    first of each tells the others its roster before anything else."""
 
     @property
     def id(self) -> str:

@@ -58,6 +58,10 @@ class FloodEngine:
     def gives_locks(self) -> bool:
         return False
 
+    @property
+    def interest(self) -> None:
+        return None
+
     def lock(self, now_ns: int, lock: str, out: Outbox) -> None:
         """It gives none."""
 

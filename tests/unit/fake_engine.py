@@ -29,6 +29,7 @@ from ordercast.engine import (
     Upcall,
     Waiting,
 )
+from ordercast.groups.engines import InterestPort
 from ordercast.groups.events import Batch, PortEvent
 from ordercast.groups.port import Port
 from ordercast.service import RELIABLE_RANK, Service
@@ -144,6 +145,7 @@ class FakeEngine:
 
     gives_locks = True
     is_closed = False
+    interest: InterestPort | None = None
 
     def supports(self, service: Service) -> bool:
         return service.rank >= RELIABLE_RANK or self.exchange.has_unreliable

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 from typing import Protocol
 
 from ordercast.config import AlonePolicy, Demands, GroupConfig, MinMembers, RecoveryMode, Timing
 from ordercast.engine import Engine
+from ordercast.orderers.sites.interests import Interests
 from ordercast.service import Service
 from ordercast.view import Address, Member, View
+
+
+class InterestPort(Protocol):
+    """What an engine that sends blocks only where they are wanted has for the groups (docs/design/sites.md)."""
+
+    @property
+    def interests(self) -> Interests:
+        """Which sites want which groups: the roster tells it of joins and leaves."""
+
+    def declare(self, names: Sequence[str]) -> None:
+        """This daemon is about to join these groups: have INTEREST stamped, in this order. A view voids it."""
+
+    def is_stable(self, name: str) -> bool:
+        """Whether every daemon of the view knows of the interest that was declared in the present view. What was
+        declared earlier is stable earlier."""
 
 
 class GroupEngine(Engine, Protocol):
@@ -25,6 +42,10 @@ class GroupEngine(Engine, Protocol):
 
     @property
     def gives_locks(self) -> bool: ...
+
+    @property
+    def interest(self) -> InterestPort | None:
+        """Of an underlay whose components go on and merge. None: one ring goes on, and everybody gets everything."""
 
     def supports(self, service: Service) -> bool: ...
 

@@ -7,7 +7,7 @@ many groups have, and the empty tables of groups without locks. Views are never 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from ordercast.groups.records import GroupChange
 from ordercast.view import Member, View
@@ -22,12 +22,26 @@ _NOTHING: Final[dict[int, int]] = {}
 _NO_LOCKS: Final[dict[str, int]] = {}
 
 
+class Telling(NamedTuple):
+    """What the groups are being told of."""
+
+    view: View  # of the underlay
+    position: int  # of the change
+    is_view: bool  # otherwise it is an exchange of rosters in it
+
+
 class GroupViews:
-    """Makes the views of the groups. `_members` and `_names` hold for one view of the underlay."""
+    """Makes the views of the groups. `_members` and `_names` hold for one view of the underlay.
 
-    __slots__ = ("_members", "_names", "_view")
+    The id of a group's view counts the changes of the roster in the underlay's view. Where components go on, some
+    members of a view may make a change that others never see, so there it is `position@counter@creator`: the position
+    of the change, which is unique together with the underlay's view.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_by_position", "_members", "_names", "_view")
+
+    def __init__(self, *, by_position: bool = False) -> None:
+        self._by_position = by_position
         self._view = ""
         self._members: dict[Sessions, tuple[Member, ...]] = {}
         self._names: dict[Sessions, tuple[str, ...]] = {}
@@ -40,8 +54,8 @@ class GroupViews:
             self._names.clear()
         record, subject = change.record, change.subject
         return View(
-            (view.counter << 20) + change.count,
-            view.creator,
+            position if self._by_position else (view.counter << 20) + change.count,
+            view.id if self._by_position else view.creator,
             view.ring,
             view.incarnation,
             view.seq,

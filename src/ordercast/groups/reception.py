@@ -5,7 +5,7 @@ A block that no port here wants is passed over: it counts as consumed when every
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ordercast.engine import Delivery, RepeatedCall
@@ -13,6 +13,7 @@ from ordercast.errors import WireError
 from ordercast.groups.consumption import Receipt
 from ordercast.groups.events import NO_POSITION, Batch, CallBatch, MixedBatch, OpenedBlock
 from ordercast.groups.port import Port
+from ordercast.groups.queued import NOBODY
 from ordercast.groups.requests import Incoming, read_call
 from ordercast.groups.stream import MIXED, Stream, row_runs, runs_of
 from ordercast.service import AGREED_RANK
@@ -91,6 +92,32 @@ class Reception:
         if ports:
             self._routes[port.number] = ports
         port.stream.wanted.discard(port.number)
+
+    def renumber(self, find: Callable[[str], int]) -> None:
+        """All groups have other numbers, which `find` gives; NOBODY: the group is not there any more. Streams have
+        forgotten the old ones."""
+        ports = [port for found in self._routes.values() for port in found]
+        self._routes.clear()
+        for stream in self._streams:
+            stream.wanted.clear()
+            for target in stream.queue.targets():
+                if isinstance(target, Port) and target.gone is not None and target.number > NOBODY:
+                    target.number = find(target.group)  # it has ended, and some of what it has sent still waits
+        for port in ports:
+            port.number = find(port.group)
+            if port.number > NOBODY:
+                self.attach(port)
+
+    @property
+    def is_assembling(self) -> bool:
+        """Whether parts of large messages have come."""
+        return not self._assembler.is_empty
+
+    def drop_open(self, number: int) -> None:
+        """A node came into a group that may not have got the beginnings of large messages to it: they begin again."""
+        if self._me.id in self._assembler.drop_to(number):
+            for stream in self._streams:
+                stream.restart_large()
 
     def ports_of(self, number: int) -> Sequence[Port]:
         """The ports of a group, of all sessions."""
@@ -210,7 +237,7 @@ class Reception:
         sender = self.names.get(origin) or f"{origin:016x}"
         view = self._view.id if self._view else ""
         # Names are looked up when they are asked for, in the roster of now: there may be another one by then.
-        opened = OpenedBlock(block, head, sender, position, view, shared.roster.name_of)
+        opened = OpenedBlock(block, head, sender, position, view, shared.roster.current_names)
         whole_bytes = 0
         if flags & FRAGMENTED:
             whole = self._assemble(origin, block, stream)

@@ -66,6 +66,12 @@ class GroupChange(NamedTuple):
     header: bytes
     count: int  # type: ignore[assignment]  # `changes` of the table with this change: it names the view
 
+    @property
+    def has_new_node(self) -> bool:
+        """Whether the group has a member of a node that it had none of before."""
+        before = {node for node, _ in self.before}
+        return any(node not in before for node, _ in self.after)
+
 
 class GroupTable:
     """All groups, and which nodes of the underlay do not have the table yet."""
@@ -127,7 +133,7 @@ class GroupTable:
         if self.seed is not None and self.seed.origin not in present:
             self.seed = None
         gone = frozenset(before) - present
-        return self._take_out(gone, view) if gone else []
+        return self.take_out(gone, view) if gone else []
 
     def apply(self, origin: int, operation: AnyOperation) -> list[GroupChange]:
         """One operation that `origin` had ordered.
@@ -187,6 +193,30 @@ class GroupTable:
             self.refused += 1  # no seeder sends it
         for node, _ in namers:
             self._named[node] = self._named.get(node, 0) + 1
+
+    def merge(self, name: str, members: Sessions, namers: Sessions) -> GroupRecord | None:
+        """Sessions of a group, which are not in it yet; it is made where there is none. None: a bound keeps it out."""
+        record = self.groups.get(name)
+        if record is None:
+            record = self._make(name)
+            if record is None:
+                return None
+        room = MAX_GROUP_SESSIONS - len(record.members)
+        if len(members) > room:
+            self.refused += len(members) - room
+            members = members[:room]
+        if members:
+            record.members = self._share(record.members + members)
+        if namers:
+            record.namers = self._share(record.namers + namers)
+            for node, _ in namers:
+                self._named[node] = self._named.get(node, 0) + 1
+        return record
+
+    def name_of(self, number: int) -> str:
+        """The name of the group that has this number, or had it lately; empty: it is not known."""
+        record = self.numbers.get(number)
+        return record.name if record is not None else self.ended.get(number, "")
 
     def restore(self, state: SeedState) -> None:
         """The rest of a seed, behind its records."""
@@ -270,7 +300,8 @@ class GroupTable:
             record.namers = self._share((*record.namers, key))
             self._named[origin] = count + 1
 
-    def _take_out(self, gone: frozenset[int], view: View) -> list[GroupChange]:
+    def take_out(self, gone: frozenset[int], view: View) -> list[GroupChange]:
+        """The sessions of these nodes leave their groups."""
         reason, header = view.reason, view.header
         changes = self.changes
         worked_out: dict[int, tuple[Sessions, Sessions]] = {}

@@ -12,7 +12,7 @@ nothing by rules of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
@@ -90,10 +90,20 @@ class Roster:
 
     def name_of(self, number: int) -> str:
         """The name of the group that has this number, or had it lately; empty: it is not known."""
-        record = self._table.numbers.get(number)
-        return record.name if record is not None else self._table.ended.get(number, "")
+        return self._table.name_of(number)
+
+    @property
+    def current_names(self) -> Callable[[int], str]:
+        """Of any time: numbers are never used twice on one roster."""
+        return self.name_of
+
+    def take_renumbered(self) -> bool:
+        return False
 
     # Inputs: the stream, entry by entry.
+
+    def on_transitional(self) -> None:
+        """Operations count at their place: what recovery brings together is the same for all that go on."""
 
     def on_view(self, seq: int, view: View) -> list[GroupChange]:
         """The underlay has this view from here on."""

@@ -265,6 +265,10 @@ class Rows:
             self._view = 0
             self._groups.clear()  # a later stay has another roster
 
+    def forget_groups(self) -> None:
+        """Groups have other numbers from here on."""
+        self._groups.clear()
+
     def stalled(self, now_ns: int, text: str) -> None:
         if self._recorder:
             detail = self._recorder.detail(text)

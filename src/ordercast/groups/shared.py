@@ -1,13 +1,14 @@
 """The groups of a shared underlay at one node: the roster, and what its changes mean for the node's ports.
 
 docs/design/roster.md has the design. The channel tells it of views and of roster blocks in the order of the stream; it
-offers the operations of this node, and gives the ports of the groups their views.
+offers the operations of this node, and gives the ports of the groups their views. Where the components of the underlay
+go on and merge, the roster is an `ExchangeRoster`, and `Regrouping` has what differs.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -16,10 +17,13 @@ from ordercast.config import MAX_BLOCK, MAX_GROUP_NAME
 from ordercast.engine import Transitional, Upcall
 from ordercast.errors import UsageError
 from ordercast.groups.events import Left
-from ordercast.groups.group_views import GroupViews, locks_of
+from ordercast.groups.exchange import ExchangeRoster
+from ordercast.groups.group_views import GroupViews, Telling, locks_of
 from ordercast.groups.queued import NO_NUMBER, NOBODY
 from ordercast.groups.records import MAX_NAMED, GroupChange
+from ordercast.groups.regrouping import Regrouping
 from ordercast.groups.roster import Roster
+from ordercast.groups.rosters import AnyRoster
 from ordercast.groups.session import Session
 from ordercast.groups.stream import Stream
 from ordercast.view import RECOVERIES, Reason, View
@@ -99,6 +103,7 @@ class SharedGroups:
         "_maker",
         "_named",
         "_ports",
+        "_regrouping",
         "_seed",
         "_seq",
         "_shown",
@@ -115,8 +120,10 @@ class SharedGroups:
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
-        self.roster = Roster(channel.me.id)
-        self._maker = GroupViews()
+        interest = channel.engine.interest
+        self._regrouping = Regrouping(interest) if interest is not None else None
+        self.roster: AnyRoster = self._new_roster()
+        self._maker = GroupViews(by_position=interest is not None)
         self._ports: dict[str, Port] = {}  # by group, of all sessions
         # Operations that are to be offered. All of a node's go through one queue, so that their order is certain.
         self._joining: dict[Port, None] = {}
@@ -129,17 +136,22 @@ class SharedGroups:
         # What the engine has said and this node has not come to yet: a pass makes only so many views of groups.
         self.waiting: deque[Upcall] = deque()
         self.left = PASS_CHANGES  # how many this pass may still make
-        self._telling: View | None = None  # of the underlay; groups have it up to `_changes`
+        self._telling: Telling | None = None  # groups have it up to `_changes`
         self._changes: deque[GroupChange] = deque()
         self._shown: set[Port | None] = set()  # that got a view of their own by it
         # Of the last view or operation: the view's own, and one more for each operation since. All members of the
-        # underlay count alike, and the next view has a greater one, since every operation takes one in the log.
+        # underlay count alike, and the next view has a greater one, since every operation takes one in the log. Where
+        # components go on, positions take its place.
         self._seq = 0
         self._transitional = ""  # the underlay's view that is being recovered, until the next one
         self._locks: dict[str, int] = {}  # of all groups, as of the last view
         self._unlocking: dict[str, None] = {}  # locks that are to be given back: their ports have ended
         self._system = Stream(channel, Session(), 0, is_system=True)  # of the node itself: operations
         channel.streams.append(self._system)
+
+    def _new_roster(self) -> AnyRoster:
+        interest, me = self._channel.engine.interest, self._channel.me.id
+        return ExchangeRoster(me, interest.interests) if interest is not None else Roster(me)
 
     # Ports
 
@@ -162,11 +174,13 @@ class SharedGroups:
         if self._ports.get(port.group) is port:
             del self._ports[port.group]
         self._joining.pop(port, None)
+        if self._regrouping is not None:
+            self._regrouping.forget(port)
         self._note_base(port)
         prefix = f"{port.number}:"
         self._unlocking.update({lock: None for lock in self._own_locks if lock.startswith(prefix)})
         record = self.roster.at(port.number)
-        if record is not None and self._key in record.members:
+        if record is not None and record.name == port.group and self._key in record.members:
             self._leaving.append((port.number, b""))
         if port.number < 0:
             port.number = NOBODY  # what it has sent waits no longer
@@ -177,6 +191,8 @@ class SharedGroups:
         if port.number < 0 or self._channel.view is None or self._channel.failure is not None:
             return False
         self._leaving.append((port.number, header))
+        if self._regrouping is not None:
+            self._regrouping.note_leave(port, header)
         return True
 
     def _note_base(self, port: Port) -> None:
@@ -195,6 +211,8 @@ class SharedGroups:
         """All that this node wanted of the roster has been read, and nobody waits for a seed of it."""
         if self._joining or self._leaving or self._to_name or self._unlocking or self._seed is not None:
             return False
+        if self._regrouping is not None and self._regrouping.is_waiting:
+            return False
         return (
             not self._system.outstanding
             and self._system.queue.is_waiting
@@ -205,17 +223,46 @@ class SharedGroups:
     @property
     def has_operations(self) -> bool:
         """Whether `offer` has anything to do now."""
-        if self._channel.view is None or not self.roster.is_seeded:
+        regrouping = self._regrouping
+        if self._channel.view is None or (regrouping is not None and self.is_behind):
+            return False
+        if self._seed is None and self.roster.must_seed():
+            return True
+        if self._seed is not None and self._system.queue.queued_bytes < SEED_AHEAD * BODY_BYTES:
+            return True
+        if not self.roster.is_seeded:
             return False
         if self._joining or self._leaving or self._to_name or self._unlocking:
             return True
-        if self._seed is None and self.roster.must_seed():
+        return regrouping is not None and regrouping.is_ready
+
+    def is_held(self, stream: Stream) -> bool:
+        """Whether a session must not submit now, because its groups may be about to have other numbers: components have
+        merged. Until all rosters are exchanged only these are sent."""
+        if self._regrouping is None:
+            return False
+        if self.is_behind or any(isinstance(upcall, View) for upcall in self._channel.out.upcalls):
             return True
-        return self._seed is not None and self._system.queue.queued_bytes < SEED_AHEAD * BODY_BYTES
+        return not stream.is_system and not self.roster.is_seeded
 
     def offer(self, now_ns: int) -> None:
-        """Offer the operations of this node. Leaves come first: a group that is left may have been opened again."""
+        """Offer the operations of this node, and its roster to those that need it."""
         roster, queue = self.roster, self._system.queue
+        if roster.is_seeded:
+            self._offer_operations(now_ns)
+        if self._seed is None and roster.must_seed():
+            self._seed = roster.seed(BODY_BYTES)
+        if self._seed is not None:
+            while queue.queued_bytes < SEED_AHEAD * BODY_BYTES:
+                part = next(self._seed, None)
+                if part is None:
+                    self._seed = None
+                    break
+                queue.offer_operation(part)
+
+    def _offer_operations(self, now_ns: int) -> None:
+        """Leaves come first: a group that is left may have been opened again."""
+        queue = self._system.queue
         for lock in self._unlocking:
             self._channel.engine.unlock(now_ns, lock, self._channel.out)
         self._unlocking = {}
@@ -227,27 +274,31 @@ class SharedGroups:
             for header, each in numbers.items():
                 for body in encode_leaves(LABEL, header, each, LEAVES_BYTES):
                     queue.offer_operation(body)
-        if self._joining:
+        joining: Iterable[Port] = self._joining
+        if self._regrouping is not None:
+            joining = self._regrouping.take_joins(joining, self._is_staying)
+        if joining:
             names: dict[bytes, list[str]] = {}
-            for port in self._joining:
+            for port in joining:
                 names.setdefault(port.join_header, []).append(port.group)
-            self._joining = {}
             for header, groups in names.items():
                 for body in encode_joins(LABEL, header, groups, JOINS_BYTES):
                     queue.offer_operation(body)
+        self._joining = {}
         if self._to_name:
             for body in encode_name_groups(LABEL, self._to_name, BODY_BYTES):
                 queue.offer_operation(body)
             self._to_name = []
-        if self._seed is None and roster.must_seed():
-            self._seed = roster.seed(BODY_BYTES)
-        if self._seed is not None:
-            while queue.queued_bytes < SEED_AHEAD * BODY_BYTES:
-                part = next(self._seed, None)
-                if part is None:
-                    self._seed = None
-                    break
-                queue.offer_operation(part)
+
+    def _is_staying(self, group: str) -> bool:
+        """Whether a session of this node is in the group, and no leave of it is under way: one more session needs no
+        interest of its own."""
+        record, me = self.roster.find(group), self._channel.me.id
+        if record is None:
+            return False
+        port = self._ports.get(group)
+        inside = [key for key in record.members if key[0] == me]
+        return bool(inside) and port is not None and port.number == record.number and not port.is_leaving
 
     def address(self, stream: Stream, names: Sequence[str]) -> GroupNames:
         """The groups that a message of a session is for. Those that it is not in are named; the message waits."""
@@ -308,6 +359,7 @@ class SharedGroups:
     def on_transitional(self) -> None:
         """Ports hear of it with the first message or view that follows it for them."""
         self._transitional = self._channel.view.id if self._channel.view is not None else ""
+        self.roster.on_transitional()
 
     def signal(self, port: Port) -> None:
         """The port is about to get something that a recovery brought together."""
@@ -326,9 +378,24 @@ class SharedGroups:
             if base.stream.is_fed:
                 base.tell(view)
         self._seq = view.seq
-        self._telling = view
+        self._telling = Telling(view, view.position, is_view=True)
         self._changes = deque(self.roster.on_view(view.seq, view))
+        if self._regrouping is not None:
+            self._regrouping.on_view()
+            self._system.on_departed()  # what has not left is void
+            self._seed = None
+            if self.roster.is_seeded:
+                self._want_again()
         self.go_on(now_ns)
+
+    def _want_again(self) -> None:
+        """What this node wants of the roster begins again: none of its operations is under way."""
+        if self._regrouping is not None:
+            wanted = self._regrouping.wanted(self.roster, self._key, self._ports, self._named)
+            self._joining = dict.fromkeys(wanted.joins)
+            self._leaving = wanted.leaves
+            self._to_name = wanted.names
+            self._unanswered = set(wanted.names)
 
     @property
     def is_behind(self) -> bool:
@@ -337,15 +404,17 @@ class SharedGroups:
 
     def go_on(self, now_ns: int) -> bool:
         """Let groups have the view of the underlay, as far as this pass goes. Whether there is time for more."""
-        view, changes = self._telling, self._changes
-        if view is not None:
+        telling, changes = self._telling, self._changes
+        if telling is not None:
+            view = telling.view
             while changes and self.left > 0:
-                self._shown.add(self._on_change(now_ns, changes.popleft(), view, view.position))
+                self._shown.add(self._on_change(now_ns, changes.popleft(), view, telling.position))
             if changes:
                 return False
             shown, self._shown, self._telling = self._shown, set(), None
-            self._transitional = ""
-            self._show_locks(now_ns, view, shown)
+            if telling.is_view:
+                self._transitional = ""
+                self._show_locks(now_ns, view, shown)
         return self.left > 0
 
     def on_operation(self, now_ns: int, position: int, origin: int, body: memoryview) -> None:
@@ -353,8 +422,16 @@ class SharedGroups:
         view = self._channel.view
         if view is None:
             return
-        self._seq += 1
-        for change in self.roster.apply(self._seq, origin, body):
+        self._seq = self._seq + 1 if self._regrouping is None else position
+        made = self.roster.apply(self._seq, origin, body)
+        if self.roster.take_renumbered():
+            self._renumber(now_ns)
+            self._want_again()
+            # As many groups may need a view of it as by a view of the underlay.
+            self._telling, self._changes = Telling(view, position, is_view=False), deque(made)
+            self.go_on(now_ns)
+            return
+        for change in made:
             self._on_change(now_ns, change, view, position)
         if origin == self._channel.me.id and self._unanswered and body[0] == Operation.NAME:
             operation = decode_operation(body)
@@ -376,10 +453,22 @@ class SharedGroups:
             self._unanswered.add(name)
             self._to_name.append(name)
 
+    def _renumber(self, now_ns: int) -> None:
+        """An exchange of rosters has given all groups other numbers."""
+        channel, find = self._channel, self.roster.find
+        for port in [port for port in self._ports.values() if port.number > NOBODY]:
+            record = find(port.group)
+            if record is None or self._key not in record.members:
+                self._on_left(now_ns, port, "the components that merged have too many groups or members")
+        for stream in channel.streams:
+            stream.before_renumbering()
+        channel.reception.renumber(lambda group: NOBODY if (record := find(group)) is None else record.number)
+        channel.rows.forget_groups()
+
     def on_departed(self) -> None:
         """This node is out of the underlay. If it comes back, it joins its groups again."""
         channel = self._channel
-        self.roster = Roster(channel.me.id)
+        self.roster = self._new_roster()
         self._seed = None
         self._transitional = ""
         self._locks = {}
@@ -400,6 +489,8 @@ class SharedGroups:
         """The port that got a view of its group."""
         self.left -= 1
         channel, record, mine = self._channel, change.record, self._key
+        if self._regrouping is not None and channel.reception.is_assembling and change.has_new_node:
+            channel.reception.drop_open(record.number)
         port = self._ports.get(record.name)
         was_in = mine in change.before
         if mine not in change.after:
@@ -428,18 +519,18 @@ class SharedGroups:
         port.tell(shown)
         return port
 
-    def _on_left(self, now_ns: int, port: Port) -> None:
+    def _on_left(self, now_ns: int, port: Port, why: str = "a leave that was taken back was ordered") -> None:
         """This session is out of the group."""
         channel = self._channel
         self.write_leave(now_ns, port)
         if port.is_leaving:
             channel.end_port(port, Left(wanted=True, returning=False, text="left", group=port.group))
             return
-        # A leave that was taken back when the underlay failed has been ordered after all.
+        # A leave that was taken back when the underlay failed has been ordered after all, for instance.
         channel.reception.detach(port)
         port.number = NO_NUMBER
         port.on_departed()
-        left = Left(wanted=False, returning=True, text="a leave that was taken back was ordered", group=port.group)
+        left = Left(wanted=False, returning=True, text=why, group=port.group)
         port.tell(left)
         self._joining[port] = None
 

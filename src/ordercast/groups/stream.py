@@ -77,7 +77,7 @@ class Stream:
         self.base: Port | None = None  # of a shared underlay: the session's place in the underlay itself
         self.is_fed = False  # the base port receives the events of all groups, in one order
         self.wanted = WantedGroups()
-        self.rosters = 0  # that this node has left: each had numbers of its own
+        self.rosters = 0  # that this node has left, or that a merge has ended: each had numbers of its own
         self.waiting: dict[Port, None] = {}  # ports whose tasks wait for room in the queue
         # sending
         self.queue = SendQueue(next_number)
@@ -139,6 +139,8 @@ class Stream:
         channel, queue, ready = self.channel, self.queue, self.ready
         if channel.view is None or (queue.is_waiting and not ready):
             return False
+        if channel.shared is not None and channel.shared.is_held(self):
+            return False  # its groups may get other numbers
         if self.is_short and not self.is_large_open:
             return False  # a message that others have the beginning of is completed: newcomers wait for its end
         engine = channel.engine
@@ -271,16 +273,26 @@ class Stream:
     def on_departed(self) -> None:
         """This node is out of a shared underlay. Blocks that have not left are made anew, with other numbers of groups;
         what it wanted of the roster goes with it."""
-        ready, self.ready = self.ready, []
         queue = self.queue
-        for packed in reversed(ready):
-            queue.put_back(packed)
+        self._unpack()
         queue.drop_operations()
         self.rosters += 1
         self.wanted.clear()
         for target in queue.targets():
             if target.number > NOBODY:
                 target.number = NOBODY  # a port that has ended: its group may have another number later
+
+    def before_renumbering(self) -> None:
+        """All groups are about to have other numbers: what has not left is made anew, with those."""
+        self._unpack()
+        for port in self.ports.values():
+            self.forget_number(port)
+        self.rosters += 1
+
+    def _unpack(self) -> None:
+        ready, self.ready = self.ready, []
+        for packed in reversed(ready):
+            self.queue.put_back(packed)
 
     def delivered(self, now_ns: int, number: int, first: int, count: int, position: int) -> None:
         """Own block `number`, with messages [first, first + count), was delivered here: its service is kept.

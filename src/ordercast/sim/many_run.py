@@ -19,7 +19,7 @@ from typing import Final
 
 from ordercast.config import SECOND
 from ordercast.groups.channel import Channel
-from ordercast.groups.roster import Roster
+from ordercast.groups.rosters import AnyRoster
 from ordercast.service import AGREED
 from ordercast.sim.checkers import check_all
 from ordercast.sim.checkers.attendance import short_members
@@ -66,7 +66,7 @@ class RosterWatch:
     __slots__ = ("_seen", "faults")
 
     def __init__(self) -> None:
-        self._seen: dict[Roster, tuple[int, frozenset[tuple[int, str]]]] = {}
+        self._seen: dict[AnyRoster, tuple[int, frozenset[tuple[int, str]]]] = {}
         self.faults: dict[str, None] = {}
 
     def look(self, program: GroupProgram) -> None:

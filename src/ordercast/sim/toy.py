@@ -183,6 +183,10 @@ class ToyEngine:
     def gives_locks(self) -> bool:
         return False
 
+    @property
+    def interest(self) -> None:
+        return None
+
     def lock(self, now_ns: int, lock: str, out: Outbox) -> None:
         """It gives none."""
 

@@ -140,6 +140,10 @@ class Underlay:
     def gives_locks(self) -> bool:
         return ORDERERS[self.config.orderer].gives_locks
 
+    @property
+    def interest(self) -> None:
+        """None: one ring goes on, and everybody gets everything."""
+
     def room(self, now_ns: int) -> tuple[int, int]:
         membership = self._membership
         # A newcomer sends nothing before its application has the first view.

@@ -72,6 +72,18 @@ class Assembler:
             self._drop(origin)
         self._retired = {origin for origin in self._parts if origin not in present}
 
+    def drop_to(self, group: int) -> list[int]:
+        """Forget what has come of ordered messages to this group; whose they were. The others are delivered without
+        regard to the order, so some members may have them whole already."""
+        found = [
+            origin
+            for origin, (part, *_) in self._parts.items()
+            if part.service.is_ordered and (part.group == group or group in part.targets)
+        ]
+        for origin in found:
+            self._drop(origin)
+        return found
+
     @property
     def is_empty(self) -> bool:
         return not self._parts

@@ -1,8 +1,8 @@
-"""Bodies of roster blocks: JOIN, LEAVE, NAME and SEED (docs/design/roster.md).
+"""Bodies of roster blocks: JOIN, LEAVE, NAME and SEED (docs/design/roster.md), and PART (docs/design/sites.md).
 
 One body holds one kind of operation and as many names or numbers as fit. Names travel as one column of lengths, in
-characters, and one text: it is decoded at once and cut by slices. Each part of a seed stands alone: it has its own
-table of the lists of sessions that its groups share.
+characters, and one text: it is decoded at once and cut by slices. Each part of a seed, or of a roster that components
+exchange, stands alone: it has its own table of the lists of sessions that its groups share.
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ SEED: Final = Struct("<BBIQ")  # operation, flags, part, as-of sequence number
 SEED_STATE: Final = Struct("<QQQQI")  # next number, changes; origin, as-of and next part of a seed that is under way
 UNSEEDED: Final = Struct("<QQ")  # node, sequence number of the view that it came with
 RECORD_BYTES: Final = 4 + 2 + 2 + 1  # number, members, namers, length of the name
+MARKED_BYTES: Final = 1 + 2 + 2 + 2  # mark, members, namers, length of the name and a character of it
 SEED_OVERHEAD: Final = SEED.size + 4 + 2  # counts of groups and lists
-if (SEED.size, SEED_STATE.size, UNSEEDED.size) != (14, 36, 16):
+PART: Final = Struct("<BBI")  # operation, flags, part
+if (SEED.size, SEED_STATE.size, UNSEEDED.size, PART.size) != (14, 36, 16, 6):
     raise AssertionError("roster structures have fixed sizes on the wire")
 
 LAST_PART: Final = 1
@@ -45,6 +47,7 @@ class Operation(IntEnum):
     LEAVE = 2
     NAME = 3
     SEED = 4
+    PART = 5  # of the roster of one component, for the others
 
 
 class JoinGroups(NamedTuple):
@@ -109,6 +112,23 @@ class SeedPart(NamedTuple):
 AnyOperation = JoinGroups | LeaveGroups | NameGroups | SeedPart
 
 
+class PartFront(NamedTuple):
+    """Which part of a roster a body is."""
+
+    part: int
+    is_last: bool
+
+
+class RosterPart(NamedTuple):
+    """Groups of one part. A group with the name of the one before it has more sessions of the same group."""
+
+    marks: bytes  # 1: the group has changed since its last view
+    names: list[str]
+    lists: list[tuple[SessionKey, ...]]
+    members: array[int]  # for each group the index of its list
+    namers: array[int]
+
+
 # Out. -----------------------------------------------------------------------------------------------------------------
 
 
@@ -160,6 +180,25 @@ def encode_seed(
     yield piece.body(SEED.pack(Operation.SEED, LAST_PART, part, as_of) + end)
 
 
+def encode_parts(
+    groups: Iterator[tuple[bool, str, tuple[SessionKey, ...], tuple[SessionKey, ...]]], limit: int
+) -> Iterator[bytes]:
+    """Bodies of a roster that components exchange, made as they are asked for. `groups`: (whether it has changed since
+    its last view, name, members, namers). A part is at most `limit` bytes long, unless one group needs more."""
+    part = 0
+    piece = _Piece(limit)
+    for is_changed, name, members, namers in groups:
+        for first in range(0, max(len(members), len(namers), 1), LIST_SESSIONS):
+            stop = first + LIST_SESSIONS
+            record = (int(is_changed), name, members[first:stop], namers[first:stop])
+            if not piece.add(*record):
+                yield piece.marked(PART.pack(Operation.PART, 0, part))
+                part += 1
+                piece = _Piece(limit)
+                piece.add(*record)
+    yield piece.marked(PART.pack(Operation.PART, LAST_PART, part))
+
+
 class _Piece:
     """Groups of one part as they gather."""
 
@@ -194,8 +233,16 @@ class _Piece:
         return True
 
     def body(self, front: bytes) -> bytes:
+        """Of a seed."""
+        return self._body(front, group_column(self.numbers))
+
+    def marked(self, front: bytes) -> bytes:
+        """Of a roster that components exchange: marks instead of numbers."""
+        return self._body(front, bytes(self.numbers))
+
+    def _body(self, front: bytes, column: bytes) -> bytes:
         writer = Writer().raw(front).u16(len(self._lists)).raw(b"".join(self._lists)).u32(len(self.numbers))
-        writer.raw(group_column(self.numbers)).raw(_indexes(self._members)).raw(_indexes(self._namers))
+        writer.raw(column).raw(_indexes(self._members)).raw(_indexes(self._namers))
         return writer.raw(bytes(map(len, self._names))).raw("".join(self._names).encode()).bytes()
 
 
@@ -274,6 +321,29 @@ def decode_operation(body: bytes | memoryview) -> AnyOperation:
 
 def is_seed(body: bytes | memoryview) -> bool:
     return len(body) > 0 and body[0] == Operation.SEED
+
+
+def part_front(body: bytes | memoryview) -> PartFront | None:
+    """Which part of a roster this is; None: it is none. Everybody counts parts by this alone, readable or not."""
+    if len(body) < PART.size:
+        return None
+    operation, flags, part = PART.unpack_from(body)
+    if operation != Operation.PART or flags & ~LAST_PART:
+        return None
+    return PartFront(part, bool(flags & LAST_PART))
+
+
+def decode_part(body: bytes | memoryview) -> RosterPart:
+    """The groups of a part, whose front has been read."""
+    reader = Reader(memoryview(body)[PART.size :])
+    lists = [_decode_list(reader) for _ in range(reader.u16())]
+    count = reader.count(MARKED_BYTES)
+    marks = reader.raw(count)
+    members = _column(reader, "H", count)
+    namers = _column(reader, "H", count)
+    if count and (max(members) >= len(lists) or max(namers) >= len(lists) or max(marks) > 1):
+        raise WireError("a group of a roster without a list of its sessions, or with an unknown mark")
+    return RosterPart(marks, _names(reader, count), lists, members, namers)
 
 
 def _decode_seed(reader: Reader) -> SeedPart:
