@@ -17,7 +17,7 @@ import hashlib
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ordercast.config import MAX_BLOCK, MS, SECOND
@@ -201,7 +201,7 @@ class _Run:
         self._faults.heal_all()
         unrest = cluster.run_to_rest(world.now_ns + LOSSY_REST_NS)
         if unrest:
-            world.network.set_model(replace(world.network.model, loss=0.0, duplicate=0.0, reorder=0.0))
+            world.network.end_losses()
             if self._excuse() is None:
                 unrest = cluster.run_to_rest(world.now_ns + REST_NS)
         self._check_leavers(world.now_ns - LEAVE_NS if unrest else world.now_ns)

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from ordercast.errors import WireError
-from ordercast.sim.network import Arrival, Network, NetworkModel, kind_of
+from ordercast.sim.datagrams import Arrival, kind_of
+from ordercast.sim.network import Network, NetworkModel
 from ordercast.view import node_id
 from ordercast.wire.header import HEADER_BYTES
 from ordercast.wire.token import decode_list, decode_token
