@@ -320,6 +320,11 @@ class Pipes:
         pipe = self.between(source, target)
         pipe.model = replace(pipe.model, **properties)
 
+    def original(self, source: str, target: str) -> PipeModel:
+        """What a pipe was like in the beginning."""
+        self.between(source, target)
+        return self._models[source, target]
+
     def reset(self, source: str = "", target: str = "") -> None:
         """The pipe has the properties of the beginning again; without names all of them have."""
         for direction, model in self._models.items():
