@@ -102,6 +102,7 @@ def count_rows(world: World, rows: Sequence[Row]) -> Statistics:
     found.lost = counters.lost
     found.socket_drops = counters.socket_drops
     if world.network.pipes is not None:
+        found.lost += sum(pipe.counters.lost for pipe in world.pipes.all.values())
         found.pipes = {f"{source}>{target}": pipe.counters for (source, target), pipe in world.pipes.all.items()}
     submits: dict[str, tuple[list[int], list[int]]] = {}  # sender -> first numbers, times
     ids: set[str] = set()
