@@ -170,9 +170,8 @@ def parse_topology(text: str, name: str) -> Topology:
             source, target = direction
             for site in direction:
                 if site not in names:
-                    pipe.wrong(
-                        f"there is no site {site!r}; the sites are {', '.join(names)}", *_key_of(pipe, direction, site)
-                    )
+                    text = f"there is no site {site!r}; the sites are {', '.join(names)}"
+                    pipe.wrong(text, _key_of(pipe, direction, site))
             if source == target:
                 pipe.wrong(f"a pipe from {source} to itself; a pipe joins two different sites")
             if direction in listed:

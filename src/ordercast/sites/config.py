@@ -197,16 +197,12 @@ def _of_sites(sites: Sequence[Site]) -> Iterator[Problem]:
             yield Problem(("site", index, "name"), f"there are two sites {site.name!r}; give each a name of its own")
         names.add(site.name)
         if site.index != index:
-            yield Problem(
-                ("site", index), f"site {site.name} has index {site.index}, and is number {index} in its order"
-            )
+            text = f"site {site.name} has the index {site.index}, and is number {index} in its order"
+            yield Problem(("site", index), text)
         if site.multicast is not None:
             host, port = site.multicast
             if not is_multicast(host) or not _is_port(port):
-                shown = f"{host}:{port}"
-                text = (
-                    f'{shown!r} is no multicast address; write one of 224.0.0.0/4 and a port, as in "239.192.7.1:4803"'
-                )
+                text = f"{host}:{port} is no multicast address; write one of 224.0.0.0/4 with a port from 1 to 65535"
                 yield Problem(("site", index, "multicast"), text)
             if site.multicast in channels:
                 other = channels[site.multicast]
@@ -245,7 +241,7 @@ def _of_daemons(daemons: Sequence[DaemonSpec], sites: Sequence[str]) -> Iterator
         if daemon.address in addresses:
             other = addresses[daemon.address]
             text = f"{daemon.host}:{daemon.port} is the address of daemon {other}; daemons of one host need other ports"
-            yield Problem(("daemon", index, "port"), text)
+            yield Problem(("daemon", index, "host"), text)
         addresses[daemon.address] = daemon.name
 
 

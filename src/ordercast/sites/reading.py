@@ -39,6 +39,9 @@ def read_sites(root: TomlTable) -> SitesConfig:
     usual = Site("", 0)
     ring_window = defaults.whole("ring_window", usual.ring_window, 1, MAX_WINDOW)
     personal_window = defaults.whole("personal_window", min(usual.personal_window, ring_window), 1, MAX_WINDOW)
+    if personal_window > ring_window:
+        text = f"personal_window is {personal_window}, more than the ring_window of {ring_window}"
+        defaults.wrong(f"{text}; one daemon cannot send more than all", "personal_window")
     port = defaults.whole("port", DEFAULT_PORT, 1, 65_535)
     sites = [_site(table, index, ring_window, personal_window) for index, table in enumerate(root.tables("site"))]
     daemons = [_daemon(table, port) for table in root.tables("daemon")]
