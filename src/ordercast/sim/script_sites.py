@@ -29,10 +29,6 @@ SITES_HELP: Final = (
     "write: cut site east -> west, mend site east -> west, partition site east | west,north, split a | b,c, "
     "pipe east <-> west latency 30ms rate 2Mbit queue 64kB loss 1%"
 )
-SITE_VERBS: Final = ("cut-site", "mend-site", "partition-site", "split", "pipe")
-
-_PIPE: Final = {"latency": "latency_ns", "jitter": "jitter_ns", "rate": "bits_per_s", "queue": "queue_bytes"}
-_SHARES: Final = ("loss", "duplicate", "reorder")
 
 
 class SiteAct(NamedTuple):
@@ -139,22 +135,25 @@ class SiteWords:
 
 
 def _changes(words: Sequence[str]) -> tuple[tuple[str, Any], ...]:
-    found: list[tuple[str, Any]] = []
-    while words:
-        match words:
-            case [("latency" | "jitter") as key, word, *words]:
-                found.append((_PIPE[key], parse_duration(word)))
-            case ["rate", word, *words]:
-                found.append((_PIPE["rate"], parse_rate(word)))
-            case ["queue", word, *words]:
-                found.append((_PIPE["queue"], parse_bytes(int(word) if word.isdecimal() else word)))
-            case [key, word, *words] if key in _SHARES:
-                found.append((key, _share(word)))
-            case _:
-                raise ValueError(f"cannot read {' '.join(words)!r}; {SITES_HELP}")
-    if not found:
+    if not words:
         raise ValueError(f"nothing is said about the pipe; {SITES_HELP}")
-    return tuple(found)
+    if len(words) % 2:
+        raise ValueError(f"cannot read {' '.join(words)!r}; {SITES_HELP}")
+    return tuple(_change(words[at], words[at + 1]) for at in range(0, len(words), 2))
+
+
+def _change(key: str, word: str) -> tuple[str, Any]:
+    """A property of `PipeModel` and its value."""
+    match key:
+        case "latency" | "jitter":
+            return f"{key}_ns", parse_duration(word)
+        case "rate":
+            return "bits_per_s", parse_rate(word)
+        case "queue":
+            return "queue_bytes", parse_bytes(int(word) if word.isdecimal() else word)
+        case "loss" | "duplicate" | "reorder":
+            return key, _share(word)
+    raise ValueError(f"cannot read {key!r} of a pipe; {SITES_HELP}")
 
 
 def _share(word: str) -> float:
