@@ -15,7 +15,8 @@ from tests.paper.group import Lab
 from ordercast.config import LOOPBACK_DATAGRAM, SECOND, GroupConfig, Timing
 from ordercast.sim.api import Simulation, simulate
 from ordercast.sim.checkers import check_all
-from ordercast.sim.network import Arrival, Network, NetworkModel
+from ordercast.sim.datagrams import Arrival
+from ordercast.sim.network import Network, NetworkModel
 from ordercast.sim.world import World
 from ordercast.view import View, node_id
 from ordercast.wire.header import FORWARD, HEADER, HEADER_BYTES, Kind

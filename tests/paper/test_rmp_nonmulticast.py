@@ -21,7 +21,8 @@ from ordercast.groups.events import Message
 from ordercast.orderers import ORDERERS
 from ordercast.service import AGREED, RESILIENT, SAFE
 from ordercast.sim.checkers import check_all
-from ordercast.sim.network import IDEAL, Arrival, Network, NetworkModel
+from ordercast.sim.datagrams import Arrival
+from ordercast.sim.network import IDEAL, Network, NetworkModel
 from ordercast.view import group_tag
 from ordercast.wire.header import FORWARD, HEADER, Kind
 

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from ordercast.config import MS, SECOND, GroupConfig, RecoveryMode
 from ordercast.service import AGREED, FIFO, MAJORITY, RELIABLE, RESILIENT, SAFE, UNRELIABLE
 from ordercast.sim.cluster import Cluster, Terms
-from ordercast.sim.network import IDEAL, Arrival, Network, NetworkModel
+from ordercast.sim.datagrams import Arrival
+from ordercast.sim.network import IDEAL, Network, NetworkModel
 from ordercast.sim.scenario import CallPlan
 from ordercast.view import Address
 

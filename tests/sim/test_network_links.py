@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from ordercast.sim.network import IDEAL, LAN, Arrival, Network, NetworkModel, kind_of
+from ordercast.sim.datagrams import Arrival, kind_of
+from ordercast.sim.network import IDEAL, LAN, Network, NetworkModel
 from ordercast.wire.header import HEADER, MAGIC, Kind
 
 

@@ -17,7 +17,7 @@ import pytest
 SOURCE = Path(__file__).parents[2] / "src" / "ordercast"
 PACKAGE = "ordercast"
 
-TYPES = frozenset({"errors", "service", "view", "config", "engine"})
+TYPES = frozenset({"errors", "service", "view", "config", "engine", "sites"})
 PROTOCOL = frozenset({"wire", "parts", "membership", "orderers", "underlay"})
 FACADE = "__init__"  # the public names
 

@@ -58,6 +58,11 @@ def test_no_command_is_answered_with_the_choice(capsys: pytest.CaptureFixture[st
         (["demo", "--seconds", "soon"], "--help"),
         (["demo", "--host", "10.0.0.1"], "--insecure"),
         (["demo", "--host", "localhost:x"], "no port"),
+        (["sim", "--topology", "gone.toml"], "gone.toml cannot be read: No such file"),
+        (["sim", "--topology", "gone.toml", "--nodes", "3"], "leave out --nodes"),
+        (["sim", "--cut-pipe", "1"], "cut-pipe is a fault of sites: give a topology"),
+        (["sim", "--topology", "gone.toml", "--ladder"], "takes no --topology"),
+        (["sim", "--topology", "gone.toml", "--scenario-seed", "3"], "without other parameters"),
         (["demo", "--hosts", "127.0.0.1,127.0.0.2"], "5 addresses are needed"),
         (["demo", "--peers", "127.0.0.1:7401"], "5 addresses are needed"),
         (["demo", "--peers", *["127.0.0.1:7401"] * 5], "names an address twice"),
@@ -124,3 +129,28 @@ def test_replay_prints_the_columns_that_its_help_promises() -> None:
     assert replay.line_of(record) == "7 2023-11-14T22:13:20.000Z ann/1 3 AGREED type 5 tea\n"
     assert replay.line_of(record._replace(type=0)).split()[5:] == ["tea"]
     assert "position, time (UTC), sender, its number, service, type if any, value" in replay.EXAMPLES
+
+
+def test_a_mistake_in_a_topology_is_told_with_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "wan.toml"
+    path.write_text('[[site]]\nname = "east"\n', encoding="utf-8")
+    assert f"{path}:2: site east has no daemons" in refusal(["sim", "--topology", str(path)], capsys)
+
+
+def test_a_run_over_sites_shows_its_pipes_and_is_repeated_from_its_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    example = str(Path(__file__).parents[2] / "examples" / "wan.toml")
+    saved = str(tmp_path / "wan.json")
+    words = ["sim", "--topology", example, "--messages", "8", "--orderer", "token", "--cut-pipe", "1", "--save", saved]
+    assert main(words) == 0
+    shown = capsys.readouterr().out
+    assert "\neast>west " in shown
+    assert f"--topology {example}" in shown
+    assert main(["sim", "--scenario", saved]) == 0
+    again = capsys.readouterr().out
+
+    def digest(text: str) -> str:
+        return next(line for line in text.splitlines() if line.startswith("digest "))
+
+    assert digest(again) == digest(shown)

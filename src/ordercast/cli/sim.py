@@ -29,8 +29,8 @@ from ordercast.sim.network import NETWORKS
 from ordercast.sim.plain import plain_scenario
 from ordercast.sim.run import Outcome, run_scenario
 from ordercast.sim.scenario import MAX_NODES, PROFILES, Scenario, check_anticipate
-from ordercast.sim.scenario_json import scenario_from_json, scenario_to_json
-from ordercast.sim.tables import ladder_lines
+from ordercast.sim.scenario_json import scenario_from_json, scenario_to_json, scenario_values
+from ordercast.sim.tables import ladder_lines, pipe_lines
 from ordercast.trace.run import RunInfo
 
 HELD: Final = 0
@@ -60,6 +60,8 @@ EXAMPLES: Final = """examples:
       the timestamp orderer as plain ABCAST
   ordercast sim --groups 100 --orderer token --crash 1 --trace /tmp/groups
       a hundred lightweight groups on one underlay
+  ordercast sim --topology examples/wan.toml --orderer token --messages 200 --seconds 5 --partition-sites 1
+      a group over three sites that fall apart and come together again; what each pipe carried
   ordercast sim --many-groups --scenario-seed 42
       what `ordercast fuzz --many-groups` did with seed 42
   ordercast sim --ladder
@@ -89,6 +91,11 @@ _PLAIN: Final[tuple[tuple[str, Callable[[str], Any], str], ...]] = (
     ("slow", whole(0, MAX_FAULTS), "so many times a member's processor gets slow (0)"),
     ("stall", whole(0, MAX_FAULTS), "so many times an application takes nothing for a while (0)"),
     ("leave", whole(0, MAX_FAULTS), "so many times a member leaves, and mostly comes back (0)"),
+    ("cut_pipe", whole(0, MAX_FAULTS), "with --topology: so many times a site is not heard by some others (0)"),
+    ("partition_sites", whole(0, MAX_FAULTS), "with --topology: so many times the sites fall apart (0)"),
+    ("split", whole(0, MAX_FAULTS), "with --topology: so many times a site falls apart inside (0)"),
+    ("lossy_pipe", whole(0, MAX_FAULTS), "with --topology: so many times a pipe loses a lot (0)"),
+    ("narrow_pipe", whole(0, MAX_FAULTS), "with --topology: so many times a pipe has little bandwidth (0)"),
 )
 
 
@@ -98,8 +105,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_orderer(parser)
     parser.add_argument("--seed", type=whole(0, MAX_SEED), default=0, help="what chance is drawn from (0)")
     for name, kind, text in _PLAIN:
-        parser.add_argument(f"--{name}", type=kind, default=None, help=text)
+        parser.add_argument(f"--{name.replace('_', '-')}", type=kind, default=None, help=text)
     parser.add_argument("--network", choices=list(NETWORKS), default=None, help="cost model of network and CPU (lan)")
+    parser.add_argument(
+        "--topology", type=Path, default=None, metavar="FILE", help="sites, their nodes and the pipes between, as TOML"
+    )
     parser.add_argument("--no-multicast", action="store_true", help="one transmission for each receiver")
     parser.add_argument(
         "--min-members", type=min_members, default=None, metavar="N", help="a number, majority or all (majority)"
@@ -188,6 +198,7 @@ def _check_ladder(args: argparse.Namespace) -> None:
     others += [name for name in ("recovery", "min_members") if getattr(args, name) is not None]
     others += [name for name in ("no_multicast", "many_groups") if getattr(args, name)]
     others += ["groups"] if args.groups is not None else []
+    others += ["topology"] if args.topology is not None else []
     if others:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in others)
         raise UsageError(f"--ladder measures each service by itself, and takes no {flags}")
@@ -204,6 +215,10 @@ def scenario_of(args: argparse.Namespace) -> Scenario:
         given["min_members"] = args.min_members
     if args.no_multicast:
         given["has_multicast"] = False
+    if args.topology is not None:
+        if args.nodes is not None:
+            raise UsageError("the daemons of the topology are the nodes: leave out --nodes")
+        given["topology"] = str(args.topology)
     if args.profile != PROFILES[0] and args.scenario_seed is None:
         raise UsageError("--profile says what a seed is drawn for: give it with --scenario-seed")
     if args.scenario is not None or args.scenario_seed is not None:
@@ -267,7 +282,7 @@ def write_trace(folder: Path, outcome: Outcome, plan: ManyGroups | None = None) 
 
     scenario = outcome.scenario
     services = sorted({load.service for load in scenario.loads})
-    parameters = asdict(scenario)
+    parameters = scenario_values(scenario)
     if plan is not None:
         services = plan.services
         parameters |= {"groups": len(plan.groups), "underlay": UNDERLAY}
@@ -292,6 +307,7 @@ def report(outcome: Outcome, plan: ManyGroups | None = None) -> list[str]:
         f"{stats.throughput_per_s:.0f} messages/s at each receiver",
         "datagrams: " + ", ".join(f"{kind} {count}" for kind, count in sorted(stats.datagrams.items())),
     ]
+    lines += pipe_lines(stats.pipes)
     if outcome.excuse is not None:
         lines.append(f"the group could not go on: {outcome.excuse}")
     if outcome.is_deserted:

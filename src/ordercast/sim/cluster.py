@@ -12,6 +12,7 @@ from ordercast.sim.calling import SimCaller
 from ordercast.sim.folders import SimFolder
 from ordercast.sim.member import SimMember
 from ordercast.sim.network import IDEAL, NetworkModel
+from ordercast.sim.topology import Topology
 from ordercast.sim.world import BUFFER_BYTES, EVENT_LIMIT, REST_HOLD_NS, Machine, World
 from ordercast.view import View
 
@@ -45,9 +46,10 @@ class Cluster:
         *,
         event_limit: int = EVENT_LIMIT,
         engines: EngineFactory | None = None,
+        topology: Topology | None = None,
     ) -> None:
         self.engines = engines  # None: the real ones
-        self.world = World(seed, network, event_limit=event_limit)
+        self.world = World(seed, network, event_limit=event_limit, topology=topology)
         self.terms = terms if terms is not None else Terms()
         self.members: dict[str, SimMember] = {}
         self.callers: dict[str, SimCaller] = {}

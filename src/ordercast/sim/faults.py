@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Final, Protocol
 
 from ordercast.config import MS
+from ordercast.sim.pipes import Direction, Pipes
 from ordercast.sim.world import World
 
 
@@ -33,6 +34,18 @@ class FaultKind(StrEnum):
     JOIN = "join"  # a node that was not there from the beginning starts
     EXPEL = "expel"  # the application of the first of `others` has the group go on without `nodes`
     RESET = "reset"  # the application calls reset, for `value` members (it also does so by itself in manual recovery)
+    # Between sites, and inside one (`sim/topology.py`). All but a split name sites in `nodes` and `others`.
+    CUT_PIPE = "cut-pipe"  # nothing from `nodes` enters the pipes to `others` for `for_ns`; the other direction works
+    PARTITION_SITES = "partition-sites"  # all pipes between `nodes` and the other sites are cut for `for_ns`
+    LOSSY_PIPE = "lossy-pipe"  # pipes from `nodes` to `others` lose with probability `value` for `for_ns`
+    NARROW_PIPE = "narrow-pipe"  # pipes from `nodes` to `others` have a `value`-th of their bandwidth for `for_ns`
+    SPLIT = "split"  # inside a site: `nodes` and `others` cannot reach each other for `for_ns`; both reach other sites
+
+
+OF_SITES: Final = frozenset(
+    (FaultKind.CUT_PIPE, FaultKind.PARTITION_SITES, FaultKind.LOSSY_PIPE, FaultKind.NARROW_PIPE)
+)
+"""Faults that name sites."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +120,12 @@ class Faults:
         if kind is FaultKind.PARTITION:
             network.partition([fault.nodes])
             return
+        if kind is FaultKind.SPLIT:
+            network.split([fault.nodes, fault.others])
+            return
+        if kind in OF_SITES:
+            _begin_between_sites(world.pipes, kind, fault)
+            return
         for name in fault.nodes:
             match kind:
                 case FaultKind.CRASH:
@@ -151,6 +170,12 @@ class Faults:
             # A later partition may have replaced this one: it then ends here, too, which is as good a fault.
             network.partition([])
             return
+        if kind is FaultKind.SPLIT:
+            network.unsplit([fault.nodes, fault.others])
+            return
+        if kind in OF_SITES:
+            _end_between_sites(world.pipes, kind, fault)
+            return
         for name in fault.nodes:
             match kind:
                 case FaultKind.CRASH_STORING:
@@ -171,6 +196,38 @@ class Faults:
                     self._applications.unstall(name)
                 case _:
                     pass
+
+
+def _begin_between_sites(pipes: Pipes, kind: FaultKind, fault: Fault) -> None:
+    for source, target in _directions(pipes, fault):
+        match kind:
+            case FaultKind.LOSSY_PIPE:
+                pipes.change(source, target, loss=fault.value)
+            case FaultKind.NARROW_PIPE:
+                bits_per_s = pipes.original(source, target).bits_per_s
+                pipes.change(source, target, bits_per_s=max(1, int(bits_per_s / fault.value)) if bits_per_s else 0)
+            case _:
+                pipes.cut(source, target)
+
+
+def _end_between_sites(pipes: Pipes, kind: FaultKind, fault: Fault) -> None:
+    """Another fault of the same kind may still hold a pipe: it then ends here, too, which is as good a fault."""
+    for source, target in _directions(pipes, fault):
+        original = pipes.original(source, target)
+        match kind:
+            case FaultKind.LOSSY_PIPE:
+                pipes.change(source, target, loss=original.loss)
+            case FaultKind.NARROW_PIPE:
+                pipes.change(source, target, bits_per_s=original.bits_per_s)
+            case _:
+                pipes.mend(source, target)
+
+
+def _directions(pipes: Pipes, fault: Fault) -> list[Direction]:
+    """The pipes that a fault befalls."""
+    if fault.kind == FaultKind.PARTITION_SITES:
+        return pipes.across([fault.nodes])
+    return [(source, target) for source in fault.nodes for target in fault.others if source != target]
 
 
 AFTERSHOCK_SHARE: Final = 0.4

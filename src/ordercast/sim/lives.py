@@ -8,11 +8,21 @@ from typing import Final, Protocol
 from ordercast.sim.checkers.records import FOREVER
 from ordercast.sim.checkers.stalled import LateApplication
 from ordercast.sim.checkers.stuck import LifeSpan, Trouble, Wish
-from ordercast.sim.faults import Fault, FaultKind
+from ordercast.sim.faults import OF_SITES, Fault, FaultKind
+from ordercast.sim.topology import Topology
 from ordercast.trace.schema import Row
 
 LASTING: Final = frozenset(
-    (FaultKind.PAUSE, FaultKind.SLOW, FaultKind.CUT, FaultKind.PARTITION, FaultKind.LOSSY, FaultKind.STALL)
+    (
+        FaultKind.PAUSE,
+        FaultKind.SLOW,
+        FaultKind.CUT,
+        FaultKind.PARTITION,
+        FaultKind.LOSSY,
+        FaultKind.STALL,
+        FaultKind.SPLIT,
+        *OF_SITES,
+    )
 )
 """Faults in which members may not answer for a while. A crash is the end of a life, and the rest are wishes."""
 
@@ -65,13 +75,16 @@ def late_applications(
     return late
 
 
-def troubles_of(faults: Sequence[Fault], nodes: Iterable[str]) -> list[Trouble]:
+def troubles_of(faults: Sequence[Fault], nodes: Iterable[str], topology: Topology | None = None) -> list[Trouble]:
     """The times in which faults may have kept nodes from answering."""
     everybody = frozenset(nodes)
     troubles: list[Trouble] = []
     for fault in faults:
-        named = everybody.intersection((*fault.nodes, *fault.others))
-        if fault.kind == FaultKind.PARTITION:
+        names = (*fault.nodes, *fault.others)
+        if fault.kind in OF_SITES and topology is not None:
+            names = topology.nodes_of(names)
+        named = everybody.intersection(names)
+        if fault.kind in (FaultKind.PARTITION, FaultKind.PARTITION_SITES):
             # Each side is kept from the other, and either may be the one that is left out.
             named = everybody if named < everybody and named else frozenset()
         if fault.kind in LASTING and named:

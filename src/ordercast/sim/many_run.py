@@ -93,7 +93,10 @@ class _GroupsRun:
         self._plan = plan
         self._outcome = Outcome(scenario)
         self._world = world = World(
-            f"{scenario.orderer}/{scenario.seed}", scenario.network_model(), event_limit=scenario.event_limit
+            f"{scenario.orderer}/{scenario.seed}",
+            scenario.network_model(),
+            event_limit=scenario.event_limit,
+            topology=scenario.topology,
         )
         self._programs = {name: GroupProgram(world, plan, index) for index, name in enumerate(scenario.nodes)}
         self._watch = RosterWatch()
@@ -142,7 +145,7 @@ class _GroupsRun:
         self._faults.heal_all()
         unrest = world.run_to_rest(world.now_ns + LOSSY_REST_NS, self._unrest)
         if unrest:
-            world.network.set_model(replace(world.network.model, loss=0.0, duplicate=0.0, reorder=0.0))
+            world.network.end_losses()
             if self._excuse() is None:
                 unrest = world.run_to_rest(world.now_ns + REST_NS, self._unrest)
         self._check_leavers(world.now_ns - LEAVE_NS if unrest else world.now_ns)
@@ -195,7 +198,7 @@ class _GroupsRun:
 
     def _excuse(self) -> Excuse | None:
         rows, scenario = self._world.rows(), self._plan.scenario
-        troubles = troubles_of(scenario.faults, scenario.nodes)
+        troubles = troubles_of(scenario.faults, scenario.nodes, scenario.topology)
         return excuse_of(rows, life_spans(self._programs, rows), troubles, scenario.rule_of)
 
     def _check_leavers(self, since_ns: int) -> None:

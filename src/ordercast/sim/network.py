@@ -15,6 +15,10 @@ The model, in the order in which it is applied to a train of datagrams:
    out under jitter: only a datagram that is drawn as reordered (or is a second copy) can be overtaken. Under a spread
    each datagram has a delay of its own, and any may overtake another.
 
+Where there are sites each has a medium of its own, and between them are pipes (`pipes.py`). A datagram to another site
+crosses the medium of its sender, the pipe, and the link to its receiver, in this order. The medium of the receiver's
+site is left out: a pipe is so much slower that what comes out of it does not fill one.
+
 Loss is per datagram, not per frame, so that `loss=0.05` means the same whatever the size. Datagrams of a train
 that stay together arrive as one batch, as `UDP_GRO` would hand them over; `COALESCE_NS` bounds how much of a slow
 medium's time one batch may span, or a long train would arrive only when its last byte has.
@@ -30,13 +34,12 @@ from typing import Final, NamedTuple
 
 from ordercast.config import MS, SECOND
 from ordercast.engine import NEVER
-from ordercast.wire.header import FORWARD, HEADER_BYTES, MAGIC, UNKNOWN_DETAIL, Kind
+from ordercast.sim.datagrams import COALESCE_NS, Arrival, Train, kind_of
+from ordercast.sim.pipes import Carried, Pipes
 
 SOCKET_OVERHEAD_BYTES: Final = 1_024  # what a datagram costs a receive buffer besides its bytes (overview.md section 6)
-COALESCE_NS: Final = 200_000  # interrupt coalescing: one batch of arrivals spans no more of the medium's time
-KIND_OFFSET: Final = 1
 
-_KIND_NAMES: Final[dict[int, str]] = {int(kind): kind.name.lower() for kind in Kind}
+ONE_SITE: Final = ""  # the segment of a network without sites
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,21 +163,6 @@ NETWORKS: Final[dict[str, NetworkModel]] = {
 }
 
 
-class Train(NamedTuple):
-    """Datagrams of one sender that a node reads in one call: `stride`-sized, the last may be shorter."""
-
-    source: str
-    data: bytes
-    stride: int  # 0: one datagram
-    datagrams: int
-
-
-class Arrival(NamedTuple):
-    at_ns: int
-    target: str
-    batch: Train
-
-
 class QueuedFrame(NamedTuple):
     """A datagram in the queue of a node's interface."""
 
@@ -211,13 +199,6 @@ class Link:
     reorder_ns: int
 
 
-def kind_of(data: bytes) -> str:
-    """The kind of a datagram as its header names it."""
-    if len(data) < HEADER_BYTES or data[0] != MAGIC:
-        return UNKNOWN_DETAIL
-    return _KIND_NAMES.get(data[KIND_OFFSET] & ~FORWARD, UNKNOWN_DETAIL)
-
-
 class Network:
     """All links between the nodes of one world."""
 
@@ -230,14 +211,16 @@ class Network:
         "_last_ns",
         "_links",
         "_rng",
-        "_segment_free_ns",
+        "_segments_free_ns",
         "_sides",
         "counters",
         "model",
+        "pipes",
     )
 
-    def __init__(self, model: NetworkModel, rng: random.Random) -> None:
+    def __init__(self, model: NetworkModel, rng: random.Random, pipes: Pipes | None = None) -> None:
         self.model = model
+        self.pipes = pipes  # between sites; None: all nodes are in one place
         self.counters = NetworkCounters()
         self._rng = rng
         # links
@@ -246,7 +229,7 @@ class Network:
         self._cuts: set[tuple[str, str]] = set()
         self._sides: dict[str, int] = {}  # empty: no partition
         # the medium
-        self._segment_free_ns = 0
+        self._segments_free_ns: dict[str, int] = {}  # of each site
         self._egress_free_ns: dict[str, int] = {}
         self._ingress_free_ns: dict[str, int] = {}
         self._last_ns: dict[tuple[str, str], int] = {}  # last arrival on a link: first in, first out
@@ -282,8 +265,16 @@ class Network:
         )
 
     def reset_links(self) -> None:
-        """Every direction has the properties of the model again."""
+        """Every direction has the properties of the model again, and every pipe those of the beginning."""
         self._links.clear()
+        if self.pipes is not None:
+            self.pipes.reset()
+
+    def end_losses(self) -> None:
+        """From now on nothing is lost, doubled or reordered by chance, but on links that were set one by one."""
+        self.set_model(replace(self.model, loss=0.0, duplicate=0.0, reorder=0.0))
+        if self.pipes is not None:
+            self.pipes.end_losses()
 
     def cut(self, source: str, target: str) -> None:
         """Nothing from `source` reaches `target`; the other direction is another matter."""
@@ -296,17 +287,32 @@ class Network:
         """Only nodes of the same side reach one another; nodes that no side names are together on one more."""
         self._sides = {name: number for number, side in enumerate(sides, start=1) for name in side}
 
+    def split(self, sides: Sequence[Sequence[str]]) -> None:
+        """Cut both directions between any two nodes of different sides. Nodes that no side names reach all of them, and
+        each direction can be mended on its own: what `partition` does not leave open."""
+        self._cuts.update(_across(sides))
+
+    def unsplit(self, sides: Sequence[Sequence[str]]) -> None:
+        self._cuts.difference_update(_across(sides))
+
     def heal(self) -> None:
-        """End the partition and all cuts."""
+        """End the partition and all cuts, also those of pipes."""
         self._sides = {}
         self._cuts.clear()
+        if self.pipes is not None:
+            self.pipes.heal()
 
     def reaches(self, source: str, target: str) -> bool:
         """False if a cut or a partition lies between the two, in this direction."""
+        pipe = self.pipes.joining(source, target) if self.pipes is not None else None
+        return not self._is_cut(source, target) and (pipe is None or not pipe.is_cut)
+
+    def _is_cut(self, source: str, target: str) -> bool:
+        """Whether two nodes are cut off from each other, whatever lies between their sites."""
         if (source, target) in self._cuts:
-            return False
+            return True
         sides = self._sides
-        return not sides or sides.get(source, 0) == sides.get(target, 0)
+        return bool(sides) and sides.get(source, 0) != sides.get(target, 0)
 
     # Transmission. ---------------------------------------------------------------------------------------------------
 
@@ -330,46 +336,77 @@ class Network:
         for end_ns, wire_ns, first, stop in self._occupy(leave_ns, source, size, stride, datagrams):
             whole = Train(source, data, stride if datagrams > 1 else 0, datagrams)
             if stop - first < datagrams:
-                whole = _piece(source, data, stride, first, stop)
-            for target in targets:
-                if (self._cuts or self._sides) and not self.reaches(source, target):
-                    counters.cut += whole.datagrams
-                    continue
-                self._deliver(end_ns, wire_ns, target, whole, arrivals)
+                whole = whole.piece(first, stop)
+            self._spread(end_ns, wire_ns, targets, whole, arrivals)
         return arrivals
+
+    def _spread(self, end_ns: int, wire_ns: int, targets: Sequence[str], batch: Train, arrivals: list[Arrival]) -> None:
+        """What was on the medium goes to each receiver, or into the pipe to its site."""
+        source, pipes = batch.source, self.pipes
+        for target in targets:
+            if (self._cuts or self._sides) and self._is_cut(source, target):
+                self.counters.cut += batch.datagrams
+            elif pipes is not None and not pipes.is_near(source, target):
+                pipes.enter(end_ns, target, batch)
+            else:
+                self._deliver(end_ns, wire_ns, target, batch, arrivals)
 
     def report_ns(self, now_ns: int, source: str, target: str, rng: random.Random) -> int:
         """When a word of the kernel on `source` reaches `target`; -1: it is lost. It draws from a chance of its own."""
         link = self._links.get((source, target), self._default)
         if not self.reaches(source, target) or rng.random() < link.loss:
             return -1
+        pipe = self.pipes.joining(source, target) if self.pipes is not None else None
+        if pipe is not None:
+            now_ns = pipe.report_ns(now_ns, rng)
+            if now_ns < 0:
+                return -1
         return now_ns + link.latency_ns + int(rng.random() * link.jitter_ns)
+
+    @property
+    def is_served(self) -> bool:
+        """Whether something may wait for its turn on the medium, or for its pipe: then `serve` must be called."""
+        return self.model.takes_turns or self.pipes is not None
 
     def next_ns(self) -> int:
         """When `serve` is due; NEVER where nothing waits for the medium, or nobody waits for his turn on it."""
-        if not self._interfaces:
-            return NEVER
-        return max(self._segment_free_ns, min(queue[0].ready_ns for queue in self._interfaces.values()))
+        at_ns = self.pipes.next_ns() if self.pipes is not None else NEVER
+        for source, queue in self._interfaces.items():
+            at_ns = min(at_ns, max(self._segments_free_ns.get(self._segment_of(source), 0), queue[0].ready_ns))
+        return at_ns
 
     def serve(self, now_ns: int) -> list[Arrival]:
-        """Give the medium to the next node in turn that has a datagram ready, for that datagram."""
-        interfaces = self._interfaces
-        source = next((name for name, queue in interfaces.items() if queue[0].ready_ns <= now_ns), None)
-        if source is None or now_ns < self._segment_free_ns:
-            return []
-        queue = interfaces.pop(source)
-        _, targets, batch = queue.popleft()
-        if queue:
-            interfaces[source] = queue  # behind all others
-        wire_ns = self.model.wire_ns(len(batch.data))
-        self._segment_free_ns = end_ns = now_ns + wire_ns
+        """Give a medium to the next node in turn that has a datagram ready, for that datagram; and let the pipes carry
+        what has come to them."""
         arrivals: list[Arrival] = []
-        for target in targets:
-            if (self._cuts or self._sides) and not self.reaches(source, target):
-                self.counters.cut += 1
-            else:
-                self._deliver(end_ns, wire_ns, target, batch, arrivals)
+        source = next((name for name, queue in self._interfaces.items() if self._has_turn(now_ns, name, queue)), None)
+        if source is not None:
+            queue = self._interfaces.pop(source)
+            _, targets, batch = queue.popleft()
+            if queue:
+                self._interfaces[source] = queue  # behind all others
+            wire_ns = self.model.wire_ns(len(batch.data))
+            self._segments_free_ns[self._segment_of(source)] = end_ns = now_ns + wire_ns
+            self._spread(end_ns, wire_ns, targets, batch, arrivals)
+        if self.pipes is not None:
+            self._emerge(self.pipes.serve(now_ns), arrivals)
         return arrivals
+
+    def _has_turn(self, now_ns: int, source: str, queue: deque[QueuedFrame]) -> bool:
+        return queue[0].ready_ns <= now_ns and self._segments_free_ns.get(self._segment_of(source), 0) <= now_ns
+
+    def _emerge(self, carried: Iterable[Carried], arrivals: list[Arrival]) -> None:
+        """What comes out of a pipe has the link to its receiver before it. A copy that may be overtaken must not hold
+        up what comes behind it, so that nothing but the latency befalls it there."""
+        for at_ns, target, batch, is_late in carried:
+            if is_late:
+                link = self._links.get((batch.source, target), self._default)
+                arrivals.append(Arrival(at_ns + link.latency_ns, target, batch))
+            else:
+                self._deliver(at_ns, 0, target, batch, arrivals)
+
+    def _segment_of(self, node: str) -> str:
+        return self.pipes.site_of(node) if self.pipes is not None else ONE_SITE
 
     def _queue(
         self, leave_ns: int, source: str, targets: Sequence[str], data: bytes, stride: int, datagrams: int
@@ -378,8 +415,9 @@ class Network:
         `leave_ns` it is done with the last, and the first have been on their way before."""
         queue = self._interfaces.setdefault(source, deque())
         each_ns = self.model.send_cost_ns(1, stride)
+        whole = Train(source, data, stride if datagrams > 1 else 0, datagrams)
         for index in range(datagrams):
-            batch = Train(source, data, 0, 1) if datagrams == 1 else _piece(source, data, stride, index, index + 1)
+            batch = whole.piece(index, index + 1)
             queue.append(QueuedFrame(leave_ns - (datagrams - 1 - index) * each_ns, targets, batch))
 
     def _occupy(
@@ -390,7 +428,8 @@ class Network:
         if not model.bits_per_s:
             yield leave_ns, 0, 0, datagrams
             return
-        free_ns = self._segment_free_ns if model.is_shared else self._egress_free_ns.get(source, 0)
+        segment = self._segment_of(source)
+        free_ns = self._segments_free_ns.get(segment, 0) if model.is_shared else self._egress_free_ns.get(source, 0)
         now_ns = max(leave_ns, free_ns)
         begin_ns, first = now_ns, 0
         ends: list[tuple[int, int, int, int]] = []
@@ -403,7 +442,7 @@ class Network:
             now_ns += wire_ns
         ends.append((now_ns, now_ns - begin_ns, first, datagrams))
         if model.is_shared:
-            self._segment_free_ns = now_ns
+            self._segments_free_ns[segment] = now_ns
         else:
             self._egress_free_ns[source] = now_ns
         yield from ends
@@ -433,14 +472,13 @@ class Network:
 
     def _deliver_by_chance(self, at_ns: int, link: Link, target: str, batch: Train, arrivals: list[Arrival]) -> None:
         rng, counters = self._rng, self.counters
-        source, data, stride, datagrams = batch
         together = 0  # the first datagram of those that are still together
-        for index in range(datagrams):
+        for index in range(batch.datagrams):
             is_lost = link.loss > 0 and rng.random() < link.loss
             is_late = not is_lost and link.reorder > 0 and rng.random() < link.reorder
             if is_lost or is_late:
                 if index > together:
-                    arrivals.append(Arrival(at_ns, target, _piece(source, data, stride, together, index)))
+                    arrivals.append(Arrival(at_ns, target, batch.piece(together, index)))
                 together = index + 1
             if is_lost:
                 counters.lost += 1
@@ -448,15 +486,15 @@ class Network:
             if is_late:
                 counters.reordered += 1
                 late_ns = at_ns + 1 + int(rng.random() * link.reorder_ns)
-                arrivals.append(Arrival(late_ns, target, _piece(source, data, stride, index, index + 1)))
+                arrivals.append(Arrival(late_ns, target, batch.piece(index, index + 1)))
             if link.duplicate > 0 and rng.random() < link.duplicate:
                 counters.duplicated += 1
                 late_ns = at_ns + 1 + int(rng.random() * link.reorder_ns)
-                arrivals.append(Arrival(late_ns, target, _piece(source, data, stride, index, index + 1)))
+                arrivals.append(Arrival(late_ns, target, batch.piece(index, index + 1)))
         if together == 0:
             arrivals.append(Arrival(at_ns, target, batch))
-        elif together < datagrams:
-            arrivals.append(Arrival(at_ns, target, _piece(source, data, stride, together, datagrams)))
+        elif together < batch.datagrams:
+            arrivals.append(Arrival(at_ns, target, batch.piece(together, batch.datagrams)))
 
 
 def _link_of(model: NetworkModel) -> Link:
@@ -471,8 +509,9 @@ def _link_of(model: NetworkModel) -> Link:
     )
 
 
-def _piece(source: str, data: bytes, stride: int, first: int, stop: int) -> Train:
-    """Datagrams `first` up to `stop` of a train."""
-    if not stride:
-        return Train(source, data, 0, 1)
-    return Train(source, data[first * stride : stop * stride], stride if stop - first > 1 else 0, stop - first)
+def _across(sides: Sequence[Sequence[str]]) -> Iterator[tuple[str, str]]:
+    """Every direction between nodes of different sides."""
+    for one in sides:
+        for other in sides:
+            if one is not other:
+                yield from ((source, target) for source in one for target in other)

@@ -20,6 +20,8 @@ from ordercast.sim.scenario import (
     check_anticipate,
     node_names,
 )
+from ordercast.sim.site_chance import draw_site_faults
+from ordercast.sim.topology import load_topology
 
 
 def plain_scenario(
@@ -32,7 +34,7 @@ def plain_scenario(
     service: str = "AGREED",
     senders: int = 0,
     seconds: float = 0.0,
-    network: str = "lan",
+    network: str = "",
     loss: float = 0.0,
     duplicate: float = 0.0,
     reorder: float = 0.0,
@@ -49,16 +51,30 @@ def plain_scenario(
     recovery: str = "automatic",
     has_multicast: bool = True,
     anticipate: bool | None = None,
+    topology: str = "",
+    cut_pipe: int = 0,
+    partition_sites: int = 0,
+    split: int = 0,
+    lossy_pipe: int = 0,
+    narrow_pipe: int = 0,
 ) -> Scenario:
     """The scenario of the command's flags: `messages` spread evenly over all nodes (or the last `senders` of them, so
     that a single sender is not the first member) and over `seconds` of virtual time (0: a millisecond for each
-    message, a second at least); faults fall into that time."""
+    message, a second at least); faults fall into that time.
+
+    `topology` is a file that says which sites there are: its daemons are the nodes, and every datagram to another site
+    goes through a pipe. No orderer of today knows sites, so that there is no multicast.
+    """
     given = dict(locals())
+    sites = load_topology(topology) if topology else None
+    nodes = len(sites.nodes) if sites is not None else nodes
     if not 1 <= nodes <= MAX_NODES:
         raise UsageError(f"a run has between 1 and {MAX_NODES} nodes, got {nodes}")
     counts_given = {"messages": messages, "size": size, "senders": senders, "seconds": seconds, "crash": crash}
     counts_given |= {"restart": restart, "pause": pause, "partition": partition, "cut": cut, "slow": slow}
-    for name, value in (counts_given | {"stall": stall, "leave": leave}).items():
+    counts_given |= {"stall": stall, "leave": leave, "cut_pipe": cut_pipe, "partition_sites": partition_sites}
+    counts_given |= {"split": split, "lossy_pipe": lossy_pipe, "narrow_pipe": narrow_pipe}
+    for name, value in counts_given.items():
         if value < 0:
             raise UsageError(f"{name} is 0 or more, got {value}")
     if crash > nodes:
@@ -74,7 +90,7 @@ def plain_scenario(
     if asked not in SERVICES.get(orderer, ()):
         raise UsageError(f"the {orderer} gives {', '.join(SERVICES.get(orderer, ()))}, not {asked}")
     anticipates = check_anticipate(orderer, anticipate)
-    names = node_names(nodes)
+    names = sites.nodes if sites is not None else node_names(nodes)
     load_ns = int(seconds * SECOND) or max(SECOND, messages * MS)
     speakers = names[-senders:] if senders else names
     counts = [messages // len(speakers) + (index < messages % len(speakers)) for index in range(len(speakers))]
@@ -98,19 +114,29 @@ def plain_scenario(
         stall=stall,
         leave=leave,
     )
+    site_counts = {"cut_pipe": cut_pipe, "partition_sites": partition_sites, "split": split}
+    site_counts |= {"lossy_pipe": lossy_pipe, "narrow_pipe": narrow_pipe}
+    if sites is not None:
+        rng = random.Random(f"{seed}/site faults")
+        faults += draw_site_faults(rng, sites, begin_ns, begin_ns + load_ns, **site_counts)
+        faults.sort(key=lambda fault: fault.at_ns)
+    elif any(site_counts.values()):
+        asked = next(name for name, value in site_counts.items() if value).replace("_", "-")
+        raise UsageError(f"{asked} is a fault of sites: give a topology, such as examples/wan.toml")
     return Scenario(
         seed=seed,
         orderer=orderer,
         nodes=names,
-        network=network,
+        network=network or (sites.network if sites is not None else "lan"),
         loss=loss,
         duplicate=duplicate,
         reorder=reorder,
-        has_multicast=has_multicast,
+        has_multicast=has_multicast and sites is None,
         datagram=datagram,
         anticipate=anticipates,
         min_members=min_members,
         recovery=recovery,
+        topology=sites,
         loads=loads,
         faults=tuple(faults),
         event_limit=max(EVENT_LIMIT, messages * nodes * 100),

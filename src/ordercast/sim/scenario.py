@@ -13,8 +13,9 @@ from typing import Final
 from ordercast.config import MS, SECOND, GroupConfig, MinMembers, Timing
 from ordercast.errors import UsageError
 from ordercast.orderers import ORDERERS
-from ordercast.sim.faults import Fault
+from ordercast.sim.faults import OF_SITES, Fault, FaultKind
 from ordercast.sim.network import NETWORKS, NetworkModel
+from ordercast.sim.topology import Topology
 
 MAX_NODES: Final = 200
 EVENT_LIMIT: Final = 3_000_000
@@ -122,6 +123,7 @@ class Scenario:
     slow: str = "evict"  # what becomes of members that do not receive
     patience_ns: int = 10 * SECOND
     folders: tuple[str, ...] = ()  # nodes that keep over restarts what they have promised
+    topology: Topology | None = None  # which nodes are in which site, and the pipes between them; None: one place
     # local timing, as factors of the defaults
     timing: tuple[tuple[str, float], ...] = ()
     # what happens
@@ -161,6 +163,29 @@ class Scenario:
         }
         if not named <= known:
             raise UsageError(f"there is no node {', '.join(sorted(named - known))} in this scenario")
+
+        self._check_places(known)
+
+    def _check_places(self, known: set[str]) -> None:
+        """Nodes have their places in the topology, and faults of sites name what it has."""
+        topology = self.topology
+        for fault in self.faults:
+            if topology is None and (fault.kind in OF_SITES or fault.kind == FaultKind.SPLIT):
+                raise UsageError(f"{fault.kind} is a fault of sites: give the scenario a topology")
+        if topology is None:
+            return
+        homeless = sorted(known.difference(topology.nodes))
+        if homeless:
+            raise UsageError(f"{', '.join(homeless)} is in no site of the topology; add a [[daemon]] for each node")
+        sites = [site.name for site in topology.config.sites]
+        for fault in self.faults:
+            unknown = [name for name in (*fault.nodes, *fault.others) if fault.kind in OF_SITES and name not in sites]
+            if unknown:
+                raise UsageError(f"{fault.kind} names {unknown[0]!r}, which is no site; choose of {', '.join(sites)}")
+            if fault.kind == FaultKind.NARROW_PIPE and fault.value < 1:
+                raise UsageError(f"narrow-pipe divides the bandwidth by its value: 1 or more, not {fault.value}")
+            if fault.kind == FaultKind.LOSSY_PIPE and not 0 <= fault.value <= 1:
+                raise UsageError(f"the value of lossy-pipe is a probability, not {fault.value}")
 
     @property
     def messages(self) -> int:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from ordercast.errors import UsageError
 from ordercast.sim.faults import Fault
 from ordercast.sim.scenario import CallPlan, Load, LockUse, Scenario
+from ordercast.sim.topology import topology_from_json
 
 _TUPLES: Final = ("nodes", "starts_ns", "take_delays_ns", "rules", "without_multicast", "callers", "folders")
 """Fields that are plain tuples: JSON has lists only."""
@@ -22,9 +23,16 @@ _LATER: Final = ("folders",)
 written as it was."""
 
 
+def scenario_values(scenario: Scenario) -> dict[str, Any]:
+    """Every field, of plain types. The topology is left out where there is none: runs of then keep their names."""
+    values = asdict(scenario)
+    del values["topology"]
+    return values if scenario.topology is None else {**values, "topology": scenario.topology.as_json()}
+
+
 def scenario_to_json(scenario: Scenario) -> str:
     """One line of text with every field."""
-    values = asdict(scenario)
+    values = scenario_values(scenario)
     return json.dumps({name: values[name] for name in values if name not in _LATER or values[name]}, sort_keys=True)
 
 
@@ -43,6 +51,8 @@ def scenario_from_json(text: str) -> Scenario:
         for name in _TUPLES:
             if name in values:
                 values[name] = tuple(values[name])
+        if values.get("topology") is not None:
+            values["topology"] = topology_from_json(values["topology"])
         if "timing" in values:
             values["timing"] = tuple((str(name), float(factor)) for name, factor in values["timing"])
         if "loads" in values:

@@ -20,6 +20,10 @@ which the group comes to rest or may stand still (`checkers/stuck.py`), dependin
 `crash a` takes the whole machine down; `kill a` ends only the process, and the kernel of its machine answers probes.
 `forge a -> b` has somebody tell a, by forged ICMP, that the process of b is gone.
 
+`site east a b` puts nodes into a site, and `pipe east <-> west latency 30ms rate 2Mbit` says what lies between two of
+them; `cut site`, `mend site`, `partition site`, `split` and `pipe` change that (`sim/script_sites.py`). Orderers that
+know nothing of sites need `multicast off`, because no multicast leaves a site.
+
 Like the tests of etcd/raft, a script may end with a line of dashes and the transcript that it must give. The transcript
 holds what each node saw between two statements, without times: those change whenever a timer does.
 """
@@ -34,6 +38,8 @@ from typing import Final
 from ordercast.config import MS, SECOND
 from ordercast.service import parse_service
 from ordercast.sim.network import NETWORKS
+from ordercast.sim.script_sites import SiteAct, SiteWords
+from ordercast.sim.topology import Topology
 from ordercast.wire.header import Kind
 
 SEPARATOR: Final = "----"
@@ -79,6 +85,7 @@ class Settings:
     slow: str = "evict"
     patience_ns: int = 10 * SECOND
     limit_ns: int = 60 * SECOND  # how long `until` waits
+    topology: Topology | None = None  # None: all nodes are in one place
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +105,7 @@ class Statement:
     is_confirmed: bool = False
     handler: int = -1  # of a call: the lock whose holder answers; -1: none
     at_ns: int | None = None  # planned for this time; None: now
+    site_act: SiteAct | None = None  # what is done to sites, or inside one
 
 
 @dataclass(slots=True)
@@ -156,9 +164,14 @@ class _ScriptParser:
     callers: tuple[str, ...] = ()
     values: dict[str, object] = field(default_factory=dict)
     statements: list[Statement] = field(default_factory=list)
+    sites: SiteWords = field(default_factory=SiteWords)
 
     def settings(self) -> Settings:
-        return Settings(nodes=self.nodes, callers=self.callers, **self.values)  # type: ignore[arg-type]
+        try:
+            topology = self.sites.topology(self._known)
+        except ValueError as error:
+            raise ScriptError(1, str(error)) from None
+        return Settings(nodes=self.nodes, callers=self.callers, topology=topology, **self.values)  # type: ignore[arg-type]
 
     def statement(self, line: int, text: str) -> None:
         words = text.split()
@@ -210,7 +223,10 @@ class _ScriptParser:
             "limit": ("limit_ns", parse_time),
         }
         if key not in readers:
-            return False
+            try:
+                return self.sites.setting(words, self._known)
+            except ValueError as error:
+                raise ScriptError(line, str(error)) from None
         if len(values) != 1:
             raise ScriptError(line, f"`{key}` takes one value")
         name, read = readers[key]
@@ -233,6 +249,12 @@ class _ScriptParser:
             return Statement(line, text, verb, at_ns=at_ns, **rest)  # type: ignore[arg-type]
 
         verb, rest = words[0], words[1:]
+        try:
+            site_act = self.sites.act(words, self._known)
+        except ValueError as error:
+            raise ScriptError(line, str(error)) from None
+        if site_act is not None:
+            return make(site_act.verb, site_act=site_act)
         if self._is_nodes(verb):
             return self._of_nodes(line, self._nodes(line, verb, self._known), rest, make)
         match verb, rest:
@@ -269,6 +291,8 @@ class _ScriptParser:
                 return make("watch", others=tuple(_kind(line, kind) for kind in rest))
             case "show", ["datagrams"]:
                 return make("show", word="datagrams")
+            case "show", ["pipes"] if self.sites.crews:
+                return make("show", word="pipes")
         raise ScriptError(line, f"cannot read {text!r}; {_HELP.get(verb, _VERBS)}")
 
     def _of_nodes(self, line: int, who: tuple[str, ...], rest: list[str], make: Callable[..., Statement]) -> Statement:
@@ -345,7 +369,8 @@ _OF_NODES: Final = (
 _VERBS: Final = (
     "a statement is: A send N SERVICE, A lock NAME TIME, A call N SERVICE, A expel B, A reset, run TIME, until ..., "
     "expect ..., start, crash, kill, restart, pause, resume, stall, unstall, leave, rejoin, slow, cut, mend, "
-    "partition, heal, forge, loss, duplicate, reorder, lose, watch, show"
+    "partition, heal, forge, loss, duplicate, reorder, lose, watch, show; of sites: cut site, mend site, "
+    "partition site, split, pipe"
 )
 _WAITS: Final = (
     "write: {0} rest, until rest or stuck, {0} view A of N, {0} view A is A,B, {0} A,B delivered N, {0} A confirmed N, "
@@ -365,7 +390,7 @@ _HELP: Final[dict[str, str]] = {
     "partition": "write: partition a,b | c,d",
     "until": _WAITS.format("until"),
     "expect": _WAITS.format("expect"),
-    "show": "write: show datagrams",
+    "show": "write: show datagrams; with sites: show pipes",
 } | dict.fromkeys(_OF_NODES, "write: crash a,b")
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from ordercast.config import SECOND
 from ordercast.sim.cluster import Cluster
 from ordercast.sim.inspection import inspect
+from ordercast.sim.pipes import PipeCounters
 from ordercast.sim.world import World
 from ordercast.trace.schema import Row
 
@@ -41,6 +42,7 @@ class Statistics:
     latency_p50_ns: int = 0
     latency_p99_ns: int = 0
     events: int = 0
+    pipes: dict[str, PipeCounters] = field(default_factory=dict)  # "east>west" -> what it carried; empty without sites
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -64,6 +66,7 @@ class Statistics:
             "throughput_per_s": round(self.throughput_per_s, 1),
             "latency_us": {"p50": self.latency_p50_ns / 1_000, "p99": self.latency_p99_ns / 1_000},
             "events": self.events,
+            **({"pipes": {name: each.as_json() for name, each in self.pipes.items()}} if self.pipes else {}),
         }
 
 
@@ -98,6 +101,9 @@ def count_rows(world: World, rows: Sequence[Row]) -> Statistics:
     found.repairs = counters.sent_by_kind["repair"]
     found.lost = counters.lost
     found.socket_drops = counters.socket_drops
+    if world.network.pipes is not None:
+        found.lost += sum(pipe.counters.lost for pipe in world.pipes.all.values())
+        found.pipes = {f"{source}>{target}": pipe.counters for (source, target), pipe in world.pipes.all.items()}
     submits: dict[str, tuple[list[int], list[int]]] = {}  # sender -> first numbers, times
     ids: set[str] = set()
     receivers: set[tuple[str, int]] = set()

@@ -1,11 +1,12 @@
-"""What `ordercast sim --ladder` and `ordercast compare` print for people."""
+"""What `ordercast sim` with its flags and `ordercast compare` print for people."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ordercast.sim.comparison import Comparison, load_name
 from ordercast.sim.ladder import Rung
+from ordercast.sim.pipes import PipeCounters
 
 
 def ladder_lines(rungs: Sequence[Rung]) -> list[str]:
@@ -70,6 +71,16 @@ def comparison_lines(found: Comparison) -> list[str]:
         "every guarantee held" if found.held else "FAILED: the checkers found violations, or sockets dropped something"
     )
     return [*lines, "", f"{verdict}: {runs} runs, {found.events:,} events examined"]
+
+
+def pipe_lines(pipes: Mapping[str, PipeCounters]) -> list[str]:
+    """What each pipe between sites carried, with the kinds of datagrams; nothing where there are no sites."""
+    rows: list[tuple[str, ...]] = [("pipe", "carried", "bytes", "full", "lost", "cut", "by kind")]
+    for name, each in pipes.items():
+        kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(each.by_kind.items()))
+        numbers = (each.datagrams, each.bytes, each.queue_drops, each.lost, each.cut)
+        rows.append((name, *map(str, numbers), kinds or "-"))
+    return aligned(rows) if pipes else []
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -20,10 +20,13 @@ from ordercast.sim.member import SimMember
 from ordercast.sim.network import NETWORKS
 from ordercast.sim.scenario import PATIENCE_NS, CallPlan, LockUse
 from ordercast.sim.script import ExpectationFailed, Script, Settings, Statement
+from ordercast.sim.script_sites import act_on, cut_nodes, pipe_texts
 from ordercast.sim.watching import WatchedNetwork
 from ordercast.view import View
 
 SETTLE_NS: Final = 30 * SECOND  # how long a group may take to form before the first statement
+BEGINNINGS: Final = ("cut", "pause", "stall", "slow", "partition", "cut-site", "partition-site", "split")
+"""Verbs that may keep nodes from answering."""
 
 
 class Transcript:
@@ -37,7 +40,7 @@ class Transcript:
         self.cluster = _cluster(settings, engines)
         names = (*settings.nodes, *settings.callers)
         network, rng = self.cluster.world.network, self.cluster.world.stream("network")
-        self._wire = self.cluster.world.network = WatchedNetwork(network.model, rng, names)
+        self._wire = self.cluster.world.network = WatchedNetwork(network.model, rng, names, network.pipes)
         self._settings = settings
         self._limit_ns = settings.limit_ns
         self._seen: dict[str, list[str | Counter[str]]] = {name: [] for name in settings.nodes}
@@ -81,9 +84,7 @@ class Transcript:
             case "expect":
                 self._expect(statement)
             case "show":
-                sent = self.cluster.world.network.counters.sent_by_kind
-                self.lines.append(f"> {text}")
-                self.lines += [f"  {kind} {sent[kind]}" for kind in sorted(sent)]
+                self.lines += [f"> {text}", *(f"  {shown}" for shown in self._shown(statement.word))]
                 return
             case "watch":
                 self._wire.watched = frozenset(statement.others)
@@ -93,6 +94,13 @@ class Transcript:
                 else:
                     self.cluster.world.at(statement.at_ns, self._act, statement)
         self._note(text)
+
+    def _shown(self, word: str) -> list[str]:
+        """Counts so far."""
+        if word == "pipes":
+            return pipe_texts(self.cluster.world.pipes)
+        sent = self.cluster.world.network.counters.sent_by_kind
+        return [f"{kind} {sent[kind]}" for kind in sorted(sent)]
 
     # What nodes see. -------------------------------------------------------------------------------------------------
 
@@ -142,6 +150,8 @@ class Transcript:
         now_ns, names = self.cluster.world.now_ns, statement.nodes
         keys: list[tuple[str, ...]]
         match statement.verb:
+            case "cut-site" | "mend-site" | "partition-site" | "split" if statement.site_act is not None:
+                keys = [("cut", *pair) for pair in cut_nodes(self.cluster.world.pipes, statement.site_act)]
             case "cut" | "mend":
                 keys = [("cut", name, other) for name in names for other in statement.others]
             case "pause" | "resume" | "stall" | "unstall" | "slow":
@@ -153,7 +163,7 @@ class Transcript:
             case _:
                 return
         for key in keys:
-            if statement.verb in ("cut", "pause", "stall", "slow", "partition"):
+            if statement.verb in BEGINNINGS:
                 self._open.setdefault(key, now_ns)
             elif key in self._open:
                 self._troubles.append(Trouble(self._open.pop(key), now_ns, frozenset(key[1:])))
@@ -170,6 +180,9 @@ class Transcript:
         cluster, world = self.cluster, self.cluster.world
         self._note_trouble(statement)
         network = self._wire
+        if statement.site_act is not None:
+            act_on(network, world.pipes, statement.site_act)
+            return
         match statement.verb:
             case "partition":
                 network.partition([statement.nodes, statement.others])
@@ -333,7 +346,7 @@ def _cluster(settings: Settings, engines: EngineFactory | None) -> Cluster:
     min_members: Any = settings.min_members
     recovery: Any = settings.recovery
     terms = Terms(config=config, min_members=min_members, recovery=recovery)
-    cluster = Cluster(settings.seed, model, terms, engines=engines)
+    cluster = Cluster(settings.seed, model, terms, engines=engines, topology=settings.topology)
     for name in settings.nodes:
         # Scripts say which members call reset.
         cluster.add(name, buffer_bytes=settings.buffer).resets_by_itself = False

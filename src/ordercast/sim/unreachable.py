@@ -15,7 +15,8 @@ from typing import Final, NamedTuple
 
 from ordercast.config import SECOND
 from ordercast.engine import To
-from ordercast.sim.network import KIND_OFFSET, Network, Train
+from ordercast.sim.datagrams import KIND_OFFSET, Train
+from ordercast.sim.network import Network
 from ordercast.view import Address
 from ordercast.wire.header import HEADER, HEADER_BYTES, Kind
 

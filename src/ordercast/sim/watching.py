@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from ordercast.errors import WireError
-from ordercast.sim.network import Arrival, Network, NetworkModel, kind_of
+from ordercast.sim.datagrams import Arrival, kind_of
+from ordercast.sim.network import Network, NetworkModel
+from ordercast.sim.pipes import Pipes
 from ordercast.view import node_id
 from ordercast.wire.header import HEADER_BYTES
 from ordercast.wire.token import decode_list, decode_token
@@ -22,8 +24,10 @@ class WatchedNetwork(Network):
 
     __slots__ = ("_doomed", "_names", "told", "watched")
 
-    def __init__(self, model: NetworkModel, rng: random.Random, names: Sequence[str]) -> None:
-        super().__init__(model, rng)
+    def __init__(
+        self, model: NetworkModel, rng: random.Random, names: Sequence[str], pipes: Pipes | None = None
+    ) -> None:
+        super().__init__(model, rng, pipes)
         self._names = {node_id(name, life): name for name in names for life in range(MAX_LIVES)}
         self._doomed: Counter[tuple[str, str]] = Counter()  # (kind, target) -> how many will be lost
         self.watched: frozenset[str] = frozenset()

@@ -22,13 +22,17 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from ordercast.config import MS, SECOND
 from ordercast.engine import NEVER, Send, To
-from ordercast.errors import OrdercastError
+from ordercast.errors import OrdercastError, UsageError
+from ordercast.sim.datagrams import KIND_OFFSET, Arrival, Train
 from ordercast.sim.folders import SimFolder
-from ordercast.sim.network import IDEAL, KIND_OFFSET, SOCKET_OVERHEAD_BYTES, Arrival, Network, NetworkModel, Train
+from ordercast.sim.network import IDEAL, SOCKET_OVERHEAD_BYTES, Network, NetworkModel
+from ordercast.sim.pipes import Pipes
+from ordercast.sim.stack import Stack
+from ordercast.sim.topology import Topology
 from ordercast.sim.unreachable import Report, Reports
 from ordercast.trace.recorder import CRASH, Recorder
 from ordercast.trace.schema import Row
@@ -49,31 +53,6 @@ NORMAL_SPEED: Final = 100  # percent of the model's processor costs
 
 class Livelock(OrdercastError):
     """The run needed more events than it was allowed: something happens again and again without progress."""
-
-
-class Stack(Protocol):
-    """What runs on a node, as the world sees it."""
-
-    def receive(self, now_ns: int, source: Address, data: memoryview, stride: int) -> None: ...
-
-    def unreachable(self, now_ns: int, address: Address, quoted: bytes) -> None:
-        """No process listens at `address`, somebody says."""
-
-    def expire(self, now_ns: int) -> None: ...
-
-    def finish(self, now_ns: int) -> Sequence[tuple[str, Send]]:
-        """End the pass: what leaves, each with the underlay that it belongs to."""
-
-    def deadline_ns(self) -> int: ...
-
-    def audience(self, underlay: str) -> Sequence[Address]:
-        """Where `To.ALL` goes where there is no multicast."""
-
-    def copies(self, underlay: str) -> Sequence[Address]:
-        """Where `To.ALL` goes besides a multicast."""
-
-    def unrest(self) -> list[str]:
-        """What is not at rest, in words; empty when everything is."""
 
 
 class Machine:
@@ -164,12 +143,22 @@ class World:
         "peers",
         "reports",
         "seed",
+        "topology",
     )
 
-    def __init__(self, seed: int | str, network: NetworkModel = IDEAL, *, event_limit: int = EVENT_LIMIT) -> None:
+    def __init__(
+        self,
+        seed: int | str,
+        network: NetworkModel = IDEAL,
+        *,
+        event_limit: int = EVENT_LIMIT,
+        topology: Topology | None = None,
+    ) -> None:
         self.seed = seed
         self.now_ns = 0
-        self.network = Network(network, self.stream("network"))
+        self.topology = topology  # None: all nodes are in one place
+        pipes = Pipes(topology.places, topology.models, self.stream) if topology is not None else None
+        self.network = Network(network, self.stream("network"), pipes)
         self.reports = Reports(self.network, self.stream("reports"))
         self.nodes: dict[str, Machine] = {}
         self.passes = 0
@@ -192,6 +181,13 @@ class World:
         """False when nothing more can happen by itself."""
         return bool(self._heap)
 
+    @property
+    def pipes(self) -> Pipes:
+        """What lies between the sites of a world that has them."""
+        if self.network.pipes is None:
+            raise UsageError("this world has no sites: give it a topology")
+        return self.network.pipes
+
     def stream(self, purpose: str) -> random.Random:
         """A source of chance of its own; `random.Random` digests a text the same way everywhere."""
         return random.Random(f"{self.seed}/{purpose}")
@@ -210,6 +206,8 @@ class World:
         if name in self.nodes:
             raise ValueError(f"there is a node {name!r} already")
         node = Machine(len(self.nodes), name, boot, buffer_bytes, has_multicast)
+        if self.topology is not None:
+            node.address = self.topology.address_of(name)
         self.nodes[name] = node
         self._by_address[node.address] = node
         return node
@@ -529,12 +527,13 @@ class World:
                 self._sequence += 1
                 heappush(self._heap, (arrival.at_ns, self._sequence, arrive, arrival))
             arrive = self._arrive_alone
-        if self.network.model.takes_turns:
+        if self.network.is_served:
             self._plan_turn()
         return leave_ns
 
     def _plan_turn(self) -> None:
-        """On a medium that nodes take turns on, somebody has to ask whose turn it is when it is free."""
+        """On a medium that nodes take turns on, somebody has to ask whose turn it is when it is free. What is on
+        its way to a pipe must be let in when it gets there."""
         at_ns = max(self.network.next_ns(), self.now_ns)
         if at_ns < self._medium_ns:
             self._medium_ns = at_ns
@@ -545,8 +544,10 @@ class World:
             return  # an earlier plan replaced it
         self._medium_ns = NEVER
         for arrival in self.network.serve(self.now_ns):
+            # Pipes carry nothing but unicasts.
+            arrive = self._arrive if self._is_near(arrival.batch.source, arrival.target) else self._arrive_alone
             self._sequence += 1
-            heappush(self._heap, (arrival.at_ns, self._sequence, self._arrive, arrival))
+            heappush(self._heap, (arrival.at_ns, self._sequence, arrive, arrival))
         self._plan_turn()
 
     def _targets(self, node: Machine, stack: Stack, underlay: str, to: Address) -> list[list[str]]:
@@ -561,6 +562,8 @@ class World:
             hear = [
                 each.name for each in nodes if underlay in each.listening and each.has_multicast and each is not node
             ]
+            if self.topology is not None:
+                hear = [name for name in hear if self._is_near(node.name, name)]  # no router passes it on
             multicasts.append(hear)
             if to == To.ALL:
                 alone = stack.copies(underlay)
@@ -571,6 +574,11 @@ class World:
             alone = stack.audience(underlay)
         known = (self._by_address.get(address) for address in alone)
         return multicasts + [[other.name] for other in known if other is not None and other is not node]
+
+    def _is_near(self, source: str, target: str) -> bool:
+        """Whether two nodes are in one place."""
+        pipes = self.network.pipes
+        return pipes is None or pipes.is_near(source, target)
 
     # Evidence. -------------------------------------------------------------------------------------------------------
 
