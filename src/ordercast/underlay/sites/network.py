@@ -1,0 +1,345 @@
+"""The network layer of one view at one daemon: the ring of its site and, at the representative, the links to others.
+
+Spread section 3.2. A packet that is new is handed on at once: into the ring, if it came over a link, and along the
+links of its source's tree that have a site of its mask behind them. Links that have none get a SKIP in its place, made
+of the first segment of the block, which comes once; so does the own site, where a packet only passes through it.
+
+The representative of a site is its first daemon in the view. Links between representatives that both go on into the
+next view keep their round trip and their bucket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from ordercast.config import Timing
+from ordercast.engine import Outbox, To
+from ordercast.errors import WireError
+from ordercast.membership.components.daemons import GatherReason
+from ordercast.orderers.sites.hop import HopLink, HopTerms
+from ordercast.orderers.sites.passing import ALL
+from ordercast.orderers.sites.ring import RingTerms, SiteRing, SiteState
+from ordercast.orderers.sites.routes import SiteRoutes
+from ordercast.service import SAFE_RANK
+from ordercast.sites import SitesConfig
+from ordercast.view import Address, Member, View
+from ordercast.wire.cuts import Skip as SkippedRange
+from ordercast.wire.header import Kind
+from ordercast.wire.segments import Datagram
+from ordercast.wire.sites import (
+    MAX_SKIPPED,
+    SITE_SHIFT,
+    LinkPacket,
+    SiteUpdate,
+    Skip,
+    SkippedBlock,
+    decode_hop_ack,
+    decode_hop_nak,
+    decode_site_token,
+    decode_wake,
+    encode_hop_ack,
+    encode_ranges,
+    encode_skip,
+    encode_update,
+    open_packet,
+    open_stamped,
+    packet_sends,
+)
+from ordercast.wire.writer import DatagramWriter
+
+LINK_KINDS: Final = frozenset((Kind.PACKET, Kind.SKIP, Kind.UPDATE))
+
+
+class Failure(NamedTuple):
+    """Why the view cannot go on, and who is to blame, as far as that is known."""
+
+    reason: GatherReason
+    members: tuple[int, ...]
+
+
+class Wiring:
+    """What outlives a view: the routes, and the links whose two ends stay."""
+
+    __slots__ = ("config", "links", "routes")
+
+    def __init__(self, config: SitesConfig) -> None:
+        self.config = config
+        self.routes = SiteRoutes(config.weights())
+        self.links: dict[tuple[int, int], HopLink] = {}  # by site, and the id of the daemon at the other end
+
+    def open(self, here: int, ends: dict[int, Member], timing: Timing) -> dict[int, HopLink]:
+        """The links of the next view, to these representatives."""
+        config, links = self.config, {}
+        for site, end in ends.items():
+            link = self.links.get((site, end.id))
+            if link is not None and not link.is_dead:
+                link.restart()
+            else:
+                ours = config.link(config.sites[here].name, config.sites[site].name)
+                theirs = config.link(config.sites[site].name, config.sites[here].name)
+                terms = HopTerms(
+                    max(ours.bits_per_s // 8, 1),
+                    ours.burst_bytes,
+                    ours.window_packets,
+                    peer_window=theirs.window_packets,
+                )
+                link = HopLink(terms, timing)
+            links[site, end.id] = link
+        self.links = links
+        return {site: link for (site, _), link in links.items()}
+
+
+class SiteNetwork:
+    """Drive it: `receive` for each datagram of the view, `send_own` for each block that was stamped, `step` once in a
+    pass, and when `deadline_ns` has come."""
+
+    __slots__ = (
+        "_ends",
+        "_here",
+        "_links",
+        "_mates",
+        "_me",
+        "_passed",
+        "_pruned",
+        "_routes",
+        "_told",
+        "_touched",
+        "_writer",
+        "counters",
+        "is_representative",
+        "ring",
+    )
+
+    def __init__(
+        self,
+        wiring: Wiring,
+        here: int,
+        me: Member,
+        view: View,
+        places: dict[int, int],
+        first_lts: int,
+        writer: DatagramWriter,
+        timing: Timing,
+        counters: dict[str, int],
+    ) -> None:
+        """`places`: the site of each member of the view."""
+        self._here = here
+        self._me = me.id
+        self._writer = writer
+        self.counters = counters
+        self._routes = wiring.routes
+        present = 0
+        for site in places.values():
+            present |= 1 << site
+        self._routes.change_sites(present)
+        heads: dict[int, Member] = {}
+        for member in view.members:
+            heads.setdefault(places[member.id], member)
+        self._mates = {member.id: member.address for member in view.members if places[member.id] == here}
+        self.is_representative = heads[here].id == me.id
+        linked = self._routes.links(here) if self.is_representative else []
+        self._ends = {site: heads[site] for site in linked}
+        self._links = wiring.open(here, self._ends, timing)
+        spec = wiring.config.sites[here]
+        self.ring = SiteRing(
+            me.id, list(self._mates), RingTerms(spec.ring_window, spec.personal_window), timing, first_lts
+        )
+        self._touched: dict[int, None] = dict.fromkeys(self._links)  # links that something happened to
+        # SKIPs that are being made: (link, or the own site; source) -> first sequence number and blocks
+        self._pruned: dict[tuple[int, int], tuple[int, list[SkippedBlock]]] = {}
+        self._passed: list[Skip] = []  # of blocks that only pass through this site
+        self._told = SiteState(0, first_lts, 0)  # as the last UPDATE said
+
+    # State
+
+    @property
+    def mates(self) -> list[Address]:
+        """Where the other daemons of the site are."""
+        return [address for member, address in self._mates.items() if member != self._me]
+
+    @property
+    def neighbours(self) -> list[int]:
+        """The daemons that this one hears as long as they live: those of its site, and the other ends of its links."""
+        return [*[member for member in self._mates if member != self._me], *[end.id for end in self._ends.values()]]
+
+    @property
+    def ends(self) -> list[Address]:
+        """Where the other ends of the links are."""
+        return [end.address for end in self._ends.values()]
+
+    @property
+    def failure(self) -> Failure | None:
+        ring = self.ring
+        if ring.is_lost:
+            return Failure(GatherReason.TOKEN_LOST, (ring.suspect,) if ring.suspect else ())
+        if ring.is_overrun:
+            return Failure(GatherReason.TOKEN_LOST, ())
+        dead = [self._ends[site].id for site, link in self._links.items() if link.is_dead]
+        return Failure(GatherReason.LINK_DEAD, tuple(dead)) if dead else None
+
+    @property
+    def is_at_rest(self) -> bool:
+        links = self._links.values()
+        is_told = not self._links or self._told == self.ring.state
+        return self.ring.is_at_rest and is_told and not self._pruned and all(link.is_at_rest for link in links)
+
+    @property
+    def backlog(self) -> int:
+        """Packets that wait at the fullest link."""
+        return max([link.waiting for link in self._links.values()], default=0)
+
+    def deadline_ns(self) -> int:
+        due_ns = self.ring.deadline_ns()
+        for link in self._links.values():
+            due_ns = min(due_ns, link.deadline_ns())
+        return due_ns
+
+    # Inputs
+
+    def receive(self, now_ns: int, datagram: Datagram) -> LinkPacket | None:
+        """A datagram of this view; the packet, where it is new. Raises WireError on nonsense."""
+        kind, origin, body = datagram.kind, datagram.origin, datagram.body
+        if kind in LINK_KINDS:
+            via, seq, packet = open_packet(datagram)
+            if via == self._here:
+                if not self.ring.on_packet(now_ns, seq, packet):
+                    return None
+            else:
+                link = self._links.get(via)
+                if link is None:
+                    raise WireError("a packet of a site without a link")
+                self._touched[via] = None
+                if not link.received(now_ns, seq):
+                    return None
+                if self._is_wanted(packet):
+                    self.ring.queue_foreign(packet)
+            self._forward(packet)
+            return packet
+        if kind == Kind.SITE_TOKEN:
+            self.ring.on_token(now_ns, origin, decode_site_token(body))
+        elif kind == Kind.WAKE:
+            self.ring.on_wake(origin, decode_wake(body))
+        elif kind in (Kind.HOP_ACK, Kind.HOP_NAK):
+            site = next((site for site, end in self._ends.items() if end.id == origin), -1)
+            if site < 0:
+                raise WireError("a word about a link that is not there")
+            self._touched[site] = None
+            if kind == Kind.HOP_ACK:
+                self._links[site].on_ack(now_ns, decode_hop_ack(body))
+            else:
+                self._links[site].on_nak(decode_hop_nak(body))
+        return None
+
+    def _is_wanted(self, packet: LinkPacket) -> bool:
+        """Whether daemons of this site want what came over a link, or it only passes through."""
+        return packet.kind != Kind.PACKET or bool(packet.mask >> self._here & 1)
+
+    def send_own(self, packets: Sequence[LinkPacket]) -> None:
+        """The packets of a block that was just stamped here, or of an UNRELIABLE one."""
+        for packet in packets:
+            self.ring.queue_own(packet)
+            self._forward(packet)
+
+    def _forward(self, packet: LinkPacket) -> None:
+        """Along the tree of its source. Hot: once for each packet."""
+        if not self._links:
+            return
+        source, here = packet.source, self._here
+        for child in self._routes.next_hops(source, here, packet.mask):
+            self._links[child].queue(packet)
+            self._touched[child] = None
+        if packet.kind == Kind.PACKET and packet.is_reliable and not packet.segment:
+            pruned = self._routes.pruned(source, here, packet.mask)
+            is_passing = not packet.mask >> here & 1
+            if pruned or is_passing:
+                stamp, _ = open_stamped(packet.body)
+                block = SkippedBlock(stamp.lts, stamp.rank, packet.mask)
+                seq = packet.number & ((1 << SITE_SHIFT) - 1)
+                for child in pruned:
+                    self._prune(child, source, seq, block)
+                if is_passing:
+                    self._prune(here, source, seq, block)
+
+    def _prune(self, to: int, source: int, seq: int, block: SkippedBlock) -> None:
+        first, blocks = self._pruned.get((to, source), (seq, []))
+        if first + len(blocks) != seq or len(blocks) >= MAX_SKIPPED:
+            self._send_skip(to, source, first, blocks)
+            first, blocks = seq, []
+        blocks.append(block)
+        self._pruned[to, source] = (first, blocks)
+
+    def _send_skip(self, to: int, source: int, first: int, blocks: list[SkippedBlock]) -> None:
+        if not blocks:
+            return
+        skip = Skip(source, first, tuple(blocks))
+        body, number = encode_skip(skip), source << SITE_SHIFT | first
+        if to == self._here:
+            self._passed.append(skip)
+            self.ring.queue_foreign(LinkPacket(Kind.SKIP, self._me, number, 1 << to, body))
+            return
+        below = self._routes.below(source, self._here, to)
+        self._links[to].queue(LinkPacket(Kind.SKIP, self._me, number, below, body))
+        self._touched[to] = None
+
+    # Output
+
+    def take_passed(self) -> list[Skip]:
+        """What the own streams of the representative are told in the place of blocks that only pass through its site;
+        before `step`."""
+        for (to, source), (first, blocks) in self._pruned.items():
+            self._send_skip(to, source, first, blocks)
+        self._pruned.clear()
+        passed, self._passed = self._passed, []
+        return passed
+
+    def step(self, now_ns: int, horizon: int, out: Outbox) -> None:
+        """End a pass, after `take_passed`: the token, an UPDATE, then what the links let pass."""
+        ring, writer, sends = self.ring, self._writer, out.sends
+        ring.set_horizon(horizon)
+        packets, controls = ring.step(now_ns)
+        if packets:
+            sends += packet_sends(To.ALL, writer.tag, writer.ring, self._here, packets)
+        for control in controls:
+            to = To.ALL if control.to == ALL else self._mates[control.to]
+            sends.append(writer.control(to, control.kind, control.body))
+        self._tell()
+        due = [site for site, link in self._links.items() if site in self._touched or link.deadline_ns() <= now_ns]
+        self._touched.clear()
+        for site in due:
+            moved, ack, missing = self._links[site].step(now_ns)
+            to = self._ends[site].address
+            if moved:
+                sends += packet_sends(to, writer.tag, writer.ring, self._here, moved)
+            if missing:
+                sends.append(writer.control(to, Kind.HOP_NAK, encode_ranges(missing)))
+            if ack is not None:
+                sends.append(writer.control(to, Kind.HOP_ACK, encode_hop_ack(ack)))
+
+    def _tell(self) -> None:
+        """UPDATE: what one visit of the token has shown, to all other sites. Also without any block: otherwise they
+        could not go on without a word of us."""
+        state = self.ring.state
+        if not self._links or state == self._told:
+            return
+        self._told = state
+        update = SiteUpdate(self._here, state.seq, state.clock, state.aru)
+        number = self._here << SITE_SHIFT | state.seq
+        packet = LinkPacket(Kind.UPDATE, self._me, number, self._routes.present, encode_update(update))
+        for child in self._routes.children(self._here, self._here):
+            self._links[child].queue(packet)
+            self._touched[child] = None
+
+
+def skipped_ranges(skip: Skip) -> list[SkippedRange]:
+    """A SKIP of the wire as the streams take it: neighbours with one mask in one, as far as nothing is lost by it."""
+    found: list[SkippedRange] = []
+    for at, (lts, rank, mask) in enumerate(skip.blocks):
+        seq = skip.first + at
+        is_safe = rank >= SAFE_RANK
+        last = found[-1] if found else None
+        if last is not None and last.mask == mask and (is_safe or not last.safe):
+            found[-1] = last._replace(upto=seq, lts=lts, safe=last.safe or (lts if is_safe else 0))
+        else:
+            found.append(SkippedRange(seq, seq, lts, mask, lts if is_safe else 0))
+    return found
