@@ -84,7 +84,7 @@ def _check_underlay(underlay: UnderlayTrace, result: PropertyResult, explained: 
 
 def only_majorities_go_on(underlay: UnderlayTrace) -> bool:
     """Did every change of view in the trace leave at most one part that could go on?"""
-    for local in underlay.locals.values():
+    for local in underlay.nodes:
         for period in local.periods:
             if period.next is None:
                 continue
