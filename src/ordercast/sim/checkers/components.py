@@ -52,34 +52,37 @@ def classes_of(
 def check_classes(view: str, arrivals: list[MemberPeriod], result: PropertyResult) -> None:
     """All that are named in one `came_with` came from the same view and name the same list."""
     by_member = {period.member: period for period in arrivals}
+    pairs = [
+        (period, by_member[name])
+        for period in sorted(arrivals, key=lambda one: one.member)
+        for name in period.came_with
+        if name in by_member and name != period.member
+    ]
+    for period, other in pairs:
+        mine, theirs = (one.prev.view if one.prev is not None else None for one in (period, other))
+        if mine is None or mine != theirs:
+            result.report(
+                f"came_with of view {view} at {period.member} (from {mine or 'outside'}) names {other.member}, which "
+                f"came from {theirs or 'outside'}",
+                member=period.member,
+                other=other.member,
+                view=view,
+            )
+            return
     votes = Counter(frozenset(period.came_with) for period in arrivals)
-    for period in sorted(arrivals, key=lambda one: one.member):
-        for name in period.came_with:
-            other = by_member.get(name)
-            if other is None or other is period:
-                continue
-            mine, theirs = (one.prev.view if one.prev is not None else None for one in (period, other))
-            if mine is None or mine != theirs:
-                result.report(
-                    f"came_with of view {view} at {period.member} (from {mine or 'outside'}) names {name}, which came "
-                    f"from {theirs or 'outside'}",
-                    member=period.member,
-                    other=name,
-                    view=view,
-                )
-                return
-            if set(other.came_with) != set(period.came_with):
-                odd, even = sorted(
-                    (period, other), key=lambda one: (votes[frozenset(one.came_with)], len(one.came_with), one.member)
-                )
-                result.report(
-                    f"came_with of view {view} is [{' '.join(odd.came_with)}] at {odd.member}, but "
-                    f"[{' '.join(even.came_with)}] at {even.member}, and one of them names both",
-                    member=odd.member,
-                    other=even.member,
-                    view=view,
-                )
-                return
+    for pair in pairs:
+        if set(pair[0].came_with) == set(pair[1].came_with):
+            continue
+        # The odd one is the one whose list fewer members have.
+        odd, even = sorted(pair, key=lambda one: (votes[frozenset(one.came_with)], len(one.came_with), one.member))
+        result.report(
+            f"came_with of view {view} is [{' '.join(odd.came_with)}] at {odd.member}, but "
+            f"[{' '.join(even.came_with)}] at {even.member}, and one of them names both",
+            member=odd.member,
+            other=even.member,
+            view=view,
+        )
+        return
     for period in arrivals:
         if period.prev is None and set(period.came_with) != {period.member}:
             result.report(
@@ -146,7 +149,8 @@ def check_signals(underlay: UnderlayTrace, result: PropertyResult) -> None:
             by_group.setdefault(group, []).append((local, periods))
     for group, group_lines in sorted(by_group.items()):
         for _, part in classes_of(group_lines, True):
-            _check_class(signals, group, part, result)
+            if any(local.host is not None for local, _ in part):  # others have the underlay's, which was judged
+                _check_class(signals, group, part, result)
     for local in underlay.locals.values():
         if local.periods:
             _check_ghosts(underlay, local, result)
@@ -160,7 +164,11 @@ def _check_class(signals: _Signals, group: str | None, part: list[Arrival], resu
     places = [signals.place(local, old) for local, old in olds]
     previous, view = olds[0][1].view, part[0][1].view
     what = f"of {group}" if group is not None else f"of {signals.underlay.name}"
-    without = [local.member for (local, _), at in zip(olds, places, strict=True) if at == FOREVER]
+    without = [
+        local.member
+        for (local, _), at in zip(olds, places, strict=True)
+        if at == FOREVER and (group is None or local.host is not None)  # a node without it was told of already
+    ]
     if without and any(signals.is_due(local, old) for local, old in olds):
         having = [local.member for (local, _), at in zip(olds, places, strict=True) if at < FOREVER]
         result.report(
@@ -387,7 +395,9 @@ class _Deliveries:
                 if submit.rank >= RELIABLE_RANK and source.is_owed(submit.targets, submit.n, there.stop_n)
             ]
             for span in explained.unexplained(sender, self.underlay.name, sender, merged(due)):
-                explained.add_missing(sender, self.underlay.name, sender, [span])
+                for local in self.underlay.locals.values():  # what its sender lacks, others lack because of that
+                    if any(one.view == view for one in local.periods):
+                        explained.add_missing(local.member, self.underlay.name, sender, [span])
                 result.report(
                     f"{sender} went without its own message {span_text(sender, span)}, which was delivered in view "
                     f"{view}",

@@ -145,8 +145,8 @@ def _check_names(underlay: UnderlayTrace, view: str | None, bucket: set[Named], 
         last = named
 
 
-def _by_number(named: Named) -> tuple[str, int]:
-    return named[2], named[0] + named[3]
+def _by_number(named: Named) -> tuple[str, int, int]:
+    return named[2], named[0] + named[3], named[0]
 
 
 def _has_two_positions(strong: set[Named]) -> bool:

@@ -56,6 +56,7 @@ def check(
     result = PropertyResult(NAME, "views and pairs of views")
     explained = explained if explained is not None else Explained()
     for underlay in trace.underlays.values():
+        found = result.total
         for local in underlay.locals.values():
             _check_place(local, underlay, result)
         lines: list[Line] = [(local, local.periods) for local in underlay.locals.values() if local.periods]
@@ -63,7 +64,7 @@ def check(
         _check_forks(underlay, [line for line in lines if line[0].host is None], min_members, result)
         if underlay.lightweight:
             _check_groups(underlay, result, explained, has_components)
-        if has_components:
+        if has_components and result.total == found:  # a view that lies about who came would be reported twice
             components.check_signals(underlay, result)
     return result
 
