@@ -33,6 +33,10 @@ def host(name: str) -> str:
     return name.rpartition("@")[2]
 
 
+def _of(names: Names) -> tuple[str, ...]:
+    return tuple(map(member, names))
+
+
 class Land:
     """Daemons and sessions under construction: the views of daemons are known, and those of groups follow."""
 
@@ -51,7 +55,7 @@ class Land:
         for name, view in [(name, f"{counter}@{names[0]}/0") for name in names]:
             self.views[name] = view
             self.world.current[member(name), "u"] = view
-            columns = {"members": tuple(map(member, names)), "came_with": tuple(map(member, came[name]))}
+            columns: dict[str, Any] = {"members": _of(names), "came_with": _of(came[name])}
             self.world.event(name, "view", view=view, **columns)
 
     def group_view(
@@ -63,7 +67,7 @@ class Land:
         view = f"{place}@{self.views[host(names[0])]}"
         together = {name: tuple(one) for one in classes or (names,) for name in one} | dict(came or {})
         for name in at if at is not None else names:
-            columns = {"members": tuple(map(member, names)), "came_with": tuple(map(member, together[name]))}
+            columns: dict[str, Any] = {"members": _of(names), "came_with": _of(together[name])}
             self.world.event(name, "view", group=group, view=view, **columns)
         return view
 
@@ -177,7 +181,7 @@ def story() -> Story:
     land.view(3, DAEMONS, EAST, WEST)
     land.group_view("g", everyone, G_EAST, G_WEST)
     land.group_view("h", GROUPS["h"], ("v@b",), ("x@c", "d"))
-    sent["merged"] = land.post("v@b", everyone, "g", service="FIFO", position=200)
+    sent["merged"] = land.post("v@b", everyone, "g", service="FIFO")
     sent["again"] = land.post("v@b", everyone, "g", service="SAFE", position=200)
     sent["h again"] = land.post("d", GROUPS["h"], "h", position=201)
     sent["last of k"] = land.post("u@a", GROUPS["k"], "k", at=EAST, position=202)
@@ -260,14 +264,14 @@ def back_in_the_old_view() -> World:
 
 def came_with_another_component() -> World:
     one = story()
-    merged = one.land.of("u@a", "view", group="g", members=tuple(map(member, GROUPS["g"])), came_with=_of(G_EAST))
+    merged = one.land.of("u@a", "view", group="g", members=_of(GROUPS["g"]), came_with=_of(G_EAST))
     merged.columns["came_with"] = _of(GROUPS["g"])
     return one.world
 
 
 def class_told_differently() -> World:
     one = story()
-    merged = one.land.of("v@b", "view", group="g", members=tuple(map(member, GROUPS["g"])), came_with=_of(G_EAST))
+    merged = one.land.of("v@b", "view", group="g", members=_of(GROUPS["g"]), came_with=_of(G_EAST))
     merged.columns["came_with"] = _of(("v@b",))
     return one.world
 
@@ -317,10 +321,6 @@ def merged_group_view_left_out() -> World:
     one.world.drop(one.world.find("x@c", "view")[-1])
     one.land.view(4, DAEMONS)
     return one.world
-
-
-def _of(names: Names) -> tuple[str, ...]:
-    return tuple(map(member, names))
 
 
 # Faults of resilience ------------------------------------------------------------------------------------------------
