@@ -685,3 +685,83 @@ SITE_LEGAL: Final = (
     legal_ends,
     legal_interrupted_merge,
 )
+
+
+# Sessions where only a quorum goes on --------------------------------------------------------------------------------
+
+
+def confirmed_at_a_session_and_lost() -> World:
+    """The daemon of u@a crashes after a message of it was confirmed; those that go on never deliver it."""
+    land = Land()
+    land.view(2, DAEMONS)
+    lost = land.submit("u@a", "g", service="RESILIENT(1)")
+    land.deliver(("u@a",), lost)
+    land.world.confirm("u@a", lost)
+    land.world.event("a", "crash")
+    land.signal(("b", "c", "d", "s@b", "v@b", "w@c"), "g")
+    land.signal(("v@b",), "k")
+    land.view(3, "bcd")
+    land.group_view("g", ("s@b", "v@b", "w@c", "d"))
+    land.group_view("k", ("v@b",))
+    return land.world
+
+
+def hole_of_a_session_in_a_quorum() -> World:
+    land = Land()
+    land.post("u@a", GROUPS["g"], "g", service="FIFO")
+    second = land.post("u@a", GROUPS["g"], "g", service="FIFO")
+    land.post("u@a", GROUPS["g"], "g", service="FIFO")
+    land.world.drop(land.of("v@b", "deliver", second))
+    return land.world
+
+
+def lost_at_a_session_in_a_quorum() -> World:
+    land = Land()
+    last = land.post("u@a", GROUPS["g"], "g")
+    land.world.drop(land.of("v@b", "deliver", last))
+    return land.world
+
+
+def other_set_at_a_session_in_a_quorum() -> World:
+    """k keeps its view, and v@b goes with u@a from view to view without a message."""
+    land = Land()
+    last = land.post("u@a", GROUPS["k"], "k")
+    land.view(2, DAEMONS)
+    land.world.drop(land.of("v@b", "deliver", last))
+    return land.world
+
+
+def group_view_over_a_message_at_a_session() -> World:
+    land = Land()
+    message = land.post("x@c", GROUPS["g"], "g")
+    land.group_view("k", (*GROUPS["k"], "s@b"), GROUPS["k"], ("s@b",))
+    late = land.of("v@b", "view", group="k", came_with=_of(GROUPS["k"]))
+    land.world.move_before(late, land.of("v@b", "deliver", message))
+    return land.world
+
+
+def legal_sessions_in_a_quorum() -> World:
+    """A daemon crashes with its sessions; what it had not finished is lost, and the rest goes on."""
+    land = Land()
+    first = land.post("u@a", GROUPS["g"], "g", service="RESILIENT(2)")
+    land.world.confirm("u@a", first)
+    lost = land.submit("u@a", "g", "k", service="SAFE", at="a")
+    land.world.event("a", "crash")
+    land.signal(("b", "c", "d", "s@b", "v@b", "w@c"), "g")
+    land.signal(("v@b",), "k")
+    land.view(2, "bcd")
+    land.group_view("g", ("s@b", "v@b", "w@c", "d"))
+    land.group_view("k", ("v@b",))
+    land.post("v@b", ("s@b", "v@b", "w@c", "d"), "g", "k", service="SAFE", at="bcd")
+    assert lost.position is not None
+    return land.world
+
+
+QUORUM_FAULTS: Final[tuple[tuple[Callable[[], World], str, str], ...]] = (
+    (confirmed_at_a_session_and_lost, "promises", "d/0"),
+    (hole_of_a_session_in_a_quorum, "fifo", "v@b/0"),
+    (lost_at_a_session_in_a_quorum, "liveness", "v@b/0"),
+    (other_set_at_a_session_in_a_quorum, "virtual_synchrony", "v@b/0"),
+    (group_view_over_a_message_at_a_session, "virtual_synchrony", "v@b/0"),
+)
+QUORUM_LEGAL: Final = (legal_sessions_in_a_quorum, legal_ends)

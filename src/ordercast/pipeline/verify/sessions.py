@@ -1,9 +1,10 @@
 """Sessions, the clients of daemons: which views of the underlay they are in.
 
 A session `client@daemon` has the life of its daemon and is in its daemon's views, without writing them. Between which
-of its events the daemon's view changed is said by the views that its deliveries name: cells have the first and the last
-of each. Where they leave room, the clock says it, which is one for a daemon and its sessions: one query finds the last
-event before each view of the daemon. At the very instant of a view, submits, leaves and signals stand before it.
+of its events the daemon's view changed is said by the clock, which is one for a daemon and its sessions. Two queries
+find the last event before each view of the daemon, and the events at its very instant. These stand before the view if
+they name an earlier one, or stand before one that does; a group's view names the underlay's by the end of its id.
+Leaves, signals and submits count as before it, too, unless something before them names the view.
 
 From then on a session has periods, as a member that writes its views, and all checks treat it as one.
 """
@@ -12,19 +13,48 @@ from __future__ import annotations
 
 from typing import Final
 
+from ordercast.pipeline.verify.engine import Record
 from ordercast.pipeline.verify.facts import Facts
 from ordercast.pipeline.verify.history import FOREVER, Life, Line, ViewPeriod, leave
 
-EARLY_KINDS: Final = "'submit', 'leave', 'transitional'"
-# Of each session and instant the last event before it. Twice the time, so that a view stands between two events.
-LAST_BEFORE: Final = f"""
-SELECT x.ru, x.m, x.k, max(e.n) AS n FROM {{ev_sessions}} e JOIN {{instants}} x ON e.m = x.m
-WHERE (e.u = x.u OR e.kind IN ('stop', 'crash'))
-  AND 2 * e.at_ns - CASE WHEN e.kind IN ({EARLY_KINDS}) THEN 1 ELSE 0 END < x.twice_ns
-GROUP BY x.ru, x.m, x.k
+EARLY_KINDS: Final = ("submit", "leave", "transitional")
+# Of each session and instant the last event before it.
+LAST_BEFORE: Final = """
+SELECT x.ru, x.m, x.k, max(e.n) AS n FROM {ev_sessions} e JOIN {instants} x ON e.m = x.m
+WHERE (e.u = x.u OR e.kind IN ('stop', 'crash')) AND e.at_ns < x.at_ns GROUP BY x.ru, x.m, x.k
+"""
+AT_ONCE: Final = """
+SELECT x.ru, x.m, x.k, e.n, e.kind, e.vw FROM {ev_sessions} e JOIN {instants} x ON e.m = x.m AND e.at_ns = x.at_ns
+WHERE (e.u = x.u OR e.kind IN ('stop', 'crash')) AND x.is_end = 0 ORDER BY x.ru, x.m, x.k, e.n
 """
 
-Instants = dict[tuple[int, int, int], int]  # underlay, life, instant -> the last event before it
+Instant = tuple[int, int, int]  # underlay, life, number of the instant
+
+
+class _Times:
+    """What the session's events say of the instants at which its daemon's views changed."""
+
+    __slots__ = ("before", "tied")
+
+    def __init__(self, before: list[Record], tied: list[Record]) -> None:
+        self.before: dict[Instant, int] = {(row["ru"], row["m"], row["k"]): row["n"] for row in before}
+        self.tied: dict[Instant, list[Record]] = {}
+        for row in tied:
+            self.tied.setdefault((row["ru"], row["m"], row["k"]), []).append(row)
+
+    def last(self, instant: Instant, index: dict[str, int]) -> int:
+        """The last event that stands before the view which begins at this instant. `index` numbers the views."""
+        found = self.before.get(instant, -1)
+        for row in self.tied.get(instant, ()):
+            if row["n"] < found:
+                continue
+            view = row["vw"] or ""
+            named = index.get(view.partition("@")[2] if row["kind"] == "view" else view)
+            if named is not None and named >= instant[2]:
+                break
+            if named is not None or row["kind"] in EARLY_KINDS:
+                found = row["n"]
+        return found
 
 
 def seat_sessions(facts: Facts) -> None:
@@ -39,15 +69,15 @@ def seat_sessions(facts: Facts) -> None:
     if not found:
         return
     instants = [
-        (line.ru, line.underlay, life.m, k, twice_ns)
+        (line.ru, line.underlay, life.m, k, at_ns, int(k >= len(daemon.periods)))
         for line, life, daemon in found
-        for k, twice_ns in enumerate(_instants(daemon))
+        for k, at_ns in enumerate(_instants(daemon))
     ]
     engine = facts.engine
-    columns = [("ru", "int"), ("u", "string"), ("m", "int"), ("k", "int"), ("twice_ns", "bigint")]
+    columns = [("ru", "int"), ("u", "string"), ("m", "int"), ("k", "int"), ("at_ns", "bigint"), ("is_end", "int")]
     engine.load("instants", columns, instants)
     engine.only("ev_sessions", {life.m for _, life, _ in found})
-    times: Instants = {(row["ru"], row["m"], row["k"]): row["n"] for row in engine.rows(LAST_BEFORE)}
+    times = _Times(engine.rows(LAST_BEFORE), engine.rows(AT_ONCE))
     for line, life, daemon in found:
         _seat(facts, line, life, daemon, times)
 
@@ -61,31 +91,24 @@ def _daemon_of(name: str) -> str:
 
 def _instants(daemon: Life) -> list[int]:
     """When each of its views began, and when it went out of them."""
-    begins = [2 * period.at_ns for period in daemon.periods]
-    return begins + [2 * period.end_ns + 1 for period in daemon.periods if period.cut is not None]
+    begins = [period.at_ns for period in daemon.periods]
+    return begins + [period.end_ns + 1 for period in daemon.periods if period.cut is not None]
 
 
-def _seat(facts: Facts, line: Line, life: Life, daemon: Life, times: Instants) -> None:
+def _seat(facts: Facts, line: Line, life: Life, daemon: Life, times: _Times) -> None:
     life.host, life.stays = daemon.name, daemon.stays
     line.hosts[life.name] = daemon.name
-    views = [period.view for period in daemon.periods]
-    first, last = dict.fromkeys(views, FOREVER), dict.fromkeys(views, -1)
-    for cell in facts.cells_of.get(life.m, ()):
-        if cell.ru == line.ru and cell.view in first:
-            first[cell.view], last[cell.view] = min(first[cell.view], cell.first_n), max(last[cell.view], cell.last_n)
+    index = {period.view: k for k, period in enumerate(daemon.periods)}
     begins: list[float] = []
-    for k in range(len(views)):
-        timed = times.get((line.ru, life.m, k), -1)
-        earlier = max((last[view] for view in views[:k]), default=-1)
-        later = min(first[view] for view in views[k:])
-        begins.append(max(min(max(timed, earlier), later - 1) + 0.5, *begins[-1:], -0.5))
+    for k in range(len(daemon.periods)):
+        begins.append(max(times.last((line.ru, life.m, k), index) + 0.5, *begins[-1:], -0.5))
     end = life.end if life.end is not None and life.end[0] == facts.members[life.m].rows - 1 else None
     before: tuple[ViewPeriod, ViewPeriod] | None = None
-    ends = len(views)
+    ends = len(daemon.periods)
     for k, theirs in enumerate(daemon.periods):
         stop = begins[k + 1] if k + 1 < len(begins) else FOREVER
         if theirs.cut is not None:
-            stop = min(stop, max(times.get((line.ru, life.m, ends), -1), last[theirs.view]) + 0.5)
+            stop = min(stop, times.before.get((line.ru, life.m, ends), -1) + 0.5)
             ends += 1
         if stop < 0 or (end is not None and begins[k] > end[0]):
             continue  # the session had not begun, or had ended

@@ -2,18 +2,18 @@
 
 Reading (docs/trace.md). A session `client@daemon` has the life of its daemon and is in the daemon's views, but it does
 not write them. So this module gives it periods of its own, made of those of its daemon, and every checker judges a
-session as it judges a member. Where between two events of the session the daemon's view changed is said by
-
-- the views that its deliveries name, and where they do not say it
-- the run clock, which a daemon and its sessions share. At the instant of the change itself what the session submitted
-  or left, and the transitional signal, count as before it, all else as after it: so nothing is owed that may not be.
+session as it judges a member. Where between two events of the session the daemon's view changed is said by the run
+clock, which a daemon and its sessions share: one process writes the rows of both. Of events at the very instant of a
+view, those stand before it that name an earlier view of the underlay, or are behind one that does; the others stand
+after it, except leaves, signals and submits that come before the first which names that view: so nothing is owed that
+may not be. The view of a group names the underlay's by the end of its id.
 
 A session whose daemon is in no view of the trace has no periods, and nothing is known of its views.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from itertools import accumulate
 from typing import Final
 
@@ -21,7 +21,7 @@ from ordercast.sim.checkers.records import FOREVER, Local, MemberPeriod, Underla
 from ordercast.trace.schema import Row
 
 ENDS: Final = ("stop", "crash")
-EARLY_KINDS: Final = ("submit", "leave", "transitional")  # at the very instant of a view: before it
+EARLY_KINDS: Final = ("submit", "leave", "transitional")  # at the very instant of a view before it, as far as is known
 BETWEEN: Final = 0.5  # a daemon's view stands between two events of its session
 
 
@@ -67,28 +67,32 @@ def seat_session(underlay: UnderlayTrace, local: Local, rows: list[Row]) -> bool
 def _cuts(theirs: list[MemberPeriod], mine: list[Row]) -> list[float]:
     """For each view of the daemon where it stands among the session's events."""
     index = {period.view: at for at, period in enumerate(theirs)}
-    lasts, firsts = [-1] * len(theirs), [FOREVER] * len(theirs)  # of its deliveries, by the view that they name
-    for row in mine:
-        if row.kind == "deliver" and row.view in index:
-            at = index[row.view]
-            lasts[at], firsts[at] = max(lasts[at], row.n), min(firsts[at], row.n)
-    before = list(accumulate(lasts, max, initial=-1))
-    after = list(accumulate(reversed(firsts), min))[::-1]
-    # Times that never fall again: the last event before an instant is found by bisection.
-    times = list(accumulate((2 * row.at_ns - (row.kind in EARLY_KINDS) for row in reversed(mine)), min))[::-1]
+    # Times that never fall again: events before an instant are found by bisection.
+    times = list(accumulate((row.at_ns for row in reversed(mine)), min))[::-1]
     cuts: list[float] = []
     for at, period in enumerate(theirs):
-        early = bisect_left(times, 2 * period.at_ns)
-        timed = mine[early - 1].n if early else -1
-        cut = min(max(before[at], timed), after[at] - 1) + BETWEEN
-        cuts.append(max(cut, cuts[-1]) if cuts else cut)
+        begin = bisect_left(times, period.at_ns)
+        before = mine[begin - 1].n if begin else -1
+        for row in mine[begin : bisect_right(times, period.at_ns)]:
+            named = index.get(_named(row))
+            if named is not None and named >= at:
+                break
+            if named is not None or row.kind in EARLY_KINDS:
+                before = row.n
+        cuts.append(max(before + BETWEEN, *cuts[-1:], -BETWEEN))
     return cuts
+
+
+def _named(row: Row) -> str:
+    """The view of the underlay that a row of a session names, if any."""
+    if row.kind == "view":
+        return (row.view or "").partition("@")[2]
+    return row.view or ""
 
 
 def _gone_by(theirs: MemberPeriod, mine: list[Row]) -> float:
     """Where the daemon went out."""
-    names = [row.n for row in mine if row.kind == "deliver" and row.view == theirs.view]
-    return max([row.n for row in mine if row.at_ns <= theirs.end_ns] + names, default=-1) + BETWEEN
+    return max((row.n for row in mine if row.at_ns <= theirs.end_ns), default=-1) + BETWEEN
 
 
 def _place(local: Local, mine: list[Row]) -> None:
