@@ -26,6 +26,7 @@ from ordercast.sim.checkers.stuck import Excuse
 from ordercast.sim.many_groups import MANY_GROUPS, drawn_groups
 from ordercast.sim.many_run import run_groups
 from ordercast.sim.run import Outcome, Patch, run_scenario
+from ordercast.sim.site_groups import SITES, drawn_site_groups
 from ordercast.sim.scenario import PROFILES, check_anticipate, check_orderer
 
 HANG_S: Final = 120.0
@@ -168,7 +169,8 @@ def fuzz(
 
     `profile`: what they are about; "many-groups": programs with many groups on one underlay.
     """
-    check_orderer(orderer, anticipate)
+    if orderer != SITES:
+        check_orderer(orderer, anticipate)
     if runs < 1 or jobs < 1 or first_seed < 0:
         raise UsageError("runs and jobs begin at 1, first-seed at 0")
     if profile not in (*PROFILES, MANY_GROUPS):
@@ -195,7 +197,9 @@ def run_seed(
     """One seed, with what is worth keeping of it."""
     begin = time.process_time()
     with _hang_guard(HANG_S):
-        if profile == MANY_GROUPS:
+        if orderer == SITES:
+            outcome = run_groups(drawn_site_groups(seed), patch)
+        elif profile == MANY_GROUPS:
             outcome = run_groups(drawn_groups(seed, orderer, anticipate), patch)
         else:
             outcome = run_scenario(drawn_scenario(profile, seed, orderer, anticipate), patch)

@@ -16,10 +16,12 @@ from typing import Final
 
 from ordercast.config import MAX_BLOCK, MAX_GROUP_NAME, MS, SECOND
 from ordercast.errors import UsageError
+from ordercast.groups.engines import EngineFactory
 from ordercast.orderers import ORDERERS
 from ordercast.service import parse_service
 from ordercast.sim.faults import Fault, FaultKind, draw_aftershocks, draw_faults
 from ordercast.sim.scenario import SERVICES, Scenario, anticipate_flags, check_orderer, node_names
+from ordercast.underlay.sites import sites_engines
 from ordercast.wire.block import MAX_TARGETS
 
 MANY_GROUPS: Final = "many-groups"  # the profile of the fuzzer
@@ -87,6 +89,17 @@ class ManyGroups:
     acts: tuple[GroupAct, ...] = ()
 
     @property
+    def engines(self) -> EngineFactory | None:
+        """What makes the engines, where daemons are in sites; None: the usual."""
+        topology = self.scenario.topology
+        return sites_engines(topology.config) if topology is not None and self.has_components else None
+
+    @property
+    def has_components(self) -> bool:
+        """Every part of a partition goes on, and parts merge."""
+        return self.scenario.orderer == "sites"
+
+    @property
     def last_ns(self) -> int:
         """When everything that comes from outside has happened."""
         return max([act.at_ns + act.hold_ns for act in self.acts] + [self.scenario.last_ns])
@@ -134,7 +147,7 @@ def drawn_groups(seed: int, orderer: str = "sequencer", anticipate: bool | None 
     )
     groups = tuple(f"g{number}" for number in range(rng.choice((2, 6, 6, 20, 20, 60, 200))))
     based = tuple(name for name in names if rng.random() < 0.5)
-    draw = _Acts(rng, scenario, groups)
+    draw = Acts(rng, scenario, groups)
     homes = tuple(tuple(draw.some(rng.randrange(1, 5))) for _ in names)
     fed = tuple(name for name in based if rng.random() < 0.5)
     acts = tuple(draw.draw(homes, length_ns))
@@ -178,15 +191,16 @@ def _draw_faults(rng: random.Random, names: Sequence[str], length_ns: int) -> li
     )
 
 
-class _Acts:
+class Acts:
     """What programs do, one act after the other. Some groups are popular: the first ones."""
 
-    __slots__ = ("_groups", "_large", "_orderer", "_rng", "_scenario", "_served", "_within")
+    __slots__ = ("_gives_locks", "_groups", "_large", "_orderer", "_rng", "_scenario", "_served", "_within")
 
     def __init__(self, rng: random.Random, scenario: Scenario, groups: tuple[str, ...]) -> None:
         self._rng = rng
         self._scenario = scenario
         self._orderer = scenario.orderer
+        self._gives_locks = scenario.orderer in ORDERERS and ORDERERS[scenario.orderer].gives_locks
         self._groups = groups
         self._within: dict[str, set[str]] = {}  # the groups that a program is in, as far as its own acts decide
         self._served: dict[str, int] = {}  # groups whose handler somebody may hold, and until when
@@ -232,7 +246,7 @@ class _Acts:
             if rng.random() < 0.3:  # it comes back before it is out, or just after
                 mine.update(groups)
                 yield GroupAct(at_ns + rng.randrange(5 * MS), node, ActKind.JOIN, tuple(groups))
-        elif chance < 0.55 and ORDERERS[self._orderer].gives_locks:
+        elif chance < 0.55 and self._gives_locks:
             yield self._lock(at_ns, node)
         elif chance < 0.75:
             groups = self.some(rng.choice((1, 1, 2, 3, 8)))

@@ -209,7 +209,7 @@ class GroupProgram:
 
     def boot(self, node: Machine) -> HostStack:
         """A new life begins, and comes into its groups."""
-        host = self.host = boot_host(self._world, node, self._plan.scenario.node_timing(), None)
+        host = self.host = boot_host(self._world, node, self._plan.scenario.node_timing(), self._plan.engines)
         self.base = None
         self.asked = []
         self._orders = {}
@@ -457,7 +457,9 @@ class GroupProgram:
             wrong = order.on_view(event)
             if wrong:
                 self._report(f"order: {wrong}")
-            if event.group and self._view_ids.setdefault(event.id, event.group) != event.group:
+            # Of components, the id of a group's view is made of a position: it names a view together with the group.
+            is_whole = event.group and not self._plan.has_components
+            if is_whole and self._view_ids.setdefault(event.id, event.group) != event.group:
                 self._report(f"views: {self._view_ids[event.id]!r} and {event.group!r} have a view {event.id}")
         elif isinstance(event, Left):
             self._on_left(event)

@@ -48,6 +48,7 @@ from ordercast.sim.run import (
 )
 from ordercast.sim.statistics import count_rows
 from ordercast.sim.world import World
+from ordercast.trace.schema import CONTINUE, QUORUM
 from ordercast.wire.roster import SessionKey
 
 PROBED_GROUPS: Final = 3
@@ -197,6 +198,8 @@ class _GroupsRun:
         return is_at_rest and list(views.values()) == [live] and live <= short
 
     def _excuse(self) -> Excuse | None:
+        if self._plan.has_components:
+            return None  # every component goes on
         rows, scenario = self._world.rows(), self._plan.scenario
         troubles = troubles_of(scenario.faults, scenario.nodes, scenario.topology)
         return excuse_of(rows, life_spans(self._programs, rows), troubles, scenario.rule_of)
@@ -315,9 +318,11 @@ class _GroupsRun:
             expect=PROBED if outcome.is_quiet and any(program.ports for program in self._live()) else (),
             min_members=scenario.rule_of,
             bootstrap=scenario.bootstrap,
+            partitions=CONTINUE if self._plan.has_components else QUORUM,
         )
         outcome.failures += told_violations(outcome.verdict)
-        outcome.failures += branches(installed_views(rows), scenario.rule_of)
+        if not self._plan.has_components:
+            outcome.failures += branches(installed_views(rows), scenario.rule_of)
         if is_steady(scenario):
             outcome.failures += needless_recoveries([row for row in rows if row.group is None], [])
 

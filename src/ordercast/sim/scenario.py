@@ -26,6 +26,7 @@ SERVICES: Final[dict[str, tuple[str, ...]]] = {
     "sequencer": ("RELIABLE", "FIFO", "AGREED", "RESILIENT", "SAFE"),
     "token": ("UNRELIABLE", "RELIABLE", "FIFO", "CAUSAL", "AGREED", "RESILIENT", "MAJORITY", "SAFE"),
     "timestamp": ("RELIABLE", "FIFO", "AGREED", "RESILIENT", "MAJORITY", "SAFE"),
+    "sites": ("UNRELIABLE", "RELIABLE", "FIFO", "CAUSAL", "AGREED", "SAFE"),
 }
 PROFILES: Final = ("all", "membership", "patience", "gathering", "restarts", "slow", "detector", "endurance")
 """What random scenarios are about: everything (`chance.py`), joins, leaves and failures around them (`churn.py`), long
