@@ -237,6 +237,11 @@ class ComponentsMembership:
         return self._part.state is ComponentState.WORKING
 
     @property
+    def promised(self) -> Ballot:
+        """The highest ballot that this daemon has promised."""
+        return self._part.promised
+
+    @property
     def bound(self) -> Result | None:
         """The result that this daemon is bound to."""
         return self._part.bound

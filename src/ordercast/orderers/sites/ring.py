@@ -288,7 +288,7 @@ class SiteRing:
         if not self._is_possible(origin, token):
             self._count("strange_tokens")
         elif token.flags:
-            self._hear_of(now_ns, token)
+            self._hear_of(now_ns, origin, token)
         elif token.number < self._expected:
             # The daemon before us has had no sign of what it passed.
             self._count("duplicate_tokens")
@@ -302,8 +302,9 @@ class SiteRing:
             self._count("strange_wakes")
         elif self._token is not None:
             self._is_woken = True
-        elif number < self.known:
-            self._answers[origin] = None  # it has not heard that the token went on
+        elif number < self.known or (self._watch.has_passed and not self._watch.is_lost):
+            # It has not heard that the token went on; or we pass it again, and we decide whether it is lost.
+            self._answers[origin] = None
 
     def _is_possible(self, origin: int, token: SiteToken) -> bool:
         """What the daemons of this ring can say. Numbers and sequences never fall, and the holder is known by the
@@ -324,6 +325,10 @@ class SiteRing:
         )
 
     @property
+    def _successor(self) -> int:
+        return self._members[(self._index + 1) % len(self._members)]
+
+    @property
     def _expected(self) -> int:
         """The number of the token when it comes to us next."""
         count = len(self._members)
@@ -331,10 +336,12 @@ class SiteRing:
             return self._token.number + count
         return self._last.number + (self._index - self._last.number) % count
 
-    def _hear_of(self, now_ns: int, token: SiteToken) -> None:
+    def _hear_of(self, now_ns: int, origin: int, token: SiteToken) -> None:
         """The token rests, or has been seen."""
         if token.number < self.known or self._token is not None:
             return
+        if token.number == self.known and token.flags == SEEN and self._watch.has_passed and origin != self._successor:
+            return  # it knows from us that we have passed it, and nothing more
         self._watch.progress(now_ns)
         self.known = token.number
         if token.flags == RESTS:
@@ -428,8 +435,7 @@ class SiteRing:
         self._is_woken = self._is_wanted = False
         self.known = passed.number
         self._rests_at = NOBODY
-        to = self._members[(self._index + 1) % len(self._members)]
-        control = RingControl(to, Kind.SITE_TOKEN, encode_site_token(passed))
+        control = RingControl(self._successor, Kind.SITE_TOKEN, encode_site_token(passed))
         self._watch.passed(now_ns, control, link_seq)
         controls.append(control)
 
