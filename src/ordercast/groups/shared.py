@@ -224,7 +224,7 @@ class SharedGroups:
     def has_operations(self) -> bool:
         """Whether `offer` has anything to do now."""
         regrouping = self._regrouping
-        if self._channel.view is None or (regrouping is not None and self.is_behind):
+        if self._channel.view is None or (regrouping is not None and self._is_late):
             return False
         if self._seed is None and self.roster.must_seed():
             return True
@@ -241,9 +241,13 @@ class SharedGroups:
         merged. Until all rosters are exchanged only these are sent."""
         if self._regrouping is None:
             return False
-        if self.is_behind or any(isinstance(upcall, View) for upcall in self._channel.out.upcalls):
-            return True
-        return not stream.is_system and not self.roster.is_seeded
+        return self._is_late or not (stream.is_system or self.roster.is_seeded)
+
+    @property
+    def _is_late(self) -> bool:
+        """Whether the engine has come further than the roster: what is said now would be said in another view."""
+        mine, view = self._channel.view, self._channel.engine.view
+        return self.is_behind or mine is None or view is None or mine.rank != view.rank
 
     def offer(self, now_ns: int) -> None:
         """Offer the operations of this node, and its roster to those that need it."""
