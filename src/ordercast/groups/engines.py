@@ -24,8 +24,8 @@ class InterestPort(Protocol):
         """This daemon is about to join these groups: have INTEREST stamped, in this order. A view voids it."""
 
     def is_stable(self, name: str) -> bool:
-        """Whether every daemon of the view knows of the interest that was declared in the present view. What was
-        declared earlier is stable earlier."""
+        """Whether every daemon of the engine's view knows of the interest that was declared in it; False where it was
+        declared in an earlier view. What was declared earlier is stable earlier."""
 
 
 class GroupEngine(Engine, Protocol):

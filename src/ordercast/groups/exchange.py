@@ -157,8 +157,12 @@ class ExchangeRoster:
             self._merge = MergedRosters(self._progress.groups)
             self._is_speaking = False
             return made
-        self._merge = None
-        return made + self._go_on(view, present)
+        was_merging, self._merge = self._merge is not None, None
+        made += self._go_on(view, present)
+        if was_merging:
+            # Daemons of this roster may have been away in between, and were forgotten there.
+            self._show_interests({name: group_key(name) for name in self._table.groups})
+        return made
 
     def apply(self, seq: int, origin: int, body: bytes | memoryview) -> list[GroupChange]:
         """One roster block of `origin`; `seq` is its position."""
@@ -289,11 +293,15 @@ class ExchangeRoster:
             made.append(GroupChange(record, before, record.members, view.reason, None, view.header, 0))
         self._table, self._merge, self._touched = table, None, {}
         self._is_renumbered = True
-        keys = merge.keys
-        self._interests.exchange_done(
-            (record.number, keys[record.name], [key[0] for key in record.members]) for record in table.groups.values()
-        )
+        self._show_interests(merge.keys)
         return made
+
+    def _show_interests(self, keys: dict[str, int]) -> None:
+        """The exchange is over: these are the groups, and who is in them."""
+        self._interests.exchange_done(
+            (record.number, keys[record.name], [session[0] for session in record.members])
+            for record in self._table.groups.values()
+        )
 
     def must_seed(self) -> bool:
         """Whether this daemon speaks for its roster group, and has not begun."""

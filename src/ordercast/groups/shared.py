@@ -21,7 +21,7 @@ from ordercast.groups.exchange import ExchangeRoster
 from ordercast.groups.group_views import GroupViews, Telling, locks_of
 from ordercast.groups.queued import NO_NUMBER, NOBODY
 from ordercast.groups.records import MAX_NAMED, GroupChange
-from ordercast.groups.regrouping import Regrouping
+from ordercast.groups.regrouping import Presence, Regrouping
 from ordercast.groups.roster import Roster
 from ordercast.groups.rosters import AnyRoster
 from ordercast.groups.session import Session
@@ -224,7 +224,7 @@ class SharedGroups:
     def has_operations(self) -> bool:
         """Whether `offer` has anything to do now."""
         regrouping = self._regrouping
-        if self._channel.view is None or (regrouping is not None and self.is_behind):
+        if self._channel.view is None or (regrouping is not None and self._is_late):
             return False
         if self._seed is None and self.roster.must_seed():
             return True
@@ -241,9 +241,13 @@ class SharedGroups:
         merged. Until all rosters are exchanged only these are sent."""
         if self._regrouping is None:
             return False
-        if self.is_behind or any(isinstance(upcall, View) for upcall in self._channel.out.upcalls):
-            return True
-        return not stream.is_system and not self.roster.is_seeded
+        return self._is_late or not (stream.is_system or self.roster.is_seeded)
+
+    @property
+    def _is_late(self) -> bool:
+        """Whether the engine has come further than the roster: what is said now would be said in another view."""
+        mine, view = self._channel.view, self._channel.engine.view
+        return self.is_behind or mine is None or view is None or mine.rank != view.rank
 
     def offer(self, now_ns: int) -> None:
         """Offer the operations of this node, and its roster to those that need it."""
@@ -276,7 +280,7 @@ class SharedGroups:
                     queue.offer_operation(body)
         joining: Iterable[Port] = self._joining
         if self._regrouping is not None:
-            joining = self._regrouping.take_joins(joining, self._is_staying)
+            joining = self._regrouping.take_joins(joining, self._presence_in)
         if joining:
             names: dict[bytes, list[str]] = {}
             for port in joining:
@@ -290,15 +294,13 @@ class SharedGroups:
                 queue.offer_operation(body)
             self._to_name = []
 
-    def _is_staying(self, group: str) -> bool:
-        """Whether a session of this node is in the group, and no leave of it is under way: one more session needs no
-        interest of its own."""
-        record, me = self.roster.find(group), self._channel.me.id
-        if record is None:
-            return False
-        port = self._ports.get(group)
-        inside = [key for key in record.members if key[0] == me]
-        return bool(inside) and port is not None and port.number == record.number and not port.is_leaving
+    def _presence_in(self, group: str) -> Presence:
+        """Whether sessions of this node are in the group, and stay."""
+        record, port, me = self.roster.find(group), self._ports.get(group), self._channel.me.id
+        if record is None or all(key[0] != me for key in record.members):
+            return Presence.OUT
+        is_staying = port is not None and port.number == record.number and not port.is_leaving
+        return Presence.STAYING if is_staying else Presence.LEAVING
 
     def address(self, stream: Stream, names: Sequence[str]) -> GroupNames:
         """The groups that a message of a session is for. Those that it is not in are named; the message waits."""
@@ -384,13 +386,12 @@ class SharedGroups:
             self._regrouping.on_view()
             self._system.on_departed()  # what has not left is void
             self._seed = None
-            if self.roster.is_seeded:
-                self._want_again()
         self.go_on(now_ns)
 
     def _want_again(self) -> None:
-        """What this node wants of the roster begins again: none of its operations is under way."""
-        if self._regrouping is not None:
+        """What this node wants of the roster begins again: none of its operations is under way, and its ports have been
+        told of all changes."""
+        if self._regrouping is not None and self.roster.is_seeded:
             wanted = self._regrouping.wanted(self.roster, self._key, self._ports, self._named)
             self._joining = dict.fromkeys(wanted.joins)
             self._leaving = wanted.leaves
@@ -415,6 +416,7 @@ class SharedGroups:
             if telling.is_view:
                 self._transitional = ""
                 self._show_locks(now_ns, view, shown)
+            self._want_again()
         return self.left > 0
 
     def on_operation(self, now_ns: int, position: int, origin: int, body: memoryview) -> None:
@@ -426,7 +428,6 @@ class SharedGroups:
         made = self.roster.apply(self._seq, origin, body)
         if self.roster.take_renumbered():
             self._renumber(now_ns)
-            self._want_again()
             # As many groups may need a view of it as by a view of the underlay.
             self._telling, self._changes = Telling(view, position, is_view=False), deque(made)
             self.go_on(now_ns)
@@ -496,6 +497,8 @@ class SharedGroups:
         if mine not in change.after:
             if was_in and port is not None and port.number == record.number:
                 self._on_left(now_ns, port)
+            elif was_in and self._regrouping is not None:
+                self._joining.update(dict.fromkeys(self._regrouping.unblock(record.name)))
             return None
         if not was_in:
             if port is None:

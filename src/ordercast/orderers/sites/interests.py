@@ -165,8 +165,8 @@ class Interests:
         self._count_awaited()
 
     def exchange_done(self, groups: Iterable[tuple[int, int, Collection[int]]]) -> None:
-        """All groups as the exchange of rosters has made them: (number, key, daemons that have a session in it). The
-        INTERESTs of this view stay, because their joins are still to come."""
+        """An exchange of rosters is over, complete or not needed any more: all groups as they are now (number, key,
+        daemons that have a session in it). The INTERESTs of this view stay, because their joins are still to come."""
         before, self._keys, self._numbers = self._keys, {}, {}
         for number, key, daemons in groups:
             self.name(number, key)

@@ -1,0 +1,215 @@
+"""Hosts on components that part and merge at random: what programs see must be extended virtual synchrony.
+
+Nodes open, leave and send to groups, alone and several at once, while daemons crash, part, merge and come. What the
+judge knows are the events of the ports: messages, views, signals.
+"""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.shared_directory import SharedDirectory
+from tests.unit.site_engine import Sites
+
+from ordercast.config import GroupConfig
+from ordercast.engine import Transitional
+from ordercast.groups.events import Batch, Left
+from ordercast.groups.port import Port
+from ordercast.service import AGREED
+from ordercast.view import View
+
+GROUPS = ["a", "b", "c", "d"]
+
+
+class Period:
+    """What one session saw in one view of a group. There may be several signals: a group that loses nobody keeps its view
+    when the underlay gets another one."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self.seen: list[bytes] = []
+
+
+def messages(period: Period) -> list[bytes]:
+    return [each for each in period.seen if each != b"signal"]
+
+
+class Judge:
+    """The periods of one port, as its events come."""
+
+    def __init__(self, name: str, port: Port, got: set[bytes]) -> None:
+        self.name = name
+        self.port = port
+        self.periods: list[Period] = []
+        self.got = got  # by all ports of the node
+
+    def take(self) -> None:
+        while (event := self.port.take()) is not None:
+            if isinstance(event, View):
+                assert event.group == self.port.group
+                assert self.name in [member.name for member in event.members]
+                self.periods.append(Period(event))
+            elif isinstance(event, Transitional):
+                assert event.view == self.periods[-1].view.id
+                self.periods[-1].seen.append(b"signal")
+            elif isinstance(event, Batch):
+                for message in event.each():
+                    assert self.port.group in message.groups
+                    text = message.payload[:12]
+                    assert text not in self.got, "a session gets it once, by whichever group"
+                    self.got.add(text)
+                    if len(message.groups) == 1:
+                        self.periods[-1].seen.append(text)
+            else:
+                assert isinstance(event, Left)
+                assert event.wanted, event
+
+
+class Program:
+    """Random nodes on random components."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+        self.sites = Sites(rng, SharedDirectory("floor", *GROUPS))
+        self.judges: list[Judge] = []
+        self.got: dict[str, set[bytes]] = {}
+        self.has_several = rng.random() < 0.5  # messages go to several groups
+        self.sent = 0
+        self.born = 0
+        for _ in range(rng.randint(2, 4)):
+            self.bear()
+
+    def bear(self) -> None:
+        self.born += 1
+        name = f"n{self.born}"
+        host = self.sites.host(name, self.rng.randrange(3))
+        host.attach(0, "floor", config=GroupConfig())
+        host.finish(0)
+
+    def ports(self, name: str) -> dict[str, Port]:
+        return {port.group: port for port in self.sites.hosts[name].ports if port.group}
+
+    def act(self, name: str) -> None:
+        rng, host = self.rng, self.sites.hosts[name]
+        group = rng.choice(GROUPS)
+        port = self.ports(name).get(group)
+        chance = rng.random()
+        if port is None:
+            if chance < 0.5:
+                (port,) = self.sites.open(host, group)
+                self.judges.append(Judge(name, port, self.got.setdefault(name, set())))
+            else:
+                self.send(name, [group])
+        elif chance < 0.12:
+            if not port.is_leaving:
+                host.leave(port, rng.choice((b"", b"bye")))
+        elif chance < 0.7 and not port.is_leaving:
+            self.sent += 1
+            port.offer(b"%12d" % self.sent + bytes(rng.choice((0, 0, 0, 130_000))), AGREED)
+        elif chance < 0.85:
+            inside = [port for port in self.ports(name).values() if not port.is_leaving]
+            each = rng.choices(inside, k=4) if inside else []
+            if each:
+                self.sent += 4
+                said = [b"%12d" % (self.sent - at) for at in range(4)]
+                inside[0].stream.offer_many_to(said, AGREED, 0, [12] * 4, each, numbered=2)
+        elif self.has_several:
+            self.send(name, rng.sample(GROUPS, 2))
+
+    def send(self, name: str, groups: list[str]) -> None:
+        self.sent += 1
+        streams = [port.stream for port in self.sites.hosts[name].ports]
+        if streams:
+            streams[0].offer_to(groups, b"%12d" % self.sent, AGREED)
+
+    def step(self) -> None:
+        rng, sites = self.rng, self.sites
+        names = list(sites.world.daemons)
+        name = rng.choice(names)
+        chance = rng.random()
+        if chance < 0.05:
+            if rng.random() < 0.3 and len(names) < 5:
+                self.bear()
+                names.append(f"n{self.born}")
+            elif rng.random() < 0.2 and len(names) > 2:
+                names.remove(rng.choice(names))
+            parts: list[list[str]] = [[] for _ in range(rng.choice((1, 1, 2)))]
+            for each in names:
+                rng.choice(parts).append(each)
+            sites.change(*[" ".join(part) for part in parts if part])
+        elif chance < 0.5:
+            sites.engines[name].is_open = rng.random() < 0.8
+            sites.turn(name, rng.choice((0, 1, 3, 50)))
+        else:
+            self.act(name)
+        if rng.random() < 0.3:
+            self.judge()
+
+    def judge(self) -> None:
+        for judge in self.judges:
+            judge.take()
+
+    def end(self) -> None:
+        sites = self.sites
+        sites.change(" ".join(sites.world.daemons))
+        for engine in sites.engines.values():
+            engine.is_open = True
+        for _ in range(4):
+            sites.settle(15)
+            self.judge()
+        living = [judge for judge in self.judges if judge.name in sites.world.daemons]
+        for name in sites.world.daemons:
+            for port in self.ports(name).values():
+                assert port.is_member, (name, port.group)
+                assert not port.is_leaving
+                assert port.stream.queue.count == 0, "nothing waits"
+            shared = sites.hosts[name].ports[0].channel.shared
+            assert shared is not None
+            assert shared.is_at_rest
+        last: dict[str, set[tuple[str, tuple[str, ...]]]] = {}
+        for judge in living:
+            if judge.port.gone is None:
+                view = judge.periods[-1].view
+                last.setdefault(judge.port.group, set()).add((view.id, tuple(map(str, view.members))))
+        for group, found in last.items():
+            assert len(found) == 1, (group, found)
+            members = {judge.name for judge in living if judge.port.gone is None and judge.port.group == group}
+            assert {name.partition("/")[0] for name in next(iter(found))[1]} == members
+        self.compare()
+
+    def compare(self) -> None:
+        """Sessions that go together from one view to the next have seen the same, on both sides of the signal."""
+        for judge in self.judges:
+            for at, period in enumerate(judge.periods[1:]):
+                earlier = judge.periods[at]
+                for other in self.judges:
+                    if other is judge or other.port.group != judge.port.group:
+                        continue
+                    if f"{other.name}/0" not in period.view.came_with:
+                        continue
+                    index = next((i for i, each in enumerate(other.periods) if each.view.id == period.view.id), None)
+                    if index is None:
+                        continue  # it crashed before it came to it, or another port of that node is meant
+                    assert index, "it is said to come along, and is new"
+                    theirs = other.periods[index - 1]
+                    assert f"{judge.name}/0" in other.periods[index].view.came_with
+                    assert theirs.view.id == earlier.view.id
+                    assert messages(theirs) == messages(earlier)
+                    # A message to several groups comes to one port of a session, and brings the signal there.
+                    assert self.has_several or theirs.seen == earlier.seen
+        ids: dict[tuple[str, str], tuple[str, ...]] = {}
+        for judge in self.judges:
+            for period in judge.periods:
+                members = tuple(map(str, period.view.members))
+                assert ids.setdefault((judge.port.group, period.view.id), members) == members, "one id, one list"
+
+
+@given(st.integers(0, 1 << 32), st.integers(40, 160))
+@settings(max_examples=60, deadline=None)
+def test_programs_see_extended_virtual_synchrony(seed: int, steps: int) -> None:
+    program = Program(random.Random(seed))
+    for _ in range(steps):
+        program.step()
+    program.end()
