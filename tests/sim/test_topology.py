@@ -21,7 +21,7 @@ from ordercast.sim.plain import plain_scenario
 from ordercast.sim.run import Outcome, is_calm, is_steady, run_scenario
 from ordercast.sim.scenario import Load, Scenario
 from ordercast.sim.scenario_json import scenario_from_json, scenario_to_json
-from ordercast.sim.site_chance import draw_site_faults
+from ordercast.sim.site_chance import draw_site_faults, draw_topology
 from ordercast.sim.topology import (
     WAN,
     SitePipe,
@@ -96,11 +96,11 @@ def test_hosts_that_are_names_get_addresses() -> None:
     [
         ("[simulation]\nlatnecy = 3", 22, "[simulation] has no key 'latnecy'; its keys are network, pipe, latency"),
         ("[simulation]\nlatency = 3", 22, "'latency': 3 cannot be read; write a time with its unit"),
-        ('[simulation]\nlatency = "61s"', 22, "'61s' is out of range; write a time of at most 60s"),
+        ('[simulation]\nlatency = "61s"', 22, "'61s' is too long; write a time of at most 60s"),
         ('[simulation]\nnetwork = "wlan"', 22, "there is no network 'wlan'; choose one of ideal"),
         ("[simulation]\nloss = 1", 22, "write a share from 0 up to, not including, 1"),
-        ("[simulation]\nqueue = 100", 22, "a queue has 1500 bytes to 1GiB"),
-        ('[simulation]\nbandwidth = "1bit"', 22, "1kbit is the least"),
+        ("[simulation]\nqueue = 100", 22, "100 is out of range; write 1500 bytes to 1GiB"),
+        ('[simulation]\nbandwidth = "1bit"', 22, "'1bit' is out of range; write 1kbit to 1000Gbit"),
         ('[[simulation.pipe]]\nbetween = ["east", "wset"]', 22, "there is no site 'wset'; the sites are east, west"),
         ('[[simulation.pipe]]\nfrom = "wset"\nto = "east"', 22, "there is no site 'wset'"),
         ('[[simulation.pipe]]\nfrom = "east"\nto = "wset"', 23, "there is no site 'wset'"),
@@ -355,6 +355,28 @@ def test_a_group_over_sites_survives_cuts_and_partitions_that_heal_pipe_by_pipe(
     assert all(each.datagrams for each in outcome.stats.pipes.values())
     assert outcome.stats.lost >= sum(each.lost for each in outcome.stats.pipes.values()) > 0
     assert outcome.as_json()["pipes"]["east>west"]["by_kind"]
+
+
+@pytest.mark.parametrize("orderer", ["token", "sequencer", "timestamp"])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_groups_hold_over_sites_that_were_drawn(orderer: str, seed: int) -> None:
+    rng = random.Random(f"{seed}/sites")
+    topology = draw_topology(rng)
+    faults = draw_site_faults(rng, topology, SECOND, 3 * SECOND, cut_pipe=1, partition_sites=1, split=1, narrow_pipe=1)
+    loads = tuple(Load(name, 10, start_ns=2 * SECOND, interval_ns=50 * MS) for name in topology.nodes)
+    place = Scenario(nodes=topology.nodes, topology=topology, network=topology.network, has_multicast=False)
+    held(replace(place, seed=seed, orderer=orderer, loads=loads, faults=tuple(faults)))
+
+
+def test_drawn_sites_are_of_all_sizes() -> None:
+    drawn = [draw_topology(random.Random(seed)) for seed in range(60)]
+    assert {len(each.config.sites) for each in drawn} == {2, 3, 4}
+    crews = [len(each.config.daemons_of(site.name)) for each in drawn for site in each.config.sites]
+    assert set(crews) == {1, 2, 3}
+    assert any(each.models["A", "B"] != each.models["B", "A"] for each in drawn)
+    assert any(each.models["A", "B"] == each.models["B", "A"] for each in drawn)
+    assert all(each.config.weight("A", "B") >= 1 for each in drawn)
+    assert draw_topology(random.Random(3)) == drawn[3]
 
 
 def test_a_scenario_over_sites_gives_the_same_trace_again_also_from_its_text() -> None:

@@ -1,4 +1,4 @@
-"""Faults of sites, drawn from a seed: cut, lossy and narrow pipes, partitions between sites and inside one.
+"""Sites drawn from a seed, and their faults: cut, lossy and narrow pipes, partitions between sites and inside one.
 
 A partition heals at once or, as often, one pipe after the other: then each direction is a cut of its own, and for a
 while some sites reach each other only through others, or in one direction only.
@@ -11,10 +11,47 @@ from typing import Final
 
 from ordercast.config import MS
 from ordercast.sim.faults import Fault, FaultKind
-from ordercast.sim.topology import Topology
+from ordercast.sim.pipes import Direction, PipeModel
+from ordercast.sim.topology import WAN, Topology, plain_topology
+from ordercast.sites import LinkSpec
+from ordercast.sites.config import MIN_RATE
 
+SITE_NAMES: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+MIRRORED_SHARE: Final = 0.7  # of pipes that are like the one back
 LOSSES: Final = (0.1, 0.3, 0.7)
 DIVISORS: Final = (2.0, 10.0, 100.0)
+
+
+def draw_topology(rng: random.Random, *, least_sites: int = 2, most_sites: int = 4, most_nodes: int = 3) -> Topology:
+    """Sites of 1 to `most_nodes` nodes each, at most 26 of them: a1, a2, … are in site A, and so on. Pipes differ, some
+    of them in their two directions; weights follow the latency, more or less."""
+    names = SITE_NAMES[: rng.randint(least_sites, most_sites)]
+    crews = {name: [f"{name.lower()}{number}" for number in range(1, rng.randint(1, most_nodes) + 1)] for name in names}
+    pipes: dict[Direction, PipeModel] = {}
+    links: list[LinkSpec] = []
+    for source in names:
+        for target in names:
+            if source == target:
+                continue
+            pipe = _draw_pipe(rng)
+            if rng.random() < MIRRORED_SHARE:
+                pipe = pipes.get((target, source), pipe)
+            pipes[source, target] = pipe
+            weight = 1 + pipe.latency_ns // (10 * MS) + rng.randrange(2)
+            links.append(LinkSpec(source, target, weight, max(MIN_RATE, pipe.bits_per_s)))
+    return plain_topology(crews, WAN, pipes, network=rng.choice(("lan", "ideal")), links=links)
+
+
+def _draw_pipe(rng: random.Random) -> PipeModel:
+    return PipeModel(
+        latency_ns=rng.choice((1, 10, 40, 90)) * MS,
+        jitter_ns=rng.choice((0, 0, 1, 10)) * MS,
+        bits_per_s=rng.choice((1, 5, 20, 100)) * 1_000_000,
+        queue_bytes=rng.choice((16, 64, 256)) << 10,
+        loss=rng.choice((0.0, 0.0, 0.001, 0.02)),
+        duplicate=rng.choice((0.0, 0.0, 0.01)),
+        reorder=rng.choice((0.0, 0.0, 0.01)),
+    )
 
 
 def draw_site_faults(

@@ -28,7 +28,7 @@ from ordercast.errors import UsageError
 from ordercast.sim.network import NETWORKS
 from ordercast.sim.pipes import Direction, PipeModel
 from ordercast.sites import DaemonSpec, LinkSpec, Site, SitesConfig
-from ordercast.sites.config import is_literal
+from ordercast.sites.config import MAX_RATE, MIN_RATE, is_literal
 from ordercast.sites.reading import read_sites
 from ordercast.sites.tables import TomlTable, read_text
 from ordercast.sites.units import parse_bytes, parse_duration, parse_rate, parse_share
@@ -38,6 +38,7 @@ WAN: Final = PipeModel(latency_ns=30_000_000, bits_per_s=10_000_000, queue_bytes
 """A pipe that nothing is said about: 30 ms, 10 Mb/s, a queue of 128 KiB (a tenth of a second), no loss."""
 MAX_LATENCY_NS: Final = 60_000_000_000
 MIN_QUEUE: Final = 1_500  # bytes
+MAX_QUEUE: Final = 1 << 30
 
 _PIPE_KEYS: Final = ("latency", "jitter", "bandwidth", "queue", "loss", "duplicate", "reorder")
 
@@ -183,28 +184,35 @@ def parse_topology(text: str, name: str) -> Topology:
 
 
 def _model(table: TomlTable, default: PipeModel) -> PipeModel:
-    def least(parse: Any, lowest: int, highest: int, text: str) -> Any:
-        def parsed(value: object) -> int:
-            number: int = parse(value)
-            if not lowest <= number <= highest:
-                raise ValueError(f"{value!r} is out of range; {text}")
-            return number
-
-        return parsed
-
-    time = least(parse_duration, 0, MAX_LATENCY_NS, "write a time of at most 60s")
+    """What a table says about a pipe, and what holds where it says nothing."""
     return replace(
         default,
-        latency_ns=table.read("latency", default.latency_ns, time),
-        jitter_ns=table.read("jitter", default.jitter_ns, time),
-        bits_per_s=table.read("bandwidth", default.bits_per_s, least(parse_rate, 1_000, 10**12, "1kbit is the least")),
-        queue_bytes=table.read(
-            "queue", default.queue_bytes, least(parse_bytes, MIN_QUEUE, 1 << 30, "a queue has 1500 bytes to 1GiB")
-        ),
+        latency_ns=table.read("latency", default.latency_ns, _time),
+        jitter_ns=table.read("jitter", default.jitter_ns, _time),
+        bits_per_s=table.read("bandwidth", default.bits_per_s, _bandwidth),
+        queue_bytes=table.read("queue", default.queue_bytes, _queue),
         loss=table.read("loss", default.loss, parse_share),
         duplicate=table.read("duplicate", default.duplicate, parse_share),
         reorder=table.read("reorder", default.reorder, parse_share),
     )
+
+
+def _time(value: object) -> int:
+    return _within(parse_duration(value), 0, MAX_LATENCY_NS, f"{value!r} is too long; write a time of at most 60s")
+
+
+def _bandwidth(value: object) -> int:
+    return _within(parse_rate(value), MIN_RATE, MAX_RATE, f"{value!r} is out of range; write 1kbit to 1000Gbit")
+
+
+def _queue(value: object) -> int:
+    return _within(parse_bytes(value), MIN_QUEUE, MAX_QUEUE, f"{value!r} is out of range; write 1500 bytes to 1GiB")
+
+
+def _within(number: int, least: int, most: int, text: str) -> int:
+    if not least <= number <= most:
+        raise ValueError(text)
+    return number
 
 
 def _key_of(pipe: TomlTable, direction: Direction, site: str) -> str:
