@@ -30,7 +30,7 @@ WINDOWS: Final = (2, 3, 5, 64)
 class Chance:
     """What happens in one run."""
 
-    __slots__ = ("budget", "faults", "groups", "random", "slow", "whole", "world")
+    __slots__ = ("budget", "faults", "groups", "moves", "random", "slow", "whole", "world")
 
     def __init__(self, rules: Rules, seed: int) -> None:
         chance = self.random = random.Random(f"evs/{seed}")
@@ -42,6 +42,7 @@ class Chance:
         self.groups = chance.choice((1, 2, 2, 3, 3))
         self.budget = chance.randint(4, 12)  # wishes
         self.faults = chance.choice((1, 2, 2, 3, 4, 5))
+        self.moves = chance.choice((0.15, 0.3))  # which part of the wishes are joins, and which leaves
         self.whole = 0.5  # how often everything arrives that can
         self.slow: set[tuple[int, int]] = set()  # (daemon, source): little arrives
 
@@ -106,9 +107,9 @@ class Chance:
         group = chance.randrange(self.groups)
         session = (daemon.id, chance.randrange(2))
         x = chance.random()
-        if x < 0.2:
+        if x < self.moves:
             world.wish(daemon.id, Join(group, session))
-        elif x < 0.35:
+        elif x < 2 * self.moves:
             mine = [(g, s) for g, all_ in sorted(daemon.rosters.lists.items()) for s in sorted(all_) if s[0] == daemon.id]
             if mine:
                 group, session = chance.choice(mine)
@@ -191,7 +192,7 @@ class Chance:
     def _recovery(self) -> None:
         """One step of a round that is under way, or a new round."""
         chance, world = self.random, self.world
-        steps = [step for index in range(len(world.rounds)) [-RECENT_ROUNDS:] for step in self._steps(index)]
+        steps = [step for index in range(len(world.rounds))[-RECENT_ROUNDS:] for step in self._steps(index)]
         if steps and chance.random() < 0.93:
             step = chance.choice(steps)
             getattr(world, str(step[0]))(*step[1:])

@@ -22,7 +22,7 @@ from tests.model.evs.blocks import (
     Wish,
     mask_of,
 )
-from tests.model.evs.history import Fact, Given, Grouped, Installed, Processed, Received, Signalled, Stamped, Synced
+from tests.model.evs.history import Fact, Given, Grouped, Installed, Processed, Received, Signalled, Stamped, Synced, Told
 from tests.model.evs.knowledge import Knowledge
 from tests.model.evs.roster import GroupView, Interests, Rosters
 from tests.model.evs.rules import Rules
@@ -173,6 +173,7 @@ class Daemon:
             self.lineage,
             self.bound,
         )
+        self._facts.append(Told(self.id, self.known.entries(), self.known.window))
         return self.cut
 
     def install(self, view: View, result: Result, came_with: tuple[int, ...], window: int) -> None:

@@ -14,6 +14,14 @@ class Started(NamedTuple):
     site: int
 
 
+class Seeded(NamedTuple):
+    """A session that is in a group from the beginning."""
+
+    daemon: int
+    group: int
+    session: Session
+
+
 class Crashed(NamedTuple):
     daemon: int
 
@@ -50,6 +58,14 @@ class Signalled(NamedTuple):
     daemon: int
 
 
+class Told(NamedTuple):
+    """A daemon has told its cut: how many entries its longest stream has, and the window of the view."""
+
+    daemon: int
+    entries: int
+    window: int
+
+
 class Installed(NamedTuple):
     daemon: int
     view: ViewId
@@ -79,6 +95,7 @@ class Noted(NamedTuple):
     text: str
 
 
-Fact = (
-    Started | Crashed | Stamped | Received | Processed | Given | Signalled | Installed | Grouped | Synced | Noted
-)
+Life = Started | Seeded | Crashed | Noted
+Traffic = Stamped | Received | Processed | Given
+Change = Signalled | Told | Installed | Grouped | Synced
+Fact = Life | Traffic | Change

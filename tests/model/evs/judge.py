@@ -15,6 +15,7 @@ facts once, and then over what was collected. `judge_rest` is for a run that has
 | safe | a SAFE message is given before the signal only when all members of the group hold it; each of them that lives gets it |
 | self | a daemon comes to its own blocks before it leaves their view |
 | groups | a group whose members did not come together gets a view of its own |
+| bound | a cut has at most three windows of entries for each stream |
 | rest | nothing waits, all have the same groups, every wish was granted |
 """
 
@@ -23,7 +24,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Final, NamedTuple
 
-from tests.model.evs.blocks import DATA, FIFO, LEAVE, SAFE, Block, BlockId, GroupViewId, Position, Session
+from tests.model.evs.blocks import DATA, FIFO, JOIN, SAFE, Block, BlockId, GroupViewId, Position, Session
 from tests.model.evs.history import (
     Crashed,
     Fact,
@@ -33,10 +34,12 @@ from tests.model.evs.history import (
     Noted,
     Processed,
     Received,
+    Seeded,
     Signalled,
     Stamped,
     Started,
     Synced,
+    Told,
 )
 
 from ordercast.wire.cuts import ViewId
@@ -58,7 +61,7 @@ class Stay(NamedTuple):
 class Witness:
     """What the judges remember of one daemon."""
 
-    __slots__ = ("after", "before", "came_with", "groups", "has_signalled", "is_alive", "last", "leaving", "members", "name", "own",
+    __slots__ = ("after", "before", "came_with", "groups", "has_signalled", "is_alive", "joined", "last", "members", "name", "own",
                  "past", "processed", "shown", "since", "site", "view")  # fmt: skip
 
     def __init__(self, name: int, site: int) -> None:
@@ -77,7 +80,7 @@ class Witness:
         self.processed: set[BlockId] = set()
         self.groups: dict[int, frozenset[Session]] = {}  # in use since it was in sync last
         self.shown: dict[int, GroupViewId] = {}
-        self.leaving: set[tuple[int, Session]] = set()  # own sessions: out of their group with the next view
+        self.joined: set[tuple[int, Session]] = set()  # own sessions, by the JOINs and LEAVEs that it came to
         self.since: dict[tuple[int, Session], tuple[ViewId, Position]] = {}  # own sessions: where they joined
 
 
@@ -101,6 +104,8 @@ class Court:
         match fact:
             case Started(daemon, site):
                 self.witnesses[daemon] = Witness(daemon, site)
+            case Seeded(daemon, group, session):
+                self.witnesses[daemon].joined.add((group, session))
             case Crashed(daemon):
                 self.witnesses[daemon].is_alive = False
             case Stamped(daemon, block):
@@ -113,6 +118,9 @@ class Court:
                 self._given(self.witnesses[fact.daemon], fact)
             case Signalled(daemon):
                 self.witnesses[daemon].has_signalled = True
+            case Told(daemon, entries, window):
+                if entries > 3 * window:
+                    raise Violation(f"bound: {daemon} tells {entries} entries of one stream, and the window is {window}")
             case Installed():
                 self._installed(self.witnesses[fact.daemon], fact)
             case Grouped():
@@ -137,8 +145,12 @@ class Court:
         if block.view != who.view:
             raise Violation(f"once: {who.name} is in {who.view} and delivers {block}")
         who.processed.add(block.id)
-        if block.kind == LEAVE and who.has_signalled and block.session is not None:
-            who.leaving.add((block.groups[0], block.session))
+        if block.session is not None and block.session[0] == who.name:
+            key = (block.groups[0], block.session)
+            if block.kind == JOIN:
+                who.joined.add(key)
+            else:
+                who.joined.discard(key)
         if block.rank > FIFO:
             if block.position <= who.last:
                 raise Violation(f"order: the position of {block} is not above {who.last} at {who.name}")
@@ -217,9 +229,8 @@ class Court:
             self._left(who, fact)
         who.view, who.members, who.came_with = fact.view, fact.members, fact.came_with
         who.has_signalled, who.before, who.after, who.own = False, [], [], []
-        for key in who.leaving:
-            who.since.pop(key, None)
-        who.leaving.clear()
+        for key in [key for key in who.since if key not in who.joined]:
+            del who.since[key]  # it left after the signal, and its group may be gone
 
     def _left(self, who: Witness, fact: Installed) -> None:
         if who.name not in fact.came_with or not set(fact.came_with) <= set(fact.members):
@@ -267,8 +278,8 @@ class Court:
     def _synced(self, who: Witness, fact: Synced) -> None:
         who.groups = {group: members for group, _, members in fact.groups}
         own = {(group, session) for group, _, all_ in fact.groups for session in all_ if session[0] == who.name}
-        if own != set(who.since):
-            raise Violation(f"groups: {who.name} goes on with {sorted(own)}, and has shown {sorted(who.since)}")
+        if own != who.joined or own != set(who.since):
+            raise Violation(f"groups: {who.name} goes on with {sorted(own)}; joined {sorted(who.joined)}, shown {who.since}")
         for group, name, members in fact.groups:
             daemons = {daemon for daemon, _ in members}
             if self.group_views.get((group, name)) != members or not daemons <= set(who.members):

@@ -20,14 +20,14 @@ Input = tuple[object, ...]
 
 
 class Knowledge:
-    __slots__ = ("_first", "_horizon", "_journal", "_rules", "_window", "passing", "site", "sites", "skips", "updates")
+    __slots__ = ("_first", "_horizon", "_journal", "_rules", "passing", "site", "sites", "skips", "updates", "window")
 
     def __init__(self, rules: Rules, site: int, sites: tuple[int, ...], first_lts: int, window: int) -> None:
         self._rules = rules
         self.site = site
         self.sites = sites
         self._first = first_lts
-        self._window = window
+        self.window = window
         self._horizon = Horizon(site, sites, first_lts, window)
         self._journal: list[Input] = []
         self.passing: dict[int, dict[int, Block]] = {each: {} for each in sites}  # received, also for others
@@ -35,7 +35,7 @@ class Knowledge:
         self.updates: dict[int, Update] = {each: (0, first_lts, first_lts) for each in sites}  # the newest of each
 
     def clone(self) -> Knowledge:
-        other = Knowledge(self._rules, self.site, self.sites, self._first, self._window)
+        other = Knowledge(self._rules, self.site, self.sites, self._first, self.window)
         for name, *values in self._journal:
             getattr(other, f"_{name}")(*values)
         other._journal = list(self._journal)

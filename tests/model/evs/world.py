@@ -12,11 +12,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.model.evs.blocks import Block, Join, Leave, Send, Session, View, mask_of
+from tests.model.evs.blocks import Block, GroupViewId, Join, Leave, Send, Session, View, mask_of
 from tests.model.evs.daemon import ACCEPTED, ACCEPTING, GATHERING, WORKING, Daemon, Token
 from tests.model.evs.ending import outcome_of
-from tests.model.evs.history import Crashed, Fact, Grouped, Installed, Noted, Started, Synced
-from tests.model.evs.blocks import GroupViewId
+from tests.model.evs.history import Crashed, Fact, Grouped, Installed, Noted, Seeded, Started, Synced
 from tests.model.evs.rules import Rules
 
 from ordercast.wire.cuts import Ballot, Cut, Lineage, Outcome, Result, Skip, ViewId, joined
@@ -163,6 +162,7 @@ class World:
             for group, sessions in sorted(lists.items()):
                 name = GroupViewId((view.first_lts, 0), view.id if self.rules.group_view_id else view.id[1:])
                 daemon.rosters.ids[group] = name
+                self.facts += [Seeded(daemon.id, group, each) for each in sorted(sessions) if each[0] == daemon.id]
                 self.facts.append(Grouped(daemon.id, group, name, sessions))
             daemon.interests.begin(daemon.rosters, clear=True)
             daemon._tell_synced()
