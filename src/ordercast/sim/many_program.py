@@ -78,7 +78,8 @@ class EventOrder:
             return ""
         self._views[view.group] = view
         self._bound = max(self._bound, view.position)
-        if view.group and before is not None and before.members == view.members:
+        is_whole = len(view.came_with) == len(view.members)  # nobody came from elsewhere
+        if view.group and before is not None and before.members == view.members and is_whole:
             return f"the view {view.id} of {view.group!r} has the members of {before.id}, the one before"
         if view.position <= self._position:
             return f"the view {view.id} of {view.group!r} stands at {view.position} and came after {self._position}"
