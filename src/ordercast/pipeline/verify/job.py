@@ -136,8 +136,8 @@ def judge(engine: SqlEngine, runs: Sequence[TraceRun], *, unfinished: bool = Fal
 
 
 def rules_of(run: TraceRun) -> Rules:
-    """The `min_members` of the run's members: one for all, or one for each node, as `run.json` says. It is 1 where every
-    part of a partition goes on."""
+    """The `min_members` of the run's members: one for all, or one for each node, as `run.json` says. It is 1 where
+    every part of a partition goes on."""
     given = run.info.parameters
     if run.info.partitions == CONTINUE:
         return 1
