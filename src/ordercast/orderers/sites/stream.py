@@ -19,7 +19,7 @@ from collections import deque
 from heapq import heappop, heappush
 from typing import Final
 
-from ordercast.service import FIFO_RANK
+from ordercast.service import FIFO_RANK, SAFE_RANK
 from ordercast.wire.cuts import MAX_PROMISES, Listed, Skip, SourceCut, joined
 
 MAX_GAPS: Final = 64  # that one call lists; the others are listed when these are closed
@@ -43,6 +43,10 @@ class Held:
 
     def listed(self) -> Listed:
         return Listed(self.seq, self.lts, self.rank, self.origin, self.mask)
+
+    def as_skip(self) -> Skip:
+        """What those get that it does not go to, a forwarder on its way included."""
+        return Skip(self.seq, self.seq, self.lts, self.mask, self.lts if self.rank >= SAFE_RANK else 0)
 
 
 class SourceStream:
