@@ -42,7 +42,7 @@ from ordercast.wire.components import (
     GatherStep,
     NamedView,
     SiteCut,
-    Vote,
+    RoundVote,
     decode_fetch,
     decode_gather,
     decode_hello,
@@ -66,7 +66,7 @@ SETTLE: Final = 5  # a merge begins this part of a beacon after it became possib
 RETRIES: Final = 8  # rounds that begin again because a ballot was too low, until a view is installed
 STRANGER_NS: Final = 10 * MS  # a daemon of an old view is answered at most this often
 KINDS: Final = frozenset(
-    (Kind.HELLO, Kind.GATHER, Kind.SITE_CUT, Kind.PROPOSAL, Kind.ACCEPTED, Kind.INSTALL, Kind.FETCH)
+    (Kind.SHOW, Kind.GATHER, Kind.SITE_CUT, Kind.PROPOSAL, Kind.ACCEPTED, Kind.INSTALL, Kind.FETCH)
 )
 
 
@@ -258,7 +258,7 @@ class ComponentsMembership:
     # Datagrams
 
     def _dispatch(self, now_ns: int, kind: int, ring: int, origin: int, body: bytes | memoryview, out: Outbox) -> None:
-        if kind == Kind.HELLO:
+        if kind == Kind.SHOW:
             hello = decode_hello(body)
             if self._knows(now_ns, hello.me, origin, out):
                 self._check((hello.creator, *hello.members))
@@ -445,13 +445,13 @@ class ComponentsMembership:
         self._round.on_cut(now_ns, told, out)
         self._follow(now_ns, out)
 
-    def _on_accepted(self, now_ns: int, vote: Vote, out: Outbox) -> None:
+    def _on_accepted(self, now_ns: int, vote: RoundVote, out: Outbox) -> None:
         if self._round is not None and vote.ballot == self._part.promised:
             self._round.on_accepted(now_ns, vote.me, out)
         else:
             self._answer_straggler(vote.me, vote.ballot, out)
 
-    def _on_install(self, now_ns: int, vote: Vote, out: Outbox) -> None:
+    def _on_install(self, now_ns: int, vote: RoundVote, out: Outbox) -> None:
         part = self._part
         if vote.ballot == part.promised and part.state is ComponentState.ACCEPTED and not part.is_coordinating:
             self._install(now_ns, out)
@@ -593,7 +593,7 @@ class ComponentsMembership:
     def _answer_straggler(self, life: DaemonLife, ballot: Ballot, out: Outbox) -> None:
         """A daemon waits in a round that is over: that it ended in a view, or that we are in a later one."""
         if life in self._installed.get(ballot, ()):
-            body = encode_vote(Vote(self._local.life, ballot))
+            body = encode_vote(RoundVote(self._local.life, ballot))
             self._local.send(life.index, Kind.INSTALL, body, out)
         elif ballot < self._part.promised:
             self._deny(life.index, out)

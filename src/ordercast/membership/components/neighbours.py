@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from ordercast.engine import NEVER, Outbox
 from ordercast.membership.components.daemons import ComponentView, LocalDaemon
-from ordercast.wire.components import DaemonLife, Hello, encode_hello, indices_of, mask_of
+from ordercast.wire.components import DaemonLife, ComponentHello, encode_hello, indices_of, mask_of
 from ordercast.wire.header import Kind
 
 FRESH: Final = 4  # beacons after which a daemon that was silent is not heard any more
@@ -23,7 +23,7 @@ FANOUT: Final = 128  # HELLOs at a time; the others have their turn in the next 
 
 class _Heard(NamedTuple):
     at_ns: int
-    hello: Hello
+    hello: ComponentHello
 
 
 class Found(NamedTuple):
@@ -39,7 +39,7 @@ class Neighbours:
     def __init__(self, local: LocalDaemon) -> None:
         self._local = local
         self._heard: dict[int, _Heard] = {}  # by index
-        self._said: Hello | None = None
+        self._said: ComponentHello | None = None
         self._said_ns = 0
         self._turn = 0
         self.due_ns = NEVER
@@ -49,7 +49,7 @@ class Neighbours:
     def begin(self, now_ns: int) -> None:
         self.due_ns = now_ns
 
-    def on_hello(self, now_ns: int, hello: Hello) -> None:
+    def on_hello(self, now_ns: int, hello: ComponentHello) -> None:
         self._heard[hello.me.index] = _Heard(now_ns, hello)
 
     def forget(self, index: int) -> None:
@@ -75,13 +75,13 @@ class Neighbours:
             self._turn += FANOUT
         body = encode_hello(hello)
         for index in outside:
-            self._local.send(index, Kind.HELLO, body, out)
+            self._local.send(index, Kind.SHOW, body, out)
 
     def tell_one(
         self, now_ns: int, index: int, view: ComponentView, is_working: bool, number: int, avoids: int, out: Outbox
     ) -> None:
         body = encode_hello(self._hello(now_ns, view, is_working, number, avoids))
-        self._local.send(index, Kind.HELLO, body, out)
+        self._local.send(index, Kind.SHOW, body, out)
 
     def hears(self, now_ns: int) -> int:
         """Daemons that were heard lately."""
@@ -92,7 +92,7 @@ class Neighbours:
     def mergeable(self, now_ns: int, view: ComponentView, avoids: int) -> list[Found]:
         """The components that can merge with this one, and with one another; lowest daemon first."""
         linked = self._linked(now_ns, view, avoids)
-        by_name: dict[tuple[int, DaemonLife], dict[int, Hello]] = {}
+        by_name: dict[tuple[int, DaemonLife], dict[int, ComponentHello]] = {}
         for index, heard in self._heard.items():
             hello = heard.hello
             if linked >> index & 1 and hello.is_working:
@@ -124,10 +124,10 @@ class Neighbours:
         turns = 1 + (len(self._local.daemons) - 1) // FANOUT
         return now_ns - heard.at_ns <= FRESH * turns * self._local.timing.beacon_ns
 
-    def _hello(self, now_ns: int, view: ComponentView, is_working: bool, number: int, avoids: int) -> Hello:
+    def _hello(self, now_ns: int, view: ComponentView, is_working: bool, number: int, avoids: int) -> ComponentHello:
         hears = self.hears(now_ns) & ~view.mask & ~avoids
         linked = self._linked(now_ns, view, avoids)
-        return Hello(self._local.life, is_working, number, view.id.counter, view.creator, view.lives, hears, linked)
+        return ComponentHello(self._local.life, is_working, number, view.id.counter, view.creator, view.lives, hears, linked)
 
     def _linked(self, now_ns: int, view: ComponentView, avoids: int) -> int:
         mask = 0
