@@ -6,6 +6,7 @@ import tracemalloc
 from collections.abc import Callable
 from typing import Any, Final
 
+from tests.unit import site_samples as site
 from tests.unit import wire_samples as sample
 
 from ordercast.errors import WireError
@@ -65,7 +66,27 @@ from ordercast.wire.roster import (
     encode_name_groups,
     encode_seed,
 )
-from ordercast.wire.segments import Reassembly, strip_train, train
+from ordercast.wire.segments import Datagram, Reassembly, strip_train, train
+from ordercast.wire.sites import (
+    decode_hello,
+    decode_hop_ack,
+    decode_hop_nak,
+    decode_site_token,
+    decode_skip,
+    decode_update,
+    decode_wake,
+    encode_hello,
+    encode_hop_ack,
+    encode_ranges,
+    encode_site_token,
+    encode_skip,
+    encode_stamp,
+    encode_update,
+    encode_wake,
+    open_packet,
+    open_stamped,
+    packet_head,
+)
 from ordercast.wire.stamps import decode_stamps, encode_stamps
 from ordercast.wire.token import (
     decode_change,
@@ -130,6 +151,14 @@ def _strip(data: bytes) -> Any:
     """As the underlay calls it: at least one whole header in each but the last datagram."""
     stride = HEADER_BYTES + 8
     return strip_train(memoryview(data), stride, -(-len(data) // stride)) if len(data) > stride else None
+
+
+def _open_packet(data: bytes) -> Any:
+    """As the engine does: behind the header."""
+    if len(data) <= HEADER_BYTES:
+        return None
+    _, kind, segment, last, _, ring, origin, number = HEADER.unpack_from(data)
+    return open_packet(Datagram(kind, segment, last, ring, origin, number, memoryview(data)[HEADER_BYTES:]))
 
 
 def _open_list(body: bytes) -> Any:
@@ -223,6 +252,15 @@ DECODERS: Final[dict[str, tuple[Decode, tuple[bytes, ...]]]] = {
     "decode_decision": (decode_decision, (encode_decision(*sample.DECISION),)),
     "decode_ended": (decode_ended, (encode_ended("prices"),)),
     "decode_withdrawal": (decode_withdrawal, (encode_withdrawal(*sample.WITHDRAWAL),)),
+    "open_packet": (_open_packet, (packet_head(1, 2, 3, 4, site.PACKET) + b"body",)),
+    "open_stamped": (open_stamped, (encode_stamp(site.STAMP) + BLOCKS[0],)),
+    "decode_skip": (decode_skip, (encode_skip(site.SKIP),)),
+    "decode_update": (decode_update, (encode_update(site.UPDATE),)),
+    "decode_hop_ack": (decode_hop_ack, (encode_hop_ack(site.ACK),)),
+    "decode_hop_nak": (decode_hop_nak, (encode_ranges(site.RANGES),)),
+    "decode_site_token": (decode_site_token, (encode_site_token(site.TOKEN), encode_site_token(site.RESTING))),
+    "decode_wake": (decode_wake, (encode_wake(258),)),
+    "decode_hello": (decode_hello, (encode_hello(site.HELLO),)),
     "decode_result": (decode_result, (encode_result(sample.BALLOT, sample.PROPOSAL),)),
 }
 

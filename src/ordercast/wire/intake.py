@@ -2,7 +2,7 @@
 
 A train that is one whole block in order, the common case under load, is stripped of its headers in one step. Control
 bodies in several segments are put together here. Segments of blocks are not: the orderer has to know which of them are
-missing. Nor are datagrams that are only forwarded.
+missing, and where a site forwards them, each goes on alone. Nor are datagrams that are only forwarded.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from ordercast.wire.header import FORWARD, HEADER, HEADER_BYTES, MAGIC, MAX_SEGM
 from ordercast.wire.segments import Datagram, Reassembly, strip_train
 
 MAX_DATAGRAMS: Final = 4_096  # of one batch; a train of tiny datagrams must not hold us up
+_SEGMENTS: Final = frozenset({Kind.DATA, Kind.REPAIR, Kind.PACKET})  # kinds whose segments are handed on one by one
 STALE_PARTS_NS: Final = 2 * SECOND  # a control body that is not whole by then comes again as a new one
 
 
@@ -81,7 +82,7 @@ class Intake:
             self.reject()
             return None
         body = data[HEADER_BYTES:]
-        if not last or kind in (Kind.DATA, Kind.REPAIR) or kind >= FORWARD:
+        if not last or kind in _SEGMENTS or kind >= FORWARD:
             return Datagram(kind, segment, last, ring, origin, number, body)
         self.due_ns = now_ns + STALE_PARTS_NS
         try:

@@ -1,1 +1,1 @@
-"""Spread's order over sites: Lamport timestamps, one stream for each site."""
+"""Spread's sites: rings inside of them, hops between them, one tree for each source. docs/design/sites.md."""
