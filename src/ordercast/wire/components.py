@@ -185,7 +185,7 @@ def indices_of(mask: int) -> list[int]:
     return found
 
 
-# HELLO
+# SHOW
 
 
 def encode_hello(hello: ComponentHello) -> bytes:

@@ -1,7 +1,7 @@
 """Which daemons outside of the view are heard, and which components may merge: those of which *every* daemon hears and
 is heard by every daemon of the other.
 
-A HELLO says whom its sender hears, and with whom it is *linked*: both hear each other, and neither keeps away from the
+A SHOW says whom its sender hears, and with whom it is *linked*: both hear each other, and neither keeps away from the
 other. A coordinator knows by that, before it disturbs anybody, that no pair of the merged view is cut in one direction.
 Deviation from Spread, which merges whoever hears whom: a pair that does not hear each other would break the view at
 once, and again.
@@ -13,12 +13,12 @@ from typing import Final, NamedTuple
 
 from ordercast.engine import NEVER, Outbox
 from ordercast.membership.components.daemons import ComponentView, LocalDaemon
-from ordercast.wire.components import DaemonLife, ComponentHello, encode_hello, indices_of, mask_of
+from ordercast.wire.components import ComponentHello, DaemonLife, encode_hello, indices_of, mask_of
 from ordercast.wire.header import Kind
 
 FRESH: Final = 4  # beacons after which a daemon that was silent is not heard any more
 GAPS: Final = 10  # what has changed is told so many times in the time of one beacon, at most
-FANOUT: Final = 128  # HELLOs at a time; the others have their turn in the next ones
+FANOUT: Final = 128  # SHOWs at a time; the others have their turn in the next ones
 
 
 class _Heard(NamedTuple):
@@ -58,7 +58,7 @@ class Neighbours:
     # Telling
 
     def tell(self, now_ns: int, view: ComponentView, is_working: bool, number: int, avoids: int, out: Outbox) -> None:
-        """Say HELLO where it is time, or where something has changed since the last one."""
+        """Show ourselves where it is time, or where something has changed since the last one."""
         hello = self._hello(now_ns, view, is_working, number, avoids)
         gap_ns = self._local.timing.beacon_ns // GAPS
         if self._said is None or hello._replace(number=0) != self._said._replace(number=0):
@@ -127,7 +127,8 @@ class Neighbours:
     def _hello(self, now_ns: int, view: ComponentView, is_working: bool, number: int, avoids: int) -> ComponentHello:
         hears = self.hears(now_ns) & ~view.mask & ~avoids
         linked = self._linked(now_ns, view, avoids)
-        return ComponentHello(self._local.life, is_working, number, view.id.counter, view.creator, view.lives, hears, linked)
+        me, name = self._local.life, (view.id.counter, view.creator)
+        return ComponentHello(me, is_working, number, *name, view.lives, hears, linked)
 
     def _linked(self, now_ns: int, view: ComponentView, avoids: int) -> int:
         mask = 0
