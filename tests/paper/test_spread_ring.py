@@ -10,7 +10,6 @@ from tests.paper.spread import TIMING, Rings, Wires, packet
 from ordercast.config import MS, SECOND
 from ordercast.engine import NEVER
 from ordercast.errors import InvariantViolation, UsageError
-from ordercast.orderers.sites.packets import MAX_OPEN
 from ordercast.orderers.sites.passing import ALL, RingControl
 from ordercast.orderers.sites.ring import RingTerms, SiteRing, merged_aru
 from ordercast.wire.header import Kind
@@ -18,6 +17,7 @@ from ordercast.wire.segments import Datagram
 from ordercast.wire.sites import LINK, MAX_LINK_SEQ, MAX_RANGES, RESTS, SiteToken, decode_site_token, encode_site_token
 
 NOW_NS = SECOND
+MOST_OPEN = RingTerms().most_open
 ME, NEXT, OTHER = 2, 3, 1  # in the ring 1, 2, 3
 
 
@@ -144,7 +144,7 @@ def test_a_duplicate_of_a_token_is_dropped() -> None:
         (NEXT, {}),  # not the one before us
         (OTHER, {"number": 4}),  # the token would have had to pass us
         (OTHER, {"number": 2}),  # it is the next one's turn
-        (OTHER, {"link_seq": 2 * MAX_OPEN + 1}),  # more than a site may have out
+        (OTHER, {"link_seq": 2 * MOST_OPEN + 1}),  # more than a site may have out
         (OTHER, {"site_lts": 99}),  # clocks do not fall
         (NEXT, {"number": 1, "flags": RESTS}),  # it cannot rest there with this number
         (OTHER, {"number": 3, "flags": RESTS}),
@@ -379,14 +379,14 @@ def test_unreliable_packets_count_in_flow_control_and_have_no_number() -> None:
 
 
 def test_a_holder_sends_nothing_new_while_too_much_is_kept_for_a_daemon_that_lacks_it() -> None:
-    """A bound that the paper leaves to its array: MAX_OPEN packets beyond what all have."""
+    """A bound that the paper leaves to its array: eight rotations beyond what all have."""
     each = ring()
-    for seq in range(1, MAX_OPEN + 1):
+    for seq in range(1, MOST_OPEN + 1):
         each.on_packet(NOW_NS, seq, packet(seq, b"x"))
-    each.on_token(NOW_NS, OTHER, token(link_seq=MAX_OPEN, link_aru=0, link_modifier=NEXT))
+    each.on_token(NOW_NS, OTHER, token(link_seq=MOST_OPEN, link_aru=0, link_modifier=NEXT))
     each.queue_own(packet(1))
     assert each.step(NOW_NS).packets == []
-    assert (each.waiting, each.open) == (1, MAX_OPEN)
+    assert (each.waiting, each.open) == (1, MOST_OPEN)
 
 
 # The token that is lost, or rests. -----------------------------------------------------------------------------------
@@ -545,7 +545,7 @@ def test_the_notice_that_the_token_rests_goes_to_all() -> None:
     assert each.is_holding
 
 
-@pytest.mark.parametrize("terms", [{"window": 5, "personal_window": 6}, {"window": MAX_OPEN}, {"tries": 0}])
+@pytest.mark.parametrize("terms", [{"window": 5, "personal_window": 6}, {"window": 65_536}, {"tries": 0}])
 def test_terms_that_cannot_work_are_refused(terms: dict[str, int]) -> None:
     with pytest.raises(UsageError):
         RingTerms(**terms)
