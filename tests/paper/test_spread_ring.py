@@ -14,7 +14,16 @@ from ordercast.orderers.sites.passing import ALL, RingControl
 from ordercast.orderers.sites.ring import RingTerms, SiteRing, merged_aru
 from ordercast.wire.header import Kind
 from ordercast.wire.segments import Datagram
-from ordercast.wire.sites import LINK, MAX_LINK_SEQ, MAX_RANGES, RESTS, SiteToken, decode_site_token, encode_site_token
+from ordercast.wire.sites import (
+    LINK,
+    MAX_LINK_SEQ,
+    MAX_RANGES,
+    RESTS,
+    SEEN,
+    SiteToken,
+    decode_site_token,
+    encode_site_token,
+)
 
 NOW_NS = SECOND
 MOST_OPEN = RingTerms().most_open
@@ -473,9 +482,45 @@ def test_a_daemon_with_something_to_send_wakes_the_token() -> None:
     rings.wires.sent.clear()
     other = holder % 4 + 1
     rings.send(other, [2])
+    assert rings.wires.sent[Kind.WAKE] == 1  # at once
     rings.run()
     assert rings.wires.sent[Kind.WAKE] == 1
     assert all(2 in rings.got[each] for each in rings.ids if each != other)
+
+
+def test_a_clock_alone_wakes_the_token_after_a_moment() -> None:
+    """Another site waits for a clock of this one that is as high (section 3.3, pseudo update messages)."""
+    rings = Rings(3)
+    rings.follows_clock = False
+    rings.rings[2].hear_clock(5_000)
+    rings.step(2)
+    assert Kind.WAKE not in rings.wires.sent  # the daemon where the token rests may have heard it, too
+    rings.run()
+    assert rings.wires.sent[Kind.WAKE] == 1
+    assert {each.state.clock for each in rings.rings.values()} == {5_000}
+
+
+def test_a_token_that_goes_around_is_not_woken() -> None:
+    """Packets with new numbers say that somebody has it."""
+    rings = Rings(3)
+    for daemon in rings.ids:
+        rings.send(daemon, range(daemon * 1_000, daemon * 1_000 + 300))
+    rings.run()
+    assert rings.wires.sent[Kind.WAKE] <= 2  # of those that knew it at rest
+
+
+def test_who_has_passed_the_token_and_has_no_sign_of_it_answers_those_that_want_it() -> None:
+    """It passes the token again, and alone decides whether it is lost."""
+    each = ring()
+    each.on_token(NOW_NS, OTHER, token())
+    each.step(NOW_NS)
+    each.on_wake(OTHER, each.known)
+    (control,) = each.step(NOW_NS).controls
+    said = decode_site_token(control.body)
+    assert (control.to, said.flags, said.number) == (OTHER, SEEN, 2)
+    each.on_packet(NOW_NS, 1, packet(1))
+    each.on_wake(OTHER, each.known)
+    assert each.step(NOW_NS).controls == []  # it knows no more than the other
 
 
 def test_a_daemon_that_did_not_hear_where_the_token_rests_finds_it() -> None:
