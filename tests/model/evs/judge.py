@@ -120,7 +120,9 @@ class Court:
                 self.witnesses[daemon].has_signalled = True
             case Told(daemon, entries, window):
                 if entries > 3 * window:
-                    raise Violation(f"bound: {daemon} tells {entries} entries of one stream, and the window is {window}")
+                    raise Violation(
+                        f"bound: {daemon} tells {entries} entries of one stream, and the window is {window}"
+                    )
             case Installed():
                 self._installed(self.witnesses[fact.daemon], fact)
             case Grouped():
@@ -279,7 +281,9 @@ class Court:
         who.groups = {group: members for group, _, members in fact.groups}
         own = {(group, session) for group, _, all_ in fact.groups for session in all_ if session[0] == who.name}
         if own != who.joined or own != set(who.since):
-            raise Violation(f"groups: {who.name} goes on with {sorted(own)}; joined {sorted(who.joined)}, shown {who.since}")
+            raise Violation(
+                f"groups: {who.name} goes on with {sorted(own)}; joined {sorted(who.joined)}, shown {who.since}"
+            )
         for group, name, members in fact.groups:
             daemons = {daemon for daemon, _ in members}
             if self.group_views.get((group, name)) != members or not daemons <= set(who.members):
