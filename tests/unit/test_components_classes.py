@@ -1,5 +1,5 @@
-"""How a view of sites ends (`membership/components/`), against the definitions: classes, H, S, signal, remainder, roster
-groups, the next view."""
+"""How a view of sites ends (`membership/components/`), against the definitions: classes, H, S, signal, remainder,
+roster groups, the next view."""
 
 from __future__ import annotations
 

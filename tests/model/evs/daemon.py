@@ -268,10 +268,10 @@ class Daemon:
 
     def _join_interested(self, token: Token) -> None:
         for group, (session, lts) in sorted(self.pending.items()):
-            if lts is not None and self._room(token):
-                if self.known.stable >= lts or not self._rules.stable_interest:
-                    self._stamp(token, JOIN, groups=(group,), session=session)
-                    self.pending[group] = (session, None)
+            is_stable = lts is not None and (self.known.stable >= lts or not self._rules.stable_interest)
+            if is_stable and self._room(token):
+                self._stamp(token, JOIN, groups=(group,), session=session)
+                self.pending[group] = (session, None)
 
     def _grant(self, token: Token, wish: Wish) -> None:
         match wish:

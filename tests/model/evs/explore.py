@@ -96,7 +96,8 @@ class Found:
 
     def __str__(self) -> str:
         end = "complete" if self.is_complete else "cut off"
-        return f"{self.states} states, {self.transitions} transitions, {self.seconds:.1f} s, {end}: {self.failure or 'holds'}"
+        text = f"{self.states} states, {self.transitions} transitions, {self.seconds:.1f} s, {end}"
+        return f"{text}: {self.failure or 'holds'}"
 
 
 def explore(small: Small, rules: Rules, seconds: float, most: int = 1 << 40) -> Found:

@@ -32,7 +32,7 @@ class Knowledge:
         self._journal: list[Input] = []
         self.passing: dict[int, dict[int, Block]] = {each: {} for each in sites}  # received, also for others
         self.skips: dict[int, list[Skip]] = {each: [] for each in sites}
-        self.updates: dict[int, Update] = {each: (0, first_lts, first_lts) for each in sites}  # the newest of each
+        self.updates: dict[int, Update] = dict.fromkeys(sites, (0, first_lts, first_lts))  # the newest of each
 
     def clone(self) -> Knowledge:
         other = Knowledge(self._rules, self.site, self.sites, self._first, self.window)

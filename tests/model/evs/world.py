@@ -4,8 +4,8 @@ Every step is a method that returns whether it did anything. Nothing here is ran
 steps. What a daemon has sent may still arrive after its crash.
 
 Blocks of a source travel along a tree of sites, from representative to representative, each alone and past gaps. A
-forwarder passes on what a site behind the link is meant to have, and SKIPs in the place of the rest, coalesced. Inside a
-site everybody hands on to everybody.
+forwarder passes on what a site behind the link is meant to have, and SKIPs in the place of the rest, coalesced. Inside
+a site everybody hands on to everybody.
 """
 
 from __future__ import annotations
