@@ -18,7 +18,8 @@ from ordercast.config import MAX_BLOCK, AlonePolicy, Demands, GroupConfig, MinMe
 from ordercast.engine import NEVER, Departed, Joined, Note, Outbox, Run, To, Transitional, Waiting
 from ordercast.errors import UsageError, WireError
 from ordercast.membership.components.daemons import Daemon, Daemons
-from ordercast.membership.components.membership import KINDS, ComponentInstall, ComponentsMembership
+from ordercast.membership.components.installing import ComponentInstall
+from ordercast.membership.components.membership import KINDS, ComponentsMembership
 from ordercast.orderers.orderer import Suspicion, SuspicionReason
 from ordercast.orderers.sites.interests import EVERY_SITE, Interests, group_key
 from ordercast.parts.detector import Detector
