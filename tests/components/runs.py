@@ -1,4 +1,4 @@
-"""Random runs of the components policy: `python -m tests.components.runs FIRST COUNT`."""
+"""Random runs of the components policy: `python -m tests.components.runs FIRST COUNT [steady]`."""
 
 from __future__ import annotations
 
@@ -50,6 +50,35 @@ def draw(seed: int) -> World:
     return world
 
 
+def steady(seed: int) -> World:
+    """One-way cuts that stay. Whoever cannot be together parts, and nobody tries again and again: raises Violation
+    where views come and go. A link on which only heartbeats are lost looks sound to the membership: it merges, fails,
+    and backs off for longer each time."""
+    rng = random.Random(f"steady {seed}")
+    count = rng.choice((2, 3, 4, 5))
+    world = World(seed, [index % 3 for index in range(count)])
+    world.until_one(HEAL_NS)
+    pairs = {(a, b) for a in range(count) for b in range(count) if a != b}
+    chosen = set(rng.sample(sorted(pairs), rng.randint(1, 3 if count > 2 else 1)))
+    is_deaf = rng.random() < 0.4
+    world.is_busy = False
+    if is_deaf:
+        world.deaf |= chosen
+    else:
+        world.cuts |= chosen
+    world.run_for(40 * SECOND if is_deaf else 10 * SECOND)
+    before = world.judge.counts["views"]
+    world.run_for(30 * SECOND)
+    views = world.judge.counts["views"] - before
+    most = 8 * count * len(chosen) if is_deaf else 0
+    if views > most:
+        raise Violation(f"{views} views in 30 s, with {'heartbeats' if is_deaf else 'datagrams'} lost on {chosen}")
+    for node in world.nodes:
+        if not is_deaf and not node.is_working:
+            raise Violation(f"{node} is {node.membership.state.name} for good")
+    return world
+
+
 def fault(world: World, rng: random.Random) -> None:
     everyone = list(range(len(world.nodes)))
     kind = rng.random()
@@ -85,9 +114,10 @@ def main() -> None:
     counts: Counter[str] = Counter()
     bad = 0
     begin = time.monotonic()
+    run = steady if "steady" in sys.argv else draw
     for seed in range(first, first + count):
         try:
-            world = draw(seed)
+            world = run(seed)
             counts.update(world.judge.counts)
             counts["rounds"] += sum(node.membership.counters["rounds"] for node in world.nodes)
         except (Violation, InvariantViolation) as error:
