@@ -109,8 +109,8 @@ COMPONENT_BUGS: Final[tuple[Bug, ...]] = (
     _bug(
         "cuts of bound daemons do not say so",
         "TakingPart.promise",
-        "self.bound,",
-        "None,",
+        "self.bound",
+        "None",
         "A class is divided anew although one of it may have installed.",
         0,
     ),

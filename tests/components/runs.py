@@ -28,6 +28,7 @@ def draw(seed: int) -> World:
         sites = [0] * count
     world = World(seed, sites)
     world.loss = rng.choice((0.0, 0.0, 0.05, 0.2))
+    world.late = rng.choice((0.0, 0.0, 0.1, 0.4))
     if rng.random() < 0.7:
         world.run_for(rng.randint(500, 3_000) * MS)
     for _ in range(rng.randint(1, 6)):
@@ -35,7 +36,7 @@ def draw(seed: int) -> World:
         world.run_for(rng.choice((rng.randint(1, 60), rng.randint(1, 800), rng.randint(500, 4_000))) * MS)
     world.trap = None
     world.heal()
-    world.loss = world.large_loss = 0.0
+    world.loss = world.large_loss = world.late = 0.0
     for index, node in enumerate(world.nodes):
         if not node.is_alive and rng.random() < 0.5:
             world.restart(index)
