@@ -1,4 +1,4 @@
-"""Random runs of the components policy: `python -m tests.components.runs FIRST COUNT [steady]`."""
+"""Random runs of the components policy: `python -m tests.components.runs FIRST COUNT [steady|one-way]`."""
 
 from __future__ import annotations
 
@@ -46,6 +46,8 @@ def draw(seed: int) -> World:
     if not world.is_one():
         raise Violation("the component does not last")
     world.judge.end(world.nodes)
+    if any(node.membership.counters["contradictions"] for node in world.nodes):
+        raise Violation("cuts contradict one another")
     if world.malformed:
         raise Violation(f"{world.malformed} datagrams of our own were malformed")
     return world
@@ -77,6 +79,21 @@ def steady(seed: int) -> World:
     for node in world.nodes:
         if not is_deaf and not node.is_working:
             raise Violation(f"{node} is {node.membership.state.name} for good")
+    return world
+
+
+def one_way(seed: int) -> World:
+    """Three daemons, and one of the six directions between them cut for good."""
+    pair = [(a, b) for a in range(3) for b in range(3) if a != b][seed % 6]
+    world = World(seed, [0, 1, 2])
+    world.until_one(HEAL_NS)
+    world.is_busy = False
+    world.cuts.add(pair)
+    world.run_for(6 * SECOND)
+    before = world.judge.counts["views"]
+    world.run_for(20 * SECOND)
+    if world.judge.counts["views"] > before or not all(node.is_working for node in world.nodes):
+        raise Violation(f"{world.judge.counts['views'] - before} views in 20 s, with {pair} cut")
     return world
 
 
@@ -115,7 +132,7 @@ def main() -> None:
     counts: Counter[str] = Counter()
     bad = 0
     begin = time.monotonic()
-    run = steady if "steady" in sys.argv else draw
+    run = steady if "steady" in sys.argv else one_way if "one-way" in sys.argv else draw
     for seed in range(first, first + count):
         try:
             world = run(seed)

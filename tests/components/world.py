@@ -183,6 +183,7 @@ class World:
         self.tokens: dict[Key, Token] = {}
         self.malformed = 0
         self.sent = 0
+        self.tap: list[bytes] | None = None  # every datagram that is sent
         self.at_datagram: dict[int, Callable[[], bool]] = {}  # what happens when it is sent; True: it is lost
         self.log: list[tuple[int, str, str]] = []
         self.judge = Judge()
@@ -251,6 +252,8 @@ class World:
         step = stride or len(data)
         for at in range(0, len(data), step):
             self.sent += 1
+            if self.tap is not None:
+                self.tap.append(data[at : at + step])
             event = self.at_datagram.pop(self.sent, None)
             if event is not None and event():
                 continue
@@ -334,7 +337,7 @@ class World:
         streams.deliver(horizon.take(rng.choice((1, 4, 64))))
         if rng.random() < 0.3:
             horizon.release()
-        if not streams.is_synced and rng.random() < 0.1:
+        if not streams.is_synced and rng.random() < 0.03:
             streams.is_synced = True
         self.judge.note_synced(node)
 
