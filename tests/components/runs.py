@@ -16,6 +16,7 @@ from ordercast.errors import InvariantViolation
 from ordercast.membership.components.backoff import MOST_NS
 from ordercast.membership.components.taking_part import ComponentState
 
+REPORT: Final = 100  # runs between two lines
 HEAL_NS: Final = 2 * MOST_NS + 20 * SECOND  # within which one component must stand after all faults have ended
 
 
@@ -142,7 +143,10 @@ def main() -> None:
             bad += 1
             if bad <= 5:
                 print(f"seed {seed}: {error}"[:600])
-    print(f"{count} runs from seed {first}, {bad} bad, {time.monotonic() - begin:.0f} s, {dict(counts)}")
+        done = seed + 1 - first
+        if done == count or done % REPORT == 0:
+            took = time.monotonic() - begin
+            print(f"{done} runs from seed {first}, {bad} bad, {took:.0f} s, {dict(counts)}", flush=True)
 
 
 if __name__ == "__main__":
