@@ -251,7 +251,7 @@ def test_names_come_along() -> None:
     assert record.namers == ((1, ""),)
     assert one.interests.mask([record.number]) == 0b100
     one.leave(1, "a")
-    assert record.namers == ()
+    assert not record.namers
 
 
 def test_a_group_that_ends_is_forgotten_by_the_interests() -> None:
