@@ -65,6 +65,7 @@ class Daemon:
         self.progress = ExchangeProgress()
         self.interests = Interests()
         self.lineage: tuple[str, int] = (f"begin of {name}", 0)
+        self.path: list[int] = []  # the classes that it came in
         self.next_number = 0
         self.stack: Stack | None = None
 
@@ -197,6 +198,7 @@ class World:
             for entry in kept[daemon.read : signal]:
                 daemon.deliver(entry)
             assert daemon.stack is not None
+            daemon.path.append(self.classes)
             daemon.stack.transitional(component.view)
             for entry in kept[signal:]:
                 daemon.deliver(entry)
