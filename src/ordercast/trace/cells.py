@@ -8,6 +8,9 @@ table, which a kill could leave older than the rows that use it.)
 
 A definition longer than its cell goes on in continuation cells. Each of those begins with a tag of its own, so that no
 text, however chosen, can be taken for a row.
+
+The sessions of a node share its file. A row of a session that has a label names it, and is read as a row of the node
+`label@node`, with numbers of its own. A `stop` or `crash` of the node is one of each session that has written anything.
 """
 
 from __future__ import annotations
@@ -36,9 +39,9 @@ MORE_TAG: Final = 4
 
 CELL_BYTES: Final = 96
 HEADER: Final = struct.Struct("<8sHH4xq72x")  # magic, version, bytes of a cell, life
-# tag, kind, rank, k | underlay, group, view, sender, detail, members, came_with, groups |
+# tag, kind, rank, k | underlay, group, view, sender, detail, members, came_with, groups, session |
 # n, at_ns, first, count, position, prev_position, bytes
-ROW: Final = struct.Struct("<BBBB8I4x7q")
+ROW: Final = struct.Struct("<BBBB9I7q")
 DEFINITION: Final = struct.Struct("<B3xII")  # tag, id, bytes of payload; the payload follows in the same cell
 INLINE_BYTES: Final = CELL_BYTES - DEFINITION.size
 MORE_BYTES: Final = CELL_BYTES - 1
@@ -48,13 +51,14 @@ if HEADER.size != CELL_BYTES or ROW.size != CELL_BYTES:
 
 TEXT_COLUMNS: Final = ("underlay", "group", "view", "sender", "detail")
 LIST_COLUMNS: Final = ("members", "came_with", "groups")
+SESSION: Final = "session"  # a text as well, but no column of a trace: it becomes a part of the node's name
 INT_COLUMNS: Final = ("n", "at_ns", "first", "count", "position", "prev_position", "bytes")
 
 ROW_DTYPE: Final = np.dtype(
     {
-        "names": ["tag", "kind", "rank", "k", *TEXT_COLUMNS, *LIST_COLUMNS, *INT_COLUMNS],
-        "formats": ["u1"] * 4 + ["<u4"] * 8 + ["<i8"] * 7,
-        "offsets": [0, 1, 2, 3, *range(4, 36, 4), *range(40, 96, 8)],
+        "names": ["tag", "kind", "rank", "k", *TEXT_COLUMNS, *LIST_COLUMNS, SESSION, *INT_COLUMNS],
+        "formats": ["u1"] * 4 + ["<u4"] * 9 + ["<i8"] * 7,
+        "offsets": [0, 1, 2, 3, *range(4, 40, 4), *range(40, 96, 8)],
         "itemsize": CELL_BYTES,
     }
 )
@@ -63,6 +67,9 @@ ROW_DTYPE: Final = np.dtype(
 MAX_DEFINITION_BYTES: Final = 1 << 16
 MAX_DEFINITION_CELLS: Final = 1 + -(-(MAX_DEFINITION_BYTES - INLINE_BYTES) // MORE_BYTES)
 MAX_COUNT: Final = (1 << 31) - 1  # `count` is an int32 in docs/trace.md
+
+ENDS: Final = (KINDS.index("stop"), KINDS.index("crash"))
+"""Of a node, and so of all its sessions."""
 
 # How much is decoded at a time: bounds the memory of a reader whatever the size of the file.
 CHUNK_BYTES: Final = CELL_BYTES << 15
@@ -81,7 +88,18 @@ class CellReader:
     It keeps the definitions and at most one incomplete definition, never the rows.
     """
 
-    __slots__ = ("_has_header", "_is_list", "_life", "_node", "_pending", "definitions", "offset", "rows")
+    __slots__ = (
+        "_counts",
+        "_has_header",
+        "_is_list",
+        "_life",
+        "_node",
+        "_pending",
+        "_shift",
+        "definitions",
+        "offset",
+        "rows",
+    )
 
     def __init__(self, node: str, life: int) -> None:
         self._node = node
@@ -92,6 +110,9 @@ class CellReader:
         self.definitions: list[Definition] = [None]  # by id; 0 is null
         self.rows = 0
         self.offset = 0  # bytes understood so far
+        # `to_rows`
+        self._counts: dict[str, int] = {}  # label of a session -> its rows so far
+        self._shift = 0  # rows of all sessions: so much less is the number of a row of the node itself
 
     def feed(self, data: bytes) -> Cells:
         """Take the next bytes of the file; return the rows that they complete, checked."""
@@ -123,13 +144,22 @@ class CellReader:
         return len(self._pending)
 
     def to_rows(self, cells: Cells) -> Iterator[Row]:
-        """The rows of a batch that `feed` returned, as people and checkers read them."""
-        texts = self.definitions
+        """The rows of a batch that `feed` returned, as people and checkers read them; each batch once, in order."""
+        texts, counts = self.definitions, self._counts
         for cell in cells.tolist():
             (_, kind, rank, k, underlay, group, view, sender, detail, members, came_with, groups, *numbers) = cell
-            n, at_ns, first, count, position, prev_position, nbytes = numbers
+            session, n, at_ns, first, count, position, prev_position, nbytes = numbers
+            node = self._node
+            if session:
+                label = str(texts[session])
+                node = session_node(label, node)
+                n = counts.get(label, 0)
+                counts[label] = n + 1
+                self._shift += 1
+            else:
+                n -= self._shift
             yield Row(
-                self._node,
+                node,
                 self._life,
                 n,
                 at_ns,
@@ -149,6 +179,10 @@ class CellReader:
                 None if nbytes == NULL else nbytes,
                 texts[detail],
             )
+            if counts and kind in ENDS and not session:
+                for label, rows in counts.items():
+                    yield Row(session_node(label, node), self._life, rows, at_ns, KINDS[kind], "")
+                    counts[label] = rows + 1
 
     def _read_header(self, data: bytes) -> None:
         magic, version, cell_bytes, life = HEADER.unpack_from(data)
@@ -226,7 +260,7 @@ class CellReader:
         if ((count != NULL) & ((count < 0) | (count > MAX_COUNT))).any():
             raise self._garbled(self.offset, "a row has an impossible count")
         is_list = np.frombuffer(bytes(self._is_list), np.uint8)
-        for column in TEXT_COLUMNS:
+        for column in (*TEXT_COLUMNS, SESSION):
             ids = rows[column]
             if int(ids.max()) >= len(is_list) or is_list[ids].any():
                 raise self._garbled(self.offset, f"column {column} names a text that is not defined")
@@ -244,6 +278,11 @@ def decode(data: bytes, node: str, life: int) -> Iterator[Row]:
     reader = CellReader(node, life)
     for start in range(0, len(data), CHUNK_BYTES):
         yield from reader.to_rows(reader.feed(data[start : start + CHUNK_BYTES]))
+
+
+def session_node(label: str, node: str) -> str:
+    """The name of a session in the trace, where it is a node of its own."""
+    return f"{label}@{node}"
 
 
 def service_text(rank: int, k: int) -> str | None:

@@ -1,7 +1,8 @@
 """From the recorders' files to Parquet: `raw/<node>-<life>.oct` becomes `events/node=<name>/part-<life>.parquet`.
 
 The conversion is columnar: numpy takes the cells apart and Arrow looks the texts up, so no Python object is made per
-event. Memory is bounded by one row group, whatever the length of the run. Rising
+event. Memory is bounded by one row group for the node and for each of its sessions, whatever the length of the run.
+The rows of a session are a file of their own: `events/node=<label>@<name>/part-<life>.parquet`. Rising
 numbers are stored as differences, texts as dictionaries, and everything is compressed with zstd: measured, this takes
 the fewest bytes and is faster to write than Parquet's defaults.
 
@@ -26,15 +27,18 @@ import numpy.typing as npt
 from ordercast.service import parse_service
 from ordercast.trace.cells import (
     CHUNK_BYTES,
+    ENDS,
     LIST_COLUMNS,
     NO_SERVICE,
     NULL,
     ROW_DTYPE,
     ROW_TAG,
+    SESSION,
     CellReader,
     Cells,
     TraceGarbled,
     service_text,
+    session_node,
 )
 from ordercast.trace.recorder import CRASH, Recorder
 from ordercast.trace.schema import KINDS, Row
@@ -119,16 +123,17 @@ def convert(
         raise ValueError(f"{node}/{life} is said to have crashed, but {trace / RAW_FOLDER} has no file of it")
     times = crashed if isinstance(crashed, Mapping) else dict.fromkeys(crashed, NULL)
     return [
-        _convert_one(trace, node, life, _chunks_of_file(path), times.get((node, life)))
+        converted
         for (node, life), path in sorted(found.items())
+        for converted in _convert_life(trace, node, life, _chunks_of_file(path), times.get((node, life)))
     ]
 
 
 def write_recorder(trace: Path, recorder: Recorder) -> Converted:
-    """Write what a recorder kept in memory: how a simulation leaves its trace."""
+    """Write what a recorder kept in memory: how a simulation leaves its trace. What became of the node's own rows."""
     data = recorder.dump()
     chunks = (data[start : start + CHUNK_BYTES] for start in range(0, len(data), CHUNK_BYTES))
-    return _convert_one(trace, recorder.node, recorder.life, chunks, None)
+    return _convert_life(trace, recorder.node, recorder.life, chunks, None)[0]
 
 
 def write_rows(trace: Path, rows: Iterable[Row]) -> list[Converted]:
@@ -196,32 +201,107 @@ def _chunks_of_file(path: Path) -> Iterator[bytes]:
             yield chunk
 
 
-def _convert_one(trace: Path, node: str, life: int, chunks: Iterable[bytes], crash_at_ns: int | None) -> Converted:
-    """Convert one life; `crash_at_ns` is None for one that was not killed, NULL for one killed at an unknown time."""
-    path = part_path(trace, node, life)
+def _convert_life(
+    trace: Path, node: str, life: int, chunks: Iterable[bytes], crash_at_ns: int | None
+) -> list[Converted]:
+    """Convert one life, with its sessions; the node's own rows come first. `crash_at_ns` is None for one that was not
+    killed, NULL for one killed at an unknown time."""
     reader = CellReader(node, life)
-    _, pq = load_pyarrow()
-    schema = parquet_schema()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # Written under a hidden name first: a reader never meets half a file, and an error leaves the old one alone.
-    unfinished = path.with_name(f".{path.name}.unfinished")
+    own = _PartFile(trace, node, life, reader)
+    parts: dict[str, _PartFile] = {}  # by label
     try:
-        with pq.ParquetWriter(
-            unfinished,
-            schema,
-            compression="zstd",
-            compression_level=COMPRESSION_LEVEL,
-            use_dictionary=list(_DICTIONARY_COLUMNS),
-            column_encoding=dict.fromkeys(_DELTA_COLUMNS, "DELTA_BINARY_PACKED"),
-        ) as writer:
-            rows = 0
-            for group in _groups(_with_crash(reader, chunks, crash_at_ns)):
-                writer.write_table(_table(schema, life, group, reader), row_group_size=ROWS_PER_GROUP)
-                rows += len(group)
-        os.replace(unfinished, path)
+        for cells in _with_crash(reader, chunks, crash_at_ns):
+            sessions = cells[SESSION]
+            if not parts and not sessions.any():
+                own.add(cells)
+                continue
+            # Ids, since a text has another one after the recorder has forgotten it.
+            ids = {ident: str(reader.definitions[ident]) for ident in np.unique(sessions).tolist() if ident}
+            for label in ids.values():
+                if label not in parts:
+                    parts[label] = _PartFile(trace, session_node(label, node), life, reader)
+            is_own = sessions == 0
+            is_end = is_own & np.isin(cells["kind"], ENDS)
+            own.add(cells[is_own])
+            for label, part in parts.items():
+                mine = [ident for ident, text in ids.items() if text == label]
+                part.add(cells[np.isin(sessions, mine) | is_end])
+        return [part.finish() for part in (own, *parts.values())]
     finally:
-        unfinished.unlink(missing_ok=True)
-    return Converted(node, life, rows, reader.torn_bytes, path)
+        for part in (own, *parts.values()):
+            part.discard()
+
+
+class _PartFile:
+    """The Parquet file of one node, or session, as its rows come."""
+
+    __slots__ = ("_life", "_node", "_path", "_reader", "_rows", "_size", "_unfinished", "_waiting", "_writer")
+
+    def __init__(self, trace: Path, node: str, life: int, reader: CellReader) -> None:
+        self._node = node
+        self._life = life
+        self._reader = reader
+        self._path = part_path(trace, node, life)
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        # Written under a hidden name first: a reader never meets half a file, and an error leaves the old one alone.
+        self._unfinished = self._path.with_name(f".{self._path.name}.unfinished")
+        self._waiting: list[Cells] = []
+        self._size = 0  # rows that wait
+        self._rows = 0
+        self._writer: Any = None
+
+    def add(self, cells: Cells) -> None:
+        """The next rows. They are gathered into row groups of one size, so that the borders of these depend on nothing
+        but the rows."""
+        self._waiting.append(self._numbered(cells))
+        self._size += len(cells)
+        if self._size >= ROWS_PER_GROUP:
+            gathered = np.concatenate(self._waiting)
+            whole = self._size - self._size % ROWS_PER_GROUP
+            for start in range(0, whole, ROWS_PER_GROUP):
+                self._write(gathered[start : start + ROWS_PER_GROUP])
+            self._waiting = [gathered[whole:]]
+            self._size -= whole
+
+    def finish(self) -> Converted:
+        if self._size:
+            self._write(np.concatenate(self._waiting))
+        self._open().close()
+        os.replace(self._unfinished, self._path)
+        return Converted(self._node, self._life, self._rows, self._reader.torn_bytes, self._path)
+
+    def discard(self) -> None:
+        """Nothing is left of what is not finished."""
+        if self._writer is not None:
+            self._writer.close()
+        self._unfinished.unlink(missing_ok=True)
+
+    def _numbered(self, cells: Cells) -> Cells:
+        """Rows of a node and of its sessions stand in one file, and each of them counts its own from 0 on."""
+        first = self._rows
+        self._rows += len(cells)
+        if len(cells) and (cells["n"][0] != first or cells["n"][-1] != self._rows - 1):
+            cells = cells.copy()
+            cells["n"] = np.arange(first, self._rows)
+        return cells
+
+    def _write(self, cells: Cells) -> None:
+        self._open().write_table(
+            _table(parquet_schema(), self._life, cells, self._reader), row_group_size=ROWS_PER_GROUP
+        )
+
+    def _open(self) -> Any:
+        if self._writer is None:
+            _, pq = load_pyarrow()
+            self._writer = pq.ParquetWriter(
+                self._unfinished,
+                parquet_schema(),
+                compression="zstd",
+                compression_level=COMPRESSION_LEVEL,
+                use_dictionary=list(_DICTIONARY_COLUMNS),
+                column_encoding=dict.fromkeys(_DELTA_COLUMNS, "DELTA_BINARY_PACKED"),
+            )
+        return self._writer
 
 
 def _with_crash(reader: CellReader, chunks: Iterable[bytes], crash_at_ns: int | None) -> Iterator[Cells]:
@@ -240,24 +320,6 @@ def _with_crash(reader: CellReader, chunks: Iterable[bytes], crash_at_ns: int | 
         for column in ("first", "count", "position", "prev_position", "bytes"):
             crash[column] = NULL
         yield crash
-
-
-def _groups(batches: Iterable[Cells]) -> Iterator[Cells]:
-    """Gather batches into row groups of one size, so that their borders depend on nothing but the rows."""
-    waiting: list[Cells] = []
-    size = 0
-    for batch in batches:
-        waiting.append(batch)
-        size += len(batch)
-        if size >= ROWS_PER_GROUP:
-            gathered = np.concatenate(waiting)
-            whole = size - size % ROWS_PER_GROUP
-            for start in range(0, whole, ROWS_PER_GROUP):
-                yield gathered[start : start + ROWS_PER_GROUP]
-            waiting = [gathered[whole:]]
-            size -= whole
-    if size:
-        yield np.concatenate(waiting)
 
 
 def _table(schema: Any, life: int, cells: Cells, reader: CellReader) -> Any:

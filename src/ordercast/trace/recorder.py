@@ -158,8 +158,10 @@ class Recorder:
         members: int = 0,
         came_with: int = 0,
         groups: int = 0,
+        session: int = 0,
     ) -> None:
-        """Record one event. Texts are numbers from `string`, `strings` and `detail`, 0 for none.
+        """Record one event. Texts are numbers from `string`, `strings` and `detail`, 0 for none. `session`: the label
+        of the session that it is an event of, if not of the node itself.
 
         Hot: one call per block and event. Nothing is checked here; `decode` refuses what makes no sense.
         """
@@ -171,7 +173,7 @@ class Recorder:
         _pack_row(
             self._buffer, used,
             ROW_TAG, kind_code, rank, k,
-            underlay, group, view, sender, detail, members, came_with, groups,
+            underlay, group, view, sender, detail, members, came_with, groups, session,
             n, at_ns, first, count, position, prev_position, nbytes,
         )  # fmt: skip
         self._n = n + 1
