@@ -280,7 +280,8 @@ def test_sessions_of_a_node_become_nodes_of_their_own(tmp_path: Path) -> None:
         each.row(SUBMIT, 5_000, first=1_200, count=1, session=each.string("ann"))
     recorder.close()
     found = convert(tmp_path, crashed={("d", 2): 6_000})
-    assert [(one.node, one.life, one.rows) for one in found] == [("d", 2, 1_202), ("ann@d", 2, 1_202), ("b.2@d", 2, 401)]
+    rows = [(one.node, one.life, one.rows) for one in found]
+    assert rows == [("d", 2, 1_202), ("ann@d", 2, 1_202), ("b.2@d", 2, 401)]
     kept.row(CRASH, 6_000)
     expected: dict[str, list[Row]] = {}
     for row in kept.rows():
