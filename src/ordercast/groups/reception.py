@@ -178,6 +178,8 @@ class Reception:
             if ports is not None:
                 previous = self._previous
                 for port in ports if is_shared else ports[:1]:  # each is another session's
+                    if shared is not None:
+                        shared.signal(now_ns, port)
                     mine, last = port.stream.label, position + count - 1
                     before = previous.get(mine, -1)
                     port.stream.rows.deliver(now_ns, group, sender, first, count, service, position, before, size)
@@ -192,7 +194,7 @@ class Reception:
                 # What a session has no part in, it sees.
                 shown = CallBatch(shown_call(call, ports[0].group)) if call is not None else batch
                 handed = [(port, shown if port.stream.label else batch) for port in ports]
-                self._hand_out(now_ns, seq, max(len(block), size), handed)
+                self._hand_out(seq, max(len(block), size), handed)
                 continue
             receipt = Receipt(seq, len(ports))
             consumption.receipts.append(receipt)
@@ -250,23 +252,23 @@ class Reception:
         if not parts:
             consumption.pass_over(seq)
             return
+        for port, _ in parts:
+            shared.signal(now_ns, port)
         if self._rows.is_on:
             for each in dict.fromkeys([port.stream for port, _ in parts]):
                 is_whole = any(batch.count == count for port, batch in parts if port.stream is each)
                 previous = self._write(now_ns, each, opened, groups, bool(flags & MULTI), is_whole)
                 if head.rank >= AGREED_RANK:
                     self._previous[each.label] = previous
-        self._hand_out(now_ns, seq, max(len(block), whole_bytes), parts)
+        self._hand_out(seq, max(len(block), whole_bytes), parts)
 
-    def _hand_out(self, now_ns: int, seq: int, size: int, parts: Sequence[tuple[Port, Batch]]) -> None:
+    def _hand_out(self, seq: int, size: int, parts: Sequence[tuple[Port, Batch]]) -> None:
         """Give a block of `size` bytes to ports of a shared underlay. Those that may hold it do."""
-        shared, consumption = self._channel.shared, self._consumption
+        consumption = self._consumption
         held: Receipt | None = None
         waited: Receipt | None = None
         for port, batch in parts:
             port.messages_delivered += batch.count
-            if shared is not None:
-                shared.signal(now_ns, port)
             if port.may_hold(size):
                 if held is None:
                     held = consumption.hold(size, 0)

@@ -132,6 +132,11 @@ class Stream:
         A base port whose application does not receive there gets none, because it would hold up everything."""
         return [self.base] if self.is_fed and self.base is not None else list(self.ports.values())
 
+    @property
+    def is_holding_up(self) -> bool:
+        """The underlay waits for this session to receive, because it holds as much as it may."""
+        return any(port.is_holding_up for port in self.listeners)
+
     def may_hold(self, held: int, size: int) -> bool:
         """Whether a port that holds `held` bytes on its own account may hold `size` more.
 
