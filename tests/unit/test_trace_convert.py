@@ -25,7 +25,7 @@ from ordercast.trace.convert import (
     write_recorder,
     write_rows,
 )
-from ordercast.trace.recorder import CRASH, HOLD, MAX_NAMES, START, SUBMIT, Recorder
+from ordercast.trace.recorder import HOLD, START, Recorder
 from ordercast.trace.run import RunInfo
 from ordercast.trace.schema import COLUMNS, KINDS, Row
 from ordercast.trace.store import iter_rows, read_trace
@@ -261,41 +261,3 @@ def test_any_rows_come_back_as_they_were(
     rows = [Row("a", 1, n, *body) for n, body in enumerate(bodies)]
     write_rows(folder, rows)
     assert list(iter_rows(folder)) == rows
-
-
-def test_sessions_of_a_node_become_nodes_of_their_own(tmp_path: Path) -> None:
-    """Also where a label has several numbers, and rows fill more than one row group."""
-    path = raw_path(tmp_path, "d", 2)
-    recorder = Recorder(path, "d", 2)
-    kept = Recorder(None, "d", 2)
-    for each in (recorder, kept):
-        each.row(START, 1)
-        for turn in range(1_200):
-            each.row(HOLD, turn, first=turn, count=1)
-            each.row(SUBMIT, turn, each.string("floor"), first=turn, count=1, session=each.string("ann"))
-            if turn % 3 == 0:
-                each.row(SUBMIT, turn, first=turn // 3, count=1, session=each.string("b.2"))
-        for number in range(MAX_NAMES):
-            each.string(f"{number}")  # so many that the labels are forgotten
-        each.row(SUBMIT, 5_000, first=1_200, count=1, session=each.string("ann"))
-    recorder.close()
-    found = convert(tmp_path, crashed={("d", 2): 6_000})
-    rows = [(one.node, one.life, one.rows) for one in found]
-    assert rows == [("d", 2, 1_202), ("ann@d", 2, 1_202), ("b.2@d", 2, 401)]
-    kept.row(CRASH, 6_000)
-    expected: dict[str, list[Row]] = {}
-    for row in kept.rows():
-        expected.setdefault(row.node, []).append(row)
-    assert {node: [row.n for row in rows] for node, rows in expected.items()} == {
-        node: list(range(len(rows))) for node, rows in expected.items()
-    }
-    RUN.write(tmp_path)
-    assert {node: [row for row in iter_rows(tmp_path) if row.node == node] for node in expected} == expected
-    assert [row.kind for row in expected["b.2@d"][-2:]] == ["submit", "crash"]
-
-
-def test_a_session_that_cannot_name_a_folder_is_refused(tmp_path: Path) -> None:
-    recorder = Recorder(None, "d", 2)
-    recorder.row(SUBMIT, 1, first=0, count=1, session=recorder.string("a b"))
-    with pytest.raises(ValueError, match="cannot name a node"):
-        write_recorder(tmp_path, recorder)

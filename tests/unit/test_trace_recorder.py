@@ -20,7 +20,6 @@ from ordercast.trace.recorder import (
     MIN_BUFFER_BYTES,
     START,
     STOP,
-    SUBMIT,
     TRAFFIC_INTERVAL_NS,
     VIEW,
     Recorder,
@@ -358,38 +357,3 @@ def test_kinds_of_traffic_beyond_the_bound_are_counted_together(monkeypatch: pyt
         traffic.received(detail, 10)
     traffic.emit(recorder, 1)
     assert [(row.detail, row.count) for row in recorder.rows()] == [("data", 2), ("ack", 1), ("other", 2)]
-
-
-def test_sessions_share_the_file_of_their_node_and_are_nodes_of_their_own() -> None:
-    recorder = Recorder(None, "d", 3)
-    ann, bob = recorder.string("ann"), recorder.string("bob")
-    recorder.row(START, 1)
-    recorder.row(SUBMIT, 2, recorder.string("floor"), first=0, count=1, session=ann)
-    recorder.row(HOLD, 2)
-    recorder.row(SUBMIT, 3, first=0, count=1, session=bob)
-    recorder.row(SUBMIT, 4, first=1, count=1, session=ann)
-    recorder.row(STOP, 5)
-    found = [(row.node, row.life, row.n, row.kind, row.at_ns) for row in recorder.rows()]
-    assert found == [
-        ("d", 3, 0, "start", 1),
-        ("ann@d", 3, 0, "submit", 2),
-        ("d", 3, 1, "hold", 2),
-        ("bob@d", 3, 0, "submit", 3),
-        ("ann@d", 3, 1, "submit", 4),
-        ("d", 3, 2, "stop", 5),
-        ("ann@d", 3, 2, "stop", 5),
-        ("bob@d", 3, 1, "stop", 5),
-    ]
-
-
-def test_rows_without_a_session_have_the_bytes_that_they_always_had() -> None:
-    recorder = Recorder(None, "d", 0)
-    recorder.row(START, 1, session=0)
-    assert recorder.dump()[-CELL_BYTES:][36:40] == bytes(4)
-
-
-def test_a_session_that_is_no_text_is_refused() -> None:
-    recorder = Recorder(None, "d", 0)
-    recorder.row(START, 1, session=recorder.strings(["a"]))
-    with pytest.raises(TraceGarbled, match="column session"):
-        recorder.rows()

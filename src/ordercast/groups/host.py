@@ -264,7 +264,7 @@ class Host:
     def open_session(self, label: str) -> Session:
         """Another application at this node, in groups of shared underlays: a member of its own, `label@name/life`. Give
         it to `open` and `attach`."""
-        return self._sessions.open(label)
+        return self._sessions.open(label, self._recorder)
 
     def close_session(self, session: Session, header: bytes = b"") -> None:
         """A client has disconnected: its session leaves all its groups, in order and after what it has sent."""
@@ -469,8 +469,7 @@ class Host:
 
     def audience(self, underlay: str) -> list[Address]:
         """Where `To.ALL` of an underlay goes when there is no multicast."""
-        channels = self._all(underlay)
-        return list(dict.fromkeys([address for channel in channels for address in channel.engine.audience()]))
+        return list(dict.fromkeys([each for channel in self._all(underlay) for each in channel.engine.audience()]))
 
     def copies(self, underlay: str) -> list[Address]:
         """The addresses that get a copy of each multicast of an underlay, because they hear none."""
@@ -517,6 +516,7 @@ class Host:
         self._dirty.clear()
         self._deadlines.clear()
         if self._recorder is not None:
+            self._sessions.write_stop(now_ns, self._recorder)
             self._recorder.row(trace.STOP, now_ns)
             self._recorder.flush()
 

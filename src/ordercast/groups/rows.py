@@ -11,12 +11,14 @@ groups. `of_session` makes what writes them. Everything else is the node's.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Final
 
 from ordercast.engine import Buffer, Note
 from ordercast.errors import WireError
 from ordercast.service import AGREED_RANK, Service
 from ordercast.trace import recorder as trace
+from ordercast.trace.naming import session_name
 from ordercast.trace.recorder import NULL, Recorder, Traffic
 from ordercast.trace.schema import KINDS
 from ordercast.view import GROUP_ORIGIN, View
@@ -77,6 +79,19 @@ class Meter:
 NO_HEAD: Final = Head(0, 0, 0, 0, 0, 0)
 
 
+@lru_cache(maxsize=4_096)
+def traced_name(member: str) -> str:
+    """The member `label@name/life` as the trace writes it, where a label is a part of a folder's name."""
+    name, slash, life = member.rpartition("/")
+    label, at, node = name.partition("@")
+    if not at or not slash:
+        return member
+    try:
+        return f"{session_name(label, node)}/{life}"
+    except ValueError:
+        return member  # it is longer than a node of a trace may be: another node, without a trace, may have such
+
+
 class CurrentView:
     """The recorder's number of the underlay's view, which a node and its sessions share; 0: none."""
 
@@ -110,7 +125,7 @@ class Rows:
         self._recorder = recorder
         self._underlay_name = underlay
         self._underlay = recorder.string(underlay) if recorder else 0
-        self._me = recorder.string(me) if recorder else 0
+        self._me = recorder.string(traced_name(me)) if recorder else 0
         self._session = 0  # of a session that has a label: the recorder's number of it
         self._at = CurrentView()
         # groups
@@ -126,7 +141,7 @@ class Rows:
         if not label or self._recorder is None:
             return self
         rows = Rows(self._recorder, self._underlay_name, me, self._name_of)
-        rows._session = self._recorder.string(label)
+        rows._session = self._recorder.session(label)
         rows._at = self._at
         rows._groups = self._groups
         rows._traffic = None
@@ -178,8 +193,9 @@ class Rows:
         if recorder:
             ordered = service.rank >= AGREED_RANK
             recorder.row(
-                trace.DELIVER, now_ns, self._underlay, self._group(group), self._view, recorder.string(sender), first,
-                count, service.rank, service.k, position if ordered else NULL, previous if ordered else NULL, nbytes,
+                trace.DELIVER, now_ns, self._underlay, self._group(group), self._view,
+                recorder.string(traced_name(sender)), first, count, service.rank, service.k,
+                position if ordered else NULL, previous if ordered else NULL, nbytes,
                 session=self._session,
             )  # fmt: skip
 
@@ -210,8 +226,8 @@ class Rows:
         if recorder:
             ordered = service.rank >= AGREED_RANK
             recorder.row(
-                trace.DELIVER, now_ns, self._underlay, 0, self._view, recorder.string(sender), first, count,
-                service.rank, service.k, position if ordered else NULL, previous if ordered else NULL, nbytes,
+                trace.DELIVER, now_ns, self._underlay, 0, self._view, recorder.string(traced_name(sender)), first,
+                count, service.rank, service.k, position if ordered else NULL, previous if ordered else NULL, nbytes,
                 groups=self._names(groups), session=self._session,
             )  # fmt: skip
 
@@ -275,8 +291,8 @@ class Rows:
             recorder.row(
                 trace.VIEW, now_ns, self._underlay, recorder.string(view.group), recorder.string(view.id),
                 detail=recorder.detail(view.reason.name.lower()),
-                members=recorder.strings(map(str, view.members)), came_with=recorder.strings(view.came_with),
-                session=self._session,
+                members=recorder.strings([traced_name(str(member)) for member in view.members]),
+                came_with=recorder.strings(map(traced_name, view.came_with)), session=self._session,
             )  # fmt: skip
 
     def transitional(self, now_ns: int) -> None:
@@ -383,7 +399,7 @@ class Rows:
                 continue
             if label and sender:
                 name = names.get(note.origin) or f"{note.origin:016x}"
-                sender = recorder.string(f"{label}@{name}")
+                sender = recorder.string(traced_name(f"{label}@{name}"))
             position = note.position if note.position >= 0 and head.rank >= AGREED_RANK else NULL
             recorder.row(
                 code, now_ns, self._underlay, group, self._view, sender, head.first, head.count, head.rank, head.k,
