@@ -33,9 +33,12 @@ def write(
     quiet: bool = True,
     rules: Any = "majority",
     bootstrap: int = 1,
+    partitions: str | None = None,
 ) -> Path:
     """As a trace folder; the run is named for the folder."""
     parameters: dict[str, Any] = {"quiet": quiet, "name": folder.name, "bootstrap": bootstrap}
+    if partitions is not None:
+        parameters["partitions"] = partitions
     if isinstance(rules, dict):
         parameters |= {"nodes": list(rules), "rules": list(rules.values())}
     else:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ordercast.trace.cells import TraceGarbled
+from ordercast.trace.schema import CONTINUE, QUORUM
 
 FILE_NAME: Final = "run.json"
 EPOCH: Final = "1970-01-01T00:00:00+00:00"
@@ -63,6 +64,11 @@ class RunInfo:
         run_id = hashlib.sha256(canonical_json(asked).encode()).hexdigest()[:RUN_ID_DIGITS]
         return cls(run_id, EPOCH, "sim", "virtual", seed, orderer, chosen, given, version)
 
+    @property
+    def partitions(self) -> str:
+        """`continue` where every part of a partition goes on and merges again, as the parameters say."""
+        return CONTINUE if self.parameters.get("partitions") == CONTINUE else QUORUM
+
     def write(self, folder: Path) -> Path:
         """Write `run.json` into the trace folder, which is made if need be."""
         folder.mkdir(parents=True, exist_ok=True)
@@ -94,6 +100,13 @@ class RunInfo:
             return cls(**found)
         except ValueError as error:
             raise TraceGarbled(f"{path}: {error}") from error
+
+
+def parameters_of_sites(sites: Mapping[str, str], parameters: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The parameters of a run whose daemons are arranged in sites: `sites` says in which one each daemon is."""
+    if not sites or not all(daemon and site for daemon, site in sites.items()):
+        raise ValueError("sites name the site of each daemon by its node's name, and there is at least one")
+    return {**(parameters or {}), "sites": dict(sorted(sites.items())), "partitions": CONTINUE, "min_members": 1}
 
 
 _KINDS_OF_VALUES: Final[dict[str, tuple[type, ...]]] = {

@@ -35,6 +35,11 @@ class Row(NamedTuple):
 
 COLUMNS: Final[tuple[str, ...]] = Row._fields
 
+# What becomes of a partition (`partitions` among the parameters of a run): at most one part goes on, or all of them.
+QUORUM: Final = "quorum"
+CONTINUE: Final = "continue"
+PARTITIONS: Final = (QUORUM, CONTINUE)
+
 # The order is the on-disk code of a kind in the recorder's binary rows: append, never reorder.
 KINDS: Final[tuple[str, ...]] = (
     "start",

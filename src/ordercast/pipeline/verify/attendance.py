@@ -7,6 +7,7 @@ same sentence by code of its own.
 
 from __future__ import annotations
 
+import math
 from typing import Final, NamedTuple
 
 from ordercast.pipeline.verify.facts import ORDERED_CLASS, Facts
@@ -36,7 +37,7 @@ def check(facts: Facts, findings: Findings) -> None:
     if not small:
         return
     spans = [
-        (sender.sid, found.period.n, found.period.stop_n)
+        (sender.sid, math.ceil(found.period.n), math.ceil(found.period.stop_n))
         for sender in facts.senders
         for found in small.get((sender.ru, sender.m), ())
     ]
@@ -81,7 +82,7 @@ def _small_views(facts: Facts, line: Line) -> list[SmallView]:
     waiting = _waiting(periods, bootstrap)
     found = []
     for period in periods:
-        rule = rule_of(rules, period.name)
+        rule = rule_of(rules, line.host(period.name))
         if isinstance(rule, int) and len(period.members) < rule:
             found.append(SmallView(period, f"it asked for {rule}", period.view not in waiting))
         elif period.view in waiting:

@@ -265,8 +265,9 @@ def _events(facts: Facts, line: Line, places: list[Range] | None) -> tuple[dict[
         for m, ones in _by_life(found):
             pieces.setdefault(m, []).append((np.full(len(ones[0]), DELIVER, np.int8), *ones))
     for life in line.lives.values():
-        marks = [(VIEW, one.n) for one in life.periods]
-        marks += [(CUT, one.stop_n) for one in life.periods if one.cut is not None]
+        own = life.periods if life.host is None else []  # a session keeps its past
+        marks = [(VIEW, one.n) for one in own]
+        marks += [(CUT, one.stop_n) for one in own if one.cut is not None]
         kinds, numbers = np.array([kind for kind, _ in marks], np.int8), np.array([n for _, n in marks], np.int64)
         nothing = np.full(len(marks), -1, np.int64)
         pieces.setdefault(life.m, []).append((kinds, numbers, nothing, nothing, nothing))

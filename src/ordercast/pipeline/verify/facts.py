@@ -25,7 +25,7 @@ from ordercast.pipeline.reading import TraceRun
 from ordercast.pipeline.verify.engine import Record, SqlEngine
 from ordercast.pipeline.verify.history import BETWEEN, FOREVER, Life, Line, Rules, read_history
 from ordercast.pipeline.verify.names import DigestNames, sender_digest, target_digest, view_digest
-from ordercast.trace.schema import KINDS
+from ordercast.trace.schema import CONTINUE, KINDS
 
 UNRELIABLE, RELIABLE, FIFO, CAUSAL, AGREED, RESILIENT, MAJORITY, SAFE = range(0, 2048, 256)  # as `svc`
 SENT_SUBMITS: Final = 1_500_000  # up to which the submits are sent to every worker (some 100 MB there)
@@ -125,6 +125,10 @@ class Facts:
 
     def clock(self, r: int) -> str:
         return self.runs[r].info.clock
+
+    def has_components(self, r: int) -> bool:
+        """Whether every part of a partition goes on, as the run says."""
+        return self.runs[r].info.partitions == CONTINUE
 
     def line_of(self, sid: int) -> Line:
         return self.lines[self.senders[sid].ru]

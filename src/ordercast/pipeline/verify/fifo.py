@@ -198,13 +198,13 @@ def _check_over_groups(facts: Facts, findings: Findings, line: Line, life: Life,
 
 def _owed_since(
     line: Line, life: Life, sender: TracedSender, submits: list[Record], row: SharedRow, last: SharedRow | None
-) -> tuple[int, int]:
+) -> tuple[int, float]:
     """From which number, and event of the life, a sender's messages are owed that lie before this one; FOREVER: none
     are."""
-    begin = life.at(row.n)
-    if begin is None or sender.name not in begin.members:
+    begin, name = life.at(row.n), line.host(sender.name)
+    if begin is None or name not in begin.members:
         return FOREVER, FOREVER
-    while begin.prev is not None and sender.name in begin.came_with:
+    while begin.prev is not None and name in begin.came_with:
         begin = begin.prev
     if last is not None and last.n >= begin.n:
         return last.b, last.n

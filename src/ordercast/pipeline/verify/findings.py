@@ -8,6 +8,7 @@ root causes, and does not count.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -45,7 +46,7 @@ class ViolationRow(NamedTuple):
     other_node: str | None
     other_message: str | None
     detail: str
-    n: int | None = None
+    n: float | None = None
 
 
 COLUMNS: Final = ViolationRow._fields[:-1]
@@ -76,8 +77,9 @@ class Findings:
         seen = self.room.get(violation.property, 0)
         self.room[violation.property] = seen + 1
         if seen < MAX_KEPT:
-            group = violation.group
-            self.kept.append(violation._replace(group="+".join(group.split(BETWEEN)) if group is not None else None))
+            group = "+".join(violation.group.split(BETWEEN)) if violation.group is not None else None
+            n = math.ceil(violation.n) if violation.n is not None else None  # that of the event behind a view
+            self.kept.append(violation._replace(group=group, n=n))
 
     def miss(self, life: int, sender: int, span: Range) -> bool:
         """Note that these messages are missing; whether that is new."""

@@ -17,6 +17,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from ordercast.pipeline.verify.components import classes_of
 from ordercast.pipeline.verify.facts import Facts
 from ordercast.pipeline.verify.findings import ROOT, Findings, ViolationRow
 from ordercast.pipeline.verify.history import FOREVER, Life, Line, ViewPeriod, places
@@ -113,7 +114,7 @@ def check_places(facts: Facts, findings: Findings, line: Line, told: set[str]) -
     places: dict[tuple[str, str, str], _ViewPlace] = {}
     odd = _reported(facts, findings, line)
     for life in line.lives.values():
-        spans: dict[int, list[SharedRow]] = {}
+        spans: dict[float, list[SharedRow]] = {}
         for group, periods in life.group_periods.items():
             for period in periods:
                 here = life.at(period.n)
@@ -179,11 +180,12 @@ def _named(period: ViewPeriod) -> NamedView:
 
 
 def _path(life: Life) -> list[ViewPeriod]:
-    """All views of a life, in its order."""
-    return sorted(itertools.chain(life.periods, *life.group_periods.values()), key=_event)
+    """All views that a life wrote, in its order."""
+    own = life.periods if life.host is None else []
+    return sorted(itertools.chain(own, *life.group_periods.values()), key=_event)
 
 
-def _event(period: ViewPeriod) -> int:
+def _event(period: ViewPeriod) -> float:
     return period.n
 
 
@@ -192,12 +194,8 @@ def _event(period: ViewPeriod) -> int:
 
 def check_missed(facts: Facts, findings: Findings, line: Line, told: set[str]) -> None:
     """Members that go on together have the same views of their groups. `told` as above."""
-    parts: dict[tuple[str, str], list[ViewPeriod]] = {}
-    for life in line.lives.values():
-        for period in life.periods if life.group_periods else ():
-            if period.next is not None:
-                parts.setdefault((period.view, period.next.view), []).append(period)
-    for one in missed_views(line, parts.values()):
+    paths = [life.periods for life in line.lives.values() if life.group_periods]
+    for one in missed_views(line, classes_of(paths, facts.has_components(line.r))):
         group = one.period.group or ""
         if group in told:
             continue
@@ -253,7 +251,7 @@ def _add(
     other: str,
     *,
     life: Life | None = None,
-    n: int | None = None,
+    n: float | None = None,
 ) -> None:
     name, m = (life.name, life.m) if life is not None else (period.name, period.m)
     findings.add(

@@ -36,15 +36,15 @@ class ViewPeriod:
     view: str
     members: tuple[str, ...]
     came_with: tuple[str, ...]
-    n: int
+    n: float  # the views of a session's daemon stand between two of its events: n + 0.5
     at_ns: int
     stay: int
     prev: ViewPeriod | None = None
     next: ViewPeriod | None = None
-    stop_n: int = FOREVER
+    stop_n: float = FOREVER
     end_ns: int = FOREVER
     cut: str | None = None
-    transitional_n: int = FOREVER
+    transitional_n: float = FOREVER
     reason: str = ""  # why the view was made, as its row says
 
     @property
@@ -66,24 +66,27 @@ class Life:
     group_periods: dict[str, list[ViewPeriod]] = field(default_factory=dict)
     group_current: dict[str, ViewPeriod] = field(default_factory=dict)
     group_spans: dict[str, list[list[int]]] = field(default_factory=dict)  # [from n, to n, at_ns of coming in]
+    host: str | None = None  # of a session: its daemon, if the trace has it (`sessions.py`)
+    signals: list[int] = field(default_factory=list)  # events at which a group had the transitional signal
+    end: tuple[int, int, str] | None = None  # n, at_ns and kind of its last stop or crash
 
     @property
     def is_session(self) -> bool:
-        """It knows views of groups, but none of the underlay: a client of a daemon."""
-        return not self.periods and bool(self.group_periods)
+        """It writes views of groups, but none of the underlay: a client of a daemon."""
+        return self.host is not None or (not self.periods and bool(self.group_periods))
 
-    def at(self, n: int) -> ViewPeriod | None:
+    def at(self, n: float) -> ViewPeriod | None:
         """The period in which event `n` lies."""
         index = bisect_right(self.periods, n, key=lambda one: one.n) - 1
         return self.periods[index] if index >= 0 and n < self.periods[index].stop_n else None
 
-    def group_at(self, group: str, n: int) -> ViewPeriod | None:
+    def group_at(self, group: str, n: float) -> ViewPeriod | None:
         """The period of a lightweight group in which event `n` lies."""
         periods = self.group_periods.get(group, [])
         index = bisect_right(periods, n, key=lambda one: one.n) - 1
         return periods[index] if index >= 0 and n < periods[index].stop_n else None
 
-    def in_group(self, group: str, from_n: int, to_n: int) -> bool:
+    def in_group(self, group: str, from_n: float, to_n: float) -> bool:
         return any(begin <= from_n and to_n <= end for begin, end, _ in self.group_spans.get(group, ()))
 
 
@@ -96,6 +99,16 @@ class Line:
     underlay: str
     lives: dict[int, Life] = field(default_factory=dict)
     lightweight: set[str] = field(default_factory=set)
+    hosts: dict[str, str] = field(default_factory=dict)  # session -> its daemon
+
+    @property
+    def nodes(self) -> list[Life]:
+        """The lives that are no sessions: those that write the views of the underlay."""
+        return [life for life in self.lives.values() if life.host is None]
+
+    def host(self, name: str) -> str:
+        """The node that stands for a member in views of the underlay: itself, or the daemon of a session."""
+        return self.hosts.get(name, name)
 
     def life(self, m: int, name: str) -> Life:
         found = self.lives.get(m)
@@ -111,7 +124,7 @@ class Line:
             return ()
         return tuple(target.split(BETWEEN))
 
-    def is_owed(self, life: Life, target: str, from_n: int, to_n: int) -> bool:
+    def is_owed(self, life: Life, target: str, from_n: float, to_n: float) -> bool:
         """Whether the life certainly was in a group that the message goes to, all the time."""
         groups = self.targets(target)
         if groups is None:
@@ -143,6 +156,7 @@ def _take(row: Record, member: Any, lines: dict[tuple[int, str], Line], here: di
     if kind in ("stop", "crash"):
         for _, life in here.values():
             leave(life, n, at_ns, kind)
+            life.end = n, at_ns, kind
         return
     underlay = row["u"]
     if underlay not in here:
@@ -159,6 +173,7 @@ def _take(row: Record, member: Any, lines: dict[tuple[int, str], Line], here: di
         current = life.group_current.get(str(group)) if group in line.lightweight else life.current
         if current is not None:
             current.transitional_n = min(current.transitional_n, n)
+        life.signals.append(n)
     elif kind == "join":
         if group in line.lightweight:
             _enter_group(life, str(group), n, at_ns)

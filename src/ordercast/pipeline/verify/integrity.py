@@ -179,7 +179,7 @@ def _check_twice(facts: Facts, findings: Findings) -> None:
             )
 
 
-def _when(facts: Facts, m: int, row: Record) -> int:
+def _when(facts: Facts, m: int, row: Record) -> float:
     """The place of the row's view at this life: a cell's own `n` is another life's."""
     period = facts.life_of(facts.senders[row["sid"]].ru, m).by_view.get(row["vw"])
     return period.n if period is not None else -1

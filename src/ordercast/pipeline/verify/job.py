@@ -23,6 +23,7 @@ from ordercast.pipeline.verify.engine import SparkEngine, SqlEngine
 from ordercast.pipeline.verify.facts import gather
 from ordercast.pipeline.verify.findings import COLUMNS, PROPERTIES, ROOT, Findings, ViolationRow
 from ordercast.pipeline.verify.history import Rules
+from ordercast.pipeline.verify.sessions import seat_sessions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -119,6 +120,7 @@ def judge(engine: SqlEngine, runs: Sequence[TraceRun], *, unfinished: bool = Fal
     """Judge all runs: the checks in the order in which faults cause one another."""
     quiet = [not unfinished and bool(run.info.parameters.get("quiet", True)) for run in runs]
     facts = gather(engine, runs, quiet, [rules_of(run) for run in runs])
+    seat_sessions(facts)
     findings = Findings()
     begun = resilience.begin(facts)
     integrity.check(facts, findings)

@@ -8,8 +8,10 @@ every view since. If neither is certain, the numbers are compared.
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
+from ordercast.pipeline.verify import components
 from ordercast.pipeline.verify.engine import Record
 from ordercast.pipeline.verify.evidence import quoted
 from ordercast.pipeline.verify.facts import RELIABLE, Cell, Facts, TracedSender
@@ -39,6 +41,8 @@ def check(facts: Facts, findings: Findings, settled: Settled, lost: list[Lost]) 
     for line in facts.lines:
         if line.lightweight:
             _check_group_views(facts, findings, line, settled[line.ru])
+        if facts.has_components(line.r):
+            components.check_rest(facts, findings, settled[line.ru])
 
 
 def _check_group_views(facts: Facts, findings: Findings, line: Line, settled: dict[int, Life]) -> None:
@@ -68,16 +72,22 @@ def settled_members(facts: Facts, line: Line) -> dict[int, Life]:
         times += [one.last_ns for one in facts.cells_in.get(line.ru, ())]
         busy_ns = max(times, default=-1)
     present: dict[str, list[ViewPeriod]] = {}
+    sessions: list[Life] = []
     for life in line.lives.values():
         last = life.periods[-1] if life.periods else None
         if last is not None and (last.is_open or (last.cut == "stop" and last.end_ns > busy_ns)):
-            present.setdefault(last.view, []).append(last)
-    return {
+            if life.host is None:
+                present.setdefault(last.view, []).append(last)
+            else:
+                sessions.append(life)
+    settled = {
         one.m: line.lives[one.m]
         for ones in present.values()
         if may_go_on(ones[0].members, [one.name for one in ones], facts.rules[line.r])
         for one in ones
     }
+    names = {life.name for life in settled.values()}
+    return settled | {life.m: life for life in sessions if life.host in names}
 
 
 # What is owed ---------------------------------------------------------------------------------------------------------
@@ -89,7 +99,7 @@ def find_lost(facts: Facts, findings: Findings, settled: Settled) -> list[Lost]:
     for sender in facts.senders:
         life = settled[sender.ru].get(sender.m)
         if life is not None:
-            starts.append((sender.sid, stay_of(life.periods[-1])[0].n))
+            starts.append((sender.sid, math.floor(stay_of(life.periods[-1])[0].n)))
     facts.engine.load("stays", [("sid", "int"), ("n", "bigint")], starts)
     owed: dict[int, dict[str, Record]] = {}
     rows = facts.engine.rows(
@@ -293,7 +303,7 @@ def _check_gaps(facts: Facts, findings: Findings, settled: Settled) -> None:
             continue
         findings.checked[LIVENESS] += 1
         noticed, sender = life.at(row["n"]), row["sender"]
-        if noticed is not life.periods[-1] and (sender is None or not _came_along(noticed, sender)):
+        if noticed is not life.periods[-1] and (sender is None or not _came_along(noticed, line.host(sender))):
             continue
         span = row["a"], max(row["b"] or 0, row["a"] + 1)
         same = f"m = {row['m']} AND u = '{quoted(row['u'])}' AND " + (

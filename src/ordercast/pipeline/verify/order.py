@@ -16,6 +16,7 @@ behind an answer to it, and total order otherwise.
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from ordercast.pipeline.verify import causal, fifo, positions
@@ -119,13 +120,14 @@ def _late_rows(facts: Facts, findings: Findings) -> list[Record]:
             cells = [one for one in facts.cells_of.get(life.m, ()) if one.ru == line.ru and one.cls == ORDERED_CLASS]
             if not any(cell.falls for cell in cells) and _is_rising(life, cells):
                 continue
-            stays: dict[int, list[int]] = {}
+            stays: dict[int, list[float]] = {}
             for period in life.periods:
                 span = stays.setdefault(period.stay, [period.n, period.stop_n])
                 span[1] = period.stop_n
             stays = stays or {0: [-1, FOREVER]}
             suspects += [
-                (life.m, line.r, line.underlay, line.ru, stay, span[0], span[1]) for stay, span in stays.items()
+                (life.m, line.r, line.underlay, line.ru, stay, math.floor(span[0]), math.ceil(span[1]))
+                for stay, span in stays.items()
             ]
     if not suspects:
         return []

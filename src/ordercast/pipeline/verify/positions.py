@@ -172,7 +172,7 @@ def _compare_two(
 
 def only_majorities_go_on(line: Line) -> bool:
     """Did every change of view leave at most one part that could go on?"""
-    for life in line.lives.values():
+    for life in line.nodes:
         for period in life.periods:
             if period.next is None:
                 continue

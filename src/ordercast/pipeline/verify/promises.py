@@ -209,10 +209,12 @@ def _check_locks(facts: Facts, findings: Findings) -> None:
     for (ru, _, name), times in sorted(held.items(), key=lambda one: str(one[0])):
         if facts.clock(facts.lines[ru].r) == "many":
             times = [(0, end, life, row) for _, end, life, row in times if end == FOREVER]
-        _check_lock(facts, findings, name, sorted(times, key=lambda one: one[:2]))
+        _check_lock(facts, findings, facts.lines[ru], name, sorted(times, key=lambda one: one[:2]))
 
 
-def _check_lock(facts: Facts, findings: Findings, name: str | None, times: list[tuple[int, int, Life, Record]]) -> None:
+def _check_lock(
+    facts: Facts, findings: Findings, line: Line, name: str | None, times: list[tuple[int, int, Life, Record]]
+) -> None:
     running: list[tuple[int, int, Life, Record]] = []
     for begin, end, life, row in times:
         running = [one for one in running if one[1] > begin]
@@ -221,7 +223,7 @@ def _check_lock(facts: Facts, findings: Findings, name: str | None, times: list[
             if (
                 other is life
                 or min(end, other_end) <= begin
-                or not (_sees(life, other, at_ns) and _sees(other, life, at_ns))
+                or not (_sees(line, life, other, at_ns) and _sees(line, other, life, at_ns))
             ):
                 continue
             text = f"lock {name!r} was granted to {life.name} (n={row['n']}) while {other.name} held it"
@@ -235,11 +237,11 @@ def _check_lock(facts: Facts, findings: Findings, name: str | None, times: list[
         running.append((begin, end, life, row))
 
 
-def _sees(life: Life, other: Life, at_ns: int) -> bool:
+def _sees(line: Line, life: Life, other: Life, at_ns: int) -> bool:
     if not life.periods:
         return True
     here = [period for period in life.periods if period.at_ns <= at_ns]
-    return bool(here) and other.name in here[-1].members
+    return bool(here) and line.host(other.name) in here[-1].members
 
 
 def _count(engine: SqlEngine, findings: Findings, table: str) -> int:

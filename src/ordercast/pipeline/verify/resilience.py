@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from ordercast.pipeline.verify import components
 from ordercast.pipeline.verify.engine import Record, SqlEngine
 from ordercast.pipeline.verify.facts import MAJORITY, RESILIENT, SAFE, Facts
 from ordercast.pipeline.verify.findings import CONSEQUENCE, ROOT, Findings, ViolationRow, span_text
@@ -138,13 +139,15 @@ def check(facts: Facts, findings: Findings, begun: Callable[[], list[Record]] | 
     timed = {r for r in range(len(facts.runs)) if facts.clock(r) != "many"}
     if len(timed) < len(facts.runs):
         findings.not_judged[NAME] = "where the clock is many, times of different nodes cannot be compared"
-    findings.checked[NAME] = sum(cell.strong_rows for cell in facts.cells if facts.members[cell.m].r in timed)
-    if begun is None or not begun():
-        return
-    engine.define("strong", STRONG)
-    suspects = engine.rows(TOO_FEW)
-    if suspects:
-        _judge(facts, findings, suspects)
+    findings.checked[NAME] += sum(cell.strong_rows for cell in facts.cells if facts.members[cell.m].r in timed)
+    if begun is not None and begun():
+        engine.define("strong", STRONG)
+        suspects = engine.rows(TOO_FEW)
+        if suspects:
+            _judge(facts, findings, suspects)
+    for line in facts.lines:
+        if facts.has_components(line.r):
+            components.check_deliveries(facts, findings, line)
 
 
 def _judge(facts: Facts, findings: Findings, suspects: list[Record]) -> None:
@@ -213,16 +216,19 @@ def _holders(
 ) -> _Holders | None:
     """None: the trace does not say it."""
     target = findings.renamed.get((row["sid"], row["a"])) or row["tgt"]
-    groups = [life.group_at(group, row["n"]) for group in line.targets(target) or ()]
-    members = {name for one in groups if one is not None for name in one.members}
+    found = (life.group_at(group, row["n"]) for group in line.targets(target) or ())
+    groups = [one for one in found if one is not None]
+    members = {name for one in groups for name in one.members}
     period = life.at(row["n"])
-    if period is None:
+    if life.is_session or period is None:
         nodes = lists.get((line.ru, row["vw"]), ()) if life.is_session else ()
-        signalled = [one for one in groups if one is not None and one.transitional_n < row["n"]]
-        if signalled:
-            members = set(signalled[0].next.came_with) if signalled[0].next is not None else set()
-            nodes = nodes if members else ()
-        return _Holders(nodes, _hosts(members, nodes) or nodes, row["vw"], bool(signalled)) if nodes else None
+        late = [one for one in groups if one.transitional_n < row["n"]]
+        if not nodes or any(one.next is None for one in late):
+            return None
+        # After the signal of a group those that come along to its next view stand for its members.
+        members = {name for one in groups if one not in late for name in one.members}
+        members |= {name for one in late if one.next is not None for name in one.next.came_with}
+        return _Holders(nodes, _hosts(members, nodes) or nodes, row["vw"], bool(late))
     is_recovered = period.transitional_n < row["n"]
     if is_recovered and period.next is None:
         return None

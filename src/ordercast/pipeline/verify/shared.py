@@ -60,7 +60,11 @@ class SharedRows:
             self._rejected[m] = [row for row in rows if (m, row.n) in tainted]
         return found
 
-    def ordered(self, m: int, from_n: int, to_n: int) -> list[SharedRow]:
+    def everything(self, m: int) -> list[SharedRow]:
+        """All that a life delivered, with what property 1 rejected."""
+        return [*self.of(m), *self._rejected[m]]
+
+    def ordered(self, m: int, from_n: float, to_n: float) -> list[SharedRow]:
         """What has a position, between these two events."""
         rows = self.of(m)
         numbers = self._numbers.get(m)
@@ -111,7 +115,7 @@ class SharedRows:
             yield SharedRow(n, sid, a, b, svc, pos if pos is not None else -1, renamed.get((sid, a)) or target)
 
 
-def _number(row: SharedRow) -> int:
+def _number(row: SharedRow) -> float:
     return row.n
 
 

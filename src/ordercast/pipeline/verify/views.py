@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from ordercast.pipeline.verify import group_views
+from ordercast.pipeline.verify import components, group_views
 from ordercast.pipeline.verify.engine import Record
 from ordercast.pipeline.verify.evidence import quoted
 from ordercast.pipeline.verify.facts import ORDERED_CLASS, Cell, Facts
@@ -26,12 +26,15 @@ Path = tuple[Life, list[ViewPeriod]]
 def check(facts: Facts, findings: Findings) -> None:
     """Judge views, and what is delivered in them."""
     for line in facts.lines:
+        found = findings.totals[NAME]
         _check_place(facts, findings, line)
         paths: list[Path] = [(life, life.periods) for life in line.lives.values() if life.periods]
         _check_views(facts, findings, line, None, paths)
-        _check_forks(facts, findings, [path for _, path in paths], facts.rules[line.r])
+        _check_forks(facts, findings, [life.periods for life in line.nodes if life.periods], facts.rules[line.r])
         if line.lightweight:
             _check_groups(facts, findings, line)
+        if facts.has_components(line.r) and findings.totals[NAME] == found:  # what lies would be reported twice
+            components.check_signals(facts, findings, line)
 
 
 def _check_groups(facts: Facts, findings: Findings, line: Line) -> None:
@@ -54,8 +57,8 @@ def _check_groups(facts: Facts, findings: Findings, line: Line) -> None:
 def _check_place(facts: Facts, findings: Findings, line: Line) -> None:
     """A member delivers only in the view that it is in."""
     for life in line.lives.values():
-        if life.is_session:
-            continue
+        if life.is_session and not life.periods:
+            continue  # its daemon is not in the trace
         for cell in facts.cells_of.get(life.m, ()):
             if cell.ru != line.ru or cell.sid < 0 or _is_inside(life, cell):
                 continue
@@ -98,16 +101,21 @@ def _is_inside(life: Life, cell: Cell) -> bool:
 
 def _is_group_view(life: Life, cell: Cell, n: int) -> bool:
     """The row may name the view of its lightweight group."""
-    return life.at(n) is not None and any(
-        period.view == cell.view and period.n < n < period.stop_n
-        for group in cell.target.split(BETWEEN)
-        for period in life.group_periods.get(group, ())
+    return (
+        life.host is None
+        and life.at(n) is not None
+        and any(
+            period.view == cell.view and period.n < n < period.stop_n
+            for group in cell.target.split(BETWEEN)
+            for period in life.group_periods.get(group, ())
+        )
     )
 
 
 def _check_views(facts: Facts, findings: Findings, line: Line, group: str | None, paths: list[Path]) -> None:
     installs: dict[str, list[ViewPeriod]] = {}
-    for _, path in paths:
+    written = [(life, path) for life, path in paths if group is not None or life.host is None]
+    for _, path in written:
         for period in path:
             findings.checked[NAME] += 1
             installs.setdefault(period.view, []).append(period)
@@ -121,21 +129,23 @@ def _check_views(facts: Facts, findings: Findings, line: Line, group: str | None
                 )
                 _add(facts, findings, period.m, ROOT, text, view=view, other=first.name, n=period.n, group=group)
                 break
-    _check_view_order(facts, findings, line, group, paths)
+    _check_view_order(facts, findings, line, group, written)
     for view, arrivals in installs.items():
         if group is not None and any(not period.came_with for period in arrivals):
             continue
-        _check_came_with(facts, findings, view, arrivals, group)
-        parts: dict[str, list[ViewPeriod]] = {}
-        for period in arrivals:
-            if period.prev is not None:
-                parts.setdefault(period.prev.view, []).append(period.prev)
-        for old, part in parts.items():
-            findings.checked[NAME] += len(part) - 1
-            if len(part) > 1 and group is None:
-                _check_same_set(facts, findings, line, old, view, part)
-            elif len(part) > 1:
-                _check_group_set(facts, findings, line, group or "", old, view, part)
+        if facts.has_components(line.r):
+            components.check_classes(facts, findings, view, arrivals)
+        else:
+            _check_came_with(facts, findings, view, arrivals, group)
+    for part in components.classes_of((path for _, path in paths), facts.has_components(line.r)):
+        old, view = part[0].view, part[0].next.view if part[0].next is not None else ""
+        if group is not None and any(not period.came_with for period in installs[view]):
+            continue
+        findings.checked[NAME] += len(part) - 1
+        if len(part) > 1 and group is None:
+            _check_same_set(facts, findings, line, old, view, part)
+        elif len(part) > 1:
+            _check_group_set(facts, findings, line, group or "", old, view, part)
 
 
 def _check_came_with(
@@ -372,7 +382,7 @@ def _add(
     view: str | None = None,
     message: str | None = None,
     other: str | None = None,
-    n: int | None = None,
+    n: float | None = None,
     group: str | None = None,
 ) -> None:
     findings.add(

@@ -29,7 +29,7 @@ from ordercast.sim.checkers import (
 from ordercast.sim.checkers.index import Trace
 from ordercast.sim.checkers.verdict import MAX_VIOLATIONS, Explained, PropertyResult, Verdict, Violation
 from ordercast.sim.checkers.views import Rules
-from ordercast.trace.schema import Row
+from ordercast.trace.schema import CONTINUE, PARTITIONS, QUORUM, Row
 
 __all__ = [
     "CLOCKS",
@@ -75,6 +75,7 @@ def check_all(
     expect: Sequence[str] | None = None,
     min_members: Rules = "majority",
     bootstrap: int = 1,
+    partitions: str = QUORUM,
 ) -> Verdict:
     """Judge every property of a trace.
 
@@ -83,12 +84,16 @@ def check_all(
     `min_members` is the failure policy of the groups: which members may legally be left blocked at the end, and
     whether two parts of a partition may both go on. One rule for all, or one for each node by its name. A number is
     also what a member needs to take part at all, and so is, for all of them until it is reached once, `bootstrap`.
+    `partitions` is that of `run.json`: with "continue" every part of a partition goes on (`components.py`).
     """
     if clock not in CLOCKS:
         raise ValueError(f"unknown clock {clock!r}; choose one of {', '.join(CLOCKS)}")
     unknown = [name for name in expect or () if name not in PROPERTIES]
     if unknown:
         raise ValueError(f"unknown properties {', '.join(unknown)}; choose from {', '.join(PROPERTIES)}")
+    if partitions not in PARTITIONS:
+        raise ValueError(f"unknown partitions {partitions!r}; choose one of {', '.join(PARTITIONS)}")
+    has_components = partitions == CONTINUE
     trace = Trace(rows)
     explained = Explained()
     results = [
@@ -97,9 +102,11 @@ def check_all(
         fifo.check(trace, explained),
         causal.check(trace, explained),
         total_order.check(trace, explained),
-        virtual_synchrony.check(trace, explained, min_members=min_members),
-        resilience.check(trace, clock=clock),
+        virtual_synchrony.check(trace, explained, min_members=min_members, has_components=has_components),
+        resilience.check(trace, explained, clock=clock, quiet=quiet, has_components=has_components),
         promises.check(trace, explained, clock=clock, quiet=quiet, min_members=min_members, bootstrap=bootstrap),
-        liveness.check(trace, explained, clock=clock, quiet=quiet, min_members=min_members),
+        liveness.check(
+            trace, explained, clock=clock, quiet=quiet, min_members=min_members, has_components=has_components
+        ),
     ]
     return Verdict({result.name: result for result in results}, trace.row_count, tuple(expect or ()))

@@ -30,13 +30,13 @@ CREATED: Final = "create"
 
 def check_attendance(underlay: UnderlayTrace, result: PropertyResult, rules: Rules, bootstrap: int) -> None:
     """Judge what members did against the sizes of their views."""
-    lines = [local.periods for local in underlay.locals.values()]
+    lines = [local.periods for local in underlay.nodes]
     sizes = {period.view: len(period.members) for periods in lines for period in periods}
     created = {period.view for periods in lines for period in periods if period.reason == CREATED}
     follows = [(period.prev.view, period.view) for periods in lines for period in periods if period.prev is not None]
     unopened = _unopened(sizes, created, follows, bootstrap)
     for local in underlay.locals.values():
-        least = _least(rules, local.member)
+        least = _least(rules, underlay.host(local.member))
         if least == 1 and not unopened:
             continue
         deeds = [(n, what, least) for n, what in _deeds(local)]

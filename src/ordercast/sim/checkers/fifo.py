@@ -12,6 +12,7 @@ Reading.
   holes.
 - Owed is what certainly goes to groups that the member is in: in the group from the start of the hole to the delivery
   after it. Rows of unknown targets are not owed. UNRELIABLE and RELIABLE messages leave no holes.
+- Sessions share the views that their daemons share.
 - A message that came late is one fault (it did not rise), not also a hole.
 """
 
@@ -83,9 +84,10 @@ def _check_local(underlay: UnderlayTrace, local: Local, result: PropertyResult, 
 
 def _holes(underlay: UnderlayTrace, local: Local, delivery: DeliveryRow, last: DeliveryRow | None) -> list[Range]:
     source = underlay.locals[delivery.sender]
-    start = shared_since(delivery.period, delivery.sender)
+    start = shared_since(delivery.period, underlay.host(delivery.sender))
     if start is None:
         return []
+    since_n: float
     if last is not None and last.n >= start.n:
         low, since_n = last.stop, last.n
     else:

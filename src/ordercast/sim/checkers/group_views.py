@@ -19,6 +19,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from ordercast.sim.checkers.components import classes_of
 from ordercast.sim.checkers.records import FOREVER, Local, MemberPeriod, UnderlayTrace, is_ordered
 from ordercast.sim.checkers.verdict import Explained, PropertyResult
 from ordercast.sim.checkers.views import ranked
@@ -54,7 +55,7 @@ def check_places(underlay: UnderlayTrace, result: PropertyResult, explained: Exp
     for local in underlay.locals.values():
         if not local.group_periods or not local.periods:
             continue
-        lines: dict[int, tuple[list[int], list[tuple[int, int]]] | None] = {}
+        lines: dict[float, tuple[list[int], list[tuple[int, int]]] | None] = {}
         for group, periods in local.group_periods.items():
             for period in periods:
                 here = local.period_at(period.n)
@@ -121,7 +122,9 @@ def check_order(underlay: UnderlayTrace, result: PropertyResult) -> None:
 
 def _path(local: Local) -> list[tuple[str, str]]:
     """All views of a life, as group (none: the underlay) and id, in its order."""
-    periods = [*local.periods, *(period for ones in local.group_periods.values() for period in ones)]
+    # Of a session it is not known where exactly the views of its daemon stand between those of its groups.
+    own = local.periods if local.host is None else []
+    periods = [*own, *(period for ones in local.group_periods.values() for period in ones)]
     periods.sort(key=lambda period: period.n)
     return [(period.group or "", period.view) for period in periods]
 
@@ -130,9 +133,9 @@ def _told(one: tuple[str, str]) -> str:
     return f"view {one[1]} of {one[0]}" if one[0] else f"view {one[1]}"
 
 
-def check_missed(underlay: UnderlayTrace, result: PropertyResult, told: set[str]) -> None:
+def check_missed(underlay: UnderlayTrace, result: PropertyResult, told: set[str], has_components: bool) -> None:
     """Members that go on together have installed the same views of their groups. `told` as above."""
-    for one in missed_views(_went_together(underlay)):
+    for one in missed_views(_went_together(underlay, has_components)):
         if one.group in told:
             continue
         told.add(one.group)
@@ -191,13 +194,9 @@ def _lacks(local: Local, here: MemberPeriod, period: MemberPeriod, group: str) -
     return old is not None and local.in_group(group, old.n, here.stop_n)
 
 
-def _went_together(underlay: UnderlayTrace) -> Iterator[list[tuple[Local, MemberPeriod]]]:
+def _went_together(underlay: UnderlayTrace, has_components: bool) -> Iterator[list[tuple[Local, MemberPeriod]]]:
     """Members that went from one view of the underlay to the same next one, each with its period of the first."""
-    parts: dict[tuple[str, str], list[tuple[Local, MemberPeriod]]] = {}
-    for local in underlay.locals.values():
-        for period in local.periods if local.group_periods else ():
-            if period.next is not None:
-                parts.setdefault((period.view, period.next.view), []).append((local, period))
-    for part in parts.values():
+    lines = [(local, local.periods) for local in underlay.locals.values() if local.group_periods]
+    for _, part in classes_of(lines, has_components):
         if len(part) > 1:
-            yield part
+            yield [(local, period.prev) for local, period in part if period.prev is not None]

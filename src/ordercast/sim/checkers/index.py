@@ -12,8 +12,8 @@ Built once per trace. How the columns of docs/trace.md are read:
   it has none. `join`, `leave` and `transitional` that name no lightweight group are those of the underlay. Where there
   are lightweight groups, a message whose row names no group (it mixes them) has unknown targets and is never said to be
   owed to anyone.
-- A life that writes views of groups but none of the underlay is a *session* (a client of a daemon): it is judged by
-  order, integrity and the views of its groups; what needs underlay views does not apply to it.
+- A *session* `client@daemon` writes views of groups but none of the underlay: it is in those of its daemon, which
+  `sessions.py` finds. Of a session whose daemon is not in the trace they are not known.
 - What a message was asked to be is said by its `submit`. A delivery may claim more (CAUSAL delivered as AGREED),
   never less.
 - A delivery that property 1 rejects (spurious, twice, to groups that the life is not in) is *tainted* here and ignored
@@ -40,6 +40,8 @@ from ordercast.sim.checkers.records import (
     Targets,
     UnderlayTrace,
 )
+from ordercast.sim.checkers.sessions import seat_session
+from ordercast.sim.checkers.verdict import split_member
 from ordercast.trace.schema import Row
 
 
@@ -77,6 +79,7 @@ class Trace:
         for (node, life), life_rows in self.lives.items():
             self._walk(f"{node}/{life}", life_rows, is_gone=life < newest[node])
         for underlay in self.underlays.values():
+            self._seat(underlay)
             self._taint(underlay)
 
     def service(self, text: str | None) -> tuple[int, int] | None:
@@ -293,6 +296,16 @@ class Trace:
             local.current.stop_n, local.current.end_ns, local.current.cut = n, at_ns, cut
             local.current = None
             local.events.append(Departure(n))
+
+    def _seat(self, underlay: UnderlayTrace) -> None:
+        """Find the views of sessions. What a daemon's end cuts off, its sessions lose as well."""
+        for member, local in underlay.locals.items():
+            name, life = split_member(member)
+            if "@" not in name or not seat_session(underlay, local, self.lives[name, life or 0]):
+                continue
+            last = local.periods[-1] if local.periods else None
+            if last is not None and last.cut is not None and last.stop_n != int(last.stop_n):
+                self._leave(local, int(last.stop_n) + 1, last.end_ns, last.cut)
 
     def _taint(self, underlay: UnderlayTrace) -> None:
         senders = {

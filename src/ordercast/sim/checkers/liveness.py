@@ -24,6 +24,7 @@ Reading.
   cannot be compared, before any view that they share with the sender), and are in it to the end. No
   member owes messages with unknown targets. Of a caller's message to such groups the members owe it that were in one of
   them during that whole view. And a member owes the group views that name it (`group_views.py`).
+- A session stayed in if its daemon did, and the session did not end before.
 - *A gap is open* at a member that stayed in if nothing of `repaired`, `hold`, `deliver` has filled it since; unless it
   is of UNRELIABLE messages, or was noticed in an earlier view and its sender did not come along: what no survivor has
   is lost with its view.
@@ -32,7 +33,7 @@ Reading.
 from __future__ import annotations
 
 from ordercast.service import RELIABLE_RANK
-from ordercast.sim.checkers import group_views
+from ordercast.sim.checkers import components, group_views
 from ordercast.sim.checkers.index import Trace
 from ordercast.sim.checkers.ranges import Range, merged, size_of, subtract
 from ordercast.sim.checkers.records import FOREVER, Local, MemberPeriod, Submit, UnderlayTrace
@@ -49,6 +50,7 @@ def check(
     clock: str = "virtual",
     quiet: bool = True,
     min_members: Rules = "majority",
+    has_components: bool = False,
 ) -> PropertyResult:
     """Judge what every member that stayed in had to deliver by the end."""
     result = PropertyResult(NAME, "messages owed to members")
@@ -67,6 +69,8 @@ def check(
                 _check_caller(underlay, local, settled, result, explained)
         if underlay.lightweight:
             _check_group_views(settled, result)
+        if has_components:
+            components.check_rest(settled, result)
     return result
 
 
@@ -79,13 +83,16 @@ def settled_members(
     views: dict[str, list[str]] = {}
     lists: dict[str, tuple[str, ...]] = {}
     for member, period in last.items():
-        if period is not None:
+        if period is not None and underlay.locals[member].host is None:
             views.setdefault(period.view, []).append(member)
             lists[period.view] = period.members
     settled: dict[str, Local] = {}
     for view, present in views.items():
         if may_go_on(lists[view], present, min_members):
             settled.update((member, underlay.locals[member]) for member in present)
+    for member, host in underlay.hosts.items():
+        if host in settled and last[member] is not None:
+            settled[member] = underlay.locals[member]
     return settled
 
 
@@ -297,7 +304,7 @@ def _check_gaps(underlay: UnderlayTrace, local: Local, result: PropertyResult) -
         result.checked += 1
         sender = gap.sender
         noticed = local.period_at(gap.n)
-        if noticed is not last and (sender is None or not _came_along(noticed, sender)):
+        if noticed is not last and (sender is None or not _came_along(noticed, underlay.host(sender))):
             continue
         filled = [
             (row.first, row.first + max(row.count or 1, 1))

@@ -209,7 +209,7 @@ def _check_locks(underlay: UnderlayTrace, result: PropertyResult, *, comparable:
                 if other is local or min(end, other_end) <= begin:
                     continue
                 at_ns = begin if comparable else FOREVER - 1
-                if not (_sees(local, other, at_ns) and _sees(other, local, at_ns)):
+                if not (_sees(underlay, local, other, at_ns) and _sees(underlay, other, local, at_ns)):
                     continue
                 period = local.period_at(n)
                 result.report(
@@ -232,12 +232,12 @@ def _released(local: Local, lock: Row) -> int:
     return min(ends, default=FOREVER)
 
 
-def _sees(local: Local, other: Local, at_ns: int) -> bool:
+def _sees(underlay: UnderlayTrace, local: Local, other: Local, at_ns: int) -> bool:
     """Is `other` in the view in which `local` is at that time? Lives without views see everyone."""
     if not local.periods:
         return True
     index = bisect_right(local.periods, at_ns, key=lambda period: period.at_ns) - 1
-    return index >= 0 and other.member in local.periods[index].members
+    return index >= 0 and underlay.host(other.member) in local.periods[index].members
 
 
 def _check_replies(underlay: UnderlayTrace, result: PropertyResult, rules: Rules) -> None:

@@ -36,7 +36,10 @@ class Submit:
 
 
 class MemberPeriod:
-    """The time of one life in one view, of an underlay (`group` is None) or of a lightweight group."""
+    """The time of one life in one view, of an underlay (`group` is None) or of a lightweight group.
+
+    `n` and `stop_n` are numbers of events. The views of a session's daemon stand between two of its events: `n` + 0.5.
+    """
 
     __slots__ = (
         "at_ns",
@@ -64,7 +67,7 @@ class MemberPeriod:
         view: str,
         members: tuple[str, ...],
         came_with: tuple[str, ...],
-        n: int,
+        n: float,
         at_ns: int,
         prev: MemberPeriod | None,
         stay: int,
@@ -81,10 +84,10 @@ class MemberPeriod:
         self.next: MemberPeriod | None = None
         self.stay = stay
         self.reason = reason
-        self.stop_n = FOREVER  # number of the event that ended it
+        self.stop_n: float = FOREVER  # number of the event that ended it
         self.end_ns = FOREVER
         self.cut: str | None = None  # leave, stop, crash or gone; None: open, or followed by `next`
-        self.transitional_n = FOREVER
+        self.transitional_n: float = FOREVER
         self.deliveries: list[DeliveryRow] = []
 
     @property
@@ -180,6 +183,7 @@ class Local:
         "group_periods",
         "group_spans",
         "holds",
+        "host",
         "locks",
         "member",
         "periods",
@@ -197,6 +201,7 @@ class Local:
     def __init__(self, member: str, underlay: str) -> None:
         self.member = member
         self.underlay = underlay
+        self.host: str | None = None  # the daemon of a session, as name/life, if the trace has it
         # Time
         self.events: list[Event] = []
         self.periods: list[MemberPeriod] = []
@@ -230,29 +235,34 @@ class Local:
 
     @property
     def is_session(self) -> bool:
-        """It knows views of groups, but none of the underlay."""
-        return not self.periods and bool(self.group_periods)
+        """It writes views of groups, but none of the underlay."""
+        return self.host is not None or (not self.periods and bool(self.group_periods))
 
-    def in_group(self, group: str, from_n: int, to_n: int) -> bool:
+    def in_group(self, group: str, from_n: float, to_n: float) -> bool:
         """Was it in the lightweight group during all of `[from_n, to_n]`?"""
         return any(begin <= from_n and to_n <= end for begin, end, _ in self.group_spans.get(group, ()))
 
-    def is_owed(self, targets: Targets, from_n: int, to_n: int) -> bool:
+    def is_owed(self, targets: Targets, from_n: float, to_n: float) -> bool:
         """Was it, during all of `[from_n, to_n]`, certainly among those to whom these targets are addressed?"""
         if targets is None:
             return False
         return not targets or any(self.in_group(group, from_n, to_n) for group in targets)
 
-    def period_at(self, n: int) -> MemberPeriod | None:
+    def period_at(self, n: float) -> MemberPeriod | None:
         """The underlay period in which event `n` lies."""
         index = bisect_right(self.periods, n, key=lambda period: period.n) - 1
         return self.periods[index] if index >= 0 and n < self.periods[index].stop_n else None
 
-    def group_period_at(self, group: str, n: int) -> MemberPeriod | None:
+    def group_period_at(self, group: str, n: float) -> MemberPeriod | None:
         """The period of a lightweight group in which event `n` lies."""
         periods = self.group_periods.get(group, [])
         index = bisect_right(periods, n, key=lambda period: period.n) - 1
         return periods[index] if index >= 0 and n < periods[index].stop_n else None
+
+    def delivered_in(self, period: MemberPeriod) -> list[DeliveryRow]:
+        """What it delivered in a period of its own, of a group or of the underlay."""
+        first = bisect_right(self.deliveries, period.n, key=lambda one: one.n)
+        return self.deliveries[first : bisect_left(self.deliveries, period.stop_n, key=lambda one: one.n)]
 
     def submits_in(self, first: int, stop: int) -> list[Submit]:
         """Its submits that touch the numbers `[first, stop)`."""
@@ -264,12 +274,22 @@ class Local:
 class UnderlayTrace:
     """All lives that have a row in one underlay."""
 
-    __slots__ = ("lightweight", "locals", "name")
+    __slots__ = ("hosts", "lightweight", "locals", "name")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.locals: dict[str, Local] = {}
         self.lightweight: set[str] = set()
+        self.hosts: dict[str, str] = {}  # session -> its daemon
+
+    @property
+    def nodes(self) -> list[Local]:
+        """The lives that are no sessions: those that write the views of the underlay."""
+        return [local for local in self.locals.values() if local.host is None]
+
+    def host(self, member: str) -> str:
+        """The node that stands for a member in views of the underlay: itself, or the daemon of a session."""
+        return self.hosts.get(member, member)
 
 
 def is_ordered(delivery: DeliveryRow) -> bool:

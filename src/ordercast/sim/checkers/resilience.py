@@ -14,6 +14,13 @@ Amoeba section 4.2 (resilience degree), RMP section 3.2, docs/design/overview.md
   which the life is at that moment. SAFE asks for all of these nodes. RESILIENT(k) and MAJORITY ask for enough of them,
   or for enough nodes of the underlay's view: any node that holds a message brings it to the next view, and an underlay
   that counts its own nodes knows no groups. The member `name@node` of a group is hosted by `node`.
+- A session is judged by the views of its groups. Where one part goes on, those that recovered together are the
+  `came_with` of its daemon's next view, as for the daemon: a group may have views of joins and leaves among what a
+  recovery brought together, before those of the dead are gone from it. With components, or where the daemon's views are
+  not known, the signals of the groups count: after that of a group, the `came_with` of the group's next view stands for
+  its members.
+- With components that go on and merge, safe delivery and self delivery belong here (`components.py`). They need no
+  clock.
 - A member has a range when it has all of it; rows of `hold` and `placed` may be cut differently from those of
   `deliver`.
 """
@@ -24,24 +31,36 @@ from bisect import bisect_right
 from collections.abc import Iterable
 
 from ordercast.service import MAJORITY_RANK, RESILIENT_RANK, SAFE_RANK
+from ordercast.sim.checkers import components
 from ordercast.sim.checkers.index import Trace
 from ordercast.sim.checkers.records import FOREVER, DeliveryRow, HoldList, Local, UnderlayTrace
-from ordercast.sim.checkers.verdict import PropertyResult, span_text
+from ordercast.sim.checkers.verdict import Explained, PropertyResult, span_text
 
 NAME = "resilience"
 
 JUDGED_CLOCKS = ("virtual", "one-host")
 
 
-def check(trace: Trace, *, clock: str = "virtual") -> PropertyResult:
-    """Judge every delivery that had to wait for others."""
+def check(
+    trace: Trace,
+    explained: Explained | None = None,
+    *,
+    clock: str = "virtual",
+    quiet: bool = True,
+    has_components: bool = False,
+) -> PropertyResult:
+    """Judge every delivery that had to wait for others, and with components what others owe because of it."""
     result = PropertyResult(NAME, "delivered ranges")
     if clock not in JUDGED_CLOCKS:
-        result.judged = False
+        result.judged = has_components
         result.note = f"clock {clock!r}: times of different nodes cannot be compared"
-        return result
     for underlay in trace.underlays.values():
-        _Underlay(underlay, result).check()
+        if clock in JUDGED_CLOCKS:
+            _Underlay(underlay, result, has_components).check()
+        if has_components:
+            components.check_deliveries(
+                underlay, result, explained if explained is not None else Explained(), quiet=quiet
+            )
     return result
 
 
@@ -86,10 +105,11 @@ def hosts_of(members: Iterable[str], nodes: Iterable[str]) -> tuple[str, ...]:
 class _Underlay:
     """The times of possession of one underlay, computed once for each range and set of members."""
 
-    __slots__ = ("lists", "possessions", "result", "times", "underlay")
+    __slots__ = ("has_components", "lists", "possessions", "result", "times", "underlay")
 
-    def __init__(self, underlay: UnderlayTrace, result: PropertyResult) -> None:
+    def __init__(self, underlay: UnderlayTrace, result: PropertyResult, has_components: bool = False) -> None:
         self.underlay = underlay
+        self.has_components = has_components
         self.result = result
         self.possessions: dict[tuple[str, str, bool], _Possession] = {}
         self.times: dict[tuple[str, int, int, bool, tuple[str, ...]], list[tuple[int, str]]] = {}
@@ -106,18 +126,19 @@ class _Underlay:
     def _check(self, local: Local, delivery: DeliveryRow) -> None:
         period = delivery.period
         is_recovered = delivery.after_transitional
-        if period is not None:
+        if period is not None and local.is_session:
+            is_recovered = period.transitional_n < delivery.n
+        if period is not None and not (local.is_session and self.has_components):
             if is_recovered and period.next is None:
                 return
             nodes = period.next.came_with if is_recovered and period.next is not None else period.members
             hosts = hosts_of(self._group_members(local, delivery), nodes)
         elif local.is_session:
             nodes = self.lists.get(delivery.view or "", ())
-            came_with = self._recovered_with(local, delivery)
-            if came_with == ():
+            promised, is_recovered = self._promised(local, delivery)
+            if promised is None:
                 return
-            is_recovered = came_with is not None
-            hosts = hosts_of(came_with if came_with is not None else self._group_members(local, delivery), nodes)
+            hosts = hosts_of(promised, nodes)
         else:
             return
         hosts = hosts or nodes
@@ -152,13 +173,23 @@ class _Underlay:
         periods = [local.group_period_at(group, delivery.n) for group in delivery.targets or ()]
         return {member for period in periods if period is not None for member in period.members}
 
-    def _recovered_with(self, local: Local, delivery: DeliveryRow) -> tuple[str, ...] | None:
-        """Of a session: the members that came along, none known if no view follows; None: no signal came before."""
+    def _promised(self, local: Local, delivery: DeliveryRow) -> tuple[set[str] | None, bool]:
+        """Of a session: the members of its group views, and after the signal of a group those that came along to its
+        next view; None if no view follows. And whether there was a signal."""
+        members: set[str] = set()
+        is_recovered = False
         for group in delivery.targets or ():
             period = local.group_period_at(group, delivery.n)
-            if period is not None and period.transitional_n < delivery.n:
-                return period.next.came_with if period.next is not None else ()
-        return None
+            if period is None:
+                continue
+            if period.transitional_n > delivery.n:
+                members.update(period.members)
+            elif period.next is None:
+                return None, True
+            else:
+                is_recovered = True
+                members.update(period.next.came_with)
+        return members, is_recovered
 
     def _needed(self, delivery: DeliveryRow, members: tuple[str, ...]) -> int:
         """How many of the members have to have it; of RESILIENT(k) others than the one that delivers."""

@@ -84,7 +84,7 @@ def _check_underlay(underlay: UnderlayTrace, result: PropertyResult, explained: 
 
 def only_majorities_go_on(underlay: UnderlayTrace) -> bool:
     """Did every change of view in the trace leave at most one part that could go on?"""
-    for local in underlay.locals.values():
+    for local in underlay.nodes:
         for period in local.periods:
             if period.next is None:
                 continue
@@ -145,8 +145,8 @@ def _check_names(underlay: UnderlayTrace, view: str | None, bucket: set[Named], 
         last = named
 
 
-def _by_number(named: Named) -> tuple[str, int]:
-    return named[2], named[0] + named[3]
+def _by_number(named: Named) -> tuple[str, int, int]:
+    return named[2], named[0] + named[3], named[0]
 
 
 def _has_two_positions(strong: set[Named]) -> bool:

@@ -13,11 +13,12 @@ Reading.
   same V is in it, a member that came from elsewhere is not, and a joiner (first view, or the first after a `leave`)
   came alone.
 - Views are delivered in order: there is one order of all views of an underlay (or group) that suits every member.
-- A member delivers only in the view that it is in at that moment. Sessions know no views of the underlay: for them
-  the property says nothing.
+- A member delivers only in the view that it is in at that moment, and a session in that of its daemon.
 - A view id has one list of members, in one order (ring order), at all members.
 - Where the members asked for a majority (or for so many that no two parts can have them), the history of views does
   not fork: of two recoveries from failures with a common ancestor one is an ancestor of the other (`views.forks`).
+- With components that go on and merge, what differs is in `components.py`: `came_with` is a class of those that came
+  from the same view, and the transitional signal stands at the same place for all of it.
 - Views of a lightweight group are judged in the same way, over the messages to that group that lie between them,
   where the rows carry `came_with`. Where they stand in the stream of the underlay is judged in `group_views.py`, unless
   a difference that was reported here explains it.
@@ -31,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from ordercast.service import AGREED_RANK
-from ordercast.sim.checkers import group_views
+from ordercast.sim.checkers import components, group_views
 from ordercast.sim.checkers.index import Trace
 from ordercast.sim.checkers.ranges import Range, merged, subtract
 from ordercast.sim.checkers.records import DeliveryRow, Local, MemberPeriod, UnderlayTrace, is_ordered
@@ -44,22 +45,31 @@ Sets = dict[str, list[Range]]  # sender -> numbers
 Line = tuple[Local, list[MemberPeriod]]
 
 
-def check(trace: Trace, explained: Explained | None = None, *, min_members: Rules = "majority") -> PropertyResult:
+def check(
+    trace: Trace,
+    explained: Explained | None = None,
+    *,
+    min_members: Rules = "majority",
+    has_components: bool = False,
+) -> PropertyResult:
     """Judge views, and what is delivered in them. `min_members`: what the members asked for, one rule or one each."""
     result = PropertyResult(NAME, "views and pairs of views")
     explained = explained if explained is not None else Explained()
     for underlay in trace.underlays.values():
+        found = result.total
         for local in underlay.locals.values():
             _check_place(local, underlay, result)
         lines: list[Line] = [(local, local.periods) for local in underlay.locals.values() if local.periods]
-        _check_views(underlay, None, lines, result, explained)
-        _check_forks(underlay, lines, min_members, result)
+        _check_views(underlay, None, lines, result, explained, has_components)
+        _check_forks(underlay, [line for line in lines if line[0].host is None], min_members, result)
         if underlay.lightweight:
-            _check_groups(underlay, result, explained)
+            _check_groups(underlay, result, explained, has_components)
+        if has_components and result.total == found:  # a view that lies about who came would be reported twice
+            components.check_signals(underlay, result)
     return result
 
 
-def _check_groups(underlay: UnderlayTrace, result: PropertyResult, explained: Explained) -> None:
+def _check_groups(underlay: UnderlayTrace, result: PropertyResult, explained: Explained, has_components: bool) -> None:
     by_group: dict[str, list[Line]] = {}
     for local in underlay.locals.values():
         for group, periods in local.group_periods.items():
@@ -67,10 +77,10 @@ def _check_groups(underlay: UnderlayTrace, result: PropertyResult, explained: Ex
     told: set[str] = set()
     for group, lines in sorted(by_group.items()):
         found = result.total
-        _check_views(underlay, group, lines, result, explained)
+        _check_views(underlay, group, lines, result, explained, has_components)
         if result.total > found:
             told.add(group)
-    group_views.check_missed(underlay, result, told)
+    group_views.check_missed(underlay, result, told, has_components)
     group_views.check_places(underlay, result, explained, told)
     if not told:
         group_views.check_order(underlay, result)
@@ -78,13 +88,13 @@ def _check_groups(underlay: UnderlayTrace, result: PropertyResult, explained: Ex
 
 def _check_place(local: Local, underlay: UnderlayTrace, result: PropertyResult) -> None:
     """A member delivers only in the view in which it is at that moment."""
-    if local.is_session:
-        return
+    if local.is_session and not local.periods:
+        return  # its daemon is not in the trace
     for delivery in local.deliveries:
         period = delivery.period
         if period is not None and (delivery.view == period.view or delivery.view is None):
             continue
-        current = local.group_periods and _is_group_view(local, delivery)
+        current = local.host is None and local.group_periods and _is_group_view(local, delivery)
         if delivery.tainted or (period is not None and current):
             continue
         where = f"is in view {period.view}" if period is not None else "is in no view"
@@ -108,11 +118,17 @@ def _is_group_view(local: Local, delivery: DeliveryRow) -> bool:
 
 
 def _check_views(
-    underlay: UnderlayTrace, group: str | None, lines: list[Line], result: PropertyResult, explained: Explained
+    underlay: UnderlayTrace,
+    group: str | None,
+    lines: list[Line],
+    result: PropertyResult,
+    explained: Explained,
+    has_components: bool,
 ) -> None:
     lists: dict[str, MemberPeriod] = {}
     installs: dict[str, list[tuple[Local, MemberPeriod]]] = {}
-    for local, periods in lines:
+    written = [line for line in lines if group is not None or line[0].host is None]
+    for local, periods in written:
         for period in periods:
             result.checked += 1
             first = lists.setdefault(period.view, period)
@@ -125,17 +141,17 @@ def _check_views(
                     view=period.view,
                 )
             installs.setdefault(period.view, []).append((local, period))
-    _check_view_order(underlay, group, lines, result)
+    _check_view_order(underlay, group, written, result)
     for view, arrivals in installs.items():
         if group is not None and any(not period.came_with for _, period in arrivals):
             continue
-        parts: dict[str | None, list[tuple[Local, MemberPeriod]]] = {}
-        for local, period in arrivals:
-            parts.setdefault(period.prev.view if period.prev is not None else None, []).append((local, period))
-        _check_came_with(view, arrivals, result)
-        for previous, part in parts.items():
-            if previous is not None and len(part) > 1:
-                _check_same_set(underlay, group, previous, view, part, result, explained)
+        if has_components:
+            components.check_classes(view, [period for _, period in arrivals], result)
+        else:
+            _check_came_with(view, arrivals, result)
+    for previous, part in components.classes_of(lines, has_components):
+        if len(part) > 1 and all(period.came_with for _, period in installs[part[0][1].view]):
+            _check_same_set(underlay, group, previous, part[0][1].view, part, result, explained)
 
 
 def _check_came_with(view: str, arrivals: list[tuple[Local, MemberPeriod]], result: PropertyResult) -> None:
