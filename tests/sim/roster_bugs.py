@@ -66,7 +66,7 @@ ROSTER_BUGS: Final[tuple[Bug, ...]] = (
     _bug(
         "names of groups are looked up in the roster of now",
         "Reception._run_shared",
-        "shared.roster.name_of",
+        "shared.roster.current_names",
         "lambda number: getattr(shared.roster.at(number), 'name', '')",
         "A message that is opened late does not know the names of groups that have ended since.",
         30,
