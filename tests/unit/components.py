@@ -198,10 +198,10 @@ class World:
             for entry in kept[daemon.read : signal]:
                 daemon.deliver(entry)
             assert daemon.stack is not None
-            daemon.path.append(self.classes)
             daemon.stack.transitional(component.view)
             for entry in kept[signal:]:
                 daemon.deliver(entry)
+            daemon.path.append(self.classes)
             if daemon.is_synced:
                 daemon.lineage = (component.view.id, self.classes)
 
