@@ -25,6 +25,7 @@ SEEDS = (
 )
 
 OF_MEMBERSHIP = (
+    ("sequencer", 720_004_544),  # a word of the sequencer about a member, true of a moment, was told a second later
     ("timestamp", 181_002_010),  # a newcomer promised a coordinator that did not know of its join, and was not invited
     ("sequencer", 171_008_127),  # a ring let a newcomer in late that had sent in another one, and waited for its vote
     ("sequencer", 171_012_675),  # a leaver that was heard again went before it could repair its leave
