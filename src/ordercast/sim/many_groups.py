@@ -357,7 +357,7 @@ class Acts:
 def _with_sessions(rng: random.Random, plan: ManyGroups, length_ns: int) -> ManyGroups:
     """The same, where nodes have sessions that come and go. They use the same groups as the nodes themselves."""
     scenario = plan.scenario
-    draw = _Acts(rng, scenario, tuple(group for group in plan.groups if len(group) < MAX_GROUP_NAME))
+    draw = Acts(rng, scenario, tuple(group for group in plan.groups if len(group) < MAX_GROUP_NAME))
     acts: list[GroupAct] = []
     for node in scenario.nodes:
         for label in LABELS[: rng.choice((0, 1, 1, 2, 3))]:
