@@ -20,7 +20,6 @@ from typing import Final
 
 from ordercast.config import SECOND
 from ordercast.groups.channel import Channel
-from ordercast.groups.rosters import AnyRoster
 from ordercast.service import AGREED
 from ordercast.sim.checkers import check_all
 from ordercast.sim.checkers.attendance import short_members
