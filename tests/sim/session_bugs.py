@@ -158,7 +158,8 @@ SESSION_BUGS: Final[tuple[Bug, ...]] = (
     _bug(
         "a label is free before its session is out",
         "Sessions.open",
-        "if before is not None and before.streams: raise UsageError(f'the session {label!r} was closed and is still leaving its groups; try again')",
+        "if before is not None and before.streams: "
+        "raise UsageError(f'the session {label!r} was closed and is still leaving its groups; try again')",
         "",
         "Nothing: the simulated clients wait.",
         0,
