@@ -27,11 +27,11 @@ def _bug(
 SESSION_BUGS: Final[tuple[Bug, ...]] = (
     # Who they are
     _bug(
-        "blocks of sessions do not say whose they are",
-        "SendQueue.pack",
-        "packed._replace(block=with_label(packed.block, label))",
-        "packed",
-        "Messages of all sessions of a node bear the node's name, and their numbers come twice.",
+        "messages of sessions bear the name of their node",
+        "Reception.run",
+        "if label: sender = session_name(sender, label)",
+        "",
+        "The numbers of its messages come several times.",
         20,
     ),
     _bug(
@@ -154,14 +154,6 @@ SESSION_BUGS: Final[tuple[Bug, ...]] = (
         "Session(label)",
         "Its messages have numbers that were used before.",
         20,
-    ),
-    _bug(
-        "a label is free before its session is out",
-        "Sessions.open",
-        "if before is not None and before.streams: raise UsageError(f'the session {label!r} was closed and is still leaving its groups; try again')",
-        "",
-        "Nothing: the simulated clients wait.",
-        0,
     ),
     _bug(
         "a session that is closed stays in its groups",

@@ -25,7 +25,7 @@ from ordercast.groups.watches import Watch
 from ordercast.service import AGREED, FIFO_RANK, UNRELIABLE, Service, parse_service
 from ordercast.sim.many_groups import UNDERLAY, ActKind, GroupAct, ManyGroups
 from ordercast.sim.world import Machine, World
-from ordercast.view import View
+from ordercast.view import View, id_of
 
 MAX_FAULTS: Final = 10  # wrong things that are described; more are only counted
 
@@ -414,6 +414,8 @@ class GroupSession:
             wrong = order.on_view(event)
             if wrong:
                 self._report(f"order: {wrong}")
+            if any(member.id != id_of(str(member)) for member in event.members):
+                self._report(f"views: the view {event.id} has members whose ids are not theirs")
             if event.group and self._view_ids.setdefault(event.id, event.group) != event.group:
                 self._report(f"views: {self._view_ids[event.id]!r} and {event.group!r} have a view {event.id}")
         elif isinstance(event, Left):
