@@ -60,14 +60,6 @@ SESSION_BUGS: Final[tuple[Bug, ...]] = (
         "The session stays, and another one that did not ask for it is out.",
         30,
     ),
-    _bug(
-        "large messages of the sessions of one node are one",
-        "Assembler.add",
-        "part, label = open_part(block), label_of(block)",
-        "part, label = open_part(block), ''",
-        "Nothing as long as they go one after the other.",
-        0,
-    ),
     # What they receive
     _bug(
         "only one session of a node has the views of a group",
@@ -122,14 +114,6 @@ SESSION_BUGS: Final[tuple[Bug, ...]] = (
     ),
     # What they send
     _bug(
-        "a column of numbers is for the first session of the node",
-        "Stream.target_of",
-        "if port.stream is self: return port",
-        "return port",
-        "What is lost, or left over, is told to another session.",
-        0,
-    ),
-    _bug(
         "names are those of the node",
         "SharedGroups._on_named",
         "key = (label, name)",
@@ -144,7 +128,7 @@ SESSION_BUGS: Final[tuple[Bug, ...]] = (
         "self._unname(key)",
         "pass",
         "Groups that nobody is in, and nobody sends to, never end.",
-        0,
+        40,
     ),
     # They come and go
     _bug(
@@ -163,14 +147,6 @@ SESSION_BUGS: Final[tuple[Bug, ...]] = (
         "The roster has a member whose client is gone.",
         20,
         "timestamp",
-    ),
-    _bug(
-        "a session that ends in the middle of a large message does not complete it",
-        "Channel.end_port",
-        "stream.is_ending = stream.queue.has_begun and not self.is_over and self.view is not None",
-        "stream.is_ending = False",
-        "Others wait for its end, and let nobody join.",
-        0,
     ),
     _bug(
         "sessions do not come back with their node",
