@@ -111,3 +111,11 @@ def test_a_session_whose_daemon_is_not_in_the_trace_is_judged_without_its_views(
     assert check_all(world.rows()).held
     world.repeat(world.find("x@c", "deliver", message)[0])
     assert_only(world, "integrity")
+
+
+def test_a_caller_may_be_called_like_a_session() -> None:
+    """It may give up at any time: nothing is owed because it called."""
+    world = World(*"ab")
+    world.event("x@a", "start", underlay="")
+    world.submit("x@a", 1)
+    assert check_all(world.rows()).held
