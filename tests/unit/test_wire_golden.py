@@ -491,6 +491,21 @@ def test_kinds_keep_their_numbers() -> None:
         "CALL": 40,
         "REPLY": 41,
         "NAMES": 42,
+        "PACKET": 43,
+        "SKIP": 44,
+        "UPDATE": 45,
+        "HOP_ACK": 46,
+        "HOP_NAK": 47,
+        "SITE_TOKEN": 48,
+        "WAKE": 49,
+        "HELLO": 50,
+        "GATHER": 51,
+        "SITE_CUT": 52,
+        "PROPOSAL": 53,
+        "ACCEPTED": 54,
+        "INSTALL": 55,
+        "FETCH": 56,
+        "SHOW": 57,
     }
     assert all(kind < FORWARD for kind in Kind), "the bit beside the kind is free"
     assert detail_of(Kind.NAK | FORWARD) == detail_of(Kind.NAK)
