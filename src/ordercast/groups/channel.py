@@ -13,6 +13,7 @@ from dataclasses import replace
 from enum import Enum, auto
 from typing import Final
 
+from ordercast.config import SITES_ORDERER
 from ordercast.engine import (
     NEVER,
     Denied,
@@ -270,7 +271,9 @@ class Channel:
         """Raise if the underlay cannot give a service."""
         if service not in self.supported:
             if not self.engine.supports(service):
-                raise UnsupportedService(f"the {self.engine.config.orderer} orderer of {group!r} cannot give {service}")
+                name = self.engine.config.orderer
+                instead = "; its strongest is SAFE, which every member of the view has" if name == SITES_ORDERER else ""
+                raise UnsupportedService(f"the {name} orderer of {group!r} cannot give {service}{instead}")
             self.supported.add(service)
             self.usual = service
 
