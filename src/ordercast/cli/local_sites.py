@@ -1,4 +1,4 @@
-"""Sites whose daemons are processes of this machine, for `bench` and `demo`: free ports, and what their settings say."""
+"""Sites whose daemons are processes of this machine, for `bench` and `demo`: free ports, and their settings."""
 
 from __future__ import annotations
 

@@ -185,7 +185,8 @@ class SitesEngine:
             return 0, 0
         packets = max(ring.room, 0)
         step = self.config.datagram - PACKET_OVERHEAD
-        return min(packets * step, unstable), min(MAX_BLOCK, 256 * step - STAMP_BYTES)
+        burst = network.burst_bytes
+        return min(packets * step, unstable, burst), min(MAX_BLOCK, 256 * step - STAMP_BYTES, burst)
 
     def after(self) -> int:
         return 0

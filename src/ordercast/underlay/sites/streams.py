@@ -165,7 +165,7 @@ class ViewStreams:
             return True
         if stamp.rank == RELIABLE_RANK:
             held.is_delivered = True
-        head = head_of(body[STAMP_BYTES:])
+        head = head_of(memoryview(body)[STAMP_BYTES:])
         if not self.horizon.add(held):
             return False
         self._note(held, head, out)
