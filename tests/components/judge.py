@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from ordercast.membership.components.membership import ComponentInstall
+from ordercast.membership.components.installing import ComponentInstall
 from ordercast.membership.components.taking_part import ComponentState
 from ordercast.service import FIFO_RANK, SAFE_RANK
 from ordercast.view import View
@@ -58,7 +58,7 @@ class Judge:
         now = part.bound.id if part.bound is not None else None
         if held is not None and now is not None and held != now:
             raise Violation(f"{node} was bound to {held} and is bound to {now}")
-        if held is None and now is not None:
+        if held is None and part.bound is not None:
             self.counts["bound"] += 1
             self.bound[node.member.id] = now
             lacking = node.streams.lacking([*part.bound.remainder.before, *part.bound.remainder.after])
@@ -99,11 +99,11 @@ class Judge:
         every = [*streams.before, *streams.after]
         if len(set(every)) < len(every):
             raise Violation(f"{node} delivers twice in {old.id}")
-        mine = {(site, seq) for site, seq, _, _ in every}
+        own = {(site, seq) for site, seq, _, _ in every}
         for block in streams.stamped:
-            if block not in mine:
+            if block not in own:
                 raise Violation(f"{node} never delivers its own block {block} of {old.id}")
-        self.delivered[old.id, me] = mine
+        self.delivered[old.id, me] = own
         for site, seq, rank, mask in streams.before:
             if rank == SAFE_RANK:
                 self.safe[old.id][site, seq] = mask

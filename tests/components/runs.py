@@ -14,6 +14,7 @@ from tests.components.world import World
 from ordercast.config import MS, SECOND
 from ordercast.errors import InvariantViolation
 from ordercast.membership.components.backoff import MOST_NS
+from ordercast.membership.components.taking_part import ComponentState
 
 HEAL_NS: Final = 2 * MOST_NS + 20 * SECOND  # within which one component must stand after all faults have ended
 
@@ -32,6 +33,7 @@ def draw(seed: int) -> World:
     for _ in range(rng.randint(1, 6)):
         fault(world, rng)
         world.run_for(rng.choice((rng.randint(1, 60), rng.randint(1, 800), rng.randint(500, 4_000))) * MS)
+    world.trap = None
     world.heal()
     world.loss = world.large_loss = 0.0
     for index, node in enumerate(world.nodes):
@@ -58,7 +60,12 @@ def fault(world: World, rng: random.Random) -> None:
             world.crash(index)
     elif kind < 0.3:
         world.restart(index)
-    elif kind < 0.55:
+    elif kind < 0.4:
+        world.trap = rng.choice((ComponentState.GATHERING, ComponentState.ACCEPTING, ComponentState.ACCEPTED))
+    elif kind < 0.45:
+        a, b = rng.sample(everyone, 2)
+        world.deaf.add((a, b))
+    elif kind < 0.6:
         part = [each for each in everyone if rng.random() < 0.5]
         world.partition(part, [each for each in everyone if each not in part])
     elif kind < 0.7:

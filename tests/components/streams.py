@@ -55,7 +55,7 @@ class StubStreams:
     def take_packet(self, site: int, seq: int, packet: bytes) -> bool:
         if len(packet) < STAMP.size:
             raise WireError("a packet is too short")
-        stamp = STAMP.unpack_from(packet)
-        if stamp[:2] != (site, seq):
+        its_site, its_seq, lts, rank, origin, mask = STAMP.unpack_from(packet)
+        if (its_site, its_seq) != (site, seq):
             raise WireError("another packet")
-        return self.horizon.add(Held(*stamp, packet[STAMP.size :]))
+        return self.horizon.add(Held(site, seq, lts, rank, origin, mask, packet[STAMP.size :]))

@@ -1,5 +1,5 @@
-"""Daemons with the real membership over a network of virtual time: directed links that lose, delay and are cut, crashes,
-restarts. The engine is a stub: a token for each site and view, blocks that reach random subsets, heartbeats.
+"""Daemons with the real membership over a network of virtual time: directed links that lose, delay and are cut,
+crashes, restarts. The engine is a stub: a token for each site and view, blocks that reach random subsets, heartbeats.
 
 `run(seed)` draws a whole run; the judges (`judge.py`) see only what the stubs saw, never what the membership computed
 with.
@@ -18,7 +18,8 @@ from ordercast.config import MS, SECOND, Timing
 from ordercast.engine import Outbox
 from ordercast.errors import WireError
 from ordercast.membership.components.daemons import Daemon, Daemons
-from ordercast.membership.components.membership import KINDS, ComponentInstall, ComponentsMembership
+from ordercast.membership.components.installing import ComponentInstall
+from ordercast.membership.components.membership import KINDS, ComponentsMembership
 from ordercast.membership.components.taking_part import ComponentState
 from ordercast.orderers.orderer import Suspicion, SuspicionReason
 from ordercast.orderers.sites.stream import Held
@@ -74,6 +75,9 @@ class Node:
     def is_working(self) -> bool:
         return self.is_alive and self.membership.state is ComponentState.WORKING
 
+    def is_in(self, view: View) -> bool:
+        return self.view is not None and self.view.id == view.id
+
     # Inputs
 
     def receive(self, data: bytes, stride: int) -> None:
@@ -125,6 +129,9 @@ class Node:
     def finish(self, out: Outbox) -> None:
         """Transitions first, then datagrams leave."""
         self.world.judge.saw(self)
+        if self.membership.state is self.world.trap:
+            self.world.trap = None
+            self.world.spring()
         install = self.membership.take()
         while install is not None:
             self._install(install, out)
@@ -166,6 +173,8 @@ class World:
         self._serial = 0
         self.cuts: set[tuple[int, int]] = set()  # (from, to)
         self.loss = 0.0
+        self.deaf: set[tuple[int, int]] = set()  # (from, to): heartbeats are lost, and nothing else
+        self.trap: ComponentState | None = None  # when a daemon gets into this state, a fault happens
         self.large_loss = 0.0  # of datagrams of a train: what a path with a small MTU does
         self.delay_ns = (100_000, 3 * MS)
         self.is_busy = True  # blocks are stamped
@@ -217,6 +226,18 @@ class World:
 
     def heal(self) -> None:
         self.cuts.clear()
+        self.deaf.clear()
+
+    def spring(self) -> None:
+        """A fault in the middle of a round."""
+        everyone = list(range(len(self.nodes)))
+        if self.rng.random() < 0.3:
+            self.crash(self.rng.choice(everyone))
+        else:
+            part = [each for each in everyone if self.rng.random() < 0.5]
+            self.partition(part, [each for each in everyone if each not in part])
+            if self.rng.random() < 0.5:
+                self.at(self.now_ns + self.rng.randint(1, 400) * MS, self.heal)
 
     # The network
 
@@ -260,7 +281,7 @@ class World:
                 other = self.nodes[int(member.name[1:])]
                 if other is node or (node.index, other.index) in self.cuts or not other.is_alive:
                     continue
-                if rng.random() >= self.loss:
+                if rng.random() >= self.loss and (node.index, other.index) not in self.deaf:
                     other.heartbeat(view.ring, node.member.id)
         for node in live:
             if node.is_working and node.view is not None:
@@ -290,9 +311,8 @@ class World:
             aru = min([token.reports.get(peer, 0) for peer in peers])
             horizon.update(node.site, token.seq, token.clock, aru)
             following = self.by_id[peers[(peers.index(node.member.id) + 1) % len(peers)]]
-            if self.hears(node, following) and following.is_working and following.view is not None:
-                if following.view.id == view.id:
-                    token.holder = following.member.id
+            if self.hears(node, following) and following.is_working and following.is_in(view):
+                token.holder = following.member.id
         others = [
             each
             for each in self.nodes

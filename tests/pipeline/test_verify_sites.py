@@ -15,7 +15,7 @@ from tests.pipeline.traces import write
 
 from ordercast.pipeline.reading import inspect
 from ordercast.pipeline.verify.findings import ROOT, Findings
-from ordercast.pipeline.verify.job import as_json, judge, verify
+from ordercast.pipeline.verify.job import judge, verify
 from ordercast.sim.checkers import check_all
 from ordercast.trace.run import parameters_of_sites
 from ordercast.trace.schema import CONTINUE, QUORUM, Row
@@ -79,14 +79,24 @@ def test_the_checkers_of_the_simulator_name_the_same(case: SiteCase) -> None:
         assert f"{verdict.violations[0].node}/{verdict.violations[0].life}" == case.at
 
 
+# One for each property that sessions and components add something to: Spark costs more than the second engine.
+IN_SPARK = (
+    *("legal_merge", "legal_long_passes", "quorum_legal_sessions_in_a_quorum", "signal_at_another_place"),
+    *("lost_in_a_group_that_keeps_its_view", "safe_to_two_groups_after_one_signal", "own_message_lost"),
+    *("safe_lost_in_the_other_component", "hole_after_the_merge", "group_view_missing_at_the_end"),
+)
+
+
 def test_spark_says_what_the_second_engine_says(spark: SparkSession, folders: list[Path], by_duck: Findings) -> None:
-    runs = inspect(folders)
+    runs = inspect([folder for folder in folders if folder.name in IN_SPARK])
+    assert len(runs) == len(IN_SPARK)
     by_spark = verify(spark, runs)
     told = [
-        {(one.run, one.property, one.node, one.message) for one in each.violations()} for each in (by_spark, by_duck)
+        {(one.run, one.property, one.node, one.message) for one in each.violations() if one.run in IN_SPARK}
+        for each in (by_spark, by_duck)
     ]
     assert told[0] == told[1]
-    assert as_json(runs, by_spark) == as_json(runs, by_duck)
+    assert {one.run for one in by_spark.violations()} == {name for name in IN_SPARK if "legal" not in name}
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.partitions == CONTINUE], ids=lambda case: case.name)

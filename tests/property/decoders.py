@@ -61,9 +61,11 @@ from ordercast.wire.roster import (
     SeedProgress,
     SeedState,
     decode_operation,
+    decode_part,
     encode_joins,
     encode_leaves,
     encode_name_groups,
+    encode_parts,
     encode_seed,
 )
 from ordercast.wire.segments import Datagram, Reassembly, strip_train, train
@@ -202,6 +204,7 @@ OPERATIONS: Final = (
     *encode_name_groups("", ["a"], 500),
     *SEED,
 )
+PARTS: Final = tuple(encode_parts(iter([(True, "a", SESSIONS, ()), (False, "grün", SESSIONS[:1], SESSIONS)]), 40))
 CALLS: Final = (pack_call(7, AGREED, sample.CALL, b"6*7"), pack_call(0, RESILIENT(2), sample.ANSWER, b"", 5))
 TOKEN: Final = encode_token(sample.STATE, sample.ASSIGNMENTS)
 TRAIN: Final = b"".join(train(Kind.DATA, 1, 2, 3, 4, bytes(range(30)), HEADER_BYTES + 8)[0])
@@ -215,6 +218,7 @@ DECODERS: Final[dict[str, tuple[Decode, tuple[bytes, ...]]]] = {
     "open_payloads": (lambda block: open_payloads(block, head_of(block)), BLOCKS),
     "roster_body": (lambda block: roster_body(block, head_of(block)), ROSTERS),
     "decode_operation": (decode_operation, OPERATIONS),
+    "decode_part": (decode_part, PARTS),
     "open_part": (open_part, FRAGMENTS),
     "Assembler": (_assemble, FRAGMENTS),
     "Reassembly": (_reassemble, (b"\0\1abc", b"\0\0abc", b"\3\2abc")),

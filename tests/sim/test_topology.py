@@ -133,6 +133,12 @@ def test_a_topology_has_a_pipe_for_each_direction() -> None:
         plain_topology(SITES, pipes={("east", "south"): WAN})
 
 
+def test_a_large_site_has_an_address_for_each_node() -> None:
+    topology = plain_topology({"east": [f"n{number}" for number in range(600)], "west": ["w"]})
+    assert topology.address_of("n599") == ("10.1.2.100", 4803)
+    assert topology.address_of("w") == ("10.2.0.1", 4803)
+
+
 def test_a_topology_survives_its_json() -> None:
     for topology in (PLAIN, load_topology(EXAMPLE), plain_topology(SITES, links=[LinkSpec("east", "west", 9)])):
         assert topology_from_json(json.loads(json.dumps(topology.as_json()))) == topology

@@ -91,3 +91,31 @@ def test_positions_go_on_when_a_member_leaves_one_of_its_groups() -> None:
         for row in world.rows()
     ]
     assert [name for name, result in check_all(rows).properties.items() if result.total] == ["well_formed"]
+
+
+def test_a_session_holds_nothing() -> None:
+    world = daemons()
+    message = send(world, "AGREED", "abc")
+    world.hold(["y@b"], message)
+    assert_only(world, "well_formed")
+
+
+def test_a_session_whose_daemon_is_not_in_the_trace_is_judged_without_its_views() -> None:
+    world = World(*"ab")
+    for name in ("x@c", "y@a"):
+        world.event(name, "start", underlay="")
+    world.view(10, ("x@c", "y@a"), came={"x@c": ["x@c"], "y@a": ["y@a"]}, group="g")
+    message = world.submit("x@c", 1, group="g")
+    world.hold("ab", message)
+    world.deliver(["x@c", "y@a"], message, view="1@a/0")
+    assert check_all(world.rows()).held
+    world.repeat(world.find("x@c", "deliver", message)[0])
+    assert_only(world, "integrity")
+
+
+def test_a_caller_may_be_called_like_a_session() -> None:
+    """It may give up at any time: nothing is owed because it called."""
+    world = World(*"ab")
+    world.event("x@a", "start", underlay="")
+    world.submit("x@a", 1)
+    assert check_all(world.rows()).held

@@ -64,14 +64,17 @@ from ordercast.wire.roster import (
     JoinGroups,
     LeaveGroups,
     NameGroups,
+    RosterPart,
     SeedGroups,
     SeedPart,
     SeedProgress,
     SeedState,
     decode_operation,
+    decode_part,
     encode_joins,
     encode_leaves,
     encode_name_groups,
+    encode_parts,
     encode_seed,
 )
 from ordercast.wire.stamps import decode_stamps, encode_stamps
@@ -152,6 +155,7 @@ GOLDEN: Final[dict[str, str]] = {
         "05000000000000000200020100000000000000000200000000000000017800010000000300000000000100"
         "0161"
     ),
+    "roster_part": ("05010000000002000201000000000000000002000000000000000178000100000001000001000161"),
     "lead": ("29000000000000001e00000000000000230000000000000002000000"),
     "accept": (
         "29000000000000001e000000000000002300000000000000020000002900000000000000d03cc0c6a16ce1df0c000000"
@@ -298,6 +302,7 @@ VALUES: Final[dict[str, bytes]] = {
     "roster_leave": next(encode_leaves("me", b"hi", [1, 0x01020304], 500)),
     "roster_name": next(encode_name_groups("", ["a"], 500)),
     "roster_seed": next(encode_seed(8, iter([(3, "a", SESSIONS, ())]), SEED_STATE, 500)),
+    "roster_part": next(encode_parts(iter([(True, "a", SESSIONS, ())]), 500)),
     "lead": encode_lead(sample.LEAD),
     "accept": encode_accept(sample.LEAD, sample.ASSIGNMENTS),
     "ordered": encode_ordered(sample.LEAD, 41, sample.ALICE.id),
@@ -340,6 +345,7 @@ OPENED: Final[dict[str, tuple[Callable[[bytes], Any], Any]]] = {
     "roster_leave": (decode_operation, LeaveGroups("me", b"hi", array("I", [1, 0x01020304]))),
     "roster_name": (decode_operation, NameGroups("", ["a"])),
     "roster_seed": (decode_operation, SeedPart(8, 0, SEED_STATE, SEEDED)),
+    "roster_part": (decode_part, RosterPart(b"\1", ["a"], [SESSIONS, ()], array("H", [0]), array("H", [1]))),
     "lead": (decode_lead, sample.LEAD),
     "accept": (decode_accept, (sample.LEAD, sample.ASSIGNMENTS)),
     "acks": (decode_acks, sample.ACKS),
@@ -491,6 +497,20 @@ def test_kinds_keep_their_numbers() -> None:
         "CALL": 40,
         "REPLY": 41,
         "NAMES": 42,
+        "PACKET": 43,
+        "SKIP": 44,
+        "UPDATE": 45,
+        "HOP_ACK": 46,
+        "HOP_NAK": 47,
+        "SITE_TOKEN": 48,
+        "WAKE": 49,
+        "HELLO": 50,
+        "GATHER": 51,
+        "SITE_CUT": 52,
+        "PROPOSAL": 53,
+        "ACCEPTED": 54,
+        "INSTALL": 55,
+        "FETCH": 56,
     }
     assert all(kind < FORWARD for kind in Kind), "the bit beside the kind is free"
     assert detail_of(Kind.NAK | FORWARD) == detail_of(Kind.NAK)

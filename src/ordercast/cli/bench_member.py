@@ -3,9 +3,9 @@
     python -m ordercast.cli.bench_member      (settings and orders on standard input, one JSON object a line)
 
 Daemons of sites `gather` first, because each begins alone. With many groups `join` comes first: all of them, and what
-that costs. A phase: `prepare` (receive from now on), `go` (senders begin), `mark` (counters now, asked twice), `finish` (senders stop and send an end), `drained` (said here when
-the end of every sender has come). After it has started up a member calls `gc.freeze()`, so that the collector does not
-walk what lives as long as the process.
+that costs. A phase: `prepare` (receive from now on), `go` (senders begin), `mark` (counters now, asked twice), `finish`
+(senders stop and send an end), `drained` (said here when the end of every sender has come). After it has started up a
+member calls `gc.freeze()`, so that the collector does not walk what lives as long as the process.
 """
 
 from __future__ import annotations

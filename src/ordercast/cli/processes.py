@@ -339,6 +339,6 @@ class ProcessGroup:
         """Turn the traces into Parquet, and check every property over what was read back from it."""
         convert(self.venue.trace, crashed=self.crashed)
         info, rows = read_trace(self.venue.trace)
-        verdict = check_all(rows, clock=info.clock, quiet=True, expect=expect)
+        verdict = check_all(rows, clock=info.clock, quiet=True, expect=expect, partitions=info.partitions)
         confirmed = sum(row.count or 0 for row in rows if row.kind == "confirm")
         return Judgement(verdict, confirmed, verdict.properties["promises"].total, rows)

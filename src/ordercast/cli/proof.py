@@ -108,7 +108,7 @@ def _with_spark(trace: Path, say: Say) -> Proof:
 
 def _in_process(trace: Path, by: str) -> Proof:
     info, rows = read_trace(trace)
-    verdict = check_all(rows, clock=info.clock, quiet=True, expect=PROPERTIES)
+    verdict = check_all(rows, clock=info.clock, quiet=True, expect=PROPERTIES, partitions=info.partitions)
     return Proof(
         by,
         {

@@ -44,9 +44,11 @@ def named_payload(sender: str, number: int, groups: Sequence[str], size: int) ->
 class EventOrder:
     """One queue of events, of a port or of a whole session: everything in it has one order."""
 
-    __slots__ = ("_bound", "_numbers", "_position", "_views")
+    __slots__ = ("_bound", "_has_components", "_numbers", "_position", "_views")
 
-    def __init__(self) -> None:
+    def __init__(self, has_components: bool = False) -> None:
+        """`has_components`: a group whose members come from several rosters gets a view, whoever they are."""
+        self._has_components = has_components
         self._position = -1  # of the last ordered message
         self._bound = 0  # the next ordered message stands there or later: a view did
         self._numbers: dict[str, int] = {}  # the last FIFO-or-stronger message of each sender
@@ -78,7 +80,8 @@ class EventOrder:
             return ""
         self._views[view.group] = view
         self._bound = max(self._bound, view.position)
-        if view.group and before is not None and before.members == view.members:
+        is_same = before is not None and before.members == view.members
+        if view.group and before is not None and is_same and not self._has_components:
             return f"the view {view.id} of {view.group!r} has the members of {before.id}, the one before"
         if view.position <= self._position:
             return f"the view {view.id} of {view.group!r} stands at {view.position} and came after {self._position}"
@@ -446,7 +449,7 @@ class GroupProgram:
     def _on_event(self, port: Port, event: PortEvent) -> None:
         order = self._orders.get(port)
         if order is None:
-            order = self._orders[port] = EventOrder()
+            order = self._orders[port] = EventOrder(self._plan.has_components)
         if isinstance(event, Batch):
             for message in event.each():
                 wrong = order.on_message(message)

@@ -67,7 +67,8 @@ class RosterWatch:
     __slots__ = ("_seen", "faults")
 
     def __init__(self) -> None:
-        self._seen: dict[AnyRoster, tuple[int, frozenset[tuple[int, str]]]] = {}
+        # By the table of numbers: where components merge, a roster begins another one.
+        self._seen: dict[object, tuple[int, frozenset[tuple[int, str]]]] = {}
         self.faults: dict[str, None] = {}
 
     def look(self, program: GroupProgram) -> None:
@@ -77,8 +78,9 @@ class RosterWatch:
             return
         roster = shared.roster
         named = frozenset([(record.number, name) for name, record in roster.groups.items()])
-        first, before = self._seen.get(roster, (0, frozenset()))
-        self._seen[roster] = roster.next_number, named
+        table = roster.current_names
+        first, before = self._seen.get(table, (0, frozenset()))
+        self._seen[table] = roster.next_number, named
         for number, name in sorted(named - before):
             if not first <= number < roster.next_number:
                 self.faults[f"numbers: {program} has {name!r} under {number}, which was used before"] = None

@@ -122,7 +122,7 @@ def plain_topology(
 ) -> Topology:
     """Sites with the names of their nodes; every pipe is like `pipe`, but those of `pipes`."""
     daemons = [
-        DaemonSpec(name, site, f"10.{1 + index}.0.{1 + number}")
+        DaemonSpec(name, site, f"10.{1 + index}.{number // 250}.{1 + number % 250}")
         for index, (site, names) in enumerate(sites.items())
         for number, name in enumerate(names)
     ]

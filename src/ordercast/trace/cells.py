@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ordercast.service import RANK_NAMES, RESILIENT_RANK, Service
+from ordercast.trace.naming import is_session_of
 from ordercast.trace.schema import KINDS, Row
 
 NULL: Final = -(1 << 63)  # an integer column that has no meaning in a row
@@ -36,9 +37,10 @@ MORE_TAG: Final = 4
 
 CELL_BYTES: Final = 96
 HEADER: Final = struct.Struct("<8sHH4xq72x")  # magic, version, bytes of a cell, life
-# tag, kind, rank, k | underlay, group, view, sender, detail, members, came_with, groups |
+# tag, kind, rank, k | underlay, group, view, sender, detail, members, came_with, groups, session |
 # n, at_ns, first, count, position, prev_position, bytes
-ROW: Final = struct.Struct("<BBBB8I4x7q")
+# The session is the name of a client of this node; 0: the row is the node's own. `n` counts the rows of all of them.
+ROW: Final = struct.Struct("<BBBB9I7q")
 DEFINITION: Final = struct.Struct("<B3xII")  # tag, id, bytes of payload; the payload follows in the same cell
 INLINE_BYTES: Final = CELL_BYTES - DEFINITION.size
 MORE_BYTES: Final = CELL_BYTES - 1
@@ -52,9 +54,9 @@ INT_COLUMNS: Final = ("n", "at_ns", "first", "count", "position", "prev_position
 
 ROW_DTYPE: Final = np.dtype(
     {
-        "names": ["tag", "kind", "rank", "k", *TEXT_COLUMNS, *LIST_COLUMNS, *INT_COLUMNS],
-        "formats": ["u1"] * 4 + ["<u4"] * 8 + ["<i8"] * 7,
-        "offsets": [0, 1, 2, 3, *range(4, 36, 4), *range(40, 96, 8)],
+        "names": ["tag", "kind", "rank", "k", *TEXT_COLUMNS, *LIST_COLUMNS, "session", *INT_COLUMNS],
+        "formats": ["u1"] * 4 + ["<u4"] * 9 + ["<i8"] * 7,
+        "offsets": [0, 1, 2, 3, *range(4, 40, 4), *range(40, 96, 8)],
         "itemsize": CELL_BYTES,
     }
 )
@@ -63,6 +65,8 @@ ROW_DTYPE: Final = np.dtype(
 MAX_DEFINITION_BYTES: Final = 1 << 16
 MAX_DEFINITION_CELLS: Final = 1 + -(-(MAX_DEFINITION_BYTES - INLINE_BYTES) // MORE_BYTES)
 MAX_COUNT: Final = (1 << 31) - 1  # `count` is an int32 in docs/trace.md
+CRASH_CODE: Final = KINDS.index("crash")
+END_CODES: Final = frozenset((KINDS.index("stop"), CRASH_CODE))
 
 # How much is decoded at a time: bounds the memory of a reader whatever the size of the file.
 CHUNK_BYTES: Final = CELL_BYTES << 15
@@ -75,13 +79,40 @@ class TraceGarbled(ValueError):
     """The bytes are not what a recorder writes: damaged, of another version, or not a trace at all."""
 
 
+class SessionCounts:
+    """How many rows a node and each of its sessions have, and which sessions have not ended."""
+
+    __slots__ = ("_open", "rows")
+
+    def __init__(self) -> None:
+        self.rows: dict[str, int] = {}  # by session; the node itself has no name here
+        self._open: dict[str, None] = {}  # in the order of their first rows
+
+    def next(self, session: str, kind: int) -> int:
+        """The number of the next row of a session, or of the node."""
+        number = self.rows.get(session, 0)
+        self.rows[session] = number + 1
+        if session:
+            if kind in END_CODES:
+                self._open.pop(session, None)
+            else:
+                self._open[session] = None
+        return number
+
+    def take_open(self) -> list[str]:
+        """The sessions that a crash of their daemon ends."""
+        found = list(self._open)
+        self._open.clear()
+        return found
+
+
 class CellReader:
     """Checks and takes apart the bytes of one node's trace, chunk by chunk.
 
     It keeps the definitions and at most one incomplete definition, never the rows.
     """
 
-    __slots__ = ("_has_header", "_is_list", "_life", "_node", "_pending", "definitions", "offset", "rows")
+    __slots__ = ("_has_header", "_is_list", "_life", "_node", "_pending", "_split", "definitions", "offset", "rows")
 
     def __init__(self, node: str, life: int) -> None:
         self._node = node
@@ -89,6 +120,7 @@ class CellReader:
         self._has_header = False
         self._pending = b""  # an incomplete cell or definition, with which the next chunk begins
         self._is_list = bytearray(1)  # by id, beside `definitions`: lets numpy check a column at once
+        self._split = SessionCounts()  # of the rows that `to_rows` has given
         self.definitions: list[Definition] = [None]  # by id; 0 is null
         self.rows = 0
         self.offset = 0  # bytes understood so far
@@ -123,15 +155,17 @@ class CellReader:
         return len(self._pending)
 
     def to_rows(self, cells: Cells) -> Iterator[Row]:
-        """The rows of a batch that `feed` returned, as people and checkers read them."""
-        texts = self.definitions
+        """The rows of a batch that `feed` returned, as people and checkers read them: those of a session are a node's
+        of their own, and count from 0. Batches come in order."""
+        texts, split = self.definitions, self._split
         for cell in cells.tolist():
             (_, kind, rank, k, underlay, group, view, sender, detail, members, came_with, groups, *numbers) = cell
-            n, at_ns, first, count, position, prev_position, nbytes = numbers
+            session, _, at_ns, first, count, position, prev_position, nbytes = numbers
+            name = str(texts[session]) if session else ""
             yield Row(
-                self._node,
+                name or self._node,
                 self._life,
-                n,
+                split.next(name, kind),
                 at_ns,
                 KINDS[kind],
                 texts[underlay] or "",  # _check made sure that texts are where texts belong
@@ -149,6 +183,14 @@ class CellReader:
                 None if nbytes == NULL else nbytes,
                 texts[detail],
             )
+            if kind == CRASH_CODE and not session:
+                for each in split.take_open():
+                    yield Row(each, self._life, split.next(each, kind), at_ns, KINDS[kind], "")
+
+    def session_names(self, cells: Cells) -> dict[int, str]:
+        """The sessions that rows of a batch are about, by the numbers that they have there."""
+        found = {ident: self.definitions[ident] for ident in np.unique(cells["session"]).tolist() if ident}
+        return {ident: name for ident, name in found.items() if isinstance(name, str)}
 
     def _read_header(self, data: bytes) -> None:
         magic, version, cell_bytes, life = HEADER.unpack_from(data)
@@ -230,6 +272,12 @@ class CellReader:
             ids = rows[column]
             if int(ids.max()) >= len(is_list) or is_list[ids].any():
                 raise self._garbled(self.offset, f"column {column} names a text that is not defined")
+        sessions = rows["session"]
+        if int(sessions.max()) >= len(is_list) or is_list[sessions].any():
+            raise self._garbled(self.offset, "a row is of a session whose name is not defined")
+        for name in self.session_names(rows).values():
+            if not is_session_of(name, self._node):
+                raise self._garbled(self.offset, f"a row is of {name!r}, which is no session of this node")
         for column in LIST_COLUMNS:
             ids = rows[column]
             if int(ids.max()) >= len(is_list) or ((is_list[ids] == 0) & (ids != 0)).any():

@@ -5,6 +5,10 @@ event. Memory is bounded by one row group, whatever the length of the run. Risin
 numbers are stored as differences, texts as dictionaries, and everything is compressed with zstd: measured, this takes
 the fewest bytes and is faster to write than Parquet's defaults.
 
+The sessions of a daemon share its file; each becomes a node `client@daemon` of its own, whose rows count from 0 in the
+order of the file. They are written some at a time, and the file is read again for each of these turns. A daemon that
+was killed takes the sessions with it that had not ended: each gets a `crash` row as well.
+
 The node's name is the name of the folder and not a column of the file (docs/trace.md). Equal rows give equal bytes: row
 groups are cut by number of rows, and Parquet's dictionaries follow the first use in the row group, so nothing depends
 on where a recorder happened to put its definitions.
@@ -15,9 +19,12 @@ from __future__ import annotations
 import os
 import re
 import struct
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Final
 
 import numpy as np
@@ -26,6 +33,7 @@ import numpy.typing as npt
 from ordercast.service import parse_service
 from ordercast.trace.cells import (
     CHUNK_BYTES,
+    END_CODES,
     LIST_COLUMNS,
     NO_SERVICE,
     NULL,
@@ -36,6 +44,7 @@ from ordercast.trace.cells import (
     TraceGarbled,
     service_text,
 )
+from ordercast.trace.naming import check_node_name
 from ordercast.trace.recorder import CRASH, Recorder
 from ordercast.trace.schema import KINDS, Row
 
@@ -45,10 +54,8 @@ EVENTS_FOLDER: Final = "events"
 ROWS_PER_GROUP: Final = 1 << 16
 COMPRESSION_LEVEL: Final = 3  # zstd's default, named because another level is another file
 MAX_LIFE: Final = (1 << 63) - 1
+SESSIONS_AT_ONCE: Final = 16  # written in one turn: each holds at most one row group in memory
 
-# Starts with a letter or digit, so that no file is hidden; '@' is in the names of a daemon's clients. Left out on
-# purpose: '/' leaves the folder, '=' and '%' mean something to readers of partitioned folders.
-_NODE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,119}")
 _RAW_NAME: Final = re.compile(r"(?P<node>.+)-(?P<life>0|[1-9][0-9]{0,18})")
 
 _DELTA_COLUMNS: Final = ("n", "at_ns", "first", "position", "prev_position")
@@ -85,15 +92,6 @@ def part_path(trace: Path, node: str, life: int) -> Path:
     return trace / EVENTS_FOLDER / f"node={node}" / f"part-{life}.parquet"
 
 
-def check_node_name(node: str) -> None:
-    """Refuse a name that would not be one plain folder on every system, and the same one to every reader."""
-    if not _NODE_NAME.fullmatch(node) or ".." in node:
-        raise ValueError(
-            f"{node!r} cannot name a node in a trace: use up to 120 letters, digits, '.', '_', '@', '+' and '-', "
-            "a letter or digit first, no '..'"
-        )
-
-
 def check_life(life: int) -> None:
     """Refuse a life that is no number of a life."""
     if not 0 <= life <= MAX_LIFE:
@@ -118,17 +116,16 @@ def convert(
         node, life = unknown[0]
         raise ValueError(f"{node}/{life} is said to have crashed, but {trace / RAW_FOLDER} has no file of it")
     times = crashed if isinstance(crashed, Mapping) else dict.fromkeys(crashed, NULL)
-    return [
-        _convert_one(trace, node, life, _chunks_of_file(path), times.get((node, life)))
-        for (node, life), path in sorted(found.items())
-    ]
+    converted: list[Converted] = []
+    for (node, life), path in sorted(found.items()):
+        converted += _Conversion(trace, node, life, partial(_chunks_of_file, path)).run(times.get((node, life)))
+    return converted
 
 
 def write_recorder(trace: Path, recorder: Recorder) -> Converted:
-    """Write what a recorder kept in memory: how a simulation leaves its trace."""
-    data = recorder.dump()
-    chunks = (data[start : start + CHUNK_BYTES] for start in range(0, len(data), CHUNK_BYTES))
-    return _convert_one(trace, recorder.node, recorder.life, chunks, None)
+    """Write what a recorder kept in memory: how a simulation leaves its trace. Returns what its own rows became."""
+    chunks = partial(_chunks_of_bytes, recorder.dump())
+    return _Conversion(trace, recorder.node, recorder.life, chunks).run(None)[0]
 
 
 def write_rows(trace: Path, rows: Iterable[Row]) -> list[Converted]:
@@ -196,68 +193,138 @@ def _chunks_of_file(path: Path) -> Iterator[bytes]:
             yield chunk
 
 
-def _convert_one(trace: Path, node: str, life: int, chunks: Iterable[bytes], crash_at_ns: int | None) -> Converted:
-    """Convert one life; `crash_at_ns` is None for one that was not killed, NULL for one killed at an unknown time."""
-    path = part_path(trace, node, life)
-    reader = CellReader(node, life)
-    _, pq = load_pyarrow()
-    schema = parquet_schema()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # Written under a hidden name first: a reader never meets half a file, and an error leaves the old one alone.
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    try:
-        with pq.ParquetWriter(
-            unfinished,
-            schema,
+def _chunks_of_bytes(data: bytes) -> Iterator[bytes]:
+    for start in range(0, len(data), CHUNK_BYTES):
+        yield data[start : start + CHUNK_BYTES]
+
+
+class _Conversion:
+    """One raw file on its way to Parquet: the node's own rows first, then its sessions in turns."""
+
+    __slots__ = ("_chunks", "_crash_ns", "_life", "_node", "_sessions", "_trace")
+
+    def __init__(self, trace: Path, node: str, life: int, chunks: Callable[[], Iterator[bytes]]) -> None:
+        self._trace = trace
+        self._node = node
+        self._life = life
+        self._chunks = chunks
+        self._sessions: dict[str, None] = {}  # in the order of their first rows
+        self._crash_ns: int | None = None  # when the node crashed
+
+    def run(self, crash_at_ns: int | None) -> list[Converted]:
+        """`crash_at_ns` is None for a life that was not killed, NULL for one killed at an unknown time."""
+        converted = [self._convert_own(crash_at_ns)]
+        names = list(self._sessions)
+        for start in range(0, len(names), SESSIONS_AT_ONCE):
+            converted += self._convert_sessions(names[start : start + SESSIONS_AT_ONCE])
+        return converted
+
+    def _convert_own(self, crash_at_ns: int | None) -> Converted:
+        reader = CellReader(self._node, self._life)
+        with _Part(self._trace, self._node, self._life, reader) as part:
+            last_ns = 0
+            for cells in map(reader.feed, self._chunks()):
+                self._sessions.update(dict.fromkeys(reader.session_names(cells).values()))
+                if len(cells):
+                    last_ns = int(cells["at_ns"][-1])
+                own = cells[cells["session"] == 0]
+                part.add(own)
+                crashes = own[own["kind"] == CRASH]
+                if len(crashes):
+                    self._crash_ns = int(crashes["at_ns"][-1])
+            if crash_at_ns is not None:
+                # A kill is noticed after it happened, never before what the victim still wrote.
+                self._crash_ns = max(last_ns, crash_at_ns)
+                part.add(_crash(self._crash_ns))
+        return Converted(self._node, self._life, part.rows, reader.torn_bytes, part.path)
+
+    def _convert_sessions(self, names: list[str]) -> list[Converted]:
+        reader = CellReader(self._node, self._life)
+        with ExitStack() as stack:
+            parts = {name: stack.enter_context(_Part(self._trace, name, self._life, reader)) for name in names}
+            for cells in map(reader.feed, self._chunks()):
+                idents: dict[str, list[int]] = {}  # a recorder that forgot a name has a second number for it
+                for ident, name in reader.session_names(cells).items():
+                    idents.setdefault(name, []).append(ident)
+                for name in parts.keys() & idents.keys():
+                    parts[name].add(cells[np.isin(cells["session"], idents[name])])
+            for part in parts.values():
+                if self._crash_ns is not None and not part.has_ended:
+                    part.add(_crash(self._crash_ns))
+        return [Converted(name, self._life, part.rows, 0, part.path) for name, part in parts.items()]
+
+
+def _crash(at_ns: int) -> Cells:
+    cell = np.zeros(1, ROW_DTYPE)
+    cell["tag"], cell["kind"], cell["rank"], cell["at_ns"] = ROW_TAG, CRASH, NO_SERVICE, at_ns
+    for column in ("first", "count", "position", "prev_position", "bytes"):
+        cell[column] = NULL
+    return cell
+
+
+class _Part:
+    """One part file. Rows are gathered into groups of one size, so that nothing but rows decides where these end."""
+
+    __slots__ = ("_life", "_reader", "_schema", "_unfinished", "_waiting", "_writer", "has_ended", "path", "rows")
+
+    def __init__(self, trace: Path, node: str, life: int, reader: CellReader) -> None:
+        self._life = life
+        self._reader = reader
+        self._schema = parquet_schema()
+        self._waiting: list[Cells] = []
+        self._writer: Any = None
+        self.path = part_path(trace, node, life)
+        # Written under a hidden name first: a reader never meets half a file, and an error leaves the old one alone.
+        self._unfinished = self.path.with_name(f".{self.path.name}.unfinished")
+        self.rows = 0
+        self.has_ended = False  # its last row says so
+
+    def __enter__(self) -> _Part:
+        _, pq = load_pyarrow()
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._writer = pq.ParquetWriter(
+            self._unfinished,
+            self._schema,
             compression="zstd",
             compression_level=COMPRESSION_LEVEL,
             use_dictionary=list(_DICTIONARY_COLUMNS),
             column_encoding=dict.fromkeys(_DELTA_COLUMNS, "DELTA_BINARY_PACKED"),
-        ) as writer:
-            rows = 0
-            for group in _groups(_with_crash(reader, chunks, crash_at_ns)):
-                writer.write_table(_table(schema, life, group, reader), row_group_size=ROWS_PER_GROUP)
-                rows += len(group)
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
-    return Converted(node, life, rows, reader.torn_bytes, path)
+        )
+        return self
 
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self._write(0)
+            self._writer.close()
+            if kind is None:
+                os.replace(self._unfinished, self.path)
+        finally:
+            self._unfinished.unlink(missing_ok=True)
 
-def _with_crash(reader: CellReader, chunks: Iterable[bytes], crash_at_ns: int | None) -> Iterator[Cells]:
-    last_ns = 0
-    for chunk in chunks:
-        cells = reader.feed(chunk)
-        if len(cells):
-            last_ns = int(cells["at_ns"][-1])
-            yield cells
-    if crash_at_ns is not None:
-        crash = np.zeros(1, ROW_DTYPE)
-        crash["tag"], crash["kind"], crash["rank"] = ROW_TAG, CRASH, NO_SERVICE
-        crash["n"] = reader.rows
-        # A kill is noticed after it happened, never before what the victim still wrote.
-        crash["at_ns"] = max(last_ns, crash_at_ns)
-        for column in ("first", "count", "position", "prev_position", "bytes"):
-            crash[column] = NULL
-        yield crash
+    def add(self, cells: Cells) -> None:
+        """The next rows, which get the next numbers."""
+        if not len(cells):
+            return
+        if cells["n"][0] != self.rows or cells["n"][-1] != self.rows + len(cells) - 1:
+            cells = cells.copy()
+            cells["n"] = np.arange(self.rows, self.rows + len(cells))
+        self.rows += len(cells)
+        self.has_ended = int(cells["kind"][-1]) in END_CODES
+        self._waiting.append(cells)
+        if sum(map(len, self._waiting)) >= ROWS_PER_GROUP:
+            self._write(ROWS_PER_GROUP)
 
-
-def _groups(batches: Iterable[Cells]) -> Iterator[Cells]:
-    """Gather batches into row groups of one size, so that their borders depend on nothing but the rows."""
-    waiting: list[Cells] = []
-    size = 0
-    for batch in batches:
-        waiting.append(batch)
-        size += len(batch)
-        if size >= ROWS_PER_GROUP:
-            gathered = np.concatenate(waiting)
-            whole = size - size % ROWS_PER_GROUP
-            for start in range(0, whole, ROWS_PER_GROUP):
-                yield gathered[start : start + ROWS_PER_GROUP]
-            waiting = [gathered[whole:]]
-            size -= whole
-    if size:
-        yield np.concatenate(waiting)
+    def _write(self, least: int) -> None:
+        """Write row groups until fewer rows than `least` wait; with 0 all of them."""
+        gathered = np.concatenate(self._waiting) if self._waiting else np.zeros(0, ROW_DTYPE)
+        whole = len(gathered) - len(gathered) % least if least else len(gathered)
+        for start in range(0, whole, ROWS_PER_GROUP):
+            table = _table(self._schema, self._life, gathered[start : min(start + ROWS_PER_GROUP, whole)], self._reader)
+            self._writer.write_table(table, row_group_size=ROWS_PER_GROUP)
+        self._waiting = [gathered[whole:]] if whole < len(gathered) else []
 
 
 def _table(schema: Any, life: int, cells: Cells, reader: CellReader) -> Any:

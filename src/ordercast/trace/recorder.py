@@ -35,9 +35,10 @@ from ordercast.trace.cells import (
     TraceGarbled,
     decode,
 )
+from ordercast.trace.naming import session_name
 from ordercast.trace.schema import KINDS, Row
 
-__all__ = ["NO_SERVICE", "NULL", "Recorder", "TraceGarbled", "TraceWriteFailed", "Traffic", "decode"]
+__all__ = ["NO_SERVICE", "NULL", "Recorder", "TraceGarbled", "TraceWriteFailed", "Traffic", "decode", "hop_detail"]
 
 START: Final = KINDS.index("start")
 STOP: Final = KINDS.index("stop")
@@ -76,8 +77,9 @@ MAX_DETAIL_BYTES: Final = 1 << 10
 
 # docs/trace.md allows one `tx` or `rx` row per direction and detail in this time.
 TRAFFIC_INTERVAL_NS: Final = 100_000_000
-# Kinds of datagrams counted apart; the protocol has about ten. At the bound a new one is counted as OTHER.
-MAX_TRAFFIC_KINDS: Final = 64
+# Kinds of datagrams counted apart; the protocol has about ten, and a few for each site that it talks to. At the bound a
+# new one is counted as OTHER.
+MAX_TRAFFIC_KINDS: Final = 512
 OTHER: Final = "other"
 
 _pack_row = ROW.pack_into
@@ -158,8 +160,9 @@ class Recorder:
         members: int = 0,
         came_with: int = 0,
         groups: int = 0,
+        session: int = 0,
     ) -> None:
-        """Record one event. Texts are numbers from `string`, `strings` and `detail`, 0 for none.
+        """Record one event. Texts are numbers from `string`, `strings`, `detail` and `session`, 0 for none.
 
         Hot: one call per block and event. Nothing is checked here; `decode` refuses what makes no sense.
         """
@@ -171,7 +174,7 @@ class Recorder:
         _pack_row(
             self._buffer, used,
             ROW_TAG, kind_code, rank, k,
-            underlay, group, view, sender, detail, members, came_with, groups,
+            underlay, group, view, sender, detail, members, came_with, groups, session,
             n, at_ns, first, count, position, prev_position, nbytes,
         )  # fmt: skip
         self._n = n + 1
@@ -189,6 +192,13 @@ class Recorder:
         if ident is not None:
             return ident
         return self._remember(key, LIST_TAG, struct.pack(f"<{len(key)}I", *map(self.string, key)))
+
+    def session(self, client: str) -> int:
+        """The number of a client's session, whose rows share this file; the client without a name is the node itself.
+
+        Conversion makes a node `client@daemon` of it, with numbers of its own. `ValueError`: see `naming.session_name`.
+        """
+        return self.string(session_name(client, self.node)) if client else 0
 
     def detail(self, text: str) -> int:
         """The number of a detail, or 0 (null) once there have been too many different ones."""
@@ -333,6 +343,11 @@ class Traffic:
                     ident = recorder.detail(detail)
                     recorder.row(kind, now_ns, self._underlay, count=datagrams, nbytes=nbytes, detail=ident)
                     entry[0] = entry[1] = 0
+
+
+def hop_detail(kind: str, site: str) -> str:
+    """The detail of datagrams between sites: `hop.data>EAST`."""
+    return f"hop.{kind}>{site}"
 
 
 def _entry(counts: dict[str, list[int]], detail: str) -> list[int]:

@@ -50,7 +50,7 @@ class DaemonLife(NamedTuple):
     life: int
 
 
-class Hello(NamedTuple):
+class ComponentHello(NamedTuple):
     """A daemon shows its component to daemons outside of it."""
 
     me: DaemonLife
@@ -140,7 +140,7 @@ class ComponentProposal(NamedTuple):
     holders: tuple[HolderRun, ...]
 
 
-class Vote(NamedTuple):
+class RoundVote(NamedTuple):
     """ACCEPTED: this daemon holds its remainder. INSTALL: all do."""
 
     me: DaemonLife
@@ -185,10 +185,10 @@ def indices_of(mask: int) -> list[int]:
     return found
 
 
-# HELLO
+# SHOW
 
 
-def encode_hello(hello: Hello) -> bytes:
+def encode_hello(hello: ComponentHello) -> bytes:
     numbers = [*hello.me, int(hello.is_working), hello.number, hello.counter, *hello.creator]
     _put_lives(numbers, hello.members)
     _put_mask(numbers, hello.hears)
@@ -196,7 +196,7 @@ def encode_hello(hello: Hello) -> bytes:
     return pack_numbers(numbers)
 
 
-def decode_hello(body: bytes | memoryview) -> Hello:
+def decode_hello(body: bytes | memoryview) -> ComponentHello:
     reader = NumberReader(body)
     me, is_working, number, counter = _take_life(reader), reader.flag(), reader.number(), reader.number()
     creator, members = _take_life(reader), _take_members(reader)
@@ -204,7 +204,7 @@ def decode_hello(body: bytes | memoryview) -> Hello:
     reader.end()
     if me not in members:
         raise WireError("a daemon shows a view that it is not in")
-    return Hello(me, is_working, number, counter, creator, members, hears, linked)
+    return ComponentHello(me, is_working, number, counter, creator, members, hears, linked)
 
 
 # GATHER
@@ -347,13 +347,13 @@ def decode_proposal(body: bytes | memoryview) -> ComponentProposal:
 # ACCEPTED, INSTALL, FETCH
 
 
-def encode_vote(vote: Vote) -> bytes:
+def encode_vote(vote: RoundVote) -> bytes:
     return pack_numbers([*vote.me, *vote.ballot])
 
 
-def decode_vote(body: bytes | memoryview) -> Vote:
+def decode_vote(body: bytes | memoryview) -> RoundVote:
     reader = NumberReader(body)
-    vote = Vote(_take_life(reader), _take_ballot(reader))
+    vote = RoundVote(_take_life(reader), _take_ballot(reader))
     reader.end()
     return vote
 

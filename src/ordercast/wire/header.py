@@ -96,6 +96,7 @@ class Kind(IntEnum):
     ACCEPTED = 54
     INSTALL = 55
     FETCH = 56  # asks a member of the class for blocks of the remainder
+    SHOW = 57  # a component shows itself to configured daemons outside of it
 
 
 FORWARD: Final = 0x80  # added to the kind: the receiver is to multicast it (RMP section 3.4)
@@ -140,6 +141,6 @@ UNKNOWN_DETAIL: Final = "unknown"
 def detail_of(kind: int) -> str:
     """The word for a kind in traces and counters; everything about views is `membership`."""
     kind &= ~FORWARD
-    if Kind.FIND <= kind <= Kind.ENDED or Kind.HELLO <= kind <= Kind.FETCH:
+    if Kind.FIND <= kind <= Kind.ENDED or Kind.HELLO <= kind <= Kind.SHOW:
         return MEMBERSHIP_DETAIL
     return DETAIL.get(kind, UNKNOWN_DETAIL)

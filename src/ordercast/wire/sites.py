@@ -44,7 +44,7 @@ PACKET_HEAD: Final = Struct("<BBBBIQQQQQ")
 LINK: Final = Struct("<QQ")  # the latter part alone
 LINK_BYTES: Final = LINK.size
 PACKET_OVERHEAD: Final = PACKET_HEAD.size
-STAMP: Final = Struct("<BB6xQQQ")  # site, service rank, LTS, block number of the origin, destination sites
+STAMP: Final = Struct("<BBHIQQQ")  # site, rank, LTS of the roster (high, low), LTS, block number, destination sites
 STAMP_BYTES: Final = STAMP.size
 SKIP_HEAD: Final = Struct("<BBH4xQ")  # source, unused, blocks, first site sequence
 SKIPPED: Final = Struct("<QQ")  # LTS << 3 | rank, destination sites
@@ -168,25 +168,29 @@ def packet_sends(to: Address, tag: int, ring: int, via: int, packets: Iterable[N
 
 
 class BlockStamp(NamedTuple):
-    """What orders a block, before its bytes. `number`: the block number of the daemon that stamped it."""
+    """What orders a block, before its bytes. `number`: the block number of the daemon that stamped it. `after`: the LTS
+    of the last roster block which that daemon had delivered: the groups of the block have the numbers of then."""
 
     site: int
     rank: int
     lts: int
     number: int
     mask: int
+    after: int = 0
 
 
 def encode_stamp(stamp: BlockStamp) -> bytes:
     """The prefix of a block; its bytes follow."""
-    return STAMP.pack(*stamp)
+    site, rank, lts, number, mask, after = stamp
+    return STAMP.pack(site, rank, after >> 32, after & 0xFFFFFFFF, lts, number, mask)
 
 
 def open_stamped(body: Buffer) -> tuple[BlockStamp, memoryview]:
     """The stamp, and where the block lies."""
     if len(body) <= STAMP_BYTES:
         raise WireError("stamp without a block")
-    stamp = BlockStamp(*STAMP.unpack_from(body))
+    site, rank, high, low, lts, number, mask = STAMP.unpack_from(body)
+    stamp = BlockStamp(site, rank, lts, number, mask, high << 32 | low)
     if stamp.site >= MAX_SITES or stamp.rank >= len(RANK_NAMES) or stamp.number > MAX_NUMBER:
         raise WireError("stamp out of range")
     if not 0 < stamp.lts <= MAX_LTS:

@@ -1,8 +1,8 @@
 """The policy of components: every part that a failure leaves goes on, and parts merge (extended virtual synchrony).
 
 docs/design/sites.md, "Components", has states, datagrams, timers and what each failure does. The parts: `TakingPart`
-(what this daemon has promised and accepted), `Round` (a round that it coordinates), `Neighbours` (HELLOs, and which
-components may merge), `Backoff`. All decisions on the next view are pure functions in `classes.py`.
+(what this daemon has promised and accepted), `Round` (a round that it coordinates), `Neighbours` (who shows itself, and
+which components may merge), `Backoff`. All decisions on the next view are pure functions in `classes.py`.
 
 Spread section 2 asks for extended virtual synchrony and leaves the protocol open. The shape is that of the quorum
 policy's recovery: ballots, promises, two phases, a watch over the coordinator. Deviation: no vote binds the others.
@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
-from typing import Final, NamedTuple, TypeVar
+from typing import Final
 
-from ordercast.config import MS, Timing
+from ordercast.config import Timing
 from ordercast.engine import NEVER, Note, Outbox, StallReason, Waiting
-from ordercast.errors import InvariantViolation, WireError
+from ordercast.errors import WireError
 from ordercast.membership.components.backoff import Backoff
 from ordercast.membership.components.daemons import (
     ComponentView,
@@ -28,12 +28,13 @@ from ordercast.membership.components.daemons import (
     component_view,
 )
 from ordercast.membership.components.fetching import ANSWER_BLOCKS, ANSWER_BYTES, answer
+from ordercast.membership.components.installing import ComponentInstall, Endings, transition
 from ordercast.membership.components.neighbours import Neighbours
 from ordercast.membership.components.round import Round, RoundPhase
 from ordercast.membership.components.taking_part import ComponentState, TakingPart
 from ordercast.membership.policy import NOTE, OldView
 from ordercast.orderers.orderer import Suspicion
-from ordercast.view import Member, Reason, View, next_counter
+from ordercast.view import Member, Reason, next_counter
 from ordercast.wire.components import (
     DaemonLife,
     Fetch,
@@ -41,8 +42,8 @@ from ordercast.wire.components import (
     Gather,
     GatherStep,
     NamedView,
+    RoundVote,
     SiteCut,
-    Vote,
     decode_fetch,
     decode_gather,
     decode_hello,
@@ -57,30 +58,12 @@ from ordercast.wire.cuts import Ballot, Result, ViewId
 from ordercast.wire.header import Kind
 from ordercast.wire.writer import DatagramWriter
 
-K = TypeVar("K")
-V = TypeVar("V")
-
 FIRST_LTS: Final = 1  # of the view of a daemon that starts
-KEPT: Final = 8  # rounds that ended in a view here, whose stragglers are answered; and views that this daemon was in
 SETTLE: Final = 5  # a merge begins this part of a beacon after it became possible: others may be about to come
 RETRIES: Final = 8  # rounds that begin again because a ballot was too low, until a view is installed
-STRANGER_NS: Final = 10 * MS  # a daemon of an old view is answered at most this often
 KINDS: Final = frozenset(
-    (Kind.HELLO, Kind.GATHER, Kind.SITE_CUT, Kind.PROPOSAL, Kind.ACCEPTED, Kind.INSTALL, Kind.FETCH)
+    (Kind.SHOW, Kind.GATHER, Kind.SITE_CUT, Kind.PROPOSAL, Kind.ACCEPTED, Kind.INSTALL, Kind.FETCH)
 )
-
-
-class ComponentInstall(NamedTuple):
-    """A new view begins. `ComponentsMembership.installed` follows, before any other input.
-
-    The engine delivers `result.remainder.before` in the old view, the signal, `result.remainder.after`, then the view.
-    """
-
-    view: View
-    first_lts: int  # its clocks begin here
-    came_from: tuple[OldView, ...]  # one for each class, this daemon's own first; `upto` is the horizon, an LTS
-    roster_groups: tuple[tuple[int, ...], ...]  # ids; the first of each speaks for it. Several: rosters are exchanged
-    result: Result | None  # how this daemon leaves its old view; None: it has just started
 
 
 class ComponentsMembership:
@@ -88,19 +71,17 @@ class ComponentsMembership:
         "_backoff",
         "_begin_ns",
         "_begin_reason",
+        "_endings",
         "_hearsay",
-        "_installed",
         "_lives",
         "_local",
         "_neighbours",
         "_part",
-        "_past",
         "_pending",
         "_retries",
         "_round",
         "_settle_ns",
         "_suspects",
-        "_told_ns",
         "counters",
     )
 
@@ -136,9 +117,7 @@ class ComponentsMembership:
         self._retries = 0
         # Outcome
         self._pending: ComponentInstall | None = None
-        self._installed: dict[Ballot, tuple[DaemonLife, ...]] = {}
-        self._past: dict[int, tuple[DaemonLife, ...]] = {}  # by ring
-        self._told_ns: dict[int, int] = {}  # by index: when a daemon of an old view was answered
+        self._endings = Endings()
         self.counters = {"stale": 0, "rounds": 0, "views": 0}
 
     # Inputs
@@ -166,11 +145,9 @@ class ComponentsMembership:
     def on_stranger(self, now_ns: int, ring: int, origin: int, out: Outbox) -> None:
         """A datagram of another view: a daemon that is still in a view that this one was in is shown where we are."""
         part, avoids = self._part, self._avoids(now_ns)
-        for life in self._past.get(ring, ()):
-            is_it = self._local.daemons.id(life) == origin and life not in part.view.lives and not self._is_old(life)
-            if is_it and self._told_ns.get(life.index, 0) <= now_ns:
-                self._told_ns[life.index] = now_ns + STRANGER_NS
-                self._neighbours.tell_one(now_ns, life.index, part.view, self.is_working, part.number, avoids, out)
+        life = self._endings.straggler(now_ns, self._local, ring, origin)
+        if life is not None and life not in part.view.lives and not self._is_old(life):
+            self._neighbours.tell_one(now_ns, life.index, part.view, self.is_working, part.number, avoids, out)
 
     def on_suspects(self, now_ns: int, suspicions: Iterable[Suspicion], out: Outbox) -> None:
         """The engine suspects members of the view."""
@@ -258,7 +235,7 @@ class ComponentsMembership:
     # Datagrams
 
     def _dispatch(self, now_ns: int, kind: int, ring: int, origin: int, body: bytes | memoryview, out: Outbox) -> None:
-        if kind == Kind.HELLO:
+        if kind == Kind.SHOW:
             hello = decode_hello(body)
             if self._knows(now_ns, hello.me, origin, out):
                 self._check((hello.creator, *hello.members))
@@ -338,7 +315,7 @@ class ComponentsMembership:
 
     def _on_other_view(self, now_ns: int, life: DaemonLife, name: ViewId, out: Outbox) -> None:
         """A daemon shows itself in a view that we are not in. If it is in ours, too, it has gone on without us, unless
-        the HELLO is an old one: the counters of the views of one daemon rise."""
+        what it says is old: the counters of the views of one daemon rise."""
         part = self._part
         has_gone = life in part.view.lives and name.counter >= part.view.id.counter and name != part.view.id
         if has_gone and part.state is ComponentState.WORKING and not self._suspects >> life.index & 1:
@@ -445,13 +422,13 @@ class ComponentsMembership:
         self._round.on_cut(now_ns, told, out)
         self._follow(now_ns, out)
 
-    def _on_accepted(self, now_ns: int, vote: Vote, out: Outbox) -> None:
+    def _on_accepted(self, now_ns: int, vote: RoundVote, out: Outbox) -> None:
         if self._round is not None and vote.ballot == self._part.promised:
             self._round.on_accepted(now_ns, vote.me, out)
         else:
             self._answer_straggler(vote.me, vote.ballot, out)
 
-    def _on_install(self, now_ns: int, vote: Vote, out: Outbox) -> None:
+    def _on_install(self, now_ns: int, vote: RoundVote, out: Outbox) -> None:
         part = self._part
         if vote.ballot == part.promised and part.state is ComponentState.ACCEPTED and not part.is_coordinating:
             self._install(now_ns, out)
@@ -556,31 +533,16 @@ class ComponentsMembership:
     # Installing
 
     def _install(self, now_ns: int, out: Outbox) -> None:
-        part, local = self._part, self._local
-        proposal, result = part.proposal, part.bound
-        if proposal is None or result is None or part.state is not ComponentState.ACCEPTED:
-            raise InvariantViolation("a view is installed that was not accepted")
-        members = [local.daemons.member(life) for life in proposal.members]
-        origins = []
-        for place, each in enumerate(proposal.classes):
-            old = component_view(local, proposal.old_views[each.view], 0, Reason.RESET)
-            ids = tuple([members[member].id for member in each.members])
-            origins.append((place != proposal.own, OldView(old.view, each.horizon, ids)))
-        came_from = tuple([origin for _, origin in sorted(origins, key=_is_other)])
-        came_with = tuple([str(members[place]) for place in proposal.classes[proposal.own].members])
-        named = NamedView(proposal.counter, part.coordinator, proposal.members)
-        view = component_view(local, named, proposal.first_lts, Reason.RESET, came_with)
-        groups = tuple([tuple([members[place].id for place in group]) for group in proposal.roster_groups])
+        part = self._part
+        view, self._pending, proposal = transition(self._local, part)
         self._back_off(now_ns, proposal.left_out, view)
-        _keep(self._installed, part.promised, proposal.members)
-        _keep(self._past, part.view.view.ring, part.view.lives)
+        self._endings.add(part.promised, proposal.members, part.view)
         self._suspects = self._hearsay = self._retries = 0
         self._round = None
         self._begin_ns = self._settle_ns = NEVER
         self.counters["views"] += 1
-        self._pending = ComponentInstall(view.view, proposal.first_lts, came_from, groups, result)
         part.leave(view)
-        self._note(f"view {view.view.id} installed: members {', '.join(map(str, members))}", out)
+        self._note(f"view {view.view.id} installed: members {', '.join(map(str, view.view.members))}", out)
 
     def _back_off(self, now_ns: int, left_out: int, view: ComponentView) -> None:
         """Who was with us, or was to be, and is not any more."""
@@ -592,8 +554,8 @@ class ComponentsMembership:
 
     def _answer_straggler(self, life: DaemonLife, ballot: Ballot, out: Outbox) -> None:
         """A daemon waits in a round that is over: that it ended in a view, or that we are in a later one."""
-        if life in self._installed.get(ballot, ()):
-            body = encode_vote(Vote(self._local.life, ballot))
+        if self._endings.ended_with(ballot, life):
+            body = encode_vote(RoundVote(self._local.life, ballot))
             self._local.send(life.index, Kind.INSTALL, body, out)
         elif ballot < self._part.promised:
             self._deny(life.index, out)
@@ -621,14 +583,3 @@ class ComponentsMembership:
 
     def _note(self, detail: str, out: Outbox) -> None:
         out.notes.append(Note(NOTE, self._local.me.id, detail=detail))
-
-
-def _is_other(origin: tuple[bool, OldView]) -> bool:
-    return origin[0]
-
-
-def _keep(table: dict[K, V], key: K, value: V) -> None:
-    """The oldest goes."""
-    table[key] = value
-    if len(table) > KEPT:
-        del table[next(iter(table))]

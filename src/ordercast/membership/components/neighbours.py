@@ -1,7 +1,7 @@
 """Which daemons outside of the view are heard, and which components may merge: those of which *every* daemon hears and
 is heard by every daemon of the other.
 
-A HELLO says whom its sender hears, and with whom it is *linked*: both hear each other, and neither keeps away from the
+A SHOW says whom its sender hears, and with whom it is *linked*: both hear each other, and neither keeps away from the
 other. A coordinator knows by that, before it disturbs anybody, that no pair of the merged view is cut in one direction.
 Deviation from Spread, which merges whoever hears whom: a pair that does not hear each other would break the view at
 once, and again.
@@ -13,17 +13,17 @@ from typing import Final, NamedTuple
 
 from ordercast.engine import NEVER, Outbox
 from ordercast.membership.components.daemons import ComponentView, LocalDaemon
-from ordercast.wire.components import DaemonLife, Hello, encode_hello, indices_of, mask_of
+from ordercast.wire.components import ComponentHello, DaemonLife, encode_hello, indices_of, mask_of
 from ordercast.wire.header import Kind
 
 FRESH: Final = 4  # beacons after which a daemon that was silent is not heard any more
 GAPS: Final = 10  # what has changed is told so many times in the time of one beacon, at most
-FANOUT: Final = 128  # HELLOs at a time; the others have their turn in the next ones
+FANOUT: Final = 128  # SHOWs at a time; the others have their turn in the next ones
 
 
 class _Heard(NamedTuple):
     at_ns: int
-    hello: Hello
+    hello: ComponentHello
 
 
 class Found(NamedTuple):
@@ -39,7 +39,7 @@ class Neighbours:
     def __init__(self, local: LocalDaemon) -> None:
         self._local = local
         self._heard: dict[int, _Heard] = {}  # by index
-        self._said: Hello | None = None
+        self._said: ComponentHello | None = None
         self._said_ns = 0
         self._turn = 0
         self.due_ns = NEVER
@@ -49,7 +49,7 @@ class Neighbours:
     def begin(self, now_ns: int) -> None:
         self.due_ns = now_ns
 
-    def on_hello(self, now_ns: int, hello: Hello) -> None:
+    def on_hello(self, now_ns: int, hello: ComponentHello) -> None:
         self._heard[hello.me.index] = _Heard(now_ns, hello)
 
     def forget(self, index: int) -> None:
@@ -58,7 +58,7 @@ class Neighbours:
     # Telling
 
     def tell(self, now_ns: int, view: ComponentView, is_working: bool, number: int, avoids: int, out: Outbox) -> None:
-        """Say HELLO where it is time, or where something has changed since the last one."""
+        """Show ourselves where it is time, or where something has changed since the last one."""
         hello = self._hello(now_ns, view, is_working, number, avoids)
         gap_ns = self._local.timing.beacon_ns // GAPS
         if self._said is None or hello._replace(number=0) != self._said._replace(number=0):
@@ -75,13 +75,13 @@ class Neighbours:
             self._turn += FANOUT
         body = encode_hello(hello)
         for index in outside:
-            self._local.send(index, Kind.HELLO, body, out)
+            self._local.send(index, Kind.SHOW, body, out)
 
     def tell_one(
         self, now_ns: int, index: int, view: ComponentView, is_working: bool, number: int, avoids: int, out: Outbox
     ) -> None:
         body = encode_hello(self._hello(now_ns, view, is_working, number, avoids))
-        self._local.send(index, Kind.HELLO, body, out)
+        self._local.send(index, Kind.SHOW, body, out)
 
     def hears(self, now_ns: int) -> int:
         """Daemons that were heard lately."""
@@ -92,7 +92,7 @@ class Neighbours:
     def mergeable(self, now_ns: int, view: ComponentView, avoids: int) -> list[Found]:
         """The components that can merge with this one, and with one another; lowest daemon first."""
         linked = self._linked(now_ns, view, avoids)
-        by_name: dict[tuple[int, DaemonLife], dict[int, Hello]] = {}
+        by_name: dict[tuple[int, DaemonLife], dict[int, ComponentHello]] = {}
         for index, heard in self._heard.items():
             hello = heard.hello
             if linked >> index & 1 and hello.is_working:
@@ -124,10 +124,11 @@ class Neighbours:
         turns = 1 + (len(self._local.daemons) - 1) // FANOUT
         return now_ns - heard.at_ns <= FRESH * turns * self._local.timing.beacon_ns
 
-    def _hello(self, now_ns: int, view: ComponentView, is_working: bool, number: int, avoids: int) -> Hello:
+    def _hello(self, now_ns: int, view: ComponentView, is_working: bool, number: int, avoids: int) -> ComponentHello:
         hears = self.hears(now_ns) & ~view.mask & ~avoids
         linked = self._linked(now_ns, view, avoids)
-        return Hello(self._local.life, is_working, number, view.id.counter, view.creator, view.lives, hears, linked)
+        me, name = self._local.life, (view.id.counter, view.creator)
+        return ComponentHello(me, is_working, number, *name, view.lives, hears, linked)
 
     def _linked(self, now_ns: int, view: ComponentView, avoids: int) -> int:
         mask = 0

@@ -23,8 +23,8 @@ from ordercast.wire.components import (
     HolderRun,
     NamedView,
     ProposedClass,
+    RoundVote,
     SiteCut,
-    Vote,
     encode_gather,
     encode_proposal,
     encode_vote,
@@ -131,7 +131,7 @@ class Round:
             return
         self.phase = RoundPhase.COMMITTED
         self.due_ns = NEVER
-        body = encode_vote(Vote(self._local.life, self.ballot))
+        body = encode_vote(RoundVote(self._local.life, self.ballot))
         for member in proposal.members:
             if member.index != self._local.index:
                 self._local.send(member.index, Kind.INSTALL, body, out)

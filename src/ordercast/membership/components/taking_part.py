@@ -19,8 +19,8 @@ from ordercast.wire.components import (
     DaemonLife,
     Gather,
     GatherStep,
+    RoundVote,
     SiteCut,
-    Vote,
     encode_gather,
     encode_site_cut,
     encode_vote,
@@ -187,7 +187,7 @@ class TakingPart:
             self._tell_accepted(out)
             if 2 * silent_ns >= timing.recovery_wait_ns and self.proposal is not None:
                 # Somebody else may have installed the view, and the coordinator be gone since.
-                body = encode_vote(Vote(self._local.life, self.promised))
+                body = encode_vote(RoundVote(self._local.life, self.promised))
                 for life in self.proposal.members:
                     if life.index not in (self._local.index, self.coordinator.index):
                         self._local.send(life.index, Kind.ACCEPTED, body, out)
@@ -228,7 +228,7 @@ class TakingPart:
 
     def _tell_accepted(self, out: Outbox) -> None:
         if not self.is_coordinating:
-            body = encode_vote(Vote(self._local.life, self.promised))
+            body = encode_vote(RoundVote(self._local.life, self.promised))
             self._local.send(self.coordinator.index, Kind.ACCEPTED, body, out)
 
     def _own_result(self, proposal: ComponentProposal) -> Result:

@@ -58,6 +58,10 @@ class Interests:
 
     # The engine.
 
+    def awaited(self, daemon: int) -> int:
+        """How many groups a daemon has declared interest in and not joined."""
+        return self._awaited.get(daemon, 0)
+
     def place(self, sites: Mapping[int, int]) -> None:
         """Daemons and their sites, of the view that is being installed. The roster comes to it later."""
         self._sites.update(sites)

@@ -121,11 +121,13 @@ class SiteRing:
         "_watch",
         "_window",
         "clock",
-        "counters",
+        "duplicates",
         "known",
         "me",
+        "resent",
         "site_aru",
         "site_seq",
+        "strange",
     )
 
     def __init__(self, me: int, members: Sequence[int], terms: RingTerms, timing: Timing, first_lts: int = 0) -> None:
@@ -159,7 +161,10 @@ class SiteRing:
         self.site_aru = 0  # all daemons of the site have everything up to this
         self._horizon = 0  # this one has
         self._shown = 0  # its horizon at its last visit
-        self.counters: dict[str, int] = {}
+        # Counters
+        self.resent = 0  # packets that a token asked for
+        self.duplicates = 0  # tokens that came again
+        self.strange = 0  # tokens, packets and WAKEs that cannot be
 
     # What the owner sees
 
@@ -276,7 +281,7 @@ class SiteRing:
         if not seq:
             return True  # UNRELIABLE: the stream above knows duplicates
         if self.is_alone or not self._packets.is_possible(seq):
-            self._count("strange_packets")
+            self.strange += 1
             return False
         self._watch.numbered(now_ns, seq)
         if seq > self._packets.highest and self._token is None:
@@ -286,12 +291,12 @@ class SiteRing:
     def on_token(self, now_ns: int, origin: int, token: SiteToken) -> None:
         """A token that is passed to this daemon, or a word about where it is."""
         if not self._is_possible(origin, token):
-            self._count("strange_tokens")
+            self.strange += 1
         elif token.flags:
             self._hear_of(now_ns, origin, token)
         elif token.number < self._expected:
             # The daemon before us has had no sign of what it passed.
-            self._count("duplicate_tokens")
+            self.duplicates += 1
             self._answers[origin] = None
         else:
             self._accept(now_ns, token)
@@ -299,7 +304,7 @@ class SiteRing:
     def on_wake(self, origin: int, number: int) -> None:
         """Another daemon wants the token."""
         if origin not in self._members or number > self._expected:
-            self._count("strange_wakes")
+            self.strange += 1
         elif self._token is not None:
             self._is_woken = True
         elif number < self.known or (self._watch.has_passed and not self._watch.is_lost):
@@ -445,7 +450,7 @@ class SiteRing:
         for first, stop in token.wanted:
             held += self._packets.held(first, stop)
         packets += [(seq, self._packets.get(seq)) for seq in held[:allowed]]
-        self._count("resent", min(len(held), allowed))
+        self.resent += min(len(held), allowed)
         return ranges_of(held[allowed:], MAX_RANGES)
 
     def _send(self, link_seq: int, allowed: int, packets: list[Numbered]) -> int:
@@ -490,10 +495,6 @@ class SiteRing:
 
     def _notice(self, to: int, token: SiteToken, flag: int) -> RingControl:
         return RingControl(to, Kind.SITE_TOKEN, encode_site_token(token._replace(flags=flag, wanted=())))
-
-    def _count(self, what: str, count: int = 1) -> None:
-        if count:
-            self.counters[what] = self.counters.get(what, 0) + count
 
 
 def _joined(some: Sequence[Range], others: Sequence[Range]) -> tuple[Range, ...]:

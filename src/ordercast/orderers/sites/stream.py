@@ -28,7 +28,7 @@ MAX_GAPS: Final = 64  # that one call lists; the others are listed when these ar
 class Held:
     """A block that this daemon has. `data` is the block's bytes; nothing here looks into them."""
 
-    __slots__ = ("data", "followers", "is_delivered", "lts", "mask", "origin", "rank", "seq", "site")
+    __slots__ = ("data", "followers", "is_delivered", "is_late", "lts", "mask", "origin", "rank", "seq", "site")
 
     def __init__(self, site: int, seq: int, lts: int, rank: int, origin: int, mask: int, data: bytes = b"") -> None:
         self.site = site
@@ -39,6 +39,7 @@ class Held:
         self.mask = mask
         self.data = data
         self.is_delivered = False
+        self.is_late = False  # a weak one that has to wait for its place all the same
         self.followers: list[Held] = []  # FIFO ones of the same origin that wait for this one only
 
     def listed(self) -> Listed:
@@ -210,7 +211,7 @@ class SourceStream:
         if block.lts > self.clock:
             self.clock = block.lts
         self._kept.append(block)
-        if block.rank > FIFO_RANK:
+        if block.rank > FIFO_RANK or block.is_late:
             self._tails[block.origin] = block
             self.queue.append(block)
         elif not block.is_delivered:  # a weaker one may have been delivered on arrival

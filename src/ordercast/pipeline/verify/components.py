@@ -235,12 +235,13 @@ def check_deliveries(facts: Facts, findings: Findings, line: Line) -> None:
             here = life.at(row.n)
             if here is not None:
                 have.setdefault((life.m, here.view), {}).setdefault(row.sid, []).append((row.a, row.b))
+    names = {life.name: life for life in line.lives.values()}
     lost: dict[tuple[str, int, Range], list[Life]] = {}
     holder: dict[tuple[str, int, Range], str] = {}
     for source, row, period, members in _promised(line, rows):
         findings.checked[RESILIENCE] += 1
         here = source.at(row.n)
-        for life in [life for life in line.lives.values() if life.name in members and life is not source]:
+        for life in [names[name] for name in sorted(members) if name in names and name != source.name]:
             if here is None or not _owes(facts, line, life, period, here.view):
                 continue
             mine = have.get((life.m, here.view), {}).get(row.sid, [])
@@ -250,10 +251,10 @@ def check_deliveries(facts: Facts, findings: Findings, line: Line) -> None:
     for (view, sid, span), lives in sorted(lost.items(), key=lambda one: one[0]):
         unique = {life.m: life for life in lives}
         fresh = [life for life in unique.values() if findings.miss(life.m, sid, span)]
-        names = sorted(life.name for life in fresh or unique.values())
-        who = next(life for life in unique.values() if life.name == names[0]).by_view[view]
+        lacking = sorted(life.name for life in fresh or unique.values())
+        who = names[lacking[0]].by_view[view]
         had = holder[view, sid, span]
-        text = f"{', '.join(names)} did not deliver it in view {view}, where {had} delivered it as SAFE"
+        text = f"{', '.join(lacking)} did not deliver it in view {view}, where {had} delivered it as SAFE"
         message = span_text(facts.senders[sid].name, span)
         _add(facts, findings, RESILIENCE, who, text, ROOT if fresh else CONSEQUENCE, message=message, other=had)
     _check_own(facts, findings, line, have)
@@ -262,6 +263,7 @@ def check_deliveries(facts: Facts, findings: Findings, line: Line) -> None:
 def _promised(line: Line, rows: SharedRows) -> Iterator[tuple[Life, SharedRow, ViewPeriod, set[str]]]:
     """SAFE deliveries, with the view in which they were made and the members to which that promises them."""
     seen: set[tuple[int, int, int, str, str, frozenset[str]]] = set()
+    signals: dict[int, float] = {}  # by id() of a period
     for life in line.lives.values():
         for row in rows.of(life.m) if life.periods else ():
             here = life.at(row.n)
@@ -272,7 +274,9 @@ def _promised(line: Line, rows: SharedRows) -> Iterator[tuple[Life, SharedRow, V
             if not groups and life.host is None:
                 periods = [here]
             for period in periods:
-                is_late = _signal(line, life, period) < row.n
+                if id(period) not in signals:
+                    signals[id(period)] = _signal(line, life, period)
+                is_late = signals[id(period)] < row.n
                 if is_late and period.next is None:
                     continue
                 members = frozenset(period.next.came_with if is_late and period.next is not None else period.members)
@@ -306,16 +310,19 @@ def _check_own(
             here = life.at(row.n)
             if here is not None and row.svc >= RELIABLE:
                 anyone.setdefault((row.sid, here.view), []).append((row.a, row.b))
+    mine: dict[tuple[int, int], list[Range]] = {}  # life and sender -> numbers
+    for (m, _), delivered in have.items():
+        for sid, spans in delivered.items():
+            mine.setdefault((m, sid), []).extend(spans)
     for (sid, view), spans in sorted(anyone.items()):
         sender = facts.senders[sid]
         life = line.lives[sender.m]
         findings.checked[RESILIENCE] += 1
         if not _is_done(facts, line, life, view):
             continue
-        own = [span for (m, _), lines in have.items() if m == life.m for span in lines.get(sid, ())]
         due = [
             (max(first, submit["a"]), min(stop, submit["b"]))
-            for first, stop in minus(spans, own)
+            for first, stop in minus(spans, mine.get((life.m, sid), []))
             for submit in facts.submitted(sid, first, stop)
             if submit["svc"] >= RELIABLE and line.is_owed(life, submit["tgt"], submit["n"], life.by_view[view].stop_n)
         ]

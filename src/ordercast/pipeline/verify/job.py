@@ -24,6 +24,7 @@ from ordercast.pipeline.verify.facts import gather
 from ordercast.pipeline.verify.findings import COLUMNS, PROPERTIES, ROOT, Findings, ViolationRow
 from ordercast.pipeline.verify.history import Rules
 from ordercast.pipeline.verify.sessions import seat_sessions
+from ordercast.trace.schema import CONTINUE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -135,8 +136,11 @@ def judge(engine: SqlEngine, runs: Sequence[TraceRun], *, unfinished: bool = Fal
 
 
 def rules_of(run: TraceRun) -> Rules:
-    """The `min_members` of the run's members: one for all, or one for each node, as `run.json` says."""
+    """The `min_members` of the run's members: one for all, or one for each node, as `run.json` says. It is 1 where
+    every part of a partition goes on."""
     given = run.info.parameters
+    if run.info.partitions == CONTINUE:
+        return 1
     nodes, rules = given.get("nodes"), given.get("rules")
     if isinstance(nodes, list) and isinstance(rules, list) and rules and len(nodes) == len(rules):
         return dict(zip(nodes, rules, strict=True))

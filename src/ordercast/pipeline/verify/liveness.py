@@ -134,6 +134,8 @@ def _common(path: list[ViewPeriod], theirs: list[ViewPeriod]) -> int:
     length = 0
     while length < min(len(path), len(theirs)) and path[-1 - length].view == theirs[-1 - length].view:
         length += 1
+        if set(path[-length].came_with) != set(theirs[-length].came_with):
+            break  # they came to it by different ways: from one view, but not together
     return len(path) - length
 
 

@@ -61,7 +61,7 @@ def seat_sessions(facts: Facts) -> None:
     """Give all sessions the views of their daemons."""
     found: list[tuple[Line, Life, Life]] = []
     for line in facts.lines:
-        nodes = {life.name: life for life in line.lives.values() if life.periods}
+        nodes = {life.name: life for life in line.lives.values() if life.periods and line.lightweight}
         for life in line.lives.values():
             daemon = nodes.get(_daemon_of(life.name))
             if daemon is not None and not life.periods:

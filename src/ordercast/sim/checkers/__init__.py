@@ -84,7 +84,8 @@ def check_all(
     `min_members` is the failure policy of the groups: which members may legally be left blocked at the end, and
     whether two parts of a partition may both go on. One rule for all, or one for each node by its name. A number is
     also what a member needs to take part at all, and so is, for all of them until it is reached once, `bootstrap`.
-    `partitions` is that of `run.json`: with "continue" every part of a partition goes on (`components.py`).
+    `partitions` is that of `run.json`: with "continue" every part of a partition goes on (`components.py`), and
+    `min_members` is 1.
     """
     if clock not in CLOCKS:
         raise ValueError(f"unknown clock {clock!r}; choose one of {', '.join(CLOCKS)}")
@@ -94,6 +95,7 @@ def check_all(
     if partitions not in PARTITIONS:
         raise ValueError(f"unknown partitions {partitions!r}; choose one of {', '.join(PARTITIONS)}")
     has_components = partitions == CONTINUE
+    min_members = 1 if has_components else min_members
     trace = Trace(rows)
     explained = Explained()
     results = [

@@ -100,15 +100,21 @@ def check_classes(view: str, arrivals: list[MemberPeriod], result: PropertyResul
 class _Signals:
     """Where the signal stands in a period, and whether it must be there."""
 
-    __slots__ = ("underlay",)
+    __slots__ = ("_known", "underlay")
 
     def __init__(self, underlay: UnderlayTrace) -> None:
         self.underlay = underlay
+        self._known: dict[int, float] = {}  # by id() of a period of a group; the trace keeps it alive
 
     def place(self, local: Local, period: MemberPeriod) -> float:
         """The event at which a period of the underlay or of a group has its signal."""
         if period.group is None or period.transitional_n < FOREVER or local.host is not None:
             return period.transitional_n
+        if id(period) not in self._known:
+            self._known[id(period)] = self._place(local, period)
+        return self._known[id(period)]
+
+    def _place(self, local: Local, period: MemberPeriod) -> float:
         for here in local.periods:  # the underlay's signal is that of all groups which lose a member
             if period.n < here.transitional_n < period.stop_n and self._loses(here, period):
                 return here.transitional_n
@@ -199,10 +205,7 @@ def _sides(local: Local, period: MemberPeriod, signal_n: float) -> Sides:
     """What a member delivered before the signal, and after it."""
     before: dict[str, list[Range]] = {}
     after: dict[str, list[Range]] = {}
-    rows = period.deliveries if period.group is None else local.deliveries
-    for delivery in rows:
-        if not period.n < delivery.n < period.stop_n or not is_ordered(delivery):
-            continue
+    for delivery in filter(is_ordered, local.delivered_in(period)):
         if period.group is None or period.group in (delivery.targets or ()):
             side = before if delivery.n < signal_n else after
             side.setdefault(delivery.sender, []).append(delivery.span)
@@ -260,9 +263,9 @@ def _check_endings(local: Local, result: PropertyResult) -> None:
             if period.transitional_n == FOREVER:
                 continue
             there = local.period_at(period.transitional_n)
-            for delivery in local.deliveries:
+            for delivery in local.delivered_in(period):
                 if (
-                    period.transitional_n < delivery.n < period.stop_n
+                    period.transitional_n < delivery.n
                     and group in (delivery.targets or ())
                     and delivery.period is not there
                     and not delivery.tainted

@@ -259,6 +259,11 @@ class Local:
         index = bisect_right(periods, n, key=lambda period: period.n) - 1
         return periods[index] if index >= 0 and n < periods[index].stop_n else None
 
+    def delivered_in(self, period: MemberPeriod) -> list[DeliveryRow]:
+        """What it delivered in a period of its own, of a group or of the underlay."""
+        first = bisect_right(self.deliveries, period.n, key=lambda one: one.n)
+        return self.deliveries[first : bisect_left(self.deliveries, period.stop_n, key=lambda one: one.n)]
+
     def submits_in(self, first: int, stop: int) -> list[Submit]:
         """Its submits that touch the numbers `[first, stop)`."""
         low = max(bisect_right(self.submit_firsts, first) - 1, 0)

@@ -8,7 +8,8 @@ view, those stand before it that name an earlier view of the underlay, or are be
 after it, except leaves, signals and submits that come before the first which names that view: so nothing is owed that
 may not be. The view of a group names the underlay's by the end of its id.
 
-A session whose daemon is in no view of the trace has no periods, and nothing is known of its views.
+A session whose daemon is in no view of the trace has no periods, and nothing is known of its views. Where there are no
+lightweight groups there are no sessions: a caller may have any name.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def daemon_of(member: str) -> str | None:
 def seat_session(underlay: UnderlayTrace, local: Local, rows: list[Row]) -> bool:
     """Give a session the views of its daemon; whether it is one. `rows` are those of its life, in order."""
     daemon = underlay.locals.get(daemon_of(local.member) or "")
-    if local.periods or daemon is None or not daemon.periods or daemon.host is not None:
+    if not underlay.lightweight or local.periods or daemon is None or not daemon.periods or daemon.host is not None:
         return False
     local.host = daemon.member
     underlay.hosts[local.member] = daemon.member

@@ -5,11 +5,11 @@ Reading. Per node and life `n` goes 0, 1, 2, … without gaps, and nothing follo
 of `members` (that members of one view agree on its list is property 5 and judged there). Rows name views that the life
 installed, except those that may speak of another's view (`join`, `leave`, `transitional`, `gap`, …), those of a life
 that never was in a view (non-member senders), and those of a session, which knows no views of the underlay; the view of
-a `deliver` is property 5's. A row that names several `groups` names no `group`, and none of them twice. A `submit` is
-the sender's own, and its numbers go on where the last ended, per life and underlay. `prev_position` is the last
-position of the ordered delivery before it in the same underlay and life; after a `leave` of the underlay -1 is taken,
-too, since docs/trace.md does not say whether `here` outlives it. A delivery weaker than AGREED that carries a position
-(CAUSAL given as AGREED) may count as ordered or not.
+a `deliver` is property 5's. A session writes neither `hold` nor `placed`. A row that names several `groups` names no
+`group`, and none of them twice. A `submit` is the sender's own, and its numbers go on where the last ended, per life
+and underlay. `prev_position` is the last position of the ordered delivery before it in the same underlay and life;
+after a `leave` of the underlay -1 is taken, too, since docs/trace.md does not say whether `here` outlives it. A
+delivery weaker than AGREED that carries a position (CAUSAL given as AGREED) may count as ordered or not.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ VIEW_ID: Final = re.compile(r"\d+@.+/\d+")
 MEMBER: Final = re.compile(r".+/\d+")
 MESSAGE_KINDS: Final = frozenset({"submit", "hold", "placed", "deliver", "redeliver", "confirm"})
 OWN_VIEW_KINDS: Final = frozenset({"submit", "hold", "placed", "redeliver", "confirm", "lock", "unlock", "reply"})
+DAEMON_KINDS: Final = frozenset({"hold", "placed"})
 KNOWN_KINDS: Final = frozenset(KINDS)
 
 
@@ -92,6 +93,10 @@ class _Life:
         underlay = self.trace.underlays.get(row[5])
         return underlay is not None and row[6] in underlay.lightweight
 
+    def _is_session(self, row: Row) -> bool:
+        underlay = self.trace.underlays.get(row[5])
+        return underlay is not None and self.member in underlay.hosts
+
     def _message(self, row: Row, kind: str) -> None:
         sender, first, count = row[11], row[12], row[13]
         if kind == "submit" and sender is None:
@@ -108,6 +113,8 @@ class _Life:
             self.known_senders.add(sender)
         if row[7] is not None and (row[6] is not None or len(set(row[7])) != len(row[7])):
             self._say(row, f"a {kind} row names the groups {', '.join(row[7])}, and one of them twice or alone")
+        if kind in DAEMON_KINDS and self._is_session(row):
+            self._say(row, f"a session wrote a {kind} row, which only daemons write")
         if kind == "submit":
             if self.trace.service(row[14]) is None:
                 self._say(row, f"a submit row with service {row[14]!r}")

@@ -211,13 +211,13 @@ class SitesEngine:
                 mask = (self.interests.mask(numbers) & self._wiring.routes.present) | 1 << here
             if head.rank == UNRELIABLE_RANK:
                 self._unreliable += 1
-                stamp = BlockStamp(here, head.rank, 1, self._unreliable, mask)
+                stamp = BlockStamp(here, head.rank, 1, self._unreliable, mask, streams.roster_lts)
                 body = streams.enter_unreliable(me, stamp, block, out)
                 number, is_reliable = here << SITE_SHIFT | self._unreliable, False
             else:
                 ring.hear_clock(streams.horizon.clock)
                 seq, lts = ring.stamp()
-                stamp = BlockStamp(here, head.rank, lts, self._next_block, mask)
+                stamp = BlockStamp(here, head.rank, lts, self._next_block, mask, streams.roster_lts)
                 self._next_block += 1
                 body = streams.enter_own(me, seq, stamp, block, out)
                 number, is_reliable = here << SITE_SHIFT | seq, True
@@ -355,6 +355,7 @@ class SitesEngine:
         if self._is_closed or network is None or streams is None or membership is None:
             return
         if not membership.is_working:
+            out.notes += streams.take_notes()
             return
         ring, horizon = network.ring, streams.horizon
         if ring.is_holding:
@@ -433,7 +434,7 @@ class SitesEngine:
         streams, former = self._streams, self.view
         was_synced = True
         if install.result is not None and streams is not None and former is not None:
-            out.notes += streams.fetched.notes
+            out.notes += streams.take_notes()
             before, after = install.result.remainder
             self._settle(streams, before, out)
             out.upcalls.append(Transitional(former.id))
@@ -458,7 +459,7 @@ class SitesEngine:
         self._declared = {}
         self._waiting_keys = []
         self._streams = streams = ViewStreams(
-            self._here, places, install.first_lts, self.interests, install.roster_groups
+            self.me.id, self._here, places, install.first_lts, self.interests, install.roster_groups
         )
         self._network = SiteNetwork(
             self._wiring,

@@ -79,12 +79,15 @@ class ViewStreams:
         "_unordered",
         "fetched",
         "horizon",
+        "me",
         "own_bytes",
         "progress",
+        "roster_lts",
     )
 
     def __init__(
         self,
+        me: int,
         here: int,
         places: dict[int, int],
         first_lts: int,
@@ -92,6 +95,7 @@ class ViewStreams:
         rosters: Sequence[Sequence[int]],
     ) -> None:
         """`places`: the site of each daemon of the view."""
+        self.me = me
         self._daemons = places
         self._interests = interests
         self.horizon = Horizon(here, sorted(set(places.values())), first_lts)
@@ -99,6 +103,7 @@ class ViewStreams:
         self._recent: dict[int, Recent] = {}  # UNRELIABLE blocks that came; by origin, bounded by the view
         self._unordered: list[tuple[int, Held]] = []  # whole, and delivered with this pass; with the block's number
         self.fetched = Outbox()  # notes about blocks that came in a recovery
+        self.roster_lts = first_lts  # of the last roster block that was delivered; those of the view are above
         self.progress = ExchangeProgress()
         self.progress.begin(rosters)
         # Own blocks above the stable line: LTS and bytes
@@ -142,7 +147,7 @@ class ViewStreams:
         if stamp.rank != UNRELIABLE_RANK:
             raise WireError("a block that may get lost, and must not")
         recent = self._recent.setdefault(packet.origin, Recent())
-        if recent.is_new(packet.number & _SEQ_MASK):
+        if recent.is_new(packet.number & _SEQ_MASK) and not self._is_late(stamp):
             self._deliver_at_once(Held(stamp.site, 0, 0, stamp.rank, packet.origin, stamp.mask, body), stamp, out)
 
     def _check(self, origin: int, number: int, mask: int, body: bytes) -> BlockStamp:
@@ -163,15 +168,23 @@ class ViewStreams:
             for key in keys:
                 self._interests.received(origin, key, stamp.lts)
             return True
-        if stamp.rank == RELIABLE_RANK:
-            held.is_delivered = True
+        held.is_late = stamp.rank <= FIFO_RANK and self._is_late(stamp)
+        is_early = stamp.rank == RELIABLE_RANK and not held.is_late
+        held.is_delivered = is_early
         head = head_of(memoryview(body)[STAMP_BYTES:])
         if not self.horizon.add(held):
             return False
         self._note(held, head, out)
-        if stamp.rank == RELIABLE_RANK:
+        if is_early:
             self._unordered.append((stamp.number, held))
         return True
+
+    def _is_late(self, stamp: BlockStamp) -> bool:
+        """Whether a weak block cannot be delivered yet: its groups may have other numbers here, or this daemon is about
+        to join one of them, and the places of both decide whether the message is for it. It waits for its place then;
+        an UNRELIABLE one is dropped."""
+        is_joining = self._interests.awaited(self.me) > 0
+        return is_joining or not self.progress.is_complete or stamp.after > self.roster_lts
 
     def _note(self, held: Held, head: Head, out: Outbox) -> None:
         block = memoryview(held.data)[STAMP_BYTES:]
@@ -226,6 +239,7 @@ class ViewStreams:
         head = head_of(block)
         if head.flags & ROSTER and held.rank > FIFO_RANK:
             self.progress.on_body(held.origin, roster_body(bytes(block), head))
+            self.roster_lts = held.lts
         found.append(_delivery(0, stamp.number, held))
 
     def release(self) -> None:
@@ -268,6 +282,11 @@ class ViewStreams:
         if self._daemons.get(origin) != stamp.site or stamp.site != site:
             raise WireError("a fetched block of another source")
         return self._enter(origin, seq, stamp, body, self.fetched)
+
+    def take_notes(self) -> list[Note]:
+        """Of blocks that were fetched: they are written before the pass says that they are here."""
+        notes, self.fetched.notes = self.fetched.notes, []
+        return notes
 
     @property
     def is_at_rest(self) -> bool:
