@@ -94,8 +94,10 @@ planted: setup ## plant every known bug and check that the simulation catches it
 digests: setup ## run 300 seeds of each orderer and say whose trace has changed
 	$(BIN)/python -m tests.sim.digests
 
-model: setup ## exhaust the model of the membership rule, and say how many states that are
+model: setup ## exhaust the models of membership and of sites, and say how many states that are
 	$(BIN)/python -m tests.model.exhaust
+	$(BIN)/python -m tests.model.evs.chance 20000 1
+	$(BIN)/python -m tests.model.evs.explore 120
 
 bench: setup ## measure throughput and latency on this machine
 	$(BIN)/python benches/run.py

@@ -7,7 +7,7 @@ so that datagrams of an old incarnation, or of another underlay on the same addr
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from hashlib import blake2b
 from typing import Final
@@ -71,10 +71,11 @@ RECOVERIES: Final = frozenset((Reason.RESET, Reason.RESTART))  # the view begins
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One life of a node in a view. `str(member)` is name/life."""
+    """One life of a node in a view. `str(member)` is name/life, and of a session that has a label label@name/life."""
 
     id: int
-    """64 bits made of name and life: the origin of everything that it sends."""
+    """64 bits made of name and life: the origin of everything that it sends. Of a session that has a label, its label
+    is a part of the name."""
     name: str
     """The name of the node."""
     life: int
@@ -89,9 +90,17 @@ class Member:
     """How many hops it asked multicasts to go. The largest of all members holds (RMP section 3.1)."""
     min_members: MinMembers = "majority"
     """How many members it wants to go on after a failure. The largest of all members holds (RMP section 4.4)."""
+    label: str = field(default="", repr=False)
+    """In the view of a lightweight group: the session of the node that is meant. Empty: the node's own."""
 
     def __str__(self) -> str:
-        return f"{self.name}/{self.life}"
+        return f"{self.label}@{self.name}/{self.life}" if self.label else f"{self.name}/{self.life}"
+
+    def session(self, label: str) -> Member:
+        """A session of this node as a member of a group, with an id of its own."""
+        if not label:
+            return self
+        return replace(self, id=node_id(f"{label}@{self.name}", self.life), label=label)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ with.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Final
 
@@ -176,11 +177,14 @@ class World:
         self.deaf: set[tuple[int, int]] = set()  # (from, to): heartbeats are lost, and nothing else
         self.trap: ComponentState | None = None  # when a daemon gets into this state, a fault happens
         self.large_loss = 0.0  # of datagrams of a train: what a path with a small MTU does
+        self.late = 0.0  # how many come late, and how many twice
         self.delay_ns = (100_000, 3 * MS)
         self.is_busy = True  # blocks are stamped
         self.tokens: dict[Key, Token] = {}
         self.malformed = 0
         self.sent = 0
+        self.tap: list[bytes] | None = None  # every datagram that is sent
+        self.at_datagram: dict[int, Callable[[], bool]] = {}  # what happens when it is sent; True: it is lost
         self.log: list[tuple[int, str, str]] = []
         self.judge = Judge()
         self.by_id: dict[int, Node] = {}
@@ -248,11 +252,20 @@ class World:
         step = stride or len(data)
         for at in range(0, len(data), step):
             self.sent += 1
+            if self.tap is not None:
+                self.tap.append(data[at : at + step])
+            event = self.at_datagram.pop(self.sent, None)
+            if event is not None and event():
+                continue
             lost = self.large_loss if stride else 0.0
             if (source, target) in self.cuts or self.rng.random() < max(self.loss, lost):
                 continue
             piece = data[at : at + step]
-            self.at(self.now_ns + self.rng.randint(*self.delay_ns), lambda piece=piece: self._arrive(target, piece))
+            for _ in range(2 if self.rng.random() < self.late else 1):  # what is late may come twice
+                delay_ns = self.rng.randint(*self.delay_ns)
+                if self.rng.random() < self.late:
+                    delay_ns *= self.rng.choice((10, 100, 500))
+                self.at(self.now_ns + delay_ns, lambda piece=piece: self._arrive(target, piece))
 
     def _arrive(self, target: int, piece: bytes) -> None:
         self.nodes[target].receive(piece, len(piece))
@@ -324,7 +337,7 @@ class World:
         streams.deliver(horizon.take(rng.choice((1, 4, 64))))
         if rng.random() < 0.3:
             horizon.release()
-        if not streams.is_synced and rng.random() < 0.1:
+        if not streams.is_synced and rng.random() < 0.03:
             streams.is_synced = True
         self.judge.note_synced(node)
 

@@ -10,14 +10,23 @@ from tests.paper.spread import TIMING, Rings, Wires, packet
 from ordercast.config import MS, SECOND
 from ordercast.engine import NEVER
 from ordercast.errors import InvariantViolation, UsageError
-from ordercast.orderers.sites.packets import MAX_OPEN
 from ordercast.orderers.sites.passing import ALL, RingControl
 from ordercast.orderers.sites.ring import RingTerms, SiteRing, merged_aru
 from ordercast.wire.header import Kind
 from ordercast.wire.segments import Datagram
-from ordercast.wire.sites import LINK, MAX_LINK_SEQ, MAX_RANGES, RESTS, SiteToken, decode_site_token, encode_site_token
+from ordercast.wire.sites import (
+    LINK,
+    MAX_LINK_SEQ,
+    MAX_RANGES,
+    RESTS,
+    SEEN,
+    SiteToken,
+    decode_site_token,
+    encode_site_token,
+)
 
 NOW_NS = SECOND
+MOST_OPEN = RingTerms().most_open
 ME, NEXT, OTHER = 2, 3, 1  # in the ring 1, 2, 3
 
 
@@ -144,7 +153,7 @@ def test_a_duplicate_of_a_token_is_dropped() -> None:
         (NEXT, {}),  # not the one before us
         (OTHER, {"number": 4}),  # the token would have had to pass us
         (OTHER, {"number": 2}),  # it is the next one's turn
-        (OTHER, {"link_seq": 2 * MAX_OPEN + 1}),  # more than a site may have out
+        (OTHER, {"link_seq": 2 * MOST_OPEN + 1}),  # more than a site may have out
         (OTHER, {"site_lts": 99}),  # clocks do not fall
         (NEXT, {"number": 1, "flags": RESTS}),  # it cannot rest there with this number
         (OTHER, {"number": 3, "flags": RESTS}),
@@ -379,14 +388,14 @@ def test_unreliable_packets_count_in_flow_control_and_have_no_number() -> None:
 
 
 def test_a_holder_sends_nothing_new_while_too_much_is_kept_for_a_daemon_that_lacks_it() -> None:
-    """A bound that the paper leaves to its array: MAX_OPEN packets beyond what all have."""
+    """A bound that the paper leaves to its array: eight rotations beyond what all have."""
     each = ring()
-    for seq in range(1, MAX_OPEN + 1):
+    for seq in range(1, MOST_OPEN + 1):
         each.on_packet(NOW_NS, seq, packet(seq, b"x"))
-    each.on_token(NOW_NS, OTHER, token(link_seq=MAX_OPEN, link_aru=0, link_modifier=NEXT))
+    each.on_token(NOW_NS, OTHER, token(link_seq=MOST_OPEN, link_aru=0, link_modifier=NEXT))
     each.queue_own(packet(1))
     assert each.step(NOW_NS).packets == []
-    assert (each.waiting, each.open) == (1, MAX_OPEN)
+    assert (each.waiting, each.open) == (1, MOST_OPEN)
 
 
 # The token that is lost, or rests. -----------------------------------------------------------------------------------
@@ -473,9 +482,45 @@ def test_a_daemon_with_something_to_send_wakes_the_token() -> None:
     rings.wires.sent.clear()
     other = holder % 4 + 1
     rings.send(other, [2])
+    assert rings.wires.sent[Kind.WAKE] == 1  # at once
     rings.run()
     assert rings.wires.sent[Kind.WAKE] == 1
     assert all(2 in rings.got[each] for each in rings.ids if each != other)
+
+
+def test_a_clock_alone_wakes_the_token_after_a_moment() -> None:
+    """Another site waits for a clock of this one that is as high (section 3.3, pseudo update messages)."""
+    rings = Rings(3)
+    rings.follows_clock = False
+    rings.rings[2].hear_clock(5_000)
+    rings.step(2)
+    assert Kind.WAKE not in rings.wires.sent  # the daemon where the token rests may have heard it, too
+    rings.run()
+    assert rings.wires.sent[Kind.WAKE] == 1
+    assert {each.state.clock for each in rings.rings.values()} == {5_000}
+
+
+def test_a_token_that_goes_around_is_not_woken() -> None:
+    """Packets with new numbers say that somebody has it."""
+    rings = Rings(3)
+    for daemon in rings.ids:
+        rings.send(daemon, range(daemon * 1_000, daemon * 1_000 + 300))
+    rings.run()
+    assert rings.wires.sent[Kind.WAKE] <= 2  # of those that knew it at rest
+
+
+def test_who_has_passed_the_token_and_has_no_sign_of_it_answers_those_that_want_it() -> None:
+    """It passes the token again, and alone decides whether it is lost."""
+    each = ring()
+    each.on_token(NOW_NS, OTHER, token())
+    each.step(NOW_NS)
+    each.on_wake(OTHER, each.known)
+    (control,) = each.step(NOW_NS).controls
+    said = decode_site_token(control.body)
+    assert (control.to, said.flags, said.number) == (OTHER, SEEN, 2)
+    each.on_packet(NOW_NS, 1, packet(1))
+    each.on_wake(OTHER, each.known)
+    assert each.step(NOW_NS).controls == []  # it knows no more than the other
 
 
 def test_a_daemon_that_did_not_hear_where_the_token_rests_finds_it() -> None:
@@ -545,7 +590,7 @@ def test_the_notice_that_the_token_rests_goes_to_all() -> None:
     assert each.is_holding
 
 
-@pytest.mark.parametrize("terms", [{"window": 5, "personal_window": 6}, {"window": MAX_OPEN}, {"tries": 0}])
+@pytest.mark.parametrize("terms", [{"window": 5, "personal_window": 6}, {"window": 65_536}, {"tries": 0}])
 def test_terms_that_cannot_work_are_refused(terms: dict[str, int]) -> None:
     with pytest.raises(UsageError):
         RingTerms(**terms)

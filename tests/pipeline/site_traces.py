@@ -605,6 +605,7 @@ def legal_classes() -> World:
     """What b delivered last nobody else can get; so it goes to the same view in a class of its own."""
     land = Land()
     only = land.submit("x@c", "g", at="bc")
+    own = land.submit("v@b", "g", at="b")
     land.deliver(("s@b", "v@b"), only)
     land.world.event("c", "crash")
     for name in ("w@c", "x@c"):
@@ -613,6 +614,7 @@ def legal_classes() -> World:
     land.signal(("a", "b", "d", *rest[:4]), "g")
     land.signal(("v@b",), "h")
     land.signal(("u@a", "v@b"), "k")
+    land.deliver(("s@b", "v@b"), own)
     land.view(2, "abd", "ad", "b")
     land.group_view("g", rest, ("t@a", "u@a", "d"), ("s@b", "v@b"))
     land.group_view("h", ("v@b", "d"), ("v@b",), ("d",))
@@ -676,6 +678,29 @@ def legal_interrupted_merge() -> World:
     return land.world
 
 
+def legal_silence() -> World:
+    """A session that wrote nothing is a member like others; a confirmation behind the signal is one for its class."""
+    land = Land()
+    everyone = (*GROUPS["g"], "z@d")
+    land.group_view("g", everyone, GROUPS["g"], ("z@d",), at=GROUPS["g"])
+    land.view(2, DAEMONS)
+    land.post("u@a", GROUPS["g"], "g", service="SAFE")
+    late = land.submit("u@a", "g", service="SAFE", at=EAST)
+    land.signal((*EAST, *G_EAST), "g")
+    land.signal(("v@b",), "h")
+    land.deliver(G_EAST, late)
+    land.world.confirm("u@a", late)
+    land.view(3, EAST)
+    land.group_view("g", G_EAST)
+    land.group_view("h", ("v@b",))
+    land.signal((*WEST, "w@c"), "g")
+    land.signal(("x@c",), "h")
+    land.view(3, WEST)
+    land.group_view("g", (*G_WEST, "z@d"), at=G_WEST)
+    land.group_view("h", ("x@c", "d"))
+    return land.world
+
+
 SITE_LEGAL: Final = (
     legal_merge,
     legal_passes,
@@ -684,6 +709,7 @@ SITE_LEGAL: Final = (
     legal_classes,
     legal_ends,
     legal_interrupted_merge,
+    legal_silence,
 )
 
 

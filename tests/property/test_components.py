@@ -1,7 +1,7 @@
 """Hosts on components that part and merge at random: what programs see must be extended virtual synchrony.
 
-Nodes open, leave and send to groups, alone and several at once, while daemons crash, part, merge and come. What the
-judge knows are the events of the ports: messages, views, signals.
+Two sessions of each node open, leave and send to groups, alone and several at once, while daemons crash, part, merge
+and come. What the judge knows are the events of the ports: messages, views, signals.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from ordercast.config import GroupConfig
 from ordercast.engine import Transitional
 from ordercast.groups.events import Batch, Left
 from ordercast.groups.port import Port
+from ordercast.groups.session import Session
 from ordercast.service import AGREED
 from ordercast.view import View
 
@@ -39,13 +40,17 @@ class Judge:
         self.name = name
         self.port = port
         self.periods: list[Period] = []
-        self.got = got  # by all ports of the node
+        self.got = got  # by all ports of the session
+
+    @property
+    def node(self) -> str:
+        return self.name.rpartition("@")[2].partition("/")[0]
 
     def take(self) -> None:
         while (event := self.port.take()) is not None:
             if isinstance(event, View):
                 assert event.group == self.port.group
-                assert self.name in [member.name for member in event.members]
+                assert self.name in map(str, event.members)
                 self.periods.append(Period(event))
             elif isinstance(event, Transitional):
                 assert event.view == self.periods[-1].view.id
@@ -70,6 +75,7 @@ class Program:
         self.rng = rng
         self.sites = Sites(rng, SharedDirectory("floor", *GROUPS))
         self.judges: list[Judge] = []
+        self.others: dict[str, Session] = {}  # of each node, besides its own
         self.got: dict[str, set[bytes]] = {}
         self.sent = 0
         self.born = 0
@@ -80,23 +86,29 @@ class Program:
         self.born += 1
         name = f"n{self.born}"
         host = self.sites.host(name, self.rng.randrange(3))
-        host.attach(0, "floor", config=GroupConfig())
+        other = host.open_session("s")
+        for session in (None, other):
+            host.attach(0, "floor", config=GroupConfig(), session=session)
         host.finish(0)
+        self.others[name] = other
 
-    def ports(self, name: str) -> dict[str, Port]:
-        return {port.group: port for port in self.sites.hosts[name].ports if port.group}
+    def ports(self, name: str) -> list[Port]:
+        return [port for port in self.sites.hosts[name].ports if port.group]
 
     def act(self, name: str) -> None:
         rng, host = self.rng, self.sites.hosts[name]
-        group = rng.choice(GROUPS)
-        port = self.ports(name).get(group)
+        group, session = rng.choice(GROUPS), rng.choice((None, self.others[name]))
+        label = session.label if session is not None else ""
+        mine = [port for port in self.ports(name) if port.stream.label == label]
+        port = next((port for port in mine if port.group == group), None)
         chance = rng.random()
         if port is None:
             if chance < 0.5:
-                (port,) = self.sites.open(host, group)
-                self.judges.append(Judge(name, port, self.got.setdefault(name, set())))
+                (port,) = self.sites.open(host, group, session=session)
+                title = f"{label}@{name}/0" if label else f"{name}/0"
+                self.judges.append(Judge(title, port, self.got.setdefault(title, set())))
             else:
-                self.send(name, [group])
+                self.send(name, label, [group])
         elif chance < 0.12:
             if not port.is_leaving:
                 host.leave(port, rng.choice((b"", b"bye")))
@@ -104,20 +116,19 @@ class Program:
             self.sent += 1
             port.offer(b"%12d" % self.sent + bytes(rng.choice((0, 0, 0, 130_000))), AGREED)
         elif chance < 0.85:
-            inside = [port for port in self.ports(name).values() if not port.is_leaving]
+            inside = [port for port in mine if not port.is_leaving]
             each = rng.choices(inside, k=4) if inside else []
             if each:
                 self.sent += 4
                 said = [b"%12d" % (self.sent - at) for at in range(4)]
                 inside[0].stream.offer_many_to(said, AGREED, 0, [12] * 4, each, numbered=2)
         else:
-            self.send(name, rng.sample(GROUPS, 2))
+            self.send(name, label, rng.sample(GROUPS, 2))
 
-    def send(self, name: str, groups: list[str]) -> None:
+    def send(self, name: str, label: str, groups: list[str]) -> None:
         self.sent += 1
-        streams = [port.stream for port in self.sites.hosts[name].ports]
-        if streams:
-            streams[0].offer_to(groups, b"%12d" % self.sent, AGREED)
+        stream = next(port.stream for port in self.sites.hosts[name].ports if port.stream.label == label)
+        stream.offer_to(groups, b"%12d" % self.sent, AGREED)
 
     def step(self) -> None:
         rng, sites = self.rng, self.sites
@@ -154,9 +165,9 @@ class Program:
         for _ in range(4):
             sites.settle(15)
             self.judge()
-        living = [judge for judge in self.judges if judge.name in sites.world.daemons]
+        living = [judge for judge in self.judges if judge.node in sites.world.daemons]
         for name in sites.world.daemons:
-            for port in self.ports(name).values():
+            for port in self.ports(name):
                 assert port.is_member, (name, port.group)
                 assert not port.is_leaving
                 assert port.stream.queue.count == 0, "nothing waits"
@@ -171,7 +182,7 @@ class Program:
         for group, found in last.items():
             assert len(found) == 1, (group, found)
             members = {judge.name for judge in living if judge.port.gone is None and judge.port.group == group}
-            assert {name.partition("/")[0] for name in next(iter(found))[1]} == members
+            assert set(next(iter(found))[1]) == members
         self.compare()
 
     def compare(self) -> None:
@@ -182,14 +193,14 @@ class Program:
                 for other in self.judges:
                     if other is judge or other.port.group != judge.port.group:
                         continue
-                    if f"{other.name}/0" not in period.view.came_with:
+                    if other.name not in period.view.came_with:
                         continue
                     index = next((i for i, each in enumerate(other.periods) if each.view.id == period.view.id), None)
                     if index is None:
                         continue  # it crashed before it came to it, or another port of that node is meant
                     assert index, "it is said to come along, and is new"
                     theirs = other.periods[index - 1]
-                    assert f"{judge.name}/0" in other.periods[index].view.came_with
+                    assert judge.name in other.periods[index].view.came_with
                     assert theirs.view.id == earlier.view.id
                     assert theirs.seen == earlier.seen
         ids: dict[tuple[str, str], tuple[str, ...]] = {}

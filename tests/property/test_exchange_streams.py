@@ -182,6 +182,8 @@ class Seen:
     members: tuple[SessionKey, ...]
     came_with: tuple[SessionKey, ...]
     before: tuple[int, str] | None  # the id of its view before
+    since: tuple[int, ...]  # the classes that it came in since then
+    at: int  # how many it had come in with this view
 
 
 class Stack:
@@ -253,7 +255,9 @@ class Stack:
                 assert (was is not None) == (key in change.before), "who goes on, and who is new"
                 came = tuple(each for each in change.after if each in change.before) if was is not None else (key,)
                 before = (was.position, was.view) if was is not None else None
-                self.seen[name, key] = Seen(position, self.current.id, change.after, came, before)
+                path = self.daemon.path
+                since = tuple(path[was.at :]) if was is not None else ()
+                self.seen[name, key] = Seen(position, self.current.id, change.after, came, before, since, len(path))
 
     def _compare(self) -> None:
         assert self.roster.is_seeded == self.naive.is_synced == self.daemon.is_synced
@@ -399,9 +403,8 @@ class Run:
             for key, seen in sessions:
                 assert seen.members == record.members
                 for other, others in sessions:
-                    if other in seen.came_with:
-                        assert key in others.came_with, "who comes with me, with that I come"
-                        assert other == key or others.before == seen.before, "from the same view"
+                    is_with = (others.before, others.since) == (seen.before, seen.since) and seen.before is not None
+                    assert (other in seen.came_with) == (is_with or other == key), "who came from the same view, how"
         assert all(record.members == () or name in told for name, record in roster.groups.items())
         for daemon in world.daemons.values():
             for name, record in roster.groups.items():

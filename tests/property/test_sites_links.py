@@ -9,7 +9,6 @@ from tests.paper.spread import TIMING, Hops, Rings, Wires, packet
 from ordercast.config import MS, SECOND
 from ordercast.errors import WireError
 from ordercast.orderers.sites.hop import MAX_ASKED, HopLink, HopTerms
-from ordercast.orderers.sites.packets import MAX_OPEN
 from ordercast.orderers.sites.ring import RingTerms, SiteRing, merged_aru
 from ordercast.wire.sites import (
     MAX_RANGES,
@@ -39,8 +38,10 @@ hop_terms = st.builds(
     ack_packets=st.sampled_from((1, 4, 32)),
     requests=st.just(60),
 )
+RING_TERMS = RingTerms(window=30, personal_window=10)
+MOST_OPEN = RING_TERMS.most_open
 small = st.integers(0, 40)
-numbers = st.one_of(small, st.integers(0, 1 << 48), st.integers(MAX_OPEN - 2, 2 * MAX_OPEN + 2))
+numbers = st.one_of(small, st.integers(0, 1 << 48), st.integers(MOST_OPEN - 2, 2 * MOST_OPEN + 2))
 
 
 @SETTINGS
@@ -217,7 +218,7 @@ tokens = st.builds(
 def test_hostile_input_breaks_no_ring_and_fills_no_memory(
     count: int, inputs: list[tuple[str, int, SiteToken | None]]
 ) -> None:
-    terms = RingTerms(window=30, personal_window=10)
+    terms = RING_TERMS
     ring = SiteRing(1, tuple(range(1, count + 1)), terms, TIMING, 100)
     now_ns = SECOND
     for what, one, token in inputs:
@@ -239,5 +240,5 @@ def test_hostile_input_breaks_no_ring_and_fills_no_memory(
             output = ring.step(now_ns)
             assert len(output.packets) <= terms.individual(count)
             assert len(output.controls) <= count + 1
-        assert ring.open <= 2 * MAX_OPEN
+        assert ring.open <= 2 * MOST_OPEN
         assert ring.waiting <= terms.personal_window

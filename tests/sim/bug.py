@@ -17,7 +17,8 @@ class Bug:
     change together, both are tuples of the same length.
 
     `bound`: seeds of the orderer, from its first seed on, within which it must be caught; 0 for one that is known
-    not to be, and `breaks` says why. `profile`: what these seeds are about.
+    not to be, and `breaks` says why. `profile`: what these seeds are about. `first_seed`: where they begin, if not
+    where those of the profile do.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Bug:
     bound: int
     orderer: str = "sequencer"
     profile: str = "all"
+    first_seed: int = 0
 
     def edits(self) -> Iterator[tuple[str, str]]:
         """Each piece of code and what takes its place."""

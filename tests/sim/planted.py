@@ -23,6 +23,7 @@ from tests.sim.restart_bugs import PROFILE as RESTARTS_PROFILE
 from tests.sim.restart_bugs import RESTART_BUGS
 from tests.sim.roster_bugs import ROSTER_BUGS
 from tests.sim.sequencer_bugs import SEQUENCER_BUGS
+from tests.sim.session_bugs import SESSION_BUGS
 from tests.sim.slow_bugs import SLOW_BUGS
 from tests.sim.stall_bugs import STALL_BUGS
 from tests.sim.timestamp_bugs import TIMESTAMP_BUGS
@@ -31,7 +32,7 @@ from tests.sim.token_bugs import TOKEN_BUGS
 
 from ordercast.sim.detecting import DETECTOR
 from ordercast.sim.fuzz import run_seed
-from ordercast.sim.many_groups import MANY_GROUPS
+from ordercast.sim.many_groups import MANY_GROUPS, SESSIONS_FROM
 
 FIRST_SEEDS: Final = {"timestamp": 2}
 """Where the search begins, if not at 0. Seeds 0 and 1 of timestamp have many nodes: a run that never comes to rest
@@ -45,19 +46,21 @@ BUGS: Final = (
     *STALL_BUGS,
     *SLOW_BUGS,
     *ROSTER_BUGS,
+    *SESSION_BUGS,
     *GATHERING_BUGS,
     *RESTART_BUGS,
     *DETECTOR_BUGS,
 )
 ORDERERS: Final = tuple(dict.fromkeys(bug.orderer for bug in BUGS))
 ROSTER: Final = "Many groups on one underlay"
+SESSIONS: Final = "Sessions of one node"
 PROFILE_SECTIONS: Final = {
     MANY_GROUPS: ROSTER,
     "gathering": "Groups that are too small, and fencing tokens",
     RESTARTS_PROFILE: "Restarts",
     DETECTOR: "Forged reports",
 }
-SECTIONS: Final = (*(orderer.capitalize() for orderer in ORDERERS), *PROFILE_SECTIONS.values())
+SECTIONS: Final = (*(orderer.capitalize() for orderer in ORDERERS), *PROFILE_SECTIONS.values(), SESSIONS)
 UNSEEN: Final = TIMESTAMP_UNSEEN
 SAMPLE: Final = 6  # bugs of each section that `make test` runs
 JOBS: Final = 2
@@ -88,7 +91,7 @@ def sample() -> list[Bug]:
 
 def section_of(bug: Bug) -> str:
     """Where it stands in the table."""
-    return PROFILE_SECTIONS.get(bug.profile, bug.orderer.capitalize())
+    return SESSIONS if bug.first_seed else PROFILE_SECTIONS.get(bug.profile, bug.orderer.capitalize())
 
 
 def until_caught(bug: Bug, limit: int) -> Catch | None:
@@ -115,7 +118,7 @@ def _catch(bug: Bug, seed: int) -> Catch | None:
 
 
 def _first_seed(bug: Bug) -> int:
-    return FIRST_SEEDS.get(bug.orderer, 0) if bug.profile == "all" else 0
+    return FIRST_SEEDS.get(bug.orderer, 0) if bug.profile == "all" else bug.first_seed
 
 
 @cache
@@ -137,6 +140,7 @@ def table() -> list[str]:
         "`make planted` runs all, and `python -m tests.sim.planted --write` writes this page. Bugs of the roster and",
         "of channels are planted into the scenarios of `ordercast fuzz --many-groups`, from seed 0 on, those of groups",
         "that are too small into the scenarios of `--profile gathering`, those of restarts into `--profile restarts`.",
+        f"Those of sessions begin at seed {SESSIONS_FROM:,} of `--many-groups`.",
     ]
     for section in SECTIONS:
         lines += [

@@ -66,7 +66,7 @@ ROSTER_BUGS: Final[tuple[Bug, ...]] = (
     _bug(
         "names of groups are looked up in the roster of now",
         "Reception._run_shared",
-        "shared.roster.name_of",
+        "shared.roster.current_names",
         "lambda number: getattr(shared.roster.at(number), 'name', '')",
         "A message that is opened late does not know the names of groups that have ended since.",
         30,
@@ -76,9 +76,9 @@ ROSTER_BUGS: Final[tuple[Bug, ...]] = (
     _bug(
         "an own join is applied when it is offered",
         "SharedGroups.offer",
-        "for body in encode_joins(LABEL, header, groups, JOINS_BYTES): queue.offer_operation(body)",
+        "for body in encode_joins(label, header, groups, JOINS_BYTES): queue.offer_operation(body)",
         """
-        for body in encode_joins(LABEL, header, groups, JOINS_BYTES):
+        for body in encode_joins(label, header, groups, JOINS_BYTES):
             queue.offer_operation(body)
             self.roster.apply(self._seq, self._channel.me.id, body)
         """,
@@ -104,15 +104,15 @@ ROSTER_BUGS: Final[tuple[Bug, ...]] = (
     ),
     _bug(
         "a join that was given up is not taken back",
-        "SharedGroups._on_change",
-        "self._leaving.append((record.number, b''))",
+        "SharedGroups._on_own",
+        "self._leaving.append((label, record.number, b''))",
         "pass",
         "The roster has a member that is not there.",
         100,
     ),
     _bug(
         "a leave is not told to the port",
-        "SharedGroups._on_change",
+        "SharedGroups._on_own",
         "self._on_left(now_ns, port)",
         "pass",
         "The port stays where its session is not any more.",
@@ -139,7 +139,7 @@ ROSTER_BUGS: Final[tuple[Bug, ...]] = (
     _bug(
         "a member comes with all others",
         "SharedGroups._on_change",
-        "came_with = change.before if was_in else (mine,)",
+        "came_with = stayed if mine in change.before else (mine,)",
         "came_with = change.after",
         "A session that joins comes from the same view as the others.",
         30,
@@ -338,8 +338,8 @@ ROSTER_BUGS: Final[tuple[Bug, ...]] = (
     _bug(
         "a call goes to any group",
         "Reception.run",
-        "batch = CallBatch(ports[0].calls.deliver(call))",
-        "batch = CallBatch(next(iter(routes.values()))[0].calls.deliver(call))",
+        "batch = self._call_batch(call, ports)",
+        "batch = self._call_batch(call, next(iter(routes.values())))",
         "The holder of another group's handler answers.",
         30,
         "token",

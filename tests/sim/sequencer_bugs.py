@@ -246,7 +246,7 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a fragment is read from the wrong offset",
         "open_part",
-        "payload = block[at:]",
+        "payload = block[at : len(block) - label]",
         "payload = block[at - 1 : -1]",
         "Large messages have wrong bytes.",
         8,

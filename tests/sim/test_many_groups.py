@@ -14,8 +14,8 @@ from ordercast.groups.events import Message
 from ordercast.service import AGREED, FIFO, RELIABLE
 from ordercast.sim.fuzz import fuzz, run_seed
 from ordercast.sim.many_groups import MANY_GROUPS, MAX_GROUPS, ActKind, GroupAct, drawn_groups, plain_groups
-from ordercast.sim.many_program import EventOrder
 from ordercast.sim.many_run import run_groups
+from ordercast.sim.many_session import EventOrder
 from ordercast.sim.plain import plain_scenario
 from ordercast.sim.scenario import SERVICES
 from ordercast.view import Member, Reason, View

@@ -25,6 +25,8 @@ SEEDS = (
 )
 
 OF_MEMBERSHIP = (
+    ("sequencer", 720_004_544),  # a word of the sequencer about a member, true of a moment, was told a second later
+    ("token", 710_023_488),  # a late copy of an UNRELIABLE message came again after its sender had left and come back
     ("timestamp", 181_002_010),  # a newcomer promised a coordinator that did not know of its join, and was not invited
     ("sequencer", 171_008_127),  # a ring let a newcomer in late that had sent in another one, and waited for its vote
     ("sequencer", 171_012_675),  # a leaver that was heard again went before it could repair its leave

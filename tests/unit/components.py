@@ -65,6 +65,7 @@ class Daemon:
         self.progress = ExchangeProgress()
         self.interests = Interests()
         self.lineage: tuple[str, int] = (f"begin of {name}", 0)
+        self.path: list[int] = []  # the classes that it came in
         self.next_number = 0
         self.stack: Stack | None = None
 
@@ -200,6 +201,7 @@ class World:
             daemon.stack.transitional(component.view)
             for entry in kept[signal:]:
                 daemon.deliver(entry)
+            daemon.path.append(self.classes)
             if daemon.is_synced:
                 daemon.lineage = (component.view.id, self.classes)
 

@@ -21,6 +21,7 @@ from ordercast.engine import Delivery, Joined, Outbox, Run, Transitional
 from ordercast.groups.directory import Directory
 from ordercast.groups.host import Host
 from ordercast.groups.port import Port
+from ordercast.groups.session import Session
 from ordercast.orderers.sites.interests import Interests, group_key
 from ordercast.trace.recorder import Recorder
 from ordercast.view import Member, View
@@ -128,8 +129,8 @@ class Sites:
         )
         return host
 
-    def open(self, host: Host, *groups: str) -> list[Port]:
-        ports = [host.open(0, group, config=GroupConfig()) for group in groups]
+    def open(self, host: Host, *groups: str, session: Session | None = None) -> list[Port]:
+        ports = [host.open(0, group, config=GroupConfig(), session=session) for group in groups]
         host.finish(0)
         return ports
 

@@ -1,5 +1,5 @@
-"""How a view of sites ends (`membership/components/`), against the definitions of docs and model: classes, H, S, signal,
-remainder, roster groups, the next view."""
+"""How a view of sites ends (`membership/components/`), against the definitions: classes, H, S, signal, remainder,
+roster groups, the next view."""
 
 from __future__ import annotations
 
@@ -316,7 +316,9 @@ def test_every_member_can_settle_its_remainder_from_what_the_others_hold(chance:
     _, horizons = _history(chance)
     cuts = [cut_of(daemon, horizon) for daemon, horizon in enumerate(horizons)]
     outcome = conclude(BALLOT, cuts)
-    assert outcome.first_lts > max(each.lts for cut in cuts for source in cut.sources for each in source.blocks or [FIRST])
+    assert outcome.first_lts > max(
+        each.lts for cut in cuts for source in cut.sources for each in source.blocks or [FIRST]
+    )
     who = holders(VIEW, cuts)
     for each in outcome.classes:
         before, after = each.result.remainder

@@ -223,7 +223,7 @@ def test_what_is_told_late_survives_an_exchange_that_does_not_end() -> None:
     assert made[0].after == ((1, ""),)
 
 
-def test_daemons_that_were_lost_on_the_way_did_not_come_along() -> None:
+def test_daemons_that_took_another_way_did_not_come_along() -> None:
     """Of a merge that was interrupted: who came with this daemon came with it through all views since."""
     one = Roster(1)
     one.enter([[1], [2], [3]], [1])
@@ -231,12 +231,23 @@ def test_daemons_that_were_lost_on_the_way_did_not_come_along() -> None:
         one.read(origin, next(encode_parts(iter([(False, "a", ((origin, ""),), ())]), 500)))
     one.read(1, one.said()[0])
     one.join(1, "a")
-    one.enter([[1, 2, 3], [4]], [1, 2, 3])
-    one.enter([[1], [2], [3]], [1, 2])
+    one.enter([[1, 2], [3], [4]], [1, 2])
+    one.enter([[1], [2], [3]], [1, 2, 3])
     for origin in (2, 3):
         one.read(origin, next(encode_parts(iter([(True, "a", ((origin, ""),), ())]), 500)))
     made = one.read(1, one.said()[0])
     assert told(made) == [("a", [2, 1], [2, 3, 1])]
+
+
+def test_a_daemon_that_was_away_is_sent_to_again_where_the_roster_goes_on() -> None:
+    one, two = Roster(1), Roster(2)
+    two.join(2, "a")
+    merged(one, two)
+    one.enter([[1], [3]], [1])
+    assert one.interests.mask([1]) == 0
+    assert not one.enter([[1, 2]], [1]), "nobody of the roster is lost"
+    assert one.roster.is_seeded
+    assert one.interests.mask([1]) == 0b100
 
 
 def test_names_come_along() -> None:
@@ -251,7 +262,7 @@ def test_names_come_along() -> None:
     assert record.namers == ((1, ""),)
     assert one.interests.mask([record.number]) == 0b100
     one.leave(1, "a")
-    assert record.namers == ()
+    assert not record.namers
 
 
 def test_a_group_that_ends_is_forgotten_by_the_interests() -> None:

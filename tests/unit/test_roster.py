@@ -13,6 +13,7 @@ from ordercast.groups.records import (
 )
 from ordercast.groups.roster import MAX_KEPT_BYTES, Roster
 from ordercast.view import Reason, View
+from ordercast.wire.labels import MAX_LABEL
 from ordercast.wire.roster import (
     LIST_SESSIONS,
     JoinGroups,
@@ -610,9 +611,9 @@ def test_names_and_numbers_are_cut_into_bodies_of_a_given_size() -> None:
 
 
 def test_a_body_holds_one_name_at_least() -> None:
-    assert len(list(encode_joins("x" * 255, bytes(1_024), ["a", "b"], 512))) == 2
-    assert len(list(encode_leaves("x" * 255, bytes(1_024), [1, 2], 512))) == 2
-    sessions = tuple((node, "x" * 255) for node in range(LIST_SESSIONS))
+    assert len(list(encode_joins("x" * MAX_LABEL, bytes(1_024), ["a", "b"], 512))) == 2
+    assert len(list(encode_leaves("x" * MAX_LABEL, bytes(1_024), [1, 2], 512))) == 2
+    sessions = tuple((node, "x" * MAX_LABEL) for node in range(LIST_SESSIONS))
     groups = [(1, "a", sessions, ()), (2, "b", sessions, ())]
     assert len(list(encode_seed(0, iter(groups), SeedState(3, 0, None, {}), 512))) == 3
 

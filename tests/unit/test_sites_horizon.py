@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -214,7 +215,7 @@ def test_take_is_as_defined(chance: Random) -> None:
             left.append((site, block if site == HERE or chance.random() < 0.6 else block.as_skip()._replace(mask=2)))
     for site in (HERE, THERE):  # coalesce some
         mine = [each for each in left if each[0] == site and not isinstance(each[1], Held)]
-        for (_, a), (_, b) in zip(mine, mine[1:], strict=False):
+        for (_, a), (_, b) in pairwise(mine):
             one = joined(a, b) if isinstance(a, Skip) and isinstance(b, Skip) and chance.random() < 0.5 else None
             if one is not None and (site, a) in left:
                 left.remove((site, a))

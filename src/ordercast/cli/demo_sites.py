@@ -1,4 +1,4 @@
-"""`ordercast demo --orderer sites`: two sites of two processes, a cut between them, both go on, the merge, the verdict."""
+"""`ordercast demo --orderer sites`: two sites of two processes, a cut between them, both go on, merge, verdict."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ def report(story: SitesStory, proof: Proof, trace: Path) -> list[str]:
         *table(rows),
         *proof.evidence,
         *story.disagreements,
-        f"the sites were apart {story.parted_s:.1f} s after the cut, and one again {story.merged_s:.1f} s after its end",
+        f"the sites were apart {story.parted_s:.1f} s after the cut, and merged {story.merged_s:.1f} s after its end",
         f"ordered messages while they were apart: {apart}",
         f"{'every guarantee held' if holds(story, proof) else 'NOT every guarantee held'}: {proof.events:,} events "
         f"examined by {proof.by}; {story.took_s:.1f} s in all",

@@ -206,9 +206,7 @@ class Calls:
         return claim.inbox if claim is not None else None
 
     def _message(self, call: Incoming) -> tuple[bytes, str, int, int, Service, int, str, str]:
-        return (
-            call.payload, call.sender, call.first, call.position, call.service, call.type, self._group, call.view,
-        )  # fmt: skip
+        return message_of(call, self._group)
 
     def _hand_over(self, call: Incoming, owed: PendingReply, inbox: Inbox | None) -> Request:
         owed.request = request = Request(*self._message(call), call.head.handler, owed)
@@ -243,3 +241,16 @@ class Calls:
 
     def _reply(self, to: Address, number: int, reply: Reply) -> None:
         self._engine.reply(to, number, encode_reply(reply), self._out)
+
+
+def message_of(call: Incoming, group: str) -> tuple[bytes, str, int, int, Service, int, str, str]:
+    """What each message of a call or an answer begins with."""
+    return (call.payload, call.sender, call.first, call.position, call.service, call.type, group, call.view)
+
+
+def shown_call(call: Incoming, group: str) -> Message:
+    """A call, or an answer, to a session that has no part in it."""
+    head = call.head
+    if head.flags & IS_ANSWER:
+        return Answer(*message_of(call, group), (head.asked_by, head.asked))
+    return Request(*message_of(call, group), head.handler if head.handler != NO_HANDLER else None, None)

@@ -201,15 +201,12 @@ class Channel:
 
     def check_many(self, groups: Sequence[str]) -> None:
         """Raise if one of these lightweight groups cannot be opened."""
-        shared = self.shared
-        if shared is None:
+        if self.shared is None:
             raise UsageError(f"{self.underlay!r} carries one group only; a shared underlay is made by attach")
         self._check_staying()
         if len(set(groups)) < len(groups):
             twice = next(group for at, group in enumerate(groups) if group in groups[:at])
             raise UsageError(f"{twice!r} is named twice; join each group once")
-        for group in groups:
-            shared.check(group)
 
     def attach_many(self, session: Session, groups: Sequence[str], header: bytes) -> list[Port]:
         """Open lightweight groups for a session, which `check_many` has passed."""
@@ -236,9 +233,12 @@ class Channel:
             raise UsageError(f"this node is leaving the underlay {self.underlay!r}; wait until it is out")
 
     def _stream_of(self, session: Session) -> Stream:
-        stream = next((stream for stream in self.streams if stream.session is session), None)
+        stream = session.streams.get(self.underlay)
         if stream is None:
             stream = Stream(self, session, session.numbers.get(self.underlay, 0))
+            if self.shared is not None:
+                self.shared.enter(stream)
+            session.streams[self.underlay] = stream
             self.streams.append(stream)
         return stream
 
@@ -313,7 +313,7 @@ class Channel:
             has_moved = False
             if self.shared is not None and self.shared.has_operations:
                 self.shared.offer(now_ns)
-            for stream in self.streams:
+            for stream in self.streams if self.shared is None else self.shared.in_turn():
                 if (stream.ready or not stream.queue.is_waiting) and stream.submit(now_ns):
                     has_moved = True
             for port in self.talkers:
@@ -352,6 +352,10 @@ class Channel:
             leave.header is not None and port.may_leave(now_ns, leave) for port, leave in self.leaving.items()
         ):
             wants_pass = True
+        if self.shared is not None:
+            for stream in [stream for stream in self.streams if stream.is_ending]:
+                if self.view is None or not stream.queue.has_begun:
+                    self._end_stream(stream)
         self.rows.traffic(now_ns, self.sent, self.received)
         self.deadline_ns = now_ns if wants_pass else engine.deadline_ns()
         for leave in self.leaving.values():
@@ -417,7 +421,7 @@ class Channel:
                 if shared is not None and port.group and port.view is not None:
                     shared.write_leave(now_ns, port)
                 group = port.group if shared is not None else ""
-                self.end_port(port, Left(wanted=True, returning=False, text="left", group=group))
+                self.end_port(now_ns, port, Left(wanted=True, returning=False, text="left", group=group))
             staying -= 1
             leave.header = None
             leave.due_ns = NEVER
@@ -487,7 +491,7 @@ class Channel:
             for port in self.ports:
                 port.refusal = upcall.text
                 port.changed()
-            self._end(Left(wanted=False, returning=False, text=upcall.text))
+            self._end(now_ns, Left(wanted=False, returning=False, text=upcall.text))
 
     def _on_view(self, now_ns: int, view: View) -> None:
         self.view = view
@@ -513,10 +517,15 @@ class Channel:
         self._add(view)
 
     def _on_departed(self, now_ns: int, gone: Departed) -> None:
+        for stream in self.streams:
+            if stream.label:
+                stream.rows.leave(now_ns, gone.text)
         self.rows.leave(now_ns, gone.text)
         self.view = None
         ports = self.ports
-        told = [port for port in self._listeners if self.shared is None or port.view is not None]
+        told = [
+            port for stream in self.streams for port in stream.listeners if self.shared is None or port.view is not None
+        ]
         for port in ports:
             port.finish_taken()
         self.reception.on_departed(self.engine.config.max_message)
@@ -529,7 +538,7 @@ class Channel:
             stream.restart_large()
         left = Left(gone.wanted, gone.returning, gone.text)
         if not gone.returning:
-            self._end(left)
+            self._end(now_ns, left)
         elif self.shared is not None:
             for port in told:
                 port.tell(replace(left, group=port.group))
@@ -539,21 +548,9 @@ class Channel:
             if leave.header is None and not self.is_leaving:
                 leave.header = b""  # its leave has gone with the roster: it is out as it is
 
-    @property
-    def _listeners(self) -> list[Port]:
-        """The ports that events of the underlay go to: of a session that receives everything at its base port, that.
-        A base port whose application does not receive there gets none, because it would hold up everything."""
-        found: list[Port] = []
-        for stream in self.streams:
-            if stream.is_fed and stream.base is not None:
-                found.append(stream.base)
-            else:
-                found += stream.ports.values()
-        return found
-
     def _add(self, event: PortEvent) -> None:
         """An event of the underlay is one of every group that it carries."""
-        ports = self._listeners
+        ports = [port for stream in self.streams for port in stream.listeners]
         if self.shared is not None:
             for port in ports:
                 port.tell(event)
@@ -562,12 +559,12 @@ class Channel:
             for port in ports:
                 port.add(event, receipt)
 
-    def _end(self, left: Left) -> None:
+    def _end(self, now_ns: int, left: Left) -> None:
         self._stage = ChannelStage.OVER
         for port in self.ports:
-            self.end_port(port, replace(left, group=port.group) if self.shared is not None else left)
+            self.end_port(now_ns, port, replace(left, group=port.group) if self.shared is not None else left)
 
-    def end_port(self, port: Port, left: Left) -> None:
+    def end_port(self, now_ns: int, port: Port, left: Left) -> None:
         """The port is out for good. A stream ends with its last port."""
         stream, session = port.stream, port.stream.session
         if port is stream.base:
@@ -585,7 +582,22 @@ class Channel:
         error: OrdercastError = NotMember(f"this node is no longer in {port.title!r}: {left.text}")
         stream.watches.fail_group(port, error)
         if not stream.ports and stream.base is None:
-            session.numbers[self.underlay] = stream.resume
-            self.streams.remove(stream)
             stream.fail(error)
+            if stream.label and self.view is not None:
+                stream.rows.leave(now_ns, left.text)
+            stream.is_ending = stream.queue.has_begun and not self.is_over and self.view is not None
+            if stream.is_ending:
+                stream.queue.cut()
+            else:
+                self._end_stream(stream)
         port.end(left)
+
+    def _end_stream(self, stream: Stream) -> None:
+        """Its numbers are kept: a later stream of the session goes on with them."""
+        session = stream.session
+        session.numbers[self.underlay] = stream.resume
+        del session.streams[self.underlay]
+        self.streams.remove(stream)
+        self.reception.forget(stream)
+        if self.shared is not None:
+            self.shared.exit(stream)

@@ -18,6 +18,9 @@ from typing import Final
 PORT_BYTES: Final = 4 << 20
 """Blocks that one port of a shared underlay holds on its own account. Beyond it the port holds up the underlay."""
 
+SESSION_BYTES: Final = 16 << 20
+"""The same for all ports of one labelled session together, also where it receives all its groups in one order."""
+
 HELD_BYTES: Final = 64 << 20
 """The same for all ports of an underlay together; a block that several hold counts once."""
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from ordercast.engine import Outbox
+from ordercast.engine import NEVER, Outbox
 from ordercast.groups.rows import Meter
 
 if TYPE_CHECKING:
@@ -64,3 +65,42 @@ class Handle(Protocol):
 
     @property
     def driven(self) -> Driven: ...
+
+
+class Deadlines:
+    """When each of them is due next. An entry that is not its `armed_ns` is stale."""
+
+    __slots__ = ("_heap",)
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Driven]] = []
+
+    def push(self, driven: Driven) -> None:
+        """Enter its deadline, unless an earlier entry will look at it anyway."""
+        if driven.deadline_ns < driven.armed_ns:
+            driven.armed_ns = driven.deadline_ns
+            heappush(self._heap, (driven.armed_ns, driven.order, driven))
+
+    def next_ns(self) -> int:
+        """The first of all; NEVER if there is none."""
+        heap = self._heap
+        while heap:
+            armed_ns, _, driven = heap[0]
+            if armed_ns == driven.armed_ns:
+                if armed_ns == driven.deadline_ns:
+                    return armed_ns
+                # The deadline has moved on since: most do in each pass, and are looked at only here.
+                driven.armed_ns = NEVER
+                self.push(driven)
+            heappop(heap)
+        return NEVER
+
+    def pop(self) -> Driven:
+        """The one whose deadline `next_ns` has told."""
+        driven = heappop(self._heap)[2]
+        driven.armed_ns = NEVER
+        driven.deadline_ns = -1
+        return driven
+
+    def clear(self) -> None:
+        self._heap.clear()

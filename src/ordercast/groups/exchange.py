@@ -22,6 +22,7 @@ from ordercast.orderers.sites.interests import Interests, group_key
 from ordercast.orderers.sites.progress import ExchangeProgress
 from ordercast.view import Reason, View
 from ordercast.wire.roster import (
+    LIST_SESSIONS,
     AnyOperation,
     JoinGroups,
     LeaveGroups,
@@ -271,7 +272,7 @@ class ExchangeRoster:
 
     def _take(self, merge: MergedRosters) -> list[GroupChange]:
         """All rosters are there."""
-        view, old, table = self._view, self._table, merge.table
+        view, old, table = self._view, self._table, merge.finish()
         if view is None:
             raise InvariantViolation("an exchange of rosters without a view")
         table.enter(view)
@@ -298,10 +299,16 @@ class ExchangeRoster:
 
     def _show_interests(self, keys: dict[str, int]) -> None:
         """The exchange is over: these are the groups, and who is in them."""
-        self._interests.exchange_done(
-            (record.number, keys[record.name], [session[0] for session in record.members])
-            for record in self._table.groups.values()
-        )
+        self._interests.exchange_done(self._interested(keys))
+
+    def _interested(self, keys: dict[str, int]) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+        worked_out: dict[int, tuple[int, ...]] = {}
+        for record in self._table.groups.values():
+            members = record.members
+            daemons = worked_out.get(id(members))
+            if daemons is None:
+                daemons = worked_out[id(members)] = tuple(dict.fromkeys([key[0] for key in members]))
+            yield record.number, keys[record.name], daemons
 
     def must_seed(self) -> bool:
         """Whether this daemon speaks for its roster group, and has not begun."""
@@ -333,7 +340,7 @@ class ExchangeRoster:
 class MergedRosters:
     """The table that an exchange makes, as its parts come. Numbers and members are in the order of the parts."""
 
-    __slots__ = ("_from", "_last", "_speakers", "changed", "keys", "table")
+    __slots__ = ("_from", "_last", "_long", "_speakers", "changed", "keys", "table")
 
     def __init__(self, speakers: dict[int, frozenset[int]]) -> None:
         self._speakers = speakers
@@ -344,6 +351,9 @@ class MergedRosters:
         # Of each speaker: the group that its last record is about, and what it has said of it. A long list goes on in
         # the next record.
         self._last: dict[int, tuple[str, set[SessionKey]]] = {}
+        self._long: dict[
+            str, list[SessionKey]
+        ] = {}  # members of groups with long lists, which the table gets at the end
 
     def add(self, speaker: int, part: RosterPart) -> None:
         daemons = self._speakers[speaker]
@@ -359,9 +369,14 @@ class MergedRosters:
             if said or len(set(members)) < len(members):
                 members = tuple([key for key in dict.fromkeys(members) if key not in said])
             said.update(members)
-            record = self.table.merge(name, members, namers)
+            long = self._long.get(name)
+            record = self.table.merge(name, members if long is None else (), namers)
             if record is None:
                 continue
+            if long is not None:
+                long += members
+            elif len(record.members) >= LIST_SESSIONS:
+                self._long[name] = list(record.members)
             if name not in self.keys:
                 self.keys[name] = group_key(name)
             if members:
@@ -369,3 +384,10 @@ class MergedRosters:
                     self.changed[name] = None
                 self._from.setdefault(name, speaker)
         self._last[speaker] = (last, said)
+
+    def finish(self) -> GroupTable:
+        """All parts have come."""
+        for name, members in self._long.items():
+            self.table.groups[name].members = ()
+            self.table.merge(name, tuple(members), ())
+        return self.table

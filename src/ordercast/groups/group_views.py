@@ -98,9 +98,14 @@ def _member(view: View, key: SessionKey) -> Member:
     found = view.member(key[0])
     if found is None:
         raise LookupError(f"the session {key} is in a group and its node is not in {view.id}")
-    return found
+    return found.session(key[1])
 
 
 def _name(view: View, key: SessionKey) -> str:
     found = view.member(key[0])
-    return str(found) if found is not None else f"{key[0]:016x}"
+    return session_name(str(found) if found is not None else f"{key[0]:016x}", key[1])
+
+
+def session_name(node: str, label: str) -> str:
+    """What a session of a node (`name/life`) is called."""
+    return f"{label}@{node}" if label else node

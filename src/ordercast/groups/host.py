@@ -16,11 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from heapq import heappop, heappush
 from random import Random
 from typing import Final
-
-import numpy as np
 
 from ordercast.config import AlonePolicy, Demands, GroupConfig, MinMembers, RecoveryMode, Timing
 from ordercast.engine import NEVER, Send
@@ -29,16 +26,18 @@ from ordercast.groups.caller import Caller
 from ordercast.groups.channel import Channel
 from ordercast.groups.checks import check_header, check_name
 from ordercast.groups.directory import Directory, OwnDirectory, Placement
-from ordercast.groups.driven import Driven, Handle, LogLine
+from ordercast.groups.driven import Deadlines, Driven, Handle, LogLine
 from ordercast.groups.engines import EngineFactory, underlay_engines
 from ordercast.groups.naming import Naming
 from ordercast.groups.port import Port
 from ordercast.groups.session import Session
+from ordercast.groups.sessions import Sessions
 from ordercast.groups.storing import Store, keep, restore
 from ordercast.trace import recorder as trace
 from ordercast.trace.recorder import Recorder
 from ordercast.view import Address, Member, group_tag, node_id
 from ordercast.wire.header import HEADER_BYTES, MAGIC, TAG, TAG_OFFSET, Kind
+from ordercast.wire.intake import is_mixed
 from ordercast.wire.names import NAMELESS_TAG
 
 MAX_REMEMBERED: Final = 1 << 20
@@ -59,11 +58,11 @@ class Host:
         "_callers",
         "_calling",
         "_channels",
+        "_deadlines",
         "_directory",
         "_dirty",
         "_ending",
         "_engines",
-        "_heap",
         "_is_closed",
         "_log",
         "_memories",
@@ -72,6 +71,7 @@ class Host:
         "_order",
         "_recorder",
         "_rng",
+        "_sessions",
         "_store",
         "_tags",
         "_timing",
@@ -79,7 +79,6 @@ class Host:
         "has_ended",
         "has_log",
         "me",
-        "session",
     )
 
     def __init__(
@@ -105,7 +104,7 @@ class Host:
         self._store = store
         self._engines = engines if engines is not None else underlay_engines()
         self._directory: Directory = directory if directory is not None else OwnDirectory()
-        self.session = Session()  # of the program that the node is a part of
+        self._sessions = Sessions()
         # channels and callers
         self._channels: dict[str, Channel] = {}  # the open ones, by underlay
         self._tags: dict[int, list[Channel]] = {}  # these and the ending ones
@@ -120,8 +119,7 @@ class Host:
         # the pass
         self._dirty: dict[Driven, None] = {}  # in the order in which something happened to them
         self._news: dict[Driven, None] = {}
-        # Deadlines; an entry that is not its channel's `armed_ns` is stale.
-        self._heap: list[tuple[int, int, Driven]] = []
+        self._deadlines = Deadlines()
         self._is_closed = False
         self._log: list[tuple[str, LogLine]] = []  # with the underlay
         self.has_log = False  # view changes, suspicions or stalls were noted since the last `take_log`
@@ -252,15 +250,38 @@ class Host:
     ) -> Port:
         """Begin to find, join or create a shared underlay, without any group. What comes of it the base port tells."""
         placement = Placement(underlay, True)
-        self._check_underlay(placement)
+        session = session if session is not None else self.session
+        self._check_underlay(placement, session)
         channel = self._channels.get(underlay)
         if channel is None:
             channel = self._join_underlay(
                 now_ns, placement, config, create, min_members, recovery, demands, b"", ttl, contact, alone
             )
-        port = channel.attach_base(session if session is not None else self.session)
+        port = channel.attach_base(session)
         self._dirty[channel] = None
         return port
+
+    def open_session(self, label: str) -> Session:
+        """Another application at this node, in groups of shared underlays: a member of its own, `label@name/life`. Give
+        it to `open` and `attach`."""
+        return self._sessions.open(label, self._recorder)
+
+    def close_session(self, session: Session, header: bytes = b"") -> None:
+        """A client has disconnected: its session leaves all its groups, in order and after what it has sent."""
+        check_header(header)
+        self._sessions.close(session)
+        for port in session.places:
+            self.leave(port, header if port.group else b"")
+
+    @property
+    def session(self) -> Session:
+        """Of the program that the node is a part of."""
+        return self._sessions.own
+
+    @property
+    def sessions(self) -> list[Session]:
+        """All that are open: the node's own, and those that have a label."""
+        return self._sessions.open_ones
 
     @property
     def ports(self) -> list[Port]:
@@ -353,7 +374,7 @@ class Host:
             stride = size
         (tag,) = TAG.unpack_from(data, TAG_OFFSET)
         # One underlay needs no second look: its engine drops what is not of its ring.
-        if stride < size and len(self._tags) + len(self._calling) > 1 and self._is_mixed(data, stride, tag):
+        if stride < size and len(self._tags) + len(self._calling) > 1 and is_mixed(data, stride, tag):
             self.counters["mixed_trains"] += 1
             for start in range(0, size, stride):
                 self.receive(now_ns, source, data[start : start + stride], 0)
@@ -388,9 +409,7 @@ class Host:
     def expire(self, now_ns: int) -> None:
         """Run what is due."""
         while self.deadline_ns() <= now_ns:
-            _, _, driven = heappop(self._heap)
-            driven.armed_ns = NEVER
-            driven.deadline_ns = -1
+            driven = self._deadlines.pop()
             driven.expire(now_ns)
             self._dirty[driven] = None
 
@@ -417,7 +436,7 @@ class Host:
                 self.has_log = True
                 driven.log.clear()
             self._news[driven] = None
-            self._push(driven)
+            self._deadlines.push(driven)
             if driven.is_over:
                 self._close(now_ns, driven)
         if self._store is not None:
@@ -446,22 +465,11 @@ class Host:
 
     def deadline_ns(self) -> int:
         """When `expire` is due next; NEVER if not at all. A time that has passed asks for another pass at once."""
-        heap = self._heap
-        while heap:
-            armed_ns, _, driven = heap[0]
-            if armed_ns == driven.armed_ns:
-                if armed_ns == driven.deadline_ns:
-                    return armed_ns
-                # The deadline has moved on since: most do in each pass, and are looked at only here.
-                driven.armed_ns = NEVER
-                self._push(driven)
-            heappop(heap)
-        return NEVER
+        return self._deadlines.next_ns()
 
     def audience(self, underlay: str) -> list[Address]:
         """Where `To.ALL` of an underlay goes when there is no multicast."""
-        channels = self._all(underlay)
-        return list(dict.fromkeys([address for channel in channels for address in channel.engine.audience()]))
+        return list(dict.fromkeys([each for channel in self._all(underlay) for each in channel.engine.audience()]))
 
     def copies(self, underlay: str) -> list[Address]:
         """The addresses that get a copy of each multicast of an underlay, because they hear none."""
@@ -495,20 +503,20 @@ class Host:
         if self._is_closed:
             return
         self._is_closed = True
-        for channels in self._tags.values():
-            for channel in channels:
-                channel.stop(now_ns)
-                self._news[channel] = None
-                for stream in channel.streams:
-                    stream.session.ports.clear()
+        for channel in [channel for channels in self._tags.values() for channel in channels]:
+            channel.stop(now_ns)
+            self._news[channel] = None
+            for stream in channel.streams:
+                stream.session.ports.clear()
         for caller in self.callers:
             self._close_caller(now_ns, caller, NotMember("this node has been closed"))
         self._channels.clear()
         self._tags.clear()
         self._ending.clear()
         self._dirty.clear()
-        self._heap.clear()
+        self._deadlines.clear()
         if self._recorder is not None:
+            self._sessions.write_stop(now_ns, self._recorder)
             self._recorder.row(trace.STOP, now_ns)
             self._recorder.flush()
 
@@ -523,17 +531,21 @@ class Host:
         """Where a group is carried. Raises what stands against joining or calling it."""
         check_name(group)
         if group in session.ports:
-            raise UsageError(f"this node is in {group!r} already; use that handle, or leave first")
+            raise UsageError(f"{session} is in {group!r} already; use that handle, or leave first")
         if group == underlay:
             raise UsageError(f"{group!r} is the name of the underlay itself; give the group another one")
         placement = self._directory.place(group) if underlay is None else Placement(underlay, True)
-        self._check_underlay(placement)
+        self._check_underlay(placement, session)
         return placement
 
-    def _check_underlay(self, placement: Placement) -> None:
+    def _check_underlay(self, placement: Placement, session: Session) -> None:
         """Raise what stands against joining or calling an underlay."""
         if self._is_closed:
             raise UsageError("this node has been closed")
+        if session.is_closed:
+            raise UsageError(f"{session} has been closed; open another one")
+        if session.label and not placement.is_shared:
+            raise UsageError(f"{session} is in groups of shared underlays only, not in {placement.underlay!r}")
         check_name(placement.underlay)
         open_one = self._channels.get(placement.underlay)
         if open_one is not None and (open_one.shared is not None) != placement.is_shared:
@@ -547,18 +559,6 @@ class Host:
         for caller in self._calling[tag]:
             caller.receive(now_ns, source, data, stride)
             self._dirty[caller] = None
-
-    def _is_mixed(self, data: memoryview, stride: int, tag: int) -> bool:
-        """Whether a train holds datagrams of several underlays: the kernel joins what came one after the other."""
-        count = (len(data) - TAG_OFFSET - 4) // stride + 1
-        tags = np.ndarray((count,), "<u4", data, TAG_OFFSET, (stride,))
-        return bool((tags != tag).any())
-
-    def _push(self, driven: Driven) -> None:
-        """Enter its deadline, unless an earlier entry will look at it anyway."""
-        if driven.deadline_ns < driven.armed_ns:
-            driven.armed_ns = driven.deadline_ns
-            heappush(self._heap, (driven.armed_ns, driven.order, driven))
 
     def _close(self, now_ns: int, driven: Driven) -> None:
         """The application's part has ended. A left underlay goes on answering until its engine wants no more time."""

@@ -21,7 +21,7 @@ from ordercast.errors import (
 )
 from ordercast.groups.calls import Asked, Calls
 from ordercast.groups.checks import TYPE_MAX, TYPE_MIN
-from ordercast.groups.consumption import EVENT_BYTES, PORT_BYTES, Receipt
+from ordercast.groups.consumption import EVENT_BYTES, Receipt
 from ordercast.groups.events import Left, MixedBatch, PortEvent, Uncertain
 from ordercast.groups.locks import LockRequest, Locks
 from ordercast.groups.queue import QUEUE_BYTES, QUEUE_MESSAGES
@@ -135,7 +135,8 @@ class Port:
 
     @property
     def me(self) -> Member:
-        return self.channel.me
+        """The member of the group that this port is."""
+        return self.stream.me
 
     @property
     def is_member(self) -> bool:
@@ -263,6 +264,7 @@ class Port:
     @property
     def locks(self) -> Locks:
         if self._locks is None:
+            self._check_own_session()
             self._locks = Locks(self.channel.me.id)
             if self.view is not None:
                 self._locks.on_view(self.view)
@@ -280,9 +282,19 @@ class Port:
     def check_locks(self) -> None:
         """Raise if this group has no locks, handlers and calls."""
         self.check_open()
+        self._check_own_session()
         if not self.engine.gives_locks:
             name = self.engine.config.orderer
             raise UsageError(f'{self.title!r} has the orderer {name!r}; locks, handlers, calls need orderer="token"')
+
+    def _check_own_session(self) -> None:
+        """Raise if this is the port of a labelled session: the underlay knows which node holds a lock, and no more."""
+        label = self.stream.label
+        if label:
+            raise UsageError(
+                f"the session {label!r} of this node has no locks, handlers and calls in {self.title!r}: they are the "
+                "node's. Join the group with the node's own session and use them there, or send messages"
+            )
 
     def call(self, payload: bytes, service: Service, handler: int, type_: int = 0) -> Asked | None:
         """Queue a call of this member; None: the queue is full, wait. The answer comes back in `calls.settled`."""
@@ -406,18 +418,12 @@ class Port:
         return any(receipt is not None and receipt.seq >= 0 for _, receipt in waiting)
 
     def may_hold(self, size: int) -> bool:
-        """Whether `size` more bytes go on this port's own account. A session that receives all its groups in one place
-        is one application, and waits for nobody but itself."""
-        channel = self.channel
-        return (
-            channel.shared is not None
-            and not self.stream.is_fed
-            and self.held_bytes + size <= PORT_BYTES
-            and channel.consumption.has_room(size)
-        )
+        """Whether `size` more bytes go on this port's own account."""
+        return self.stream.may_hold(self.held_bytes, size)
 
     def _finish(self, receipt: Receipt) -> None:
         self.held_bytes -= receipt.size
+        self.stream.held_bytes -= receipt.size
         if self.is_leaving:
             receipt.leaving -= 1
         self.channel.consumption.finish(receipt)
@@ -472,6 +478,7 @@ class Port:
         self.channel.note(self)
         self._events.append((event, receipt))
         self.held_bytes += receipt.size
+        self.stream.held_bytes += receipt.size
         if self.is_leaving:
             receipt.leaving += 1
 
@@ -532,7 +539,7 @@ class Port:
         """The locks that the view gives to this member."""
         self.view = view
         self.changed()
-        if self._locks is None and self.channel.me.id not in view.locks.values():
+        if self._locks is None and (self.stream.label or self.channel.me.id not in view.locks.values()):
             return []
         return self.locks.on_view(view)
 

@@ -58,6 +58,7 @@ from ordercast.wire.block import (
     pack_multi,
     pack_roster,
     pack_run,
+    with_label,
 )
 from ordercast.wire.calls import CallHead, open_call, pack_call
 
@@ -103,9 +104,11 @@ class Packed(NamedTuple):
 class SendQueue:
     """Messages in the order in which they were offered; `next_number` is the number of the first of them."""
 
-    __slots__ = ("_items", "count", "next_number", "queued_bytes")
+    __slots__ = ("_items", "_label", "count", "next_number", "queued_bytes")
 
-    def __init__(self, next_number: int = 0) -> None:
+    def __init__(self, next_number: int = 0, label: bytes = b"") -> None:
+        """`label`: of the session, which all its blocks carry."""
+        self._label = label
         self._items: deque[Stretch | LargeMessage | QueuedCall | QueuedOperation | AddressedMessage] = deque()
         self.next_number = next_number
         self.count = 0
@@ -154,6 +157,12 @@ class SendQueue:
         return len(head.payload) if isinstance(head, LargeMessage) else 0
 
     @property
+    def has_begun(self) -> bool:
+        """Others may have the beginning of the large message at the head, and wait for its end."""
+        head = self._items[0] if self._items else None
+        return isinstance(head, LargeMessage) and head.offset > 0
+
+    @property
     def head_large(self) -> tuple[Target | None, Addressees | None]:
         """The group, or the groups, of the large message at the head."""
         head = self._items[0] if self._items else None
@@ -191,7 +200,7 @@ class SendQueue:
         """Take one message to these groups. What is offered later waits with it for their numbers."""
         self.count += 1
         self.queued_bytes += len(payload)
-        if len(payload) > LARGE_BYTES - TARGETS_BYTES:
+        if len(payload) > LARGE_BYTES - TARGETS_BYTES - len(self._label):
             self._items.append(LargeMessage(None, _whole(service), type_, payload, groups))
         else:
             self._items.append(AddressedMessage(groups, service, type_, payload))
@@ -243,25 +252,32 @@ class SendQueue:
 
     # Out.
 
-    def pack(self, limit: int, largest: int, after: int = 0) -> Packed | None:
+    def pack(self, limit: int, largest: int, after: int = 0, *, may_begin: bool = True) -> Packed | None:
         """The next block, of at most `limit` bytes, where `largest` is what a block may have when there is more room.
 
-        `after`: the sequence number up to which this node has delivered.
+        `after`: the sequence number up to which this node has delivered. `may_begin`: a large message.
 
         None: nothing to send, or nothing that fits yet.
         """
+        label = self._label
+        if not label:
+            return self._pack(limit, largest, after, may_begin)
+        packed = self._pack(limit - len(label), largest - len(label), after, may_begin)
+        return packed._replace(block=with_label(packed.block, label)) if packed is not None else None
+
+    def _pack(self, limit: int, largest: int, after: int, may_begin: bool) -> Packed | None:
         if self.is_waiting:
             return None
         head = self._items[0]
         if isinstance(head, LargeMessage):
-            return self._pack_fragment(head, limit, after)
+            return self._pack_fragment(head, limit, after) if may_begin or head.offset else None
         if isinstance(head, QueuedCall):
             return self._pack_call(head, limit, largest, after)
         if isinstance(head, QueuedOperation):
             return self._pack_operation(head, limit, largest, after)
         if isinstance(head, AddressedMessage):
             return self._pack_addressed(head, limit, largest, after)
-        return self._pack_messages(limit, largest, after)
+        return self._pack_messages(limit, largest, after, may_begin)
 
     def put_back(self, packed: Packed) -> None:
         """This node was out of a shared underlay before the block left: it is made anew, with the numbers that its
@@ -322,6 +338,12 @@ class SendQueue:
         head = self._items[0] if self._items else None
         if isinstance(head, LargeMessage):
             head.offset = 0
+
+    def cut(self) -> None:
+        """The session ends in the middle of a large message: what is behind it is not sent any more."""
+        self._items = deque([self._items[0]])
+        self.count = 1
+        self.queued_bytes = self.large_bytes
 
     def drop_large(self) -> None:
         """The large message at the head cannot be sent: its number is passed over."""
@@ -414,7 +436,7 @@ class SendQueue:
         self._took(1, len(payload))
         return Packed(block, first, 1, len(payload), message.service, 1, None, None, message.groups, numbers)
 
-    def _pack_messages(self, limit: int, largest: int, after: int) -> Packed | None:
+    def _pack_messages(self, limit: int, largest: int, after: int, may_begin: bool) -> Packed | None:
         items = self._items
         head = items[0]
         assert isinstance(head, Stretch)
@@ -458,7 +480,7 @@ class SendQueue:
                 break
             items.popleft()
         if not count:
-            return self._make_large(head, limit, after) if limit >= largest and not head.is_waiting else None
+            return self._make_large(head, limit, after, may_begin) if limit >= largest and not head.is_waiting else None
         number = self.next_number
         if column:
             head_bytes = FULL_HEAD.pack(number, count, service.rank, service.k, GROUPED if marked else 0, 1, after)
@@ -477,14 +499,14 @@ class SendQueue:
         block = b"".join((head_bytes, ENTRY.pack(0, type_, 0, count), marks, lengths_bytes, *parts))
         return Packed(block, number, count, used, service, count, None, groups, None, (), marks)
 
-    def _make_large(self, head: Stretch, limit: int, after: int) -> Packed | None:
+    def _make_large(self, head: Stretch, limit: int, after: int, may_begin: bool) -> Packed | None:
         """The next message does not fit the largest block of this group: it becomes a large one."""
         large = LargeMessage(head.target, _whole(head.service), head.type, head.payloads[head.at])
         head.at += 1
         if head.at == len(head.lengths):
             self._items.popleft()
         self._items.appendleft(large)
-        return self._pack_fragment(large, limit, after)
+        return self._pack_fragment(large, limit, after) if may_begin else None
 
 
 def _whole(service: Service) -> Service:

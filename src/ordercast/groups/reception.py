@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 from ordercast.engine import Delivery, RepeatedCall
 from ordercast.errors import WireError
+from ordercast.groups.calls import shown_call
 from ordercast.groups.consumption import Receipt
 from ordercast.groups.events import NO_POSITION, Batch, CallBatch, MixedBatch, OpenedBlock
+from ordercast.groups.group_views import session_name
 from ordercast.groups.port import Port
 from ordercast.groups.queued import NOBODY
 from ordercast.groups.requests import Incoming, read_call
@@ -30,6 +32,7 @@ from ordercast.wire.block import (
     Head,
     groups_of,
     head_of,
+    label_of,
     payload_bytes,
     roster_body,
     service_of,
@@ -73,7 +76,7 @@ class Reception:
         self._routes: dict[int, list[Port]] = {}  # group number -> the ports of all sessions
         # the stream of deliveries
         self._view: View | None = None
-        self._previous = -1  # position of the last ordered message delivered
+        self._previous: dict[str, int] = {}  # label of a session -> position of its last ordered message
         self._assembler = Assembler(channel.max_message)
         self.names: dict[int, str] = {channel.me.id: str(channel.me)}  # of senders
         # counters
@@ -115,31 +118,35 @@ class Reception:
 
     def drop_open(self, number: int) -> None:
         """A node came into a group that may not have got the beginnings of large messages to it: they begin again."""
-        if self._me.id in self._assembler.drop_to(number):
-            for stream in self._streams:
+        dropped = self._assembler.drop_to(number)
+        for stream in self._streams:
+            if (self._me.id, stream.label) in dropped:
                 stream.restart_large()
 
     def ports_of(self, number: int) -> Sequence[Port]:
         """The ports of a group, of all sessions."""
         return self._routes.get(number, ())
 
-    def target_of(self, number: int) -> Port:
-        """The port of a group of a shared underlay, where a node is in a group once."""
-        return self._routes[number][0]
+    def forget(self, stream: Stream) -> None:
+        """A labelled session is out of the underlay: it counts anew if it comes back."""
+        if stream.label:
+            self._previous.pop(stream.label, None)
 
     # What the engine says.
 
     def run(self, now_ns: int, deliveries: Sequence[Delivery]) -> int:
         """Blocks in their order; how many of them this pass came to. Hot: one turn per block; benches measure it as
         part of `deliver`."""
-        rows, names, me, consumption = self._rows, self.names, self._me.id, self._consumption
+        names, me, consumption = self.names, self._me.id, self._consumption
         routes, is_shared, streams = self._routes, self.is_shared, self._streams
         view = self._view.id if self._view else ""
-        shared, group, done = self._channel.shared, 0, 0
+        shared, group, done, label = self._channel.shared, 0, 0, ""
         for seq, position, origin, number, block in deliveries:
             done += 1
             try:
                 head = head_of(block)
+                if is_shared:
+                    label = label_of(block)
             except WireError:
                 self.unreadable_blocks += 1
                 consumption.pass_over(seq)
@@ -147,18 +154,21 @@ class Reception:
             first, count, rank, k, flags, _ = head
             if is_shared:
                 if flags & (ROSTER | GROUPED | MULTI):
-                    self._run_shared(now_ns, seq, position, origin, number, block, head)
+                    self._run_shared(now_ns, seq, position, origin, label, number, block, head)
                     if flags & ROSTER and shared is not None and shared.left <= 0:
                         return done
                     continue
                 group = ENTRY.unpack_from(block, HEAD_BYTES)[0]
             ports = routes.get(group)
             sender = names.get(origin) or f"{origin:016x}"
+            if label:
+                sender = session_name(sender, label)
             stream: Stream | None = None
             if origin == me:
                 # One session is the usual case, and owns blocks of before it came in, too.
-                stream = streams[0] if len(streams) == 1 else self._sender(number)
+                stream = streams[0] if len(streams) == 1 else self._sender(number, label)
             batch: Batch | None
+            call: Incoming | None = None
             if flags & CALLED:
                 call = self._open_call(origin, number, position, block)
                 if call is None or ports is None:
@@ -169,7 +179,7 @@ class Reception:
                 sender, service, size = call.sender, call.service, len(call.payload)
                 if call.is_outside:
                     stream = None  # a call from before this node came in
-                batch = CallBatch(ports[0].calls.deliver(call))
+                batch = self._call_batch(call, ports)
             elif flags & (FRAGMENTED | CHANGE | ROSTER):
                 batch = None
                 if flags & FRAGMENTED:
@@ -194,16 +204,25 @@ class Reception:
                 name = ports[0].group if ports is not None else ""
                 batch = Batch(block, name, view, sender, first, count, shown_at, service)
             if ports is not None:
-                rows.deliver(now_ns, group, sender, first, count, service, position, self._previous, size)
-                if rank >= AGREED_RANK:
-                    self._previous = position + count - 1
+                previous = self._previous
+                for port in ports if is_shared else ports[:1]:  # each is another session's
+                    if shared is not None:
+                        shared.signal(now_ns, port)
+                    mine, last = port.stream.label, position + count - 1
+                    before = previous.get(mine, -1)
+                    port.stream.rows.deliver(now_ns, group, sender, first, count, service, position, before, size)
+                    if rank >= AGREED_RANK:
+                        previous[mine] = last
             if stream is not None:
                 stream.delivered(now_ns, number, first, count, position)
             if ports is None:
                 consumption.pass_over(seq)
                 continue
             if is_shared:
-                self._hand_out(seq, max(len(block), size), [(port, batch) for port in ports])
+                # What a session has no part in, it sees.
+                shown = CallBatch(shown_call(call, ports[0].group)) if call is not None else batch
+                handed = [(port, shown if port.stream.label else batch) for port in ports]
+                self._hand_out(seq, max(len(block), size), handed)
                 continue
             receipt = Receipt(seq, len(ports))
             consumption.receipts.append(receipt)
@@ -212,19 +231,24 @@ class Reception:
                 port.add(batch, receipt)
         return done
 
+    def _call_batch(self, call: Incoming, ports: Sequence[Port]) -> Batch:
+        """A call, or an answer, at the node's own session, which may have to answer, or may have asked."""
+        port = next((port for port in ports if not port.stream.label), None)
+        return CallBatch(port.calls.deliver(call) if port is not None else shown_call(call, ports[0].group))
+
     def _run_shared(
-        self, now_ns: int, seq: int, position: int, origin: int, number: int, block: bytes, head: Head
+        self, now_ns: int, seq: int, position: int, origin: int, label: str, number: int, block: bytes, head: Head
     ) -> None:
         """A block that only shared underlays have: an operation on the roster, or messages to several groups."""
         shared, consumption = self._channel.shared, self._consumption
         first, count, flags = head.first, head.count, head.flags
-        stream = self._sender(number) if origin == self._me.id else None
+        stream = self._sender(number, label) if origin == self._me.id else None
         try:
             if shared is None or flags & ROSTER:
                 if shared is not None:
                     shared.on_operation(now_ns, position, origin, roster_body(block, head))
-                if stream is not None:
-                    stream.outstanding.pop(number, None)
+                    if origin == self._me.id:
+                        shared.system.outstanding.pop(number, None)
                 consumption.pass_over(seq)
                 return
             groups = groups_of(block, head)
@@ -234,7 +258,7 @@ class Reception:
             self.unreadable_blocks += 1
             consumption.pass_over(seq)
             return
-        sender = self.names.get(origin) or f"{origin:016x}"
+        sender = session_name(self.names.get(origin) or f"{origin:016x}", label)
         view = self._view.id if self._view else ""
         # Names are looked up when they are asked for, in the roster of now: there may be another one by then.
         opened = OpenedBlock(block, head, sender, position, view, shared.roster.current_names)
@@ -256,22 +280,23 @@ class Reception:
         if not parts:
             consumption.pass_over(seq)
             return
+        for port, _ in parts:
+            shared.signal(now_ns, port)
         if self._rows.is_on:
-            is_whole = parts[0][1].count == count or any(batch.count == count for _, batch in parts)
-            previous = self._write(now_ns, opened, groups, bool(flags & MULTI), is_whole)
-            if head.rank >= AGREED_RANK:
-                self._previous = previous
+            for each in dict.fromkeys([port.stream for port, _ in parts]):
+                is_whole = any(batch.count == count for port, batch in parts if port.stream is each)
+                previous = self._write(now_ns, each, opened, groups, bool(flags & MULTI), is_whole)
+                if head.rank >= AGREED_RANK:
+                    self._previous[each.label] = previous
         self._hand_out(seq, max(len(block), whole_bytes), parts)
 
     def _hand_out(self, seq: int, size: int, parts: Sequence[tuple[Port, Batch]]) -> None:
         """Give a block of `size` bytes to ports of a shared underlay. Those that may hold it do."""
-        shared, consumption = self._channel.shared, self._consumption
+        consumption = self._consumption
         held: Receipt | None = None
         waited: Receipt | None = None
         for port, batch in parts:
             port.messages_delivered += batch.count
-            if shared is not None:
-                shared.signal(port)
             if port.may_hold(size):
                 if held is None:
                     held = consumption.hold(size, 0)
@@ -318,25 +343,25 @@ class Reception:
         ]
         return parts
 
-    def _write(self, now_ns: int, opened: OpenedBlock, groups: Sequence[int], is_multi: bool, is_whole: bool) -> int:
-        """The rows of a block to several groups: one for each run of messages to one group that is wanted here, or, if
-        all of it is and it mixes many groups, one. The position of the last message that is.
+    def _write(
+        self, now_ns: int, stream: Stream, opened: OpenedBlock, groups: Sequence[int], is_multi: bool, is_whole: bool
+    ) -> int:
+        """The rows of a block to several groups: one for each run of messages to one group that the session wants, or,
+        if it wants all of it and it mixes many groups, one. The position of the last message that it wants.
         """
-        rows, head, position, service = self._rows, opened.head, opened.position, opened.service
+        rows, head, position, service = stream.rows, opened.head, opened.position, opened.service
+        previous = self._previous.get(stream.label, -1)
         if is_multi:
             size = sum(map(len, opened.payloads))
-            rows.deliver_many(
-                now_ns, groups, opened.sender, head.first, head.count, service, position, self._previous, size
-            )
+            rows.deliver_many(now_ns, groups, opened.sender, head.first, head.count, service, position, previous, size)
             return position + head.count - 1
-        previous = self._previous
         for number, start, stop in row_runs(groups) if is_whole else runs_of(groups):
             if number == MIXED:
                 rows.deliver(
                     now_ns, MIXED, opened.sender, head.first, head.count, service, position, previous, opened.size
                 )
                 previous = position + head.count - 1
-            elif number in self._routes:
+            elif any(port.stream is stream for port in self._routes.get(number, ())):
                 size = sum(map(len, opened.payloads[start:stop]))
                 at = position + start
                 rows.deliver(
@@ -351,8 +376,8 @@ class Reception:
         if call is None:
             return
         group = ENTRY.unpack_from(again.block, HEAD_BYTES)[0] if self.is_shared else 0
-        ports = self._routes.get(group)
-        if ports is not None and ports[0].calls.again(call):
+        port = next((port for port in self._routes.get(group, ()) if not port.stream.label), None)
+        if port is not None and port.calls.again(call):
             self._rows.redeliver(now_ns, group, call.sender, call.first, call.service, len(call.payload))
 
     def install(self, view: View, max_message: int) -> bool:
@@ -374,15 +399,19 @@ class Reception:
     def on_departed(self, max_message: int) -> None:
         """This node is out: what comes next belongs to another log."""
         self._view = None
-        self._previous = -1
+        self._previous.clear()
         self._assembler = Assembler(max_message)
         self._consumption.on_departed()
 
     # In detail.
 
-    def _sender(self, number: int) -> Stream | None:
+    def _sender(self, number: int, label: str) -> Stream | None:
         """The session that sent own block `number`. UNRELIABLE blocks have no number, and are nobody's."""
-        return next((stream for stream in self._streams if number in stream.outstanding), None)
+        shared = self._channel.shared
+        if shared is None:
+            return next((stream for stream in self._streams if number in stream.outstanding), None)
+        stream = shared.streams.get(label)
+        return stream if stream is not None and number in stream.outstanding else None
 
     def _open_call(self, origin: int, number: int, position: int, block: bytes) -> Incoming | None:
         try:

@@ -133,7 +133,7 @@ class GroupTable:
         if self.seed is not None and self.seed.origin not in present:
             self.seed = None
         gone = frozenset(before) - present
-        return self.take_out(gone, view) if gone else []
+        return self._take_out(gone, view) if gone else []
 
     def apply(self, origin: int, operation: AnyOperation) -> list[GroupChange]:
         """One operation that `origin` had ordered.
@@ -168,6 +168,10 @@ class GroupTable:
             self.unseeded = {node: came for node, came in self.unseeded.items() if came > as_of}
         else:
             self.seed = SeedProgress(origin, as_of, part + 1)
+
+    def take_out(self, gone: frozenset[int], view: View) -> list[GroupChange]:
+        """The sessions of these nodes leave their groups, by this view."""
+        return self._take_out(gone, view)
 
     # What a seed is made of, and makes.
 
@@ -300,8 +304,7 @@ class GroupTable:
             record.namers = self._share((*record.namers, key))
             self._named[origin] = count + 1
 
-    def take_out(self, gone: frozenset[int], view: View) -> list[GroupChange]:
-        """The sessions of these nodes leave their groups."""
+    def _take_out(self, gone: frozenset[int], view: View) -> list[GroupChange]:
         reason, header = view.reason, view.header
         changes = self.changes
         worked_out: dict[int, tuple[Sessions, Sessions]] = {}

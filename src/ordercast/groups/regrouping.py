@@ -8,25 +8,32 @@ roster has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple
 
 from ordercast.groups.engines import InterestPort
-from ordercast.groups.records import Sessions
+from ordercast.groups.queued import NO_NUMBER, NOBODY
+from ordercast.groups.records import GroupChange, GroupRecord, Sessions
 from ordercast.wire.roster import SessionKey
 
 if TYPE_CHECKING:
+    from ordercast.groups.channel import Channel
     from ordercast.groups.port import Port
     from ordercast.groups.rosters import AnyRoster
+    from ordercast.groups.stream import Stream
+
+
+NameKey = tuple[str, str]
+"""The label of a session, and a group that it sends to from outside."""
 
 
 class WantedOperations(NamedTuple):
     """What a node has to say so that the roster has what it wants."""
 
     joins: list[Port]
-    leaves: list[tuple[int, bytes]]  # number of the group, and header
-    names: list[str]
+    leaves: list[tuple[str, int, bytes]]  # label, number of the group, and header
+    names: list[NameKey]
 
 
 class Presence(Enum):
@@ -40,9 +47,10 @@ class Presence(Enum):
 class Regrouping:
     """Joins that wait for interest, and headers of leaves that are not carried out yet."""
 
-    __slots__ = ("_blocked", "_headers", "_interest", "_waiting")
+    __slots__ = ("_blocked", "_channel", "_headers", "_interest", "_waiting")
 
-    def __init__(self, interest: InterestPort) -> None:
+    def __init__(self, channel: Channel, interest: InterestPort) -> None:
+        self._channel = channel
         self._interest = interest
         # Groups whose interest was declared in this view, and the ports that wait for it. The ports of a node bound it.
         self._waiting: dict[str, dict[Port, None]] = {}
@@ -61,14 +69,14 @@ class Regrouping:
         """Whether the first of those that wait may join: what was declared earlier is stable earlier."""
         return bool(self._waiting) and self._interest.is_stable(next(iter(self._waiting)))
 
-    def take_joins(self, ports: Iterable[Port], presence_in: Callable[[str], Presence]) -> list[Port]:
+    def take_joins(self, ports: Iterable[Port], roster: AnyRoster) -> list[Port]:
         """The ports that may join now, of these and of those that wait already. A group that this node is in and stays
         in needs no interest."""
         waiting, interest = self._waiting, self._interest
         taken: list[Port] = []
         declared: list[str] = []
         for port in ports:
-            presence = presence_in(port.group)
+            presence = self._presence_in(roster.find(port.group))
             if presence is Presence.STAYING:
                 taken.append(port)
                 continue
@@ -85,6 +93,13 @@ class Regrouping:
             group = next(iter(waiting))
             taken += waiting.pop(group)
         return taken
+
+    def _presence_in(self, record: GroupRecord | None) -> Presence:
+        me = self._channel.me.id
+        if record is None or all(key[0] != me for key in record.members):
+            return Presence.OUT
+        ports = self._channel.reception.ports_of(record.number)
+        return Presence.STAYING if any(not port.is_leaving for port in ports) else Presence.LEAVING
 
     def forget(self, port: Port) -> None:
         """The port has ended."""
@@ -106,39 +121,78 @@ class Regrouping:
 
     # Views and exchanges.
 
+    def is_late(self, is_behind: bool) -> bool:
+        """Whether the engine has come further than the roster: what is said now would be said in another view."""
+        mine, view = self._channel.view, self._channel.engine.view
+        return is_behind or mine is None or view is None or mine.rank != view.rank
+
     def on_view(self) -> None:
         """INTERESTs of the last view are void."""
         self._waiting = {}
         self._blocked = {}
 
-    def wanted(
-        self, roster: AnyRoster, key: SessionKey, ports: Mapping[str, Port], named: Collection[str]
-    ) -> WantedOperations:
-        """What is to be said, where nothing is under way. `named`: groups that the node sends to from outside."""
-        leaves: list[tuple[int, bytes]] = []
-        inside: dict[int, tuple[Sessions, bool]] = {}  # by the list's identity: many groups share one
+    def own_changes(self, change: GroupChange) -> list[SessionKey]:
+        """Sessions of this node that a change brings into its group, or takes out: a view or an exchange may bring
+        several at once."""
+        me, before, after = self._channel.me.id, change.before, change.after
+        gone = [key for key in before if key[0] == me and key not in after]
+        return gone + [key for key in after if key[0] == me and key not in before]
+
+    def renumber(self, roster: AnyRoster, streams: Mapping[str, Stream]) -> list[Port]:
+        """An exchange of rosters has given all groups other numbers. The ports whose sessions are not in their groups
+        any more, because a bound kept them out or nobody could read of them: they have no number."""
+        channel, me = self._channel, self._channel.me.id
+        lost: list[Port] = []
+        for label, stream in streams.items():
+            key = (me, label)
+            for port in stream.ports.values():
+                record = roster.find(port.group)
+                if port.number > NOBODY and (record is None or key not in record.members):
+                    lost.append(port)
+        for stream in channel.streams:
+            stream.before_renumbering()
+        for port in lost:
+            channel.reception.detach(port)
+            port.number = NO_NUMBER
+
+        def find(group: str) -> int:
+            record = roster.find(group)
+            return record.number if record is not None else NOBODY
+
+        channel.reception.renumber(find)
+        channel.rows.forget_groups()
+        return lost
+
+    def wanted(self, roster: AnyRoster, streams: Mapping[str, Stream], named: Collection[NameKey]) -> WantedOperations:
+        """What is to be said, where nothing is under way. `named`: groups that sessions send to from outside."""
+        me = self._channel.me.id
+        leaves: list[tuple[str, int, bytes]] = []
+        inside: dict[int, tuple[Sessions, list[str]]] = {}  # by the list's identity: many groups share one
         for record in roster.groups.values():
             members = record.members
             known = inside.get(id(members))
             if known is None:
-                known = inside[id(members)] = (members, key in members)
-            if known[1]:
-                port = ports.get(record.name)
+                known = inside[id(members)] = (members, [label for node, label in members if node == me])
+            for label in known[1]:
+                stream = streams.get(label)
+                port = stream.ports.get(record.name) if stream is not None else None
                 if port is None or port.number != record.number:
-                    leaves.append((record.number, b""))  # another one has joined it, and has ended
+                    leaves.append((label, record.number, b""))  # another one has joined it, and has ended
                 elif port in self._headers:
-                    leaves.append((record.number, self._headers[port]))
-            elif record.namers and key in record.namers and record.name not in named:
-                leaves.append((record.number, b""))
+                    leaves.append((label, record.number, self._headers[port]))
+            for node, label in record.namers:
+                if node == me and (label, record.name) not in named:
+                    leaves.append((label, record.number, b""))
         joins: list[Port] = []
-        for name, port in ports.items():
-            record_of = roster.find(name)
-            is_in = record_of is not None and key in record_of.members and port.number == record_of.number
-            if not is_in and not port.is_leaving:
-                joins.append(port)
-        names: list[str] = []
-        for name in named:
-            record_of = roster.find(name)
-            if record_of is None or (key not in record_of.namers and key not in record_of.members):
-                names.append(name)
+        for label, stream in streams.items():
+            for port in stream.ports.values():
+                found = roster.find(port.group)
+                is_in = found is not None and (me, label) in found.members and port.number == found.number
+                if not is_in and not port.is_leaving:
+                    joins.append(port)
+        names: list[NameKey] = []
+        for label, name in named:
+            found = roster.find(name)
+            if found is None or ((me, label) not in found.namers and (me, label) not in found.members):
+                names.append((label, name))
         return WantedOperations(joins, leaves, names)

@@ -3,21 +3,26 @@
 Names are looked up in the recorder once and remembered as numbers. A block is one row; a fragment that completes no
 message has a count of 0 and gives none. A row names the underlay, and the group where it is about messages of one.
 Views, joins and leaves of the underlay name no group; those of a lightweight group name it.
+
+A labelled session has rows of its own (docs/trace.md): what it submits, delivers and has confirmed, and its views of
+groups. `of_session` makes what writes them. Everything else is the node's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Final
 
 from ordercast.engine import Buffer, Note
 from ordercast.errors import WireError
 from ordercast.service import AGREED_RANK, Service
 from ordercast.trace import recorder as trace
+from ordercast.trace.naming import session_name
 from ordercast.trace.recorder import NULL, Recorder, Traffic
 from ordercast.trace.schema import KINDS
 from ordercast.view import GROUP_ORIGIN, View
-from ordercast.wire.block import CHANGE, ENTRY, GROUPED, HEAD_BYTES, MULTI, Head, head_of, payload_bytes
+from ordercast.wire.block import CHANGE, ENTRY, GROUPED, HEAD_BYTES, MULTI, Head, head_of, label_of, payload_bytes
 from ordercast.wire.header import detail_of
 
 MAX_GROUPS: Final = 4_096
@@ -74,19 +79,55 @@ class Meter:
 NO_HEAD: Final = Head(0, 0, 0, 0, 0, 0)
 
 
+@lru_cache(maxsize=4_096)
+def traced_name(member: str) -> str:
+    """The member `label@name/life` as the trace writes it, where a label is a part of a folder's name."""
+    name, slash, life = member.rpartition("/")
+    label, at, node = name.partition("@")
+    if not at or not slash:
+        return member
+    try:
+        return f"{session_name(label, node)}/{life}"
+    except ValueError:
+        return member  # it is longer than a node of a trace may be: another node, without a trace, may have such
+
+
+class CurrentView:
+    """The recorder's number of the underlay's view, which a node and its sessions share; 0: none."""
+
+    __slots__ = ("view",)
+
+    def __init__(self) -> None:
+        self.view = 0
+
+
 class Rows:
     """Writes what happens on one channel. Without a recorder every call returns at once."""
 
-    __slots__ = ("_groups", "_me", "_name_of", "_own", "_recorder", "_traffic", "_traffic_ns", "_underlay", "_view")
+    __slots__ = (
+        "_at",
+        "_groups",
+        "_me",
+        "_name_of",
+        "_own",
+        "_recorder",
+        "_session",
+        "_traffic",
+        "_traffic_ns",
+        "_underlay",
+        "_underlay_name",
+    )
 
     def __init__(
         self, recorder: Recorder | None, underlay: str, me: str, name_of: Callable[[int], str] | None = None
     ) -> None:
         """`name_of`: of a shared underlay, what names its groups. Without it the underlay's name is the group's."""
         self._recorder = recorder
+        self._underlay_name = underlay
         self._underlay = recorder.string(underlay) if recorder else 0
-        self._me = recorder.string(me) if recorder else 0
-        self._view = 0
+        self._me = recorder.string(traced_name(me)) if recorder else 0
+        self._session = 0  # of a session that has a label: the recorder's number of it
+        self._at = CurrentView()
         # groups
         self._name_of = name_of
         self._own = self._underlay if name_of is None else 0  # the group of rows that are about none in particular
@@ -94,6 +135,21 @@ class Rows:
         # traffic
         self._traffic = Traffic(self._underlay) if recorder else None
         self._traffic_ns = 0
+
+    def of_session(self, label: str, me: str) -> Rows:
+        """What writes the rows of a session. Without a label it is the node."""
+        if not label or self._recorder is None:
+            return self
+        rows = Rows(self._recorder, self._underlay_name, me, self._name_of)
+        rows._session = self._recorder.session(label)
+        rows._at = self._at
+        rows._groups = self._groups
+        rows._traffic = None
+        return rows
+
+    @property
+    def _view(self) -> int:
+        return self._at.view
 
     @property
     def is_on(self) -> bool:
@@ -118,7 +174,7 @@ class Rows:
         if self._recorder and count:
             self._recorder.row(
                 trace.SUBMIT, now_ns, self._underlay, self._group(group), self._view, self._me, first, count,
-                service.rank, service.k, nbytes=nbytes,
+                service.rank, service.k, nbytes=nbytes, session=self._session,
             )  # fmt: skip
 
     def deliver(
@@ -137,8 +193,10 @@ class Rows:
         if recorder:
             ordered = service.rank >= AGREED_RANK
             recorder.row(
-                trace.DELIVER, now_ns, self._underlay, self._group(group), self._view, recorder.string(sender), first,
-                count, service.rank, service.k, position if ordered else NULL, previous if ordered else NULL, nbytes,
+                trace.DELIVER, now_ns, self._underlay, self._group(group), self._view,
+                recorder.string(traced_name(sender)), first, count, service.rank, service.k,
+                position if ordered else NULL, previous if ordered else NULL, nbytes,
+                session=self._session,
             )  # fmt: skip
 
     def submit_many(
@@ -148,7 +206,7 @@ class Rows:
         if self._recorder and count:
             self._recorder.row(
                 trace.SUBMIT, now_ns, self._underlay, 0, self._view, self._me, first, count, service.rank, service.k,
-                nbytes=nbytes, groups=self._names(groups),
+                nbytes=nbytes, groups=self._names(groups), session=self._session,
             )  # fmt: skip
 
     def deliver_many(
@@ -168,9 +226,9 @@ class Rows:
         if recorder:
             ordered = service.rank >= AGREED_RANK
             recorder.row(
-                trace.DELIVER, now_ns, self._underlay, 0, self._view, recorder.string(sender), first, count,
-                service.rank, service.k, position if ordered else NULL, previous if ordered else NULL, nbytes,
-                groups=self._names(groups),
+                trace.DELIVER, now_ns, self._underlay, 0, self._view, recorder.string(traced_name(sender)), first,
+                count, service.rank, service.k, position if ordered else NULL, previous if ordered else NULL, nbytes,
+                groups=self._names(groups), session=self._session,
             )  # fmt: skip
 
     def _names(self, groups: Sequence[int]) -> int:
@@ -184,6 +242,7 @@ class Rows:
             self._recorder.row(
                 trace.CONFIRM, now_ns, self._underlay, self._group(group), self._view, self._me, first, count,
                 service.rank, service.k, position if service.is_ordered and position >= 0 else NULL,
+                session=self._session,
             )  # fmt: skip
 
     def redeliver(self, now_ns: int, group: int, sender: str, first: int, service: Service, nbytes: int) -> None:
@@ -217,7 +276,7 @@ class Rows:
     def view(self, now_ns: int, view: View) -> None:
         recorder = self._recorder
         if recorder:
-            self._view = recorder.string(view.id)
+            self._at.view = recorder.string(view.id)
             recorder.row(
                 # No group: docs/trace.md keeps that for lightweight groups. This view is the underlay's.
                 trace.VIEW, now_ns, self._underlay, 0, self._view,
@@ -232,17 +291,26 @@ class Rows:
             recorder.row(
                 trace.VIEW, now_ns, self._underlay, recorder.string(view.group), recorder.string(view.id),
                 detail=recorder.detail(view.reason.name.lower()),
-                members=recorder.strings(map(str, view.members)), came_with=recorder.strings(view.came_with),
+                members=recorder.strings([traced_name(str(member)) for member in view.members]),
+                came_with=recorder.strings(map(traced_name, view.came_with)), session=self._session,
             )  # fmt: skip
 
     def transitional(self, now_ns: int) -> None:
         if self._recorder:
             self._recorder.row(trace.TRANSITIONAL, now_ns, self._underlay, 0, self._view)
 
+    def group_transitional(self, now_ns: int, view: View) -> None:
+        """The signal in a lightweight group: of a session that has a label. The node's is the underlay's."""
+        recorder = self._recorder
+        if recorder and self._session:
+            group, at = recorder.string(view.group), recorder.string(view.id)
+            recorder.row(trace.TRANSITIONAL, now_ns, self._underlay, group, at, session=self._session)
+
     def join(self, now_ns: int, group: str = "") -> None:
         """Of the underlay, or of a lightweight group."""
         if self._recorder:
-            self._recorder.row(trace.JOIN, now_ns, self._underlay, self._recorder.string(group) if group else 0)
+            number = self._recorder.string(group) if group else 0
+            self._recorder.row(trace.JOIN, now_ns, self._underlay, number, session=self._session)
 
     def group_unlock(self, now_ns: int, group: str, key: str) -> None:
         """Of a lightweight group that is being left, and may have no number any more."""
@@ -256,14 +324,19 @@ class Rows:
         recorder = self._recorder
         if recorder:
             detail = recorder.detail(text)
-            recorder.row(trace.LEAVE, now_ns, self._underlay, recorder.string(group), self._view, detail=detail)
+            recorder.row(
+                trace.LEAVE, now_ns, self._underlay, recorder.string(group), self._view, detail=detail,
+                session=self._session,
+            )  # fmt: skip
 
     def leave(self, now_ns: int, text: str) -> None:
         if self._recorder:
             detail = self._recorder.detail(text) if text else 0
-            self._recorder.row(trace.LEAVE, now_ns, self._underlay, 0, self._view, detail=detail)
-            self._view = 0
-            self._groups.clear()  # a later stay has another roster
+            view = self._view
+            self._recorder.row(trace.LEAVE, now_ns, self._underlay, 0, view, detail=detail, session=self._session)
+            if not self._session:
+                self._at.view = 0
+                self._groups.clear()  # a later stay has another roster
 
     def forget_groups(self) -> None:
         """Groups have other numbers from here on."""
@@ -289,6 +362,7 @@ class Rows:
         head = NO_HEAD
         nbytes = 0
         group = self._own
+        label = ""  # of the session that sent it
         for note in notes:
             code = _CODES.get(note.kind)
             if code is None:
@@ -316,12 +390,20 @@ class Rows:
                         head = head_of(parsed)
                     except WireError:
                         head = NO_HEAD
+                if self._name_of is not None and head.count:
+                    try:
+                        label = label_of(parsed)
+                    except WireError:
+                        head = NO_HEAD
                 nbytes = payload_bytes(parsed, head) if head.count else 0
                 group = self._own
                 if self._name_of is not None and head.count and not head.flags & (GROUPED | MULTI):
                     group = self._group(ENTRY.unpack_from(parsed, HEAD_BYTES)[0])
             if not head.count or head.flags & CHANGE:
                 continue
+            if label and sender:
+                name = names.get(note.origin) or f"{note.origin:016x}"
+                sender = recorder.string(traced_name(f"{label}@{name}"))
             position = note.position if note.position >= 0 and head.rank >= AGREED_RANK else NULL
             recorder.row(
                 code, now_ns, self._underlay, group, self._view, sender, head.first, head.count, head.rank, head.k,

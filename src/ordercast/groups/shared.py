@@ -9,24 +9,25 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from ordercast.config import MAX_BLOCK, MAX_GROUP_NAME
 from ordercast.engine import Transitional, Upcall
-from ordercast.errors import UsageError
+from ordercast.errors import UsageError, WireError
+from ordercast.groups.addressing import GroupNames
 from ordercast.groups.events import Left
 from ordercast.groups.exchange import ExchangeRoster
-from ordercast.groups.group_views import GroupViews, Telling, locks_of
+from ordercast.groups.group_views import GroupViews, Telling
 from ordercast.groups.queued import NO_NUMBER, NOBODY
 from ordercast.groups.records import MAX_NAMED, GroupChange
-from ordercast.groups.regrouping import Presence, Regrouping
+from ordercast.groups.regrouping import NameKey, Regrouping
 from ordercast.groups.roster import Roster
 from ordercast.groups.rosters import AnyRoster
 from ordercast.groups.session import Session
+from ordercast.groups.shared_locks import group_of_lock, show_locks
 from ordercast.groups.stream import Stream
-from ordercast.view import RECOVERIES, Reason, View
+from ordercast.view import View
 from ordercast.wire.block import MAX_TARGETS, OVERHEAD
 from ordercast.wire.roster import (
     NameGroups,
@@ -44,6 +45,7 @@ JOINS_BYTES: Final = 16_384
 LEAVES_BYTES: Final = 4_096
 """An operation is carried out in one pass: so it is about some thousand groups."""
 UNBOUNDED: Final = 1 << 62
+NAME: Final = bytes([Operation.NAME])  # how the body of such an operation begins
 
 if TYPE_CHECKING:
     from ordercast.groups.channel import Channel
@@ -62,34 +64,6 @@ sent to for longest."""
 GIVEN_BACK: Final = 64
 """Names that one send looks at to give them back."""
 
-LABEL: Final = ""
-"""Of the session of an embedded node. A daemon will have one for each client."""
-
-
-class GroupNames:
-    """Groups that a message is for, by name."""
-
-    __slots__ = ("_names", "_shared", "_stream")
-
-    def __init__(self, shared: SharedGroups, stream: Stream, names: Sequence[str]) -> None:
-        self._shared = shared
-        self._stream = stream
-        self._names = tuple(names)
-
-    def numbers(self) -> Sequence[int] | None:
-        # Names that a bound kept out have the number of nobody; one of them is enough.
-        numbers = list(dict.fromkeys([self._shared.number_of(name, self._stream) for name in self._names]))
-        return None if NO_NUMBER in numbers else numbers
-
-    def lose(self, first: int, count: int) -> None:
-        """Told to the session where it receives all groups in one order, or else by the first of them that it is in."""
-        stream = self._stream
-        port = stream.base if stream.is_fed else None
-        if port is None:
-            port = next((stream.ports[name] for name in self._names if name in stream.ports), None)
-        if port is not None:
-            port.lose(first, count)
-
 
 class SharedGroups:
     """What a channel has besides where its underlay carries many groups."""
@@ -102,86 +76,120 @@ class SharedGroups:
         "_locks",
         "_maker",
         "_named",
-        "_ports",
         "_regrouping",
         "_seed",
         "_seq",
         "_shown",
-        "_system",
         "_telling",
         "_to_name",
         "_transitional",
+        "_turn",
         "_unanswered",
         "_unlocking",
+        "large",
         "left",
         "roster",
+        "streams",
+        "system",
         "waiting",
     )
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         interest = channel.engine.interest
-        self._regrouping = Regrouping(interest) if interest is not None else None
+        self._regrouping = Regrouping(channel, interest) if interest is not None else None
         self.roster: AnyRoster = self._new_roster()
         self._maker = GroupViews(by_position=interest is not None)
-        self._ports: dict[str, Port] = {}  # by group, of all sessions
+        self.streams: dict[str, Stream] = {}  # of all sessions, by their labels
         # Operations that are to be offered. All of a node's go through one queue, so that their order is certain.
         self._joining: dict[Port, None] = {}
-        self._leaving: list[tuple[int, bytes]] = []  # number of the group, and header
-        self._to_name: list[str] = []
-        # Groups that this node is not in, and has asked a number for: the last message to each. The latest come last.
-        self._named: dict[str, tuple[Stream, int]] = {}
-        self._unanswered: set[str] = set()  # those of them whose operation has not been read yet
+        self._leaving: list[tuple[str, int, bytes]] = []  # label, number of the group, and header
+        self._to_name: list[NameKey] = []
+        # Groups that a session is not in, and has asked a number for: the last message to each. The latest come last.
+        self._named: dict[NameKey, tuple[Stream, int]] = {}
+        self._unanswered: set[NameKey] = set()  # those of them whose operation has not been read yet
         self._seed: Iterator[bytes] | None = None
         # What the engine has said and this node has not come to yet: a pass makes only so many views of groups.
         self.waiting: deque[Upcall] = deque()
         self.left = PASS_CHANGES  # how many this pass may still make
         self._telling: Telling | None = None  # groups have it up to `_changes`
         self._changes: deque[GroupChange] = deque()
-        self._shown: set[Port | None] = set()  # that got a view of their own by it
+        self._shown: set[Port] = set()  # that got a view of their own by it
         # Of the last view or operation: the view's own, and one more for each operation since. All members of the
         # underlay count alike, and the next view has a greater one, since every operation takes one in the log. Where
-        # components go on, positions take its place.
+        # components go on, it is the position.
         self._seq = 0
         self._transitional = ""  # the underlay's view that is being recovered, until the next one
         self._locks: dict[str, int] = {}  # of all groups, as of the last view
         self._unlocking: dict[str, None] = {}  # locks that are to be given back: their ports have ended
-        self._system = Stream(channel, Session(), 0, is_system=True)  # of the node itself: operations
-        channel.streams.append(self._system)
+        self.large: Stream | None = None  # the session whose large message is under way, or was last
+        self._turn = 0  # the session that submits first rises from pass to pass
+        self.system = Stream(channel, Session(), 0, is_system=True)  # of the node itself: operations
+        channel.streams.append(self.system)
 
     def _new_roster(self) -> AnyRoster:
         interest, me = self._channel.engine.interest, self._channel.me.id
         return ExchangeRoster(me, interest.interests) if interest is not None else Roster(me)
 
+    # Sessions
+
+    def enter(self, stream: Stream) -> None:
+        """A session begins to use the underlay."""
+        if stream.label in self.streams:
+            raise UsageError(
+                f"another session of this node uses {self._channel.underlay!r} under the label {stream.label!r}: on a "
+                "shared underlay each has a label of its own. Host.open_session makes them"
+            )
+        self.streams[stream.label] = stream
+
+    def exit(self, stream: Stream) -> None:
+        """It is out. What it has named is given back: that comes behind all that it has sent."""
+        label = stream.label
+        del self.streams[label]
+        self._to_name = [key for key in self._to_name if key[0] != label]
+        for key in [key for key in self._named if key[0] == label]:
+            del self._named[key]
+            self._unname(key)
+
+    def may_begin(self, stream: Stream) -> bool:
+        """Whether a session may begin a large message: those of a node go one after the other, because members keep
+        the beginnings of all that are open, and let nobody join in the middle of one."""
+        if self.large is not None and self.large is not stream and self.large.queue.has_begun:
+            return False
+        self.large = stream
+        return True
+
+    def in_turn(self) -> list[Stream]:
+        """The streams in the order in which they submit in this pass: operations first, and then another session first
+        each time, so that none takes all the room for good."""
+        streams = self._channel.streams
+        if len(streams) <= 2:
+            return streams
+        others = streams[1:]
+        self._turn = (self._turn + 1) % len(others)
+        return [streams[0], *others[self._turn :], *others[: self._turn]]
+
     # Ports
 
-    def check(self, group: str) -> None:
-        """Raise where the group cannot be opened."""
-        if group in self._ports:
-            raise UsageError(
-                f"another session of this node is in {group!r} already: on a shared underlay a node is in a group once"
-            )
-
     def attach(self, port: Port) -> None:
-        self._ports[port.group] = port
         self._joining[port] = None
         self._channel.consumption.ports += 1
 
     def detach(self, port: Port) -> None:
         """The port has ended. A session that the roster still has in the group is taken out there as well."""
+        label = port.stream.label
         if port.group:
             self._channel.consumption.ports -= 1
-        if self._ports.get(port.group) is port:
-            del self._ports[port.group]
         self._joining.pop(port, None)
         if self._regrouping is not None:
             self._regrouping.forget(port)
         self._note_base(port)
-        prefix = f"{port.number}:"
-        self._unlocking.update({lock: None for lock in self._own_locks if lock.startswith(prefix)})
+        if not label:
+            prefix = f"{port.number}:"
+            self._unlocking.update({lock: None for lock in self._own_locks if lock.startswith(prefix)})
         record = self.roster.at(port.number)
-        if record is not None and record.name == port.group and self._key in record.members:
-            self._leaving.append((port.number, b""))
+        if record is not None and record.name == port.group and self._key(label) in record.members:
+            self._leaving.append((label, port.number, b""))
         if port.number < 0:
             port.number = NOBODY  # what it has sent waits no longer
 
@@ -190,7 +198,7 @@ class SharedGroups:
         at once."""
         if port.number < 0 or self._channel.view is None or self._channel.failure is not None:
             return False
-        self._leaving.append((port.number, header))
+        self._leaving.append((port.stream.label, port.number, header))
         if self._regrouping is not None:
             self._regrouping.note_leave(port, header)
         return True
@@ -202,9 +210,14 @@ class SharedGroups:
 
     # What this node says
 
-    @property
-    def _key(self) -> SessionKey:
-        return (self._channel.me.id, LABEL)
+    def _key(self, label: str) -> SessionKey:
+        """A session of this node, as the roster knows it."""
+        return (self._channel.me.id, label)
+
+    def _port(self, label: str, group: str) -> Port | None:
+        """The open port of a session, in the group or on its way in or out."""
+        stream = self.streams.get(label)
+        return stream.ports.get(group) if stream is not None else None
 
     @property
     def is_at_rest(self) -> bool:
@@ -214,8 +227,8 @@ class SharedGroups:
         if self._regrouping is not None and self._regrouping.is_waiting:
             return False
         return (
-            not self._system.outstanding
-            and self._system.queue.is_waiting
+            not self.system.outstanding
+            and self.system.queue.is_waiting
             and self.roster.is_seeded
             and not self.roster.must_seed()
         )
@@ -224,11 +237,11 @@ class SharedGroups:
     def has_operations(self) -> bool:
         """Whether `offer` has anything to do now."""
         regrouping = self._regrouping
-        if self._channel.view is None or (regrouping is not None and self._is_late):
+        if self._channel.view is None or (regrouping is not None and regrouping.is_late(self.is_behind)):
             return False
         if self._seed is None and self.roster.must_seed():
             return True
-        if self._seed is not None and self._system.queue.queued_bytes < SEED_AHEAD * BODY_BYTES:
+        if self._seed is not None and self.system.queue.queued_bytes < SEED_AHEAD * BODY_BYTES:
             return True
         if not self.roster.is_seeded:
             return False
@@ -241,19 +254,42 @@ class SharedGroups:
         merged. Until all rosters are exchanged only these are sent."""
         if self._regrouping is None:
             return False
-        return self._is_late or not (stream.is_system or self.roster.is_seeded)
-
-    @property
-    def _is_late(self) -> bool:
-        """Whether the engine has come further than the roster: what is said now would be said in another view."""
-        mine, view = self._channel.view, self._channel.engine.view
-        return self.is_behind or mine is None or view is None or mine.rank != view.rank
+        return self._regrouping.is_late(self.is_behind) or not (stream.is_system or self.roster.is_seeded)
 
     def offer(self, now_ns: int) -> None:
-        """Offer the operations of this node, and its roster to those that need it."""
-        roster, queue = self.roster, self._system.queue
+        """Offer the operations of this node, and its roster to those that need it. Leaves come first: a group that is
+        left may have been opened again."""
+        roster, queue = self.roster, self.system.queue
+        for lock in self._unlocking:
+            self._channel.engine.unlock(now_ns, lock, self._channel.out)
+        self._unlocking = {}
+        if self._leaving and roster.is_seeded:
+            numbers: dict[tuple[str, bytes], list[int]] = {}
+            for label, number, header in self._leaving:
+                numbers.setdefault((label, header), []).append(number)
+            self._leaving = []
+            for (label, header), each in numbers.items():
+                for body in encode_leaves(label, header, each, LEAVES_BYTES):
+                    queue.offer_operation(body)
         if roster.is_seeded:
-            self._offer_operations(now_ns)
+            joining: Iterable[Port] = self._joining
+            if self._regrouping is not None:
+                joining = self._regrouping.take_joins(joining, roster)
+            joins: dict[tuple[str, bytes], list[str]] = {}
+            for port in joining:
+                joins.setdefault((port.stream.label, port.join_header), []).append(port.group)
+            self._joining = {}
+            for (label, header), groups in joins.items():
+                for body in encode_joins(label, header, groups, JOINS_BYTES):
+                    queue.offer_operation(body)
+        if self._to_name and roster.is_seeded:
+            names: dict[str, list[str]] = {}
+            for label, name in self._to_name:
+                names.setdefault(label, []).append(name)
+            self._to_name = []
+            for label, groups in names.items():
+                for body in encode_name_groups(label, groups, BODY_BYTES):
+                    queue.offer_operation(body)
         if self._seed is None and roster.must_seed():
             self._seed = roster.seed(BODY_BYTES)
         if self._seed is not None:
@@ -264,44 +300,6 @@ class SharedGroups:
                     break
                 queue.offer_operation(part)
 
-    def _offer_operations(self, now_ns: int) -> None:
-        """Leaves come first: a group that is left may have been opened again."""
-        queue = self._system.queue
-        for lock in self._unlocking:
-            self._channel.engine.unlock(now_ns, lock, self._channel.out)
-        self._unlocking = {}
-        if self._leaving:
-            numbers: dict[bytes, list[int]] = {}
-            for number, header in self._leaving:
-                numbers.setdefault(header, []).append(number)
-            self._leaving = []
-            for header, each in numbers.items():
-                for body in encode_leaves(LABEL, header, each, LEAVES_BYTES):
-                    queue.offer_operation(body)
-        joining: Iterable[Port] = self._joining
-        if self._regrouping is not None:
-            joining = self._regrouping.take_joins(joining, self._presence_in)
-        if joining:
-            names: dict[bytes, list[str]] = {}
-            for port in joining:
-                names.setdefault(port.join_header, []).append(port.group)
-            for header, groups in names.items():
-                for body in encode_joins(LABEL, header, groups, JOINS_BYTES):
-                    queue.offer_operation(body)
-        self._joining = {}
-        if self._to_name:
-            for body in encode_name_groups(LABEL, self._to_name, BODY_BYTES):
-                queue.offer_operation(body)
-            self._to_name = []
-
-    def _presence_in(self, group: str) -> Presence:
-        """Whether sessions of this node are in the group, and stay."""
-        record, port, me = self.roster.find(group), self._ports.get(group), self._channel.me.id
-        if record is None or all(key[0] != me for key in record.members):
-            return Presence.OUT
-        is_staying = port is not None and port.number == record.number and not port.is_leaving
-        return Presence.STAYING if is_staying else Presence.LEAVING
-
     def address(self, stream: Stream, names: Sequence[str]) -> GroupNames:
         """The groups that a message of a session is for. Those that it is not in are named; the message waits."""
         names = list(dict.fromkeys(names))
@@ -310,16 +308,17 @@ class SharedGroups:
         for name in names:
             if not name or len(name.encode()) > MAX_GROUP_NAME:
                 raise UsageError(f"a group's name has 1 to {MAX_GROUP_NAME} bytes, got {len(name.encode())}")
-        unknown = [name for name in names if name not in self._ports and name not in self._named]
+        label, ports, named = stream.label, stream.ports, self._named
+        unknown = [name for name in names if name not in ports and (label, name) not in named]
         if len(self._named) + len(unknown) > MAX_NAMED:
             raise UsageError(
                 f"this node has named {len(self._named)} groups on {self._channel.underlay!r} that it is not in; "
                 f"{MAX_NAMED} are the most. Join those that it sends to often"
             )
         for name in names:
-            if name in self._named:
-                del self._named[name]
-                self._named[name] = (stream, stream.queue.end_number)
+            if (label, name) in named:
+                del named[label, name]
+                named[label, name] = (stream, stream.queue.end_number)
         found = GroupNames(self, stream, names)
         found.numbers()
         if len(self._named) > KEPT_NAMES:
@@ -329,29 +328,34 @@ class SharedGroups:
     def _give_back(self) -> None:
         """Names that were not used for longest. Those of messages that are not delivered yet are kept: their groups
         must not end before."""
-        for name in list(islice(self._named, min(GIVEN_BACK, len(self._named) - KEPT_NAMES))):
-            stream, number = self._named[name]
-            if name in self._unanswered or name in self._ports or number >= stream.lowest_undelivered:
+        for key in list(islice(self._named, min(GIVEN_BACK, len(self._named) - KEPT_NAMES))):
+            stream, number = self._named[key]
+            if key in self._unanswered or key[1] in stream.ports or number >= stream.lowest_undelivered:
                 continue
-            del self._named[name]
-            record = self.roster.find(name)
-            if record is not None and self._key in record.namers:
-                self._leaving.append((record.number, b""))
+            del self._named[key]
+            self._unname(key)
+
+    def _unname(self, key: NameKey) -> None:
+        """A name is wanted no more: what the roster has of it is taken back."""
+        record = self.roster.find(key[1])
+        if record is not None and self._key(key[0]) in record.namers:
+            self._leaving.append((key[0], record.number, b""))
 
     def number_of(self, name: str, stream: Stream) -> int:
-        """The number of a group that this node is about to send to.
+        """The number of a group that a session is about to send to.
 
-        A group that the node is not in is named, also where others have made it: the group could end with them, and
+        A group that the session is not in is named, also where others have made it: the group could end with them, and
         come back under another number, while the message is under way.
         """
-        port = self._ports.get(name)
+        port = stream.ports.get(name)
         if port is not None and port.number >= 0:
             return port.number
-        if name not in self._named:
-            self._named[name] = (stream, stream.queue.end_number)
-            self._unanswered.add(name)
-            self._to_name.append(name)
-        if name in self._unanswered:
+        key = (stream.label, name)
+        if key not in self._named:
+            self._named[key] = (stream, stream.queue.end_number)
+            self._unanswered.add(key)
+            self._to_name.append(key)
+        if key in self._unanswered:
             return NO_NUMBER
         record = self.roster.find(name)
         return record.number if record is not None else NOBODY  # a bound has kept it out
@@ -363,19 +367,24 @@ class SharedGroups:
         self._transitional = self._channel.view.id if self._channel.view is not None else ""
         self.roster.on_transitional()
 
-    def signal(self, port: Port) -> None:
+    def signal(self, now_ns: int, port: Port) -> None:
         """The port is about to get something that a recovery brought together."""
-        if port.stream.is_fed and port.stream.base is not None:
-            port = port.stream.base
+        stream = port.stream
+        if stream.is_fed and stream.base is not None:
+            port = stream.base
         if self._transitional and port.view is not None and port.transitional != self._transitional:
             port.transitional = self._transitional
+            # One that receives all its groups in one order is told once; in its trace each group has the signal.
+            for each in [port] if port.group else stream.ports.values():
+                if each.view is not None:
+                    stream.rows.group_transitional(now_ns, each.view)
             port.tell(Transitional(port.view.id, port.group))
 
     def on_view(self, now_ns: int, view: View) -> None:
         """The next view of the underlay: sessions of nodes that are not in it are out of their groups."""
         for base in [stream.base for stream in self._channel.streams if stream.base is not None]:
             if base.stream.is_fed:
-                self.signal(base)
+                self.signal(now_ns, base)
             base.on_view(view)
             if base.stream.is_fed:
                 base.tell(view)
@@ -384,7 +393,7 @@ class SharedGroups:
         self._changes = deque(self.roster.on_view(view.seq, view))
         if self._regrouping is not None:
             self._regrouping.on_view()
-            self._system.on_departed()  # what has not left is void
+            self.system.on_departed()  # what has not left is void
             self._seed = None
         self.go_on(now_ns)
 
@@ -392,7 +401,7 @@ class SharedGroups:
         """What this node wants of the roster begins again: none of its operations is under way, and its ports have been
         told of all changes."""
         if self._regrouping is not None and self.roster.is_seeded:
-            wanted = self._regrouping.wanted(self.roster, self._key, self._ports, self._named)
+            wanted = self._regrouping.wanted(self.roster, self.streams, self._named)
             self._joining = dict.fromkeys(wanted.joins)
             self._leaving = wanted.leaves
             self._to_name = wanted.names
@@ -409,13 +418,15 @@ class SharedGroups:
         if telling is not None:
             view = telling.view
             while changes and self.left > 0:
-                self._shown.add(self._on_change(now_ns, changes.popleft(), view, telling.position))
+                self._shown.update(self._on_change(now_ns, changes.popleft(), view, telling.position))
             if changes:
                 return False
             shown, self._shown, self._telling = self._shown, set(), None
             if telling.is_view:
                 self._transitional = ""
-                self._show_locks(now_ns, view, shown)
+                before, self._locks = self._locks, view.locks
+                show_locks(now_ns, self._channel, before, view, shown)
+                self._give_locks_back()
             self._want_again()
         return self.left > 0
 
@@ -424,47 +435,45 @@ class SharedGroups:
         view = self._channel.view
         if view is None:
             return
-        self._seq = self._seq + 1 if self._regrouping is None else position
+        self._seq += 1
+        if self._regrouping is not None:
+            self._seq = position
         made = self.roster.apply(self._seq, origin, body)
-        if self.roster.take_renumbered():
-            self._renumber(now_ns)
+        if self._regrouping is not None and self.roster.take_renumbered():
+            for port in self._regrouping.renumber(self.roster, self.streams):
+                self._on_left(now_ns, port, "the components that merged have too many groups or members")
             # As many groups may need a view of it as by a view of the underlay.
             self._telling, self._changes = Telling(view, position, is_view=False), deque(made)
             self.go_on(now_ns)
             return
         for change in made:
             self._on_change(now_ns, change, view, position)
-        if origin == self._channel.me.id and self._unanswered and body[0] == Operation.NAME:
-            operation = decode_operation(body)
+        if origin == self._channel.me.id and body[:1] == NAME:
+            try:
+                operation = decode_operation(body)
+            except WireError:
+                return  # somebody else has made it up
             if isinstance(operation, NameGroups):
-                self._on_named(operation.names)
+                self._on_named(operation.label, operation.names)
 
-    def _on_named(self, names: Sequence[str]) -> None:
-        """Own names have been read. Those of groups that this node is in without a port, because the port ended while
-        its join was under way, have had no effect."""
-        self._unanswered.difference_update(names)
+    def _on_named(self, label: str, names: Sequence[str]) -> None:
+        """Own names have been read. Those of groups that the session is in without a port, because the port ended
+        while its join was under way, have had no effect. Those of a session that has ended are given back."""
         for name in names:
-            record, port = self.roster.find(name), self._ports.get(name)
-            if record is not None and self._key in record.members and (port is None or port.number < 0):
-                self._name_again(name)
+            key = (label, name)
+            self._unanswered.discard(key)
+            if key not in self._named:
+                self._unname(key)
+                continue
+            record, port = self.roster.find(name), self._port(label, name)
+            if record is not None and self._key(label) in record.members and (port is None or port.number < 0):
+                self._name_again(key)
 
-    def _name_again(self, name: str) -> None:
-        """This node is on its way out of a group that it still sends to: it is named behind the leave."""
-        if name in self._named and name not in self._to_name:
-            self._unanswered.add(name)
-            self._to_name.append(name)
-
-    def _renumber(self, now_ns: int) -> None:
-        """An exchange of rosters has given all groups other numbers."""
-        channel, find = self._channel, self.roster.find
-        for port in [port for port in self._ports.values() if port.number > NOBODY]:
-            record = find(port.group)
-            if record is None or self._key not in record.members:
-                self._on_left(now_ns, port, "the components that merged have too many groups or members")
-        for stream in channel.streams:
-            stream.before_renumbering()
-        channel.reception.renumber(lambda group: NOBODY if (record := find(group)) is None else record.number)
-        channel.rows.forget_groups()
+    def _name_again(self, key: NameKey) -> None:
+        """A session is on its way out of a group that it still sends to: it is named behind the leave."""
+        if key in self._named and key not in self._to_name:
+            self._unanswered.add(key)
+            self._to_name.append(key)
 
     def on_departed(self) -> None:
         """This node is out of the underlay. If it comes back, it joins its groups again."""
@@ -477,57 +486,70 @@ class SharedGroups:
         self._leaving.clear()
         self._to_name = list(self._named)
         self._unanswered = set(self._named)
-        for port in self._ports.values():
+        ports = [port for stream in self.streams.values() for port in stream.ports.values()]
+        for port in ports:
             channel.reception.detach(port)
             port.number = NO_NUMBER
-        self._joining = dict.fromkeys(self._ports.values())
+        self._joining = dict.fromkeys(ports)
         for stream in channel.streams:
             stream.on_departed()
 
     # In detail
 
-    def _on_change(self, now_ns: int, change: GroupChange, view: View, position: int) -> Port | None:
-        """The port that got a view of its group."""
+    def _on_change(self, now_ns: int, change: GroupChange, view: View, position: int) -> Sequence[Port]:
+        """The ports that got a view of their group: those of all sessions that are in it."""
         self.left -= 1
-        channel, record, mine = self._channel, change.record, self._key
-        if self._regrouping is not None and channel.reception.is_assembling and change.has_new_node:
-            channel.reception.drop_open(record.number)
-        port = self._ports.get(record.name)
-        was_in = mine in change.before
-        if mine not in change.after:
-            if was_in and port is not None and port.number == record.number:
+        reception, subject, number = self._channel.reception, change.subject, change.record.number
+        if self._regrouping is not None:
+            if reception.is_assembling and change.has_new_node:
+                reception.drop_open(number)
+            for key in self._regrouping.own_changes(change):
+                self._on_own(now_ns, change, key)
+        elif subject is not None and subject[0] == self._channel.me.id:
+            self._on_own(now_ns, change, subject)
+        ports = list(reception.ports_of(number))
+        if not ports or not change.after:
+            return ()
+        self.left -= len(ports) - 1
+        stayed = tuple([key for key in change.after if key in change.before])
+        for port in ports:
+            mine = self._key(port.stream.label)
+            came_with = stayed if mine in change.before else (mine,)
+            shown = self._maker.make(view, change, position, came_with)
+            port.stream.rows.group_view(now_ns, shown)
+            self.signal(now_ns, port)
+            for lock in port.on_view(shown):
+                self._channel.rows.lock(now_ns, port.number, lock)
+            port.tell(shown)
+        return ports
+
+    def _on_own(self, now_ns: int, change: GroupChange, key: SessionKey) -> None:
+        """A session of this node has come into a group, or is out of it."""
+        record, label = change.record, key[1]
+        port = self._port(label, record.name)
+        if key not in change.after:
+            if port is not None and port.number == record.number:
                 self._on_left(now_ns, port)
-            elif was_in and self._regrouping is not None:
+            if self._regrouping is not None:
                 self._joining.update(dict.fromkeys(self._regrouping.unblock(record.name)))
-            return None
-        if not was_in:
-            if port is None:
-                self._leaving.append((record.number, b""))  # it ended while its join was under way
-                self._name_again(record.name)  # the join has taken its name, and the leave ends the group
-                return None
-            self._named.pop(record.name, None)
-            self._joining.pop(port, None)
-            port.number = record.number
-            self._note_base(port)
-            channel.reception.attach(port)
-            channel.rows.join(now_ns, record.name)
-        elif port is None or port.number != record.number:
-            return None
-        came_with = change.before if was_in else (mine,)
-        shown = self._maker.make(view, change, position, tuple([key for key in change.after if key in came_with]))
-        channel.rows.group_view(now_ns, shown)
-        self.signal(port)
-        for key in port.on_view(shown):
-            channel.rows.lock(now_ns, port.number, key)
-        port.tell(shown)
-        return port
+            return
+        if port is None:
+            self._leaving.append((label, record.number, b""))  # it ended while its join was under way
+            self._name_again((label, record.name))  # the join has taken its name, and the leave ends the group
+            return
+        self._named.pop((label, record.name), None)
+        self._joining.pop(port, None)
+        port.number = record.number
+        self._note_base(port)
+        self._channel.reception.attach(port)
+        port.stream.rows.join(now_ns, record.name)
 
     def _on_left(self, now_ns: int, port: Port, why: str = "a leave that was taken back was ordered") -> None:
         """This session is out of the group."""
         channel = self._channel
         self.write_leave(now_ns, port)
         if port.is_leaving:
-            channel.end_port(port, Left(wanted=True, returning=False, text="left", group=port.group))
+            channel.end_port(now_ns, port, Left(wanted=True, returning=False, text="left", group=port.group))
             return
         # A leave that was taken back when the underlay failed has been ordered after all, for instance.
         channel.reception.detach(port)
@@ -539,9 +561,9 @@ class SharedGroups:
 
     def write_leave(self, now_ns: int, port: Port) -> None:
         """The rows of a port that leaves its group. What it holds there is given back."""
-        rows = self._channel.rows
+        rows = port.stream.rows
         prefix = f"{port.number}:"
-        for lock in self._own_locks:
+        for lock in self._own_locks if not port.stream.label else ():
             if lock.startswith(prefix):
                 rows.group_unlock(now_ns, port.group, lock.removeprefix(prefix))
         rows.group_leave(now_ns, port.group)
@@ -550,41 +572,11 @@ class SharedGroups:
 
     @property
     def _own_locks(self) -> list[str]:
+        """They are those of the node's own session: the others have none."""
         return [lock for lock, holder in self._locks.items() if holder == self._channel.me.id]
 
-    def _show_locks(self, now_ns: int, view: View, shown: set[Port | None]) -> None:
-        """A view of the underlay may give or take locks, and a recovery may have lost requests for them."""
-        channel, before = self._channel, self._locks
-        self._locks = view.locks
-        for number in dict.fromkeys([_number_of(lock) for lock, _ in sorted(before.items() ^ view.locks.items())]):
-            for port in channel.reception.ports_of(number):
-                if port.view is None or port in shown:
-                    continue
-                lock = view.lock.removeprefix(f"{number}:") if view.lock.startswith(f"{number}:") else ""
-                locks, tokens = locks_of(number, view.locks), locks_of(number, view.tokens)
-                shown_view = replace(port.view, locks=locks, tokens=tokens, reason=view.reason, lock=lock)
-                self._tell(now_ns, port, shown_view)
-                port.tell(port.view)
-                shown.add(port)
-        if view.reason in RECOVERIES:
-            for port in channel.talkers:
-                if port.view is not None and port.number >= 0 and port not in shown:
-                    self._tell(now_ns, port, replace(port.view, reason=view.reason, lock=""))
-        elif view.reason == Reason.JOIN:
-            # What was denied because there were too few members is asked for again.
-            for port in channel.talkers:
-                if port.view is not None and port.number >= 0 and port not in shown:
-                    self._tell(now_ns, port, port.view)
+    def _give_locks_back(self) -> None:
+        """Those that were asked for by a port that has ended."""
         for lock in self._own_locks:
-            if not channel.reception.ports_of(_number_of(lock)):
-                self._unlocking[lock] = None  # it was asked for by a port that has ended
-
-    def _tell(self, now_ns: int, port: Port, view: View) -> None:
-        for key in port.on_view(view):
-            self._channel.rows.lock(now_ns, port.number, key)
-
-
-def _number_of(lock: str) -> int:
-    """The number of a lock's group. A peer may have made it up."""
-    number = lock.partition(":")[0]
-    return int(number) if number.isascii() and number.isdecimal() else NOBODY
+            if all(port.stream.label for port in self._channel.reception.ports_of(group_of_lock(lock))):
+                self._unlocking[lock] = None

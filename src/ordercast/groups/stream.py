@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ordercast.config import MAX_BLOCK
-from ordercast.errors import OrdercastError, OutcomeUnknown, UsageError
+from ordercast.errors import InvariantViolation, OrdercastError, OutcomeUnknown, UsageError
+from ordercast.groups.consumption import PORT_BYTES, SESSION_BYTES
 from ordercast.groups.queue import SMALL_SHARE, Packed, SendQueue
 from ordercast.groups.queued import NO_NUMBER, NOBODY, Addressees, EachTarget, NumberedTargets, Target, listed
 from ordercast.groups.wanted import WantedGroups
@@ -53,16 +54,21 @@ class Stream:
         "base",
         "channel",
         "has_numbers",
+        "held_bytes",
+        "is_ending",
         "is_fed",
         "is_large_open",
         "is_parting",
         "is_short",
         "is_system",
+        "label",
+        "me",
         "outstanding",
         "ports",
         "queue",
         "ready",
         "rosters",
+        "rows",
         "session",
         "waiting",
         "wanted",
@@ -73,14 +79,20 @@ class Stream:
         """`is_system`: the node's own, for operations on the roster. They go on where messages have to wait."""
         self.channel = channel
         self.session = session
+        self.label = session.label
+        self.me = channel.me.session(session.label)
+        self.rows = channel.rows.of_session(session.label, str(self.me))
         self.ports: dict[str, Port] = {}  # by group, in the order of opening
         self.base: Port | None = None  # of a shared underlay: the session's place in the underlay itself
         self.is_fed = False  # the base port receives the events of all groups, in one order
         self.wanted = WantedGroups()
         self.rosters = 0  # that this node has left, or that a merge has ended: each had numbers of its own
         self.waiting: dict[Port, None] = {}  # ports whose tasks wait for room in the queue
+        self.held_bytes = 0  # by all its ports on their own account
+        # All its ports have ended, and others have the beginning of a large message: they get the end of it as well.
+        self.is_ending = False
         # sending
-        self.queue = SendQueue(next_number)
+        self.queue = SendQueue(next_number, session.label.encode())
         self.has_numbers = False  # some of what is queued or out names its groups by their numbers
         self.ready: list[Packed] = []  # packed, and refused by the engine for now; at most PASS_BLOCKS
         # Own block number -> what is not yet delivered here. The engine's room bounds it.
@@ -113,6 +125,30 @@ class Stream:
             return self.queue.spent_number
         head = self.ready[0]
         return head.first + int(not head.shown)  # a later fragment: the number is spent
+
+    @property
+    def listeners(self) -> list[Port]:
+        """The ports that events of the underlay go to: of a session that receives everything at its base port, that.
+        A base port whose application does not receive there gets none, because it would hold up everything."""
+        return [self.base] if self.is_fed and self.base is not None else list(self.ports.values())
+
+    @property
+    def is_holding_up(self) -> bool:
+        """The underlay waits for this session to receive, because it holds as much as it may."""
+        return any(port.is_holding_up for port in self.listeners)
+
+    def may_hold(self, held: int, size: int) -> bool:
+        """Whether a port that holds `held` bytes on its own account may hold `size` more.
+
+        A session that receives all its groups in one place is one application, and waits for nobody but itself. A
+        labelled session holds so much all in all: others of its node must not wait for it soon, wherever it receives.
+        """
+        channel = self.channel
+        if channel.shared is None or not channel.consumption.has_room(size):
+            return False
+        if self.label and self.held_bytes + size > SESSION_BYTES:
+            return False
+        return bool(self.label) if self.is_fed else held + size <= PORT_BYTES
 
     # The application.
 
@@ -151,13 +187,14 @@ class Stream:
             group, addressees = queue.head_large
             self._lose(queue.next_number, queue.next_number + 1, group, addressees)
             queue.drop_large()
+        may_begin = channel.shared is None or channel.shared.may_begin(self)
         if ready:
             room -= sum(len(packed.block) for packed in ready)
         while room > 0 and len(ready) < PASS_BLOCKS:
             limit = min(room, largest)
             if limit * SMALL_SHARE < largest and queue.queued_bytes > limit and (self.outstanding or ready):
                 break
-            packed = queue.pack(limit, largest, engine.after())
+            packed = queue.pack(limit, largest, engine.after(), may_begin=may_begin)
             if packed is None:
                 break
             ready.append(packed)
@@ -172,7 +209,7 @@ class Stream:
                 out = OutBlock(packed.first, packed.messages, packed.group, packed.groups, packed.addressees)
                 self.outstanding[channel.next_block] = out
                 channel.next_block += 1
-        rows = channel.rows
+        rows = self.rows
         for packed in taken:
             first, shown, service, nbytes = packed.first, packed.shown, packed.service, packed.payload_bytes
             group, numbers = packed.group, packed.numbers
@@ -236,12 +273,19 @@ class Stream:
         numbers: npt.NDArray[np.uint32],
     ) -> int:
         """The same by the numbers of groups that the session is in. Hot: benches measure it as `send_many`."""
-        reception, number = self.channel.reception, int(numbers[0])
-        port = reception.target_of(number)
+        number = int(numbers[0])
+        port = self.target_of(number)
         if np.count_nonzero(numbers == number) == len(numbers):
             return self.queue.offer_many(payloads, service, type_, lengths, port)
         self.has_numbers = True
-        return self.queue.offer_many(payloads, service, type_, lengths, port, NumberedTargets(numbers, reception))
+        return self.queue.offer_many(payloads, service, type_, lengths, port, NumberedTargets(numbers, self))
+
+    def target_of(self, number: int) -> Port:
+        """The port of a group of a shared underlay, by its number."""
+        for port in self.channel.reception.ports_of(number):
+            if port.stream is self:
+                return port
+        raise InvariantViolation(f"{self.session} is in no group with the number {number} of {self.channel.underlay!r}")
 
     def forget_number(self, port: Port) -> None:
         """The group of this port is about to have another number, or none."""
@@ -264,11 +308,11 @@ class Stream:
         else:
             for group in groups:
                 group.messages_sent += 1
-        if self.channel.rows.is_on:
+        if self.rows.is_on:
             each = packed.payload_bytes // packed.messages
             for number, start, stop in row_runs(open_column(packed.column)):
                 count = stop - start
-                self.channel.rows.submit(now_ns, number, packed.first + start, count, packed.service, each * count)
+                self.rows.submit(now_ns, number, packed.first + start, count, packed.service, each * count)
 
     def on_departed(self) -> None:
         """This node is out of a shared underlay. Blocks that have not left are made anew, with other numbers of groups;
@@ -311,7 +355,7 @@ class Stream:
         for watch, service in watches.delivered(first, count, position):
             number = watch.group.number if watch.group is not None else NO_NUMBER
             count = watch.stop - watch.first
-            self.channel.rows.confirm(now_ns, number, watch.first, count, service, watch.position)
+            self.rows.confirm(now_ns, number, watch.first, count, service, watch.position)
         if watches.has_flushes:
             watches.flushed(self.lowest_undelivered)
 

@@ -27,6 +27,9 @@ LATE_NS: Final = SECOND  # a look that comes so late: this process stood still i
 TOLD_AT_ONCE: Final = 1_024
 """Ports that are told of a stall in one pass. A shared underlay may have very many."""
 
+NAMED_SESSIONS: Final = 3
+"""Sessions that a text names; of more it tells the number."""
+
 OUT: Final = ("out",)  # the mark of a node that is on its way in, for the first time or again
 UNEXPLAINED: Final = "unexplained"  # in the trace: judges take it for a failure
 WARNING: Final = "warning"
@@ -251,11 +254,22 @@ class StallWatch:
     def _follow_holding(self, holding_ns: int) -> None:
         is_long = holding_ns >= STALL_NS
         if is_long and not self._is_told_holding:
-            text = "the application on this node has received nothing for"
+            text = f"{self._slow_ones()} received nothing for"
             self._note(WARNING, f"{text} {holding_ns / SECOND:.1f} s, and the other members wait for it")
         elif self._is_told_holding and not is_long:
             self._note(INFO, "the application on this node receives again")
         self._is_told_holding = is_long
+
+    def _slow_ones(self) -> str:
+        """Whose application has not received. Where sessions have labels, they are named."""
+        slow = [stream.session for stream in self._channel.streams if stream.label and stream.is_holding_up]
+        if not slow:
+            return "the application on this node has"
+        named = ", ".join([repr(session.label) for session in slow[:NAMED_SESSIONS]])
+        if len(slow) == 1:
+            return f"the session {named} of this node has"
+        more = f" and {len(slow) - NAMED_SESSIONS} more" if len(slow) > NAMED_SESSIONS else ""
+        return f"the sessions {named}{more} of this node have"
 
     # Telling.
 

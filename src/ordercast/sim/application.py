@@ -83,7 +83,7 @@ def port_unrest(port: Port) -> list[str]:
         texts.append("the application has not taken everything")
     if not port.is_member:
         texts.append("it is not a member")
-    if not port.locks.is_at_rest:
+    if not port.stream.label and not port.locks.is_at_rest:
         texts.append("a lock has been asked for, or given back")
     shared = port.channel.shared
     if shared is not None and not shared.is_at_rest:

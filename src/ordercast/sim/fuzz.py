@@ -26,8 +26,8 @@ from ordercast.sim.checkers.stuck import Excuse
 from ordercast.sim.many_groups import MANY_GROUPS, drawn_groups
 from ordercast.sim.many_run import run_groups
 from ordercast.sim.run import Outcome, Patch, run_scenario
-from ordercast.sim.site_groups import SITES, drawn_site_groups
 from ordercast.sim.scenario import PROFILES, check_anticipate, check_orderer
+from ordercast.sim.site_groups import SITES, drawn_site_groups
 
 HANG_S: Final = 120.0
 CHUNK: Final = 2  # seeds that a process takes at a time; more would leave one process working alone at the end

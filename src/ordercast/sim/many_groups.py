@@ -4,6 +4,8 @@ A `Scenario` says what nodes, network and faults there are. `GroupAct`s say what
 groups of the underlay, one after the other. `drawn_groups` draws both from a seed, for the fuzzer: few nodes, so that a
 run takes some hundredths of a second, and groups that come and go. `plain_groups` makes a demonstration of a plain
 scenario. A seed gives the same scenario in every release, as in `chance.py`.
+
+Nodes also have labelled sessions that come and go as clients of a daemon do, in most scenarios from `SESSIONS_FROM` on.
 """
 
 from __future__ import annotations
@@ -38,6 +40,12 @@ LONG_SHARE: Final = 0.08
 LONG_GROUPS: Final = MAX_BLOCK // MAX_GROUP_NAME + 10
 """In some runs one node is also in so many groups with long names: their roster does not fit one block, so that seeds
 have several parts."""
+SESSIONS_FROM: Final = 500_000_000
+"""Seeds from here on may have sessions. Those below have the scenarios that they had before there were any."""
+SESSIONS_SHARE: Final = 0.8
+LABELS: Final = ("s0", "s1", "s2")
+SESSION_ACTS: Final = 12
+"""Of one label at one node, besides those that are aimed at faults."""
 LOCKS: Final = ("red", "blue")
 HANDLER: Final = "2"
 LARGE_BYTES: Final = MAX_BLOCK + 20_000
@@ -55,11 +63,14 @@ class ActKind(StrEnum):
     TRY_LOCK = "try-lock"  # the same, and the first answer counts
     SERVE = "serve"  # wants the handler `key` of a group, and answers its calls for `hold_ns`
     CALL = "call"  # calls the handler `key` of a group
+    OPEN = "open"  # a client connects: opens the session, and those of `groups` with it
+    CLOSE = "close"  # it disconnects: its session leaves everything
 
 
 @dataclass(frozen=True, slots=True)
 class GroupAct:
-    """What the program on one node does with some groups at a time."""
+    """What the program on one node does with some groups at a time. `session`: the label of the session that does it,
+    if it is not the node's own."""
 
     at_ns: int
     node: str
@@ -71,6 +82,7 @@ class GroupAct:
     is_confirmed: bool = False
     key: str = ""
     hold_ns: int = 0
+    session: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +90,8 @@ class ManyGroups:
     """A scenario, and what its programs do with the groups of one underlay.
 
     Each of `based` also has a place in the underlay itself, and those of them that are `fed` receive all of their
-    groups there in one order. `homes`: the groups that each life of a node begins with.
+    groups there in one order. `homes`: the groups that each life of a node begins with. `labels`: those of the
+    sessions of all nodes, of which `fed_labels` receive in one order as well.
     """
 
     scenario: Scenario
@@ -87,6 +100,8 @@ class ManyGroups:
     based: tuple[str, ...] = ()
     fed: tuple[str, ...] = ()
     acts: tuple[GroupAct, ...] = ()
+    labels: tuple[str, ...] = ()
+    fed_labels: tuple[str, ...] = ()
 
     @property
     def engines(self) -> EngineFactory | None:
@@ -157,7 +172,11 @@ def drawn_groups(seed: int, orderer: str = "sequencer", anticipate: bool | None 
         loner = more.randrange(len(names))
         homes = tuple(home + long if at == loner else home for at, home in enumerate(homes))
         groups += long
-    return ManyGroups(scenario, groups, homes, based, fed, acts)
+    plan = ManyGroups(scenario, groups, homes, based, fed, acts)
+    clients = random.Random(f"{orderer}/{seed}/many-groups/sessions")
+    if seed < SESSIONS_FROM or clients.random() >= SESSIONS_SHARE:
+        return plan
+    return _with_sessions(clients, plan, length_ns)
 
 
 def _draw_starts(rng: random.Random, names: Sequence[str], length_ns: int) -> tuple[tuple[int, ...], list[Fault]]:
@@ -231,6 +250,48 @@ class Acts:
             times += [begin_ns + rng.choice((2, 20, 500)) * rng.randrange(MS) for _ in range(rng.randrange(4))]
         return sorted(times)
 
+    def session(self, node: str, label: str, length_ns: int) -> Iterator[GroupAct]:
+        """What one session of a node does: it comes, joins, sends, leaves, goes and comes back."""
+        rng = self._rng
+        times: list[int] = []
+        at_ns = FORMED_NS - rng.choice((0, 500 * MS)) + rng.choice((0, 0, length_ns // 2))
+        while at_ns < FORMED_NS + length_ns and len(times) < SESSION_ACTS:
+            times.append(at_ns)
+            at_ns += rng.choice((0, 1, 1, 5, 30, 100, 400)) * MS + rng.randrange(MS)
+        for fault in self._scenario.faults:
+            begin_ns = rng.choice((fault.at_ns, fault.at_ns + fault.for_ns, fault.at_ns + 1_300 * MS))
+            times += [begin_ns + rng.choice((2, 20, 500)) * rng.randrange(MS) for _ in range(rng.randrange(3))]
+        mine: set[str] | None = None  # None: it is closed
+        for at_ns in sorted(times):
+            if mine is None:
+                groups = self.some(rng.randrange(1, 5))
+                mine = set(groups)
+                act = GroupAct(at_ns, node, ActKind.OPEN, tuple(groups))
+            else:
+                act = self._session_act(at_ns, node, mine)
+                if act.kind == ActKind.CLOSE:
+                    mine = None
+            yield replace(act, session=label)
+
+    def _session_act(self, at_ns: int, node: str, mine: set[str]) -> GroupAct:
+        rng, chance = self._rng, self._rng.random()
+        if chance < 0.15:
+            return GroupAct(at_ns, node, ActKind.CLOSE, ())
+        if chance < 0.3 or (chance < 0.45 and not mine):
+            groups = self.some(rng.choice((1, 1, 3)))
+            mine.update(groups)
+            return GroupAct(at_ns, node, ActKind.JOIN, tuple(groups))
+        if chance < 0.4 and mine:
+            groups = rng.sample(sorted(mine), rng.randrange(1, len(mine) + 1))
+            mine.difference_update(groups)
+            return GroupAct(at_ns, node, ActKind.LEAVE, tuple(groups))
+        is_large = self._draw_large(0.1)
+        size = LARGE_BYTES if is_large else rng.randrange(200)
+        if chance < 0.6 or not mine:
+            return self._send(at_ns, node, ActKind.SEND_TO, self.some(rng.choice((1, 1, 2, 3))), 1, size)
+        groups = rng.sample(sorted(mine), rng.randrange(1, min(6, len(mine)) + 1))
+        return self._send(at_ns, node, ActKind.SEND, groups, 1 if is_large else rng.choice((1, 1, 4, 10)), size)
+
     def _act(self, at_ns: int, node: str) -> Iterator[GroupAct]:
         rng, mine = self._rng, self._within[node]
         chance = rng.random()
@@ -291,6 +352,19 @@ class Acts:
             self._served[group[0]] = at_ns + hold_ns
             return GroupAct(at_ns, node, kind, group, key=HANDLER, hold_ns=hold_ns)
         return GroupAct(at_ns, node, kind, group, key=rng.choice(LOCKS), hold_ns=rng.choice((0, 5, 50, 1_500)) * MS)
+
+
+def _with_sessions(rng: random.Random, plan: ManyGroups, length_ns: int) -> ManyGroups:
+    """The same, where nodes have sessions that come and go. They use the same groups as the nodes themselves."""
+    scenario = plan.scenario
+    draw = Acts(rng, scenario, tuple(group for group in plan.groups if len(group) < MAX_GROUP_NAME))
+    acts: list[GroupAct] = []
+    for node in scenario.nodes:
+        for label in LABELS[: rng.choice((0, 1, 1, 2, 3))]:
+            acts += draw.session(node, label, length_ns)
+    fed = tuple(label for label in LABELS if rng.random() < 0.4)
+    together = sorted((*plan.acts, *acts), key=lambda act: act.at_ns)
+    return replace(plan, acts=tuple(together), labels=LABELS, fed_labels=fed)
 
 
 # Plain ones. ---------------------------------------------------------------------------------------------------------

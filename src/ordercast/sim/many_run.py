@@ -5,9 +5,10 @@ everybody, the checkers judge the trace. A run that does not come to rest fails,
 Besides, at rest:
 
 - all members of the underlay have the same roster, and no node is without it;
-- a group has the members that are in it, at each of them the same view, and no more is wanted than that;
+- a group has the sessions that are in it, at each of them the same view, and no more is wanted than that;
 - a number was never given to two groups, and a name that came back has another one (`RosterWatch`);
-- no lock is held, nothing is half left or half received, and calls are answered.
+- no lock is held, nothing is half left or half received, and calls are answered;
+- a session that was closed is out of everything, and no message is delivered to it after that.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from typing import Final
 
 from ordercast.config import SECOND
 from ordercast.groups.channel import Channel
-from ordercast.groups.rosters import AnyRoster
 from ordercast.service import AGREED
 from ordercast.sim.checkers import check_all
 from ordercast.sim.checkers.attendance import short_members
@@ -28,7 +28,8 @@ from ordercast.sim.checkers.stuck import Excuse, excuse_of
 from ordercast.sim.faults import Faults
 from ordercast.sim.lives import life_spans, troubles_of
 from ordercast.sim.many_groups import GroupAct, ManyGroups
-from ordercast.sim.many_program import Call, GroupProgram, MessageName
+from ordercast.sim.many_program import GroupProgram
+from ordercast.sim.many_session import Call, GroupSession, MessageName
 from ordercast.sim.run import (
     LEAVE_NS,
     LOSSY_REST_NS,
@@ -259,29 +260,32 @@ class _GroupsRun:
         for program, channel in channels:
             self._watch.look(program)
             failures += _check_channel(program, channel)
-            node = channel.me.id
-            for group, port in program.ports.items():
-                inside.setdefault(group, set()).add((node, ""))
-                if port.view is None:
-                    failures.append(f"groups: {program} is not in {group!r}")
-                    continue
-                shown = port.view.id, [member.id for member in port.view.members]
-                if views.setdefault(group, shown) != shown:
-                    failures.append(f"groups: {program} has the view {shown[0]} of {group!r}, not {views[group][0]}")
-        nodes = {channel.me.id for _, channel in channels}
+            for session in program.sessions.values():
+                failures += _check_closed(session)
+                for group, port in session.ports.items():
+                    inside.setdefault(group, set()).add((channel.me.id, session.label))
+                    if port.view is None:
+                        failures.append(f"groups: {session} is not in {group!r}")
+                        continue
+                    shown = port.view.id, [member.id for member in port.view.members]
+                    if views.setdefault(group, shown) != shown:
+                        text = f"has the view {shown[0]} of {group!r}, not {views[group][0]}"
+                        failures.append(f"groups: {session} {text}")
+        nodes = {channel.me.id: channel.me for _, channel in channels}
         for group, (_, members, namers) in table.items():
-            if not nodes.issuperset([node for node, _ in (*members, *namers)]):
+            if not nodes.keys() >= {node for node, _ in (*members, *namers)}:
                 failures.append(f"roster: {first} has a node in {group!r} that is gone")
+                continue
             if set(members) != inside.get(group, set()):
                 failures.append(f"roster: {first} has other members of {group!r} than there are")
-            if group in views and views[group][1] != [node for node, _ in members]:
+            if group in views and views[group][1] != [nodes[node].session(label).id for node, label in members]:
                 failures.append(f"groups: the last view of {group!r} has other members than the roster")
         failures += [f"roster: {group!r} is not in it" for group in inside.keys() - table.keys()]
         self._check_calls()
 
     def _check_calls(self) -> None:
         for program in self._live():
-            for group, asked in program.asked:
+            for group, asked in program.own.asked:
                 call = (str(program.node), asked.number)
                 if asked.answer is None and asked.error is None and not self._is_lost(call):
                     self._outcome.failures.append(f"calls: {program} has no answer to call {asked.number} in {group!r}")
@@ -290,18 +294,18 @@ class _GroupsRun:
         """The holder of its handler was leaving, crashed or put out of the underlay when the call came to it: as in any
         group, no answer comes, and the caller's timeout ends its wait."""
         programs = self._programs.values()
-        if any(call in program.seen.taken for program in programs):
-            return any(call in program.seen.lost for program in programs)
+        if any(call in program.own.seen.taken for program in programs):
+            return any(call in program.own.seen.lost for program in programs)
         # The holder has not seen it.
-        return any(program.node.life or not program.node.is_up or program.seen.was_out for program in programs)
+        return any(program.node.life or not program.node.is_up or program.own.seen.was_out for program in programs)
 
     def _judge(self) -> None:
         world, outcome, scenario = self._world, self._outcome, self._plan.scenario
         outcome.rows = rows = world.rows()
         outcome.digest = digest_of(world)
         outcome.stats = stats = count_rows(world, rows)
-        for program in self._programs.values():
-            seen = program.seen
+        for session in [each for program in self._programs.values() for each in program.sessions.values()]:
+            seen = session.seen
             stats.confirmed += seen.confirmed
             stats.uncertain += seen.uncertain
             stats.locks += seen.locks
@@ -317,7 +321,7 @@ class _GroupsRun:
             rows,
             clock="virtual",
             quiet=outcome.is_quiet,
-            expect=PROBED if outcome.is_quiet and any(program.ports for program in self._live()) else (),
+            expect=PROBED if outcome.is_quiet and any(program.own.ports for program in self._live()) else (),
             min_members=scenario.rule_of,
             bootstrap=scenario.bootstrap,
             partitions=CONTINUE if self._plan.has_components else QUORUM,
@@ -353,13 +357,23 @@ def _check_channel(program: GroupProgram, channel: Channel) -> list[str]:
         return [*texts, f"roster: {program} has none"]
     if shared.roster.unseeded:
         texts.append(f"roster: {program} knows of nodes without it")
-    wanted = {port.number for port in program.ports.values()}
+    if any(stream.held_bytes for stream in channel.streams):
+        texts.append(f"rest: {program} counts bytes that no session of it holds")
+    wanted = {stream: {port.number for port in stream.ports.values()} for stream in channel.streams if stream.ports}
     return texts + [
-        f"wanted: {program} {'lacks' if record.number in wanted else 'has'} {name!r}"
+        f"wanted: {stream.session} of {program} {'lacks' if record.number in numbers else 'has'} {name!r}"
         for name, record in shared.roster.groups.items()
-        for stream in channel.streams
-        if stream.ports and (stream.wanted.pick([record.number]) is None) != (record.number in wanted)
+        for stream, numbers in wanted.items()
+        if (stream.wanted.pick([record.number]) is None) != (record.number in numbers)
     ]
+
+
+def _check_closed(session: GroupSession) -> list[str]:
+    """A session that was closed is out, and its label is free."""
+    ended = session.session
+    if ended is None or not ended.is_closed:
+        return []
+    return [f"sessions: {session} was closed and is still in {', '.join(ended.streams)}"] if ended.streams else []
 
 
 class _GroupsProbe:
@@ -370,20 +384,21 @@ class _GroupsProbe:
     def __init__(self, programs: list[GroupProgram]) -> None:
         tables = {program: _table(program.channel) for program in programs if program.channel is not None}
         groups = sorted(next(iter(tables.values()), {}))
-        self._owed: list[tuple[GroupProgram, MessageName]] = []
-        for index, program in enumerate(programs):
-            own = list(program.ports)[:PROBED_GROUPS]
+        self._owed: list[tuple[GroupSession, MessageName]] = []
+        sessions = [session for program in programs for session in program.open_sessions]
+        for index, session in enumerate(sessions):
+            own = list(session.ports)[:PROBED_GROUPS]
             several = [groups[(index + step) % len(groups)] for step in range(min(PROBED_GROUPS, len(groups)))]
-            sent = program.send(own, len(own), AGREED, PROBE_BYTES)
+            sent = session.send(own, len(own), AGREED, PROBE_BYTES)
             if several:
-                sent += program.send_to(several, 1, AGREED, PROBE_BYTES)
+                sent += session.send_to(several, 1, AGREED, PROBE_BYTES)
             for name in sent:
                 owing = set(name[2].split(","))
-                self._owed += [(other, name) for other in programs if owing & other.ports.keys()]
+                self._owed += [(other, name) for other in sessions if owing & other.ports.keys()]
 
     def missing(self) -> list[str]:
         return [
-            f"{program} has not got message {number} of {sender} to {groups}"
-            for program, (sender, number, groups) in self._owed
-            if (sender, number, groups) not in program.seen.got
+            f"{session} has not got message {number} of {sender} to {groups}"
+            for session, (sender, number, groups) in self._owed
+            if (sender, number, groups) not in session.seen.got
         ]

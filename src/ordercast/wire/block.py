@@ -9,6 +9,9 @@ reason: ordering costs a block, not a message. (A table of groups with an index 
 A fragment is a block that holds a part of one message larger than a block; only its last fragment counts it, so that
 numbers and positions of messages never know of fragments. A roster block (ROSTER) holds no message at all, but an
 operation on the roster of groups (`wire/roster.py`).
+
+A block of a session that has a label ends with the label, behind the payloads; the entry has its length, which is 0 in
+all other blocks. It stands at the end because orderers look at fragments, and at the heads of calls, at fixed places.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from ordercast.config import MAX_BLOCK
 from ordercast.errors import UsageError, WireError
 from ordercast.service import AGREED, AGREED_RANK, RANK_NAMES, RESILIENT_RANK, Service
 from ordercast.wire.codec import MAX_NUMBER
+from ordercast.wire.labels import MAX_LABEL, read_label
 
 # first message number, count, service rank, k, flags, kinds; then room for the sequence number that it comes after
 HEAD: Final = Struct("<QIBBBB8x")
@@ -35,8 +39,10 @@ HEAD_BYTES: Final = HEAD.size
 FULL_HEAD: Final = Struct("<QIBBBBQ")  # the same, with what the block comes after
 AFTER: Final = Struct("<Q")
 AFTER_OFFSET: Final = 16
-ENTRY: Final = Struct("<IhHI")  # group (0 when GROUPED or MULTI), type, reserved, count
+ENTRY: Final = Struct("<IhHI")  # group (0 when GROUPED or MULTI), type, bytes of the session's label, count
 ENTRY_BYTES: Final = ENTRY.size
+LABEL_BYTES: Final = Struct("<H")  # the third field of the entry
+LABEL_OFFSET: Final = HEAD_BYTES + 6
 LENGTH: Final = Struct("<I")
 FRAGMENT: Final = Struct("<II")  # size of the whole message, offset of this part
 if (HEAD_BYTES, ENTRY_BYTES, FRAGMENT.size, array("I").itemsize) != (24, 12, 8, 4):
@@ -129,10 +135,27 @@ def head_of(block: bytes | bytearray | memoryview) -> Head:
         raise WireError("block head out of range")
     if len(block) < _LEAST[head.flags]:
         raise WireError("flags that do not go together, or a block shorter than they say")
+    label: int = LABEL_BYTES.unpack_from(block, LABEL_OFFSET)[0]
+    if label and (
+        label > MAX_LABEL or head.flags & (CALLED | CHANGE | ROSTER) or len(block) < _LEAST[head.flags] + label
+    ):
+        raise WireError("a session's label that is too long, or in a block that has none")
     if head.flags == ROSTER and (head.count or head.rank != AGREED_RANK):
         # In another service its members would read it at different places of their streams.
         raise WireError("a roster block holds messages, or is not AGREED")
     return head
+
+
+def label_of(block: bytes | bytearray | memoryview) -> str:
+    """The label of the session that sent a block whose head has been read; empty: the node's own."""
+    size: int = LABEL_BYTES.unpack_from(block, LABEL_OFFSET)[0]
+    return read_label(bytes(block[-size:])) if size else ""
+
+
+def with_label(block: bytes, label: bytes) -> bytes:
+    """The block of a session that has this label; `block` has none yet."""
+    view = memoryview(block)
+    return b"".join((view[:LABEL_OFFSET], LABEL_BYTES.pack(len(label)), view[LABEL_OFFSET + 2 :], label))
 
 
 def after_of(block: bytes) -> int:
@@ -240,15 +263,15 @@ def fits(lengths: Sequence[int], start: int, limit: int, column: int = 2) -> int
 
 def open_messages(block: bytes) -> Messages:
     """All messages of a block that is no fragment. Hot: no Python-level loop per message."""
-    head, type_, groups, at = _open_front(block)
+    head, type_, groups, at, stop = _open_front(block)
     service = service_of(head.rank, head.k)
-    return Messages(head.first, service, _payloads(block, at, head.count, head.flags), type_, groups)
+    return Messages(head.first, service, _payloads(block, at, stop, head.count, head.flags), type_, groups)
 
 
 def open_payloads(block: bytes, head: Head) -> tuple[Sequence[bytes], int]:
     """The messages of a block whose head and groups are known already, and their type."""
     count, flags = head.count, head.flags
-    group, type_, _, counted = ENTRY.unpack_from(block, HEAD_BYTES)
+    group, type_, label, counted = ENTRY.unpack_from(block, HEAD_BYTES)
     if flags & (FRAGMENTED | CHANGE | ROSTER) or counted != count or (group and flags & (GROUPED | MULTI)):
         raise WireError("not a block of messages, or an entry that is not its own")
     at = HEAD_BYTES + ENTRY_BYTES
@@ -256,7 +279,7 @@ def open_payloads(block: bytes, head: Head) -> tuple[Sequence[bytes], int]:
         at += GROUP_BYTES * count
     elif flags & MULTI:
         at = _open_targets(block, at)[1]
-    return _payloads(block, at, count, flags), type_
+    return _payloads(block, at, len(block) - label, count, flags), type_
 
 
 class Columns(NamedTuple):
@@ -270,16 +293,16 @@ class Columns(NamedTuple):
 
 def open_columns(block: bytes) -> Columns:
     """`open_messages` for a caller that writes messages on: nothing is cut apart. Hot: the archive's recorder."""
-    head, type_, groups, at = _open_front(block)
+    head, type_, groups, at, stop = _open_front(block)
     count = head.count
     if head.flags & EQUAL:
-        length, at = _equal_length(block, at, count)
-        return Columns(array("I", [length]) * count, memoryview(block)[at:], type_, groups)
-    lengths = _open_lengths(block, at, count)
+        length, at = _equal_length(block, at, stop, count)
+        return Columns(array("I", [length]) * count, memoryview(block)[at:stop], type_, groups)
+    lengths = _open_lengths(block, at, stop, count)
     at += 2 * count
-    if at + sum(lengths) != len(block):
+    if at + sum(lengths) != stop:
         raise WireError("payloads do not fill the block")
-    return Columns(lengths, memoryview(block)[at:], type_, groups)
+    return Columns(lengths, memoryview(block)[at:stop], type_, groups)
 
 
 def groups_of(block: bytes, head: Head) -> Groups:
@@ -305,7 +328,7 @@ def open_part(block: bytes) -> Part:
     head = head_of(block)
     if not head.flags & FRAGMENTED:
         raise WireError("not a fragment")
-    group, type_, _, _ = ENTRY.unpack_from(block, HEAD_BYTES)
+    group, type_, label, _ = ENTRY.unpack_from(block, HEAD_BYTES)
     size, offset = FRAGMENT.unpack_from(block, HEAD_BYTES + ENTRY_BYTES)
     targets: tuple[int, ...] = ()
     at = FRAGMENT_OVERHEAD
@@ -313,7 +336,9 @@ def open_part(block: bytes) -> Part:
         targets, at = _open_targets(block, at)
         if group:
             raise WireError("a group beside the list of groups")
-    payload = block[at:]
+    if at > len(block) - label:
+        raise WireError("fragment shorter than its groups")
+    payload = block[at : len(block) - label]
     is_last = bool(head.flags & LAST)
     if offset + len(payload) > size or (is_last and offset + len(payload) != size) or head.count != int(is_last):
         raise WireError("fragment outside its message")
@@ -329,7 +354,7 @@ def payload_bytes(block: bytes | bytearray | memoryview, head: Head) -> int:
         at += GROUP_BYTES * head.count
     elif head.flags & MULTI:
         at += LENGTH.size + GROUP_BYTES * int(LENGTH.unpack_from(block, HEAD_BYTES + ENTRY_BYTES)[0])
-    return max(0, len(block) - at)
+    return max(0, len(block) - int(LABEL_BYTES.unpack_from(block, LABEL_OFFSET)[0]) - at)
 
 
 def group_column(groups: GroupColumn) -> bytes:
@@ -376,24 +401,24 @@ def _lengths(lengths: list[int]) -> bytes:
     return column.tobytes()
 
 
-def _open_front(block: bytes) -> tuple[Head, int, Groups, int]:
-    """What comes before the lengths: head, type, groups, and where the lengths begin."""
+def _open_front(block: bytes) -> tuple[Head, int, Groups, int, int]:
+    """What comes before the lengths: head, type, groups; and where the lengths begin, and the payloads end."""
     head = head_of(block)
     flags = head.flags
     if flags & (FRAGMENTED | CHANGE | ROSTER):
         raise WireError("not a block of messages")
-    group, type_, _, count = ENTRY.unpack_from(block, HEAD_BYTES)
+    group, type_, label, count = ENTRY.unpack_from(block, HEAD_BYTES)
     if count != head.count:
         raise WireError("the entry does not count the messages of the block")
-    at = HEAD_BYTES + ENTRY_BYTES
+    at, stop = HEAD_BYTES + ENTRY_BYTES, len(block) - label
     if not flags & (GROUPED | MULTI):
-        return head, type_, group, at
+        return head, type_, group, at, stop
     if group:
         raise WireError("a group beside the list of groups")
     if flags & GROUPED:
-        return head, type_, _open_groups(block, count), at + GROUP_BYTES * count
+        return head, type_, _open_groups(block, count), at + GROUP_BYTES * count, stop
     targets, at = _open_targets(block, at)
-    return head, type_, targets, at
+    return head, type_, targets, at, stop
 
 
 def _open_groups(block: bytes, count: int) -> array[int]:
@@ -434,33 +459,34 @@ def _equal_struct(length: int, count: int) -> Struct:
     return Struct(f"{length}s" * count)
 
 
-def _payloads(block: bytes, at: int, count: int, flags: int) -> list[bytes] | tuple[bytes, ...]:
+def _payloads(block: bytes, at: int, stop: int, count: int, flags: int) -> list[bytes] | tuple[bytes, ...]:
+    """The messages that lie between the lengths at `at` and `stop`."""
     if flags & EQUAL:
-        length, at = _equal_length(block, at, count)
+        length, at = _equal_length(block, at, stop, count)
         if not length:
             return [b""] * count
         return _equal_struct(length, count).unpack_from(block, at)
-    column = _open_lengths(block, at, count)
+    column = _open_lengths(block, at, stop, count)
     bounds = list(accumulate(column, initial=at + 2 * count))
-    if bounds[-1] != len(block):
+    if bounds[-1] != stop:
         raise WireError("payloads do not fill the block")
-    return [block[first:stop] for first, stop in pairwise(bounds)]
+    return [block[first:end] for first, end in pairwise(bounds)]
 
 
-def _equal_length(block: bytes, at: int, count: int) -> tuple[int, int]:
-    """The length that all messages share, and where they begin; they fill the block."""
-    if len(block) < at + LENGTH.size:
+def _equal_length(block: bytes, at: int, stop: int, count: int) -> tuple[int, int]:
+    """The length that all messages share, and where they begin; they fill the block up to `stop`."""
+    if stop < at + LENGTH.size:
         raise WireError("block shorter than its length")
     (length,) = LENGTH.unpack_from(block, at)
     at += LENGTH.size
-    if len(block) - at != length * count:
+    if stop - at != length * count:
         raise WireError("payloads do not fill the block")
     return length, at
 
 
-def _open_lengths(block: bytes, at: int, count: int) -> array[int]:
+def _open_lengths(block: bytes, at: int, stop: int, count: int) -> array[int]:
     start = at + 2 * count
-    if len(block) < start:
+    if stop < start:
         raise WireError("block shorter than its lengths")
     column = array("H", block[at:start])
     if _SWAP:

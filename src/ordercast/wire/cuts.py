@@ -25,11 +25,14 @@ class ViewId(NamedTuple):
     creator: int
 
 
-class Ballot(NamedTuple):
+class RoundBallot(NamedTuple):
     """A round of recovery. Ballots of all views are compared with one another."""
 
     number: int
     coordinator: int
+
+
+Ballot = RoundBallot  # in this room; a class has its name for itself
 
 
 class ResultId(NamedTuple):
@@ -91,11 +94,14 @@ class Due(NamedTuple):
     mask: int
 
 
-class Remainder(NamedTuple):
+class ViewRemainder(NamedTuple):
     """What a class still delivers in the old view: in order, before and after the signal."""
 
     before: tuple[Due, ...]
     after: tuple[Due, ...]
+
+
+Remainder = ViewRemainder  # in this room; a class has its name for itself
 
 
 class Result(NamedTuple):
@@ -108,7 +114,7 @@ class Result(NamedTuple):
     remainder: Remainder
 
 
-class Cut(NamedTuple):
+class DaemonCut(NamedTuple):
     """What one daemon answers to an invitation."""
 
     daemon: int
@@ -124,6 +130,9 @@ class Cut(NamedTuple):
     bound: Result | None
 
 
+Cut = DaemonCut  # in this room; a class has its name for itself
+
+
 class Class(NamedTuple):
     """Daemons of a round that leave the same old view in the same way; each gets the others as `came_with`."""
 
@@ -131,13 +140,16 @@ class Class(NamedTuple):
     result: Result
 
 
-class Outcome(NamedTuple):
+class RoundOutcome(NamedTuple):
     """What a coordinator makes of the cuts of a round."""
 
     classes: tuple[Class, ...]
     roster_groups: tuple[tuple[int, ...], ...]  # an exchange takes place if there are several
     first_lts: int  # the clocks of the new view begin here; the first block is above
     counter: int  # of the new view
+
+
+Outcome = RoundOutcome  # in this room; a class has its name for itself
 
 
 def joined(earlier: Skip, later: Skip) -> Skip | None:

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+import numpy as np
+
 from ordercast.config import SECOND
 from ordercast.engine import NEVER
 from ordercast.errors import WireError
-from ordercast.wire.header import FORWARD, HEADER, HEADER_BYTES, MAGIC, MAX_SEGMENTS, Kind
+from ordercast.wire.header import FORWARD, HEADER, HEADER_BYTES, MAGIC, MAX_SEGMENTS, TAG_OFFSET, Kind
 from ordercast.wire.segments import Datagram, Reassembly, strip_train
 
 MAX_DATAGRAMS: Final = 4_096  # of one batch; a train of tiny datagrams must not hold us up
@@ -92,3 +94,10 @@ class Intake:
             self.reject()
             return None
         return None if whole is None else Datagram(kind, 0, 0, ring, origin, number, memoryview(whole))
+
+
+def is_mixed(data: memoryview, stride: int, tag: int) -> bool:
+    """Whether a train holds datagrams of several underlays: the kernel joins what came one after the other."""
+    count = (len(data) - TAG_OFFSET - 4) // stride + 1
+    tags = np.ndarray((count,), "<u4", data, TAG_OFFSET, (stride,))
+    return bool((tags != tag).any())

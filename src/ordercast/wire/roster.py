@@ -20,11 +20,11 @@ from ordercast.config import MAX_GROUP_NAME, MAX_HEADER, MAX_MEMBERS
 from ordercast.errors import UsageError, WireError
 from ordercast.wire.block import group_column
 from ordercast.wire.codec import MAX_NUMBER, Reader, Writer
+from ordercast.wire.labels import read_label, wrong_with
 
 SessionKey = tuple[int, str]
 """A session: the id of its node, and its label."""
 
-MAX_LABEL: Final = 255  # bytes of a session's label
 LIST_SESSIONS: Final = 64  # sessions in one list of a seed: a longer list goes on in the next record
 SEED: Final = Struct("<BBIQ")  # operation, flags, part, as-of sequence number
 SEED_STATE: Final = Struct("<QQQQI")  # next number, changes; origin, as-of and next part of a seed that is under way
@@ -247,9 +247,10 @@ class _Piece:
 
 
 def _front(operation: Operation, label: str) -> Writer:
+    wrong = wrong_with(label)
+    if wrong:
+        raise UsageError(f"the label of a session {wrong}")
     data = label.encode()
-    if len(data) > MAX_LABEL:
-        raise UsageError(f"a session's label has at most {MAX_LABEL} bytes, got {len(data)}")
     return Writer().u8(operation).u8(len(data)).raw(data)
 
 
@@ -377,7 +378,7 @@ def _decode_list(reader: Reader) -> tuple[SessionKey, ...]:
 
 
 def _label(reader: Reader) -> str:
-    return _text(reader.raw(reader.u8()))
+    return read_label(reader.raw(reader.u8()))
 
 
 def _names(reader: Reader, count: int) -> list[str]:

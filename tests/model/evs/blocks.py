@@ -68,7 +68,9 @@ class Block(NamedTuple):
         return self.held().as_skip()
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.view.counter}.{self.view.creator}:{self.site}/{self.seq} at {self.lts} of {self.origin}"
+        return (
+            f"{self.kind} {self.view.counter}.{self.view.creator}:{self.site}/{self.seq} at {self.lts} of {self.origin}"
+        )
 
 
 class View(NamedTuple):

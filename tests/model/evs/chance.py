@@ -1,8 +1,8 @@
 """Random runs of the model. One seed gives one run.
 
-    python -m tests.model.evs.chance 2000 1                # 2,000 runs from seed 1
-    python -m tests.model.evs.chance 2000 1 -lineage       # the same without a rule
-    python -m tests.model.evs.chance show 17 80 -lineage   # the last 80 facts of one run
+python -m tests.model.evs.chance 2000 1                # 2,000 runs from seed 1
+python -m tests.model.evs.chance 2000 1 -lineage       # the same without a rule
+python -m tests.model.evs.chance show 17 80 -lineage   # the last 80 facts of one run
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ WINDOWS: Final = (2, 3, 5, 64)
 class Chance:
     """What happens in one run."""
 
-    __slots__ = ("budget", "faults", "groups", "moves", "random", "slow", "whole", "world")
+    __slots__ = ("budget", "faults", "groups", "random", "slow", "whole", "world")
 
     def __init__(self, rules: Rules, seed: int) -> None:
         chance = self.random = random.Random(f"evs/{seed}")
@@ -42,7 +42,6 @@ class Chance:
         self.groups = chance.choice((1, 2, 2, 3, 3))
         self.budget = chance.randint(4, 12)  # wishes
         self.faults = chance.choice((1, 2, 2, 3, 4, 5))
-        self.moves = chance.choice((0.15, 0.3))  # which part of the wishes are joins, and which leaves
         self.whole = 0.5  # how often everything arrives that can
         self.slow: set[tuple[int, int]] = set()  # (daemon, source): little arrives
 
@@ -107,10 +106,12 @@ class Chance:
         group = chance.randrange(self.groups)
         session = (daemon.id, chance.randrange(2))
         x = chance.random()
-        if x < self.moves:
+        if x < 0.2:
             world.wish(daemon.id, Join(group, session))
-        elif x < 2 * self.moves:
-            mine = [(g, s) for g, all_ in sorted(daemon.rosters.lists.items()) for s in sorted(all_) if s[0] == daemon.id]
+        elif x < 0.35:
+            mine = [
+                (g, s) for g, all_ in sorted(daemon.rosters.lists.items()) for s in sorted(all_) if s[0] == daemon.id
+            ]
             if mine:
                 group, session = chance.choice(mine)
                 world.wish(daemon.id, Leave(group, session))
@@ -259,7 +260,7 @@ def measure(facts: list[Fact]) -> Counter[str]:
     return kinds
 
 
-def main(arguments: list[str]) -> None:
+def main(arguments: list[str]) -> int:
     rules = Rules().without(*[each[1:] for each in arguments if each.startswith("-")])
     words = [each for each in arguments if not each.startswith("-")]
     if words[0] == "show":
@@ -267,7 +268,7 @@ def main(arguments: list[str]) -> None:
         for fact in world.facts[-int(words[2]) :]:
             print(fact)
         print(text or "holds")
-        return
+        return 0
     begin, total = time.process_time(), Counter[str]()
     bad: dict[str, list[tuple[int, int, str]]] = {}
     for seed in range(int(words[1]), int(words[1]) + int(words[0])):
@@ -278,7 +279,8 @@ def main(arguments: list[str]) -> None:
     print(f"{words[0]} runs, {time.process_time() - begin:.1f} s: {dict(total)}")
     for judge_name, found in sorted(bad.items()):
         print(f"{judge_name}: {len(found)} runs, the shortest: {min(found)}")
+    return int(bool(bad))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))

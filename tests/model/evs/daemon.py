@@ -22,7 +22,18 @@ from tests.model.evs.blocks import (
     Wish,
     mask_of,
 )
-from tests.model.evs.history import Fact, Given, Grouped, Installed, Processed, Received, Signalled, Stamped, Synced, Told
+from tests.model.evs.history import (
+    Fact,
+    Given,
+    Grouped,
+    Installed,
+    Processed,
+    Received,
+    Signalled,
+    Stamped,
+    Synced,
+    Told,
+)
 from tests.model.evs.knowledge import Knowledge
 from tests.model.evs.roster import GroupView, Interests, Rosters
 from tests.model.evs.rules import Rules
@@ -115,18 +126,20 @@ class Daemon:
         self.lineage = Lineage(ViewId(0, name), None)
         # Clients
         self.wishes: tuple[Wish, ...] = ()
-        self.pending: dict[int, tuple[Session, int | None]] = {}  # joins: the LTS of the INTEREST; None: JOIN is stamped
+        self.pending: dict[
+            int, tuple[Session, int | None]
+        ] = {}  # joins: the LTS of the INTEREST; None: JOIN is stamped
         self.leaving: frozenset[tuple[int, Session]] = frozenset()
         self.kept: dict[Block, frozenset[Session]] = {}  # weak messages that a pending join may make ours; who had them
 
-    def clone(self, facts: list[Fact]) -> Daemon:
-        other = Daemon(self._rules, self._site_of, facts, self.id, self.host)
+    def clone(self, facts: list[Fact], site_of: dict[int, int]) -> Daemon:
+        other = Daemon(self._rules, site_of, facts, self.id, self.host)
         for name in self.__slots__:
-            if name not in ("_facts", "known", "rosters", "interests", "pending", "kept"):
+            if name not in ("_facts", "_site_of", "known", "rosters", "interests", "pending", "kept"):
                 setattr(other, name, getattr(self, name))
         other.known = self.known.clone()
         other.rosters = self.rosters.clone()
-        other.interests = self.interests.clone()
+        other.interests = self.interests.clone(site_of)
         other.pending = dict(self.pending)
         other.kept = dict(self.kept)
         return other
@@ -255,10 +268,10 @@ class Daemon:
 
     def _join_interested(self, token: Token) -> None:
         for group, (session, lts) in sorted(self.pending.items()):
-            if lts is not None and self._room(token):
-                if self.known.stable >= lts or not self._rules.stable_interest:
-                    self._stamp(token, JOIN, groups=(group,), session=session)
-                    self.pending[group] = (session, None)
+            is_stable = lts is not None and (self.known.stable >= lts or not self._rules.stable_interest)
+            if is_stable and self._room(token):
+                self._stamp(token, JOIN, groups=(group,), session=session)
+                self.pending[group] = (session, None)
 
     def _grant(self, token: Token, wish: Wish) -> None:
         match wish:

@@ -37,7 +37,9 @@ def _spoilt(rules: Rules, cut: Cut, cuts: Sequence[Cut]) -> Cut:
     if not rules.split:
         cut = _undelivered(cut)
     if not rules.masked:
-        cut = _with_sources(cut, [each._replace(skips=tuple(s._replace(mask=0) for s in each.skips)) for each in cut.sources])
+        cut = _with_sources(
+            cut, [each._replace(skips=tuple(s._replace(mask=0) for s in each.skips)) for each in cut.sources]
+        )
     if not rules.all_sites:
         present = {each.site for each in cuts if each.view == cut.view}
         arus = [aru if site in present else MAX_NUMBER for site, aru in zip(cut.sites, cut.arus, strict=True)]

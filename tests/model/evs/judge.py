@@ -5,14 +5,14 @@ facts once, and then over what was collected. `judge_rest` is for a run that has
 
 | judge | asks |
 |---|---|
-| names | a view id names one list with oneself in it; counters rise; a group view id names one list; the shown list is the one in use |
+| names | the id of a view, or of a group view, names one list; counters rise; the list in use is the one shown |
 | company | `came_with` is the same for all that it names, and they come from the same view |
-| order | positions rise at every daemon, over views, too; any two daemons deliver common blocks of a view in one order |
+| order | positions rise at every daemon, over views, too; two daemons deliver common blocks of a view in one order |
 | once | a session gets a message once, of the view that it is in, after it was stamped |
 | hole | before the signal a session gets everything that is meant for it, in the order of positions |
 | fifo, causal | nothing is given to a session before what precedes it and is meant for it |
 | same set | daemons that go together show and give the same before the signal, and the same after it |
-| safe | a SAFE message is given before the signal only when all members of the group hold it; each of them that lives gets it |
+| safe | a SAFE message is given before the signal when all members of the group hold it; those that live get it |
 | self | a daemon comes to its own blocks before it leaves their view |
 | groups | a group whose members did not come together gets a view of its own |
 | bound | a cut has at most three windows of entries for each stream |
@@ -61,8 +61,25 @@ class Stay(NamedTuple):
 class Witness:
     """What the judges remember of one daemon."""
 
-    __slots__ = ("after", "before", "came_with", "groups", "has_signalled", "is_alive", "joined", "last", "members", "name", "own",
-                 "past", "processed", "shown", "since", "site", "view")  # fmt: skip
+    __slots__ = (
+        "after",
+        "before",
+        "came_with",
+        "groups",
+        "has_signalled",
+        "is_alive",
+        "joined",
+        "last",
+        "members",
+        "name",
+        "own",
+        "past",
+        "processed",
+        "shown",
+        "since",
+        "site",
+        "view",
+    )
 
     def __init__(self, name: int, site: int) -> None:
         self.name = name
@@ -120,7 +137,9 @@ class Court:
                 self.witnesses[daemon].has_signalled = True
             case Told(daemon, entries, window):
                 if entries > 3 * window:
-                    raise Violation(f"bound: {daemon} tells {entries} entries of one stream, and the window is {window}")
+                    raise Violation(
+                        f"bound: {daemon} tells {entries} entries of one stream, and the window is {window}"
+                    )
             case Installed():
                 self._installed(self.witnesses[fact.daemon], fact)
             case Grouped():
@@ -279,7 +298,9 @@ class Court:
         who.groups = {group: members for group, _, members in fact.groups}
         own = {(group, session) for group, _, all_ in fact.groups for session in all_ if session[0] == who.name}
         if own != who.joined or own != set(who.since):
-            raise Violation(f"groups: {who.name} goes on with {sorted(own)}; joined {sorted(who.joined)}, shown {who.since}")
+            raise Violation(
+                f"groups: {who.name} goes on with {sorted(own)}; joined {sorted(who.joined)}, shown {who.since}"
+            )
         for group, name, members in fact.groups:
             daemons = {daemon for daemon, _ in members}
             if self.group_views.get((group, name)) != members or not daemons <= set(who.members):

@@ -32,7 +32,7 @@ class Knowledge:
         self._journal: list[Input] = []
         self.passing: dict[int, dict[int, Block]] = {each: {} for each in sites}  # received, also for others
         self.skips: dict[int, list[Skip]] = {each: [] for each in sites}
-        self.updates: dict[int, Update] = {each: (0, first_lts, first_lts) for each in sites}  # the newest of each
+        self.updates: dict[int, Update] = dict.fromkeys(sites, (0, first_lts, first_lts))  # the newest of each
 
     def clone(self) -> Knowledge:
         other = Knowledge(self._rules, self.site, self.sites, self._first, self.window)
@@ -61,36 +61,44 @@ class Knowledge:
         if not block.mask >> self.site & 1:
             self.receive_skip(block.site, block.as_skip(), is_own=False)
             return False
-        return self._do("add", block)
+        self._note("add", block)
+        return self._add(block)
 
     def receive_skip(self, site: int, skip: Skip, is_own: bool = True) -> bool:
         if is_own and skip not in self.skips[site]:
             self.skips[site].append(skip)
         if not self._rules.skipped_safe:
             skip = skip._replace(safe=0)
-        return self._do("skip", site, skip)
+        self._note("skip", site, skip)
+        return self._skip(site, skip)
 
     def receive_update(self, site: int, update: Update) -> bool:
         seq, clock, aru = update
         before = self.updates[site]
         newest = max(before[:2], (seq, clock))
         self.updates[site] = (*newest, max(aru, before[2]))
-        return self._do("update", site, seq, clock, aru)
+        self._note("update", site, seq, clock, aru)
+        return self._update(site, seq, clock, aru)
 
     def raise_aru(self, site: int, aru: int) -> None:
-        self._do("aru", site, aru)
+        self._note("aru", site, aru)
+        self._aru(site, aru)
 
     def raise_clock(self, clock: int) -> None:
-        self._do("clock", clock)
+        self._note("clock", clock)
+        self._clock(clock)
 
     def take(self, limit: int) -> list[Block]:
-        return self._blocks(self._do("take", limit))
+        self._note("take", limit)
+        return self._blocks(self._take(limit))
 
     def settle(self, dues: tuple[Due, ...]) -> list[Block]:
-        return self._blocks(self._do("settle", dues))
+        self._note("settle", dues)
+        return self._blocks(self._settle(dues))
 
     def release(self) -> int:
-        return self._do("release")  # type: ignore[return-value]
+        self._note("release")
+        return self._release()
 
     # ---- what is known
 
@@ -143,9 +151,8 @@ class Knowledge:
 
     # ---- helpers: the inputs as the horizon gets them
 
-    def _do(self, name: str, *values: object):  # type: ignore[no-untyped-def]
+    def _note(self, name: str, *values: object) -> None:
         self._journal.append((name, *values))
-        return getattr(self, f"_{name}")(*values)
 
     def _add(self, block: Block) -> bool:
         return self._horizon.add(block.held())

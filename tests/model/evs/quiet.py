@@ -15,7 +15,7 @@ def come_to_rest(world: World) -> None:
     """Recover where it is needed and let everything flow, until nothing happens any more. One-way cuts are healed."""
     world.cut_ways = frozenset()
     for _ in range(MAX_TURNS):
-        did = _recover(world)
+        did = recover(world)
         did |= _flow(world)
         if not did and is_at_rest(world):
             return
@@ -42,7 +42,7 @@ def describe(world: World, name: int) -> str:
     )
 
 
-def _recover(world: World) -> bool:
+def recover(world: World) -> bool:
     """One round in each part of the network that needs one."""
     done: set[int] = set()
     did = False

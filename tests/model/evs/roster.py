@@ -20,8 +20,8 @@ class Interests:
         self._site_of = site_of  # by daemon
         self._of: dict[tuple[int, int], frozenset[int]] = {}
 
-    def clone(self) -> Interests:
-        other = Interests(self._rules, self._site_of)
+    def clone(self, site_of: dict[int, int]) -> Interests:
+        other = Interests(self._rules, site_of)
         other._of = dict(self._of)
         return other
 

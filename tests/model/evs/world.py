@@ -4,8 +4,8 @@ Every step is a method that returns whether it did anything. Nothing here is ran
 steps. What a daemon has sent may still arrive after its crash.
 
 Blocks of a source travel along a tree of sites, from representative to representative, each alone and past gaps. A
-forwarder passes on what a site behind the link is meant to have, and SKIPs in the place of the rest, coalesced. Inside a
-site everybody hands on to everybody.
+forwarder passes on what a site behind the link is meant to have, and SKIPs in the place of the rest, coalesced. Inside
+a site everybody hands on to everybody.
 """
 
 from __future__ import annotations
@@ -63,8 +63,20 @@ class Round:
 
 
 class World:
-    __slots__ = ("_routes", "components", "cut_ways", "daemons", "facts", "hosts", "rounds", "rules", "site_of", "tokens",
-                 "weights", "window")  # fmt: skip
+    __slots__ = (
+        "_routes",
+        "components",
+        "cut_ways",
+        "daemons",
+        "facts",
+        "hosts",
+        "rounds",
+        "rules",
+        "site_of",
+        "tokens",
+        "weights",
+        "window",
+    )
 
     def __init__(self, rules: Rules, sites: tuple[int, ...], weights: Weights, window: int = DEFAULT_WINDOW) -> None:
         """`sites`: of each host. Each begins with a daemon that is alone in its view."""
@@ -90,7 +102,7 @@ class World:
         other.components = list(self.components)
         other.site_of = dict(self.site_of)
         other.facts = list(self.facts)
-        other.daemons = {name: daemon.clone(other.facts) for name, daemon in self.daemons.items()}
+        other.daemons = {name: daemon.clone(other.facts, other.site_of) for name, daemon in self.daemons.items()}
         other.tokens = {key: token.clone() for key, token in self.tokens.items()}
         other.rounds = [each.clone() for each in self.rounds]
         return other
@@ -331,7 +343,11 @@ class World:
     def invite(self, index: int, name: int) -> bool:
         """INVITE arrives: a daemon that has promised nothing higher stops, and tells its cut."""
         each, daemon = self.rounds[index], self.daemons[name]
-        if each.outcome is not None or daemon.promised >= each.ballot or not self.reaches(each.ballot.coordinator, name):
+        if (
+            each.outcome is not None
+            or daemon.promised >= each.ballot
+            or not self.reaches(each.ballot.coordinator, name)
+        ):
             return False
         daemon.promised, daemon.state, daemon.round = each.ballot, GATHERING, index
         daemon.tell_cut()
@@ -436,7 +452,9 @@ class World:
             return False
         is_ready = daemon.round == index and daemon.state == ACCEPTED
         if not self.rules.promise_voids:
-            is_ready = is_ready or (name in each.accepted and daemon.promised > each.ballot and daemon.bound is not None)
+            is_ready = is_ready or (
+                name in each.accepted and daemon.promised > each.ballot and daemon.bound is not None
+            )
         if not is_ready:
             return False
         if name != each.ballot.coordinator and not any(self.reaches(other, name) for other in each.installed):

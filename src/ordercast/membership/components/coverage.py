@@ -15,7 +15,7 @@ from ordercast.wire.codec import MAX_NUMBER
 from ordercast.wire.cuts import Cut, Due, Skip, SourceCut
 
 
-class Stream:
+class PooledStream:
     """One source, as all of them know it together."""
 
     __slots__ = ("_base", "_clocks", "_skips", "blocks", "site")
@@ -67,7 +67,9 @@ class Coverage:
 
     def __init__(self, cuts: Sequence[Cut]) -> None:
         self._sites = cuts[0].sites
-        self.streams = [Stream(site, [cut.sources[index] for cut in cuts]) for index, site in enumerate(cuts[0].sites)]
+        self.streams = [
+            PooledStream(site, [cut.sources[index] for cut in cuts]) for index, site in enumerate(cuts[0].sites)
+        ]
         self._horizons: dict[int, int] = {}
         # S: the smallest over all sites of the view, also those of which nobody is here, of the largest ARU known.
         self.stable = min([max([cut.arus[index] for cut in cuts]) for index in range(len(self._sites))])

@@ -118,7 +118,7 @@ class ComponentsMembership:
         # Outcome
         self._pending: ComponentInstall | None = None
         self._endings = Endings()
-        self.counters = {"stale": 0, "rounds": 0, "views": 0}
+        self.counters = {"stale": 0, "rounds": 0, "views": 0, "contradictions": 0}
 
     # Inputs
 
@@ -486,6 +486,7 @@ class ComponentsMembership:
         """Take over what came of a step of our own round."""
         part, round_ = self._part, self._round
         if round_ is not None and round_.proposal is not None and part.state is ComponentState.GATHERING:
+            self.counters["contradictions"] += round_.contradictions
             part.on_proposal(now_ns, round_.proposal, out)
 
     def _fetch(self, now_ns: int, out: Outbox) -> None:

@@ -12,7 +12,7 @@ from enum import Enum, auto
 from typing import Final
 
 from ordercast.engine import NEVER, Outbox
-from ordercast.errors import WireError
+from ordercast.errors import InvariantViolation, WireError
 from ordercast.membership.components.classes import conclude, holders
 from ordercast.membership.components.daemons import LocalDaemon
 from ordercast.wire.components import (
@@ -57,6 +57,7 @@ class Round:
         "_suspects",
         "_tries",
         "ballot",
+        "contradictions",
         "due_ns",
         "phase",
         "proposal",
@@ -72,6 +73,7 @@ class Round:
         self._cuts: dict[int, SiteCut] = {local.index: own}
         self._invitees = invitees & ~(1 << local.index) & ~own.avoids
         self._suspects = suspects
+        self.contradictions = 0  # 1: cuts that cannot be true together were left out
         self._rejected = 0  # invited, and not to be waited for
         self._tries = 0
         # The proposal
@@ -213,10 +215,16 @@ class Round:
 
     def _conclude(self, now_ns: int, out: Outbox) -> None:
         local, chosen = self._local, self._choose()
+        try:
+            outcome = conclude(self.ballot, [told.cut for told in chosen])
+        except InvariantViolation:
+            # Cuts that cannot be true together. Ours is: we go on with it alone, and leave those that lie.
+            chosen = [self._cuts[local.index]]
+            self.contradictions = 1
+            outcome = conclude(self.ballot, [chosen[0].cut])
+        cuts = [told.cut for told in chosen]
         lives = tuple([told.me for told in chosen])
         places = {told.cut.daemon: place for place, told in enumerate(chosen)}
-        cuts = [told.cut for told in chosen]
-        outcome = conclude(self.ballot, cuts)
         counter = max(outcome.counter, 1 + max([told.counter for told in chosen]))
         views: list[NamedView] = []
         classes: list[ProposedClass] = []

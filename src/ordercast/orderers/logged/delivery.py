@@ -45,6 +45,7 @@ class ServiceDelivery:
         "_me",
         "_orphans",
         "_recent",
+        "_recent_calls",
         "_ring",
         "_strong_rank",
         "_ticket",
@@ -79,7 +80,8 @@ class ServiceDelivery:
         self._upto = dict(ring.log.next_number)  # origin -> the first block that is not delivered
         self._orphans = dict(view.awaited)  # origin -> its blocks below this come again, also where it is gone
         self.fresh: list[Delivery] = []  # to go up with the next batch
-        self._recent: dict[int, Recent] = {}
+        self._recent: dict[int, Recent] = {}  # UNRELIABLE blocks of members, also of those that have left the ring
+        self._recent_calls: dict[int, Recent] = {}
         self._called: dict[int, int] = {}  # caller -> one past its last call that was delivered
         # The application
         self._ticket = view.seq
@@ -91,9 +93,7 @@ class ServiceDelivery:
     def memory(self) -> DeliveryMemory:
         waiting = {(delivery.origin, delivery.number) for delivery in self.fresh}
         early = {key: ticket for key, ticket in self._early.items() if key not in waiting}
-        members = self._ring.view
-        recent = {origin: recent for origin, recent in self._recent.items() if members.member(origin) is None}
-        return DeliveryMemory(self._ticket, early, self._called, recent)
+        return DeliveryMemory(self._ticket, early, self._called, self._recent_calls)
 
     def inherit(self, memory: DeliveryMemory) -> None:
         self._ticket = max(self._ticket, memory.ticket)
@@ -103,14 +103,14 @@ class ServiceDelivery:
             del kept[key]
         self._early = kept
         self._called = dict(memory.called)
-        self._recent = dict(memory.recent)
+        self._recent_calls = dict(memory.recent)
         for origin in numbers:
             self._follow_up(origin)
 
     def admit(self, newcomer: int) -> None:
         """A member has come in: what it sends begins with its next number."""
         self._upto[newcomer] = self._log.next_number[newcomer]
-        self._recent.pop(newcomer, None)
+        self._recent_calls.pop(newcomer, None)
 
     def forget(self, leaver: int) -> None:
         self._upto.pop(leaver, None)
@@ -156,12 +156,13 @@ class ServiceDelivery:
         """An UNRELIABLE block, or call (which is shown with its number); False if it was here before."""
         if self.delivered < self._begin:
             return True  # we are not in yet, and nobody promised it
-        recent = self._recent.pop(origin, None)
+        heard = self._recent if shown == UNASSIGNED else self._recent_calls
+        recent = heard.pop(origin, None)
         if recent is None:
             recent = Recent()
-        self._recent[origin] = recent  # the sender that was heard last stands last
-        if len(self._recent) > MAX_RECENT:
-            del self._recent[next(iter(self._recent))]
+        heard[origin] = recent  # the sender that was heard last stands last
+        if len(heard) > MAX_RECENT:
+            del heard[next(iter(heard))]
         if not recent.is_new(number):
             return False
         self._hand_over(origin, shown, block, UNASSIGNED, self.fresh)

@@ -54,6 +54,7 @@ class Announcer:
         "active",
         "freed_bytes",
         "holdup",
+        "holdup_ns",
         "rest_beats",
         "rest_ns",
         "spoke_ns",
@@ -69,6 +70,7 @@ class Announcer:
         self.active = 0  # members that are sending, as the sequencer counts them
         self.freed_bytes = 0  # since the others were told
         self.holdup = NO_HOLDUP  # the member that the history waits for, as of the last STATUS
+        self.holdup_ns = 0  # when that came
         self.sync_now = False
         self.rest_beats = 0  # heartbeats since anything was outstanding
         self.rest_ns = ring.timing.heartbeat_rest_ns  # between heartbeats when nobody waits for anything
@@ -108,12 +110,16 @@ class Announcer:
         self.sync_now = False
         self.spoke_ns = now_ns
         if role.others:
+            holdup = self._holdup_of(role)
             role.rounds.asked(self._ring.log, is_for_room)
-            lead = self.lead_info()._replace(holdup=self._holdup_of(role))
+            lead = self.lead_info()._replace(holdup=holdup)
             out.sends.append(self._ring.writer.control(To.ALL, Kind.STATUS, encode_lead(lead)))
 
     def _holdup_of(self, role: SequencerRole) -> Holdup:
-        """The first member that the history waits for: the others can say so to their applications."""
+        """The first member that the history waits for: the others can say so to their applications. Members that are
+        asked for the first time have not had the time to answer."""
+        if not role.rounds.is_open(self._ring.log):
+            return NO_HOLDUP
         slow, late = role.lagging(self._ring.log.received)
         named = slow or late
         index = self._ring.view.index(named[0]) if named else -1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ordercast.config import MS
 from ordercast.engine import Waiting
 from ordercast.orderers.logged.blocking import is_in_vain, no_answer, not_receiving, own_application, unheard
 from ordercast.orderers.logged.in_order import InOrderDelivery
@@ -19,6 +20,9 @@ from ordercast.parts.outgoing import Outgoing
 from ordercast.wire.ordering import NO_HOLDUP
 
 ASKED: Final = "asked for an acknowledgement, which has not come"
+TOLD_NS: Final = 500 * MS
+"""How long a word of the sequencer about a member counts. Members without room have it repeated every 100 ms; one that
+is older was true of a moment."""
 
 
 def sequencer_blocked_by(
@@ -40,7 +44,7 @@ def sequencer_blocked_by(
         return no_answer(ring, [leader], "messages are ordered there, and what this node sends is not acknowledged")
     if log.received < log.highest:
         return no_answer(ring, [leader], "messages are ordered there, and what is lost has not come again")
-    told = announcer.holdup
+    told = announcer.holdup if now_ns - announcer.holdup_ns <= TOLD_NS else NO_HOLDUP
     slow = ring.view.members[told.member].id if told.member < len(ring.view.members) else 0
     if slow not in (0, me) and told != NO_HOLDUP:
         return not_receiving(ring, [slow]) if told.is_application else no_answer(ring, [slow], ASKED)

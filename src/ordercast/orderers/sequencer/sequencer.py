@@ -301,7 +301,7 @@ class Sequencer:
                     self._announcer.send_status(now_ns, self._ordering.role, out)
             else:
                 self._on_lead(lead)
-                self._announcer.holdup = lead.holdup
+                self._announcer.holdup, self._announcer.holdup_ns = lead.holdup, now_ns
                 self._acknowledger.ask(lead.highest)
                 self._acknowledger.is_due |= ring.has_left
         elif kind == Kind.ACK:

@@ -172,20 +172,31 @@ class Interests:
         """An exchange of rosters is over, complete or not needed any more: all groups as they are now (number, key,
         daemons that have a session in it). The INTERESTs of this view stay, because their joins are still to come."""
         before, self._keys, self._numbers = self._keys, {}, {}
+        # There may be very many groups, and few different lists of daemons: these are worked out once.
+        worked_out: dict[int, tuple[Collection[int], dict[int, int], int]] = {}
         for number, key, daemons in groups:
+            found = worked_out.get(id(daemons))
+            if found is None:
+                joined = dict.fromkeys(daemons, _JOINED)
+                mask = 0
+                for daemon in joined:
+                    mask |= self._site_mask(daemon)
+                found = worked_out[id(daemons)] = (daemons, joined, mask)
             self.name(number, key)
             entry = self._keys[key]
-            for daemon in daemons:
-                entry.daemons[daemon] = _JOINED
+            if entry.daemons:  # two names with one hash
+                entry.daemons.update(found[1])
+            else:
+                entry.daemons = found[1].copy()
+            entry.mask |= found[2]
         for key, old in before.items():
             for daemon, known in old.daemons.items():
-                if known >> 1:
+                if known > _JOINED:
                     again = self._keys.get(key)
                     if again is None:
                         again = self._keys[key] = KeyInterest(key)
                     again.daemons[daemon] = again.daemons.get(daemon, 0) | known & ~_JOINED
-        for entry in self._keys.values():
-            entry.mask = self._mask_of(entry)
+                    again.mask |= self._site_mask(daemon)
         self._count_awaited()
 
     # In detail.

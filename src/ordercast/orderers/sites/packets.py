@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from ordercast.errors import InvariantViolation
 from ordercast.wire.sites import MAX_RANGES, LinkPacket, Range, ranges_of
-
-MAX_OPEN: Final = 8_192  # packets that a site may have sent and not all of its daemons received; holders send no more
 
 
 class RingPackets:
     """Packets of the ring as one daemon has them, until all have them."""
 
-    __slots__ = ("_open", "aru", "freed", "highest")
+    __slots__ = ("_most", "_open", "aru", "freed", "highest")
 
-    def __init__(self) -> None:
-        self._open: dict[int, LinkPacket] = {}  # open_pkts; above `freed`, at most 2 * MAX_OPEN ahead of it
+    def __init__(self, most: int) -> None:
+        """`most`: packets beyond what all daemons have; holders send no more."""
+        self._most = most
+        self._open: dict[int, LinkPacket] = {}  # open_pkts; above `freed`, at most twice `most` ahead of it
         self.aru = 0  # everything up to this has come
         self.highest = 0  # numbered so far, as the token says
         self.freed = 0  # ring_aru: all daemons have everything up to this
@@ -34,9 +32,14 @@ class RingPackets:
         return True
 
     def is_possible(self, seq: int) -> bool:
-        """Whether a holder may have numbered so far: each sends at most MAX_OPEN beyond what all have, as far as it
-        knows, and we may know of one round less. What is refused here wrongly is asked for again."""
-        return seq <= self.freed + 2 * MAX_OPEN
+        """Whether a holder may have numbered so far: each keeps to the limit as it knows it, and we may know of one
+        round less. What is refused here wrongly is asked for again."""
+        return seq <= self.freed + 2 * self._most
+
+    @property
+    def limit(self) -> int:
+        """The last number that may be given now."""
+        return self.freed + self._most
 
     def held(self, first: int, stop: int) -> list[int]:
         """The numbers of a range that can be sent again."""

@@ -29,11 +29,12 @@ from typing import Final, NamedTuple
 
 from ordercast.config import MS, Timing
 from ordercast.errors import InvariantViolation, UsageError
-from ordercast.orderers.sites.packets import MAX_OPEN, RingPackets
+from ordercast.orderers.sites.packets import RingPackets
 from ordercast.orderers.sites.passing import ALL, RingControl, TokenWatch
 from ordercast.parts.priorities import PriorityQueues
 from ordercast.wire.header import Kind
 from ordercast.wire.sites import (
+    MAX_RANGE,
     MAX_RANGES,
     RESTS,
     SEEN,
@@ -45,6 +46,7 @@ from ordercast.wire.sites import (
     ranges_of,
 )
 
+MAX_ROTATIONS: Final = 8  # full rotations of packets that are kept: two until all are known to have them, and losses
 MAX_FOREIGN: Final = 65_536  # packets of other sites that wait for the token; one more, and the ring counts as overrun
 NOBODY: Final = 0  # as a modifier; as the daemon where the token rests
 
@@ -62,11 +64,16 @@ class RingTerms:
     tries: int = 10  # of passing a token, or waking one, without a sign of it
 
     def __post_init__(self) -> None:
-        if not 1 <= self.personal_window <= self.window <= MAX_OPEN // 4:
+        if not 1 <= self.personal_window <= self.window <= MAX_RANGE:
             text = f"got {self.personal_window} and {self.window}"
-            raise UsageError(f"1 <= personal_window <= window <= {MAX_OPEN // 4} packets, {text}")
+            raise UsageError(f"1 <= personal_window <= window <= {MAX_RANGE} packets, {text}")
         if self.tries < 1:
             raise UsageError(f"a token is passed at least once, not {self.tries} times")
+
+    @property
+    def most_open(self) -> int:
+        """Packets that all daemons together may have sent beyond what all of them have."""
+        return MAX_ROTATIONS * self.window
 
     def individual(self, daemons: int) -> int:
         """What one of so many daemons may send in a rotation."""
@@ -151,7 +158,7 @@ class SiteRing:
         self._is_wanted = False  # this one does
         self._answers: dict[int, None] = {}  # daemons that know less of the token than we do; bounded by the ring
         # Packets
-        self._packets = RingPackets()
+        self._packets = RingPackets(terms.most_open)
         self._queues: PriorityQueues[LinkPacket] = PriorityQueues(2)
         self._sent = 0  # in the last visit
         self._is_overrun = False
@@ -455,7 +462,7 @@ class SiteRing:
 
     def _send(self, link_seq: int, allowed: int, packets: list[Numbered]) -> int:
         """New packets, numbered; the last number."""
-        limit = self._packets.freed + MAX_OPEN
+        limit = self._packets.limit
         while len(packets) < allowed and len(self._queues) and link_seq < limit:
             packet = self._queues.pop()
             if not packet.is_reliable:

@@ -18,7 +18,7 @@ class UnreliablePacer:
     __slots__ = ("_acked", "_asked", "_asked_at", "_next", "_since_ns", "bytes", "total")
 
     def __init__(self) -> None:
-        self._next = 0
+        self._next = -1  # it begins with the clock: a node that comes back into a ring does not repeat its numbers
         self.bytes = 0  # sent and not known to be read
         self.total = 0  # sent since the ring began
         self._since_ns = 0
@@ -30,6 +30,8 @@ class UnreliablePacer:
         """Another block leaves; its number."""
         if not self.bytes:
             self._since_ns = now_ns
+        if self._next < 0:
+            self._next = now_ns
         number, self._next = self._next, self._next + 1
         self.bytes += cost
         self.total += cost

@@ -6,7 +6,7 @@
   signal a session had gets its view before anything of it is delivered in a later view of the underlay.
 - The views of groups in which something is delivered name members of the underlay's view only.
 - Safe delivery: what one member delivered as SAFE before the signal, every member of that group view delivers in that
-  view of the underlay; after the signal, every member that was to come along. Those that ended there are excused.
+  view of the underlay; after the signal, every member whose node was to come along. Those that ended are excused.
 - Self delivery: what anybody delivered in a view, its sender delivers before it goes on.
 - At a quiet end nobody waits between the signal and the view.
 
@@ -277,9 +277,10 @@ def _promised(line: Line, rows: SharedRows) -> Iterator[tuple[Life, SharedRow, V
                 if id(period) not in signals:
                     signals[id(period)] = _signal(line, life, period)
                 is_late = signals[id(period)] < row.n
-                if is_late and period.next is None:
+                if is_late and here.next is None:
                     continue
-                members = frozenset(period.next.came_with if is_late and period.next is not None else period.members)
+                came = set(here.next.came_with) if is_late and here.next is not None else None
+                members = frozenset(name for name in period.members if came is None or line.host(name) in came)
                 key = row.sid, row.a, row.b, here.view, period.view, members
                 if key not in seen:
                     seen.add(key)

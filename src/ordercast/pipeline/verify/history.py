@@ -99,7 +99,7 @@ class Line:
     underlay: str
     lives: dict[int, Life] = field(default_factory=dict)
     lightweight: set[str] = field(default_factory=set)
-    hosts: dict[str, str] = field(default_factory=dict)  # session -> its daemon
+    hosts: dict[str, str] = field(default_factory=dict)  # of members that were asked for, and of all sessions
 
     @property
     def nodes(self) -> list[Life]:
@@ -107,8 +107,13 @@ class Line:
         return [life for life in self.lives.values() if life.host is None]
 
     def host(self, name: str) -> str:
-        """The node that stands for a member in views of the underlay: itself, or the daemon of a session."""
-        return self.hosts.get(name, name)
+        """The node that stands for a member in views of the underlay: itself, or the daemon of a session. Of a session
+        that wrote nothing its name says it."""
+        if name not in self.hosts:
+            names = {life.name for life in self.lives.values()}
+            daemon = daemon_of(name)
+            self.hosts[name] = daemon if name not in names and daemon in names else name
+        return self.hosts[name]
 
     def life(self, m: int, name: str) -> Life:
         found = self.lives.get(m)
@@ -130,6 +135,13 @@ class Line:
         if groups is None:
             return False
         return not groups or any(life.in_group(group, from_n, to_n) for group in groups)
+
+
+def daemon_of(name: str) -> str:
+    """Of `client@daemon/life` the daemon as name/life, or nothing."""
+    node, _, number = name.rpartition("/")
+    client, _, daemon = node.rpartition("@")
+    return f"{daemon}/{number}" if client else ""
 
 
 def read_history(rows: Iterable[Record], names: Mapping[int, Any], lines: dict[tuple[int, str], Line]) -> None:

@@ -118,7 +118,7 @@ def find_lost(facts: Facts, findings: Findings, settled: Settled) -> list[Lost]:
             theirs = stay_of(life.periods[-1])
             if theirs[-1].view != path[-1].view:
                 continue
-            since = _common(path, theirs)
+            since = _common(path, theirs, facts.has_components(line.r))
             findings.checked[LIVENESS] += sum(row["messages"] for row in targets.values())
             if not _has_all(facts, line, life, sender, targets, path, since):
                 lost += [(m, sid, span) for span in _missing(facts, line, life, sender, path, since)]
@@ -129,13 +129,13 @@ def find_lost(facts: Facts, findings: Findings, settled: Settled) -> list[Lost]:
     return lost
 
 
-def _common(path: list[ViewPeriod], theirs: list[ViewPeriod]) -> int:
-    """The place on `path` from which both went the same way to the end."""
+def _common(path: list[ViewPeriod], theirs: list[ViewPeriod], has_components: bool) -> int:
+    """The place on `path` from which both went the same way to the end; with components in one class."""
     length = 0
     while length < min(len(path), len(theirs)) and path[-1 - length].view == theirs[-1 - length].view:
         length += 1
-        if set(path[-length].came_with) != set(theirs[-length].came_with):
-            break  # they came to it by different ways: from one view, but not together
+        if has_components and set(path[-length].came_with) != set(theirs[-length].came_with):
+            break
     return len(path) - length
 
 

@@ -71,6 +71,8 @@ def _check_confirm(
             continue
         if not line.is_owed(life, submit["tgt"], there.n, there.stop_n) or not _few_failed(there, submit["svc"]):
             continue
+        if facts.has_components(line.r) and line.host(sender.name) not in there.next.came_with:
+            continue  # what it owes is safe delivery
         have = [(one["a"], one["b"]) for one in facts.delivered(m, sender.sid)]
         for gone in minus([span], have):
             is_new = findings.miss(m, sender.sid, gone)

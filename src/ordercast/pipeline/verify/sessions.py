@@ -15,7 +15,7 @@ from typing import Final
 
 from ordercast.pipeline.verify.engine import Record
 from ordercast.pipeline.verify.facts import Facts
-from ordercast.pipeline.verify.history import FOREVER, Life, Line, ViewPeriod, leave
+from ordercast.pipeline.verify.history import FOREVER, Life, Line, ViewPeriod, daemon_of, leave
 
 EARLY_KINDS: Final = ("submit", "leave", "transitional")
 # Of each session and instant the last event before it.
@@ -63,7 +63,7 @@ def seat_sessions(facts: Facts) -> None:
     for line in facts.lines:
         nodes = {life.name: life for life in line.lives.values() if life.periods and line.lightweight}
         for life in line.lives.values():
-            daemon = nodes.get(_daemon_of(life.name))
+            daemon = nodes.get(daemon_of(life.name))
             if daemon is not None and not life.periods:
                 found.append((line, life, daemon))
     if not found:
@@ -80,13 +80,6 @@ def seat_sessions(facts: Facts) -> None:
     times = _Times(engine.rows(LAST_BEFORE), engine.rows(AT_ONCE))
     for line, life, daemon in found:
         _seat(facts, line, life, daemon, times)
-
-
-def _daemon_of(name: str) -> str:
-    """Of `client@daemon/life` the daemon as name/life, or nothing."""
-    node, _, number = name.rpartition("/")
-    client, _, daemon = node.rpartition("@")
-    return f"{daemon}/{number}" if client else ""
 
 
 def _instants(daemon: Life) -> list[int]:

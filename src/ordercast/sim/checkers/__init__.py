@@ -106,7 +106,14 @@ def check_all(
         total_order.check(trace, explained),
         virtual_synchrony.check(trace, explained, min_members=min_members, has_components=has_components),
         resilience.check(trace, explained, clock=clock, quiet=quiet, has_components=has_components),
-        promises.check(trace, explained, clock=clock, quiet=quiet, min_members=min_members, bootstrap=bootstrap),
+        promises.check(
+            *(trace, explained),
+            clock=clock,
+            quiet=quiet,
+            min_members=min_members,
+            bootstrap=bootstrap,
+            has_components=has_components,
+        ),
         liveness.check(
             trace, explained, clock=clock, quiet=quiet, min_members=min_members, has_components=has_components
         ),

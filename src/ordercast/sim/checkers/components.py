@@ -13,8 +13,8 @@ Reading. Every part of a partition goes on, so a view may come from several view
 - A member delivers nothing in the view of a group that names a member whose daemon is not in the view of the underlay.
 - *Safe delivery*: what was delivered as SAFE before the signal is delivered in that view of the underlay, before or
   after the signal, by every member of the group view whose daemon did not end in it; after the signal, by every member
-  of the next `came_with`. It must have been in that group view and not have left it. A member that is still in the view
-  at the end owes it if the run ended quietly.
+  whose node is in the next `came_with` of the underlay. It must have been in that group view and not have left it. A
+  member that is still in the view at the end owes it if the run ended quietly.
 - *Self delivery*: what anybody delivered in a view its sender, if it is in a group of it, delivers, too, before it goes
   on from that view; and if it is still in that view, by a quiet end.
 - At a quiet end nobody is between the signal and the view.
@@ -354,9 +354,12 @@ class _Deliveries:
                     continue
                 for period in _periods_of(local, delivery):
                     is_late = self.signals.place(local, period) < delivery.n
-                    if is_late and period.next is None:
-                        continue  # the trace does not say who came along
-                    members = period.next.came_with if is_late and period.next is not None else period.members
+                    members = period.members
+                    if is_late and here.next is None:
+                        continue  # the trace does not say who was to come along
+                    if is_late and here.next is not None:
+                        came = here.next.came_with
+                        members = tuple(name for name in members if self.underlay.host(name) in came)
                     key = delivery.sender, delivery.span, here.view, period.view, members
                     if key not in known:
                         known.add(key)

@@ -14,9 +14,9 @@ Reading.
   underlay by the run clock, ends the run and not the stay. Where clocks cannot be compared a `stop` is a departure.
 - *Since it last came in*: messages submitted after the first view of that stay.
 - *The view of the first delivery and went on since*: every member that came through the same views as the sender, from
-  that view to the end, together with it (`came_with`). The view is the earliest of the sender's views in which any
-  member delivered the message. A member that joined later, or went through another component of a partition, owes
-  nothing. A message that was never delivered is a violation if any member should have delivered it.
+  that view to the end. The view is the earliest of the sender's views in which any member delivered the message. A
+  member that joined later, or went through another component of a partition, owes nothing. A message that was never
+  delivered is a violation if any member should have delivered it.
 - *A caller* (it never was in a view: multi-RPC) may give up or die at any time, so nothing is owed because it was
   submitted. But if one member that stayed in delivered a message of it, all members owe that message that were in that
   view and went on since: the group makes no difference between its senders.
@@ -62,7 +62,11 @@ def check(
     for underlay in trace.underlays.values():
         settled = settled_members(underlay, min_members, comparable=clock != "many")
         for local in settled.values():
-            _check_sender(underlay, local, settled, result, explained, comparable=clock != "many")
+            _check_sender(
+                *(underlay, local, settled, result, explained),
+                comparable=clock != "many",
+                has_components=has_components,
+            )
             _check_gaps(underlay, local, result)
         for local in underlay.locals.values():
             if local.is_outside:
@@ -134,6 +138,7 @@ def _check_sender(
     explained: Explained,
     *,
     comparable: bool,
+    has_components: bool,
 ) -> None:
     if not source.submits:
         return
@@ -153,7 +158,7 @@ def _check_sender(
         if their_last.view != last.view:
             continue
         theirs = stay_of(their_last)
-        since = _common_suffix(path, theirs)
+        since = _common_suffix(path, theirs, has_components)
         delivered = local.delivered.get(source.member)
         have = delivered.ranges() if delivered is not None else []
         for targets, submits in by_targets.items():
@@ -271,13 +276,13 @@ class _EarlierDeliveries:
         return found
 
 
-def _common_suffix(path: list[MemberPeriod], theirs: list[MemberPeriod]) -> int:
-    """The index in `path` from which both went through the same views to the end."""
+def _common_suffix(path: list[MemberPeriod], theirs: list[MemberPeriod], has_components: bool) -> int:
+    """The index in `path` from which both went through the same views to the end; with components in one class."""
     length = 0
     while length < min(len(path), len(theirs)) and path[-1 - length].view == theirs[-1 - length].view:
         length += 1
-        if set(path[-length].came_with) != set(theirs[-length].came_with):
-            break  # they came to it by different ways: from one view, but not together
+        if has_components and set(path[-length].came_with) != set(theirs[-length].came_with):
+            break
     return len(path) - length
 
 

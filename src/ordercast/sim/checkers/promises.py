@@ -9,9 +9,11 @@ Reading.
   what survivors hold but cannot order is submitted again (docs/design/overview.md section 7). *At most k failed at
   once*: no change of view on its way lost more than k members (for MAJORITY half of the view, for SAFE all but one). A
   member that did not come along counts as failed. This is judged where the run ended quietly, since until then the
-  message may still come. With any service from RELIABLE on, some member has delivered what is confirmed; a caller's
-  message before the confirmation arrives, where clocks can be compared. A message to lightweight groups may find no
-  member there: this is said only where the sender itself was in one of them from the submit to the confirmation.
+  message may still come. With components those were there that go on from that view together with the sender; what
+  others owe is safe delivery (property 6). With any service from RELIABLE on, some member has delivered what is
+  confirmed; a caller's message before the confirmation arrives, where clocks can be compared. A message to lightweight
+  groups may find no member there: this is said only where the sender itself was in one of them from the submit to the
+  confirmation.
 - **Locks**: per underlay, group and name (`detail`). A lock is held from `lock` to `unlock`, `leave` (of its
   lightweight group, too), `stop` or `crash`. Two holders are two members whose times overlap and whose views at that
   time contain each other: a member that is excluded and does not know it yet may still believe to hold the lock. Where
@@ -50,6 +52,7 @@ def check(
     quiet: bool = True,
     min_members: Rules = "majority",
     bootstrap: int = 1,
+    has_components: bool = False,
 ) -> PropertyResult:
     """Judge confirms, locks and replies."""
     result = PropertyResult(NAME, "confirms, locks and replies")
@@ -59,7 +62,7 @@ def check(
             settled = settled_members(underlay, min_members, comparable=clock != "many")
             for local in underlay.locals.values():
                 for row in local.confirms:
-                    _check_confirm(underlay, local, row, settled, result, explained)
+                    _check_confirm(underlay, local, row, settled, result, explained, has_components)
         first_ns = _first_deliveries(underlay) if clock != "many" else None
         for local in underlay.locals.values():
             for row in local.confirms:
@@ -77,6 +80,7 @@ def _check_confirm(
     settled: dict[str, Local],
     result: PropertyResult,
     explained: Explained,
+    has_components: bool,
 ) -> None:
     sender = row.sender or local.member
     source = underlay.locals.get(sender)
@@ -95,6 +99,8 @@ def _check_confirm(
             if there is None or there.stay != survivor.periods[-1].stay or there.next is None:
                 continue
             if not survivor.is_owed(submit.targets, there.n, there.stop_n):
+                continue
+            if has_components and underlay.host(sender) not in there.next.came_with:
                 continue
             if not _few_failed(there, submit.rank, submit.k):
                 continue

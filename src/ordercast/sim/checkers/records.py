@@ -288,8 +288,20 @@ class UnderlayTrace:
         return [local for local in self.locals.values() if local.host is None]
 
     def host(self, member: str) -> str:
-        """The node that stands for a member in views of the underlay: itself, or the daemon of a session."""
-        return self.hosts.get(member, member)
+        """The node that stands for a member in views of the underlay: itself, or the daemon of a session, which need
+        not have written anything yet."""
+        found = self.hosts.get(member)
+        if found is None:
+            daemon = daemon_of(member) if member not in self.locals else None
+            found = daemon if daemon is not None and daemon in self.locals else member
+        return found
+
+
+def daemon_of(member: str) -> str | None:
+    """The daemon that hosts `client@daemon/life`, as name/life; None for other names."""
+    name, _, life = member.rpartition("/")
+    client, _, daemon = name.rpartition("@")
+    return f"{daemon}/{life}" if client and daemon else None
 
 
 def is_ordered(delivery: DeliveryRow) -> bool:

@@ -14,8 +14,11 @@ Amoeba section 4.2 (resilience degree), RMP section 3.2, docs/design/overview.md
   which the life is at that moment. SAFE asks for all of these nodes. RESILIENT(k) and MAJORITY ask for enough of them,
   or for enough nodes of the underlay's view: any node that holds a message brings it to the next view, and an underlay
   that counts its own nodes knows no groups. The member `name@node` of a group is hosted by `node`.
-- A session is judged by the signals and views of its groups: after the signal of a group the `came_with` of the group's
-  next view stands for its members.
+- A session is judged by the views of its groups. Where one part goes on, those that recovered together are the
+  `came_with` of its daemon's next view, as for the daemon: a group may have views of joins and leaves among what a
+  recovery brought together, before those of the dead are gone from it. With components, or where the daemon's views are
+  not known, the signals of the groups count: after that of a group, the `came_with` of the group's next view stands for
+  its members.
 - With components that go on and merge, safe delivery and self delivery belong here (`components.py`). They need no
   clock.
 - A member has a range when it has all of it; rows of `hold` and `placed` may be cut differently from those of
@@ -53,7 +56,7 @@ def check(
         result.note = f"clock {clock!r}: times of different nodes cannot be compared"
     for underlay in trace.underlays.values():
         if clock in JUDGED_CLOCKS:
-            _Underlay(underlay, result).check()
+            _Underlay(underlay, result, has_components).check()
         if has_components:
             components.check_deliveries(
                 underlay, result, explained if explained is not None else Explained(), quiet=quiet
@@ -102,10 +105,11 @@ def hosts_of(members: Iterable[str], nodes: Iterable[str]) -> tuple[str, ...]:
 class _Underlay:
     """The times of possession of one underlay, computed once for each range and set of members."""
 
-    __slots__ = ("lists", "possessions", "result", "times", "underlay")
+    __slots__ = ("has_components", "lists", "possessions", "result", "times", "underlay")
 
-    def __init__(self, underlay: UnderlayTrace, result: PropertyResult) -> None:
+    def __init__(self, underlay: UnderlayTrace, result: PropertyResult, has_components: bool = False) -> None:
         self.underlay = underlay
+        self.has_components = has_components
         self.result = result
         self.possessions: dict[tuple[str, str, bool], _Possession] = {}
         self.times: dict[tuple[str, int, int, bool, tuple[str, ...]], list[tuple[int, str]]] = {}
@@ -122,7 +126,9 @@ class _Underlay:
     def _check(self, local: Local, delivery: DeliveryRow) -> None:
         period = delivery.period
         is_recovered = delivery.after_transitional
-        if period is not None and not local.is_session:
+        if period is not None and local.is_session:
+            is_recovered = period.transitional_n < delivery.n
+        if period is not None and not (local.is_session and self.has_components):
             if is_recovered and period.next is None:
                 return
             nodes = period.next.came_with if is_recovered and period.next is not None else period.members

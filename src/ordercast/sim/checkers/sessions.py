@@ -18,19 +18,12 @@ from bisect import bisect_left, bisect_right
 from itertools import accumulate
 from typing import Final
 
-from ordercast.sim.checkers.records import FOREVER, Local, MemberPeriod, UnderlayTrace
+from ordercast.sim.checkers.records import FOREVER, Local, MemberPeriod, UnderlayTrace, daemon_of
 from ordercast.trace.schema import Row
 
 ENDS: Final = ("stop", "crash")
 EARLY_KINDS: Final = ("submit", "leave", "transitional")  # at the very instant of a view before it, as far as is known
 BETWEEN: Final = 0.5  # a daemon's view stands between two events of its session
-
-
-def daemon_of(member: str) -> str | None:
-    """The daemon that hosts `client@daemon/life`, as name/life; None for other names."""
-    name, _, life = member.rpartition("/")
-    client, _, daemon = name.rpartition("@")
-    return f"{daemon}/{life}" if client and daemon else None
 
 
 def seat_session(underlay: UnderlayTrace, local: Local, rows: list[Row]) -> bool:

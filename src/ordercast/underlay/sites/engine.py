@@ -18,17 +18,18 @@ from ordercast.config import MAX_BLOCK, AlonePolicy, Demands, GroupConfig, MinMe
 from ordercast.engine import NEVER, Departed, Joined, Note, Outbox, Run, To, Transitional, Waiting
 from ordercast.errors import UsageError, WireError
 from ordercast.membership.components.daemons import Daemon, Daemons
-from ordercast.membership.components.membership import KINDS, ComponentInstall, ComponentsMembership
+from ordercast.membership.components.installing import ComponentInstall
+from ordercast.membership.components.membership import KINDS, ComponentsMembership
 from ordercast.orderers.orderer import Suspicion, SuspicionReason
 from ordercast.orderers.sites.interests import EVERY_SITE, Interests, group_key
 from ordercast.parts.detector import Detector
-from ordercast.service import AGREED_RANK, MAJORITY_RANK, RESILIENT_RANK, UNRELIABLE_RANK, Service
+from ordercast.service import AGREED_RANK, MAJORITY_RANK, RELIABLE_RANK, RESILIENT_RANK, UNRELIABLE_RANK, Service
 from ordercast.sites import SitesConfig
 from ordercast.underlay.checks import check_header
 from ordercast.underlay.sites.network import SiteNetwork, Wiring
 from ordercast.underlay.sites.streams import INTEREST_KEYS, INTEREST_NUMBER, ViewStreams, encode_interest
 from ordercast.view import Address, Member, View, group_tag
-from ordercast.wire.block import ROSTER, groups_of, head_of
+from ordercast.wire.block import FRAGMENTED, ROSTER, groups_of, head_of
 from ordercast.wire.cuts import Due
 from ordercast.wire.header import Kind
 from ordercast.wire.intake import Intake
@@ -119,7 +120,8 @@ class SitesEngine:
         next_block: int = 0,
     ) -> None:
         self.name = name
-        self.me = me
+        # Every part of a view goes on: what is delivered after the signal is held by a part only, and is not confirmed.
+        self.me = me = replace(me, min_members=1)
         self.config = config
         self.counters: dict[str, int] = {}
         self.view: View | None = None
@@ -209,7 +211,8 @@ class SitesEngine:
                 groups = groups_of(block, head)
                 numbers = (groups,) if isinstance(groups, int) else groups
                 mask = (self.interests.mask(numbers) & self._wiring.routes.present) | 1 << here
-            if head.rank == UNRELIABLE_RANK:
+            is_whole = not head.flags & FRAGMENTED  # a large message needs all of its fragments
+            if head.rank == UNRELIABLE_RANK and is_whole:
                 self._unreliable += 1
                 stamp = BlockStamp(here, head.rank, 1, self._unreliable, mask, streams.roster_lts)
                 body = streams.enter_unreliable(me, stamp, block, out)
@@ -217,7 +220,7 @@ class SitesEngine:
             else:
                 ring.hear_clock(streams.horizon.clock)
                 seq, lts = ring.stamp()
-                stamp = BlockStamp(here, head.rank, lts, self._next_block, mask, streams.roster_lts)
+                stamp = BlockStamp(here, max(head.rank, RELIABLE_RANK), lts, self._next_block, mask, streams.roster_lts)
                 self._next_block += 1
                 body = streams.enter_own(me, seq, stamp, block, out)
                 number, is_reliable = here << SITE_SHIFT | seq, True

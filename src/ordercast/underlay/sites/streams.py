@@ -25,7 +25,7 @@ from ordercast.orderers.sites.stream import Held
 from ordercast.parts.recent import Recent
 from ordercast.service import FIFO_RANK, RELIABLE_RANK, UNRELIABLE_RANK
 from ordercast.underlay.sites.network import skipped_ranges
-from ordercast.wire.block import ROSTER, Head, head_of, roster_body
+from ordercast.wire.block import FRAGMENTED, ROSTER, Head, head_of, roster_body
 from ordercast.wire.codec import MAX_NUMBER
 from ordercast.wire.cuts import Due
 from ordercast.wire.header import Kind
@@ -169,9 +169,10 @@ class ViewStreams:
                 self._interests.received(origin, key, stamp.lts)
             return True
         held.is_late = stamp.rank <= FIFO_RANK and self._is_late(stamp)
-        is_early = stamp.rank == RELIABLE_RANK and not held.is_late
-        held.is_delivered = is_early
         head = head_of(memoryview(body)[STAMP_BYTES:])
+        # The fragments of a large message are put together in their order.
+        is_early = stamp.rank == RELIABLE_RANK and not held.is_late and not head.flags & FRAGMENTED
+        held.is_delivered = is_early
         if not self.horizon.add(held):
             return False
         self._note(held, head, out)

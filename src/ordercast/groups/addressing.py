@@ -1,0 +1,37 @@
+"""Groups that a message is for, by name: their numbers are looked up when the message is packed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ordercast.groups.queued import NO_NUMBER
+
+if TYPE_CHECKING:
+    from ordercast.groups.shared import SharedGroups
+    from ordercast.groups.stream import Stream
+
+
+class GroupNames:
+    """Groups that a message is for, by name."""
+
+    __slots__ = ("_names", "_shared", "_stream")
+
+    def __init__(self, shared: SharedGroups, stream: Stream, names: Sequence[str]) -> None:
+        self._shared = shared
+        self._stream = stream
+        self._names = tuple(names)
+
+    def numbers(self) -> Sequence[int] | None:
+        # Names that a bound kept out have the number of nobody; one of them is enough.
+        numbers = list(dict.fromkeys([self._shared.number_of(name, self._stream) for name in self._names]))
+        return None if NO_NUMBER in numbers else numbers
+
+    def lose(self, first: int, count: int) -> None:
+        """Told to the session where it receives all groups in one order, or else by the first of them that it is in."""
+        stream = self._stream
+        port = stream.base if stream.is_fed else None
+        if port is None:
+            port = next((stream.ports[name] for name in self._names if name in stream.ports), None)
+        if port is not None:
+            port.lose(first, count)
