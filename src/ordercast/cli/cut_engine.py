@@ -1,4 +1,4 @@
-"""The engine of daemons between which `ordercast demo --orderer sites` cuts the network: it drops what comes from there.
+"""The engine of the daemons of `ordercast demo --orderer sites`: while the network is cut, it drops what comes over it.
 
 No privilege is needed for that. A cut in both directions is one at each end.
 """
