@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ordercast import AGREED, MAJORITY, RESILIENT, SAFE, BlockingNode, Node, UnsupportedService, UsageError
+from ordercast import AGREED, MAJORITY, RESILIENT, SAFE, BlockingNode, Message, Node, UnsupportedService, UsageError
 from ordercast.cli.local_sites import free_ports
 from ordercast.runtime.daemon import find_place
 from ordercast.sites import DaemonSpec, Site, SitesConfig
@@ -222,6 +222,6 @@ def test_a_program_without_asyncio_has_the_same() -> None:
         group = node.join("orders", timeout=20)
         assert node.address == config.daemon("w1").address
         assert group.send(b"one", confirm=True) is not None
-        assert next(event.payload for event in group if hasattr(event, "payload")) == b"one"
+        assert next(event.payload for event in group if isinstance(event, Message)) == b"one"
     with pytest.raises(UsageError, match="not in 'east'"):
         BlockingNode("w1", site="east", sites=config)

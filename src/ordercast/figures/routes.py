@@ -24,7 +24,7 @@ SHRINK: Final = 15  # points that an arrow keeps away from the middle of a site
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RouteStep:
     """One link of a tree."""
 
     parent: str
@@ -39,7 +39,7 @@ class RouteTree:
     """How the packets of one site reach all others; parents come before their children."""
 
     source: str
-    steps: tuple[Step, ...]
+    steps: tuple[RouteStep, ...]
 
 
 def route_trees(config: SitesConfig) -> list[RouteTree]:
@@ -49,12 +49,14 @@ def route_trees(config: SitesConfig) -> list[RouteTree]:
     return [RouteTree(site.name, tuple(_steps(config, routes, site.index, site.index, 0, 1))) for site in config.sites]
 
 
-def _steps(config: SitesConfig, routes: SiteRoutes, source: int, here: int, distance: int, depth: int) -> list[Step]:
-    found: list[Step] = []
+def _steps(
+    config: SitesConfig, routes: SiteRoutes, source: int, here: int, distance: int, depth: int
+) -> list[RouteStep]:
+    found: list[RouteStep] = []
     for child in routes.children(source, here):
         parent, site = config.sites[here].name, config.sites[child].name
         weight = config.weight(parent, site)
-        found.append(Step(parent, site, weight, distance + weight, depth))
+        found.append(RouteStep(parent, site, weight, distance + weight, depth))
         found += _steps(config, routes, source, child, distance + weight, depth + 1)
     return found
 

@@ -13,7 +13,6 @@ from dataclasses import replace
 from enum import Enum, auto
 from typing import Final
 
-from ordercast.config import SITES_ORDERER
 from ordercast.engine import (
     NEVER,
     Denied,
@@ -35,10 +34,9 @@ from ordercast.errors import (
     MessageTooLarge,
     NotMember,
     OrdercastError,
-    UnsupportedService,
     UsageError,
 )
-from ordercast.groups.checks import check_kind
+from ordercast.groups.checks import check_kind, unsupported
 from ordercast.groups.consumption import Consumption
 from ordercast.groups.directory import Placement
 from ordercast.groups.driven import LogLine
@@ -271,9 +269,7 @@ class Channel:
         """Raise if the underlay cannot give a service."""
         if service not in self.supported:
             if not self.engine.supports(service):
-                name = self.engine.config.orderer
-                instead = "; its strongest is SAFE, which every member of the view has" if name == SITES_ORDERER else ""
-                raise UnsupportedService(f"the {name} orderer of {group!r} cannot give {service}{instead}")
+                raise unsupported(self.engine.config.orderer, group, service)
             self.supported.add(service)
             self.usual = service
 

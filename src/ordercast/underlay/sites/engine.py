@@ -120,8 +120,7 @@ class SitesEngine:
         next_block: int = 0,
     ) -> None:
         self.name = name
-        # Every part of a view goes on: what is delivered after the signal is held by a part only, and is not confirmed.
-        self.me = me = replace(me, min_members=1)
+        self.me = me
         self.config = config
         self.counters: dict[str, int] = {}
         self.view: View | None = None
@@ -447,8 +446,10 @@ class SitesEngine:
         components = tuple(
             [tuple([str(each) for each in self._named(old.members, install.view)]) for old in install.came_from]
         )
+        # Every part of a view goes on: what is delivered after the signal is held by a part only, and is not confirmed.
         view = replace(
             install.view,
+            members=tuple([replace(member, min_members=1) for member in install.view.members]),
             rosters=install.roster_groups,
             components=components if len(components) > 1 else (),
         )

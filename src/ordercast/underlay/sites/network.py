@@ -141,10 +141,10 @@ class SiteNetwork:
         for member in view.members:
             heads.setdefault(places[member.id], member)
         self._mates = {member.id: member.address for member in view.members if places[member.id] == here}
-        # What one daemon sends in one visit of the token: the bursts of all must find room in the smallest socket.
-        mates = [member for member in view.members if places[member.id] == here]
-        smallest = min([member.buffer_bytes for member in mates if member.buffer_bytes], default=0)
-        self.burst_bytes = max(smallest // 2 // len(mates), MIN_BURST) if smallest else MAX_BURST
+        # What one daemon sends in one visit of the token: the bursts of all must find room in a socket. Views do not
+        # say what the others' hold, and a site has machines of one kind.
+        share = me.buffer_bytes // 2 // len(self._mates)
+        self.burst_bytes = max(share, MIN_BURST) if me.buffer_bytes else MAX_BURST
         self.is_representative = heads[here].id == me.id
         linked = self._routes.links(here) if self.is_representative else []
         self._ends = {site: heads[site] for site in linked}
