@@ -31,6 +31,8 @@ MAX_HEADER: Final = 1_024  # the small message that goes with join, leave and re
 MIN_PATIENCE_NS: Final = 100 * MS  # a busy member speaks so often: less could not be told from a pause
 MAX_PATIENCE_NS: Final = 365 * 24 * 3_600 * SECOND
 DEFAULT_ORDERER: Final = "token"  # fully symmetric, with all services, locks and calls
+SITES_ORDERER: Final = "sites"  # needs a configuration of sites, which the node has
+SITES_UNDERLAY: Final = "sites"  # carries the groups of such a node where no other underlay is named
 
 
 @dataclass(frozen=True, slots=True)

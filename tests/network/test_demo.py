@@ -44,6 +44,22 @@ def test_the_first_member_is_killed_where_all_order(tmp_path: Path, capfd: pytes
     assert RunInfo.read(tmp_path / "trace").parameters["anticipate"] is True
 
 
+def test_two_sites_go_on_apart_and_merge(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "trace"
+    code = main(["demo", "--no-spark", "--trace", str(folder), "--json", "--seconds", "2", "--orderer", "sites"])
+    shown = capfd.readouterr()
+    assert code == 0, shown.out + shown.err
+    result: dict[str, Any] = json.loads(shown.out)
+    assert result["held"]
+    assert set(result["verdict"]["properties"]) == set(PROPERTIES)
+    assert all(count > 0 for count in result["ordered_apart"].values())
+    assert set(result["delivered"]) == {"ann", "bob", "cleo", "dan"}
+    info = RunInfo.read(folder)
+    assert info.orderer == "sites"
+    assert info.partitions == "continue"
+    assert info.parameters["sites"]["cleo"] == "west"
+
+
 def test_most_messages_may_ask_for_less(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "trace"
     result = demo(["--seconds", "1", "--service", "fifo"], folder, capfd)

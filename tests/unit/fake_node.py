@@ -39,7 +39,7 @@ class FakeNode(NodeBase):
     def hurry(self) -> None:
         self.wake()
 
-    def prepare(self, underlay: str) -> None:
+    def prepare(self, underlay: str, orderer: str) -> None:
         """There is no address to listen to."""
 
     def find(self, group: str) -> None:

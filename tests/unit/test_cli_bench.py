@@ -46,7 +46,7 @@ def test_every_service_of_the_token_is_measured(service: str, capfd: pytest.Capt
     assert result["misordered"] == 0
 
 
-@pytest.mark.parametrize("orderer", ["token", "sequencer"])
+@pytest.mark.parametrize("orderer", ["token", "sequencer", "sites"])
 def test_all_may_send_small_datagrams_with_a_strong_service(
     orderer: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -55,6 +55,22 @@ def test_all_may_send_small_datagrams_with_a_strong_service(
     result = bench([*options, "--trace", str(tmp_path)], capfd)
     assert (result["lost"], result["misordered"]) == (0, 0)
     assert len(list((tmp_path / "raw").iterdir())) == 2
+
+
+@pytest.mark.parametrize("service", ["UNRELIABLE", "FIFO", "AGREED", "SAFE"])
+def test_daemons_of_one_site_are_measured(service: str, capfd: pytest.CaptureFixture[str]) -> None:
+    result = bench(["--orderer", "sites", "--members", "3", "--service", service], capfd)
+    assert result["parameters"]["orderer"] == "sites"
+    assert result["delivered_per_s"] > 0
+    assert result["misordered"] == 0
+    assert result["lost"] == 0 or service == "UNRELIABLE"
+
+
+def test_daemons_of_one_site_share_an_underlay_with_many_groups(capfd: pytest.CaptureFixture[str]) -> None:
+    result = bench(["--orderer", "sites", "--members", "2", "--groups", "50", "--underlay", "shared"], capfd)
+    assert result["groups"]["count"] == 50
+    assert result["groups"]["newcomer_s"] > 0
+    assert (result["lost"], result["misordered"]) == (0, 0)
 
 
 @pytest.mark.parametrize("orderer", ["token", "sequencer", "timestamp"])

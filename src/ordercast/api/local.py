@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ordercast.api.resolved import ResolvedGroups
 from ordercast.api.seat import BaseSeat, JoinRequest, Respond, Seat, Waited
 from ordercast.api.stats import all_group_stats, all_node_stats
-from ordercast.config import GroupConfig, MinMembers
+from ordercast.config import SITES_ORDERER, GroupConfig, MinMembers
 from ordercast.engine import Reset
 from ordercast.errors import NotMember, OrdercastError, UsageError
 from ordercast.groups.caller import Call, Caller
@@ -45,7 +45,7 @@ class Driver(Protocol):
     def hurry(self) -> None:
         """Have a pass run now, if the driver can and has not done so in this turn of the loop; otherwise soon."""
 
-    def prepare(self, underlay: str) -> None:
+    def prepare(self, underlay: str, orderer: str) -> None:
         """An underlay is about to be opened: listen to its address, or raise what stands against it."""
 
     def find(self, group: str) -> None:
@@ -238,7 +238,7 @@ class LocalSeat:
 
     def expel(self, member: int, why: str) -> None:
         port = self.port
-        if port.channel.shared is not None and port.group:
+        if port.engine.config.orderer != SITES_ORDERER and port.channel.shared is not None and port.group:
             raise UsageError(
                 f"{port.group!r} shares the underlay {port.underlay!r}: a member is expelled from the underlay, with "
                 "expel() of what attach() gave"
@@ -444,7 +444,7 @@ class LocalBackend:
 
     def open(self, group: str, request: JoinRequest) -> Seat:
         underlay = request.underlay
-        self._driver.prepare(self.host.underlay_of(group) if underlay is None else underlay)
+        self._driver.prepare(self.host.underlay_of(group) if underlay is None else underlay, request.config.orderer)
         port = self.host.open(
             self._driver.now_ns(),
             group,
@@ -464,7 +464,7 @@ class LocalBackend:
         return seat
 
     def attach(self, underlay: str, request: JoinRequest) -> BaseSeat:
-        self._driver.prepare(underlay)
+        self._driver.prepare(underlay, request.config.orderer)
         port = self.host.attach(
             self._driver.now_ns(),
             underlay,

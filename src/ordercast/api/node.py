@@ -26,7 +26,7 @@ from ordercast.api.handles import OpenGroups
 from ordercast.api.seat import JoinRequest, NodeBackend, Seat
 from ordercast.api.shared import SharedUnderlay
 from ordercast.api.terms import as_request
-from ordercast.config import DEFAULT_ORDERER, AlonePolicy, MinMembers, RecoveryMode, SlowPolicy
+from ordercast.config import SITES_ORDERER, SITES_UNDERLAY, AlonePolicy, MinMembers, RecoveryMode, SlowPolicy
 from ordercast.errors import CallTimeout, JoinRefused, NotMember, UsageError
 from ordercast.groups.caller import Call
 from ordercast.groups.checks import check_kind
@@ -44,7 +44,6 @@ CALLS_PATIENCE_S: Final = 3.0
 """How long `join` waits for calls to the same group that are under way."""
 
 _PLAIN: Final[dict[str, object]] = {
-    "orderer": DEFAULT_ORDERER,
     "min_members": "majority",
     "recovery": "automatic",
     "alone": "create",
@@ -126,7 +125,7 @@ class NodeBase:
         self,
         name: str | None = None,
         *,
-        orderer: str = DEFAULT_ORDERER,
+        orderer: str | None = None,
         create: bool | None = None,
         min_members: MinMembers = "majority",
         recovery: RecoveryMode = "automatic",
@@ -149,6 +148,8 @@ class NodeBase:
     ) -> Group:
         """Become a member; returns with the first view. Amoeba's CreateGroup and JoinGroup (section 3).
 
+        orderer: by default the node's: "token", or "sites" where it is a daemon of sites. A group of that orderer is on
+        a shared underlay, which is called "sites" if no other is named.
         create: True makes a new group and fails if there is one, False joins and fails if there is none, None does
         whichever is right. resilience, max_members, buffers (bytes of history), nr_buf (blocks of history; whichever is
         used up first counts) and max_message are the group's from its creation on; given at a join, they say what this
@@ -176,8 +177,9 @@ class NodeBase:
             check_group_name(name)
         header = as_header(header)
         check_timeout(timeout)
+        usual = self._backend.defaults.orderer
         terms = {
-            "orderer": orderer,
+            "orderer": usual if orderer is None else orderer,
             "create": create,
             "min_members": min_members,
             "recovery": recovery,
@@ -194,9 +196,15 @@ class NodeBase:
             "slow": slow,
             "patience": patience,
         }
+        if underlay is None and terms["orderer"] == SITES_ORDERER:
+            underlay = SITES_UNDERLAY
         if underlay is not None:
+            if orderer in (usual, SITES_ORDERER):
+                del terms["orderer"]  # said to be as it is, or where the underlay gets it from
+            else:
+                terms["orderer"] = orderer
             name = _check_shared(name, underlay, {**terms, "contact": contact})
-            return await self._join_shared(name, underlay, header, timeout)
+            return await self._join_shared(name, underlay, orderer, header, timeout)
         request = as_request(self._backend.defaults, **terms)  # type: ignore[arg-type]
         if contact is not None and create:
             raise UsageError("a group that is joined through a contact exists: leave create out")
@@ -207,11 +215,13 @@ class NodeBase:
         request = replace(request, create=create if located is None else False, contact=located, header=header)
         return await self._enter(name, request, timeout)
 
-    async def _join_shared(self, name: str, underlay: str, header: bytes, timeout: float | None) -> Group:
+    async def _join_shared(
+        self, name: str, underlay: str, orderer: str | None, header: bytes, timeout: float | None
+    ) -> Group:
         """Join a lightweight group; its underlay first, where this node is not in it."""
         clock = asyncio.get_running_loop().time
         started = clock()
-        handle = await self.attach(underlay, timeout=timeout)
+        handle = await self.attach(underlay, orderer=orderer, timeout=timeout)
         if timeout is not None:
             timeout = max(0.0, timeout - (clock() - started))
         defaults = self._backend.defaults
@@ -241,7 +251,7 @@ class NodeBase:
         self,
         underlay: str,
         *,
-        orderer: str = DEFAULT_ORDERER,
+        orderer: str | None = None,
         create: bool | None = None,
         min_members: MinMembers = "majority",
         recovery: RecoveryMode = "automatic",
@@ -269,7 +279,7 @@ class NodeBase:
         check_timeout(timeout)
         request = as_request(
             self._backend.defaults,
-            orderer=orderer,
+            orderer=self._backend.defaults.orderer if orderer is None else orderer,
             create=create,
             min_members=min_members,
             recovery=recovery,
@@ -286,6 +296,8 @@ class NodeBase:
             slow=slow,
             patience=patience,
         )
+        if contact is not None and request.config.orderer == SITES_ORDERER:
+            raise UsageError("the configuration of sites says where the daemons are: leave contact out")
         if contact is not None and create:
             raise UsageError("an underlay that is joined through a contact exists: leave create out")
         located = await self._backend.locate(contact) if contact is not None else None
@@ -314,7 +326,7 @@ class NodeBase:
         if handle is None:
             seat = self._backend.attach(underlay, request)
             handle = self._shared[underlay] = SharedUnderlay(seat, self._open.add_base(seat), request)
-        elif request not in (handle._request, JoinRequest(replace(self._backend.defaults, orderer=DEFAULT_ORDERER))):
+        elif request not in (handle._request, JoinRequest(self._backend.defaults)):
             raise UsageError(
                 f"this node is attached to {underlay!r} already, with other parameters: leave them out, or detach first"
             )
@@ -332,8 +344,15 @@ class NodeBase:
             found._settle()
         return found
 
-    async def join_many(self, names: Iterable[str], *, underlay: str, header: bytes = b"") -> None:
-        """Join many groups of a shared underlay, which is attached first where it is not: see `SharedUnderlay`."""
+    async def join_many(self, names: Iterable[str], *, underlay: str | None = None, header: bytes = b"") -> None:
+        """Join many groups of a shared underlay, which is attached first where it is not: see `SharedUnderlay`.
+
+        It may be left out where this node is a daemon of sites.
+        """
+        if underlay is None:
+            if self._backend.defaults.orderer != SITES_ORDERER:
+                raise UsageError("say which underlay carries the groups: join_many(names, underlay=...)")
+            underlay = SITES_UNDERLAY
         await (await self.attach(underlay)).join_many(names, header)
 
     async def leave_many(self, names: Iterable[str], *, underlay: str | None = None, header: bytes = b"") -> None:

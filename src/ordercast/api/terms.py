@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from ordercast.api.checks import check_min_members, check_number
 from ordercast.api.seat import JoinRequest
-from ordercast.config import SECOND, AlonePolicy, Demands, GroupConfig, MinMembers, RecoveryMode, SlowPolicy
+from ordercast.config import (
+    SECOND,
+    SITES_ORDERER,
+    AlonePolicy,
+    Demands,
+    GroupConfig,
+    MinMembers,
+    RecoveryMode,
+    SlowPolicy,
+)
 from ordercast.errors import UsageError
 
 MAX_BUFFERS: Final = 1 << 40
@@ -17,6 +27,29 @@ MAX_PATIENCE_S: Final = 365 * 24 * 3_600
 
 MAX_TTL: Final = 255
 """IP's time to live has one byte."""
+
+
+_NOT_ON_SITES: Final[dict[str, tuple[object, str]]] = {
+    "create": (None, "a daemon begins as a component of its own, and components merge: leave create out"),
+    "min_members": ("majority", "every component of sites goes on; a program can look at View.members before it acts"),
+    "recovery": ("automatic", "components of sites go on and merge by themselves: leave recovery out"),
+    "resilience": (None, "sites does not give RESILIENT(k): send with SAFE, which every member of the view has"),
+    "max_members": (None, "the configuration of sites says which daemons there are: leave max_members out"),
+    "flow": (None, "the configuration of sites has the windows of its rings and links: leave flow out"),
+    "anticipate": (None, "only the timestamp orderer anticipates: leave anticipate out"),
+    "alone": ("create", "a daemon that is alone is a component of its own, and goes on: leave alone out"),
+    "bootstrap": (None, "every component of sites works from the beginning; wait for the view that you need"),
+    "slow": ("evict", "nobody is put out of an underlay of sites: leave slow out, and take messages as they come"),
+    "patience": (10.0, "nobody is put out of an underlay of sites: leave patience out"),
+}
+"""What an underlay of sites cannot be asked for: the value that asks for nothing, and what to do instead."""
+
+
+def check_sites(given: Mapping[str, object]) -> None:
+    """Raise if something is asked for that `sites` has not."""
+    for word, (plain, text) in _NOT_ON_SITES.items():
+        if given[word] != plain:
+            raise UsageError(f"{word}={given[word]!r} does not go with orderer='sites': {text}")
 
 
 def as_request(
@@ -51,6 +84,22 @@ def as_request(
     if isinstance(patience, bool) or not isinstance(patience, int | float) or not 0.1 <= patience <= MAX_PATIENCE_S:
         raise UsageError(f"patience is a number of seconds from 0.1 to {MAX_PATIENCE_S:,}, not {patience!r}")
     check_min_members(min_members)
+    if orderer == SITES_ORDERER:
+        check_sites(
+            {
+                "create": create,
+                "min_members": min_members,
+                "recovery": recovery,
+                "resilience": resilience,
+                "max_members": max_members,
+                "flow": flow,
+                "anticipate": anticipate,
+                "alone": alone,
+                "bootstrap": bootstrap,
+                "slow": slow,
+                "patience": patience,
+            }
+        )
     limits = {
         "resilience": resilience,
         "max_members": max_members,

@@ -22,6 +22,7 @@ from ordercast.archive.catchup import Exchange, Have, samples_of
 from ordercast.archive.errors import ArchiveFull, GapGone, OtherLog, SyncFailed
 from ordercast.archive.log import ArchiveLog
 from ordercast.archive.reader import Archive
+from ordercast.config import DEFAULT_ORDERER, SITES_ORDERER
 from ordercast.errors import NotMember, OrdercastError, UsageError
 from ordercast.groups.events import Batch, Left, PortEvent
 from ordercast.view import View
@@ -124,6 +125,8 @@ class ArchiveRecorder:
         self._blocking = blocking or self._in_thread
         self._join = dict(join or {})
         self._side = dict(side or {})
+        if "underlay" not in self._side:
+            self._side.setdefault("orderer", DEFAULT_ORDERER)  # whatever the node's is: recorders call each other
         self._archive = Archive(log.folder, strict=False)
         # the group
         self._group: Group | None = None
@@ -170,6 +173,11 @@ class ArchiveRecorder:
             await self._exchange.open(**self._side)
             self._spawn(self._exchange.run())
             self._group = await self._node.join(self.log.group, **self._join)
+            if self._group.config.orderer == SITES_ORDERER:
+                raise UsageError(
+                    f"{self.log.group!r} has the orderer 'sites', whose positions have gaps and begin anew in each "
+                    "component: an archive needs a group with another orderer, such as orderer='token'"
+                )
             if self.log.config.fsync == "interval":
                 self._spawn(self._sync())
             self._spawn(self._receive(self._group))

@@ -19,8 +19,9 @@ from ordercast.cli.arguments import decimal, whole
 from ordercast.cli.children import Child, ChildFailed, Saying
 from ordercast.cli.choices import add_choices, service_of
 from ordercast.cli.load import MAX_SIZE, MIN_SIZE
+from ordercast.cli.local_sites import settings_of_sites
 from ordercast.cli.progress import Progress, table
-from ordercast.config import LOOPBACK_DATAGRAM, MAX_DATAGRAM, MIN_DATAGRAM
+from ordercast.config import LOOPBACK_DATAGRAM, MAX_DATAGRAM, MIN_DATAGRAM, SITES_ORDERER
 from ordercast.errors import UsageError
 from ordercast.sim.scenario import check_anticipate
 from ordercast.trace.run import software_version
@@ -67,6 +68,8 @@ JOIN_TIMEOUT_S: Final = 300.0
 SETTLE_S: Final = 1.0
 REST_S: Final = 3.0
 PHASE_TIMEOUT_S: Final = 60.0
+NEWCOMER: Final = "newcomer"
+SITES_BUFFERS: Final = 4 << 20  # of a daemon of sites
 
 
 @dataclass(slots=True)
@@ -206,7 +209,7 @@ async def measure(parameters: Parameters, trace: Path, profile: str, progress: P
 class _Bench:
     """The member processes, and the phases that they go through together."""
 
-    __slots__ = ("_members", "_parameters", "_progress", "_sent", "children")
+    __slots__ = ("_members", "_parameters", "_progress", "_sent", "_sites", "children")
 
     def __init__(self, parameters: Parameters, progress: Progress) -> None:
         self.children: list[Child] = []
@@ -214,12 +217,18 @@ class _Bench:
         self._progress = progress
         self._members: dict[str, str] = {}  # name -> name/life
         self._sent: dict[str, int] = {}  # messages of each in the phases before
+        self._sites: dict[str, Any] | None = None  # one site with all daemons, where that is what orders
+        if parameters.orderer == SITES_ORDERER:
+            names = [f"m{number + 1}" for number in range(parameters.members)]
+            self._sites = settings_of_sites(f"bench-{os.getpid()}", {"here": [*names, NEWCOMER]})
 
     async def start(self, trace: Path, profile: str) -> None:
         self._progress.note(f"starting {self._parameters.members} members")
         for number in range(self._parameters.members):
             child = await self._start(f"m{number + 1}", trace, profile, create=number == 0)
             self._members[child.name] = (await child.expect("joined", START_TIMEOUT_S))["member"]
+        if self._sites is not None:
+            await self._all("gather", "gathered", START_TIMEOUT_S, members=len(self.children))
 
     async def _start(self, name: str, trace: Path, profile: str, *, create: bool) -> Child:
         parameters = self._parameters
@@ -235,6 +244,8 @@ class _Bench:
             "service": parameters.service,
             "datagram": parameters.datagram,
             "is_shared": parameters.is_shared,
+            "sites": self._sites,
+            "buffers": SITES_BUFFERS,
         }
         child = await Child.start(name, MEMBER, settings)
         self.children.append(child)
@@ -338,7 +349,7 @@ class _Bench:
     async def _let_in(self, trace: Path) -> float:
         """How long it takes a new process to come into the underlay, and into one of the groups."""
         await self._all("receive", "receiving")
-        newcomer = await self._start("newcomer", trace, "", create=False)
+        newcomer = await self._start(NEWCOMER, trace, "", create=False)
         self._progress.note("a newcomer comes in")
         seconds = (await newcomer.expect("joined", JOIN_TIMEOUT_S))["seconds"]
         seconds += (await newcomer.ask("join", "in", JOIN_TIMEOUT_S, count=1))["seconds"]

@@ -2,10 +2,10 @@
 
     python -m ordercast.cli.bench_member      (settings and orders on standard input, one JSON object a line)
 
-With many groups `join` comes first: all of them, and what that costs. A phase: `prepare` (receive from now on), `go`
-(senders begin), `mark` (counters now, asked twice), `finish` (senders stop and send an end), `drained` (said here when
-the end of every sender has come). After it has started up a member calls `gc.freeze()`, so that the collector does not
-walk what lives as long as the process.
+Daemons of sites `gather` first, because each begins alone. With many groups `join` comes first: all of them, and what
+that costs. A phase: `prepare` (receive from now on), `go` (senders begin), `mark` (counters now, asked twice), `finish`
+(senders stop and send an end), `drained` (said here when the end of every sender has come). After it has started up a
+member calls `gc.freeze()`, so that the collector does not walk what lives as long as the process.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from ordercast.cli.children import Command, Saying
 from ordercast.cli.floor import Floor
 from ordercast.cli.lanes import GroupLane, Lane, SharedLane, group_names, join_own, open_sockets, resident_bytes
 from ordercast.cli.load import Sink, Source, chunk_of
+from ordercast.cli.local_sites import sites_of_settings
+from ordercast.config import SITES_ORDERER, SITES_UNDERLAY
 
 REPORTED_SAMPLES: Final = 4_000
 """Latencies told to the command by each member: evenly picked out of what was kept."""
@@ -86,6 +88,9 @@ class BenchMember:
                     self._node.abort()
                     self._floor = Floor(self._name, order["group"], self._command.settings["datagram"])
                     self._command.tell("floor", address=self._floor.address)
+                case "gather":
+                    await self._lane.meet(order["members"])
+                    self._command.tell("gathered")
                 case "join":
                     await self._guard(self._join(order["count"]))
                 case "receive":
@@ -236,6 +241,11 @@ class BenchMember:
 async def enter(node: Node, settings: dict[str, Any]) -> tuple[Lane, SharedUnderlay | None]:
     """Come into the group that is measured, or into the underlay of many."""
     name, orderer, anticipate, create = (settings[word] for word in ("group", "orderer", "anticipate", "create"))
+    if orderer == SITES_ORDERER:
+        underlay = await node.attach(SITES_UNDERLAY, buffers=settings["buffers"])
+        if settings["is_shared"]:
+            return SharedLane(underlay, group_names(name, 1), 1, is_resolved=False), underlay
+        return GroupLane(await node.join(name)), None
     if settings["is_shared"]:
         underlay = await node.attach(name, orderer=orderer, anticipate=anticipate, create=create)
         return SharedLane(underlay, group_names(name, 1), 1, is_resolved=False), underlay
@@ -247,7 +257,8 @@ async def live() -> None:
     settings = command.settings
     begin_s = monotonic()
     try:
-        node = Node(settings["name"], datagram=settings["datagram"], trace=settings["trace"])
+        sites = sites_of_settings(settings["sites"]) if settings["sites"] is not None else None
+        node = Node(settings["name"], datagram=settings["datagram"], trace=settings["trace"], sites=sites)
         lane, underlay = await enter(node, settings)
     except (OrdercastError, TimeoutError, OSError) as error:
         command.tell("failed", text=str(error))

@@ -17,6 +17,7 @@ from ordercast import Event, Group, Node, Service, SharedUnderlay
 from ordercast.groups.events import PortEvent
 
 JOIN_TIMEOUT_S: Final = 120.0
+LOOK_S: Final = 0.01
 AT_ONCE: Final = 8  # groups with underlays of their own that one node joins side by side
 
 
@@ -35,6 +36,9 @@ class Lane(Protocol):
     def events(self) -> AsyncIterator[Event]: ...
 
     def batches(self) -> AsyncIterator[PortEvent]: ...
+
+    async def meet(self, members: int) -> None:
+        """Wait for a view of so many."""
 
 
 class GroupLane:
@@ -63,6 +67,9 @@ class GroupLane:
 
     def batches(self) -> AsyncIterator[PortEvent]:
         return self._group.batches()
+
+    async def meet(self, members: int) -> None:
+        await _meet(self._group, members)
 
 
 class SharedLane:
@@ -100,6 +107,15 @@ class SharedLane:
 
     def batches(self) -> AsyncIterator[PortEvent]:
         return self._underlay.batches()
+
+    async def meet(self, members: int) -> None:
+        await _meet(self._underlay, members)
+
+
+async def _meet(handle: Group | SharedUnderlay, members: int) -> None:
+    async with asyncio.timeout(JOIN_TIMEOUT_S):
+        while (view := handle.view) is None or len(view.members) < members:
+            await asyncio.sleep(LOOK_S)
 
 
 def group_names(run: str, count: int) -> list[str]:

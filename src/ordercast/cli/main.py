@@ -11,7 +11,21 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final, NoReturn, Protocol
 
-from ordercast.cli import bench, compare, demo, explore, figures, fuzz, measure, record, replay, report, sim, verify
+from ordercast.cli import (
+    bench,
+    compare,
+    demo,
+    explore,
+    figures,
+    fuzz,
+    measure,
+    record,
+    replay,
+    report,
+    sim,
+    sites,
+    verify,
+)
 from ordercast.errors import UsageError
 from ordercast.trace.run import software_version
 
@@ -57,6 +71,7 @@ COMMANDS: Final[dict[str, Module]] = {
     "report": report,
     "record": record,
     "replay": replay,
+    "sites": sites,
 }
 
 

@@ -18,7 +18,7 @@ from ordercast.cli.arguments import MAX_SEED, decimal, min_members, probability,
 from ordercast.cli.choices import add_orderer, add_profile
 from ordercast.cli.extras import need
 from ordercast.cli.progress import Progress
-from ordercast.config import MAX_DATAGRAM, MIN_DATAGRAM, MS, SECOND
+from ordercast.config import MAX_DATAGRAM, MIN_DATAGRAM, MS, SECOND, SITES_ORDERER
 from ordercast.errors import UsageError
 from ordercast.sim.chance import drawn_scenario
 from ordercast.sim.lab import MeasurementFailed
@@ -30,6 +30,7 @@ from ordercast.sim.plain import plain_scenario
 from ordercast.sim.run import Outcome, run_scenario
 from ordercast.sim.scenario import MAX_NODES, PROFILES, Scenario, check_anticipate
 from ordercast.sim.scenario_json import scenario_from_json, scenario_to_json, scenario_values
+from ordercast.sim.site_groups import drawn_site_groups
 from ordercast.sim.tables import ladder_lines, pipe_lines
 from ordercast.trace.run import RunInfo
 
@@ -62,6 +63,8 @@ EXAMPLES: Final = """examples:
       a hundred lightweight groups on one underlay
   ordercast sim --topology examples/wan.toml --orderer token --messages 200 --seconds 5 --partition-sites 1
       a group over three sites that fall apart and come together again; what each pipe carried
+  ordercast sim --topology examples/wan.toml --orderer sites --messages 200 --seconds 5 --partition-sites 1
+      the same with the orderer that knows sites: both parts go on, and merge
   ordercast sim --many-groups --scenario-seed 42
       what `ordercast fuzz --many-groups` did with seed 42
   ordercast sim --ladder
@@ -234,6 +237,8 @@ def scenario_of(args: argparse.Namespace) -> Scenario:
 
 def groups_of(args: argparse.Namespace) -> ManyGroups | None:
     """The scenario with many groups that the flags ask for; None: they ask for another."""
+    if args.orderer == SITES_ORDERER:
+        return _sites_of(args)
     if args.groups is None and not args.many_groups:
         return None
     if args.save is not None or args.scenario is not None:
@@ -250,6 +255,18 @@ def groups_of(args: argparse.Namespace) -> ManyGroups | None:
     if args.recovery == "manual":
         raise UsageError("--groups shows an underlay that recovers by itself: leave out --recovery manual")
     return plain_groups(scenario_of(args), args.groups)
+
+
+def _sites_of(args: argparse.Namespace) -> ManyGroups:
+    """Daemons of sites: their underlay always carries lightweight groups, one where nothing is said."""
+    if args.save is not None or args.scenario is not None or args.many_groups or args.profile != PROFILES[0]:
+        raise UsageError("a run of sites is drawn from a seed or from flags: leave out --save, --scenario, --profile")
+    if args.scenario_seed is None:
+        return plain_groups(scenario_of(args), args.groups or 1)
+    given = [name for name, _, _ in _PLAIN if getattr(args, name) is not None]
+    if given or args.topology is not None or args.groups is not None:
+        raise UsageError("a seed of sites says everything: give --scenario-seed without other parameters")
+    return drawn_site_groups(args.scenario_seed)
 
 
 def _load(path: Path) -> Scenario:

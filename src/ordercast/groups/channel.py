@@ -34,10 +34,9 @@ from ordercast.errors import (
     MessageTooLarge,
     NotMember,
     OrdercastError,
-    UnsupportedService,
     UsageError,
 )
-from ordercast.groups.checks import check_kind
+from ordercast.groups.checks import check_kind, unsupported
 from ordercast.groups.consumption import Consumption
 from ordercast.groups.directory import Placement
 from ordercast.groups.driven import LogLine
@@ -270,7 +269,7 @@ class Channel:
         """Raise if the underlay cannot give a service."""
         if service not in self.supported:
             if not self.engine.supports(service):
-                raise UnsupportedService(f"the {self.engine.config.orderer} orderer of {group!r} cannot give {service}")
+                raise unsupported(self.engine.config.orderer, group, service)
             self.supported.add(service)
             self.usual = service
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from ordercast.config import MAX_BLOCK, MAX_GROUP_NAME, MAX_HEADER
-from ordercast.errors import UsageError
+from ordercast.config import MAX_BLOCK, MAX_GROUP_NAME, MAX_HEADER, SITES_ORDERER
+from ordercast.errors import UnsupportedService, UsageError
 from ordercast.service import Service
 
 TYPE_MIN: Final = -(1 << 15)
@@ -36,3 +36,9 @@ def check_header(header: bytes) -> None:
     """Raise if it is too long to go with a join, leave or reset."""
     if len(header) > MAX_HEADER:
         raise UsageError(f"a header has at most {MAX_HEADER} bytes, got {len(header)}")
+
+
+def unsupported(orderer: str, group: str, service: Service) -> UnsupportedService:
+    """The error of an underlay that cannot give a service."""
+    instead = "; its strongest is SAFE, which every member of the view has" if orderer == SITES_ORDERER else ""
+    return UnsupportedService(f"the {orderer} orderer of {group!r} cannot give {service}{instead}")

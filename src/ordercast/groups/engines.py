@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from random import Random
 from typing import Protocol
 
-from ordercast.config import AlonePolicy, Demands, GroupConfig, MinMembers, RecoveryMode, Timing
+from ordercast.config import SITES_ORDERER, AlonePolicy, Demands, GroupConfig, MinMembers, RecoveryMode, Timing
 from ordercast.engine import Engine
 from ordercast.orderers.sites.interests import Interests
 from ordercast.service import Service
+from ordercast.sites import SitesConfig
 from ordercast.view import Address, Member, View
 
 
@@ -84,3 +85,55 @@ def underlay_engines() -> EngineFactory:
     from ordercast.underlay import Underlay
 
     return Underlay
+
+
+def engines_of_sites(sites: SitesConfig, others: EngineFactory | None = None) -> EngineFactory:
+    """What makes the engines of a daemon: of `sites` where a group asks for that orderer, `others` otherwise."""
+    from ordercast.underlay.sites import sites_engines
+
+    return _ChosenEngines(sites_engines(sites), others if others is not None else underlay_engines())
+
+
+class _ChosenEngines:
+    """An `EngineFactory` that looks at the orderer."""
+
+    __slots__ = ("_others", "_sites")
+
+    def __init__(self, sites: EngineFactory, others: EngineFactory) -> None:
+        self._sites = sites
+        self._others = others
+
+    def __call__(
+        self,
+        name: str,
+        me: Member,
+        config: GroupConfig,
+        timing: Timing,
+        rng: Random,
+        /,
+        *,
+        create: bool | None,
+        min_members: MinMembers,
+        recovery: RecoveryMode,
+        demands: Demands,
+        header: bytes,
+        next_block: int,
+        contact: Address | None,
+        alone: AlonePolicy,
+    ) -> GroupEngine:
+        factory = self._sites if config.orderer == SITES_ORDERER else self._others
+        return factory(
+            name,
+            me,
+            config,
+            timing,
+            rng,
+            create=create,
+            min_members=min_members,
+            recovery=recovery,
+            demands=demands,
+            header=header,
+            next_block=next_block,
+            contact=contact,
+            alone=alone,
+        )

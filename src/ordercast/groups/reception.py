@@ -406,12 +406,12 @@ class Reception:
     # In detail.
 
     def _sender(self, number: int, label: str) -> Stream | None:
-        """The session that sent own block `number`. UNRELIABLE blocks have no number, and are nobody's."""
+        """The session that sent own block `number`. UNRELIABLE blocks have none, and are known by their label."""
         shared = self._channel.shared
         if shared is None:
             return next((stream for stream in self._streams if number in stream.outstanding), None)
         stream = shared.streams.get(label)
-        return stream if stream is not None and number in stream.outstanding else None
+        return stream if stream is not None and (number < 0 or number in stream.outstanding) else None
 
     def _open_call(self, origin: int, number: int, position: int, block: bytes) -> Incoming | None:
         try:

@@ -17,7 +17,7 @@ from ordercast.api.checks import Payload
 from ordercast.api.group import CALL_TIMEOUT_S, Group
 from ordercast.api.node import JOIN_TIMEOUT_S, PATIENCE_S
 from ordercast.api.shared import SharedUnderlay
-from ordercast.config import DEFAULT_ORDERER, AlonePolicy, MinMembers, RecoveryMode, SlowPolicy, Timing
+from ordercast.config import AlonePolicy, MinMembers, RecoveryMode, SlowPolicy, Timing
 from ordercast.groups.engines import EngineFactory
 from ordercast.groups.events import Event, PortEvent
 from ordercast.runtime.blocking_group import BlockingGroup
@@ -27,6 +27,7 @@ from ordercast.runtime.loop_thread import LoopThread
 from ordercast.runtime.node import Node
 from ordercast.runtime.udp.counters import Counters
 from ordercast.service import AGREED, Service
+from ordercast.sites import SitesConfig
 from ordercast.view import Address, Member
 
 
@@ -49,6 +50,8 @@ class BlockingNode:
         life: int | None = None,
         addresses: Authority | None = None,
         data_dir: str | Path | None = None,
+        site: str | None = None,
+        sites: str | Path | SitesConfig | None = None,
         engines: EngineFactory | None = None,
     ) -> None:
         self._thread = LoopThread()
@@ -70,6 +73,8 @@ class BlockingNode:
                 life=life,
                 addresses=addresses,
                 data_dir=data_dir,
+                site=site,
+                sites=sites,
                 engines=engines,
             )
 
@@ -135,7 +140,7 @@ class BlockingNode:
         self,
         name: str | None = None,
         *,
-        orderer: str = DEFAULT_ORDERER,
+        orderer: str | None = None,
         create: bool | None = None,
         min_members: MinMembers = "majority",
         recovery: RecoveryMode = "automatic",
@@ -188,7 +193,7 @@ class BlockingNode:
         self,
         underlay: str,
         *,
-        orderer: str = DEFAULT_ORDERER,
+        orderer: str | None = None,
         create: bool | None = None,
         min_members: MinMembers = "majority",
         recovery: RecoveryMode = "automatic",

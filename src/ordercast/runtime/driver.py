@@ -18,6 +18,7 @@ from dataclasses import asdict
 from time import monotonic_ns
 from typing import Final, Protocol
 
+from ordercast.config import SITES_ORDERER
 from ordercast.engine import NEVER
 from ordercast.errors import InvariantViolation, OrdercastError, UsageError
 from ordercast.groups.host import Host
@@ -27,6 +28,7 @@ from ordercast.runtime.transmitter import Transmitter
 from ordercast.runtime.udp.counters import Counters
 from ordercast.runtime.udp.probes import ProbeSocket
 from ordercast.runtime.udp.sockets import MulticastReceiver, UnicastSocket
+from ordercast.sites import Site
 from ordercast.trace.recorder import Recorder, TraceWriteFailed
 from ordercast.view import Address
 
@@ -65,6 +67,7 @@ class UdpDriver:
         "_peers",
         "_probes",
         "_recorder",
+        "_site",
         "_timer",
         "_timer_ns",
         "_told_drops",
@@ -86,7 +89,9 @@ class UdpDriver:
         clock_offset_ns: int,
         recorder: Recorder | None,
         authority: Authority | None = None,
+        site: Site | None = None,
     ) -> None:
+        """site: where the configuration of sites has this node."""
         self._loop = loop
         self.host = host
         self._recorder = recorder
@@ -97,10 +102,9 @@ class UdpDriver:
         self.counters: Counters = socket.counters
         self._has_multicast = has_multicast
         self._peers = peers
-        self._listening = Listening(socket.address, self.counters, authority)
-        self._transmitter = Transmitter(
-            socket, host, has_multicast=has_multicast, peers=peers, listening=self._listening
-        )
+        self._site = site
+        self._listening = Listening(socket.address, self.counters, authority, has_multicast=has_multicast)
+        self._transmitter = Transmitter(socket, host, peers=peers, listening=self._listening)
         self._probes: ProbeSocket | None = None  # opened by the first probe
         self._told_drops = 0
         self._has_warned = False  # of datagrams that are too large
@@ -138,10 +142,13 @@ class UdpDriver:
         self._loop.call_soon(self._cool)
         self._finish()
 
-    def prepare(self, underlay: str) -> None:
+    def prepare(self, underlay: str, orderer: str) -> None:
         if self.is_closed:
             raise UsageError("this node has been closed")
-        if self._has_multicast:
+        is_sited = self._site is not None and orderer == SITES_ORDERER
+        if self._site is not None and is_sited:
+            self._listening.place(underlay, self._site.multicast)
+        if self._has_multicast or is_sited:
             self._is_prepared = True
             opened = self._listening.add(underlay)
             if opened is not None and not self._is_blocked:

@@ -22,11 +22,15 @@ MAX_ASSIGNED: Final = 4_096  # answers of an authority that are remembered for g
 class Listening:
     """The sockets of the underlays that a node is in. The driver watches the sockets that are returned."""
 
-    __slots__ = ("_assigned", "_authority", "_counters", "_own", "_receivers", "addresses")
+    __slots__ = ("_assigned", "_authority", "_counters", "_has_multicast", "_own", "_receivers", "_sited", "addresses")
 
-    def __init__(self, own: Address, counters: Counters, authority: Authority | None = None) -> None:
+    def __init__(
+        self, own: Address, counters: Counters, authority: Authority | None = None, *, has_multicast: bool = True
+    ) -> None:
         """`own`: the node's address. Its multicasts are left out. Without an `authority` names are hashed."""
         self._own = own
+        self._has_multicast = has_multicast
+        self._sited: dict[str, Address | None] = {}  # underlays of sites, and what the file says of their multicast
         self._authority = authority
         self._assigned: dict[str, Address] = {}
         self._counters = counters
@@ -36,6 +40,16 @@ class Listening:
     @property
     def receivers(self) -> list[MulticastReceiver]:
         return list(self._receivers.values())
+
+    def multicast_of(self, underlay: str) -> Address | None:
+        """Where multicasts of an underlay go; None: each receiver gets a copy."""
+        if underlay in self._sited:
+            return self._sited[underlay]
+        return self.address_of(underlay) if self._has_multicast else None
+
+    def place(self, underlay: str, multicast: Address | None) -> None:
+        """An underlay of sites is about to be opened: it multicasts where the configuration says, or not at all."""
+        self._sited[underlay] = multicast
 
     def address_of(self, underlay: str) -> Address:
         """The multicast address of an underlay, whether this node is in it or only calls it."""
@@ -50,11 +64,13 @@ class Listening:
         return address
 
     def add(self, underlay: str) -> MulticastReceiver | None:
-        """Listen to an underlay: the socket that was opened for it, None where there is one already."""
+        """Listen to an underlay: the socket that was opened for it, None where there is one already, or none to be."""
         if underlay in self.addresses:
             return None
         self._assigned.pop(underlay, None)  # it may have been assigned anew
-        address = self.address_of(underlay)
+        address = self.multicast_of(underlay)
+        if address is None:
+            return None
         opened: MulticastReceiver | None = None
         if address not in self._receivers:
             opened = MulticastReceiver(address, self._own[0], own=self._own, counters=self._counters)
@@ -65,6 +81,8 @@ class Listening:
     def keep(self, is_wanted: Callable[[str], bool]) -> list[MulticastReceiver]:
         """Give up the other underlays: the sockets that nothing needs any more. The caller closes them."""
         unused = []
+        for underlay in [underlay for underlay in self._sited if not is_wanted(underlay)]:
+            del self._sited[underlay]
         for underlay in [underlay for underlay in self.addresses if not is_wanted(underlay)]:
             address = self.addresses.pop(underlay)
             if address not in self.addresses.values():

@@ -10,6 +10,7 @@ import re
 import socket
 import weakref
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from time import time_ns
@@ -18,16 +19,18 @@ from typing import Final
 from ordercast.api.checks import as_timing, check_number
 from ordercast.api.local import LocalBackend
 from ordercast.api.node import NodeBase
-from ordercast.config import LAN_DATAGRAM, LOOPBACK_DATAGRAM, GroupConfig, Timing
+from ordercast.config import LAN_DATAGRAM, LOOPBACK_DATAGRAM, SITES_ORDERER, GroupConfig, Timing
 from ordercast.errors import NotMember, UsageError
-from ordercast.groups.engines import EngineFactory
+from ordercast.groups.engines import EngineFactory, engines_of_sites
 from ordercast.groups.host import Host
 from ordercast.runtime.addresses import AddressError, group_address, interface_address, is_loopback, peer_address
+from ordercast.runtime.daemon import find_place
 from ordercast.runtime.data_folder import DataFolder
 from ordercast.runtime.driver import QUIET_HEARTBEATS, UdpDriver
 from ordercast.runtime.listening import Authority
 from ordercast.runtime.udp.counters import Counters
 from ordercast.runtime.udp.sockets import MulticastReceiver, UnicastSocket
+from ordercast.sites import SitesConfig
 from ordercast.trace.convert import MAX_LIFE, raw_path
 from ordercast.trace.recorder import Recorder
 from ordercast.view import Address
@@ -65,6 +68,8 @@ class Node(NodeBase):
         life: int | None = None,
         addresses: Authority | None = None,
         data_dir: str | Path | None = None,
+        site: str | None = None,
+        sites: str | Path | SitesConfig | None = None,
         engines: EngineFactory | None = None,
     ) -> None:
         """
@@ -82,12 +87,20 @@ class Node(NodeBase):
         data_dir: a folder of its own in which this node keeps what it has promised to its groups. Restarted with it, it
         counts as a member of its last view; it has its name from there, unless one is given. Without it a node that
         crashes is gone, and comes back as a new one.
+        site, sites: this node is the daemon `name` of a configuration of sites, a file or a `SitesConfig`; it has its
+        address from there, and `orderer="sites"` is its default. The name may be left out where the site has one
+        daemon, the site where there is a name.
         life: which life of `name` this is; by default the time. engines: what makes protocol engines, for tests.
         """
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             raise UsageError("make a Node inside a coroutine; programs without asyncio use BlockingNode") from None
+        place = find_place(
+            sites, site, name, host=host, port=port, has_data_dir=data_dir is not None, multicast=multicast
+        )
+        if place is not None:
+            name, (host, port) = place.daemon.name, place.daemon.address
         host = interface_address(host)
         if not is_loopback(host) and not insecure:
             raise UsageError(
@@ -111,6 +124,9 @@ class Node(NodeBase):
         if datagram is None:
             datagram = LOOPBACK_DATAGRAM if is_loopback(host) else LAN_DATAGRAM
         config = GroupConfig(datagram=datagram)
+        if place is not None:
+            config = replace(config, orderer=SITES_ORDERER)
+            engines = engines if engines is not None else engines_of_sites(place.config)
         self._timing = as_timing(timing)
         unicast = UnicastSocket(host, port)
         folder: DataFolder | None = None
@@ -142,6 +158,7 @@ class Node(NodeBase):
                 clock_offset_ns=clock_offset_ns,
                 recorder=recorder,
                 authority=addresses,
+                site=place.site if place is not None else None,
             )
         except BaseException:
             unicast.close()

@@ -24,21 +24,19 @@ _SYMBOLIC: Final = frozenset({To.ALL, To.MULTICAST, To.ANYONE})
 class Transmitter:
     """Resolves the symbolic destinations of sends and hands them to the node's socket."""
 
-    __slots__ = ("_has_multicast", "_host", "_listening", "_peers", "_socket", "_unsent", "probes")
+    __slots__ = ("_host", "_listening", "_peers", "_socket", "_unsent", "probes")
 
     def __init__(
         self,
         socket: UnicastSocket,
         host: Host,
         *,
-        has_multicast: bool,
         peers: Sequence[Address],
         listening: Listening,
     ) -> None:
         """`listening`: knows the multicast addresses of underlays."""
         self._socket = socket
         self._host = host
-        self._has_multicast = has_multicast
         self._peers = peers
         self._listening = listening
         self.probes: list[Send] = []  # of the last pass: they leave by a socket of their own
@@ -51,7 +49,7 @@ class Transmitter:
         send = socket.send
         unsent = self._unsent
         last = ""  # the underlay that the three below are of: looked up once, however much it sends
-        multicast: Address = To.MULTICAST
+        multicast: Address | None = None
         copies: Sequence[Address] = ()
         ttl = socket.ttl
         for underlay, (to, buffers, stride) in sends:
@@ -62,15 +60,16 @@ class Transmitter:
                 if unsent or not send(to, buffers, stride):
                     unsent.append(((to,), buffers, stride, ttl))
                 continue
-            if underlay != last and self._has_multicast:
+            if underlay != last:
                 last = underlay
-                multicast = self._listening.address_of(underlay)
-                copies = self._host.copies(underlay)
-                ttl = self._host.ttl(underlay)
-                if not unsent:
-                    socket.set_ttl(ttl)
+                multicast = self._listening.multicast_of(underlay)
+                if multicast is not None:
+                    copies = self._host.copies(underlay)
+                    ttl = self._host.ttl(underlay)
+                    if not unsent:
+                        socket.set_ttl(ttl)
             addresses: Sequence[Address]
-            if not self._has_multicast:
+            if multicast is None:
                 if to == To.MULTICAST:
                     continue
                 addresses = self._host.audience(underlay) if to == To.ALL else self._peers

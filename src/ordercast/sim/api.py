@@ -102,7 +102,7 @@ class SimDriver:
     def hurry(self) -> None:
         self.wake()
 
-    def prepare(self, underlay: str) -> None:
+    def prepare(self, underlay: str, orderer: str) -> None:
         """`wake` listens to what is open."""
 
     def find(self, group: str) -> None:

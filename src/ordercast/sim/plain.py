@@ -6,7 +6,7 @@ import random
 import shlex
 from typing import Any
 
-from ordercast.config import MS, SECOND, MinMembers
+from ordercast.config import MS, SECOND, SITES_ORDERER, MinMembers
 from ordercast.errors import UsageError
 from ordercast.service import parse_service
 from ordercast.sim.faults import draw_faults
@@ -21,6 +21,7 @@ from ordercast.sim.scenario import (
     node_names,
 )
 from ordercast.sim.site_chance import draw_site_faults
+from ordercast.sim.site_groups import MERGED_NS
 from ordercast.sim.topology import load_topology
 
 
@@ -63,7 +64,8 @@ def plain_scenario(
     message, a second at least); faults fall into that time.
 
     `topology` is a file that says which sites there are: its daemons are the nodes, and every datagram to another site
-    goes through a pipe. No orderer of today knows sites, so that there is no multicast.
+    goes through a pipe. Only the orderer `sites` knows of that, and multicasts inside a site; with others there is no
+    multicast.
     """
     given = dict(locals())
     sites = load_topology(topology) if topology else None
@@ -94,7 +96,12 @@ def plain_scenario(
     load_ns = int(seconds * SECOND) or max(SECOND, messages * MS)
     speakers = names[-senders:] if senders else names
     counts = [messages // len(speakers) + (index < messages % len(speakers)) for index in range(len(speakers))]
-    begin_ns = SECOND  # by then the group has formed
+    is_sited = orderer == SITES_ORDERER
+    if is_sited and sites is None:
+        raise UsageError("the orderer sites needs sites: give a topology, such as examples/wan.toml")
+    if is_sited and (recovery != "automatic" or min_members not in ("majority", 1)):
+        raise UsageError("every component of sites goes on by itself: leave out min_members and recovery")
+    begin_ns = MERGED_NS if is_sited else SECOND  # by then the group has formed
     loads = tuple(
         Load(name, count, service, size, begin_ns + index * 10_000, max(1, load_ns // count))
         for index, (name, count) in enumerate(zip(speakers, counts, strict=True))
@@ -131,10 +138,10 @@ def plain_scenario(
         loss=loss,
         duplicate=duplicate,
         reorder=reorder,
-        has_multicast=has_multicast and sites is None,
+        has_multicast=has_multicast and (sites is None or is_sited),
         datagram=datagram,
         anticipate=anticipates,
-        min_members=min_members,
+        min_members=1 if is_sited else min_members,
         recovery=recovery,
         topology=sites,
         loads=loads,

@@ -180,7 +180,8 @@ class SitesEngine:
             return 0, 0
         packets = max(ring.room, 0)
         step = self.config.datagram - PACKET_OVERHEAD
-        return min(packets * step, unstable), min(MAX_BLOCK, 256 * step - STAMP_BYTES)
+        burst = network.burst_bytes
+        return min(packets * step, unstable, burst), min(MAX_BLOCK, 256 * step - STAMP_BYTES, burst)
 
     def after(self) -> int:
         return 0
@@ -423,8 +424,10 @@ class SitesEngine:
         components = tuple(
             [tuple([str(each) for each in self._named(old.members, install.view)]) for old in install.came_from]
         )
+        # Every part of a view goes on: what is delivered after the signal is held by a part only, and is not confirmed.
         view = replace(
             install.view,
+            members=tuple([replace(member, min_members=1) for member in install.view.members]),
             rosters=install.roster_groups,
             components=components if len(components) > 1 else (),
         )

@@ -48,6 +48,9 @@ from ordercast.wire.sites import (
 )
 from ordercast.wire.writer import DatagramWriter
 
+MIN_BURST: Final = 4_096  # bytes that a daemon may always send when it has the token
+MAX_BURST: Final = 1 << 30  # where nobody says how much its socket holds
+
 LINK_KINDS: Final = frozenset((Kind.PACKET, Kind.SKIP, Kind.UPDATE))
 
 
@@ -106,6 +109,7 @@ class SiteNetwork:
         "_told",
         "_touched",
         "_writer",
+        "burst_bytes",
         "counters",
         "is_representative",
         "ring",
@@ -137,6 +141,10 @@ class SiteNetwork:
         for member in view.members:
             heads.setdefault(places[member.id], member)
         self._mates = {member.id: member.address for member in view.members if places[member.id] == here}
+        # What one daemon sends in one visit of the token: the bursts of all must find room in a socket. Views do not
+        # say what the others' hold, and a site has machines of one kind.
+        share = me.buffer_bytes // 2 // len(self._mates)
+        self.burst_bytes = max(share, MIN_BURST) if me.buffer_bytes else MAX_BURST
         self.is_representative = heads[here].id == me.id
         linked = self._routes.links(here) if self.is_representative else []
         self._ends = {site: heads[site] for site in linked}

@@ -45,6 +45,7 @@ from ordercast.wire.sites import (
 
 INTEREST_NUMBER: Final = MAX_NUMBER
 """In the place of a block number: the block has the keys of groups, 64 bits each."""
+UNNUMBERED: Final = -1  # block number of what is UNRELIABLE
 INTEREST_KEYS: Final = 7_000  # in one of them
 TAKE_BLOCKS: Final = 512  # delivered in one round of a pass
 _SEQ_MASK: Final = (1 << SITE_SHIFT) - 1
@@ -148,7 +149,7 @@ class ViewStreams:
             raise WireError("a block that may get lost, and must not")
         recent = self._recent.setdefault(packet.origin, Recent())
         if recent.is_new(packet.number & _SEQ_MASK) and not self._is_late(stamp):
-            self._deliver_at_once(Held(stamp.site, 0, 0, stamp.rank, packet.origin, stamp.mask, body), stamp, out)
+            self._deliver_at_once(Held(stamp.site, 0, 0, stamp.rank, packet.origin, stamp.mask, body), out)
 
     def _check(self, origin: int, number: int, mask: int, body: bytes) -> BlockStamp:
         """What every block of the view has in common."""
@@ -169,7 +170,7 @@ class ViewStreams:
                 self._interests.received(origin, key, stamp.lts)
             return True
         held.is_late = stamp.rank <= FIFO_RANK and self._is_late(stamp)
-        head = head_of(body[STAMP_BYTES:])
+        head = head_of(memoryview(body)[STAMP_BYTES:])
         # The fragments of a large message are put together in their order.
         is_early = stamp.rank == RELIABLE_RANK and not held.is_late and not head.flags & FRAGMENTED
         held.is_delivered = is_early
@@ -193,10 +194,10 @@ class ViewStreams:
         if held.rank > FIFO_RANK:
             out.notes.append(Note("placed", held.origin, block, position_of(held.lts, held.site), head=head))
 
-    def _deliver_at_once(self, held: Held, stamp: BlockStamp, out: Outbox) -> None:
+    def _deliver_at_once(self, held: Held, out: Outbox) -> None:
         block = memoryview(held.data)[STAMP_BYTES:]
         out.notes.append(Note("hold", held.origin, block, head=head_of(block)))
-        self._unordered.append((stamp.number, held))
+        self._unordered.append((UNNUMBERED, held))
 
     # What this daemon sends
 
@@ -210,7 +211,7 @@ class ViewStreams:
 
     def enter_unreliable(self, origin: int, stamp: BlockStamp, block: bytes, out: Outbox) -> bytes:
         body = encode_stamp(stamp) + block
-        self._deliver_at_once(Held(stamp.site, 0, 0, stamp.rank, origin, stamp.mask, body), stamp, out)
+        self._deliver_at_once(Held(stamp.site, 0, 0, stamp.rank, origin, stamp.mask, body), out)
         return body
 
     # Deliveries

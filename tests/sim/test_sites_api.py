@@ -1,0 +1,93 @@
+"""The public API on an underlay of sites, and what it has in common with other shared underlays, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from ordercast import SAFE, UNRELIABLE, Group, Message, OutcomeUnknown, View
+from ordercast.config import LAN_DATAGRAM, GroupConfig
+from ordercast.groups.engines import engines_of_sites
+from ordercast.sim.api import SimNode
+from ordercast.sim.loop import run_in_world
+from ordercast.sim.network import LAN
+from ordercast.sim.topology import Topology, plain_topology
+from ordercast.sim.world import World
+
+LIMIT_NS = 120_000_000_000
+CREWS = {"east": ["e1", "e2"], "west": ["w1", "w2"]}
+
+
+def node_of(world: World, topology: Topology, name: str) -> SimNode:
+    config = GroupConfig(orderer="sites", datagram=LAN_DATAGRAM)
+    return SimNode(world, name, config=config, engines=engines_of_sites(topology.config))
+
+
+async def until(group: Group, members: int) -> list[bytes]:
+    """Messages until a view of so many."""
+    found: list[bytes] = []
+    async for event in group:
+        if isinstance(event, View) and len(event.members) == members:
+            break
+        if isinstance(event, Message):
+            found.append(event.payload)
+    return found
+
+
+@pytest.mark.parametrize("orderer", ["token", "sites"])
+def test_flush_returns_after_unreliable_messages_on_a_shared_underlay(orderer: str) -> None:
+    topology = plain_topology(CREWS)
+    world = World(1, LAN, topology=topology) if orderer == "sites" else World(1, LAN)
+
+    async def program() -> None:
+        names = topology.nodes
+        nodes = [node_of(world, topology, name) if orderer == "sites" else SimNode(world, name) for name in names]
+        groups = [await node.join("orders", underlay="floor") for node in nodes]
+        await asyncio.gather(*[until(group, 4) for group in groups])
+        for _ in range(10):
+            await groups[0].send(bytes(1_000), UNRELIABLE)
+        async with asyncio.timeout(5):
+            await groups[0].flush()
+        assert groups[0].stats["queued_messages"] == 0
+
+    run_in_world(world, program(), LIMIT_NS)
+
+
+def test_a_safe_message_that_only_a_part_has_is_delivered_and_not_confirmed() -> None:
+    """Every part of a view goes on: after the signal nobody can promise anything for the others."""
+    topology = plain_topology(CREWS)
+    world = World(3, LAN, topology=topology)
+
+    async def program() -> None:
+        nodes = [node_of(world, topology, name) for name in topology.nodes]
+        groups = [await node.join("orders") for node in nodes]
+        await asyncio.gather(*[until(group, 4) for group in groups])
+        world.pipes.partition([["east"], ["west"]])
+        with pytest.raises(OutcomeUnknown, match="another may not"):
+            await groups[0].send(b"east only", SAFE, confirm=True)
+        assert await until(groups[0], 2) == [b"east only"]
+        assert await until(groups[1], 2) == [b"east only"]
+        assert await until(groups[2], 2) == []
+        assert await groups[0].send(b"apart", SAFE, confirm=True) is not None
+        world.pipes.heal()
+        merged = await asyncio.gather(*[until(group, 4) for group in groups])
+        assert merged == [[b"apart"], [b"apart"], [], []]
+
+    run_in_world(world, program(), LIMIT_NS)
+
+
+def test_other_orderers_run_beside_sites_on_one_daemon() -> None:
+    topology = plain_topology({"here": ["a", "b"]})
+    world = World(4, LAN, topology=topology)
+
+    async def program() -> None:
+        nodes = [node_of(world, topology, name) for name in topology.nodes]
+        over = [await node.join("orders") for node in nodes]
+        beside = [await node.join("locks", orderer="token") for node in nodes]
+        await asyncio.gather(*[until(group, 2) for group in (*over, beside[0])])
+        assert [group.config.orderer for group in (*over, *beside)] == ["sites", "sites", "token", "token"]
+        async with beside[1].lock("key"):
+            assert await beside[0].send(b"x", confirm=True) is not None
+
+    run_in_world(world, program(), LIMIT_NS)
