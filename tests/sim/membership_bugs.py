@@ -392,8 +392,8 @@ MEMBERSHIP_BUGS: Final[tuple[MembershipBug, ...]] = (
     _bug(
         "a welcome to a join that was given up is ignored",
         "QuorumMembership._on_welcome",
-        "withdrawing is not None and withdrawing.is_answered_by(nonce)",
-        "withdrawing is not None and withdrawing.is_answered_by(-1)",
+        "withdrawing is not None and withdrawing.accept(nonce)",
+        "withdrawing is not None and withdrawing.accept(-1)",
         "The others have to recover from a failure of a node that gave up its join, or wait for its vote.",
         "cancel",
         3,

@@ -25,6 +25,8 @@ SEEDS = (
 )
 
 OF_MEMBERSHIP = (
+    ("timestamp", 730_015_156),  # a join was given up and ordered; cut off, that member went after 3 s and was missed
+    ("timestamp", 730_016_202),  # the same: a member that wanted nothing but to vote went while another still heard it
     ("sequencer", 720_004_544),  # a word of the sequencer about a member, true of a moment, was told a second later
     ("token", 710_023_488),  # a late copy of an UNRELIABLE message came again after its sender had left and come back
     ("timestamp", 181_002_010),  # a newcomer promised a coordinator that did not know of its join, and was not invited

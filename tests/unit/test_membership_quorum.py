@@ -20,11 +20,27 @@ from ordercast.membership.policy import (
 )
 from ordercast.membership.quorum import QuorumMembership
 from ordercast.membership.quorum.local import Wishes
+from ordercast.membership.quorum.patience import LONGEST
+from ordercast.membership.quorum.recovery import MAX_SENIORITY
 from ordercast.orderers import ORDERERS, LoggedOrderer
 from ordercast.orderers.orderer import Start, Suspicion, SuspicionReason
 from ordercast.view import Member, Reason, View, node_id
 from ordercast.wire.header import HEADER, Kind
-from ordercast.wire.views import NO_BALLOT, Proposal, encode_refusal, encode_result, encode_suspects, encode_welcome
+from ordercast.wire.views import (
+    NO_BALLOT,
+    Asking,
+    Ballot,
+    Proposal,
+    Ring,
+    encode_asking,
+    encode_decision,
+    encode_invite,
+    encode_refusal,
+    encode_result,
+    encode_ring,
+    encode_suspects,
+    encode_welcome,
+)
 from ordercast.wire.writer import DatagramWriter
 
 CONFIG = GroupConfig("sequencer")
@@ -223,6 +239,31 @@ def test_a_leave_while_the_ring_is_frozen_does_not_wait() -> None:
     node.policy.leave(0, b"", node.out)
     assert node.policy.take() == LeftRing(DepartureCause.LEFT_UNJOINED)
     assert node.policy.phase is Phase.CLOSED
+
+
+def test_a_newcomer_that_gave_up_and_is_let_in_votes_in_a_frozen_ring_for_long_and_shows_it_to_nobody() -> None:
+    node, bob, timing = Node(), member("b"), Timing()
+    seen = Ring("g", 5, 1, "b/0", 1, True, bob, CONFIG)
+    assert node.control(Kind.HERE, encode_ring(seen)) is None
+    node.policy.leave(0, b"", node.out)
+    assert node.policy.take() == LeftRing(DepartureCause.LEFT_UNJOINED)
+    view = View(1, "b/0", 5, 0, 3, 0, (bob, node.me), {node.me.id: 4}, Reason.JOIN, "a/0", b"hello")
+    node.install(node.control(Kind.WELCOME, encode_welcome("g", node.policy.attempts[-1], CONFIG, view)))
+    assert not node.policy.attempts, "this node's next search must not take it again: this one votes by it"
+    assert node.control(Kind.DECIDED, encode_decision(view.seq, asks=False), view.ring) is None
+    node.policy.on_suspects(0, [Suspicion(bob.id, SuspicionReason.SILENCE)], node.out)
+    invite = encode_invite(Ballot(9, 0, MAX_SENIORITY, bob.id), "majority", False, b"")
+    find = encode_asking(Asking("g", member("c"), 1, 1, 0, Demands(), b""))
+    while node.policy.phase is Phase.MEMBER:
+        node.out.sends.clear()
+        assert node.control(Kind.FIND, find, source="c") is None
+        assert Kind.HERE not in node.sent()
+        assert node.control(Kind.INVITE, invite, 5) is None
+        assert {Kind.CUT, Kind.DENY} & set(node.sent())
+        node.now_ns = node.policy.deadline_ns()
+        node.policy.expire(node.now_ns, node.out)
+    assert node.policy.take() == LeftRing(DepartureCause.LEFT_STUCK)
+    assert node.now_ns == LONGEST * timing.linger_ns
 
 
 def sources_of_naks(node: Node) -> list[tuple[str, int]]:

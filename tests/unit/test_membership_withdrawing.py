@@ -27,9 +27,10 @@ class Newcoming:
 
     def __init__(self, *asked: str, attempts: int = 1) -> None:
         me = member_of("x")
-        local = local_member(me, DatagramWriter(1, me.id, LAN_DATAGRAM), TIMING)
+        self.local = local = local_member(me, DatagramWriter(1, me.id, LAN_DATAGRAM), TIMING)
         self.out = Outbox()
-        self.joining = Joining(local, Wishes(), Newcomer(0, {}))
+        self.attempts = new_attempts()
+        self.joining = Joining(local, Wishes(), Newcomer(0, {}), attempts=self.attempts)
         self.joining.start(0, self.out)
         for size, name in enumerate(asked, 2):
             ring = Ring("g", size, 1, f"{name}/0", size, True, member_of(name), GroupConfig("token"))
@@ -107,9 +108,23 @@ def test_each_attempt_is_taken_back() -> None:
     x = Newcoming("a", attempts=2)
     first, second = x.joining.nonces
     assert first != second
-    assert x.withdrawing.is_answered_by(first)
-    assert x.withdrawing.is_answered_by(second)
-    assert not x.withdrawing.is_answered_by(1)
+    assert not x.withdrawing.accept(1)
+    assert x.withdrawing.accept(first)
+    assert x.withdrawing.accept(second)
+    assert not x.withdrawing.accept(second), "each once"
+
+
+def test_a_welcome_is_taken_by_the_search_that_was_given_up_or_by_the_next_one_never_by_both() -> None:
+    x = Newcoming("a")
+    given_up = x.joining.nonce
+    later = Joining(x.local, Wishes(), Newcomer(0, {}), attempts=x.attempts)
+    assert not x.withdrawing.accept(later.nonce), "that one was not given up"
+    assert x.withdrawing.accept(given_up)
+    assert not later.accept(given_up), "this node is in by it already, and may have voted"
+    y = Newcoming("a")
+    later = Joining(y.local, Wishes(), Newcomer(0, {}), attempts=y.attempts)
+    assert later.accept(y.joining.nonce)
+    assert not y.withdrawing.accept(y.joining.nonce)
 
 
 # The member's side
@@ -162,6 +177,29 @@ def test_a_welcome_to_an_earlier_search_is_taken_once_also_if_something_was_sent
     now = Joining(local, Wishes(), Newcomer(7 + sent_since, {}), attempts=attempts)
     view = replace(earlier.first_view(1), reason=Reason.JOIN)
     assert now.accept(earlier.nonce)
-    assert now.has_sent_since(view) is bool(sent_since)
+    assert now.suits(view, GroupConfig("token")) is not bool(sent_since)
     assert not now.accept(earlier.nonce)
     assert not now.accept(now.nonce + 1)
+
+
+@pytest.mark.parametrize(
+    ("wishes", "is_return", "suits"),
+    [
+        (Wishes(), False, True),
+        (Wishes(header=b"other"), False, False),
+        (Wishes(is_shared=True), False, False),
+        (Wishes(demands=Demands(max_members=3)), False, False),
+        (Wishes(create=True), False, False),
+        (Wishes(create=True), True, True),
+    ],
+)
+def test_a_view_on_terms_of_an_earlier_search_suits_only_where_they_are_the_same(
+    wishes: Wishes, is_return: bool, suits: bool
+) -> None:
+    me = member_of("x")
+    local = local_member(me, DatagramWriter(1, me.id, LAN_DATAGRAM), TIMING)
+    view = replace(Joining(local, Wishes(), Newcomer(7, {})).first_view(1), reason=Reason.JOIN)
+    now = Joining(local, wishes, Newcomer(7, {}), is_return)
+    assert now.suits(view, GroupConfig("token")) is suits
+    stricter = replace(view, members=(replace(me, min_members=3),))
+    assert not now.suits(stricter, GroupConfig("token"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +13,7 @@ from ordercast.engine import NEVER, Departed, Joined, Outbox, Refused, Reset, To
 from ordercast.errors import UsageError
 from ordercast.membership.past import PastRings
 from ordercast.membership.policy import DepartureCause, Dissolved
+from ordercast.membership.quorum.joining import MAX_ATTEMPTS
 from ordercast.parts.memory import DeliveryMemory
 from ordercast.service import AGREED, SAFE
 from ordercast.underlay import Underlay
@@ -219,7 +221,7 @@ def test_outside_a_ring_nothing_is_taken() -> None:
 def test_what_was_delivered_is_carried_to_the_next_membership() -> None:
     engine = Node("a", "token", None).engine
     assert engine.carry() is None
-    legacy = Legacy(DeliveryMemory(called={7: 3}), {5: (Kind.COMMIT, b"next")})
+    legacy = Legacy(DeliveryMemory(called={7: 3}), {5: (Kind.COMMIT, b"next")}, deque([9], MAX_ATTEMPTS))
     engine.inherit(legacy)
     assert engine.carry() == legacy
 

@@ -7,6 +7,7 @@ docs/design/membership.md has the states, and says how policies other than `quor
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from typing import Final, NamedTuple, Protocol, TypeVar
@@ -127,6 +128,7 @@ class Membership(Protocol[OrdererT_contra]):
     is_whole: bool  # there is a ring, and it works; otherwise only retransmission goes on
     silence: Silence
     past: PastRings  # those that this node was in before
+    attempts: deque[int]  # requests to join of this node that a group may still come to, those of all its engines
     direct_ring: int  # the ring while its traffic concerns the orderer alone; else NO_RING: `on_heard` is told of it
 
     # Inputs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import NamedTuple
 
 from ordercast.engine import Outbox, UnknownOutcome
@@ -18,11 +19,12 @@ class Legacy(NamedTuple):
 
     memory: DeliveryMemory
     endings: dict[int, tuple[Kind, bytes]]  # of rings that it was in
+    attempts: deque[int]  # to join, which a ring may come to only now: one object, as each is accepted by one engine
 
     @property
     def is_empty(self) -> bool:
         memory = self.memory
-        return not (self.endings or memory.early or memory.called or memory.recent)
+        return not (self.endings or self.attempts or memory.early or memory.called or memory.recent)
 
 
 class Luggage:

@@ -236,13 +236,15 @@ class Underlay:
         self._outside.reply(to, number, body, self._orderer.calls, out)
 
     def carry(self) -> object:
-        legacy = Legacy(self._orderer.memory(), self._membership.past.endings())
+        membership = self._membership
+        legacy = Legacy(self._orderer.memory(), membership.past.endings(), membership.attempts)
         return None if legacy.is_empty else legacy
 
     def inherit(self, memory: object) -> None:
         if isinstance(memory, Legacy):
             self._orderer = Vacancy(self.me, memory.memory)
             self._membership.past.inherit(memory.endings)
+            self._membership.attempts = memory.attempts
 
     def durable(self) -> bytes | None:
         return self._keeping.changed(self._membership.kept())

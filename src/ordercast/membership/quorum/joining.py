@@ -202,9 +202,15 @@ class Joining:
         self._nonces.remove(nonce)
         return True
 
-    def has_sent_since(self, view: View) -> bool:
-        """Whether we have sent in another ring since we asked for this view: what we send would not follow."""
-        return view.numbers.get(self._local.me.id) != self.newcomer.next_block
+    def suits(self, view: View, config: GroupConfig) -> bool:
+        """Whether the view that lets us in is what we want now. An earlier attempt may have been on other terms, or we
+        have sent in another ring since: then what we send would not follow."""
+        me, wishes = self._local.me, self._wishes
+        mine = view.member(me.id)
+        follows = view.numbers.get(me.id) == self.newcomer.next_block
+        has_our_terms = mine is not None and mine.min_members == me.min_members and view.header == wishes.header
+        may_join = wishes.create is not True or self._is_return
+        return follows and has_our_terms and may_join and not self._refusal(config)
 
     @property
     def nonces(self) -> list[int]:

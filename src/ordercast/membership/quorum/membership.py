@@ -63,7 +63,6 @@ class QuorumMembership:
 
     __slots__ = (
         "_admission",
-        "_attempts",
         "_config",
         "_counter",
         "_counters",
@@ -80,6 +79,7 @@ class QuorumMembership:
         "_state",
         "_wishes",
         "_withdrawing",
+        "attempts",
         "direct_ring",
         "is_whole",
         "past",
@@ -109,7 +109,7 @@ class QuorumMembership:
         self._last_view: View | None = None  # as delivered
         self._onward: Address | None = None  # the leader of the ring that ours has dissolved into
         self._is_return = False
-        self._attempts = new_attempts()
+        self.attempts = new_attempts()
         # What goes on in a ring
         self._admission = Admission(local)
         self._meeting = Meeting(local, wishes)
@@ -122,7 +122,7 @@ class QuorumMembership:
     def start(self, now_ns: int, newcomer: Newcomer, out: Outbox) -> None:
         self.phase, self.silence = Phase.JOINING, Silence.NONE
         ask = whom_to_ask(self._local.me, self._onward, self._wishes.contact, self._last_view)
-        self._joining = Joining(self._local, self._wishes, newcomer, self._is_return, ask, self._attempts)
+        self._joining = Joining(self._local, self._wishes, newcomer, self._is_return, ask, self.attempts)
         self._joining.start(now_ns, out)
 
     def installed(self, now_ns: int, orderer: LoggedOrderer, out: Outbox) -> None:
@@ -397,13 +397,13 @@ class QuorumMembership:
         me, joining, withdrawing = self._local.me, self._joining, self._withdrawing
         if name != self._local.name or view.member(me.id) is None:
             return
-        if withdrawing is not None and withdrawing.is_answered_by(nonce):
+        if withdrawing is not None and withdrawing.accept(nonce):
             self._patience.header = b""
         elif joining is None or not joining.accept(nonce):
             if self._state is not None and view.ring == self.ring:
                 self._state.deciding.greet(source, view.seq, out)
             return
-        elif joining.has_sent_since(view):
+        elif not joining.suits(view, config):
             # That ring may need our vote: we are a member of it, leave it in order, and look for the group again.
             self.silence, self._patience.header = Silence.VISITING, b""
             self._note(f"let in late by {view.creator}: leaves, to come in anew", out)
@@ -419,7 +419,8 @@ class QuorumMembership:
             elif kind == Kind.FIND and self.phase is Phase.LINGERING and self.past.is_over:
                 out.sends.append(self._local.writer.control(source, Kind.ENDED, encode_ended(self._local.name)))
         elif kind == Kind.FIND:
-            if state.recovery is not None or asking.tries or state.orderer.standing().leads:
+            is_gone = self.silence is Silence.WITHDRAWN and not self.is_whole  # it votes, and nobody waits for it
+            if not is_gone and (state.recovery is not None or asking.tries or state.orderer.standing().leads):
                 self._meeting.answer(source, state.shown_to(asking.member, out), out)
         elif state.recovery is None:
             self._admission.on_join(now_ns, source, asking, self._config, state.orderer, out)
@@ -518,15 +519,17 @@ class QuorumMembership:
             self._exclude(state, DepartureCause.UNDECIDED, out)
 
     def _on_frozen(self, now_ns: int, state: QuorumRing) -> None:
-        timing = self._local.timing
+        timing, is_withdrawn = self._local.timing, self.silence is Silence.WITHDRAWN
         if self._patience.is_asked and self.phase is Phase.MEMBER:
             # Our leave cannot be ordered now; if recovery does not bring that back soon, we go without.
-            self._linger_ns, self._patience.due_ns = now_ns + timing.linger_ns, NEVER
+            longer = LONGEST if is_withdrawn else 1  # no application waits for it, and the others may need its vote
+            self._linger_ns, self._patience.due_ns = now_ns + longer * timing.linger_ns, NEVER
             if state.has_failed and self.silence is Silence.NONE:  # it fails like every other call; we may leave again
                 self._linger_ns, self._patience = NEVER, LeavePatience(timing.linger_ns)
         self._admission.clear()
         # Where this comes to nothing, others of the group may go on. We hear that by their beacons, or have to ask.
-        self._meeting.due_ns = NEVER if self._local.me.has_multicast else now_ns + timing.beacon_ns
+        is_hearing = self._local.me.has_multicast or is_withdrawn
+        self._meeting.due_ns = NEVER if is_hearing else now_ns + timing.beacon_ns
         self.is_whole = False
         self._update_direct()
 

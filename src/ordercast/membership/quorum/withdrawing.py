@@ -21,10 +21,11 @@ FORGET_NS: Final = 2 * SECOND  # a request that nobody repeats is forgotten ever
 
 
 class Withdrawing:
-    __slots__ = ("_asked", "_due_ns", "_local", "_nonces", "_stop_ns")
+    __slots__ = ("_asked", "_due_ns", "_joining", "_local", "_nonces", "_stop_ns")
 
     def __init__(self, local: LocalMember, joining: Joining) -> None:
         self._local = local
+        self._joining = joining
         self._nonces = joining.nonces
         self._asked = set(joining.asked)  # members that have not confirmed it
         self._due_ns = NEVER
@@ -34,9 +35,10 @@ class Withdrawing:
         self._stop_ns = now_ns + self._local.timing.linger_ns
         self._tell(now_ns, out)
 
-    def is_answered_by(self, nonce: int) -> bool:
-        """Whether a welcome is for what we have given up."""
-        return nonce in self._nonces
+    def accept(self, nonce: int) -> bool:
+        """Whether a welcome is for what we have given up. This node's next search knows these attempts too, and each is
+        accepted once."""
+        return nonce in self._nonces and self._joining.accept(nonce)
 
     def on_confirmed(self, now_ns: int, source: Address, nonces: list[int]) -> None:
         """A member will not order it. Others may have heard of it, and forget it soon."""
