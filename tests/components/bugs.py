@@ -9,14 +9,15 @@ import sys
 from typing import Final
 
 from tests.components.judge import Violation
-from tests.components.runs import draw, one_way, steady
+from tests.components.runs import draw, one_way, restarted, steady
 from tests.sim.bug import Bug
 from tests.sim.planting import planted
 
 from ordercast.errors import OrdercastError
 
-RUN, STEADY, ONE_WAY = "components", "steady", "one-way"  # in the place of an orderer: which runs catch it
-RUNS: Final = {RUN: draw, STEADY: steady, ONE_WAY: one_way}
+# In the place of an orderer: which runs catch it.
+RUN, STEADY, ONE_WAY, RESTARTED = "components", "steady", "one-way", "restarted"
+RUNS: Final = {RUN: draw, STEADY: steady, ONE_WAY: one_way, RESTARTED: restarted}
 
 
 def caught(bug: Bug, seed: int) -> str:
@@ -174,6 +175,7 @@ COMPONENT_BUGS: Final[tuple[Bug, ...]] = (
         "pass",
         "What was known of its former life still counts.",
         0,
+        RESTARTED,
     ),
 )
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 from tests.components.exhaust import check
-from tests.components.runs import draw, steady
+from tests.components.runs import draw, one_way, restarted, steady
 from tests.components.world import DATAGRAM, NAME, SUSPECT_NS, TIMING, Node, World
 
 from ordercast.config import MS, SECOND
@@ -20,7 +20,7 @@ from ordercast.view import Member, node_id
 from ordercast.wire.header import HEADER, HEADER_BYTES, Kind
 from ordercast.wire.writer import DatagramWriter
 
-RUNS = range(24)  # of the thousands that `python -m tests.components.runs` has been through
+RUNS = range(16)  # of the thousands that `python -m tests.components.runs` has been through
 STEADY = range(4)
 
 
@@ -88,12 +88,12 @@ def test_both_sides_of_a_cut_go_on_and_merge_when_it_heals() -> None:
     assert view.came_with == ("d1/0", "d3/0", "d4/0")
 
 
-def test_a_restarted_daemon_replaces_its_former_life_before_anybody_suspects_it() -> None:
-    world = one_view()
-    world.run_for(SECOND)
-    world.restart(2)
-    assert world.until_one(5 * SECOND) < SUSPECT_NS
-    assert names(world.nodes[0]) == ["d0/0", "d1/0", "d2/1", "d3/0", "d4/0"]
+@pytest.mark.parametrize("seed", range(4))
+def test_a_restarted_daemon_replaces_its_former_life_before_anybody_suspects_it(seed: int) -> None:
+    world = restarted(seed)
+    expected = [f"d{index}/{int(index == seed)}" for index in range(4)]
+    for node in world.nodes:
+        assert names(node) == expected
 
 
 def test_a_coordinator_that_is_lost_is_replaced_whatever_it_has_said() -> None:
@@ -182,17 +182,12 @@ def test_a_daemon_that_is_still_in_a_view_that_is_over_is_shown_the_present_one(
 # One-way cuts
 
 
-@pytest.mark.parametrize("pair", [(0, 1), (1, 0), (2, 3), (4, 0)])
-def test_a_one_way_cut_parts_two_daemons_once_and_for_all(pair: tuple[int, int]) -> None:
-    world = one_view()
-    world.cuts.add(pair)
-    world.is_busy = False
-    world.run_for(6 * SECOND)
-    before = world.judge.counts["views"]
-    world.run_for(15 * SECOND)
-    assert world.judge.counts["views"] == before
-    views = {node.index: names(node) for node in world.nodes}
-    assert f"d{pair[1]}/0" not in views[pair[0]]
+@pytest.mark.parametrize("seed", range(6))
+def test_a_one_way_cut_parts_two_daemons_once_and_for_all(seed: int) -> None:
+    world = one_way(seed)
+    ((source, target),) = world.cuts
+    assert f"d{target}/0" not in names(world.nodes[source])
+    assert f"d{source}/0" not in names(world.nodes[target])
     world.heal()
     world.until_one(MOST_NS + 5 * SECOND)
 
@@ -300,4 +295,4 @@ def test_cuts_that_stay_leave_components_that_last(seed: int) -> None:
 def test_one_fault_at_any_datagram_of_a_merge_and_of_a_recovery_does_no_harm() -> None:
     """All cases of two daemons, some of three; `python -m tests.components.exhaust` runs them all."""
     assert check(2) > 100
-    assert check(3, step=11) > 50
+    assert check(3, step=17) > 30

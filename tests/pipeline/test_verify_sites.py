@@ -81,9 +81,8 @@ def test_the_checkers_of_the_simulator_name_the_same(case: SiteCase) -> None:
 
 # One for each property that sessions and components add something to: Spark costs more than the second engine.
 IN_SPARK = (
-    *("legal_merge", "legal_long_passes", "quorum_legal_sessions_in_a_quorum", "signal_at_another_place"),
-    *("lost_in_a_group_that_keeps_its_view", "safe_to_two_groups_after_one_signal", "own_message_lost"),
-    *("safe_lost_in_the_other_component", "hole_after_the_merge", "group_view_missing_at_the_end"),
+    *("legal_merge", "quorum_legal_sessions_in_a_quorum", "signal_at_another_place", "own_message_lost"),
+    *("safe_to_two_groups_after_one_signal", "hole_after_the_merge"),
 )
 
 

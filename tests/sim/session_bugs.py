@@ -27,11 +27,11 @@ def _bug(
 SESSION_BUGS: Final[tuple[Bug, ...]] = (
     # Who they are
     _bug(
-        "blocks of sessions do not say whose they are",
-        "SendQueue.pack",
-        "packed._replace(block=with_label(packed.block, label))",
-        "packed",
-        "Messages of all sessions of a node bear the node's name, and their numbers come twice.",
+        "messages of sessions bear the name of their node",
+        "Reception.run",
+        "if label: sender = session_name(sender, label)",
+        "",
+        "The numbers of its messages come several times.",
         20,
     ),
     _bug(
@@ -59,14 +59,6 @@ SESSION_BUGS: Final[tuple[Bug, ...]] = (
         "self._leaving.append(('', port.number, header))",
         "The session stays, and another one that did not ask for it is out.",
         30,
-    ),
-    _bug(
-        "large messages of the sessions of one node are one",
-        "Assembler.add",
-        "part, label = open_part(block), label_of(block)",
-        "part, label = open_part(block), ''",
-        "Nothing as long as they go one after the other.",
-        0,
     ),
     # What they receive
     _bug(
@@ -122,14 +114,6 @@ SESSION_BUGS: Final[tuple[Bug, ...]] = (
     ),
     # What they send
     _bug(
-        "a column of numbers is for the first session of the node",
-        "Stream.target_of",
-        "if port.stream is self: return port",
-        "return port",
-        "What is lost, or left over, is told to another session.",
-        0,
-    ),
-    _bug(
         "names are those of the node",
         "SharedGroups._on_named",
         "key = (label, name)",
@@ -144,7 +128,7 @@ SESSION_BUGS: Final[tuple[Bug, ...]] = (
         "self._unname(key)",
         "pass",
         "Groups that nobody is in, and nobody sends to, never end.",
-        0,
+        40,
     ),
     # They come and go
     _bug(
@@ -156,14 +140,6 @@ SESSION_BUGS: Final[tuple[Bug, ...]] = (
         20,
     ),
     _bug(
-        "a label is free before its session is out",
-        "Sessions.open",
-        "if before is not None and before.streams: raise UsageError(f'the session {label!r} was closed and is still leaving its groups; try again')",
-        "",
-        "Nothing: the simulated clients wait.",
-        0,
-    ),
-    _bug(
         "a session that is closed stays in its groups",
         "Host.close_session",
         "for port in session.places: self.leave(port, header if port.group else b'')",
@@ -171,14 +147,6 @@ SESSION_BUGS: Final[tuple[Bug, ...]] = (
         "The roster has a member whose client is gone.",
         20,
         "timestamp",
-    ),
-    _bug(
-        "a session that ends in the middle of a large message does not complete it",
-        "Channel.end_port",
-        "stream.is_ending = stream.queue.has_begun and not self.is_over and self.view is not None",
-        "stream.is_ending = False",
-        "Others wait for its end, and let nobody join.",
-        0,
     ),
     _bug(
         "sessions do not come back with their node",

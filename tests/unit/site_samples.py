@@ -11,16 +11,16 @@ from ordercast.wire.sites import (
     Hello,
     HopAck,
     LinkPacket,
+    PrunedBlocks,
     SiteToken,
     SiteUpdate,
-    Skip,
     SkippedBlock,
 )
 
 PACKET = LinkPacket(int(Kind.PACKET), 0x0102030405060708, 3 << 56 | 9, 0b1010, b"body", 1, 2, 1)
 UNNUMBERED = PACKET._replace(is_reliable=False)
 STAMP = BlockStamp(3, SAFE_RANK, 0x1234, 77, 0b1010)
-SKIP = Skip(3, 9, (SkippedBlock(0x1234, SAFE_RANK, 0b10), SkippedBlock(0x1240, AGREED_RANK, 0)))
+SKIP = PrunedBlocks(3, 9, (SkippedBlock(0x1234, SAFE_RANK, 0b10), SkippedBlock(0x1240, AGREED_RANK, 0)))
 UPDATE = SiteUpdate(3, 10, 0x1240, 0x1200)
 ACK = HopAck(40, 30, 28, 5_000_000_000, 4_900_000_000)
 RANGES = ((41, 43), (50, 51))

@@ -265,6 +265,17 @@ def test_names_come_along() -> None:
     assert not record.namers
 
 
+def test_a_daemon_is_sent_to_while_one_of_its_sessions_is_in_the_group() -> None:
+    one = Roster(1)
+    one.join(1, "a")
+    one.join(1, "a", label="x")
+    number = one.roster.groups["a"].number
+    one.leave(1, "a")
+    assert one.interests.mask([number]) == 0b10
+    one.leave(1, "a", label="x")
+    assert one.interests.mask([number]) == 0
+
+
 def test_a_group_that_ends_is_forgotten_by_the_interests() -> None:
     one = Roster(1)
     one.join(1, "a")

@@ -205,6 +205,26 @@ def test_an_interrupted_exchange_begins_again_and_groups_go_on_where_they_were()
     assert payloads(b) == [b"2"]
 
 
+def test_parts_of_an_interrupted_exchange_are_not_sent_in_the_next_view() -> None:
+    sites = Sites()
+    one, two = pair(sites)
+    three = sites.host("z", 0)
+    (a,) = sites.open(one, "a")
+    sites.open(two, "b")
+    sites.open(three, "a")
+    sites.settle()
+    sites.change("x z", "y")
+    sites.settle()
+    assert sorted(names(a.view)) == ["x", "z"]
+    sites.engines["x"].is_open = False
+    sites.change("x y z")
+    sites.settle(3)  # the roster of x and z waits in the queue of x
+    sites.change("x y", "z")
+    sites.engines["x"].is_open = True
+    sites.settle()
+    assert names(a.view) == ["x"], "the roster that was said knows of the loss"
+
+
 def test_what_is_queued_goes_to_the_same_groups_after_a_merge() -> None:
     sites = Sites()
     two, one = sites.host("y", 1), sites.host("x", 0)  # so y speaks first
@@ -281,10 +301,11 @@ def test_joins_and_leaves_behind_the_signal_count_with_the_next_view() -> None:
 
 def test_a_leave_that_waits_is_carried_out_after_a_merge() -> None:
     sites = Sites()
-    one, two = pair(sites)
+    two, one = sites.host("y", 1), sites.host("x", 0)  # so y speaks first
     a, b = sites.open(one, "a", "b")
-    bb, _ = sites.open(two, "b", "c")
+    (bb,) = sites.open(two, "b")
     sites.settle()
+    left = b.number
     sites.engines["x"].is_open = False
     one.leave(b, b"bye")
     sites.settle(3)
@@ -293,6 +314,8 @@ def test_a_leave_that_waits_is_carried_out_after_a_merge() -> None:
     assert b.gone is None
     sites.engines["x"].is_open = True
     sites.settle()
+    assert a.number == left, "it has the number that the leave was for"
+    assert all(isinstance(event, View) for event in events(a))
     assert b.gone == Left(wanted=True, returning=False, text="left", group="b")
     assert names(bb.view) == ["y"]
     assert bb.view is not None

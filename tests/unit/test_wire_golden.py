@@ -511,6 +511,7 @@ def test_kinds_keep_their_numbers() -> None:
         "ACCEPTED": 54,
         "INSTALL": 55,
         "FETCH": 56,
+        "SHOW": 57,
     }
     assert all(kind < FORWARD for kind in Kind), "the bit beside the kind is free"
     assert detail_of(Kind.NAK | FORWARD) == detail_of(Kind.NAK)

@@ -368,11 +368,14 @@ class SharedGroups:
         self.roster.on_transitional()
 
     def signal(self, now_ns: int, port: Port) -> None:
-        """The port is about to get something that a recovery brought together."""
+        """The port is about to get something; it hears of it where a recovery brought that together. Hot: once per
+        block and port."""
+        if not self._transitional:
+            return
         stream = port.stream
         if stream.is_fed and stream.base is not None:
             port = stream.base
-        if self._transitional and port.view is not None and port.transitional != self._transitional:
+        if port.view is not None and port.transitional != self._transitional:
             port.transitional = self._transitional
             # One that receives all its groups in one order is told once; in its trace each group has the signal.
             for each in [port] if port.group else stream.ports.values():

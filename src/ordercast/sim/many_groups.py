@@ -22,7 +22,7 @@ from ordercast.groups.engines import EngineFactory
 from ordercast.orderers import ORDERERS
 from ordercast.service import parse_service
 from ordercast.sim.faults import Fault, FaultKind, draw_aftershocks, draw_faults
-from ordercast.sim.scenario import SERVICES, Scenario, anticipate_flags, check_orderer, node_names
+from ordercast.sim.scenario import SERVICES, SITE_SERVICES, Scenario, anticipate_flags, check_orderer, node_names
 from ordercast.underlay.sites import sites_engines
 from ordercast.wire.block import MAX_TARGETS
 
@@ -334,7 +334,7 @@ class Acts:
     def _service(self) -> str:
         if self._rng.random() < 0.5:
             return "AGREED"
-        service = self._rng.choice(SERVICES[self._orderer])
+        service = self._rng.choice(SERVICES.get(self._orderer, SITE_SERVICES))
         return "RESILIENT(1)" if service == "RESILIENT" else service
 
     def _lock(self, at_ns: int, node: str) -> GroupAct:

@@ -272,10 +272,18 @@ class _GroupsRun:
                         text = f"has the view {shown[0]} of {group!r}, not {views[group][0]}"
                         failures.append(f"groups: {session} {text}")
         nodes = {channel.me.id: channel.me for _, channel in channels}
+        sessions = {
+            (channel.me.id, label)
+            for _, channel in channels
+            if channel.shared is not None
+            for label in channel.shared.streams
+        }
         for group, (_, members, namers) in table.items():
             if not nodes.keys() >= {node for node, _ in (*members, *namers)}:
                 failures.append(f"roster: {first} has a node in {group!r} that is gone")
                 continue
+            if not sessions.issuperset(namers):
+                failures.append(f"roster: {first} has a session that names {group!r} and is gone")
             if set(members) != inside.get(group, set()):
                 failures.append(f"roster: {first} has other members of {group!r} than there are")
             if group in views and views[group][1] != [nodes[node].session(label).id for node, label in members]:

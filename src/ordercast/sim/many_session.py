@@ -25,7 +25,7 @@ from ordercast.groups.watches import Watch
 from ordercast.service import AGREED, FIFO_RANK, UNRELIABLE, Service, parse_service
 from ordercast.sim.many_groups import UNDERLAY, ActKind, GroupAct, ManyGroups
 from ordercast.sim.world import Machine, World
-from ordercast.view import View
+from ordercast.view import View, id_of
 
 MAX_FAULTS: Final = 10  # wrong things that are described; more are only counted
 
@@ -417,6 +417,8 @@ class GroupSession:
             wrong = order.on_view(event)
             if wrong:
                 self._report(f"order: {wrong}")
+            if any(member.id != id_of(str(member)) for member in event.members):
+                self._report(f"views: the view {event.id} has members whose ids are not theirs")
             # Of components, the id of a group's view is made of a position: it names a view together with the group.
             is_whole = event.group and not self._plan.has_components
             if is_whole and self._view_ids.setdefault(event.id, event.group) != event.group:

@@ -26,8 +26,9 @@ SERVICES: Final[dict[str, tuple[str, ...]]] = {
     "sequencer": ("RELIABLE", "FIFO", "AGREED", "RESILIENT", "SAFE"),
     "token": ("UNRELIABLE", "RELIABLE", "FIFO", "CAUSAL", "AGREED", "RESILIENT", "MAJORITY", "SAFE"),
     "timestamp": ("RELIABLE", "FIFO", "AGREED", "RESILIENT", "MAJORITY", "SAFE"),
-    "sites": ("UNRELIABLE", "RELIABLE", "FIFO", "CAUSAL", "AGREED", "SAFE"),
 }
+SITE_SERVICES: Final = ("UNRELIABLE", "RELIABLE", "FIFO", "CAUSAL", "AGREED", "SAFE")
+"""Of `sites`, whose scenarios have a topology (`site_groups.py`)."""
 PROFILES: Final = ("all", "membership", "patience", "gathering", "restarts", "slow", "detector", "endurance")
 """What random scenarios are about: everything (`chance.py`), joins, leaves and failures around them (`churn.py`), long
 waits (`patience.py`), groups that are too small (`gathering.py`), restarts with and without a folder

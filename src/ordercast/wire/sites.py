@@ -214,7 +214,7 @@ class SkippedBlock(NamedTuple):
     mask: int
 
 
-class Skip(NamedTuple):
+class PrunedBlocks(NamedTuple):
     """Consecutive blocks of a source, the first of which has the site sequence `first`."""
 
     site: int
@@ -226,13 +226,13 @@ class Skip(NamedTuple):
         return self.first + len(self.blocks)
 
 
-def encode_skip(skip: Skip) -> bytes:
+def encode_skip(skip: PrunedBlocks) -> bytes:
     parts = [SKIP_HEAD.pack(skip.site, 0, len(skip.blocks), skip.first)]
     parts.extend([SKIPPED.pack(lts << 3 | rank, mask) for lts, rank, mask in skip.blocks])
     return b"".join(parts)
 
 
-def decode_skip(body: Buffer) -> Skip:
+def decode_skip(body: Buffer) -> PrunedBlocks:
     if len(body) < SKIP_HEAD.size:
         raise WireError("skip too short")
     site, _, count, first = SKIP_HEAD.unpack_from(body)
@@ -248,7 +248,7 @@ def decode_skip(body: Buffer) -> Skip:
             raise WireError("time stamps of a site that do not rise")
         before = lts
         blocks.append(SkippedBlock(lts, stamped & 7, mask))
-    return Skip(site, first, tuple(blocks))
+    return PrunedBlocks(site, first, tuple(blocks))
 
 
 class SiteUpdate(NamedTuple):

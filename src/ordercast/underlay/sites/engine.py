@@ -15,19 +15,19 @@ from dataclasses import replace
 from typing import Final
 
 from ordercast.config import MAX_BLOCK, AlonePolicy, Demands, GroupConfig, MinMembers, RecoveryMode, Timing
-from ordercast.engine import NEVER, Departed, Joined, Note, Outbox, Run, To, Transitional, Waiting
+from ordercast.engine import NEVER, Departed, Joined, Note, Outbox, Run, Transitional, Waiting
 from ordercast.errors import UsageError, WireError
 from ordercast.membership.components.daemons import Daemon, Daemons
 from ordercast.membership.components.installing import ComponentInstall
 from ordercast.membership.components.membership import KINDS, ComponentsMembership
 from ordercast.orderers.orderer import Suspicion, SuspicionReason
 from ordercast.orderers.sites.interests import EVERY_SITE, Interests, group_key
-from ordercast.parts.detector import Detector
 from ordercast.service import AGREED_RANK, MAJORITY_RANK, RELIABLE_RANK, RESILIENT_RANK, UNRELIABLE_RANK, Service
 from ordercast.sites import SitesConfig
 from ordercast.underlay.checks import check_header
 from ordercast.underlay.sites.network import SiteNetwork, Wiring
 from ordercast.underlay.sites.streams import INTEREST_KEYS, INTEREST_NUMBER, ViewStreams, encode_interest
+from ordercast.underlay.sites.watching import FAREWELL, SiteWatch
 from ordercast.view import Address, Member, View, group_tag
 from ordercast.wire.block import FRAGMENTED, ROSTER, groups_of, head_of
 from ordercast.wire.cuts import Due
@@ -37,8 +37,6 @@ from ordercast.wire.segments import Datagram
 from ordercast.wire.sites import PACKET_OVERHEAD, SITE_SHIFT, STAMP_BYTES, BlockStamp, cut_block
 from ordercast.wire.writer import DatagramWriter
 
-ALIVE: Final = b"\0"  # the body of a heartbeat
-FAREWELL: Final = b"\1"  # of the last one: its daemon leaves
 MAX_BACKLOG: Final = 16_384  # packets that wait at one link before this site stamps nothing more
 
 INSTEAD: Final = "sites has neither locks nor calls from outside: use a group with orderer='token' for them"
@@ -83,22 +81,20 @@ class SitesEngine:
         "_consumed",
         "_daemons",
         "_declared",
-        "_detector",
         "_here",
         "_intake",
         "_is_closed",
-        "_looked_ns",
         "_membership",
         "_network",
         "_next_block",
         "_rng",
-        "_said_ns",
         "_sites",
         "_streams",
         "_ticket",
         "_timing",
         "_unreliable",
         "_waiting_keys",
+        "_watch",
         "_wiring",
         "_writer",
         "config",
@@ -135,7 +131,7 @@ class SitesEngine:
         self._writer = DatagramWriter(group_tag(name), me.id, config.datagram)
         self._intake = Intake(self._writer.tag, self.counters)
         self._wiring = Wiring(sites)
-        self._detector = Detector(timing)
+        self._watch = SiteWatch(timing, self._writer)
         self._membership: ComponentsMembership | None = None
         self._network: SiteNetwork | None = None
         self._streams: ViewStreams | None = None
@@ -148,8 +144,6 @@ class SitesEngine:
         self._ticket = 1
         self._consumed = 0
         # Life
-        self._said_ns = 0  # when the others were last told that we live
-        self._looked_ns = 0  # when silent ones were last reported: they stay silent, and need not be named at once
         self._is_closed = False
 
     # The application
@@ -331,19 +325,19 @@ class SitesEngine:
         if membership is None or network is None or streams is None or (origin == self.me.id and kind in KINDS):
             return
         if kind in KINDS:
-            self._detector.heard(origin, now_ns)
+            self._watch.detector.heard(origin, now_ns)
             membership.on_control(now_ns, kind, ring, origin, datagram.body, out)
             self._follow(now_ns, out)
         elif ring != self._writer.ring:
             membership.on_stranger(now_ns, ring, origin, out)
             self._follow(now_ns, out)
         elif kind == Kind.SYNC:
-            self._detector.heard(origin, now_ns)
+            self._watch.detector.heard(origin, now_ns)
             if bytes(datagram.body) == FAREWELL:
                 membership.on_suspects(now_ns, [Suspicion(origin, SuspicionReason.SILENCE)], out)
                 self._follow(now_ns, out)
         elif membership.is_working:
-            self._detector.heard(origin, now_ns)
+            self._watch.detector.heard(origin, now_ns)
             packet = network.receive(now_ns, datagram)
             if packet is not None:
                 streams.take(packet, out)
@@ -374,7 +368,7 @@ class SitesEngine:
         if failure is not None:
             membership.on_failure(now_ns, failure.reason, failure.members, out)
             self._follow(now_ns, out)
-        self._detector.work(not self._is_quiet, now_ns)
+        self._watch.detector.work(not self._is_quiet, now_ns)
 
     def _deliver(self, streams: ViewStreams, out: Outbox) -> None:
         found = streams.deliveries(self._ticket, not self._is_behind)
@@ -383,32 +377,19 @@ class SitesEngine:
             out.upcalls.append(Run(found))
 
     def expire(self, now_ns: int, out: Outbox) -> None:
-        membership, detector = self._membership, self._detector
-        if self._is_closed or membership is None:
+        membership, network = self._membership, self._network
+        if self._is_closed or membership is None or network is None:
             return
         self._intake.expire(now_ns)
         membership.expire(now_ns, out)
         self._follow(now_ns, out)
         if membership.is_working:
-            silent = detector.suspects(now_ns)
-            if silent:
-                self._looked_ns = now_ns
-                suspicions = [Suspicion(peer, SuspicionReason.SILENCE) for peer in silent]
+            suspicions = self._watch.silent(now_ns)
+            if suspicions:
                 membership.on_suspects(now_ns, suspicions, out)
                 self._follow(now_ns, out)
-        if self._said_ns + detector.heartbeat_ns <= now_ns:
-            self._beat(now_ns, out)
-
-    def _beat(self, now_ns: int, out: Outbox) -> None:
-        """Tell the daemons of the site, and the other ends of our links, that we live."""
-        self._said_ns = now_ns
-        network = self._network
-        if network is None:
-            return
-        if network.mates:
-            out.sends.append(self._writer.control(To.ALL, Kind.SYNC, ALIVE))
-        for end in network.ends:
-            out.sends.append(self._writer.control(end, Kind.SYNC, ALIVE))
+        network = self._network or network
+        self._watch.beat(now_ns, bool(network.mates), network.ends, out)
 
     def deadline_ns(self) -> int:
         network, membership = self._network, self._membership
@@ -416,11 +397,8 @@ class SitesEngine:
             return NEVER
         due_ns = min(membership.deadline_ns(), self._intake.due_ns)
         if membership.is_working:
-            look_ns = max(self._detector.deadline_ns(), self._looked_ns + self._timing.heartbeat_busy_ns)
-            due_ns = min(due_ns, network.deadline_ns(), look_ns)
-        if self._detector.peers:
-            due_ns = min(due_ns, self._said_ns + self._detector.heartbeat_ns)
-        return due_ns
+            due_ns = min(due_ns, network.deadline_ns())
+        return min(due_ns, self._watch.deadline_ns(membership.is_working))
 
     # Views
 
@@ -476,9 +454,7 @@ class SitesEngine:
             self._timing,
             self.counters,
         )
-        self._detector = Detector(self._timing)
-        self._detector.watch(self._network.neighbours, now_ns)
-        self._said_ns = now_ns - self._timing.heartbeat_rest_ns
+        self._watch = SiteWatch(self._timing, self._writer, now_ns, self._network.neighbours)
         membership.installed(now_ns, streams, was_synced, out)
 
     def _named(self, ids: Sequence[int], view: View) -> tuple[str, ...]:

@@ -24,15 +24,15 @@ from ordercast.orderers.sites.routes import SiteRoutes
 from ordercast.service import SAFE_RANK
 from ordercast.sites import SitesConfig
 from ordercast.view import Address, Member, View
-from ordercast.wire.cuts import Skip as SkippedRange
+from ordercast.wire.cuts import Skip
 from ordercast.wire.header import Kind
 from ordercast.wire.segments import Datagram
 from ordercast.wire.sites import (
     MAX_SKIPPED,
     SITE_SHIFT,
     LinkPacket,
+    PrunedBlocks,
     SiteUpdate,
-    Skip,
     SkippedBlock,
     decode_hop_ack,
     decode_hop_nak,
@@ -54,7 +54,7 @@ MAX_BURST: Final = 1 << 30  # where nobody says how much its socket holds
 LINK_KINDS: Final = frozenset((Kind.PACKET, Kind.SKIP, Kind.UPDATE))
 
 
-class Failure(NamedTuple):
+class ViewFailure(NamedTuple):
     """Why the view cannot go on, and who is to blame, as far as that is known."""
 
     reason: GatherReason
@@ -156,7 +156,7 @@ class SiteNetwork:
         self._touched: dict[int, None] = dict.fromkeys(self._links)  # links that something happened to
         # SKIPs that are being made: (link, or the own site; source) -> first sequence number and blocks
         self._pruned: dict[tuple[int, int], tuple[int, list[SkippedBlock]]] = {}
-        self._passed: list[Skip] = []  # of blocks that only pass through this site
+        self._passed: list[PrunedBlocks] = []  # of blocks that only pass through this site
         self._told = SiteState(0, first_lts, 0)  # as the last UPDATE said
 
     # State
@@ -177,14 +177,14 @@ class SiteNetwork:
         return [end.address for end in self._ends.values()]
 
     @property
-    def failure(self) -> Failure | None:
+    def failure(self) -> ViewFailure | None:
         ring = self.ring
         if ring.is_lost:
-            return Failure(GatherReason.TOKEN_LOST, (ring.suspect,) if ring.suspect else ())
+            return ViewFailure(GatherReason.TOKEN_LOST, (ring.suspect,) if ring.suspect else ())
         if ring.is_overrun:
-            return Failure(GatherReason.TOKEN_LOST, ())
+            return ViewFailure(GatherReason.TOKEN_LOST, ())
         dead = [self._ends[site].id for site, link in self._links.items() if link.is_dead]
-        return Failure(GatherReason.LINK_DEAD, tuple(dead)) if dead else None
+        return ViewFailure(GatherReason.LINK_DEAD, tuple(dead)) if dead else None
 
     @property
     def is_at_rest(self) -> bool:
@@ -280,7 +280,7 @@ class SiteNetwork:
     def _send_skip(self, to: int, source: int, first: int, blocks: list[SkippedBlock]) -> None:
         if not blocks:
             return
-        skip = Skip(source, first, tuple(blocks))
+        skip = PrunedBlocks(source, first, tuple(blocks))
         body, number = encode_skip(skip), source << SITE_SHIFT | first
         if to == self._here:
             self._passed.append(skip)
@@ -292,7 +292,7 @@ class SiteNetwork:
 
     # Output
 
-    def take_passed(self) -> list[Skip]:
+    def take_passed(self) -> list[PrunedBlocks]:
         """What the own streams of the representative are told in the place of blocks that only pass through its site;
         before `step`."""
         for (to, source), (first, blocks) in self._pruned.items():
@@ -339,9 +339,9 @@ class SiteNetwork:
             self._touched[child] = None
 
 
-def skipped_ranges(skip: Skip) -> list[SkippedRange]:
+def skipped_ranges(skip: PrunedBlocks) -> list[Skip]:
     """A SKIP of the wire as the streams take it: neighbours with one mask in one, as far as nothing is lost by it."""
-    found: list[SkippedRange] = []
+    found: list[Skip] = []
     for at, (lts, rank, mask) in enumerate(skip.blocks):
         seq = skip.first + at
         is_safe = rank >= SAFE_RANK
@@ -349,5 +349,5 @@ def skipped_ranges(skip: Skip) -> list[SkippedRange]:
         if last is not None and last.mask == mask and (is_safe or not last.safe):
             found[-1] = last._replace(upto=seq, lts=lts, safe=last.safe or (lts if is_safe else 0))
         else:
-            found.append(SkippedRange(seq, seq, lts, mask, lts if is_safe else 0))
+            found.append(Skip(seq, seq, lts, mask, lts if is_safe else 0))
     return found

@@ -35,7 +35,7 @@ from ordercast.wire.sites import (
     STAMP_BYTES,
     BlockStamp,
     LinkPacket,
-    Skip,
+    PrunedBlocks,
     decode_skip,
     decode_update,
     encode_stamp,
@@ -126,7 +126,7 @@ class ViewStreams:
                 raise WireError("an update of another source")
             self.horizon.update(update.site, update.seq, update.clock, update.aru)
 
-    def skip(self, skip: Skip) -> None:
+    def skip(self, skip: PrunedBlocks) -> None:
         for each in skipped_ranges(skip):
             self.horizon.skip(skip.site, each)
 

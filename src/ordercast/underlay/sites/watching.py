@@ -1,0 +1,58 @@
+"""Which daemons are silent, and telling the others that this one lives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from ordercast.config import Timing
+from ordercast.engine import NEVER, Outbox, To
+from ordercast.orderers.orderer import Suspicion, SuspicionReason
+from ordercast.parts.detector import Detector
+from ordercast.view import Address
+from ordercast.wire.header import Kind
+from ordercast.wire.writer import DatagramWriter
+
+ALIVE: Final = b"\0"  # the body of a heartbeat
+FAREWELL: Final = b"\1"  # of the last one: its daemon leaves
+
+
+class SiteWatch:
+    """One view: the daemons of the site, and the other ends of the links, hear of us and we of them."""
+
+    __slots__ = ("_looked_ns", "_said_ns", "_timing", "_writer", "detector")
+
+    def __init__(self, timing: Timing, writer: DatagramWriter, now_ns: int = 0, peers: Sequence[int] = ()) -> None:
+        self._timing = timing
+        self._writer = writer
+        self.detector = Detector(timing)
+        self.detector.watch(list(peers), now_ns)
+        self._said_ns = now_ns - timing.heartbeat_rest_ns  # so that the first word leaves at once
+        self._looked_ns = 0  # when silent ones were last reported: they stay silent, and need not be named at once
+
+    def silent(self, now_ns: int) -> list[Suspicion]:
+        """Whom to suspect."""
+        found = [Suspicion(peer, SuspicionReason.SILENCE) for peer in self.detector.suspects(now_ns)]
+        if found:
+            self._looked_ns = now_ns
+        return found
+
+    def beat(self, now_ns: int, has_mates: bool, ends: Sequence[Address], out: Outbox) -> None:
+        """Say that we live, when it is time."""
+        if self._said_ns + self.detector.heartbeat_ns > now_ns:
+            return
+        self._said_ns = now_ns
+        if has_mates:
+            out.sends.append(self._writer.control(To.ALL, Kind.SYNC, ALIVE))
+        for end in ends:
+            out.sends.append(self._writer.control(end, Kind.SYNC, ALIVE))
+
+    def deadline_ns(self, is_working: bool) -> int:
+        detector = self.detector
+        if not detector.peers:
+            return NEVER
+        due_ns = self._said_ns + detector.heartbeat_ns
+        if is_working:
+            look_ns = max(detector.deadline_ns(), self._looked_ns + self._timing.heartbeat_busy_ns)
+            due_ns = min(due_ns, look_ns)
+        return due_ns
