@@ -66,7 +66,7 @@ def test_no_command_is_answered_with_the_choice(capsys: pytest.CaptureFixture[st
         (["sim", "--orderer", "sites", "--scenario-seed", "3", "--crash", "1"], "a seed of sites says everything"),
         (["sim", "--orderer", "sites", "--many-groups"], "drawn from a seed or from flags"),
         (["demo", "--orderer", "sites", "--pause", "1", "--loss", "0.1"], "leave out --pause, --loss"),
-        (["demo", "--orderer", "sites", "--service", "MAJORITY"], "the sites gives"),
+        (["demo", "--orderer", "sites", "--service", "MAJORITY"], "the orderer sites gives"),
         (["sim", "--topology", "gone.toml", "--scenario-seed", "3"], "without other parameters"),
         (["demo", "--hosts", "127.0.0.1,127.0.0.2"], "5 addresses are needed"),
         (["demo", "--peers", "127.0.0.1:7401"], "5 addresses are needed"),

@@ -5,20 +5,21 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from ordercast.config import DEFAULT_ORDERER
+from ordercast.config import DEFAULT_ORDERER, SITES_ORDERER
 from ordercast.errors import UsageError
 from ordercast.service import parse_service
-from ordercast.sim.scenario import PROFILES, SERVICES
+from ordercast.sim.scenario import PROFILES, SERVICES, SITE_SERVICES
 
 DEFAULT_SERVICE: Final = "AGREED"
 
 
-def add_orderer(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that say how a group orders; `check_anticipate` judges the second."""
+def add_orderer(parser: argparse.ArgumentParser, *, with_sites: bool = False) -> None:
+    """Add the flags that say how a group orders; `check_anticipate` judges the second. `with_sites`: the command can
+    have daemons of sites."""
     parser.add_argument(
         "--orderer",
         default=DEFAULT_ORDERER,
-        choices=list(SERVICES),
+        choices=[*SERVICES, SITES_ORDERER] if with_sites else list(SERVICES),
         help=f"the ordering discipline ({DEFAULT_ORDERER})",
     )
     parser.add_argument(
@@ -42,7 +43,7 @@ def add_profile(parser: argparse.ArgumentParser) -> None:
 
 def add_choices(parser: argparse.ArgumentParser, service_help: str) -> None:
     """Add these flags."""
-    add_orderer(parser)
+    add_orderer(parser, with_sites=True)
     parser.add_argument(
         "--service",
         default=DEFAULT_SERVICE,
@@ -57,6 +58,7 @@ def service_of(args: argparse.Namespace) -> str:
         service = str(parse_service(args.service))
     except ValueError as error:
         raise UsageError(str(error)) from error
-    if service.partition("(")[0] not in SERVICES[args.orderer]:
-        raise UsageError(f"the {args.orderer} gives {', '.join(SERVICES[args.orderer])}, not {service}")
+    given = SITE_SERVICES if args.orderer == SITES_ORDERER else SERVICES[args.orderer]
+    if service.partition("(")[0] not in given:
+        raise UsageError(f"the orderer {args.orderer} gives {', '.join(given)}, not {service}")
     return service

@@ -51,7 +51,7 @@ LAST_FRESH: Final = 1_000_000_000
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `ordercast fuzz`."""
     parser.description = DESCRIPTION
-    add_orderer(parser)
+    add_orderer(parser, with_sites=True)
     add_profile(parser)
     parser.add_argument(
         "--many-groups", action="store_true", help="many lightweight groups on one underlay, instead of one group"

@@ -105,7 +105,7 @@ _PLAIN: Final[tuple[tuple[str, Callable[[str], Any], str], ...]] = (
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `ordercast sim`."""
     parser.description = DESCRIPTION
-    add_orderer(parser)
+    add_orderer(parser, with_sites=True)
     parser.add_argument("--seed", type=whole(0, MAX_SEED), default=0, help="what chance is drawn from (0)")
     for name, kind, text in _PLAIN:
         parser.add_argument(f"--{name.replace('_', '-')}", type=kind, default=None, help=text)

@@ -14,6 +14,7 @@ from ordercast.sim.scenario import (
     EVENT_LIMIT,
     MAX_NODES,
     SERVICES,
+    SITE_SERVICES,
     Load,
     Scenario,
     anticipate_flags,
@@ -89,8 +90,9 @@ def plain_scenario(
         asked = str(parse_service(service)).partition("(")[0]
     except ValueError as error:
         raise UsageError(str(error)) from error
-    if asked not in SERVICES.get(orderer, ()):
-        raise UsageError(f"the {orderer} gives {', '.join(SERVICES.get(orderer, ()))}, not {asked}")
+    services = SITE_SERVICES if orderer == SITES_ORDERER else SERVICES.get(orderer, ())
+    if asked not in services:
+        raise UsageError(f"the {orderer} gives {', '.join(services)}, not {asked}")
     anticipates = check_anticipate(orderer, anticipate)
     names = sites.nodes if sites is not None else node_names(nodes)
     load_ns = int(seconds * SECOND) or max(SECOND, messages * MS)
