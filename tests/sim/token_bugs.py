@@ -370,7 +370,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
     _in_token(
         "calls without a seq are forgotten with the ring",
         "memory",
-        "return DeliveryMemory(self._ticket, early, self._called, recent)",
+        "return DeliveryMemory(self._ticket, early, self._called, self._recent_calls)",
         "return DeliveryMemory(self._ticket, early, self._called, {})",
         "A repeated UNRELIABLE call is delivered again.",
         256,
