@@ -52,6 +52,12 @@ class History:
             self.lives[name] = replace(self.lives[name], ended_ns=at * MS, is_wanted=False)
         return self
 
+    def restart(self, name: str, at: int) -> History:
+        """Its next life begins, with what the first one kept."""
+        wishes = (Wish(at * MS, is_join=True),)
+        self.lives[f"{name}+"] = LifeSpan(f"{name}/1", at * MS, wishes=wishes, former=f"{name}/0")
+        return self
+
     def stalled(self, name: str, at: int, detail: str) -> History:
         return self._row(name, at, "stalled", detail=detail)
 

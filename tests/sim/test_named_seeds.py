@@ -84,6 +84,10 @@ OF_ENDURANCE = (
     ("token", 500_070),  # a large message could not end in a view that was too small, and nobody could come in before
     ("sequencer", 800_070),  # the judge did not see that a member had left which a restarted one missed
     ("token", 500_027),  # of two members that were restarted together one showed a token of a lock that nobody held
+    ("sequencer", 760_000_160),  # the judge did not see that the last other member left while a restarted one was down
+    ("sequencer", 760_000_442),  # a leaver went in the moment in which it proposed a view to a restarted member
+    ("sequencer", 760_000_227),  # the beacon of the next ring overtook its COMMIT: a restarted member asked to join it
+    ("sequencer", 760_000_796),  # the same as 760000160, after an expulsion and two restarts
 )
 
 OF_SLOW = (

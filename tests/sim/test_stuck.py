@@ -180,6 +180,21 @@ CANCELLED: list[Case] = [
 
 LEAVES: list[Case] = [
     (
+        "the last other member left while one was down, and served no longer when that one was restarted",
+        lambda: group("b a").crash("a", 900).leave("b", 1_800, 1_800).restart("a", 8_200),
+        LEAVE,
+    ),
+    (
+        "it still served, and told it",
+        lambda: group("b a").crash("a", 900).leave("b", 1_800, 1_800).restart("a", 3_000),
+        None,
+    ),
+    (
+        "a third member was up, and knows",
+        lambda: group("b a c").crash("a", 900).leave("b", 1_800, 1_800).restart("a", 8_200),
+        None,
+    ),
+    (
         "only dead lives know that the member has left",
         lambda: group("a b c d").view("a b c", "leave", by="a", at=500).crash("a d", 510),
         LEAVE,

@@ -26,6 +26,7 @@ from ordercast.orderers import ORDERERS, LoggedOrderer
 from ordercast.orderers.orderer import Start, Suspicion, SuspicionReason
 from ordercast.view import Member, Reason, View, node_id
 from ordercast.wire.header import HEADER, Kind
+from ordercast.wire.returns import Returned, encode_returned
 from ordercast.wire.views import (
     NO_BALLOT,
     Asking,
@@ -239,6 +240,24 @@ def test_a_leave_while_the_ring_is_frozen_does_not_wait() -> None:
     node.policy.leave(0, b"", node.out)
     assert node.policy.take() == LeftRing(DepartureCause.LEFT_UNJOINED)
     assert node.policy.phase is Phase.CLOSED
+
+
+def test_a_leaver_of_a_frozen_ring_stays_for_the_round_with_a_restarted_member() -> None:
+    """Both waits begin with the first sign of it. If the leaver went in the moment in which it proposes, the restarted
+    member would be bound to a view with one that is gone."""
+    node, timing, cleo = Node(), Timing(), member("c")
+    view = View(5, "b/0", 77, 0, 0, 0, (member("b"), node.me, cleo), {node.me.id: 4}, Reason.CREATE, "b/0")
+    node.install(Install(view, CONFIG, 5))
+    node.policy.leave(0, b"", node.out)
+    back = Member(node_id("c", 1), "c", 1, cleo.address)
+    returned = Returned("g", NO_BALLOT, back, 0, (cleo.id, back.id), view, True, None)
+    assert node.control(Kind.RETURN, encode_returned(returned), view.ring, source="c") is None
+    assert not node.policy.is_whole
+    while node.policy.phase is Phase.MEMBER:
+        node.now_ns = node.policy.deadline_ns()
+        node.policy.expire(node.now_ns, node.out)
+    assert node.policy.take() == LeftRing(DepartureCause.LEFT_STUCK)
+    assert node.now_ns == timing.restart_wait_ns + timing.recovery_wait_ns
 
 
 def test_a_newcomer_that_gave_up_and_is_let_in_votes_in_a_frozen_ring_for_long_and_shows_it_to_nobody() -> None:

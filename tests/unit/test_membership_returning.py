@@ -37,10 +37,12 @@ from ordercast.wire.views import (
     NO_BALLOT,
     Ballot,
     Proposal,
+    Ring,
     decode_ballot,
     encode_check,
     encode_invite,
     encode_result,
+    encode_ring,
     encode_welcome,
 )
 from ordercast.wire.writer import DatagramWriter
@@ -160,6 +162,28 @@ def test_a_commit_without_it_makes_it_a_newcomer() -> None:
     part = returning()
     hear(part, Kind.COMMIT, encode_result(HIGH, PROPOSAL))
     assert part.is_over
+
+
+def test_another_ring_is_asked_before_it_is_joined() -> None:
+    """It may be the next ring, with this member in it: its beacon has overtaken the COMMIT."""
+    me = member("b", 1)
+    view = replace(VIEW, counter=9, ring=101, seq=14, members=(C, me))
+    beacon = encode_ring(Ring("prices", 101, 9, "c/0", 2, True, C, CONFIG))
+    part, out = returning(), Outbox()
+    part.on_control(5 * SECOND, Kind.BEACON, C.address, 0, C.id, beacon, out)
+    assert [(send.to, send.buffers[0][1]) for send in out.sends] == [(C.address, Kind.RETURN)]
+    part.on_control(6 * SECOND, Kind.BEACON, C.address, 0, C.id, beacon, Outbox())
+    assert not part.is_over
+    hear(part, Kind.COMMIT, encode_result(HIGH, PROPOSAL._replace(view=view)))
+    assert part.successor is not None
+    assert part.successor.view == view
+
+
+def test_another_ring_that_does_not_follow_is_joined() -> None:
+    part, beacon = returning(), encode_ring(Ring("prices", 101, 9, "c/0", 2, True, C, CONFIG))
+    for second, is_over in ((5, False), (6, False), (8, True)):
+        part.on_control(second * SECOND, Kind.BEACON, C.address, 0, C.id, beacon, Outbox())
+        assert part.is_over is is_over
 
 
 def test_a_member_that_left_tells_the_last_view() -> None:

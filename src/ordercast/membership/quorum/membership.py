@@ -129,8 +129,7 @@ class QuorumMembership:
         view, old, is_silent = orderer.view, self._state, self.silence is not Silence.NONE
         self._joining, self._withdrawing, self.phase = None, None, Phase.MEMBER
         self._state = state = QuorumRing(self._local, self._wishes, self._config, orderer, self._counter)
-        self.ring = view.ring
-        self.is_whole = True
+        self.ring, self.is_whole = view.ring, True
         self._last_view = view
         self._linger_ns = now_ns + self._local.timing.linger_ns if is_silent else NEVER
         self._admission.clear()
@@ -321,12 +320,14 @@ class QuorumMembership:
             self._show_ring(now_ns, out)
         self._admission.expire(now_ns, out)
         if self._linger_ns <= now_ns or self._patience.is_over(now_ns):
+            is_in, state = self.phase is Phase.MEMBER, self._state
+            stay_ns = state.restart_ns if is_in and state is not None else self._patience.serve_until(now_ns)
             if self._is_dissolving:
                 self._dissolve(now_ns, out)
-            elif self.phase is Phase.MEMBER:  # our leave, or what comes before it, never got through
+            elif stay_ns > now_ns:
+                self._linger_ns = stay_ns
+            elif is_in:  # our leave, or what comes before it, never got through
                 self._end(LeftRing(DepartureCause.LEFT_STUCK), DepartureCause.LEFT_STUCK.value, out)
-            elif self._patience.serve_until(now_ns) > now_ns:
-                self._linger_ns = self._patience.serve_until(now_ns)
             else:
                 self._close(Closed())
 

@@ -261,6 +261,13 @@ class Recovery:
         return self._round.role if self._round is not None and self._is_coordinating else self._role
 
     @property
+    def restart_ns(self) -> int:
+        """Until then restarted members may be enough for a round of this one, with the time that it takes; 0: there are
+        none."""
+        timing = self._local.timing
+        return self._returned_ns + timing.restart_wait_ns + timing.recovery_wait_ns if self._returned else 0
+
+    @property
     def found(self) -> int:
         """Members of the old view that answered."""
         return self._round.found if self._round is not None else 0

@@ -54,7 +54,7 @@ SLOW_NS: Final = 1 * SECOND  # between signs of life while nothing happens
 BACK_OFF: Final = 4  # doublings of the time between signs, from `find_ns` on
 PROPOSE_TRIES: Final = 15  # times that a result is sent before the next round
 TOLD_NS: Final = 3 * SECOND  # so long the word of a coordinator about those that have answered it is good
-FOREIGN_WAITS: Final = 2  # times `recovery_wait_ns`: then another ring of the name that works is taken for the group
+FOREIGN_WAITS: Final = 2  # times `recovery_wait_ns`: so long another ring of the name is asked whether it follows ours
 
 
 class Returning:
@@ -70,6 +70,7 @@ class Returning:
         "_coordinator_ns",
         "_due_ns",
         "_floor",
+        "_foreign_ns",
         "_heard",
         "_heard_ns",
         "_is_coordinating",
@@ -77,7 +78,6 @@ class Returning:
         "_next_block",
         "_proposal",
         "_ready_ns",
-        "_started_ns",
         "_steps",
         "_tries",
         "_votes",
@@ -91,7 +91,6 @@ class Returning:
         self._next_block = next_block
         former = kept.formerly if local.me.id in kept.formerly else (*kept.formerly, local.me.id)
         self.kept = kept._replace(formerly=(former[0], *former[1:][1 - MAX_FORMER :]))
-        self._started_ns = 0
         self._due_ns = NEVER
         self._tries = 0
         # Others that were restarted
@@ -102,6 +101,7 @@ class Returning:
         self._answered: tuple[int, ...] = ()  # the members that have answered it, as it says; for people
         self._answered_ns = 0
         self._floor = 0  # the highest round that was heard of
+        self._foreign_ns = NEVER  # since when another ring of the name that works shows itself
         # Coordinating
         self._is_coordinating = False
         self._votes: dict[int, Returned] = {}
@@ -140,7 +140,6 @@ class Returning:
 
     def start(self, now_ns: int, out: Outbox) -> None:
         view = self.kept.view
-        self._started_ns = now_ns
         members = ", ".join(map(str, view.members))
         self._note(f"restarted with its folder: it was in view {view.id} of {members}, and votes there", out)
         self._announce(now_ns, out)
@@ -153,7 +152,7 @@ class Returning:
             if asking.name == self._local.name:
                 self._answer(source, asking, out)
         elif kind in (Kind.HERE, Kind.BEACON):
-            self._on_ring(now_ns, kind, decode_ring(body))
+            self._on_ring(now_ns, kind, decode_ring(body), out)
         elif ring != self.kept.view.ring:
             if ring == self.kept.ended[0] and kind not in (Kind.COMMIT, Kind.ENDED):
                 self._say(source, Kind.COMMIT, self.kept.ended[1], ring, out)
@@ -315,13 +314,17 @@ class Returning:
         elif is_decided == 1:
             self.is_over = True  # it was its own leave
 
-    def _on_ring(self, now_ns: int, kind: int, seen: Ring) -> None:
-        """A ring shows itself. Our own one answers so where its members know that we have left it."""
+    def _on_ring(self, now_ns: int, kind: int, seen: Ring, out: Outbox) -> None:
+        """A ring shows itself. Our own one answers so where its members know that we have left it. Another one may
+        follow ours, with us in it, and be heard before its COMMIT: it is asked, and has time to say so."""
         if seen.name != self._local.name or not seen.is_working:
             return
         if seen.ring == self.kept.view.ring:
             self.is_over = self.is_over or kind == Kind.HERE
-        elif now_ns - self._started_ns > FOREIGN_WAITS * self._local.timing.recovery_wait_ns:
+        elif self._foreign_ns == NEVER:
+            self._foreign_ns = now_ns
+            self._say(seen.leader.address, Kind.RETURN, encode_returned(self._returned()), self.kept.view.ring, out)
+        elif now_ns - self._foreign_ns > FOREIGN_WAITS * self._local.timing.recovery_wait_ns:
             self.is_over = True
 
     # Cold start

@@ -100,6 +100,11 @@ class QuorumRing:
         return self.recovery.resets.end(self.orderer.view, view) if self.recovery is not None else []
 
     @property
+    def restart_ns(self) -> int:
+        """Until when a member that wants to leave a frozen ring stays for those that were restarted; 0: nobody was."""
+        return self.recovery.restart_ns if self.recovery is not None else 0
+
+    @property
     def stage(self) -> str:
         """For people: this node's role in recovery, or that there is none."""
         return WORKING if self.recovery is None else self.recovery.role.name.lower()

@@ -12,7 +12,7 @@ such views, and so four reasons (`Excuse`). Each is a sentence:
   is finished. The same holds for a last view that only dead lives installed after a join: no life that is up needs to
   know that it is decided, so the view before it counts as well.
 - *A leave under way*: the same for a leave. A member that gave its leave up because nobody answered it for long counts
-  as crashed.
+  as crashed. So does one that left while all others were down, and was gone when they were restarted.
 - *A proposal under way*: a recovery may have proposed a view to some of the members while the rest did not answer, and
   one life that is up may have accepted it. That needs a failure after another one: some of the proposed members died
   after the recovery began.
@@ -349,6 +349,16 @@ class _Lives:
             at_ns = max(ends)
         return False
 
+    def had_listeners(self, leaver: str, members: Sequence[str], from_ns: int) -> bool:
+        """Whether another of these was up for long enough to be told, while a leaver still served; in the life that it
+        had, or in one that was restarted with what that one kept."""
+        others = {member for member in members if member != leaver}
+        return any(
+            min(life.ended_ns, from_ns + SERVED_NS) - max(life.began_ns, from_ns) >= QUESTION_NS
+            for name, life in self.lives.items()
+            if name in others or others.intersection(self.former_of(name))
+        )
+
     def was_ignored(self, departure: _Departure, members: Sequence[str], *, is_last: bool) -> bool:
         """Whether a leaver may have gone unanswered: something failed around its leave, and it waited in vain.
 
@@ -407,6 +417,8 @@ class _Judgement:
         left = facts.views.get(departure.view, self._view)
         later = [facts.views[name].first_ns for name in chain_of(facts.views, self._view.id)]
         is_last = all(first_ns <= left.first_ns or first_ns >= departure.at_ns for first_ns in later)
+        if departure.view and not facts.had_listeners(member, left.members, departure.at_ns):
+            return True
         return facts.was_ignored(departure, left.members, is_last=is_last)
 
     def _end_ns(self, member: str) -> int:
