@@ -49,7 +49,7 @@ def draw(seed: int) -> World:
     if not world.is_one():
         raise Violation("the component does not last")
     world.judge.end(world.nodes)
-    if any(node.membership.counters["contradictions"] for node in world.nodes):
+    if any(node.membership.tally["contradictions"] for node in world.nodes):
         raise Violation("cuts contradict one another")
     if world.malformed:
         raise Violation(f"{world.malformed} datagrams of our own were malformed")
@@ -150,7 +150,7 @@ def main() -> None:
         try:
             world = run(seed)
             counts.update(world.judge.counts)
-            counts["rounds"] += sum(node.membership.counters["rounds"] for node in world.nodes)
+            counts["rounds"] += sum(node.membership.tally["rounds"] for node in world.nodes)
         except (Violation, InvariantViolation) as error:
             bad += 1
             if bad <= 5:

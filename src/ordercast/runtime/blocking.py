@@ -243,7 +243,7 @@ class BlockingNode:
         return self._handle(self._thread.read(lambda: self._node.group(name)))
 
     def join_many(
-        self, names: Iterable[str], *, underlay: str, header: bytes = b"", timeout: float | None = None
+        self, names: Iterable[str], *, underlay: str | None = None, header: bytes = b"", timeout: float | None = None
     ) -> None:
         """As `Node.join_many`. After TimeoutError the joins go on."""
         self._thread.call(self._node.join_many(names, underlay=underlay, header=header), timeout)

@@ -82,7 +82,7 @@ class ComponentsMembership:
         "_round",
         "_settle_ns",
         "_suspects",
-        "counters",
+        "tally",
     )
 
     def __init__(
@@ -118,7 +118,7 @@ class ComponentsMembership:
         # Outcome
         self._pending: ComponentInstall | None = None
         self._endings = Endings()
-        self.counters = {"stale": 0, "rounds": 0, "views": 0, "contradictions": 0}
+        self.tally = {"stale": 0, "rounds": 0, "views": 0, "contradictions": 0}
 
     # Inputs
 
@@ -280,7 +280,7 @@ class ComponentsMembership:
             raise WireError("a datagram that names another daemon than the one that it is from")
         newest = self._lives.get(life.index, -1)
         if life.life < newest:
-            self.counters["stale"] += 1
+            self.tally["stale"] += 1
             return False
         if life.life > newest:
             self._lives[life.index] = life.life
@@ -473,7 +473,7 @@ class ComponentsMembership:
         part, local = self._part, self._local
         blamed = ", ".join([local.daemons.name(index) for index in indices_of(self._suspects | self._hearsay)])
         self._note(f"gathering: {reason.value}" + (f" ({blamed})" if blamed else ""), out)
-        self.counters["rounds"] += 1
+        self.tally["rounds"] += 1
         self._begin_ns = self._settle_ns = NEVER
         others |= self._round.invitees if self._round is not None else 0
         ballot = Ballot(part.number + 1, local.me.id)
@@ -486,7 +486,7 @@ class ComponentsMembership:
         """Take over what came of a step of our own round."""
         part, round_ = self._part, self._round
         if round_ is not None and round_.proposal is not None and part.state is ComponentState.GATHERING:
-            self.counters["contradictions"] += round_.contradictions
+            self.tally["contradictions"] += round_.contradictions
             part.on_proposal(now_ns, round_.proposal, out)
 
     def _fetch(self, now_ns: int, out: Outbox) -> None:
@@ -541,7 +541,7 @@ class ComponentsMembership:
         self._suspects = self._hearsay = self._retries = 0
         self._round = None
         self._begin_ns = self._settle_ns = NEVER
-        self.counters["views"] += 1
+        self.tally["views"] += 1
         part.leave(view)
         self._note(f"view {view.view.id} installed: members {', '.join(map(str, view.view.members))}", out)
 
