@@ -84,11 +84,12 @@ def check_order(clients: list[Client]) -> None:
             for sender, number, position in seen:
                 assert order.setdefault(position, (sender, number)) == (sender, number)
     for client in clients:
-        assert [number for number, _ in client.sent] == list(range(len(client.sent))), (
-            "one numbering for all its groups"
-        )
+        # A message that ends with its session before it was sent gives its number back.
+        sent = [number for number, _ in client.sent]
+        assert sent == sorted(sent), "one numbering for all its groups"
+        assert set(sent) == set(range(max(sent, default=-1) + 1)), "without a hole"
         numbers = [number for _, (sender, number) in sorted(order.items()) if sender == client.name]
-        assert numbers == sorted(numbers), "FIFO"
+        assert numbers == sorted(set(numbers)), "FIFO, and nothing twice"
 
 
 def check_views(clients: list[Client]) -> None:
@@ -105,7 +106,7 @@ def check_views(clients: list[Client]) -> None:
                 assert views[0].came_with == (client.name,)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40, deadline=None, derandomize=True)
 @given(st.integers(0, 1 << 32))
 def test_sessions_agree_on_order_views_and_rosters(seed: int) -> None:
     rng = random.Random(seed)
