@@ -22,15 +22,29 @@ restart-lost  the same, and one of them comes back without its folder: the other
 deaf          the application of one member stops to receive: the others go on without it after `patience`, two seconds,
               and it comes back when it receives
 
+`sites` has rows of its own: three sites of three daemons, every link between sites slow and losing 2 % (`chaos_wan.py`,
+which needs `/dev/net/tun`; on loopback the links are fast, and cuts need no root).
+
+cut           one site is cut off from the other two for five seconds: both parts go on, and merge
+one-way       the same, but the one site hears the other two
+apart         the same as cut, all three sites from one another
+blink         the same for half a second: no failure yet, so no view may change
+kill          SIGKILL of a daemon that is not its site's representative: routes and links stay; then it is restarted
+kill-first    the same of a representative: routes stay
+pause         SIGSTOP of a daemon inside of a site, then of a representative, for a second each: no view may change
+
 Each row is judged from its traces by the checkers of the simulator. Besides, a member that held a confirmed message and
 stayed must have delivered it, whatever became of the others; no two parts of a group may go on after a restart; members
 that are left alone must say that they are stalled, and be told that messages may be lost.
 
+`--spark` has the traces of all rows judged by `ordercast verify` in the end, as well.
+
 Exit codes: 0 every guarantee held, 1 one was violated or something failed, 2 it cannot run here. A goal that is missed
 is marked, and is no failure: the machine may be busy. The goals: 0.3 s without deliveries after a kill, 3 s after a
 member has become deaf, 2 s after another failure; 5 s from the start of restarted processes until all three deliver a
-new message (8 s where a folder is lost: the others wait for its member for 3 s); no view because of a pause. A process
-that is killed is noticed because its kernel says so, a machine that is cut off only by its silence.
+new message (8 s where a folder is lost: the others wait for its member for 3 s); no view because of a pause. Of sites:
+3 s without deliveries after a cut, 1.3 s after a kill; merged 3 s after a cut has ended. A process that is killed is
+noticed because its kernel says so, a machine that is cut off only by its silence.
 """
 
 from __future__ import annotations
@@ -51,6 +65,8 @@ from time import monotonic
 
 from chaos_group import FOUNDERS, Options, Outcome, at_work
 from chaos_network import Network
+from chaos_sites import SITE_SCENARIOS, SitesOptions
+from chaos_wan import Wan
 
 from ordercast.cli.children import ChildFailed
 from ordercast.cli.main import main as ordercast
@@ -58,7 +74,7 @@ from ordercast.cli.processes import NAMES
 from ordercast.cli.progress import table
 from ordercast.config import Timing
 
-ORDERERS = ("token", "sequencer", "timestamp")
+ORDERERS = ("token", "sequencer", "timestamp", "sites")
 BAD_INPUT = 2
 KILLS = 3
 PAUSE_S = 1.0
@@ -277,11 +293,21 @@ CUTS = ("cut", "outage", "halves")
 # The table.
 
 
-async def play(orderer: str, name: str, options: Options) -> Outcome:
+def rows_of(orderer: str, *, is_loopback: bool) -> list[str]:
+    """The scenarios that an orderer has."""
+    if orderer == "sites":
+        return list(SITE_SCENARIOS)
+    return [name for name in SCENARIOS if not (is_loopback and name in CUTS)]
+
+
+async def play(orderer: str, name: str, options: Options, sites: SitesOptions) -> Outcome:
     outcome = Outcome(orderer, name, held=True)
-    options.network.calm()
     try:
-        await SCENARIOS[name](outcome, options)
+        if orderer == "sites":
+            await SITE_SCENARIOS[name](outcome, sites)
+        else:
+            options.network.calm()
+            await SCENARIOS[name](outcome, options)
     except ChildFailed as error:
         outcome.held = False
         outcome.notes.append(str(error))
@@ -310,10 +336,18 @@ def report(outcomes: list[Outcome]) -> list[str]:
     return lines
 
 
+def verify(traces: Path) -> bool:
+    """Whether Spark finds the same. Its table goes to the terminal: standard output may be for a program."""
+    found = [str(path.parent) for path in sorted(traces.glob("*/run.json"))]
+    print(f"--- ordercast verify: {len(found)} traces", file=sys.stderr, flush=True)
+    with contextlib.redirect_stdout(sys.stderr):
+        return ordercast(["verify", *found]) == 0
+
+
 def stop(number: int, frame: object) -> None:
-    """A polite kill must not leave namespaces behind, either."""
+    """A polite kill must not leave namespaces behind, either: it is as Ctrl-C, which ends the event loop in order."""
     del number, frame
-    raise KeyboardInterrupt
+    signal.raise_signal(signal.SIGINT)
 
 
 def main() -> int:
@@ -321,27 +355,37 @@ def main() -> int:
         description="Failures between network namespaces, and a table of what came of them."
     )
     parser.add_argument("--orderer", default="all", choices=["all", *ORDERERS], help="one, or all of them (all)")
-    parser.add_argument("--only", default=None, metavar="A,B,…", help=f"of {', '.join(SCENARIOS)} (all)")
+    parser.add_argument(
+        "--only",
+        default=None,
+        metavar="A,B,…",
+        help=f"of {', '.join(SCENARIOS)} (all); of sites: {', '.join(SITE_SCENARIOS)}",
+    )
     parser.add_argument(
         "--loopback", action="store_true", help="all members on loopback, without root and without cuts"
     )
     parser.add_argument("--loss", type=float, default=0.05, help="probability that a datagram is dropped (0.05)")
     parser.add_argument("--seconds", type=float, default=5.0, help="of sending, in each scenario (5)")
     parser.add_argument("--trace", type=Path, default=None, metavar="DIR", help="keep the traces in this folder")
+    parser.add_argument("--spark", action="store_true", help="judge all traces by ordercast verify, too")
     parser.add_argument("--json", action="store_true", help="print the outcomes as JSON")
     args = parser.parse_args()
     if not 0 <= args.loss < 1:
         parser.error(f"--loss lies between 0 and 1, not {args.loss:g}")
-    possible = [name for name in SCENARIOS if not (args.loopback and name in CUTS)]
-    names = possible if args.only is None else args.only.split(",")
-    if unknown := [name for name in names if name not in possible]:
+    orderers = ORDERERS if args.orderer == "all" else (args.orderer,)
+    rows = {orderer: rows_of(orderer, is_loopback=args.loopback) for orderer in orderers}
+    names = None if args.only is None else args.only.split(",")
+    possible = list(dict.fromkeys(name for each in rows.values() for name in each))
+    if unknown := [name for name in names or () if name not in possible]:
         where = " on loopback" if args.loopback else ""
         parser.error(f"there is no scenario {unknown[0]!r}{where}; choose from {', '.join(possible)}")
-    network = Network(is_loopback=args.loopback)
-    reason = network.obstacle()
-    if reason is not None:
-        print(f"chaos: {reason}", file=sys.stderr)
-        return BAD_INPUT
+    wanted = [(one, name) for one, each in rows.items() for name in each if names is None or name in names]
+    network, wan = Network(is_loopback=args.loopback), Wan(is_loopback=args.loopback)
+    used = [wan] if all(one == "sites" for one, _ in wanted) else [network, wan] if "sites" in rows else [network]
+    for reason in [each.obstacle() for each in used]:
+        if reason is not None:
+            print(f"chaos: {reason}", file=sys.stderr)
+            return BAD_INPUT
     signal.signal(signal.SIGTERM, stop)
     outcomes: list[Outcome] = []
     try:
@@ -350,12 +394,14 @@ def main() -> int:
             if traces is None:
                 traces = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ordercast-chaos-")))
             traces.mkdir(parents=True, exist_ok=True)
-            network.up()
+            for each in used:
+                each.up()
             options = Options(args.loss, args.seconds, traces, network)
-            for orderer in ORDERERS if args.orderer == "all" else (args.orderer,):
-                for name in names:
-                    print(f"--- {orderer}: {name}", file=sys.stderr, flush=True)
-                    outcomes.append(asyncio.run(play(orderer, name, options)))
+            sites = SitesOptions(args.seconds, traces, wan)
+            for orderer, name in wanted:
+                print(f"--- {orderer}: {name}", file=sys.stderr, flush=True)
+                outcomes.append(asyncio.run(play(orderer, name, options, sites)))
+            is_verified = not args.spark or verify(traces)
     except subprocess.CalledProcessError as error:
         print(f"chaos: {' '.join(error.cmd)} failed; does this kernel allow namespaces and iptables?", file=sys.stderr)
         return BAD_INPUT
@@ -364,9 +410,11 @@ def main() -> int:
     finally:
         # Ctrl-C in the middle of cleaning up would leave the rest behind.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        network.down()
+        for each in used:
+            with contextlib.suppress(subprocess.CalledProcessError):  # the other one must go all the same
+                each.down()
     print(json.dumps([asdict(outcome) for outcome in outcomes], indent=2) if args.json else "\n".join(report(outcomes)))
-    return 0 if all(outcome.held for outcome in outcomes) else 1
+    return 0 if is_verified and all(outcome.held for outcome in outcomes) else 1
 
 
 if __name__ == "__main__":

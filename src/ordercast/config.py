@@ -26,6 +26,7 @@ LOOPBACK_DATAGRAM: Final = 62_000  # loopback's MTU is 64 KB, so that a whole bl
 MAX_BLOCK: Final = 60_000  # bytes of a block, its header included
 MAX_MEMBERS: Final = 2_000  # of a group: a view of so many, and a cut with two of them, are segments of 1,400 bytes
 MAX_GROUP_NAME: Final = 255
+MAX_PRIORITY: Final = 15  # of a message; 0 is the usual one
 MAX_FLOW_NAME: Final = 64
 MAX_HEADER: Final = 1_024  # the small message that goes with join, leave and reset
 MIN_PATIENCE_NS: Final = 100 * MS  # a busy member speaks so often: less could not be told from a pause

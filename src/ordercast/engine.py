@@ -65,6 +65,7 @@ class Transitional(NamedTuple):
 
     view: str
     group: str = ""  # on a shared underlay
+    came_with: tuple[str, ...] = ()  # of an engine whose parts go on: the members that go on with this one
 
 
 class Joined(NamedTuple):
@@ -179,7 +180,8 @@ class Note(NamedTuple):
     """An event inside a protocol, for the trace or the log.
 
     `kind` is a kind of docs/trace.md; or `name`: `detail` is the name of the origin; or `membership`: `detail` says
-    what has changed and why, once per transition, and the runtime logs it. `block` is the block whose header names
+    what has changed and why, once per transition, and the runtime logs it; or `warning`: the same of what a person has
+    to mend. `block` is the block whose header names
     messages, sender number and service; None if `first` and `count` do. `first`/`count` of gap and repaired are block
     numbers or sequence numbers, as `detail` says.
     """

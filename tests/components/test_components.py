@@ -15,8 +15,11 @@ from ordercast.errors import UsageError, WireError
 from ordercast.membership.components.backoff import FIRST_NS, FORGET_NS, MOST_NS, Backoff
 from ordercast.membership.components.daemons import Daemon, Daemons, GatherReason
 from ordercast.membership.components.membership import ComponentsMembership
+from ordercast.membership.components.neighbours import STRANGERS
 from ordercast.membership.components.taking_part import ComponentState
+from ordercast.membership.policy import WARNING
 from ordercast.view import Member, node_id
+from ordercast.wire.components import ComponentHello, DaemonLife, encode_hello
 from ordercast.wire.header import HEADER, HEADER_BYTES, Kind
 from ordercast.wire.writer import DatagramWriter
 
@@ -296,3 +299,51 @@ def test_one_fault_at_any_datagram_of_a_merge_and_of_a_recovery_does_no_harm() -
     """All cases of two daemons, some of three; `python -m tests.components.exhaust` runs them all."""
     assert check(2) > 100
     assert check(3, step=17) > 30
+
+
+# Daemons with another configuration
+
+
+def show_of(writer: Node, configuration: int) -> bytes:
+    """The body of a SHOW of a daemon alone."""
+    me = DaemonLife(writer.index, writer.life)
+    return encode_hello(ComponentHello(me, True, 1, 5, me, (me,), 0, 0, configuration))
+
+
+def test_a_daemon_with_another_configuration_is_counted_and_told_of_once() -> None:
+    world = World(1, [0, 1])
+    here, there = world.nodes
+    out = Outbox()
+    for _ in range(3):
+        here.membership.on_control(world.now_ns, Kind.SHOW, 0, there.member.id, show_of(there, 0xABC), out)
+    assert here.membership.tally["strangers"] == 3
+    warnings = [note.detail for note in out.notes if note.kind == WARNING]
+    assert warnings == [
+        "d1 has another configuration of sites (fingerprint 0000000000000abc, here 0000000000000000) and is not let "
+        "in: give all daemons the same file, and restart them"
+    ]
+
+
+def test_a_strange_daemon_that_nobody_here_knows_is_told_of_without_a_name() -> None:
+    """Its index is that of another daemon here, or of none."""
+    world = World(1, [0, 1])
+    here = world.nodes[0]
+    for index in (1, 700):
+        me = DaemonLife(index, 3)
+        body = encode_hello(ComponentHello(me, True, 1, 5, me, (me,), 0, 0, 9))
+        out = Outbox()
+        here.membership.on_control(world.now_ns, Kind.SHOW, 0, node_id(f"x{index}", 3), body, out)
+        (warning,) = [note.detail for note in out.notes if note.kind == WARNING]
+        assert warning.startswith("a daemon that this configuration of sites does not name has another")
+
+
+def test_strange_daemons_beyond_a_bound_are_only_counted() -> None:
+    world = World(1, [0, 1])
+    here = world.nodes[0]
+    out = Outbox()
+    for life in range(STRANGERS + 5):
+        me = DaemonLife(1, life)
+        body = encode_hello(ComponentHello(me, True, 1, 5, me, (me,), 0, 0, 9))
+        here.membership.on_control(world.now_ns, Kind.SHOW, 0, node_id("x", life), body, out)
+    assert here.membership.tally["strangers"] == STRANGERS + 5
+    assert len([note for note in out.notes if note.kind == WARNING]) == STRANGERS

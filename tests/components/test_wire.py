@@ -62,7 +62,7 @@ BALLOT = Ballot(7, A)
 OLD = ViewId(4, B)
 RESULT_ID = ResultId(Ballot(6, B), OLD, 1)
 VIEW = NamedView(4, BOB, (ANN, BOB))
-HELLO = ComponentHello(ANN, True, 7, 4, BOB, (ANN, BOB), mask_of([5, 9]), mask_of([5]))
+HELLO = ComponentHello(ANN, True, 7, 4, BOB, (ANN, BOB), mask_of([5, 9]), mask_of([5]), C)
 GATHER = Gather(ANN, GatherStep.ASK, BALLOT, mask_of([1, 5]))
 SOURCE = SourceCut(
     0,
@@ -111,7 +111,7 @@ FETCH = Fetch(BOB, ((0, 11, 2), (1, 3, 1)))
 FETCHED = Fetched(BOB, 0, 11, b"stamp and block")
 
 BODIES: Final[dict[str, tuple[Any, Callable[[Any], bytes], Callable[[bytes], Any], str]]] = {
-    "hello": (HELLO, encode_hello, decode_hello, "0003010704010002000301000205090105"),
+    "hello": (HELLO, encode_hello, decode_hello, "0003010704010002000301000205090105ffffffffffffffffff01"),
     "gather": (GATHER, encode_gather, decode_gather, "00030107c488cd99a3c4c88811020105"),
     "cut": (
         CUT,

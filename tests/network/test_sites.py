@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -141,3 +142,23 @@ def test_an_archive_is_refused(tmp_path: Path) -> None:
                 await ArchiveRecorder(node, log).run()
 
     run(program())
+
+
+def test_a_daemon_with_another_file_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def program() -> None:
+        config = two_sites("strange")
+        other = replace(config, default_link=replace(config.default_link, weight=7))
+        async with AsyncExitStack() as stack:
+            nodes = {name: Node(name, sites=other if name == "w1" else config) for name in ("e1", "e2", "w1")}
+            for node in nodes.values():
+                stack.push_async_callback(node.close)
+            groups = {name: await node.join("orders") for name, node in nodes.items()}
+            await asyncio.gather(*[read(groups[name], members=2) for name in ("e1", "e2")])
+            while not all(group.stats["strange_sites"] > 1 for group in groups.values()):
+                await asyncio.sleep(0.05)
+        warnings = [record.message for record in caplog.records if "another configuration" in record.message]
+        told = sorted((text.partition("/")[0], text.partition(": ")[2].split()[0]) for text in warnings)
+        assert told == [("e1", "w1"), ("e2", "w1"), ("w1", "e1"), ("w1", "e2")]
+
+    with caplog.at_level("WARNING", logger="ordercast.membership"):
+        run(program())

@@ -404,4 +404,35 @@ def legal_sessions() -> World:
     return sessions("ab")
 
 
-GROUP_LEGAL: Final = (legal_town, legal_holders, legal_locks, legal_confirmation, legal_sessions)
+def legal_join_within_a_recovery() -> World:
+    """c crashes. What its recovery brings is a SAFE message and a join, before the group's view without its client: for
+    clients, too, those count that their daemons recovered with."""
+    world = World(*"abc")
+    clients = ["x@a", "y@b", "z@c"]
+    for name in (*clients, "w@b"):
+        world.event(name, "start", underlay="")
+    world.view(10, clients, came={name: [name] for name in clients}, group="g")
+    message = world.submit("x@a", 1, "SAFE", group="g")
+    world.hold("ab", message)
+    world.placed("ab", message)
+    for name in ("c", "z@c"):
+        world.event(name, "crash")
+    for name in "ab":
+        world.event(name, "transitional", view="1@a/0")
+    for name in ("x@a", "y@b"):
+        world.event(name, "transitional", group="g")
+    world.deliver(["x@a", "y@b"], message, view="1@a/0")
+    world.view(11, [*clients, "w@b"], came={"w@b": ["w@b"]}, at=["x@a", "y@b", "w@b"], group="g")
+    world.view(2, "ab", at="ab")
+    world.view(12, ["x@a", "y@b", "w@b"], group="g")
+    return world
+
+
+GROUP_LEGAL: Final = (
+    legal_town,
+    legal_holders,
+    legal_locks,
+    legal_confirmation,
+    legal_sessions,
+    legal_join_within_a_recovery,
+)

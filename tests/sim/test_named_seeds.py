@@ -70,10 +70,17 @@ OF_MEMBERSHIP = (
 OF_PATIENCE = (
     ("token", 152_000_260),  # the judge did not see that a member left a failed group, which then went on with it
     ("sequencer", 152_000_917),  # resets gave up before members that were far away could answer
+    ("timestamp", 780_000_585),  # a coordinator missed members whose answers were on their way
+    ("token", 780_000_571),  # two lost welcomes were enough for a recovery
+    ("sequencer", 930_002_209),  # a sequencer at rest was suspected by a member that lacked its last word
 )
 
 # They failed when the profile drew more folders that are lost.
 OF_ENDURANCE = (
+    ("sequencer", 900_000_109),  # restarted members did not ask a member for its vote that had left, undecided
+    ("timestamp", 925_000_467),  # the same, where the only other member was to be evicted
+    ("timestamp", 920_000_137),  # a join that was given up kept its vote, and the next engine of the node took it, too
+    ("sequencer", 900_000_413),  # applications that waited for SAFE messages which another member lacked were evicted
     ("sequencer", 201_000_094),  # a restarted leaver was sent away although its leave was not decided without it
     ("timestamp", 191_000_067),  # a newcomer waited for the end of a large message whose sender waited for more members
     ("token", 192_000_026),  # the judge took a member that had left a group which did not work for one that was there

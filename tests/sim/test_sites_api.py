@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from ordercast import SAFE, UNRELIABLE, Group, Message, OutcomeUnknown, View
+from ordercast import SAFE, UNRELIABLE, Group, Message, OutcomeUnknown, UsageError, View
 from ordercast.config import LAN_DATAGRAM, GroupConfig
 from ordercast.groups.engines import engines_of_sites
 from ordercast.sim.api import SimNode
@@ -87,6 +87,15 @@ def test_other_orderers_run_beside_sites_on_one_daemon() -> None:
         beside = [await node.join("locks", orderer="token") for node in nodes]
         await asyncio.gather(*[until(group, 2) for group in (*over, beside[0])])
         assert [group.config.orderer for group in (*over, *beside)] == ["sites", "sites", "token", "token"]
+        assert await over[0].send(b"urgent", confirm=True, priority=15) is not None
+        assert await over[0].send_many([b"a", b"b"], confirm=True, priority=1) is not None
+        for priority in (-1, 16, "high"):
+            with pytest.raises(UsageError, match="from 0, the usual one, to 15"):
+                await over[0].send(b"x", priority=priority)  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match="no priorities: leave priority out, or use a group with orderer='sites'"):
+            await beside[0].send(b"x", priority=1)
+        with pytest.raises(UsageError, match="no priorities"):
+            await beside[0].send_many([b"x"], priority=1)
         async with beside[1].lock("key"):
             assert await beside[0].send(b"x", confirm=True) is not None
 

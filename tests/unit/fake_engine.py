@@ -135,6 +135,8 @@ class FakeEngine:
         self.steps: list[tuple[str, str]] = []  # what was asked of locks
         self.is_waiting = False  # the application waits for another member
         self.replies: list[tuple[Address, int, Reply]] = []
+        self.kept: bytes | None = None  # what it has to store
+        self.restored: list[bytes] = []
         # the contract
         self.config = config
         self.view: View | None = None
@@ -157,10 +159,11 @@ class FakeEngine:
         raise AssertionError("this engine carries nothing")
 
     def durable(self) -> bytes | None:
-        return None
+        kept, self.kept = self.kept, None
+        return kept
 
     def restore(self, entry: bytes) -> None:
-        raise AssertionError("this engine keeps nothing")
+        self.restored.append(entry)
 
     def start(self, now_ns: int, out: Outbox) -> None:
         if self.exchange.refuse:

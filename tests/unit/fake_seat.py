@@ -18,6 +18,7 @@ from ordercast.engine import Reset
 from ordercast.errors import GroupFailed, NotMember, OrdercastError, Unhandled, UsageError
 from ordercast.groups.caller import Call
 from ordercast.groups.calls import Asked
+from ordercast.groups.checks import check_priority
 from ordercast.groups.events import Batch, Left, PortEvent
 from ordercast.groups.locks import LockRequest
 from ordercast.groups.naming import NameQuery
@@ -71,6 +72,9 @@ class FakeSeat:
     def check(self, size: int, service: Service, type_: int) -> None:
         self.check_open()
 
+    def check_priority(self, priority: int) -> None:
+        check_priority(priority, "token", self.group)
+
     def check_open(self) -> None:
         if self.error is not None:
             raise self.error
@@ -89,7 +93,7 @@ class FakeSeat:
         is_open = self.is_member and not self.is_leaving and self.failure is None and self.error is None
         return self.offer(payload, service, type_) if is_open else -1
 
-    def offer(self, payload: bytes, service: Service, type_: int = 0) -> int:
+    def offer(self, payload: bytes, service: Service, type_: int = 0, priority: int = 0) -> int:
         if not self.has_room:
             return -1
         self.offered.append((payload, service, type_))
@@ -97,7 +101,12 @@ class FakeSeat:
         return self.end_number - 1
 
     def offer_many(
-        self, payloads: Sequence[bytes], service: Service, type_: int = 0, lengths: list[int] | None = None
+        self,
+        payloads: Sequence[bytes],
+        service: Service,
+        type_: int = 0,
+        lengths: list[int] | None = None,
+        priority: int = 0,
     ) -> int:
         taken = payloads[: self.capacity - len(self.offered)]
         for payload in taken:

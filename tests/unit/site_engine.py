@@ -38,6 +38,7 @@ class SiteEngine(FakeEngine):
         self.is_open = True
         self.seq = 0
         self.declared: dict[str, int] = {}  # group -> the place of the stream that all have to read
+        self.hurried = 0
         self.masks: list[int] = []  # of the blocks that it stamped, but for operations
         self.interest = self
         daemon.stack = self
@@ -75,6 +76,9 @@ class SiteEngine(FakeEngine):
     def declare(self, names: Sequence[str]) -> None:
         place = self.world.declare(self.daemon, [group_key(name) for name in names])
         self.declared.update(dict.fromkeys(names, place))
+
+    def hurry(self, priority: int) -> None:
+        self.hurried = priority
 
     def is_stable(self, name: str) -> bool:
         place = self.declared.get(name)

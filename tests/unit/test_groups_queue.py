@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ordercast.groups.queue import SendQueue
-from ordercast.service import AGREED
+from ordercast.service import AGREED, SAFE
 from ordercast.wire.block import AFTER_OFFSET, after_of, head_of, open_messages
 from ordercast.wire.calls import NO_HANDLER, WANTS_ACK, CallHead, open_call
 
@@ -63,3 +63,31 @@ def test_equal_messages_have_no_column_of_lengths_where_one_of_another_length_do
     assert packed is not None
     assert expected is not None
     assert packed.block == expected.block
+
+
+def test_messages_of_one_priority_share_blocks_and_their_order_stays() -> None:
+    queue, group = SendQueue(), Group(0)
+    queue.offer(b"a", AGREED, 0, group)
+    queue.offer(b"b", AGREED, 0, group, 7)
+    queue.offer_many([b"c", b"d"], AGREED, 0, None, group, None, 7)
+    queue.offer(bytes(100_000), SAFE, 0, group, 15)
+    blocks = [queue.pack(LARGEST, LARGEST) for _ in range(4)]
+    heads = [head_of(packed.block) for packed in blocks if packed is not None]
+    assert [(head.first, head.count, head.rank, head.k) for head in heads] == [
+        (0, 1, AGREED.rank, 0),
+        (1, 3, AGREED.rank, 7),
+        (4, 0, SAFE.rank, 15),
+        (4, 1, SAFE.rank, 15),
+    ]
+    assert blocks[1] is not None
+    assert (open_messages(blocks[1].block).service, blocks[1].service) == (AGREED, AGREED)
+
+
+def test_a_block_that_is_put_back_keeps_its_priority() -> None:
+    queue, group = SendQueue(), Group(0)
+    queue.offer(b"b", AGREED, 0, group, 7)
+    packed = queue.pack(LARGEST, LARGEST)
+    assert packed is not None
+    queue.put_back(packed)
+    assert queue.priority == 7
+    assert queue.pack(LARGEST, LARGEST) == packed

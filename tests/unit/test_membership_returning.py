@@ -9,12 +9,15 @@ import random
 from dataclasses import replace
 
 import pytest
-from tests.unit.fake_engine import Exchange
+from tests.unit.channels import make_host, open_ports
+from tests.unit.fake_engine import Exchange, fake
 
 from ordercast.config import MS, SECOND, GroupConfig, Timing
 from ordercast.engine import Outbox, StallReason
 from ordercast.errors import UsageError
 from ordercast.groups.host import Host
+from ordercast.groups.port import Port
+from ordercast.groups.storing import Entries
 from ordercast.membership.quorum.local import LocalMember
 from ordercast.membership.quorum.returning import Returning
 from ordercast.membership.quorum.roles import NO_LOG
@@ -36,10 +39,14 @@ from ordercast.wire.returns import (
 from ordercast.wire.views import (
     NO_BALLOT,
     Ballot,
+    Cut,
     Proposal,
     Ring,
     decode_ballot,
+    decode_result,
+    encode_ballot,
     encode_check,
+    encode_cut,
     encode_invite,
     encode_result,
     encode_ring,
@@ -143,6 +150,36 @@ def test_the_vote_of_a_member_whose_leave_is_not_decided_is_missed() -> None:
     hear(part, Kind.RETURN, body)
     waiting = return_waits(SECOND, part)
     assert (waiting.reason, waiting.waiting_for) == (StallReason.NO_QUORUM, ("c/0",))
+
+
+def test_a_member_that_has_left_is_asked_for_its_vote_while_that_may_be_missing() -> None:
+    """Its leave is not decided without it, it coordinates nothing, and no other member of the view before is there."""
+    left = replace(VIEW, members=(B,), seq=13, reason=Reason.LEAVE, subject="a/0", creator="a/0")
+    left = replace(left, prior=(A.id, B.id), prior_rules=("all", "all"))
+    part = returning(KEPT._replace(view=left, is_decided=False, promised=NO_BALLOT, accepted=None))
+    part.expire(20 * MS, Outbox())
+    assert part.kept.promised == NO_BALLOT, "its own vote is not enough"
+    hear(part, Kind.WELCOME, encode_welcome("prices", 0, CONFIG, left))
+    out, now_ns = Outbox(), part.deadline_ns()
+    part.expire(now_ns, out)
+    assert [send.buffers[0][1] for send in out.sends if send.to == A.address] == [Kind.INVITE]
+    cut = Cut(13, 12, (), (), left, 3, None)
+    [(kind, body)] = hear(part, Kind.CUT, encode_cut(part.kept.promised, cut))
+    assert kind == Kind.RESULT
+    assert [str(each) for each in decode_result(body)[1].view.members] == ["b/1"]
+    assert part.successor is None
+    assert [kind for kind, _ in hear(part, Kind.RESULT_ACK, encode_ballot(part.kept.promised))] == [Kind.COMMIT]
+    assert part.successor is not None
+
+
+def test_nobody_votes_in_the_place_of_a_member_that_has_left_and_is_decided_to_be_out() -> None:
+    left = replace(VIEW, members=(B, C), seq=13, reason=Reason.LEAVE, subject="a/0", creator="a/0")
+    left = replace(left, prior=(A.id, B.id, C.id), prior_rules=("majority", "majority", "majority"))
+    part = returning(KEPT._replace(view=left, is_decided=True, promised=NO_BALLOT, accepted=None))
+    hear(part, Kind.WELCOME, encode_welcome("prices", 1, CONFIG, left))
+    out = Outbox()
+    part.expire(part.deadline_ns(), out)
+    assert A.address not in [send.to for send in out.sends]
 
 
 def test_a_straggler_of_the_ring_before_is_told_how_it_ended() -> None:
@@ -268,3 +305,39 @@ def test_an_engine_that_keeps_nothing_needs_no_folder() -> None:
     host = Host("b", 1, B.address, buffer_bytes=1 << 20, rng=random.Random(1), engines=Exchange())
     host.open(0, "prices", config=CONFIG)
     host.finish(0)
+
+
+def keep(entries: Entries, port: Port, entry: bytes) -> None:
+    """The engine of a port has this to keep."""
+    fake(port).kept = entry
+    entries.keep([port.channel])
+
+
+def test_an_engine_that_votes_on_after_its_membership_is_not_replaced_by_the_next_one() -> None:
+    """Its entry is of this life: the next engine of the node would be the same member once more."""
+    folder, exchange = SimFolder(), Exchange()
+    folder.put("prices", b"of a former life")
+    entries, host = Entries(folder), make_host(exchange)
+    [port] = open_ports(host, "prices")
+    entries.restore("prices", fake(port))
+    keep(entries, port, b"a vote of this life")
+    entries.restore("prices", fake(port))
+    assert fake(port).restored == [b"of a former life"]
+    keep(entries, port, b"")
+    assert not folder
+
+
+def test_the_entry_of_the_last_engine_stands() -> None:
+    """One that has gone on voting after its membership must not take the entry of the next membership with it."""
+    folder, exchange = SimFolder(), Exchange()
+    entries, hosts = Entries(folder), [make_host(exchange, name) for name in "xy"]
+    (_, first), (_, _, second) = open_ports(hosts[0], "logs", "prices"), open_ports(hosts[1], "logs", "news", "prices")
+    assert first.channel.order < second.channel.order
+    keep(entries, first, b"a vote")
+    keep(entries, second, b"the next membership")
+    for late in (b"a later vote", b""):
+        keep(entries, first, late)
+        assert folder.get("prices") == b"the next membership"
+    keep(entries, second, b"")
+    keep(entries, first, b"the last vote")
+    assert folder.get("prices") == b"the last vote"

@@ -22,7 +22,9 @@ from ordercast.wire.sites import (
     MAX_RANGES,
     MAX_SITES,
     MAX_SKIPPED,
+    MAX_TRAIN_BYTES,
     PACKET_OVERHEAD,
+    STAMP_BYTES,
     LinkPacket,
     SkippedBlock,
     cut_block,
@@ -72,7 +74,7 @@ GOLDEN: dict[str, tuple[bytes, str]] = {
     "token": (
         encode_site_token(sample.TOKEN),
         "07000000000000003c000000000000003a000000000000000b000000000000000a00000000000000401200000000000000120000"
-        "000000000c00000000000000190000000200000" + "13b0000000000000002000000",
+        "000000000c00000000000000190000000200000" + "1000000400000004000000000000000003b0000000000000002000000",
     ),
     "wake": (encode_wake(0x0102), "0201000000000000"),
     "hello": (encode_hello(sample.HELLO), "030105000c00000088776655443322110400000000000000" + "0807060504030201"),
@@ -119,17 +121,26 @@ def test_a_packet_is_read_with_the_site_that_sent_it_over_the_link(packet: LinkP
 
 def test_a_block_is_cut_into_packets_that_go_alone_and_make_it_whole_again() -> None:
     block = bytes(range(256)) * 20
-    packets = cut_block(9, 3 << 56 | 4, 0b11, block, LAN_DATAGRAM, priority=2)
+    stamp = encode_stamp(sample.STAMP)
+    packets = cut_block(9, 3 << 56 | 4, 0b11, stamp, block, LAN_DATAGRAM, priority=2)
     assert [each.size for each in packets[:-1]] == [LAN_DATAGRAM] * (len(packets) - 1)
     whole = None
     parts = Reassembly(LAN_DATAGRAM - PACKET_OVERHEAD + HEADER_BYTES)
     for each in reversed(packets):
         ((_, _, came),) = received(packet_head(TAG, RING, 1, 1, each) + bytes(each.body))
         assert (came.source, came.mask, came.priority) == (3, 0b11, 2)
-        whole = parts.add((came.origin, came.number, 0), came.segment, came.last, came.body)
-    assert whole == block
+        whole = parts.add((came.origin, came.number, 0), came.segment, came.last, came.stamp + came.body)
+    assert whole == stamp + block
     with pytest.raises(WireError):
-        cut_block(9, 4, 1, bytes(60_000), PACKET_OVERHEAD + 100)
+        cut_block(9, 4, 1, stamp, bytes(60_000), PACKET_OVERHEAD + 100)
+
+
+@pytest.mark.parametrize("spare", [0, 1])
+def test_a_block_that_fills_a_datagram_with_its_stamp_is_one_packet(spare: int) -> None:
+    block = bytes(LAN_DATAGRAM - PACKET_OVERHEAD - STAMP_BYTES + spare)
+    packets = cut_block(9, 3 << 56 | 4, 0b11, encode_stamp(sample.STAMP), block, LAN_DATAGRAM)
+    assert [each.size for each in packets] == [LAN_DATAGRAM] + [PACKET_OVERHEAD + 1] * spare
+    assert (packets[0].body is block) == (not spare)  # it is not copied
 
 
 def test_packets_of_one_size_are_one_train_with_a_shorter_one_behind_them() -> None:
@@ -140,18 +151,23 @@ def test_packets_of_one_size_are_one_train_with_a_shorter_one_behind_them() -> N
     assert [seq for _, seq, _ in came] == list(range(1, 10))
     assert [each for _, _, each in came] == packets
     many = packet_sends(TO, TAG, RING, 5, [(1, sample.PACKET)] * 600)
-    assert [len(send.buffers) // 2 for send in many] == [256, 256, 88]
+    assert [len(send.buffers) // 2 for send in many] == [64] * 9 + [24]
+    large = [sample.PACKET._replace(body=bytes(20_000))] * 7
+    sends = packet_sends(TO, TAG, RING, 5, list(enumerate(large, 1)))
+    assert [(len(send.buffers) // 2, send.stride) for send in sends] == [(3, 20_048), (3, 20_048), (1, 0)]
+    assert max(sum(map(len, send.buffers)) for send in sends) <= MAX_TRAIN_BYTES
 
 
 @pytest.mark.parametrize(
     "changed",
     [
         {"via": MAX_SITES},
-        {"packet": sample.PACKET._replace(priority=3)},
+        {"packet": sample.PACKET._replace(priority=16)},
         {"packet": sample.PACKET._replace(number=64 << 56)},
         {"packet": sample.PACKET._replace(kind=int(Kind.SKIP))},  # of several segments
         {"packet": sample.PACKET._replace(kind=int(Kind.UPDATE), segment=0, last=0), "seq": 0},
         {"body": b""},
+        {"packet": sample.PACKET._replace(segment=0), "body": encode_stamp(sample.STAMP)},  # and no block
     ],
 )
 def test_a_packet_that_cannot_be_is_refused(changed: dict[str, Any]) -> None:
@@ -160,6 +176,15 @@ def test_a_packet_that_cannot_be_is_refused(changed: dict[str, Any]) -> None:
     _, kind, segment, last, _, ring, origin, number = HEADER.unpack_from(data)
     with pytest.raises(WireError):
         open_packet(Datagram(kind, segment, last, ring, origin, number, memoryview(data)[HEADER_BYTES:]))
+
+
+def test_a_token_with_a_credit_that_cannot_be_is_refused() -> None:
+    """Of all that a daemon believes of a token, this could keep its site from stamping anything."""
+    beyond = -(1 << 30) - 1
+    token = sample.TOKEN
+    for bad in (token._replace(usual=beyond), token._replace(urgent=beyond), token._replace(owed=beyond)):
+        with pytest.raises(WireError):
+            decode_site_token(encode_site_token(bad))
 
 
 def test_a_stamp_is_read_with_the_block_behind_it() -> None:

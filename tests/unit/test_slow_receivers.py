@@ -19,6 +19,7 @@ from ordercast.groups.events import Left
 from ordercast.membership.quorum.local import departed_by
 from ordercast.orderers.logged.expelling import Expulsions, eviction, is_current, renewed
 from ordercast.orderers.logged.leaving import REPEAT_NS
+from ordercast.orderers.sequencer.role import SequencerRole
 from ordercast.parts.changes import next_view
 from ordercast.parts.slow import SlowReceivers
 from ordercast.underlay.returning import WayBack
@@ -55,6 +56,18 @@ def test_a_moment_with_room_ends_the_time() -> None:
     assert slow.look(SECOND, {7: 10, 8: 3}) == [8]
     assert slow.look(1_100 * MS, {}) == []
     assert slow.look(3 * SECOND, {7: 10, 8: 3}) == []
+
+
+def test_an_application_that_waits_for_what_another_member_lacks_is_not_slow() -> None:
+    """A message may have to be safe: until all members have it no application can receive it."""
+    role = SequencerRole(WITH_C, A.id, 10, 0)
+    role.is_blocked = True
+    for member in (A, C):
+        assert role.acknowledge(member.id, 11, 10, 11)
+    assert role.holding_up(0) == {}, "B lacks it, and the history waits for B"
+    role.acknowledge(B.id, 11, 11, 11)
+    role.acknowledge(A.id, 11, 11, 11)
+    assert role.holding_up(0) == {C.id: 10}
 
 
 def test_a_group_that_waits_evicts_nobody() -> None:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Final, Literal, Self, overload
 
+from ordercast.api.calling import Calling
 from ordercast.api.checks import (
     Payload,
     as_bytes,
@@ -32,19 +33,16 @@ from ordercast.api.sending import SendTurns
 from ordercast.api.waiting import wake, wake_all
 from ordercast.config import GroupConfig, MinMembers
 from ordercast.errors import (
-    CallTimeout,
     GroupFailed,
-    InvariantViolation,
     JoinRefused,
     NotEnoughMembers,
     NotMember,
     OrdercastError,
 )
-from ordercast.groups.calls import Asked
 from ordercast.groups.events import Event, Left, PortEvent
 from ordercast.groups.requests import PendingReply
 from ordercast.groups.status import GroupStatus
-from ordercast.service import RELIABLE, UNRELIABLE, Service
+from ordercast.service import Service
 from ordercast.view import Member, View
 
 CALL_TIMEOUT_S: Final = 30.0
@@ -59,6 +57,7 @@ class Group:
         self._seat = seat
         self._loop = loop
         self._sending = SendTurns(seat, loop)
+        self._calling = Calling(seat, self._sending, loop)
         self._reader = EventReader(seat, loop)
         self._handlers: set[Handler] = set()  # held, or waited for
         self._readiness = Readiness(seat)
@@ -147,36 +146,62 @@ class Group:
 
     @overload
     async def send(
-        self, payload: Payload, service: Service | None = None, type: int = 0, confirm: Literal[False] = False
+        self,
+        payload: Payload,
+        service: Service | None = None,
+        type: int = 0,
+        confirm: Literal[False] = False,
+        *,
+        priority: int = 0,
     ) -> None: ...
 
     @overload
     async def send(
-        self, payload: Payload, service: Service | None = None, type: int = 0, *, confirm: Literal[True]
+        self,
+        payload: Payload,
+        service: Service | None = None,
+        type: int = 0,
+        *,
+        confirm: Literal[True],
+        priority: int = 0,
     ) -> int: ...
 
     @overload
     async def send(
-        self, payload: Payload, service: Service | None = None, type: int = 0, confirm: bool = False
+        self,
+        payload: Payload,
+        service: Service | None = None,
+        type: int = 0,
+        confirm: bool = False,
+        *,
+        priority: int = 0,
     ) -> int | None: ...
 
     async def send(
-        self, payload: Payload, service: Service | None = None, type: int = 0, confirm: bool = False
+        self,
+        payload: Payload,
+        service: Service | None = None,
+        type: int = 0,
+        confirm: bool = False,
+        *,
+        priority: int = 0,
     ) -> int | None:
         """Send one message to all members, this one included. Amoeba's SendToGroup.
 
         Returns when the message is accepted; that takes long only while the queue is full. With `confirm` it returns
         the message's position once it is delivered here, so that the promise of its service holds (-1 for a service
-        without order). Raises GroupFailed, NotMember, OutcomeUnknown, UnsupportedService, MessageTooLarge.
+        without order). `priority`, up to 15: with the orderer `sites`, where links are behind, the message goes before
+        those of other senders with less. Raises GroupFailed, NotMember, OutcomeUnknown, UnsupportedService,
+        MessageTooLarge; UsageError for a priority where the orderer has none.
         """
         if payload.__class__ is not bytes:
             payload = as_bytes(payload)
         seat = self._seat
         if service is None:
             service = self._default_service
-        number = -1 if self._sending.in_turn else seat.try_offer(payload, service, type)
+        number = -1 if self._sending.in_turn or priority else seat.try_offer(payload, service, type)
         if number < 0:
-            number = await self._sending.offer(payload, service, type)
+            number = await self._sending.offer(payload, service, type, priority)
         if not confirm:
             seat.wake()
             return None
@@ -192,20 +217,40 @@ class Group:
         service: Service | None = None,
         type: int = 0,
         confirm: Literal[False] = False,
+        *,
+        priority: int = 0,
     ) -> None: ...
 
     @overload
     async def send_many(
-        self, payloads: Iterable[Payload], service: Service | None = None, type: int = 0, *, confirm: Literal[True]
+        self,
+        payloads: Iterable[Payload],
+        service: Service | None = None,
+        type: int = 0,
+        *,
+        confirm: Literal[True],
+        priority: int = 0,
     ) -> int: ...
 
     @overload
     async def send_many(
-        self, payloads: Iterable[Payload], service: Service | None = None, type: int = 0, confirm: bool = False
+        self,
+        payloads: Iterable[Payload],
+        service: Service | None = None,
+        type: int = 0,
+        confirm: bool = False,
+        *,
+        priority: int = 0,
     ) -> int | None: ...
 
     async def send_many(
-        self, payloads: Iterable[Payload], service: Service | None = None, type: int = 0, confirm: bool = False
+        self,
+        payloads: Iterable[Payload],
+        service: Service | None = None,
+        type: int = 0,
+        confirm: bool = False,
+        *,
+        priority: int = 0,
     ) -> int | None:
         """Send many messages, which follow one another in this sender's order; those of others may come between.
 
@@ -220,7 +265,7 @@ class Group:
         if service is None:
             service = self._default_service
         lengths = list(map(len, items))
-        watch = await self._sending.offer_many(items, lengths, service, type, confirm)
+        watch = await self._sending.offer_many(items, lengths, service, type, confirm, priority)
         if watch is None:
             return None
         await self._sending.outcome(watch)
@@ -306,28 +351,8 @@ class Group:
         The answer goes to all members as well. Raises CallTimeout after `timeout` seconds (None: never), Unhandled
         where no member held the handler, and what a confirmed send raises. A call fits one block.
         """
-        check_timeout(timeout)
-        payload, service = self._checked_call(payload, handler, service, type)
-        seat = self._seat
-        asked: Asked | None = None
-        try:
-            async with asyncio.timeout(timeout) as bound:
-                asked = await self._sending.take(lambda: seat.call(payload, service, handler, type))
-                asked.waiter = self._loop.create_future()
-                seat.hurry()
-                await asked.waiter
-        except BaseException as error:
-            if asked is not None:
-                seat.forget_call(asked)
-            if isinstance(error, TimeoutError) and bound.expired():
-                text = f"the holder of handler {handler} of {self.name!r} has not answered within {timeout} s"
-                raise CallTimeout(f"{text}: the call may or may not have been carried out") from None
-            raise
-        if asked.error is not None:
-            raise asked.error
-        if asked.answer is None:
-            raise InvariantViolation("a call was settled without an answer and without an error")
-        return asked.answer
+        chosen = self._default_service if service is None else service
+        return await self._calling.call(payload, handler, chosen, type, timeout)
 
     async def request(self, payload: Payload, *, handler: int, service: Service | None = None, type: int = 0) -> int:
         """Send one message that names a handler, and do not wait for its answer. RMP section 3.3.
@@ -336,27 +361,8 @@ class Group:
         the answer comes to all members as an `Answer`, whose `answers` has this member and this number. None comes
         where no member holds the handler, or where its holder crashes. A request fits one block.
         """
-        payload, service = self._checked_call(payload, handler, service, type)
-        seat = self._seat
-        asked = await self._sending.take(lambda: seat.call(payload, service, handler, type))
-        seat.forget_call(asked)
-        seat.hurry()
-        return asked.number
-
-    def _checked_call(
-        self, payload: Payload, handler: int, service: Service | None, type_: int
-    ) -> tuple[bytes, Service]:
-        """What a message that names a handler has: its payload, and its service."""
-        payload = as_bytes(payload)
-        check_handler(handler)
-        check_call(len(payload), "a call")
-        if service is None:
-            service = self._default_service
-        if service == UNRELIABLE:
-            service = RELIABLE  # the order decides who must answer, and UNRELIABLE messages are not in it
-        self._seat.check(len(payload), service, type_)
-        self._seat.check_locks()
-        return payload, service
+        chosen = self._default_service if service is None else service
+        return await self._calling.request(payload, handler, chosen, type)
 
     def lock(self, key: str | int, timeout: float | None = None) -> Lock:
         """A lock of the group, by a name or a number: `async with group.lock("printer") as lock`. RMP section 3.3.

@@ -19,6 +19,7 @@ from ordercast.engine import Reset
 from ordercast.errors import NotMember, OrdercastError, UsageError
 from ordercast.groups.caller import Call, Caller
 from ordercast.groups.calls import Asked
+from ordercast.groups.checks import check_priority
 from ordercast.groups.events import Left, PortEvent
 from ordercast.groups.host import Host
 from ordercast.groups.locks import LockRequest
@@ -71,7 +72,6 @@ class LocalSeat:
         "error",
         "forget",
         "offer",
-        "offer_many",
         "port",
         "try_offer",
         "watch",
@@ -84,7 +84,6 @@ class LocalSeat:
         self._driver = driver
         self.try_offer = port.try_offer
         self.offer = port.offer
-        self.offer_many = port.offer_many
         self.watch = port.watch
         self.forget = port.forget
 
@@ -163,10 +162,23 @@ class LocalSeat:
             raise self.error
         self.port.check(size, service, type_)
 
+    def check_priority(self, priority: int) -> None:
+        check_priority(priority, self.config.orderer, self.group)
+
     def check_open(self) -> None:
         if self.error is not None:
             raise self.error
         self.port.check_open()
+
+    def offer_many(
+        self,
+        payloads: Sequence[bytes],
+        service: Service,
+        type_: int = 0,
+        lengths: list[int] | None = None,
+        priority: int = 0,
+    ) -> int:
+        return self.port.queue.offer_many(payloads, service, type_, lengths, self.port, None, priority)
 
     @property
     def has_room(self) -> bool:

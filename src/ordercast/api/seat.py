@@ -107,6 +107,9 @@ class Seat(Protocol):
     def check(self, size: int, service: Service, type_: int) -> None:
         """Check a message before it is offered."""
 
+    def check_priority(self, priority: int) -> None:
+        """Check the priority of messages before they are offered."""
+
     def check_open(self) -> None:
         """Check that the group takes calls."""
 
@@ -127,11 +130,16 @@ class Seat(Protocol):
         Hot: once per `send`. It returns -1 where a check would raise, the node's `error` included.
         """
 
-    def offer(self, payload: bytes, service: Service, type_: int = 0) -> int:
+    def offer(self, payload: bytes, service: Service, type_: int = 0, priority: int = 0) -> int:
         """Queue one message that was checked: its number, or -1: the queue is full."""
 
     def offer_many(
-        self, payloads: Sequence[bytes], service: Service, type_: int = 0, lengths: list[int] | None = None
+        self,
+        payloads: Sequence[bytes],
+        service: Service,
+        type_: int = 0,
+        lengths: list[int] | None = None,
+        priority: int = 0,
     ) -> int:
         """Queue messages from the first on: how many were taken. The sequences must not be changed afterwards."""
 

@@ -30,22 +30,26 @@ class SendTurns:
         self._room: asyncio.Future[None] | None = None
         self.in_turn = 0
 
-    async def offer(self, payload: bytes, service: Service, type_: int) -> int:
+    async def offer(self, payload: bytes, service: Service, type_: int, priority: int = 0) -> int:
         """Queue a message: its number."""
         self._seat.check(len(payload), service, type_)
+        if priority:
+            self._seat.check_priority(priority)
 
         def offer() -> int | None:
-            number = self._seat.offer(payload, service, type_)
+            number = self._seat.offer(payload, service, type_, priority)
             return number if number >= 0 else None
 
         return await self.take(offer)
 
     async def offer_many(
-        self, items: list[bytes], lengths: list[int], service: Service, type_: int, confirm: bool
+        self, items: list[bytes], lengths: list[int], service: Service, type_: int, confirm: bool, priority: int = 0
     ) -> Watch | None:
         """Queue messages that follow one another. With `confirm` a watch for all of them."""
         seat = self._seat
         seat.check(0, service, type_)
+        if priority:
+            seat.check_priority(priority)
         longest = seat.config.max_message
         if sum(lengths) > longest and max(lengths) > longest:
             raise MessageTooLarge(
@@ -61,7 +65,7 @@ class SendTurns:
                 while start < len(items):
                     await self._wait_for_room()
                     stop = start + CHUNK_MESSAGES
-                    start += seat.offer_many(items[start:stop], service, type_, lengths[start:stop])
+                    start += seat.offer_many(items[start:stop], service, type_, lengths[start:stop], priority)
                     seat.wake()
         except BaseException:
             if watch is not None:

@@ -29,6 +29,8 @@ _GROUP: Final[dict[str, str]] = {
     "repeated_decisions": "decisions of a timestamp group that were repeated",
     "overrun_drops": "UNRELIABLE messages dropped because the application was too slow",
     "forwarded": "datagrams multicast for members without multicast",
+    "routes_computed": "times that the routes between sites were computed: the sites of the view have changed",
+    "links_opened": "links to daemons of other sites that were opened; those between daemons that stay are kept",
     "suspicions": "failures that this member suspected",
     "exclusions": "times that this member was excluded although it was alive",
     # Datagrams that were dropped.
@@ -42,6 +44,7 @@ _GROUP: Final[dict[str, str]] = {
     "strange_kinds": "datagrams that the orderer does not have",
     "strange_leads": "orders from a member that does not order",
     "strange_reports": "ICMP errors that give no probe back that this member has just sent: forged, or late",
+    "strange_sites": "datagrams of daemons that have another configuration of sites",
     "strange_stamps": "timestamps that cannot be right",
     "strange_tokens": "tokens that cannot be right",
 }

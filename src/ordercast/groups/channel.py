@@ -331,8 +331,8 @@ class Channel:
                 upcalls = []
             if out.notes:
                 notes, out.notes = out.notes, []
-                for text in self.rows.notes(now_ns, notes, self.reception.names):
-                    self.log.append(LogLine("membership", "info", text))
+                for level, text in self.rows.notes(now_ns, notes, self.reception.names):
+                    self.log.append(LogLine("membership", level, text))
             if self.shared is not None:
                 self._pace(now_ns, upcalls, self.shared)
             else:
@@ -447,7 +447,7 @@ class Channel:
                 stream.is_parting = self.view is not None and self.view.may_part
             self.rows.transitional(now_ns)
             if self.shared is not None:
-                self.shared.on_transitional()
+                self.shared.on_transitional(upcall.came_with)
             else:
                 self._add(upcall)
         elif isinstance(upcall, Joined):

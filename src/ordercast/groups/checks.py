@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ordercast.config import MAX_BLOCK, MAX_GROUP_NAME, MAX_HEADER, SITES_ORDERER
+from ordercast.config import MAX_BLOCK, MAX_GROUP_NAME, MAX_HEADER, MAX_PRIORITY, SITES_ORDERER
 from ordercast.errors import UnsupportedService, UsageError
 from ordercast.service import Service
 
@@ -24,6 +24,17 @@ def check_kind(service: object, type_: object) -> None:
         raise UsageError(f"a service is AGREED, SAFE, RESILIENT(k), ..., not {service!r}")
     if not isinstance(type_, int) or not TYPE_MIN <= type_ <= TYPE_MAX:
         raise UsageError(f"a type is a number from {TYPE_MIN} to {TYPE_MAX}, not {type_!r}")
+
+
+def check_priority(priority: object, orderer: str, group: str) -> None:
+    """Raise if it is no priority, or if the group's orderer has none but 0."""
+    if not isinstance(priority, int) or not 0 <= priority <= MAX_PRIORITY:
+        raise UsageError(f"a priority is a number from 0, the usual one, to {MAX_PRIORITY}, not {priority!r}")
+    if priority and orderer != SITES_ORDERER:
+        raise UsageError(
+            f"the {orderer} orderer of {group!r} has no priorities: leave priority out, or use a group with "
+            f"orderer={SITES_ORDERER!r}"
+        )
 
 
 def check_name(name: str) -> None:

@@ -24,6 +24,9 @@ class InterestPort(Protocol):
     def declare(self, names: Sequence[str]) -> None:
         """This daemon is about to join these groups: have INTEREST stamped, in this order. A view voids it."""
 
+    def hurry(self, priority: int) -> None:
+        """A message with a priority waits to be stamped."""
+
     def is_stable(self, name: str) -> bool:
         """Whether every daemon of the engine's view knows of the interest that was declared in it; False where it was
         declared in an earlier view. What was declared earlier is stable earlier."""
@@ -87,11 +90,13 @@ def underlay_engines() -> EngineFactory:
     return Underlay
 
 
-def engines_of_sites(sites: SitesConfig, others: EngineFactory | None = None) -> EngineFactory:
+def engines_of_sites(
+    sites: SitesConfig, others: EngineFactory | None = None, fingerprint: int | None = None
+) -> EngineFactory:
     """What makes the engines of a daemon: of `sites` where a group asks for that orderer, `others` otherwise."""
     from ordercast.underlay.sites import sites_engines
 
-    return _ChosenEngines(sites_engines(sites), others if others is not None else underlay_engines())
+    return _ChosenEngines(sites_engines(sites, fingerprint), others if others is not None else underlay_engines())
 
 
 class _ChosenEngines:

@@ -32,7 +32,7 @@ from ordercast.groups.naming import Naming
 from ordercast.groups.port import Port
 from ordercast.groups.session import Session
 from ordercast.groups.sessions import Sessions
-from ordercast.groups.storing import Store, keep, restore
+from ordercast.groups.storing import Entries, Store
 from ordercast.trace import recorder as trace
 from ordercast.trace.recorder import Recorder
 from ordercast.view import Address, Member, group_tag, node_id
@@ -63,6 +63,7 @@ class Host:
         "_dirty",
         "_ending",
         "_engines",
+        "_entries",
         "_is_closed",
         "_log",
         "_memories",
@@ -72,7 +73,6 @@ class Host:
         "_recorder",
         "_rng",
         "_sessions",
-        "_store",
         "_tags",
         "_timing",
         "counters",
@@ -101,7 +101,7 @@ class Host:
         self._rng = rng
         self._timing = timing if timing is not None else Timing()
         self._recorder = recorder
-        self._store = store
+        self._entries = Entries(store)  # what it must not forget over a restart
         self._engines = engines if engines is not None else underlay_engines()
         self._directory: Directory = directory if directory is not None else OwnDirectory()
         self._sessions = Sessions()
@@ -221,7 +221,7 @@ class Host:
         memory = self._memories.pop(underlay, None)
         if memory is not None:
             engine.inherit(memory)
-        restore(self._store, underlay, engine)
+        self._entries.restore(underlay, engine)
         channel = Channel(placement, me, engine, self._order, next_block=next_block, recorder=self._recorder)
         self._order += 1
         engine.start(now_ns, channel.out)  # before the channel is entered: where it raises, nothing has been opened
@@ -439,8 +439,8 @@ class Host:
             self._deadlines.push(driven)
             if driven.is_over:
                 self._close(now_ns, driven)
-        if self._store is not None:
-            keep(self._store, dirty)
+        if self._entries:
+            self._entries.keep(dirty)
         if self._recorder is not None:
             self._recorder.flush()
         return sends

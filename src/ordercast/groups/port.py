@@ -226,13 +226,13 @@ class Port:
             return number
         return -1
 
-    def offer(self, payload: bytes, service: Service, type_: int = 0) -> int:
+    def offer(self, payload: bytes, service: Service, type_: int = 0, priority: int = 0) -> int:
         """Queue one message; its number, or -1: the queue is full, wait. `check` was called before."""
         queue = self.queue
         if not queue.has_room:
             return -1
         number = queue.end_number
-        queue.offer(payload, service, type_, self)
+        queue.offer(payload, service, type_, self, priority)
         return number
 
     def offer_many(

@@ -59,6 +59,7 @@ from ordercast.wire.block import (
     pack_roster,
     pack_run,
     with_label,
+    with_priority,
 )
 from ordercast.wire.calls import CallHead, open_call, pack_call
 
@@ -94,6 +95,7 @@ class Packed(NamedTuple):
     addressees: Addressees | None = None  # all messages go to all of these
     numbers: Sequence[int] = ()  # of these
     column: bytes = b""  # the number of the group of each message, as the block has it
+    priority: int = 0
 
     @property
     def is_operation(self) -> bool:
@@ -145,6 +147,12 @@ class SendQueue:
         return head.groups is not None and head.groups.numbers() is None
 
     @property
+    def priority(self) -> int:
+        """Of the message at the head."""
+        head = self._items[0] if self._items else None
+        return head.priority if isinstance(head, Stretch | LargeMessage) else 0
+
+    @property
     def spent_number(self) -> int:
         """The first number that no block in the world has: where a later membership of this life goes on."""
         head = self._items[0] if self._items else None
@@ -170,13 +178,13 @@ class SendQueue:
 
     # In.
 
-    def offer(self, payload: bytes, service: Service, type_: int, group: Target) -> None:
+    def offer(self, payload: bytes, service: Service, type_: int, group: Target, priority: int = 0) -> None:
         """Take one message. The caller has asked `has_room`."""
         size = len(payload)
         self.count += 1
         self.queued_bytes += size
         if size > LARGE_BYTES:
-            self._items.append(LargeMessage(group, _whole(service), type_, payload))
+            self._items.append(LargeMessage(group, _whole(service), type_, payload, None, priority))
             return
         last = self._items[-1] if self._items else None
         if (
@@ -184,11 +192,12 @@ class SendQueue:
             and isinstance(last.payloads, list)
             and not last.lengths
             and last.type == type_
+            and last.priority == priority
             and (last.service is service or last.service == service)
         ):
             last.append(payload, group)
             return
-        self._items.append(Stretch(group, service, type_, [payload]))
+        self._items.append(Stretch(group, service, type_, [payload], None, priority))
 
     def offer_call(self, payload: bytes, service: Service, type_: int, head: CallHead, group: Target) -> None:
         """Take one call, or answer, which the caller has found to fit a block."""
@@ -218,6 +227,7 @@ class SendQueue:
         lengths: list[int] | None,
         group: Target,
         groups: EachTarget | None = None,
+        priority: int = 0,
     ) -> int:
         """Take as many messages, from the first on, as the bound allows; how many. `groups`: of each, instead of one.
 
@@ -238,12 +248,12 @@ class SendQueue:
             if groups is not None:
                 groups = groups.part(0, take) if isinstance(groups, NumberedTargets) else groups[:take]
             total = sum(lengths)
-        stretch = Stretch(group if groups is None else None, service, type_, payloads, groups)
+        stretch = Stretch(group if groups is None else None, service, type_, payloads, groups, priority)
         stretch.set_lengths(lengths)
         if (stretch.equal if stretch.equal >= 0 else max(lengths)) > LARGE_BYTES:
             targets = [group] * take if groups is None else listed(groups)
             for payload, target in zip(payloads, targets, strict=True):
-                self.offer(payload, service, type_, target)
+                self.offer(payload, service, type_, target, priority)
             return take
         self._items.append(stretch)
         self.count += take
@@ -259,11 +269,14 @@ class SendQueue:
 
         None: nothing to send, or nothing that fits yet.
         """
-        label = self._label
-        if not label:
+        label, priority = self._label, self.priority
+        if not label and not priority:
             return self._pack(limit, largest, after, may_begin)
         packed = self._pack(limit - len(label), largest - len(label), after, may_begin)
-        return packed._replace(block=with_label(packed.block, label)) if packed is not None else None
+        if packed is None:
+            return None
+        block = with_label(packed.block, label) if label else packed.block
+        return packed._replace(block=with_priority(block, priority) if priority else block, priority=priority)
 
     def _pack(self, limit: int, largest: int, after: int, may_begin: bool) -> Packed | None:
         if self.is_waiting:
@@ -302,7 +315,8 @@ class SendQueue:
             addressed = AddressedMessage(packed.addressees, packed.service, _type_of(packed.block), payloads[0])
             self._items.appendleft(addressed)
         else:
-            stretch = Stretch(packed.group, packed.service, _type_of(packed.block), payloads, packed.groups)
+            type_ = _type_of(packed.block)
+            stretch = Stretch(packed.group, packed.service, type_, payloads, packed.groups, packed.priority)
             stretch.measure()
             self._items.appendleft(stretch)
         self._took(-len(payloads), -sum(map(len, payloads)))
@@ -441,7 +455,7 @@ class SendQueue:
         head = items[0]
         assert isinstance(head, Stretch)
         head.measure()
-        group, service, type_, equal = head.group, head.service, head.type, head.equal
+        group, service, type_, equal, priority = head.group, head.service, head.type, head.equal, head.priority
         budget = limit - OVERHEAD
         column = 0 if equal >= 0 else 2
         marked = GROUP_BYTES if group is None else 0  # what the column of groups takes for each message
@@ -452,6 +466,8 @@ class SendQueue:
         while items and count < MAX_COUNT:
             item = items[0]
             if not isinstance(item, Stretch) or item.type != type_ or item.service != service:
+                break
+            if item.priority != priority:
                 break
             item.measure()
             # From here on the block may need a column of lengths, or of groups, for what is already in it, too.
@@ -501,7 +517,7 @@ class SendQueue:
 
     def _make_large(self, head: Stretch, limit: int, after: int, may_begin: bool) -> Packed | None:
         """The next message does not fit the largest block of this group: it becomes a large one."""
-        large = LargeMessage(head.target, _whole(head.service), head.type, head.payloads[head.at])
+        large = LargeMessage(head.target, _whole(head.service), head.type, head.payloads[head.at], None, head.priority)
         head.at += 1
         if head.at == len(head.lengths):
             self._items.popleft()

@@ -85,9 +85,9 @@ def listed(groups: EachTarget) -> Sequence[Target]:
 
 
 class Stretch:
-    """Consecutive messages of one service and type, as the application gave them: bytes need no copy."""
+    """Consecutive messages of one service, type and priority, as the application gave them: bytes need no copy."""
 
-    __slots__ = ("at", "ends", "equal", "group", "groups", "lengths", "payloads", "service", "type")
+    __slots__ = ("at", "ends", "equal", "group", "groups", "lengths", "payloads", "priority", "service", "type")
 
     def __init__(
         self,
@@ -96,11 +96,13 @@ class Stretch:
         type_: int,
         payloads: Sequence[bytes],
         groups: EachTarget | None = None,
+        priority: int = 0,
     ) -> None:
         self.group = group  # of all messages
         self.groups = groups  # of each message, where they differ; then `group` is None
         self.service = service
         self.type = type_
+        self.priority = priority
         self.payloads: Sequence[bytes] = payloads
         self.lengths: list[int] = []  # filled by `measure`: then nothing is appended any more
         self.equal = -1  # the length that all messages share, or -1
@@ -191,16 +193,23 @@ class Stretch:
 class LargeMessage:
     """One message larger than a block, and how far it has been submitted."""
 
-    __slots__ = ("group", "groups", "is_out", "is_traced", "offset", "payload", "service", "type")
+    __slots__ = ("group", "groups", "is_out", "is_traced", "offset", "payload", "priority", "service", "type")
 
     def __init__(
-        self, group: Target | None, service: Service, type_: int, payload: bytes, groups: Addressees | None = None
+        self,
+        group: Target | None,
+        service: Service,
+        type_: int,
+        payload: bytes,
+        groups: Addressees | None = None,
+        priority: int = 0,
     ) -> None:
         self.group = group
         self.groups = groups  # instead of one
         self.service = service
         self.type = type_
         self.payload = payload
+        self.priority = priority
         self.offset = 0
         self.is_traced = False  # its number has been shown to the trace
         self.is_out = False  # its last fragment was sent once: somebody may have it whole

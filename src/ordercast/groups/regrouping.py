@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ordercast.groups.engines import InterestPort
 from ordercast.groups.queued import NO_NUMBER, NOBODY
 from ordercast.groups.records import GroupChange, GroupRecord, Sessions
+from ordercast.view import View
 from ordercast.wire.roster import SessionKey
 
 if TYPE_CHECKING:
@@ -45,9 +46,9 @@ class Presence(Enum):
 
 
 class Regrouping:
-    """Joins that wait for interest, and headers of leaves that are not carried out yet."""
+    """Joins that wait for interest, headers of leaves that are not carried out yet, and groups that lose members."""
 
-    __slots__ = ("_blocked", "_channel", "_headers", "_interest", "_waiting")
+    __slots__ = ("_blocked", "_channel", "_headers", "_interest", "_lost", "_signalled", "_waiting")
 
     def __init__(self, channel: Channel, interest: InterestPort) -> None:
         self._channel = channel
@@ -57,6 +58,9 @@ class Regrouping:
         # Joins of groups that this node is on its way out of: a leave ends the interests that were stamped before it.
         self._blocked: dict[str, dict[Port, None]] = {}
         self._headers: dict[Port, bytes] = {}
+        # Until all groups have their next views
+        self._lost: set[str] = set()  # nodes that do not come along
+        self._signalled: set[tuple[str, str]] = set()  # sessions and views of groups that have had the signal
 
     # Joins.
 
@@ -118,6 +122,29 @@ class Regrouping:
     def note_leave(self, port: Port, header: bytes) -> None:
         """The port is to leave, with this header."""
         self._headers[port] = header
+
+    # The signal.
+
+    def on_transitional(self, view: View, came_with: Collection[str]) -> None:
+        """The view of the underlay ends here, and these go on together."""
+        self._lost.update([str(member) for member in view.members if str(member) not in came_with])
+
+    def parting(self, stream: Stream, views: Iterable[View]) -> list[View]:
+        """The views of groups that lose a member. A session hears the signal in each of them once, also where the view
+        of the underlay ends again before the rosters are exchanged."""
+        found: list[View] = []
+        for view in views:
+            if any(f"{each.name}/{each.life}" in self._lost for each in view.members):
+                key = (stream.label, f"{view.group} {view.id}")
+                if key not in self._signalled:
+                    self._signalled.add(key)
+                    found.append(view)
+        return found
+
+    def all_told(self) -> None:
+        """All groups that have lost a member have their next views."""
+        self._lost.clear()
+        self._signalled.clear()
 
     # Views and exchanges.
 

@@ -29,6 +29,7 @@ MAX_GROUPS: Final = 4_096
 """Groups of a shared underlay whose names are remembered; at the bound all are looked up again."""
 
 _CODES: Final = {kind: code for code, kind in enumerate(KINDS)}
+_LEVELS: Final = {"membership": "info", "warning": "warning"}  # of notes that are for the log
 
 
 class Meter:
@@ -352,12 +353,13 @@ class Rows:
             detail = self._recorder.detail(text)
             self._recorder.row(trace.RESUMED, now_ns, self._underlay, 0, self._view, detail=detail)
 
-    def notes(self, now_ns: int, notes: Sequence[Note], names: dict[int, str]) -> list[str]:
-        """What the protocol noticed: hold, placed, gap, repaired. Returns the texts of those that are for the log."""
+    def notes(self, now_ns: int, notes: Sequence[Note], names: dict[int, str]) -> list[tuple[str, str]]:
+        """What the protocol noticed: hold, placed, gap, repaired. Returns level and text of those that are for the
+        log."""
         recorder = self._recorder
         if not recorder:
-            return [note.detail for note in notes if note.kind == "membership"]
-        log: list[str] = []
+            return [(_LEVELS[note.kind], note.detail) for note in notes if note.kind in _LEVELS]
+        log: list[tuple[str, str]] = []
         parsed: Buffer | None = None  # a block is often held and placed in one pass
         head = NO_HEAD
         nbytes = 0
@@ -368,8 +370,8 @@ class Rows:
             if code is None:
                 if note.kind == "name":  # of a sender whose view is still to be delivered
                     names[note.origin] = note.detail
-                elif note.kind == "membership":
-                    log.append(note.detail)
+                elif note.kind in _LEVELS:
+                    log.append((_LEVELS[note.kind], note.detail))
                 continue
             sender = 0
             if note.origin != GROUP_ORIGIN:

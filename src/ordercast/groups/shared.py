@@ -119,7 +119,7 @@ class SharedGroups:
         # underlay count alike, and the next view has a greater one, since every operation takes one in the log. Where
         # components go on, it is the position.
         self._seq = 0
-        self._transitional = ""  # the underlay's view that is being recovered, until the next one
+        self._transitional = ""  # the underlay's view that is being recovered, until all groups know of the next one
         self._locks: dict[str, int] = {}  # of all groups, as of the last view
         self._unlocking: dict[str, None] = {}  # locks that are to be given back: their ports have ended
         self.large: Stream | None = None  # the session whose large message is under way, or was last
@@ -362,9 +362,13 @@ class SharedGroups:
 
     # What the underlay says
 
-    def on_transitional(self) -> None:
-        """Ports hear of it with the first message or view that follows it for them."""
-        self._transitional = self._channel.view.id if self._channel.view is not None else ""
+    def on_transitional(self, came_with: Sequence[str] = ()) -> None:
+        """Ports hear of it with the first message or view that follows it for them. Where components go on, only those
+        do whose groups lose a member: the others may keep their views."""
+        view = self._channel.view
+        self._transitional = view.id if view is not None else ""
+        if self._regrouping is not None and view is not None:
+            self._regrouping.on_transitional(view, came_with)
         self.roster.on_transitional()
 
     def signal(self, now_ns: int, port: Port) -> None:
@@ -375,13 +379,18 @@ class SharedGroups:
         stream = port.stream
         if stream.is_fed and stream.base is not None:
             port = stream.base
-        if port.view is not None and port.transitional != self._transitional:
-            port.transitional = self._transitional
-            # One that receives all its groups in one order is told once; in its trace each group has the signal.
-            for each in [port] if port.group else stream.ports.values():
-                if each.view is not None:
-                    stream.rows.group_transitional(now_ns, each.view)
-            port.tell(Transitional(port.view.id, port.group))
+        if port.view is None or port.transitional == self._transitional:
+            return
+        # One that receives all its groups in one order is told once; in its trace each group has the signal.
+        views = [each.view for each in ([port] if port.group else stream.ports.values()) if each.view is not None]
+        if self._regrouping is not None:
+            views = self._regrouping.parting(stream, views)
+            if port.group and not views:
+                return
+        port.transitional = self._transitional
+        for view in views:
+            stream.rows.group_transitional(now_ns, view)
+        port.tell(Transitional(port.view.id, port.group))
 
     def on_view(self, now_ns: int, view: View) -> None:
         """The next view of the underlay: sessions of nodes that are not in it are out of their groups."""
@@ -425,8 +434,11 @@ class SharedGroups:
             if changes:
                 return False
             shown, self._shown, self._telling = self._shown, set(), None
-            if telling.is_view:
+            if self._regrouping is None or self.roster.is_seeded:  # otherwise groups get their views with the exchange
                 self._transitional = ""
+                if self._regrouping is not None:
+                    self._regrouping.all_told()
+            if telling.is_view:
                 before, self._locks = self._locks, view.locks
                 show_locks(now_ns, self._channel, before, view, shown)
                 self._give_locks_back()
@@ -519,8 +531,8 @@ class SharedGroups:
             mine = self._key(port.stream.label)
             came_with = stayed if mine in change.before else (mine,)
             shown = self._maker.make(view, change, position, came_with)
-            port.stream.rows.group_view(now_ns, shown)
             self.signal(now_ns, port)
+            port.stream.rows.group_view(now_ns, shown)
             for lock in port.on_view(shown):
                 self._channel.rows.lock(now_ns, port.number, lock)
             port.tell(shown)

@@ -180,6 +180,9 @@ class Stream:
         if self.is_short and not self.is_large_open:
             return False  # a message that others have the beginning of is completed: newcomers wait for its end
         engine = channel.engine
+        priority = ready[0].priority if ready else queue.priority
+        if priority and engine.interest is not None:
+            engine.interest.hurry(priority)
         room, largest = engine.room(now_ns)
         largest = min(largest, MAX_BLOCK)
         if queue.large_bytes > engine.config.max_message:
@@ -190,7 +193,7 @@ class Stream:
         may_begin = channel.shared is None or channel.shared.may_begin(self)
         if ready:
             room -= sum(len(packed.block) for packed in ready)
-        while room > 0 and len(ready) < PASS_BLOCKS:
+        while room > 0 and len(ready) < PASS_BLOCKS and queue.priority >= priority:
             limit = min(room, largest)
             if limit * SMALL_SHARE < largest and queue.queued_bytes > limit and (self.outstanding or ready):
                 break

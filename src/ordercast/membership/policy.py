@@ -21,6 +21,7 @@ from ordercast.wire.returns import Kept
 
 NO_RING: Final = -1  # no ring has this id; 0 is what nodes outside a ring send
 NOTE: Final = "membership"  # the kind of the notes that report transitions, with who and why
+WARNING: Final = "warning"  # of those that report what a person has to mend
 
 
 class Phase(Enum):

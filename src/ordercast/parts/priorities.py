@@ -19,11 +19,12 @@ REST: Final = 4  # bytes of a level for each byte of what is below it, while bot
 class PriorityQueues(Generic[T]):
     """The owner bounds how many items there are (`len`)."""
 
-    __slots__ = ("_length", "_owed", "_queues")
+    __slots__ = ("_is_owing", "_length", "_owed", "_queues")
 
     def __init__(self, levels: int) -> None:
         self._queues: list[deque[tuple[int, T]]] = [deque() for _ in range(levels)]  # size and item
         self._owed = [0] * levels  # bytes that a level has sent while something below it waited
+        self._is_owing = False  # there may be debts
         self._length = 0
 
     def push(self, item: T, size: int, level: int) -> None:
@@ -33,11 +34,19 @@ class PriorityQueues(Generic[T]):
 
     def next_size(self) -> int:
         """The size of what `pop` gives; 0 where nothing waits."""
-        return self._queues[self._chosen()][0][0] if self._length else 0
+        if len(self._queues[0]) == self._length:
+            return self._queues[0][0][0] if self._length else 0
+        return self._queues[self._chosen()][0][0]
 
     def pop(self) -> T:
         if not self._length:
             raise InvariantViolation("nothing waits")
+        if len(self._queues[0]) == self._length:  # the usual case: nothing else waits, and nobody owes anything
+            if self._is_owing:
+                self._forget_debts()
+            self._length -= 1
+            return self._queues[0].popleft()[1]
+        self._is_owing = True
         level = self._chosen()
         size, item = self._queues[level].popleft()
         self._length -= 1
@@ -51,8 +60,12 @@ class PriorityQueues(Generic[T]):
     def clear(self) -> None:
         for queue in self._queues:
             queue.clear()
-        self._owed = [0] * len(self._owed)
+        self._forget_debts()
         self._length = 0
+
+    def _forget_debts(self) -> None:
+        self._owed = [0] * len(self._owed)
+        self._is_owing = False
 
     def count(self, level: int) -> int:
         """How many items of a level wait."""

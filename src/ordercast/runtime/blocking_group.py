@@ -102,9 +102,11 @@ class BlockingGroup:
         type: int = 0,
         confirm: bool = False,
         timeout: float | None = None,
+        *,
+        priority: int = 0,
     ) -> int | None:
         """As `Group.send`. After TimeoutError a confirmed message may still be delivered."""
-        return self._thread.call(self._group.send(payload, service, type, confirm), timeout)
+        return self._thread.call(self._group.send(payload, service, type, confirm, priority=priority), timeout)
 
     def send_many(
         self,
@@ -113,9 +115,12 @@ class BlockingGroup:
         type: int = 0,
         confirm: bool = False,
         timeout: float | None = None,
+        *,
+        priority: int = 0,
     ) -> int | None:
         """As `Group.send_many`. After TimeoutError the first of the messages have been sent."""
-        return self._thread.call(self._group.send_many(list(payloads), service, type, confirm), timeout)
+        sending = self._group.send_many(list(payloads), service, type, confirm, priority=priority)
+        return self._thread.call(sending, timeout)
 
     def flush(self, timeout: float | None = None) -> None:
         """As `Group.flush`."""

@@ -20,6 +20,7 @@ class DaemonPlace(NamedTuple):
     config: SitesConfig
     daemon: DaemonSpec
     site: Site
+    fingerprint: int  # of the configuration as it was written
 
 
 def find_place(
@@ -56,9 +57,10 @@ def find_place(
             f"the daemons of site {place.name!r} multicast to {place.multicast[0]}:{place.multicast[1]}, and all of "
             "them have to hear it: leave out multicast=False, or take `multicast` out of the configuration"
         )
+    fingerprint = config.fingerprint()
     daemons = tuple([replace(each, host=look_up(f"{each.host}:{each.port}")[0]) for each in config.daemons])
     config = replace(config, daemons=daemons)
-    return DaemonPlace(config, config.daemon(spec.name), place)
+    return DaemonPlace(config, config.daemon(spec.name), place, fingerprint)
 
 
 def _configuration(sites: object) -> SitesConfig:

@@ -126,7 +126,7 @@ class Node(NodeBase):
         config = GroupConfig(datagram=datagram)
         if place is not None:
             config = replace(config, orderer=SITES_ORDERER)
-            engines = engines if engines is not None else engines_of_sites(place.config)
+            engines = engines if engines is not None else engines_of_sites(place.config, None, place.fingerprint)
         self._timing = as_timing(timing)
         unicast = UnicastSocket(host, port)
         folder: DataFolder | None = None

@@ -176,7 +176,7 @@ def drawn_groups(seed: int, orderer: str = "sequencer", anticipate: bool | None 
     clients = random.Random(f"{orderer}/{seed}/many-groups/sessions")
     if seed < SESSIONS_FROM or clients.random() >= SESSIONS_SHARE:
         return plan
-    return _with_sessions(clients, plan, length_ns)
+    return with_sessions(clients, plan, length_ns)
 
 
 def _draw_starts(rng: random.Random, names: Sequence[str], length_ns: int) -> tuple[tuple[int, ...], list[Fault]]:
@@ -354,7 +354,7 @@ class Acts:
         return GroupAct(at_ns, node, kind, group, key=rng.choice(LOCKS), hold_ns=rng.choice((0, 5, 50, 1_500)) * MS)
 
 
-def _with_sessions(rng: random.Random, plan: ManyGroups, length_ns: int) -> ManyGroups:
+def with_sessions(rng: random.Random, plan: ManyGroups, length_ns: int) -> ManyGroups:
     """The same, where nodes have sessions that come and go. They use the same groups as the nodes themselves."""
     scenario = plan.scenario
     draw = Acts(rng, scenario, tuple(group for group in plan.groups if len(group) < MAX_GROUP_NAME))

@@ -3,26 +3,34 @@
 Sites, daemons, pipes, faults and what the programs do are drawn from a seed: partitions between sites and inside one,
 cuts of one direction, crashes and restarts, pauses, pipes that lose and pipes that are narrow. The acts of the programs
 are those of `many_groups.py`. A seed gives the same scenario in every release, as in `chance.py`.
+
+Below `WIDE_FROM` all links have one weight, so that every site sends to every other one itself. From there on weights
+differ, and trees have inner sites; pipes differ, windows of rings and links are small, and nodes have sessions.
 """
 
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Final
 
 from ordercast.config import MS
 from ordercast.sim.faults import draw_faults
-from ordercast.sim.many_groups import FORMED_NS, Acts, ManyGroups
+from ordercast.sim.many_groups import FORMED_NS, Acts, ManyGroups, with_sessions
 from ordercast.sim.pipes import PipeModel
 from ordercast.sim.scenario import Scenario, node_names
 from ordercast.sim.site_chance import draw_site_faults
-from ordercast.sim.topology import Topology, plain_topology
+from ordercast.sim.topology import SitePipe, Topology, plain_topology
+from ordercast.sites import LinkSpec, SitesConfig
 
 SITES: Final = "sites"  # the orderer
 COMMAND: Final = "ordercast sim --orderer sites --scenario-seed"
 EVENT_LIMIT: Final = 400_000
 MERGED_NS: Final = 2_500 * MS
 """By then daemons that start together have merged, over the longest pipes."""
+WIDE_FROM: Final = 500_000_000
+"""Seeds from here on have wide scenarios. Those below have the ones that they had before there were any."""
+DETOUR: Final = 10  # times the weight of the others: a link that trees avoid
 
 
 def drawn_site_groups(seed: int) -> ManyGroups:
@@ -81,7 +89,40 @@ def drawn_site_groups(seed: int) -> ManyGroups:
     homes = tuple(tuple(draw.some(rng.randrange(1, 5))) for _ in names)
     fed = tuple(name for name in based if rng.random() < 0.5)
     acts = tuple(draw.draw(homes, length_ns + MERGED_NS - FORMED_NS))
-    return ManyGroups(scenario, groups, homes, based, fed, acts)
+    plan = ManyGroups(scenario, groups, homes, based, fed, acts)
+    return plan if seed < WIDE_FROM else _wide(random.Random(f"sites/{seed}/wide"), plan, length_ns)
+
+
+def _wide(rng: random.Random, plan: ManyGroups, length_ns: int) -> ManyGroups:
+    """The same acts and faults where links differ and windows are small, and with sessions."""
+    scenario = plan.scenario
+    if scenario.topology is not None:
+        scenario = replace(scenario, topology=_widened(rng, scenario.topology))
+    plan = replace(plan, scenario=scenario)
+    return with_sessions(rng, plan, length_ns + MERGED_NS - FORMED_NS) if rng.random() < 0.5 else plan
+
+
+def _widened(rng: random.Random, topology: Topology) -> Topology:
+    config = topology.config
+    sites = []
+    for site in config.sites:
+        personal = rng.choice((2, 4, 60))
+        sites.append(replace(site, personal_window=personal, ring_window=max(personal, rng.choice((4, 16, 240)))))
+    names = [site.name for site in sites]
+    links: list[LinkSpec] = []
+    pipes: list[SitePipe] = []
+    weights = {(a, b): rng.choice((1, 2, 3, DETOUR, DETOUR)) for a in names for b in names if a < b}
+    for each in topology.pipes:
+        source, target = each.source, each.target
+        pipe = replace(each.model, latency_ns=rng.choice((1, 5, 30, 80)) * MS, loss=rng.choice((0.0, 0.0, 0.01, 0.03)))
+        pipes.append(replace(each, model=pipe))
+        weight = weights[min(source, target), max(source, target)]
+        if rng.random() < 0.2:  # a way back over other links
+            weight = rng.choice((1, 2, DETOUR))
+        rate = min(pipe.bits_per_s or 10_000_000, 10_000_000)
+        burst, window = rng.choice((1_500, 16_384, 65_536)), rng.choice((4, 16, 256))
+        links.append(LinkSpec(source, target, weight, rate, burst, window))
+    return replace(topology, config=SitesConfig(tuple(sites), config.daemons, tuple(links)), pipes=tuple(pipes))
 
 
 def _draw_topology(rng: random.Random) -> Topology:

@@ -466,11 +466,12 @@ class Underlay:
         if not install.came_from:
             self.view = None
             out.upcalls.append(Joined())
-            out.notes.extend([Note("name", member.id, detail=str(member)) for member in view.members])
         elif self._finish(now_ns, install.came_from[0], out):
             members = frozenset(install.came_from[0].members)
         else:
             return
+        # Also after a failure: of a member that was restarted no entry of the log has told the name.
+        out.notes.extend([Note("name", member.id, detail=str(member)) for member in view.members])
         self.config = install.config
         self._writer.ring = view.ring
         self._writer.datagram = self.config.datagram

@@ -33,7 +33,8 @@ from ordercast.service import AGREED, AGREED_RANK, RANK_NAMES, RESILIENT_RANK, S
 from ordercast.wire.codec import MAX_NUMBER
 from ordercast.wire.labels import MAX_LABEL, read_label
 
-# first message number, count, service rank, k, flags, kinds; then room for the sequence number that it comes after
+# first message number, count, service rank, k (of RESILIENT; of other services the priority, which only the sender's
+# own engine reads), flags, kinds; then room for the sequence number that it comes after
 HEAD: Final = Struct("<QIBBBB8x")
 HEAD_BYTES: Final = HEAD.size
 FULL_HEAD: Final = Struct("<QIBBBBQ")  # the same, with what the block comes after
@@ -43,6 +44,7 @@ ENTRY: Final = Struct("<IhHI")  # group (0 when GROUPED or MULTI), type, bytes o
 ENTRY_BYTES: Final = ENTRY.size
 LABEL_BYTES: Final = Struct("<H")  # the third field of the entry
 LABEL_OFFSET: Final = HEAD_BYTES + 6
+PRIORITY_OFFSET: Final = 13
 LENGTH: Final = Struct("<I")
 FRAGMENT: Final = Struct("<II")  # size of the whole message, offset of this part
 if (HEAD_BYTES, ENTRY_BYTES, FRAGMENT.size, array("I").itemsize) != (24, 12, 8, 4):
@@ -156,6 +158,12 @@ def with_label(block: bytes, label: bytes) -> bytes:
     """The block of a session that has this label; `block` has none yet."""
     view = memoryview(block)
     return b"".join((view[:LABEL_OFFSET], LABEL_BYTES.pack(len(label)), view[LABEL_OFFSET + 2 :], label))
+
+
+def with_priority(block: bytes, priority: int) -> bytes:
+    """The block with a priority; its service is not RESILIENT."""
+    view = memoryview(block)
+    return b"".join((view[:PRIORITY_OFFSET], bytes((priority,)), view[PRIORITY_OFFSET + 1 :]))
 
 
 def after_of(block: bytes) -> int:

@@ -61,6 +61,7 @@ class ComponentHello(NamedTuple):
     members: tuple[DaemonLife, ...]
     hears: int  # daemons outside of its view that it hears, and does not avoid; a bit set of indices
     linked: int  # of those, the ones that hear it and do not avoid it
+    configuration: int  # the fingerprint of its configuration: indices mean the same only where this is the same
 
 
 class GatherStep(IntEnum):
@@ -193,6 +194,7 @@ def encode_hello(hello: ComponentHello) -> bytes:
     _put_lives(numbers, hello.members)
     _put_mask(numbers, hello.hears)
     _put_mask(numbers, hello.linked)
+    numbers.append(hello.configuration)
     return pack_numbers(numbers)
 
 
@@ -200,11 +202,11 @@ def decode_hello(body: bytes | memoryview) -> ComponentHello:
     reader = NumberReader(body)
     me, is_working, number, counter = _take_life(reader), reader.flag(), reader.number(), reader.number()
     creator, members = _take_life(reader), _take_members(reader)
-    hears, linked = _take_mask(reader), _take_mask(reader)
+    hears, linked, configuration = _take_mask(reader), _take_mask(reader), reader.number(MAX_ID)
     reader.end()
     if me not in members:
         raise WireError("a daemon shows a view that it is not in")
-    return ComponentHello(me, is_working, number, counter, creator, members, hears, linked)
+    return ComponentHello(me, is_working, number, counter, creator, members, hears, linked, configuration)
 
 
 # GATHER

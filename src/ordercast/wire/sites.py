@@ -28,13 +28,16 @@ from ordercast.wire.segments import Datagram
 Buffer = bytes | bytearray | memoryview
 
 MAX_SITES: Final = 64  # destination masks have a bit for each
-PRIORITIES: Final = 3  # of packets: 0 is the usual one, 2 the most urgent
+PRIORITIES: Final = 16  # of packets: 0 is the usual one, 15 the most urgent
+MAX_CREDIT: Final = 1 << 30  # bytes; links that take more are not behind
 MAX_LINK_SEQ: Final = (1 << 48) - 1  # a million packets a second for nine years
 MAX_SITE_SEQ: Final = (1 << 56) - 1
 MAX_LTS: Final = (1 << 39) - 1  # a position, LTS << 24, stays below 2^63
 MAX_RANGES: Final = 64  # ranges of sequence numbers in one HOP_NAK, or that one token asks for
 MAX_RANGE: Final = 65_535  # numbers in one of them
 MAX_SKIPPED: Final = 64  # blocks that one SKIP names
+MAX_TRAIN: Final = 64  # packets in one train; every kernel that cuts up trains takes so many
+MAX_TRAIN_BYTES: Final = 65_493  # a longer train is refused by the kernel, and then copied and cut up by us
 
 SITE_SHIFT: Final = 56
 PRIORITY_SHIFT: Final = 48
@@ -52,13 +55,14 @@ UPDATE: Final = Struct("<B7xQQQ")  # source, site sequence, clock, ARU
 HOP_ACK: Final = Struct("<QQQQQ")  # received up to, sent up to, freed up to, clock of the sender, echo of the other's
 RANGE: Final = Struct("<QI")  # first, count
 # number, link_seq, link_aru and its modifier, site_seq, site_lts, site_aru and its modifier; flow control, quiet
-# visits, flags, ranges that follow
-SITE_TOKEN: Final = Struct("<QQQQQQQQIHBB")
+# visits, flags, ranges that follow; what may still be stamped (usual, urgent), owed, visits for which blocks wait, and
+# whose turn it is
+SITE_TOKEN: Final = Struct("<QQQQQQQQIHBBiiiHH")
 WAKE: Final = Struct("<Q")
 HELLO: Final = Struct("<BBHIQQQ")  # site, flags, index of the daemon, daemons, configuration, view counter, coordinator
 if (PACKET_OVERHEAD, LINK_BYTES, STAMP_BYTES, SKIP_HEAD.size, SKIPPED.size, UPDATE.size) != (48, 16, 32, 16, 16, 32):
     raise AssertionError("packets of sites have fixed sizes on the wire")
-if (HOP_ACK.size, RANGE.size, SITE_TOKEN.size, WAKE.size, HELLO.size) != (40, 12, 72, 8, 32):
+if (HOP_ACK.size, RANGE.size, SITE_TOKEN.size, WAKE.size, HELLO.size) != (40, 12, 88, 8, 32):
     raise AssertionError("the control bodies of sites have fixed sizes on the wire")
 if PACKET_OVERHEAD != HEADER_BYTES + LINK_BYTES:
     raise AssertionError("the head of a packet is the header and what the link says")
@@ -72,7 +76,8 @@ ON_LINK: Final = 1  # of a HELLO: to the other end of a link, not to a daemon ou
 
 
 class LinkPacket(NamedTuple):
-    """What a link numbers; `body` is its own copy or a part of a block that is kept."""
+    """What a link numbers; `body` is its own copy or a part of a block that is kept. `stamp` leaves before the body:
+    stamp and block are never one piece of memory, as the block alone is handed on."""
 
     kind: int  # PACKET, SKIP or UPDATE
     origin: int
@@ -83,6 +88,7 @@ class LinkPacket(NamedTuple):
     last: int = 0
     priority: int = 0
     is_reliable: bool = True
+    stamp: bytes = b""  # of the first segment of a block
 
     @property
     def source(self) -> int:
@@ -92,21 +98,22 @@ class LinkPacket(NamedTuple):
     @property
     def size(self) -> int:
         """Bytes of its datagram."""
-        return PACKET_OVERHEAD + len(self.body)
+        return PACKET_OVERHEAD + len(self.stamp) + len(self.body)
 
 
 Numbered = tuple[int, LinkPacket]  # link sequence (0: none) and packet
 
 
 def packet_head(tag: int, ring: int, via: int, seq: int, packet: LinkPacket) -> bytes:
-    """The 48 bytes before the body of a packet that site `via` sends over a link."""
-    link = via << SITE_SHIFT | packet.priority << PRIORITY_SHIFT | seq
-    kind, origin, number, mask, _, segment, last, _, _ = packet
-    return PACKET_HEAD.pack(MAGIC, kind, segment, last, tag, ring, origin, number, link, mask)
+    """What leaves before the body of a packet that site `via` sends over a link: 48 bytes, and the stamp."""
+    kind, origin, number, mask, _, segment, last, priority, _, stamp = packet
+    link = via << SITE_SHIFT | priority << PRIORITY_SHIFT | seq
+    return PACKET_HEAD.pack(MAGIC, kind, segment, last, tag, ring, origin, number, link, mask) + stamp
 
 
 def open_packet(datagram: Datagram) -> tuple[int, int, LinkPacket]:
-    """The site that sent it over the link, its link sequence (0: none), and the packet with a copy of its body."""
+    """The site that sent it over the link, its link sequence (0: none), and the packet with a copy of its body. Hot:
+    the one copy of a block on its way from the socket to the application is made here."""
     kind, segment, last, _, origin, number, data = datagram
     if len(data) <= LINK_BYTES:
         raise WireError("packet shorter than its prefix")
@@ -116,44 +123,58 @@ def open_packet(datagram: Datagram) -> tuple[int, int, LinkPacket]:
         raise WireError("packet of no site, or without a priority")
     if kind != Kind.PACKET and (last or not seq):
         raise WireError("only blocks have segments, and only blocks may get lost")
-    packet = LinkPacket(kind, origin, number, mask, bytes(data[LINK_BYTES:]), segment, last, priority, seq > 0)
-    return via, seq, packet
+    at, stamp = LINK_BYTES, b""
+    if kind == Kind.PACKET and not segment:
+        at += STAMP_BYTES
+        stamp = bytes(data[LINK_BYTES:at])
+        if len(data) <= at:
+            raise WireError("stamp without a block")
+    return via, seq, LinkPacket(kind, origin, number, mask, bytes(data[at:]), segment, last, priority, seq > 0, stamp)
 
 
 def cut_block(
     origin: int,
     number: int,
     mask: int,
-    stamped: Buffer,
+    stamp: bytes,
+    block: bytes,
     datagram: int,
     priority: int = 0,
     is_reliable: bool = True,
 ) -> list[LinkPacket]:
-    """The packets of one stamped block: all but the last fill a datagram."""
+    """The packets of one block behind its stamp: all but the last fill a datagram."""
     step = datagram - PACKET_OVERHEAD
-    last = (len(stamped) - 1) // step
-    if last >= MAX_SEGMENTS:
-        raise WireError(f"{len(stamped)} bytes need more than {MAX_SEGMENTS} datagrams of {datagram}")
-    view = memoryview(stamped)
+    size = STAMP_BYTES + len(block)
     kind = int(Kind.PACKET)
-    return [
-        LinkPacket(kind, origin, number, mask, view[at * step : (at + 1) * step], at, last, priority, is_reliable)
-        for at in range(last + 1)
-    ]
+    if size <= step:
+        return [LinkPacket(kind, origin, number, mask, block, 0, 0, priority, is_reliable, stamp)]
+    last = (size - 1) // step
+    if last >= MAX_SEGMENTS:
+        raise WireError(f"{size} bytes need more than {MAX_SEGMENTS} datagrams of {datagram}")
+    view = memoryview(block)
+    at = step - STAMP_BYTES
+    packets = [LinkPacket(kind, origin, number, mask, view[:at], 0, last, priority, is_reliable, stamp)]
+    for segment in range(1, last + 1):
+        part = view[at : at + step]
+        packets.append(LinkPacket(kind, origin, number, mask, part, segment, last, priority, is_reliable))
+        at += step
+    return packets
 
 
 def packet_sends(to: Address, tag: int, ring: int, via: int, packets: Iterable[Numbered]) -> list[Send]:
-    """Transmissions of packets, in order: those of one size in a row, with a shorter one after them, are a train."""
+    """Transmissions of packets, in order: those of one size in a row, with a shorter one after them, are a train, as
+    far as one call takes it."""
     sends: list[Send] = []
     buffers: list[Buffer] = []
-    stride = 0  # of the train that is being made
+    stride = most = 0  # of the train that is being made; `most`: buffers that it may have
     for seq, packet in packets:
         size = packet.size
-        if buffers and (size > stride or len(buffers) >= 2 * MAX_SEGMENTS):
+        if buffers and (size > stride or len(buffers) >= most):
             sends.append(Send(to, buffers, stride if len(buffers) > 2 else 0))
             buffers = []
         if not buffers:
             stride = size
+            most = 2 * min(MAX_TRAIN, MAX_TRAIN_BYTES // size)
         buffers.append(packet_head(tag, ring, via, seq, packet))
         buffers.append(packet.body)
         if size < stride:
@@ -185,17 +206,22 @@ def encode_stamp(stamp: BlockStamp) -> bytes:
     return STAMP.pack(site, rank, after >> 32, after & 0xFFFFFFFF, lts, number, mask)
 
 
-def open_stamped(body: Buffer) -> tuple[BlockStamp, memoryview]:
-    """The stamp, and where the block lies."""
+def decode_stamp(data: Buffer) -> BlockStamp:
+    if len(data) != STAMP_BYTES:
+        raise WireError("stamp of odd size")
+    site, rank, high, low, lts, number, mask = STAMP.unpack_from(data)
+    if site >= MAX_SITES or rank >= len(RANK_NAMES) or number > MAX_NUMBER:
+        raise WireError("stamp out of range")
+    if not 0 < lts <= MAX_LTS:
+        raise WireError("time stamp out of range")
+    return BlockStamp(site, rank, lts, number, mask, high << 32 | low)
+
+
+def open_stamped(body: bytes) -> tuple[BlockStamp, bytes]:
+    """The stamp, and the block behind it."""
     if len(body) <= STAMP_BYTES:
         raise WireError("stamp without a block")
-    site, rank, high, low, lts, number, mask = STAMP.unpack_from(body)
-    stamp = BlockStamp(site, rank, lts, number, mask, high << 32 | low)
-    if stamp.site >= MAX_SITES or stamp.rank >= len(RANK_NAMES) or stamp.number > MAX_NUMBER:
-        raise WireError("stamp out of range")
-    if not 0 < stamp.lts <= MAX_LTS:
-        raise WireError("time stamp out of range")
-    return stamp, memoryview(body)[STAMP_BYTES:]
+    return decode_stamp(body[:STAMP_BYTES]), body[STAMP_BYTES:]
 
 
 def position_of(lts: int, site: int, offset: int = 0) -> int:
@@ -354,7 +380,8 @@ class SiteToken(NamedTuple):
     """The fields of section 3.2, with two ARU modifiers (0: nobody has lowered it), and what makes it rest.
 
     `number` counts passes; the daemon at `number % members` of the ring has it. `quiet`: how many daemons in a row had
-    nothing to do with it. `wanted`: half-open ranges of link sequences that are asked for again (the rtr list).
+    nothing to do with it. `wanted`: half-open ranges of link sequences that are asked for again (the rtr list). The
+    last five: who may stamp while the links are behind (`orderers/sites/urgency.py`).
     """
 
     number: int
@@ -369,24 +396,32 @@ class SiteToken(NamedTuple):
     quiet: int = 0
     flags: int = 0
     wanted: tuple[Range, ...] = ()
+    usual: int = MAX_CREDIT
+    urgent: int = MAX_CREDIT
+    owed: int = 0
+    rest: int = 0
+    turn: int = 0
 
 
 def encode_site_token(token: SiteToken) -> bytes:
-    return SITE_TOKEN.pack(*token[:11], len(token.wanted)) + encode_ranges(token.wanted)
+    return SITE_TOKEN.pack(*token[:11], len(token.wanted), *token[12:]) + encode_ranges(token.wanted)
 
 
 def decode_site_token(body: Buffer) -> SiteToken:
     if len(body) < SITE_TOKEN.size:
         raise WireError("token of a site too short")
     fields = SITE_TOKEN.unpack_from(body)
-    wanted, count = decode_ranges(memoryview(body)[SITE_TOKEN.size :]), fields[-1]
-    token = SiteToken(*fields[:-1])._replace(wanted=wanted)
+    wanted, count = decode_ranges(memoryview(body)[SITE_TOKEN.size :]), fields[11]
+    usual, urgent, owed, rest, turn = fields[12:]
+    token = SiteToken(*fields[:11])._replace(wanted=wanted, usual=usual, urgent=urgent, owed=owed, rest=rest, turn=turn)
     if len(wanted) != count or token.flags > SEEN or token.number > MAX_NUMBER:
         raise WireError("token of a site of odd size, or with unknown flags")
     if not token.link_aru <= token.link_seq <= MAX_LINK_SEQ or (wanted and wanted[-1][1] > token.link_seq + 1):
         raise WireError("link sequence of a token out of range")
     if token.site_seq > MAX_SITE_SEQ or not token.site_aru <= token.site_lts <= MAX_LTS:
         raise WireError("site sequence of a token out of range")
+    if max(map(abs, token[12:15])) > MAX_CREDIT:
+        raise WireError("credit of a token out of range")
     return token
 
 

@@ -49,9 +49,10 @@ class Daemon(NamedTuple):
 class Daemons:
     """All of them. One life of a daemon becomes a member; nothing but its index and life is taken from datagrams."""
 
-    __slots__ = ("_daemons", "_members")
+    __slots__ = ("_daemons", "_members", "fingerprint")
 
-    def __init__(self, daemons: Sequence[Daemon]) -> None:
+    def __init__(self, daemons: Sequence[Daemon], fingerprint: int = 0) -> None:
+        """`fingerprint`: of the whole configuration."""
         if not 0 < len(daemons) <= MAX_DAEMONS:
             raise UsageError(f"a configuration has 1 to {MAX_DAEMONS} daemons, got {len(daemons)}")
         if len({each.name for each in daemons}) < len(daemons):
@@ -59,6 +60,7 @@ class Daemons:
         for each in daemons:
             if not 0 <= each.site < MAX_SITES:
                 raise UsageError(f"daemon {each.name!r} is in site {each.site}: sites have numbers below {MAX_SITES}")
+        self.fingerprint = fingerprint
         self._daemons = tuple(daemons)
         self._members: dict[DaemonLife, Member] = {}
 
@@ -97,6 +99,10 @@ class Daemons:
 
     def id(self, life: DaemonLife) -> int:
         return self.member(life).id
+
+    def name_of(self, origin: int, life: int) -> str:
+        """The name of the daemon of which one life has this id; "": of none. Costs a hash for each daemon."""
+        return next((each.name for each in self._daemons if node_id(each.name, life) == origin), "")
 
 
 class LocalDaemon(NamedTuple):

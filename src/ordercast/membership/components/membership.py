@@ -118,7 +118,7 @@ class ComponentsMembership:
         # Outcome
         self._pending: ComponentInstall | None = None
         self._endings = Endings()
-        self.tally = {"stale": 0, "rounds": 0, "views": 0, "contradictions": 0}
+        self.tally = {"stale": 0, "rounds": 0, "views": 0, "contradictions": 0, "strangers": 0}
 
     # Inputs
 
@@ -237,7 +237,11 @@ class ComponentsMembership:
     def _dispatch(self, now_ns: int, kind: int, ring: int, origin: int, body: bytes | memoryview, out: Outbox) -> None:
         if kind == Kind.SHOW:
             hello = decode_hello(body)
-            if self._knows(now_ns, hello.me, origin, out):
+            if self._neighbours.is_strange(hello):
+                self.tally["strangers"] += 1
+                if self._neighbours.refuse(hello, origin, out):
+                    self._knows(now_ns, hello.me, origin, out)  # a view with its former life is over
+            elif self._knows(now_ns, hello.me, origin, out):
                 self._check((hello.creator, *hello.members))
                 self._neighbours.on_hello(now_ns, hello)
                 self._part.number = max(self._part.number, hello.number)

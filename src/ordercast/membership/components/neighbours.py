@@ -11,14 +11,16 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from ordercast.engine import NEVER, Outbox
+from ordercast.engine import NEVER, Note, Outbox
 from ordercast.membership.components.daemons import ComponentView, LocalDaemon
+from ordercast.membership.policy import WARNING
 from ordercast.wire.components import ComponentHello, DaemonLife, encode_hello, indices_of, mask_of
 from ordercast.wire.header import Kind
 
 FRESH: Final = 4  # beacons after which a daemon that was silent is not heard any more
 GAPS: Final = 10  # what has changed is told so many times in the time of one beacon, at most
 FANOUT: Final = 128  # SHOWs at a time; the others have their turn in the next ones
+STRANGERS: Final = 64  # lives with another configuration that are told of, once each; more of them are counted only
 
 
 class _Heard(NamedTuple):
@@ -34,7 +36,7 @@ class Found(NamedTuple):
 
 
 class Neighbours:
-    __slots__ = ("_heard", "_local", "_said", "_said_ns", "_turn", "due_ns")
+    __slots__ = ("_heard", "_local", "_said", "_said_ns", "_strangers", "_turn", "due_ns")
 
     def __init__(self, local: LocalDaemon) -> None:
         self._local = local
@@ -42,6 +44,7 @@ class Neighbours:
         self._said: ComponentHello | None = None
         self._said_ns = 0
         self._turn = 0
+        self._strangers: set[int] = set()  # ids of daemons that have another configuration
         self.due_ns = NEVER
 
     # Inputs
@@ -51,6 +54,25 @@ class Neighbours:
 
     def on_hello(self, now_ns: int, hello: ComponentHello) -> None:
         self._heard[hello.me.index] = _Heard(now_ns, hello)
+
+    def is_strange(self, hello: ComponentHello) -> bool:
+        """Whether a daemon has another configuration: its indices, sites and routes are not ours."""
+        return hello.configuration != self._local.daemons.fingerprint
+
+    def refuse(self, hello: ComponentHello, origin: int, out: Outbox) -> bool:
+        """A strange daemon is told of, once, and does not become a neighbour. Whether it is one of ours all the same,
+        restarted with another file."""
+        local = self._local
+        if origin not in self._strangers and len(self._strangers) < STRANGERS:
+            self._strangers.add(origin)
+            name = local.daemons.name_of(origin, hello.me.life)
+            told = f"{name} has" if name else "a daemon that this configuration of sites does not name has"
+            text = (
+                f"{told} another configuration of sites (fingerprint {hello.configuration:016x}, here "
+                f"{local.daemons.fingerprint:016x}) and is not let in: give all daemons the same file, and restart them"
+            )
+            out.notes.append(Note(WARNING, local.me.id, detail=text))
+        return hello.me.index < len(local.daemons) and local.daemons.id(hello.me) == origin
 
     def forget(self, index: int) -> None:
         self._heard.pop(index, None)
@@ -128,7 +150,7 @@ class Neighbours:
         hears = self.hears(now_ns) & ~view.mask & ~avoids
         linked = self._linked(now_ns, view, avoids)
         me, name = self._local.life, (view.id.counter, view.creator)
-        return ComponentHello(me, is_working, number, *name, view.lives, hears, linked)
+        return ComponentHello(me, is_working, number, *name, view.lives, hears, linked, self._local.daemons.fingerprint)
 
     def _linked(self, now_ns: int, view: ComponentView, avoids: int) -> int:
         mask = 0

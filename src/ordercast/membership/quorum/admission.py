@@ -20,6 +20,7 @@ from ordercast.wire.header import Kind
 from ordercast.wire.views import Asking, encode_refusal, encode_welcome, encode_withdrawal
 
 WELCOME_NS: Final = 40 * MS  # until a welcome is repeated, while no round trip is known
+WELCOMES: Final = 8  # at least so many before a newcomer is suspected: without one it cannot speak in the ring
 MAX_NONCES: Final = 1_024  # newcomers whose attempts are remembered; at the bound all are forgotten
 
 
@@ -101,7 +102,7 @@ class Admission:
         joiner = next(member for member in view.members if str(member) == view.subject)
         nonce = view.serial
         body = encode_welcome(self._local.name, nonce, config, view)
-        due_ns = now_ns + self._rtt.timeout_ns(0)
+        due_ns = now_ns + self._patience_ns(0)
         self._welcomes[joiner.id] = _Welcome(joiner.address, body, nonce, view.seq, now_ns, due_ns)
         out.sends.append(self._local.writer.control(joiner.address, Kind.WELCOME, body))
 
@@ -122,8 +123,13 @@ class Admission:
             if welcome.due_ns <= now_ns:
                 welcome.tries += 1
                 self._rtt.expired()
-                welcome.due_ns = now_ns + self._rtt.timeout_ns(welcome.tries)
+                welcome.due_ns = now_ns + self._patience_ns(welcome.tries)
                 out.sends.append(self._local.writer.control(welcome.address, Kind.WELCOME, welcome.body))
+
+    def _patience_ns(self, tries: int) -> int:
+        """Until a welcome is repeated: not later where the newcomer is far away, since the ring suspects those that are
+        far away as soon as the others."""
+        return min(self._rtt.timeout_ns(tries), self._local.timing.suspect_busy_ns // WELCOMES)
 
     def deadline_ns(self) -> int:
         return min([welcome.due_ns for welcome in self._welcomes.values()]) if self._welcomes else NEVER

@@ -264,8 +264,9 @@ class Coordinator:
 
     @property
     def is_patient(self) -> bool:
-        """Whether those that are silent have had their time: until then their answers may be on their way."""
-        return self._tries > self._local.timing.invite_tries
+        """Whether those that are silent have had their time, also where they are far away: until then their answers may
+        be on their way. For people."""
+        return self._tries > self._local.timing.invite_tries + 1
 
     # What a commit takes along
 

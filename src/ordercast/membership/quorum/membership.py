@@ -544,7 +544,7 @@ class QuorumMembership:
             self._close(Closed())
             if not is_visit:
                 self.phase, self._linger_ns = Phase.LINGERING, linger_ns
-        elif not successor.is_in:
+        elif not successor.is_in and not state.has_left_before(view):
             # We may have received more than they went on with.
             if self._patience.is_asked:
                 self._end(LeftRing(DepartureCause.LEFT_IN_RECOVERY), DepartureCause.LEFT_IN_RECOVERY.value, out)

@@ -3,7 +3,8 @@
 docs/design/restarts.md has the argument. It has kept what it promised and nothing of the log. So it answers a
 coordinator like any member, and accepts what is proposed by keeping it. Its new life enters the next view like a
 newcomer. A member that has a log coordinates. Only where none is heard do restarted members form the group again by
-themselves (cold start): a quorum of the last view that any of them received.
+themselves (cold start): a quorum of the last view that any of them received. A member that has left coordinates
+nothing. As long as its leave is not decided it has a vote, and is asked for it.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from ordercast.wire.views import (
     decode_asking,
     decode_ballot,
     decode_check,
+    decode_cut,
     decode_ended,
     decode_invite,
     decode_result,
@@ -68,12 +70,14 @@ class Returning:
         "_answered",
         "_answered_ns",
         "_coordinator_ns",
+        "_cuts",
         "_due_ns",
         "_floor",
         "_foreign_ns",
         "_heard",
         "_heard_ns",
         "_is_coordinating",
+        "_leavers",
         "_local",
         "_next_block",
         "_proposal",
@@ -96,6 +100,7 @@ class Returning:
         # Others that were restarted
         self._heard: dict[int, Returned] = {}  # by the id that each has in the ring: the last that it said
         self._heard_ns: dict[int, int] = {}  # and when; for people
+        self._leavers: dict[int, Address] = {}  # members that have left, were not restarted, and may still have a vote
         self._ready_ns = NEVER  # since when they are enough, with this one
         self._coordinator_ns = 0  # when a coordinator was heard last
         self._answered: tuple[int, ...] = ()  # the members that have answered it, as it says; for people
@@ -105,6 +110,7 @@ class Returning:
         # Coordinating
         self._is_coordinating = False
         self._votes: dict[int, Returned] = {}
+        self._cuts: dict[int, Cut] = {}  # the votes of leavers
         self._proposal: Proposal | None = None
         self._acks: set[int] = set()
         self._steps = 0
@@ -124,7 +130,7 @@ class Returning:
 
     def electorates(self) -> tuple[list[Electorate], View]:
         """The views whose quorums have to be there, as far as those that were heard know; and the last view."""
-        votes, base = self._as_votes(self._heard)
+        votes, base = self._as_votes(self._heard, {})
         return needed(votes, base), base
 
     def coordinator(self, now_ns: int) -> int:
@@ -156,7 +162,12 @@ class Returning:
         elif ring != self.kept.view.ring:
             if ring == self.kept.ended[0] and kind not in (Kind.COMMIT, Kind.ENDED):
                 self._say(source, Kind.COMMIT, self.kept.ended[1], ring, out)
-        elif kind == Kind.ENDED:
+        else:
+            self._on_ring_message(now_ns, kind, source, origin, body, out)
+            self._note_leaver(now_ns, source, origin)
+
+    def _on_ring_message(self, now_ns: int, kind: int, source: Address, origin: int, body: bytes, out: Outbox) -> None:
+        if kind == Kind.ENDED:
             self.is_over = self.is_over or decode_ended(body) == self._local.name
         elif kind == Kind.WELCOME:
             self._on_later(now_ns, *decode_welcome(body))
@@ -164,6 +175,8 @@ class Returning:
             self._on_returned(now_ns, decode_returned(body), out)
         elif kind == Kind.INVITE:
             self._on_invite(now_ns, source, decode_invite(body)[0], out)
+        elif kind == Kind.CUT:
+            self._on_cut(now_ns, origin, *decode_cut(body), out)
         elif kind == Kind.RESULT:
             self._on_result(now_ns, source, *decode_result(body), out)
         elif kind == Kind.RESULT_ACK:
@@ -172,7 +185,7 @@ class Returning:
             self._on_deny(now_ns, decode_ballot(body))
         elif kind == Kind.CHECK:
             ballot, answered = decode_check(body)
-            if ballot == self.kept.promised:
+            if ballot == self.kept.promised and not self._is_coordinating:  # otherwise a leaver asks, and waits anyway
                 self._answered, self._answered_ns = answered, now_ns
         elif kind == Kind.COMMIT:
             self._on_commit(now_ns, decode_result(body)[1], body, out)
@@ -296,6 +309,7 @@ class Returning:
         self.kept = Kept(kept.config, (former[0], *others), view, True, NO_BALLOT, None, ended)
         self._heard.clear()
         self._heard_ns.clear()
+        self._leavers.clear()
         self._stand_back(now_ns)
         self._floor = self._tries = 0
         self._coordinator_ns = self._answered_ns = 0
@@ -347,9 +361,25 @@ class Returning:
             self._votes[returned.former] = returned
             self._consider(now_ns, out)
 
+    def _note_leaver(self, now_ns: int, source: Address, origin: int) -> None:
+        """A member speaks. If it has left by the last change, which is not known to be decided, its vote may be needed,
+        and it has a log: nobody that returns brings it along."""
+        kept, view = self.kept, self.kept.view
+        has_vote = origin in view.prior and view.member(origin) is None and not kept.is_decided
+        if has_vote and origin not in self._leavers and origin not in self._heard:
+            self._leavers[origin] = source
+            self._plan(now_ns)
+
+    def _on_cut(self, now_ns: int, origin: int, ballot: Ballot, cut: Cut, out: Outbox) -> None:
+        """A leaver has promised. It has a log, and nobody comes back that could use it."""
+        is_asked = self._is_coordinating and self._proposal is None and ballot == self.kept.promised
+        if is_asked and origin in self._leavers and cut.view.ring == self.kept.view.ring:
+            self._cuts[origin] = cut
+            self._consider(now_ns, out)
+
     def _plan(self, now_ns: int) -> None:
         """Look whether those that were heard are enough, and since when."""
-        votes, base = self._as_votes(self._heard)
+        votes, base = self._as_votes(self._heard, self._expected())
         is_leaver = base.member(self.kept.formerly[0]) is None  # it votes, and another has to coordinate
         if is_leaver or not are_quorums(needed(votes, base), votes.keys()):
             self._ready_ns = NEVER
@@ -372,11 +402,16 @@ class Returning:
     def _may_begin(self, now_ns: int) -> bool:
         if self._ready_ns == NEVER:
             return False
-        return self._begin_ns(*self._as_votes(self._heard)) <= now_ns
+        return self._begin_ns(*self._as_votes(self._heard, self._expected())) <= now_ns
 
-    def _as_votes(self, returned: dict[int, Returned]) -> tuple[dict[int, Cut], View]:
+    def _expected(self) -> dict[int, Cut]:
+        """What leavers will say, as far as it matters for the plan."""
+        mine = vote_of(self._returned())
+        return dict.fromkeys(self._leavers, mine._replace(accepted=None))
+
+    def _as_votes(self, returned: dict[int, Returned], leavers: dict[int, Cut]) -> tuple[dict[int, Cut], View]:
         """The votes of these and of this member, and the last view that one of them received."""
-        votes = {member: vote_of(each) for member, each in returned.items()}
+        votes = {**leavers, **{member: vote_of(each) for member, each in returned.items()}}
         votes[self.kept.formerly[0]] = vote_of(self._returned())
         return votes, max([vote.view for vote in votes.values()], key=lambda view: view.seq)
 
@@ -384,7 +419,7 @@ class Returning:
         self._floor = max(self._floor, self.kept.promised.round) + 1
         self.kept = self.kept._replace(promised=Ballot(self._floor, 0, NO_LOG, self._local.me.id))
         self._is_coordinating = True
-        self._votes = {}
+        self._votes, self._cuts = {}, {}
         self._proposal = None
         self._steps = 0
         self._note("no member that has a log is heard: restarted members form the group again", out)
@@ -402,14 +437,14 @@ class Returning:
         body = encode_invite(self.kept.promised, self._local.me.min_members, False, b"")
         addresses = [each.member.address for each in self._heard.values()]
         addresses += [member.address for member in self.kept.view.members]
-        for to in dict.fromkeys(addresses):
+        for to in dict.fromkeys([*addresses, *self._leavers.values()]):
             if to != self._local.me.address:
                 self._say(to, Kind.INVITE, body, self.kept.view.ring, out)
         self._due_ns = now_ns + self._local.timing.invite_ns
 
     def _consider(self, now_ns: int, out: Outbox) -> None:
         """Propose once those that answered are enough. Those that were heard, and not this time, get a few chances."""
-        votes, base = self._as_votes(self._votes)
+        votes, base = self._as_votes(self._votes, self._cuts)
         electorates = needed(votes, base)
         if base.member(self.kept.formerly[0]) is None or not are_quorums(electorates, votes.keys()):
             return
@@ -470,6 +505,8 @@ class Returning:
         for returned in self._votes.values():
             if returned.former not in self._acks:
                 self._say(returned.member.address, Kind.RESULT, body, self.kept.view.ring, out)
+        for leaver in self._cuts.keys() - self._acks:
+            self._say(self._leavers[leaver], Kind.RESULT, body, self.kept.view.ring, out)
         self._due_ns = now_ns + self._local.timing.invite_ns
 
     def _on_result_ack(self, now_ns: int, origin: int, ballot: Ballot, out: Outbox) -> None:
@@ -478,17 +515,19 @@ class Returning:
         for returned in self._votes.values():
             if origin == returned.member.id:
                 self._acks |= {origin, *returned.formerly}
+        if origin in self._cuts:
+            self._acks.add(origin)
         self._consider_commit(now_ns, out)
 
     def _consider_commit(self, now_ns: int, out: Outbox) -> None:
         proposal = self._proposal
-        votes, base = self._as_votes(self._votes)
+        votes, base = self._as_votes(self._votes, self._cuts)
         if proposal is None or not is_committed(proposal, needed(votes, base), self._acks):
             return
         body = encode_result(proposal.ballot, proposal)
         addresses = [each.member.address for each in self._heard.values()]
         addresses += [member.address for member in (*proposal.view.members, *self.kept.view.members)]
-        for to in dict.fromkeys(addresses):
+        for to in dict.fromkeys([*addresses, *self._leavers.values()]):
             if to != self._local.me.address:
                 self._say(to, Kind.COMMIT, body, self.kept.view.ring, out)
         self._on_commit(now_ns, proposal, body, out)

@@ -263,6 +263,11 @@ class QuorumRing:
         is_in = proposal.view.member(self._local.me.id) is not None
         return Successor(proposal, is_in, self._orphans(recovery, proposal), recovery.awaited())
 
+    def has_left_before(self, view: View) -> bool:
+        """Whether our own leave, or our expulsion, is in what a committed view follows: so it is decided."""
+        last = self.orderer.view
+        return last.member(self._local.me.id) is None and last.seq < view.seq and not self.resets
+
     def _on_commit(self, now_ns: int, source: Address, proposal: Proposal, out: Outbox) -> None:
         if proposal.view.member(self._local.me.id) is None:
             self._excluding = proposal

@@ -158,14 +158,15 @@ class SequencerRole:
 
     def holding_up(self, now_ns: int) -> dict[int, int]:
         """Members whose applications keep the history full, and how far they have consumed; none while there is room,
-        or nobody misses it."""
+        or nobody misses it. While a member lacks what comes next the history waits for that one: no application can
+        receive what must be safe before."""
         if not self.is_blocked and now_ns - self.wanted_ns > WANTED_NS:
             return {}
-        stable = self.stable
+        stable, safe = self.stable, self.safe
         return {
             member: row.consumed
             for member, row in self._table.items()
-            if row.consumed == stable < row.received and not row.leaves_at
+            if row.consumed == stable < safe and not row.leaves_at
         }
 
     def is_held_up(self, log: Log, last_safe_seq: int, is_decided: bool) -> bool:

@@ -305,7 +305,9 @@ class Sequencer:
                 self._acknowledger.ask(lead.highest)
                 self._acknowledger.is_due |= ring.has_left
         elif kind == Kind.ACK:
-            self._on_acks(origin, decode_acks(body))
+            acks = decode_acks(body)
+            self._on_acks(origin, acks)
+            self._remind(now_ns, acks.received)
         elif kind == Kind.NAK:
             acks, _, missing = decode_nak(body)
             self._on_acks(origin, acks)
@@ -513,6 +515,13 @@ class Sequencer:
         role, received = self._ordering.role, self._ring.log.received
         if role is not None and not role.acknowledge(origin, acks.received, acks.consumed, received):
             self._ring.count("strange_acks")
+
+    def _remind(self, now_ns: int, received: int) -> None:
+        """A member says how far it is. If it lacks our last word it waits for us, and would soon suspect one that
+        speaks as seldom as at rest: we repeat ourselves, but not while our word may be on its way."""
+        if self._ordering.role is not None and received < self._ring.log.received:
+            silent_ns = now_ns - self._announcer.spoke_ns
+            self._announcer.sync_now |= silent_ns >= 2 * self._ring.timing.heartbeat_busy_ns
 
     def _on_held(self, now_ns: int, origin: int, holding: list[tuple[int, int]]) -> None:
         if self._ordering.role is not None:

@@ -29,6 +29,7 @@ from typing import Final, NamedTuple
 from ordercast.config import MS, SECOND, Timing
 from ordercast.engine import NEVER
 from ordercast.errors import UsageError
+from ordercast.orderers.sites.urgency import credit_of
 from ordercast.parts.bucket import Bucket
 from ordercast.parts.gaps import Gaps
 from ordercast.parts.priorities import PriorityQueues
@@ -82,7 +83,18 @@ class HopOutput(NamedTuple):
 class HopSender:
     """The sender's side: what waits, what is out, and how much more may leave."""
 
-    __slots__ = ("_again", "_bucket", "_open", "_queues", "highest", "other_aru", "ready_ns", "resent", "window")
+    __slots__ = (
+        "_again",
+        "_bucket",
+        "_open",
+        "_queues",
+        "highest",
+        "other_aru",
+        "ready_ns",
+        "resent",
+        "waiting_bytes",
+        "window",
+    )
 
     def __init__(self, terms: HopTerms) -> None:
         self._queues: PriorityQueues[LinkPacket] = PriorityQueues(PRIORITIES)
@@ -90,6 +102,7 @@ class HopSender:
         self._open: dict[int, LinkPacket] = {}  # open_pkts; at most `window`
         self._again: dict[int, None] = {}  # of those, what is to be sent again, in the order of the requests
         self.window = terms.window  # s_cur_window
+        self.waiting_bytes = 0  # of what has not been sent once
         self.highest = 0  # s_highest_linkseq
         self.other_aru = 0  # s_other_end_aru
         self.ready_ns = NEVER  # when the bucket lets more pass, where that is what sending waits for
@@ -100,7 +113,7 @@ class HopSender:
         self._queues.clear()
         self._open.clear()
         self._again.clear()
-        self.highest = self.other_aru = 0
+        self.highest = self.other_aru = self.waiting_bytes = 0
         self.ready_ns = NEVER
 
     @property
@@ -117,7 +130,9 @@ class HopSender:
         """Whether there was room for it."""
         if len(self._queues) >= MAX_QUEUED:
             return False
-        self._queues.push(packet, packet.size, packet.priority)
+        size = packet.size
+        self._queues.push(packet, size, packet.priority)
+        self.waiting_bytes += size
         return True
 
     def send(self, now_ns: int) -> list[Numbered]:
@@ -139,6 +154,7 @@ class HopSender:
                 self.ready_ns = self._bucket.ready_ns(size)
                 break
             packet = self._queues.pop()
+            self.waiting_bytes -= size
             if not packet.is_reliable:
                 sent.append((0, packet))
                 continue
@@ -318,6 +334,11 @@ class HopLink:
     def waiting(self) -> int:
         """Packets that wait to be sent; the owner keeps them below MAX_QUEUED by its bound on what is unstable."""
         return self._sender.waiting
+
+    @property
+    def credit(self) -> tuple[int, int]:
+        """Bytes that this end takes before it is behind: usual ones, and urgent ones."""
+        return credit_of(self._sender.waiting_bytes, self._terms.bytes_per_s)
 
     @property
     def out(self) -> int:

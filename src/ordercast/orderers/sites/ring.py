@@ -31,6 +31,7 @@ from ordercast.config import MS, Timing
 from ordercast.errors import InvariantViolation, UsageError
 from ordercast.orderers.sites.packets import RingPackets
 from ordercast.orderers.sites.passing import ALL, RingControl, TokenWatch
+from ordercast.orderers.sites.urgency import SiteCredit, Urgency
 from ordercast.parts.priorities import PriorityQueues
 from ordercast.wire.header import Kind
 from ordercast.wire.sites import (
@@ -122,7 +123,6 @@ class SiteRing:
         "_queues",
         "_rests_at",
         "_sent",
-        "_share",
         "_shown",
         "_token",
         "_watch",
@@ -132,9 +132,11 @@ class SiteRing:
         "known",
         "me",
         "resent",
+        "share",
         "site_aru",
         "site_seq",
         "strange",
+        "urgency",
     )
 
     def __init__(self, me: int, members: Sequence[int], terms: RingTerms, timing: Timing, first_lts: int = 0) -> None:
@@ -146,7 +148,7 @@ class SiteRing:
         self._members = tuple(members)
         self._index = self._members.index(me)
         self._window = terms.window
-        self._share = terms.individual(len(members))
+        self.share = terms.individual(len(members))  # packets of one visit
         # The token
         start = SiteToken(0, site_lts=first_lts, quiet=len(members))
         self._last = start  # as this daemon passed it, or as it began
@@ -161,6 +163,7 @@ class SiteRing:
         self._packets = RingPackets(terms.most_open)
         self._queues: PriorityQueues[LinkPacket] = PriorityQueues(2)
         self._sent = 0  # in the last visit
+        self.urgency = Urgency(self._index, len(members))
         self._is_overrun = False
         # Order
         self.site_seq = 0
@@ -202,7 +205,7 @@ class SiteRing:
     @property
     def room(self) -> int:
         """Own packets that may be queued now."""
-        return max(0, self._share - self._queues.count(_OWN)) if self._token is not None else 0
+        return max(0, self.share - self._queues.count(_OWN)) if self._token is not None else 0
 
     @property
     def state(self) -> SiteState:
@@ -365,6 +368,7 @@ class SiteRing:
     def _accept(self, now_ns: int, token: SiteToken) -> None:
         self._watch.progress(now_ns)
         self._token = token
+        self.urgency.take(SiteCredit(*token[12:]))
         self._is_woken = False
         self.known = token.number
         self._rests_at = NOBODY
@@ -408,7 +412,7 @@ class SiteRing:
 
     def _visit(self, now_ns: int, token: SiteToken, packets: list[Numbered], controls: list[RingControl]) -> None:
         """Figure 3.3, in its order."""
-        allowed = max(0, min(self._share, self._window - token.flow_control + self._sent))
+        allowed = max(0, min(self.share, self._window - token.flow_control + self._sent))
         unanswered = self._resend(token, allowed, packets)
         link_seq = self._send(token.link_seq, allowed, packets)
         flow_control = max(0, token.flow_control - self._sent) + len(packets)
@@ -438,6 +442,7 @@ class SiteRing:
             token.quiet,
             0,
             wanted,
+            *self.urgency.passed(),
         )
         is_news = is_news or self._is_woken or self._is_wanted or len(packets) > 0 or len(wanted) > 0
         is_news = is_news or not _is_same(passed, token, last)
@@ -475,6 +480,7 @@ class SiteRing:
 
     def _go_around_alone(self, token: SiteToken) -> None:
         """A site of one daemon: whatever it has, all have."""
+        self.urgency.take(self.urgency.passed())
         self._shown = self._horizon
         self.site_aru = max(self.site_aru, min(self._horizon, self.clock))
         self._token = self._last = token._replace(site_seq=self.site_seq, site_lts=self.clock, site_aru=self.site_aru)

@@ -26,9 +26,24 @@ MAX_GAPS: Final = 64  # that one call lists; the others are listed when these ar
 
 
 class Held:
-    """A block that this daemon has. `data` is the block's bytes; nothing here looks into them."""
+    """A block that this daemon has. `data` is the block's bytes; nothing here looks into them, nor at what the owner
+    notes of them."""
 
-    __slots__ = ("data", "followers", "is_delivered", "is_late", "lts", "mask", "origin", "rank", "seq", "site")
+    __slots__ = (
+        "after",
+        "data",
+        "followers",
+        "is_delivered",
+        "is_late",
+        "is_roster",
+        "lts",
+        "mask",
+        "number",
+        "origin",
+        "rank",
+        "seq",
+        "site",
+    )
 
     def __init__(self, site: int, seq: int, lts: int, rank: int, origin: int, mask: int, data: bytes = b"") -> None:
         self.site = site
@@ -41,6 +56,10 @@ class Held:
         self.is_delivered = False
         self.is_late = False  # a weak one that has to wait for its place all the same
         self.followers: list[Held] = []  # FIFO ones of the same origin that wait for this one only
+        # The owner's
+        self.number = 0  # block number of the origin
+        self.after = 0  # the LTS of the last roster block before it, as its stamp says
+        self.is_roster = False
 
     def listed(self) -> Listed:
         return Listed(self.seq, self.lts, self.rank, self.origin, self.mask)

@@ -7,7 +7,8 @@ that rows of `hold` and `placed` cut differently, is judged delivery by delivery
 
 On a shared underlay the holders are the nodes that host members of the group views in which the life delivered it. SAFE
 asks for all of these; RESILIENT(k) and MAJORITY for enough of these, or of the underlay's view. The first step, over
-the underlay's view, asks for more.
+the underlay's view, asks for more. A session is judged as its daemon where one part goes on. With components, or where
+the daemon's views are not known, the signals of its groups count, not those of the underlay.
 """
 
 from __future__ import annotations
@@ -176,7 +177,7 @@ def _judge(facts: Facts, findings: Findings, suspects: list[Record]) -> None:
             continue
         sender = facts.senders[row["sid"]]
         line, life = facts.lines[sender.ru], facts.life_of(sender.ru, row["m"])
-        holders = _holders(findings, line, life, row, lists)
+        holders = _holders(findings, line, life, row, lists, facts.has_components(line.r))
         if holders is None:
             continue
         times: dict[str, int] = {}
@@ -212,7 +213,12 @@ class _Holders(NamedTuple):
 
 
 def _holders(
-    findings: Findings, line: Line, life: Life, row: Record, lists: dict[tuple[int, str], tuple[str, ...]]
+    findings: Findings,
+    line: Line,
+    life: Life,
+    row: Record,
+    lists: dict[tuple[int, str], tuple[str, ...]],
+    has_components: bool,
 ) -> _Holders | None:
     """None: the trace does not say it."""
     target = findings.renamed.get((row["sid"], row["a"])) or row["tgt"]
@@ -220,7 +226,7 @@ def _holders(
     groups = [one for one in found if one is not None]
     members = {name for one in groups for name in one.members}
     period = life.at(row["n"])
-    if life.is_session or period is None:
+    if period is None or (life.is_session and has_components):
         nodes = lists.get((line.ru, row["vw"]), ()) if life.is_session else ()
         late = [one for one in groups if one.transitional_n < row["n"]]
         if not nodes or any(one.next is None for one in late):

@@ -91,11 +91,11 @@ def _parts(views: dict[str, InstalledView], rules: Rules) -> list[str]:
 def _too_few(
     rows: Iterable[Row], views: dict[str, InstalledView], lives: dict[str, LifeSpan], rules: Rules
 ) -> list[str]:
-    expelled_ns = {
-        f"{row.node}/{row.life}": row.at_ns
+    expulsions = [
+        (f"{row.node}/{row.life}", row.at_ns, row.view)
         for row in rows
         if row.kind == "leave" and row.group is None and (row.detail or "").startswith(EXPELLED)
-    }
+    ]
     texts: list[str] = []
     for view in views.values():
         if view.reason != RESTART or not view.before:
@@ -103,12 +103,12 @@ def _too_few(
         last = max([views[name] for name in view.before], key=lambda each: each.first_ns)
         names = {member.rpartition("/")[0] for member in view.members}
         # A member that asked to leave and did not come back, or was expelled, may be out of a view that nobody has
-        # delivered.
+        # delivered. One that was expelled from the last view may learn only with this one that this is decided.
+        expelled = {member for member, at_ns, left in expulsions if at_ns < view.first_ns or left == last.id}
         asked = {
             member
             for member in last.members
-            if expelled_ns.get(member, view.first_ns) < view.first_ns
-            or (member in lives and _has_asked_to_leave(lives[member], view))
+            if member in expelled or (member in lives and _has_asked_to_leave(lives[member], view))
         }
         present = [member for member in last.members if member.rpartition("/")[0] in names]
         stayed = tuple(member for member in last.members if member in present or member not in asked)

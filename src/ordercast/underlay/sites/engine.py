@@ -14,14 +14,25 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from ordercast.config import MAX_BLOCK, AlonePolicy, Demands, GroupConfig, MinMembers, RecoveryMode, Timing
+from ordercast.config import (
+    MAX_BLOCK,
+    MAX_PRIORITY,
+    MS,
+    AlonePolicy,
+    Demands,
+    GroupConfig,
+    MinMembers,
+    RecoveryMode,
+    Timing,
+)
 from ordercast.engine import NEVER, Departed, Joined, Note, Outbox, Run, Transitional, Waiting
 from ordercast.errors import UsageError, WireError
 from ordercast.membership.components.daemons import Daemon, Daemons
 from ordercast.membership.components.installing import ComponentInstall
 from ordercast.membership.components.membership import KINDS, ComponentsMembership
 from ordercast.orderers.orderer import Suspicion, SuspicionReason
-from ordercast.orderers.sites.interests import EVERY_SITE, Interests, group_key
+from ordercast.orderers.sites.interests import Interests, group_key
+from ordercast.parts.probing import Probing
 from ordercast.service import AGREED_RANK, MAJORITY_RANK, RELIABLE_RANK, RESILIENT_RANK, UNRELIABLE_RANK, Service
 from ordercast.sites import SitesConfig
 from ordercast.underlay.checks import check_header
@@ -37,23 +48,26 @@ from ordercast.wire.segments import Datagram
 from ordercast.wire.sites import PACKET_OVERHEAD, SITE_SHIFT, STAMP_BYTES, BlockStamp, cut_block
 from ordercast.wire.writer import DatagramWriter
 
+HOLD_NS: Final = 20 * MS  # between two tries to stamp, while the links of the site are behind
 MAX_BACKLOG: Final = 16_384  # packets that wait at one link before this site stamps nothing more
 
 INSTEAD: Final = "sites has neither locks nor calls from outside: use a group with orderer='token' for them"
 
 
-def sites_engines(sites: SitesConfig) -> SitesFactory:
-    """What makes engines of `sites` for the daemons of one configuration."""
-    return SitesFactory(sites)
+def sites_engines(sites: SitesConfig, fingerprint: int | None = None) -> SitesFactory:
+    """What makes engines of `sites` for the daemons of one configuration. `fingerprint`: of the configuration as it was
+    written, where hosts were looked up since; two machines may find different addresses for one name."""
+    return SitesFactory(sites, sites.fingerprint() if fingerprint is None else fingerprint)
 
 
 class SitesFactory:
     """Makes a `SitesEngine`; to be given to a `Host`."""
 
-    __slots__ = ("_sites",)
+    __slots__ = ("_fingerprint", "_sites")
 
-    def __init__(self, sites: SitesConfig) -> None:
+    def __init__(self, sites: SitesConfig, fingerprint: int) -> None:
         self._sites = sites
+        self._fingerprint = fingerprint
 
     def __call__(
         self,
@@ -73,7 +87,7 @@ class SitesFactory:
         contact: Address | None = None,
         alone: AlonePolicy = "create",
     ) -> SitesEngine:
-        return SitesEngine(name, me, config, timing, rng, self._sites, next_block)
+        return SitesEngine(name, me, config, timing, rng, self._sites, next_block, self._fingerprint)
 
 
 class SitesEngine:
@@ -81,6 +95,8 @@ class SitesEngine:
         "_consumed",
         "_daemons",
         "_declared",
+        "_held_priority",
+        "_held_until_ns",
         "_here",
         "_intake",
         "_is_closed",
@@ -114,6 +130,7 @@ class SitesEngine:
         rng: random.Random,
         sites: SitesConfig,
         next_block: int = 0,
+        fingerprint: int = 0,
     ) -> None:
         self.name = name
         self.me = me
@@ -126,18 +143,20 @@ class SitesEngine:
         self._sites = sites
         self._here = sites.site_of(me.name).index
         self._daemons = Daemons(
-            [Daemon(each.name, sites.site(each.site).index, each.address) for each in sites.daemons]
+            [Daemon(each.name, sites.site(each.site).index, each.address) for each in sites.daemons], fingerprint
         )
         self._writer = DatagramWriter(group_tag(name), me.id, config.datagram)
         self._intake = Intake(self._writer.tag, self.counters)
         self._wiring = Wiring(sites)
-        self._watch = SiteWatch(timing, self._writer)
+        self._watch = SiteWatch(timing, self._writer, Probing(self._writer, timing, rng, self.counters))
         self._membership: ComponentsMembership | None = None
         self._network: SiteNetwork | None = None
         self._streams: ViewStreams | None = None
         # Sending
         self._next_block = next_block
         self._unreliable = 0  # number of the next UNRELIABLE block
+        self._held_until_ns = 0  # the links of the site are behind: blocks wait, and the token is not asked for
+        self._held_priority = 0  # of these blocks
         self._declared: dict[str, int] = {}  # interests of the present view, with their LTS
         self._waiting_keys: list[str] = []  # those that wait for the token
         # Delivering
@@ -172,16 +191,17 @@ class SitesEngine:
             return 0, 0
         ring = network.ring
         if not ring.is_holding:
-            ring.want()
+            if now_ns >= self._held_until_ns:
+                ring.want()
             return 0, 0
         blocks = streams.horizon.room(ring.site_seq)
         unstable = self.config.history_bytes - streams.own_bytes
         if blocks <= 0 or unstable <= 0 or network.backlog >= MAX_BACKLOG or self._is_behind:
             return 0, 0
-        packets = max(ring.room, 0)
         step = self.config.datagram - PACKET_OVERHEAD
-        burst = network.burst_bytes
-        return min(packets * step, unstable, burst), min(MAX_BLOCK, 256 * step - STAMP_BYTES, burst)
+        burst = min(network.burst_bytes, ring.share * step)
+        # No visit has room for more than its share: blocks that are larger would wait for it for good.
+        return min(ring.room * step, unstable, burst), min(MAX_BLOCK, 256 * step - STAMP_BYTES, burst)
 
     def after(self) -> int:
         return 0
@@ -192,32 +212,43 @@ class SitesEngine:
         if network is None or streams is None or not self.is_working or not network.ring.is_holding:
             return 0
         self._stamp_interests(out)
+        network.measure()
         ring, taken = network.ring, 0
+        urgency, elsewhere = ring.urgency, self._wiring.routes.present & ~(1 << self._here)
         here, me, datagram = self._here, self.me.id, self.config.datagram
         for block in blocks:
             head = head_of(block)
             if taken and (ring.room <= 0 or streams.horizon.room(ring.site_seq) <= 0):
                 break
             if head.flags & ROSTER:
-                mask = EVERY_SITE & self._wiring.routes.present
+                mask = self._wiring.routes.present
             else:
                 groups = groups_of(block, head)
                 numbers = (groups,) if isinstance(groups, int) else groups
                 mask = (self.interests.mask(numbers) & self._wiring.routes.present) | 1 << here
+            priority = min(head.k, MAX_PRIORITY)
+            if mask & elsewhere and not head.flags & ROSTER:
+                if not urgency.may_stamp(priority):
+                    self._held_until_ns, self._held_priority = now_ns + HOLD_NS, priority
+                    if not priority:
+                        urgency.hold()
+                    break
+                urgency.stamped(priority, len(block))
+                self._held_until_ns = 0
             is_whole = not head.flags & FRAGMENTED  # a large message needs all of its fragments
             if head.rank == UNRELIABLE_RANK and is_whole:
                 self._unreliable += 1
                 stamp = BlockStamp(here, head.rank, 1, self._unreliable, mask, streams.roster_lts)
-                body = streams.enter_unreliable(me, stamp, block, out)
+                prefix = streams.enter_unreliable(me, stamp, block, head, out)
                 number, is_reliable = here << SITE_SHIFT | self._unreliable, False
             else:
                 ring.hear_clock(streams.horizon.clock)
                 seq, lts = ring.stamp()
                 stamp = BlockStamp(here, max(head.rank, RELIABLE_RANK), lts, self._next_block, mask, streams.roster_lts)
                 self._next_block += 1
-                body = streams.enter_own(me, seq, stamp, block, out)
+                prefix = streams.enter_own(me, seq, stamp, block, head, out)
                 number, is_reliable = here << SITE_SHIFT | seq, True
-            network.send_own(cut_block(me, number, mask, body, datagram, 0, is_reliable))
+            network.send_own(cut_block(me, number, mask, prefix, block, datagram, priority, is_reliable))
             taken += 1
         return taken
 
@@ -291,6 +322,10 @@ class SitesEngine:
         lts = self._declared.get(name)
         return lts is not None and self._streams is not None and lts <= self._streams.horizon.stable
 
+    def hurry(self, priority: int) -> None:
+        if priority > self._held_priority:
+            self._held_until_ns = 0
+
     def _stamp_interests(self, out: Outbox) -> None:
         network, streams = self._network, self._streams
         if network is None or streams is None or not self._waiting_keys:
@@ -303,8 +338,9 @@ class SitesEngine:
             ring.hear_clock(streams.horizon.clock)
             seq, lts = ring.stamp()
             stamp = BlockStamp(here, AGREED_RANK, lts, INTEREST_NUMBER, everyone)
-            body = streams.enter_own(me, seq, stamp, encode_interest([group_key(name) for name in names]), out)
-            network.send_own(cut_block(me, here << SITE_SHIFT | seq, everyone, body, self.config.datagram))
+            block = encode_interest([group_key(name) for name in names])
+            prefix = streams.enter_own(me, seq, stamp, block, None, out)
+            network.send_own(cut_block(me, here << SITE_SHIFT | seq, everyone, prefix, block, self.config.datagram))
             for name in names:
                 self._declared[name] = lts
 
@@ -325,8 +361,9 @@ class SitesEngine:
         if membership is None or network is None or streams is None or (origin == self.me.id and kind in KINDS):
             return
         if kind in KINDS:
-            self._watch.detector.heard(origin, now_ns)
+            self._watch.heard(origin, now_ns)
             membership.on_control(now_ns, kind, ring, origin, datagram.body, out)
+            self.counters["strange_sites"] = membership.tally["strangers"]
             self._follow(now_ns, out)
         elif ring != self._writer.ring:
             membership.on_stranger(now_ns, ring, origin, out)
@@ -344,7 +381,13 @@ class SitesEngine:
                 network.ring.hear_clock(streams.horizon.clock)
 
     def unreachable(self, now_ns: int, address: Address, quoted: bytes, out: Outbox) -> None:
-        pass
+        membership = self._membership
+        if self._is_closed or membership is None:
+            return
+        gone = self._watch.unreachable(now_ns, address, quoted, out)
+        if gone:
+            membership.on_suspects(now_ns, gone, out)
+            self._follow(now_ns, out)
 
     def after_batch(self, now_ns: int, out: Outbox) -> None:
         network, streams, membership = self._network, self._streams, self._membership
@@ -368,7 +411,7 @@ class SitesEngine:
         if failure is not None:
             membership.on_failure(now_ns, failure.reason, failure.members, out)
             self._follow(now_ns, out)
-        self._watch.detector.work(not self._is_quiet, now_ns)
+        self._watch.work(not self._is_quiet, now_ns)
 
     def _deliver(self, streams: ViewStreams, out: Outbox) -> None:
         found = streams.deliveries(self._ticket, not self._is_behind)
@@ -380,6 +423,8 @@ class SitesEngine:
         membership, network = self._membership, self._network
         if self._is_closed or membership is None or network is None:
             return
+        if self._held_until_ns <= now_ns:
+            self._held_until_ns = self._held_priority = 0
         self._intake.expire(now_ns)
         membership.expire(now_ns, out)
         self._follow(now_ns, out)
@@ -388,6 +433,8 @@ class SitesEngine:
             if suspicions:
                 membership.on_suspects(now_ns, suspicions, out)
                 self._follow(now_ns, out)
+        if membership.is_working and self.view is not None:
+            self._watch.probe(now_ns, self.view, out)
         network = self._network or network
         self._watch.beat(now_ns, bool(network.mates), network.ends, out)
 
@@ -395,7 +442,7 @@ class SitesEngine:
         network, membership = self._network, self._membership
         if self._is_closed or network is None or membership is None:
             return NEVER
-        due_ns = min(membership.deadline_ns(), self._intake.due_ns)
+        due_ns = min(membership.deadline_ns(), self._intake.due_ns, self._held_until_ns or NEVER)
         if membership.is_working:
             due_ns = min(due_ns, network.deadline_ns())
         return min(due_ns, self._watch.deadline_ns(membership.is_working))
@@ -417,7 +464,7 @@ class SitesEngine:
             out.notes += streams.take_notes()
             before, after = install.result.remainder
             self._settle(streams, before, out)
-            out.upcalls.append(Transitional(former.id))
+            out.upcalls.append(Transitional(former.id, came_with=install.view.came_with))
             self._settle(streams, after, out)
             was_synced = streams.progress.is_complete
         places = {member.id: self._sites.site_of(member.name).index for member in install.view.members}
@@ -440,6 +487,7 @@ class SitesEngine:
         self._writer.ring = view.ring
         self._declared = {}
         self._waiting_keys = []
+        self._held_until_ns = self._held_priority = 0
         self._streams = streams = ViewStreams(
             self.me.id, self._here, places, install.first_lts, self.interests, install.roster_groups
         )
@@ -452,9 +500,10 @@ class SitesEngine:
             install.first_lts,
             self._writer,
             self._timing,
-            self.counters,
         )
-        self._watch = SiteWatch(self._timing, self._writer, now_ns, self._network.neighbours)
+        self.counters["routes_computed"] = self._wiring.routes.computed
+        self.counters["links_opened"] = self._wiring.opened
+        self._watch = SiteWatch(self._timing, self._writer, self._watch.probing, now_ns, self._network.neighbours)
         membership.installed(now_ns, streams, was_synced, out)
 
     def _named(self, ids: Sequence[int], view: View) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from ordercast.orderers.sites.routes import SiteRoutes
 from ordercast.service import SAFE_RANK
 from ordercast.sites import SitesConfig
 from ordercast.view import Address, Member, View
-from ordercast.wire.cuts import Skip
+from ordercast.wire.cuts import Skip, joined
 from ordercast.wire.header import Kind
 from ordercast.wire.segments import Datagram
 from ordercast.wire.sites import (
@@ -37,13 +37,13 @@ from ordercast.wire.sites import (
     decode_hop_ack,
     decode_hop_nak,
     decode_site_token,
+    decode_stamp,
     decode_wake,
     encode_hop_ack,
     encode_ranges,
     encode_skip,
     encode_update,
     open_packet,
-    open_stamped,
     packet_sends,
 )
 from ordercast.wire.writer import DatagramWriter
@@ -64,10 +64,11 @@ class ViewFailure(NamedTuple):
 class Wiring:
     """What outlives a view: the routes, and the links whose two ends stay."""
 
-    __slots__ = ("config", "links", "routes")
+    __slots__ = ("config", "links", "opened", "routes")
 
     def __init__(self, config: SitesConfig) -> None:
         self.config = config
+        self.opened = 0  # links that were not there before
         self.routes = SiteRoutes(config.weights())
         self.links: dict[tuple[int, int], HopLink] = {}  # by site, and the id of the daemon at the other end
 
@@ -88,6 +89,7 @@ class Wiring:
                     peer_window=theirs.window_packets,
                 )
                 link = HopLink(terms, timing)
+                self.opened += 1
             links[site, end.id] = link
         self.links = links
         return {site: link for (site, _), link in links.items()}
@@ -110,7 +112,6 @@ class SiteNetwork:
         "_touched",
         "_writer",
         "burst_bytes",
-        "counters",
         "is_representative",
         "ring",
     )
@@ -125,13 +126,11 @@ class SiteNetwork:
         first_lts: int,
         writer: DatagramWriter,
         timing: Timing,
-        counters: dict[str, int],
     ) -> None:
         """`places`: the site of each member of the view."""
         self._here = here
         self._me = me.id
         self._writer = writer
-        self.counters = counters
         self._routes = wiring.routes
         present = 0
         for site in places.values():
@@ -197,6 +196,12 @@ class SiteNetwork:
         """Packets that wait at the fullest link."""
         return max([link.waiting for link in self._links.values()], default=0)
 
+    def measure(self) -> None:
+        """Tell the ring how much more the links take, where this daemon has them and the token."""
+        if self._links and self.ring.is_holding:
+            credits = [link.credit for link in self._links.values()]
+            self.ring.urgency.measure(min([usual for usual, _ in credits]), min([urgent for _, urgent in credits]))
+
     def deadline_ns(self) -> int:
         due_ns = self.ring.deadline_ns()
         for link in self._links.values():
@@ -261,7 +266,7 @@ class SiteNetwork:
             pruned = self._routes.pruned(source, here, packet.mask)
             is_passing = not packet.mask >> here & 1
             if pruned or is_passing:
-                stamp, _ = open_stamped(packet.body)
+                stamp = decode_stamp(packet.stamp)
                 block = SkippedBlock(stamp.lts, stamp.rank, packet.mask)
                 seq = packet.number & ((1 << SITE_SHIFT) - 1)
                 for child in pruned:
@@ -305,6 +310,7 @@ class SiteNetwork:
         """End a pass, after `take_passed`: the token, an UPDATE, then what the links let pass."""
         ring, writer, sends = self.ring, self._writer, out.sends
         ring.set_horizon(horizon)
+        self.measure()
         packets, controls = ring.step(now_ns)
         if packets:
             sends += packet_sends(To.ALL, writer.tag, writer.ring, self._here, packets)
@@ -340,14 +346,13 @@ class SiteNetwork:
 
 
 def skipped_ranges(skip: PrunedBlocks) -> list[Skip]:
-    """A SKIP of the wire as the streams take it: neighbours with one mask in one, as far as nothing is lost by it."""
+    """A SKIP of the wire as the streams take it: neighbours in one, as far as nothing is lost by it."""
     found: list[Skip] = []
-    for at, (lts, rank, mask) in enumerate(skip.blocks):
-        seq = skip.first + at
-        is_safe = rank >= SAFE_RANK
-        last = found[-1] if found else None
-        if last is not None and last.mask == mask and (is_safe or not last.safe):
-            found[-1] = last._replace(upto=seq, lts=lts, safe=last.safe or (lts if is_safe else 0))
+    for seq, (lts, rank, mask) in enumerate(skip.blocks, skip.first):
+        each = Skip(seq, seq, lts, mask, lts if rank >= SAFE_RANK else 0)
+        both = joined(found[-1], each) if found else None
+        if both is not None:
+            found[-1] = both
         else:
-            found.append(Skip(seq, seq, lts, mask, lts if is_safe else 0))
+            found.append(each)
     return found

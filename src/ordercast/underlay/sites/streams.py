@@ -37,6 +37,7 @@ from ordercast.wire.sites import (
     LinkPacket,
     PrunedBlocks,
     decode_skip,
+    decode_stamp,
     decode_update,
     encode_stamp,
     open_stamped,
@@ -102,7 +103,7 @@ class ViewStreams:
         self.horizon = Horizon(here, sorted(set(places.values())), first_lts)
         self._parts = Reassembly(0)  # sites may have datagrams of different sizes
         self._recent: dict[int, Recent] = {}  # UNRELIABLE blocks that came; by origin, bounded by the view
-        self._unordered: list[tuple[int, Held]] = []  # whole, and delivered with this pass; with the block's number
+        self._unordered: list[Held] = []  # whole, and delivered with this pass
         self.fetched = Outbox()  # notes about blocks that came in a recovery
         self.roster_lts = first_lts  # of the last roster block that was delivered; those of the view are above
         self.progress = ExchangeProgress()
@@ -131,54 +132,63 @@ class ViewStreams:
             self.horizon.skip(skip.site, each)
 
     def _on_segment(self, packet: LinkPacket, out: Outbox) -> None:
+        """Hot: once for each packet (`ordercast bench --orderer sites --size 1000`)."""
         if not packet.mask >> self.horizon.site & 1:
             return  # it only passes through this site
-        body: bytes | None
+        origin, number = packet.origin, packet.number
         if packet.last:
-            key = (packet.origin, packet.number, int(packet.is_reliable))
-            body = self._parts.add(key, packet.segment, packet.last, packet.body)
+            key = (origin, number, int(packet.is_reliable))
+            part = packet.body if packet.segment else packet.stamp + packet.body
+            whole = self._parts.add(key, packet.segment, packet.last, part)
+            if whole is None:
+                return
+            stamp, block = open_stamped(whole)
         else:
-            body = bytes(packet.body)
-        if body is None:
-            return
-        stamp = self._check(packet.origin, packet.number, packet.mask, body)
+            stamp, block = decode_stamp(packet.stamp), bytes(packet.body)  # no copy: it has its own
+        site = stamp.site
+        if self._daemons.get(origin) != site or number >> SITE_SHIFT != site or stamp.mask != packet.mask:
+            raise WireError("a block of another daemon than the one that stamped it")
+        seq = number & _SEQ_MASK
         if packet.is_reliable:
-            self._enter(packet.origin, packet.number & _SEQ_MASK, stamp, body, out)
+            self._enter(origin, seq, stamp, block, _head_of_stamped(stamp, block), out)
             return
         if stamp.rank != UNRELIABLE_RANK:
             raise WireError("a block that may get lost, and must not")
-        recent = self._recent.setdefault(packet.origin, Recent())
-        if recent.is_new(packet.number & _SEQ_MASK) and not self._is_late(stamp):
-            self._deliver_at_once(Held(stamp.site, 0, 0, stamp.rank, packet.origin, stamp.mask, body), out)
+        recent = self._recent.setdefault(origin, Recent())
+        if recent.is_new(seq) and not self._is_late(stamp):
+            self._deliver_at_once(origin, stamp, block, head_of(block), out)
 
-    def _check(self, origin: int, number: int, mask: int, body: bytes) -> BlockStamp:
-        """What every block of the view has in common."""
-        stamp, _ = open_stamped(body)
-        if self._daemons.get(origin) != stamp.site or number >> SITE_SHIFT != stamp.site or stamp.mask != mask:
-            raise WireError("a block of another daemon than the one that stamped it")
-        return stamp
-
-    def _enter(self, origin: int, seq: int, stamp: BlockStamp, body: bytes, out: Outbox) -> bool:
-        held = Held(stamp.site, seq, stamp.lts, stamp.rank, origin, stamp.mask, body)
-        if stamp.rank == UNRELIABLE_RANK:
+    def _enter(self, origin: int, seq: int, stamp: BlockStamp, block: bytes, head: Head | None, out: Outbox) -> bool:
+        """`head`: of the block; None: it is an INTEREST."""
+        site, rank, lts, number, mask, after = stamp
+        if rank == UNRELIABLE_RANK:
             raise WireError("an UNRELIABLE block in a stream")
-        if stamp.number == INTEREST_NUMBER:
-            keys = decode_interest(body[STAMP_BYTES:])
+        held = Held(site, seq, lts, rank, origin, mask, block)
+        held.number = number
+        held.after = after
+        if head is None:
+            keys = decode_interest(block)
             if not self.horizon.add(held):
                 return False
             for key in keys:
-                self._interests.received(origin, key, stamp.lts)
+                self._interests.received(origin, key, lts)
             return True
-        held.is_late = stamp.rank <= FIFO_RANK and self._is_late(stamp)
-        head = head_of(memoryview(body)[STAMP_BYTES:])
+        if rank > FIFO_RANK:
+            held.is_roster = head.flags & ROSTER > 0
+            if not self.horizon.add(held):
+                return False
+            out.notes.append(Note("hold", origin, block, head=head))
+            out.notes.append(Note("placed", origin, block, position_of(lts, site), head=head))
+            return True
+        held.is_late = self._is_late(stamp)
         # The fragments of a large message are put together in their order.
-        is_early = stamp.rank == RELIABLE_RANK and not held.is_late and not head.flags & FRAGMENTED
+        is_early = rank == RELIABLE_RANK and not held.is_late and not head.flags & FRAGMENTED
         held.is_delivered = is_early
         if not self.horizon.add(held):
             return False
-        self._note(held, head, out)
+        out.notes.append(Note("hold", origin, block, head=head))
         if is_early:
-            self._unordered.append((stamp.number, held))
+            self._unordered.append(held)
         return True
 
     def _is_late(self, stamp: BlockStamp) -> bool:
@@ -188,61 +198,58 @@ class ViewStreams:
         is_joining = self._interests.awaited(self.me) > 0
         return is_joining or not self.progress.is_complete or stamp.after > self.roster_lts
 
-    def _note(self, held: Held, head: Head, out: Outbox) -> None:
-        block = memoryview(held.data)[STAMP_BYTES:]
-        out.notes.append(Note("hold", held.origin, block, head=head))
-        if held.rank > FIFO_RANK:
-            out.notes.append(Note("placed", held.origin, block, position_of(held.lts, held.site), head=head))
-
-    def _deliver_at_once(self, held: Held, out: Outbox) -> None:
-        block = memoryview(held.data)[STAMP_BYTES:]
-        out.notes.append(Note("hold", held.origin, block, head=head_of(block)))
-        self._unordered.append((UNNUMBERED, held))
+    def _deliver_at_once(self, origin: int, stamp: BlockStamp, block: bytes, head: Head, out: Outbox) -> None:
+        held = Held(stamp.site, 0, 0, stamp.rank, origin, stamp.mask, block)
+        held.number = UNNUMBERED
+        out.notes.append(Note("hold", origin, block, head=head))
+        self._unordered.append(held)
 
     # What this daemon sends
 
-    def enter_own(self, origin: int, seq: int, stamp: BlockStamp, block: bytes, out: Outbox) -> bytes:
-        """A block that this daemon has just stamped; with its stamp, as it travels. The bytes are one copy."""
-        body = encode_stamp(stamp) + block
-        self._enter(origin, seq, stamp, body, out)
-        self._own.append((stamp.lts, len(body)))
-        self.own_bytes += len(body)
-        return body
+    def enter_own(
+        self, origin: int, seq: int, stamp: BlockStamp, block: bytes, head: Head | None, out: Outbox
+    ) -> bytes:
+        """A block that this daemon has just stamped; its stamp, as it travels."""
+        self._enter(origin, seq, stamp, block, head, out)
+        size = STAMP_BYTES + len(block)
+        self._own.append((stamp.lts, size))
+        self.own_bytes += size
+        return encode_stamp(stamp)
 
-    def enter_unreliable(self, origin: int, stamp: BlockStamp, block: bytes, out: Outbox) -> bytes:
-        body = encode_stamp(stamp) + block
-        self._deliver_at_once(Held(stamp.site, 0, 0, stamp.rank, origin, stamp.mask, body), out)
-        return body
+    def enter_unreliable(self, origin: int, stamp: BlockStamp, block: bytes, head: Head, out: Outbox) -> bytes:
+        self._deliver_at_once(origin, stamp, block, head, out)
+        return encode_stamp(stamp)
 
     # Deliveries
 
     def deliveries(self, ticket: int, may_order: bool) -> list[Delivery]:
         """What is delivered next; `ticket` is the sequence number of the first. Without `may_order` only what cannot
         wait: the application is behind."""
-        found = [_delivery(0, number, held) for number, held in self._unordered]
-        self._unordered = []
+        blocks, self._unordered = self._unordered, []
         if may_order:
-            for held in self.horizon.take(TAKE_BLOCKS):
-                self._add(found, held)
-        return [each._replace(seq=ticket + at) for at, each in enumerate(found)]
+            blocks += self.horizon.take(TAKE_BLOCKS)
+        return self._delivered(blocks, ticket)
 
     def settle(self, dues: Sequence[Due], ticket: int) -> list[Delivery]:
         """A part of the remainder of the view, at its end."""
-        found = [_delivery(0, number, held) for number, held in self._unordered]
-        self._unordered = []
-        for held in self.horizon.settle(dues):
-            self._add(found, held)
-        return [each._replace(seq=ticket + at) for at, each in enumerate(found)]
+        blocks, self._unordered = self._unordered, []
+        blocks += self.horizon.settle(dues)
+        return self._delivered(blocks, ticket)
 
-    def _add(self, found: list[Delivery], held: Held) -> None:
-        stamp, block = open_stamped(held.data)
-        if stamp.number == INTEREST_NUMBER:
-            return
-        head = head_of(block)
-        if head.flags & ROSTER and held.rank > FIFO_RANK:
-            self.progress.on_body(held.origin, roster_body(bytes(block), head))
-            self.roster_lts = held.lts
-        found.append(_delivery(0, stamp.number, held))
+    def _delivered(self, blocks: Sequence[Held], ticket: int) -> list[Delivery]:
+        """Hot: once for each block."""
+        found: list[Delivery] = []
+        for held in blocks:
+            number, block = held.number, held.data
+            if number == INTEREST_NUMBER:
+                continue
+            if held.is_roster:
+                self.progress.on_body(held.origin, roster_body(block, head_of(block)))
+                self.roster_lts = held.lts
+            position = position_of(held.lts, held.site) if held.rank > FIFO_RANK else -1
+            found.append(Delivery(ticket, position, held.origin, number, block))
+            ticket += 1
+        return found
 
     def release(self) -> None:
         """Forget what is stable; once in a pass."""
@@ -273,17 +280,20 @@ class ViewStreams:
     def packet(self, site: int, seq: int) -> bytes | None:
         stream = self.horizon.streams.get(site)
         held = stream.held.get(seq) if stream is not None else None
+        if held is None:
+            return None
+        stamp = BlockStamp(held.site, held.rank, held.lts, held.number, held.mask, held.after)
         # A block knows who stamped it, and its stamp does not say so.
-        return held.origin.to_bytes(8, "little") + held.data if held is not None else None
+        return b"".join((held.origin.to_bytes(8, "little"), encode_stamp(stamp), held.data))
 
     def take_packet(self, site: int, seq: int, packet: bytes) -> bool:
         if len(packet) <= 8:
             raise WireError("a fetched block without a stamp")
-        origin, body = int.from_bytes(packet[:8], "little"), packet[8:]
-        stamp, _ = open_stamped(body)
+        origin = int.from_bytes(packet[:8], "little")
+        stamp, block = open_stamped(packet[8:])
         if self._daemons.get(origin) != stamp.site or stamp.site != site:
             raise WireError("a fetched block of another source")
-        return self._enter(origin, seq, stamp, body, self.fetched)
+        return self._enter(origin, seq, stamp, block, _head_of_stamped(stamp, block), self.fetched)
 
     def take_notes(self) -> list[Note]:
         """Of blocks that were fetched: they are written before the pass says that they are here."""
@@ -297,6 +307,6 @@ class ViewStreams:
         return not self._unordered and not len(self._parts) and is_complete and not self._own
 
 
-def _delivery(seq: int, number: int, held: Held) -> Delivery:
-    position = position_of(held.lts, held.site) if held.rank > FIFO_RANK else -1
-    return Delivery(seq, position, held.origin, number, held.data[STAMP_BYTES:])
+def _head_of_stamped(stamp: BlockStamp, block: bytes) -> Head | None:
+    """The head of a block of a stream; None: it is an INTEREST, which has none."""
+    return head_of(block) if stamp.number != INTEREST_NUMBER else None
