@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import median
 from time import monotonic
 from typing import Any, Final
 
@@ -35,9 +36,9 @@ DESCRIPTION: Final = (
     "read, which also checks the order. CPU is user + system of all members by deliveries at all members. Services "
     "without order are sent one at a time every 2 ms. With --groups every member is in that many groups, and what "
     "they cost is measured: to join them, memory, sockets and CPU at rest. On a shared underlay messages go round "
-    "robin over all of them, after a phase in which all go to one group. Their names are looked up once (`resolve`); "
-    "one more phase gives names to each call. Then a newcomer comes in. Exit code 1 if anything was misordered, or, "
-    "unless it was UNRELIABLE, lost."
+    "robin over all of them, in turn with phases in which all go to one group, three times. Their names are looked up "
+    "once (`resolve`); one more phase gives names to each call. Then a newcomer comes in. Exit code 1 if "
+    "anything was misordered, or, unless it was UNRELIABLE, lost."
 )
 EXAMPLES: Final = """examples:
   ordercast bench
@@ -63,6 +64,7 @@ MIN_SECONDS: Final = 0.1
 MAX_SECONDS: Final = 3_600.0
 START_TIMEOUT_S: Final = 30.0
 MAX_GROUPS: Final = 1_000_000
+ROUNDS: Final = 3  # in which one group and all groups are measured in turn; the median counts
 MAX_OWN_GROUPS: Final = 500  # each has sockets of its own
 JOIN_TIMEOUT_S: Final = 300.0
 SETTLE_S: Final = 1.0
@@ -259,24 +261,25 @@ class _Bench:
         senders = children if parameters.senders == "all" else single
         many = await self._enter_groups() if parameters.is_shared or parameters.groups > 1 else None
         is_compared = parameters.is_shared and many is not None
-        ones = (
-            [await self._phase(*each, groups=1) for each in self._loads(senders, " to one group")]
-            if is_compared
-            else []
-        )
-        batch, messages = [await self._phase(*each) for each in self._loads(senders, "")]
+        ones, alls = await self._rounds(senders, ROUNDS if is_compared else 0)
+        batch, messages = alls[0]
         alone = await self._phase("single", single, min(2.0, seconds / 2), "one message at a time")
-        ordered = [*ones, batch, messages, alone]
+        ordered = [*(phase for each in (*ones, *alls) for phase in each), alone]
         if many is not None and ones:
             text = "batch API, groups by name, flat out"
             by_name = await self._phase("by name", senders, min(2.0, seconds / 2), text)
             ordered.append(by_name)
-            many["one_group_per_s"], many["one_group_per_message_api_per_s"] = [round(one.per_s) for one in ones]
-            many["one_group_cpu_us_per_delivery"] = round(ones[0].cpu_us, 3)
-            many["ratio_to_one_group"] = ratio(batch, ones[0])
-            many["per_message_api_ratio_to_one_group"] = ratio(messages, ones[1])
+            many["one_group_per_s"] = round(median([one.per_s for one, _ in ones]))
+            many["one_group_per_message_api_per_s"] = round(median([one.per_s for _, one in ones]))
+            many["one_group_cpu_us_per_delivery"] = round(median([one.cpu_us for one, _ in ones]), 3)
+            many["cpu_us_per_delivery"] = round(median([each.cpu_us for each, _ in alls]), 3)
+            many["ratios_to_one_group"] = [ratio(each[0], one[0]) for each, one in zip(alls, ones, strict=True)]
+            many["ratio_to_one_group"] = middle(many["ratios_to_one_group"])
+            many["per_message_api_ratio_to_one_group"] = middle(
+                [ratio(each[1], one[1]) for each, one in zip(alls, ones, strict=True)]
+            )
             many["by_name_per_s"] = round(by_name.per_s)
-            many["by_name_ratio_to_one_group"] = ratio(by_name, ones[0])
+            many["by_name_ratio_to_one_group"] = ratio(by_name, ones[-1][0])
             many["newcomer_s"] = await self._let_in(trace)
         floor = await self._phase("floor", senders, min(3.0, seconds / 2), "floor: no ordering, no repair")
         return {
@@ -312,6 +315,19 @@ class _Bench:
                 "software_version": software_version(),
             },
         }
+
+    async def _rounds(
+        self, senders: list[Child], rounds: int
+    ) -> tuple[list[list[PhaseResult]], list[list[PhaseResult]]]:
+        """Phases with one group and with all groups in turn: what else the machine does befalls both. Without rounds,
+        all groups once."""
+        ones: list[list[PhaseResult]] = []
+        alls: list[list[PhaseResult]] = []
+        for _ in range(max(rounds, 1)):
+            if rounds:
+                ones.append([await self._phase(*each, groups=1) for each in self._loads(senders, " to one group")])
+            alls.append([await self._phase(*each) for each in self._loads(senders, "")])
+        return ones, alls
 
     def _loads(self, senders: list[Child], where: str) -> list[tuple[str, list[Child], float, str]]:
         """The phases at full load."""
@@ -432,6 +448,12 @@ def ratio(phase: PhaseResult, other: PhaseResult) -> float | None:
     return round(phase.per_s / other.per_s, 3) if other.per_s else None
 
 
+def middle(ratios: Iterable[float | None]) -> float | None:
+    """The median of those that were measured."""
+    measured = [each for each in ratios if each is not None]
+    return round(median(measured), 3) if measured else None
+
+
 def percentiles(latencies_ns: Iterable[int]) -> dict[str, float | None]:
     """p50 and p99 in microseconds; None where nothing was measured."""
     ordered = sorted(latencies_ns)
@@ -488,11 +510,12 @@ def group_rows(many: dict[str, Any]) -> list[tuple[str, str]]:
     if "newcomer_s" in many:
         each = f"{many['one_group_per_s']:,} and {many['one_group_per_message_api_per_s']:,} messages/s"
         shares = f"{many['ratio_to_one_group']} and {many['per_message_api_ratio_to_one_group']}"
+        cpu = f"{many['one_group_cpu_us_per_delivery']} and {many['cpu_us_per_delivery']}"
         by_name = f"{many['by_name_per_s']:,} messages/s, {many['by_name_ratio_to_one_group']}"
         rows += [
             ("one group, batch and per-message API", each),
-            ("CPU, all members, one group", f"{many['one_group_cpu_us_per_delivery']} us for each delivered message"),
-            ("share of that with all groups", shares),
+            ("CPU, all members, one group and all", f"{cpu} us for each delivered message"),
+            ("share of one group with all groups", shares),
             ("batch API by name, all groups, share", by_name),
             ("a newcomer is in after", f"{many['newcomer_s']:g} s"),
         ]
