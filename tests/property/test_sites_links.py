@@ -198,6 +198,11 @@ tokens = st.builds(
     quiet=st.integers(0, 65_535),
     flags=st.integers(0, 2),
     wanted=st.lists(st.tuples(numbers, small).map(lambda pair: (pair[0], sum(pair))), max_size=4).map(tuple),
+    usual=st.integers(-(1 << 31), (1 << 31) - 1),
+    urgent=st.integers(-(1 << 31), (1 << 31) - 1),
+    owed=st.integers(-(1 << 31), (1 << 31) - 1),
+    rest=st.integers(0, 65_535),
+    turn=st.integers(0, 65_535),
 )
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from ordercast.sim.chance import drawn_scenario
 from ordercast.sim.fuzz import run_seed
+from ordercast.sim.many_groups import MANY_GROUPS
 from ordercast.sim.run import run_scenario
 
 SEEDS = (
@@ -102,6 +103,11 @@ OF_SLOW = (
 )
 
 
+OF_MANY_GROUPS = (
+    ("token", 1_170_000_374),  # the judge forgot which view a group had when the session had left the underlay itself
+)
+
+
 @pytest.mark.parametrize(("orderer", "seed"), SEEDS)
 def test_a_seed_that_failed_once_holds(orderer: str, seed: int) -> None:
     result = run_seed(orderer, seed)
@@ -129,6 +135,12 @@ def test_a_seed_about_endurance_that_failed_once_holds(orderer: str, seed: int) 
 @pytest.mark.parametrize(("orderer", "seed"), OF_SLOW)
 def test_a_seed_about_slow_receivers_that_failed_once_holds(orderer: str, seed: int) -> None:
     result = run_seed(orderer, seed, profile="slow")
+    assert result.held, "\n".join((result.command, *result.failures))
+
+
+@pytest.mark.parametrize(("orderer", "seed"), OF_MANY_GROUPS)
+def test_a_seed_with_many_groups_that_failed_once_holds(orderer: str, seed: int) -> None:
+    result = run_seed(orderer, seed, profile=MANY_GROUPS)
     assert result.held, "\n".join((result.command, *result.failures))
 
 

@@ -9,6 +9,7 @@ from struct import Struct
 from ordercast import Group, Message, View
 from ordercast.config import LAN_DATAGRAM, GroupConfig
 from ordercast.groups.engines import engines_of_sites
+from ordercast.orderers.sites.urgency import DEBT
 from ordercast.sim.api import SimNode
 from ordercast.sim.loop import run_in_world
 from ordercast.sim.network import LAN
@@ -130,5 +131,6 @@ def test_urgent_messages_take_a_fifth_of_the_time_while_others_fill_a_slow_link(
 
 def test_the_rest_gets_a_fifth_of_a_link_that_urgent_messages_would_fill() -> None:
     found = arrivals_of(lambda world, groups: [saturate(world, groups[1]), saturate(world, groups[2], 5)], 8)
-    share = found.bytes["e2"] / (found.bytes["e2"] + found.bytes["e3"])
-    assert 0.2 <= share < 0.4
+    rest, both = found.bytes["e2"], found.bytes["e2"] + found.bytes["e3"]
+    assert rest >= 0.2 * both - DEBT  # a fifth, but for what they are owed at the end
+    assert rest < 0.4 * both

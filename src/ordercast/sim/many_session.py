@@ -51,6 +51,13 @@ class EventOrder:
         self._numbers: dict[str, int] = {}  # the last FIFO-or-stronger message of each sender
         self._views: dict[str, View] = {}  # the last view of each group
 
+    def branch(self) -> EventOrder:
+        """Another queue that goes on where this one has ended."""
+        other = EventOrder(self._has_components)
+        other._position, other._bound = self._position, self._bound
+        other._numbers, other._views = dict(self._numbers), dict(self._views)
+        return other
+
     def on_message(self, message: Message) -> str:
         """What is wrong with it; empty: nothing."""
         if message.service.rank >= FIFO_RANK:
@@ -138,6 +145,7 @@ class GroupSession:
         "_claims",
         "_config",
         "_created",
+        "_fed",
         "_orders",
         "_pending",
         "_plan",
@@ -170,6 +178,7 @@ class GroupSession:
         self.base: Port | None = None
         self.asked: list[tuple[str, Asked]] = []  # own calls, each with its group
         self._orders: dict[Port, EventOrder] = {}
+        self._fed: EventOrder | None = None  # of all its groups in one, which has ended
         self._pending: dict[Port, SentHere] = {}  # what it sent to each of its groups in this stay
         self._view_ids: dict[str, str] = {}  # of group views, and their groups
         self._claims: dict[LockRequest, Port] = {}
@@ -203,6 +212,7 @@ class GroupSession:
         self.base = None
         self.asked = []
         self._orders = {}
+        self._fed = None
         self._pending = {}
         self._view_ids = {}
         self._claims = {}
@@ -212,6 +222,7 @@ class GroupSession:
 
     def enter(self, host: Host, now_ns: int, groups: Sequence[str]) -> None:
         """Come into the underlay, and into groups of it."""
+        self._fed = None
         if self.is_based:
             self.base = host.attach(
                 now_ns,
@@ -406,7 +417,9 @@ class GroupSession:
     def _on_event(self, port: Port, event: PortEvent) -> None:
         order = self._orders.get(port)
         if order is None:
-            order = self._orders[port] = EventOrder(self._plan.has_components)
+            # A group that the session leaves after the underlay itself has its last events by itself.
+            order = self._fed.branch() if self._fed is not None else EventOrder(self._plan.has_components)
+            self._orders[port] = order
         if isinstance(event, Batch):
             for message in event.each():
                 wrong = order.on_message(message)
@@ -427,6 +440,8 @@ class GroupSession:
             self._on_left(event)
             if event.group == port.group:
                 self._orders.pop(port, None)  # what follows is another stay
+                if self.is_fed and port is self.base:
+                    self._fed = order
             else:
                 order.on_left(event.group)
         elif isinstance(event, Uncertain):

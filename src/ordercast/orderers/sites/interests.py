@@ -31,6 +31,37 @@ def group_key(name: str) -> int:
     return int.from_bytes(blake2b(name.encode(), digest_size=8, person=b"oc-interest").digest(), "big")
 
 
+class DeclaredInterests:
+    """What this daemon wants to be sent in the present view: names of groups, and when each was stamped."""
+
+    __slots__ = ("_stamped", "_waiting")
+
+    def __init__(self) -> None:
+        self._stamped: dict[str, int] = {}  # with their LTS
+        self._waiting: list[str] = []  # for the token
+
+    @property
+    def is_waiting(self) -> bool:
+        return bool(self._waiting)
+
+    def want(self, names: Iterable[str]) -> None:
+        self._waiting += [name for name in names if name not in self._stamped]
+
+    def take(self, most: int) -> list[str]:
+        """The next ones that are to be stamped."""
+        names = self._waiting[:most]
+        del self._waiting[:most]
+        return names
+
+    def stamped(self, names: Iterable[str], lts: int) -> None:
+        for name in names:
+            self._stamped[name] = lts
+
+    def lts_of(self, name: str) -> int | None:
+        """None: it was not stamped in this view."""
+        return self._stamped.get(name)
+
+
 class KeyInterest:
     """Who is interested in one group."""
 

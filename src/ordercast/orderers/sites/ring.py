@@ -130,7 +130,6 @@ class SiteRing:
         "clock",
         "duplicates",
         "known",
-        "me",
         "resent",
         "share",
         "site_aru",
@@ -144,7 +143,6 @@ class SiteRing:
         `first_lts`: stamps of the view are above it."""
         if me not in members or NOBODY in members:
             raise InvariantViolation(f"daemon {me} is not in the ring {members}")
-        self.me = me
         self._members = tuple(members)
         self._index = self._members.index(me)
         self._window = terms.window
@@ -177,6 +175,10 @@ class SiteRing:
         self.strange = 0  # tokens, packets and WAKEs that cannot be
 
     # What the owner sees
+
+    @property
+    def me(self) -> int:
+        return self._members[self._index]
 
     @property
     def is_holding(self) -> bool:

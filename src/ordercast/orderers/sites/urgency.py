@@ -19,6 +19,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from ordercast.config import MS
+from ordercast.engine import NEVER
 from ordercast.parts.priorities import REST
 from ordercast.wire.sites import MAX_CREDIT
 
@@ -26,6 +28,7 @@ USUAL_S: Final = 0.05  # of a link's rate: bytes that may wait for it, and block
 URGENT_S: Final = 0.15  # the same for others
 MIN_CREDIT: Final = 4_096  # a slow link has something to send all the same
 DEBT: Final = 16_384  # bytes of urgent blocks, while others wait, until these have their turn
+HOLD_NS: Final = 20 * MS  # between two tries to stamp, while the links of the site are behind
 
 
 class SiteCredit(NamedTuple):
@@ -64,8 +67,10 @@ class Urgency:
         self._has_stamped = False  # one of them
 
     def take(self, credit: SiteCredit) -> None:
-        self._usual, self._urgent, self._owed, self._rest, turn = credit
-        self._turn = turn if turn <= self._daemons else 0
+        """A token comes. Who made it up may have written anything: it goes on in bounds."""
+        self._usual, self._urgent, self._owed = [_bounded(each) for each in credit[:3]]
+        self._rest = credit.rest if 0 <= credit.rest <= self._daemons else 0
+        self._turn = credit.turn if 0 <= credit.turn <= self._daemons else 0
         self._is_holding = self._has_stamped = False
         if not self._rest:
             self._owed = 0
@@ -109,6 +114,34 @@ class Urgency:
         if self._turn == self._me and not self._is_holding:
             self._turn = 0
         return SiteCredit(self._usual, self._urgent, self._owed, self._rest, self._turn)
+
+
+class Hold:
+    """The links of the site are behind: blocks of this daemon wait, and the token is not asked for."""
+
+    __slots__ = ("_priority", "_until_ns")
+
+    def __init__(self) -> None:
+        self._until_ns = 0  # 0: nothing waits
+        self._priority = 0  # of the blocks
+
+    def wait(self, now_ns: int, priority: int) -> None:
+        """A block of this priority may not be stamped yet."""
+        self._until_ns, self._priority = now_ns + HOLD_NS, priority
+
+    def end(self) -> None:
+        self._until_ns = self._priority = 0
+
+    def hurry(self, priority: int) -> None:
+        """A block of this priority comes: a more urgent one does not wait for the others."""
+        if priority > self._priority:
+            self._until_ns = 0
+
+    def is_over(self, now_ns: int) -> bool:
+        return now_ns >= self._until_ns
+
+    def deadline_ns(self) -> int:
+        return self._until_ns or NEVER
 
 
 def _bounded(credit: int) -> int:

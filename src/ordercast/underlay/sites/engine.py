@@ -17,7 +17,6 @@ from typing import Final
 from ordercast.config import (
     MAX_BLOCK,
     MAX_PRIORITY,
-    MS,
     AlonePolicy,
     Demands,
     GroupConfig,
@@ -31,7 +30,8 @@ from ordercast.membership.components.daemons import Daemon, Daemons
 from ordercast.membership.components.installing import ComponentInstall
 from ordercast.membership.components.membership import KINDS, ComponentsMembership
 from ordercast.orderers.orderer import Suspicion, SuspicionReason
-from ordercast.orderers.sites.interests import Interests, group_key
+from ordercast.orderers.sites.interests import DeclaredInterests, Interests, group_key
+from ordercast.orderers.sites.urgency import Hold
 from ordercast.parts.probing import Probing
 from ordercast.service import AGREED_RANK, MAJORITY_RANK, RELIABLE_RANK, RESILIENT_RANK, UNRELIABLE_RANK, Service
 from ordercast.sites import SitesConfig
@@ -48,7 +48,6 @@ from ordercast.wire.segments import Datagram
 from ordercast.wire.sites import PACKET_OVERHEAD, SITE_SHIFT, STAMP_BYTES, BlockStamp, cut_block
 from ordercast.wire.writer import DatagramWriter
 
-HOLD_NS: Final = 20 * MS  # between two tries to stamp, while the links of the site are behind
 MAX_BACKLOG: Final = 16_384  # packets that wait at one link before this site stamps nothing more
 
 INSTEAD: Final = "sites has neither locks nor calls from outside: use a group with orderer='token' for them"
@@ -95,9 +94,8 @@ class SitesEngine:
         "_consumed",
         "_daemons",
         "_declared",
-        "_held_priority",
-        "_held_until_ns",
         "_here",
+        "_hold",
         "_intake",
         "_is_closed",
         "_membership",
@@ -109,7 +107,6 @@ class SitesEngine:
         "_ticket",
         "_timing",
         "_unreliable",
-        "_waiting_keys",
         "_watch",
         "_wiring",
         "_writer",
@@ -155,10 +152,8 @@ class SitesEngine:
         # Sending
         self._next_block = next_block
         self._unreliable = 0  # number of the next UNRELIABLE block
-        self._held_until_ns = 0  # the links of the site are behind: blocks wait, and the token is not asked for
-        self._held_priority = 0  # of these blocks
-        self._declared: dict[str, int] = {}  # interests of the present view, with their LTS
-        self._waiting_keys: list[str] = []  # those that wait for the token
+        self._hold = Hold()
+        self._declared = DeclaredInterests()  # of the present view
         # Delivering
         self._ticket = 1
         self._consumed = 0
@@ -191,7 +186,7 @@ class SitesEngine:
             return 0, 0
         ring = network.ring
         if not ring.is_holding:
-            if now_ns >= self._held_until_ns:
+            if self._hold.is_over(now_ns):
                 ring.want()
             return 0, 0
         blocks = streams.horizon.room(ring.site_seq)
@@ -229,12 +224,12 @@ class SitesEngine:
             priority = min(head.k, MAX_PRIORITY)
             if mask & elsewhere and not head.flags & ROSTER:
                 if not urgency.may_stamp(priority):
-                    self._held_until_ns, self._held_priority = now_ns + HOLD_NS, priority
+                    self._hold.wait(now_ns, priority)
                     if not priority:
                         urgency.hold()
                     break
                 urgency.stamped(priority, len(block))
-                self._held_until_ns = 0
+                self._hold.end()
             is_whole = not head.flags & FRAGMENTED  # a large message needs all of its fragments
             if head.rank == UNRELIABLE_RANK and is_whole:
                 self._unreliable += 1
@@ -314,35 +309,32 @@ class SitesEngine:
     # Interest
 
     def declare(self, names: Sequence[str]) -> None:
-        self._waiting_keys += [name for name in names if name not in self._declared]
-        if self._waiting_keys and self._network is not None:
+        self._declared.want(names)
+        if self._declared.is_waiting and self._network is not None:
             self._network.ring.want()
 
     def is_stable(self, name: str) -> bool:
-        lts = self._declared.get(name)
+        lts = self._declared.lts_of(name)
         return lts is not None and self._streams is not None and lts <= self._streams.horizon.stable
 
     def hurry(self, priority: int) -> None:
-        if priority > self._held_priority:
-            self._held_until_ns = 0
+        self._hold.hurry(priority)
 
     def _stamp_interests(self, out: Outbox) -> None:
         network, streams = self._network, self._streams
-        if network is None or streams is None or not self._waiting_keys:
+        if network is None or streams is None or not self._declared.is_waiting:
             return
         ring, here, me = network.ring, self._here, self.me.id
         everyone = self._wiring.routes.present
-        while self._waiting_keys and streams.horizon.room(ring.site_seq) > 0:
-            names = self._waiting_keys[:INTEREST_KEYS]
-            del self._waiting_keys[:INTEREST_KEYS]
+        while self._declared.is_waiting and streams.horizon.room(ring.site_seq) > 0:
+            names = self._declared.take(INTEREST_KEYS)
             ring.hear_clock(streams.horizon.clock)
             seq, lts = ring.stamp()
             stamp = BlockStamp(here, AGREED_RANK, lts, INTEREST_NUMBER, everyone)
             block = encode_interest([group_key(name) for name in names])
             prefix = streams.enter_own(me, seq, stamp, block, None, out)
             network.send_own(cut_block(me, here << SITE_SHIFT | seq, everyone, prefix, block, self.config.datagram))
-            for name in names:
-                self._declared[name] = lts
+            self._declared.stamped(names, lts)
 
     # The pass
 
@@ -423,8 +415,8 @@ class SitesEngine:
         membership, network = self._membership, self._network
         if self._is_closed or membership is None or network is None:
             return
-        if self._held_until_ns <= now_ns:
-            self._held_until_ns = self._held_priority = 0
+        if self._hold.is_over(now_ns):
+            self._hold.end()
         self._intake.expire(now_ns)
         membership.expire(now_ns, out)
         self._follow(now_ns, out)
@@ -442,7 +434,7 @@ class SitesEngine:
         network, membership = self._network, self._membership
         if self._is_closed or network is None or membership is None:
             return NEVER
-        due_ns = min(membership.deadline_ns(), self._intake.due_ns, self._held_until_ns or NEVER)
+        due_ns = min(membership.deadline_ns(), self._intake.due_ns, self._hold.deadline_ns())
         if membership.is_working:
             due_ns = min(due_ns, network.deadline_ns())
         return min(due_ns, self._watch.deadline_ns(membership.is_working))
@@ -485,9 +477,8 @@ class SitesEngine:
         out.upcalls.append(view)
         self.interests.place(places)
         self._writer.ring = view.ring
-        self._declared = {}
-        self._waiting_keys = []
-        self._held_until_ns = self._held_priority = 0
+        self._declared = DeclaredInterests()
+        self._hold.end()
         self._streams = streams = ViewStreams(
             self.me.id, self._here, places, install.first_lts, self.interests, install.roster_groups
         )
@@ -532,7 +523,7 @@ class SitesEngine:
     def is_at_rest(self) -> bool:
         if self._is_closed:
             return True
-        return self.is_working and self._is_quiet and not self._waiting_keys and self._intake.is_empty
+        return self.is_working and self._is_quiet and not self._declared.is_waiting and self._intake.is_empty
 
     @property
     def is_closed(self) -> bool:
