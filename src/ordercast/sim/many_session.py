@@ -440,7 +440,9 @@ class GroupSession:
             self._on_left(event)
             if event.group == port.group:
                 self._orders.pop(port, None)  # what follows is another stay
-                if self.is_fed and port is self.base:
+                if not event.wanted:
+                    self._fed = None  # in another underlay of the name
+                elif self.is_fed and port is self.base:
                     self._fed = order
             else:
                 order.on_left(event.group)

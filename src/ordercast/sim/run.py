@@ -225,7 +225,8 @@ class _Run:
         """Whether the group has come together, has nothing to do, and is too small for all of its members to take part
         in it."""
         rows, scenario = self._cluster.world.rows(), self._scenario
-        short = short_members(rows, scenario.rule_of, scenario.bootstrap)
+        linked = linked_views(rows, {life.member: life for life in self._lives(rows)})
+        short = short_members(rows, scenario.rule_of, scenario.bootstrap, linked)
         live = {str(member) for member in self._live()}
         views = [{str(member) for member in view.members} for view in self._cluster.views()]
         ports = [member.port for member in self._live()]

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from ordercast.service import AGREED_RANK
-from ordercast.sim.checkers.chain import installed_views
+from ordercast.sim.checkers.chain import InstalledView, installed_views
 from ordercast.sim.checkers.records import Local, MemberPeriod, UnderlayTrace
 from ordercast.sim.checkers.verdict import PropertyResult
 from ordercast.sim.checkers.views import Rules, rule_of
@@ -53,10 +53,13 @@ def check_attendance(underlay: UnderlayTrace, result: PropertyResult, rules: Rul
                 result.report(f"{local.member} {what} (n={n}) in {why}", member=local.member, view=period.view)
 
 
-def short_members(rows: Iterable[Row], rules: Rules, bootstrap: int) -> set[str]:
-    """The lives whose last view has too few members for them."""
+def short_members(
+    rows: Iterable[Row], rules: Rules, bootstrap: int, views: dict[str, InstalledView] | None = None
+) -> set[str]:
+    """The lives whose last view has too few members for them. `views`: those of the rows, where more is known of what
+    came before them than the rows say: restarted members go on where their former lives were."""
     rows = list(rows)
-    views = installed_views(rows)
+    views = installed_views(rows) if views is None else views
     sizes = {name: len(view.members) for name, view in views.items()}
     created = {name for name, view in views.items() if view.reason == CREATED}
     follows = [(earlier, name) for name, view in views.items() for earlier in view.before]
