@@ -25,9 +25,10 @@ from ordercast.groups.watches import Watch
 from ordercast.service import AGREED, FIFO_RANK, UNRELIABLE, Service, parse_service
 from ordercast.sim.many_groups import UNDERLAY, ActKind, GroupAct, ManyGroups
 from ordercast.sim.world import Machine, World
-from ordercast.view import View, id_of
+from ordercast.view import Reason, View, id_of
 
 MAX_FAULTS: Final = 10  # wrong things that are described; more are only counted
+LOCK_CHANGES: Final = (Reason.LOCK, Reason.UNLOCK)
 
 Call = tuple[str, int]  # its sender and number
 MessageName = tuple[str, int, str]  # its sender, the sender's own number for it, and its groups
@@ -51,13 +52,6 @@ class EventOrder:
         self._numbers: dict[str, int] = {}  # the last FIFO-or-stronger message of each sender
         self._views: dict[str, View] = {}  # the last view of each group
 
-    def branch(self) -> EventOrder:
-        """Another queue that goes on where this one has ended."""
-        other = EventOrder(self._has_components)
-        other._position, other._bound = self._position, self._bound
-        other._numbers, other._views = dict(self._numbers), dict(self._views)
-        return other
-
     def on_message(self, message: Message) -> str:
         """What is wrong with it; empty: nothing."""
         if message.service.rank >= FIFO_RANK:
@@ -78,9 +72,11 @@ class EventOrder:
         self._views.pop(group, None)
 
     def on_view(self, view: View) -> str:
-        """The same for a view. One that only shows other locks stands where it stood before."""
+        """The same for a view. One that only shows other locks stands where it stood before, in this queue or, if the
+        session has left the underlay itself since, in the one of all its groups."""
         before = self._views.get(view.group)
-        if before is not None and before.id == view.id:
+        if before.id == view.id if before is not None else view.reason in LOCK_CHANGES:
+            self._views[view.group] = view
             return ""
         self._views[view.group] = view
         self._bound = max(self._bound, view.position)
@@ -145,7 +141,6 @@ class GroupSession:
         "_claims",
         "_config",
         "_created",
-        "_fed",
         "_orders",
         "_pending",
         "_plan",
@@ -178,7 +173,6 @@ class GroupSession:
         self.base: Port | None = None
         self.asked: list[tuple[str, Asked]] = []  # own calls, each with its group
         self._orders: dict[Port, EventOrder] = {}
-        self._fed: EventOrder | None = None  # of all its groups in one, which has ended
         self._pending: dict[Port, SentHere] = {}  # what it sent to each of its groups in this stay
         self._view_ids: dict[str, str] = {}  # of group views, and their groups
         self._claims: dict[LockRequest, Port] = {}
@@ -212,7 +206,6 @@ class GroupSession:
         self.base = None
         self.asked = []
         self._orders = {}
-        self._fed = None
         self._pending = {}
         self._view_ids = {}
         self._claims = {}
@@ -222,7 +215,6 @@ class GroupSession:
 
     def enter(self, host: Host, now_ns: int, groups: Sequence[str]) -> None:
         """Come into the underlay, and into groups of it."""
-        self._fed = None
         if self.is_based:
             self.base = host.attach(
                 now_ns,
@@ -417,9 +409,7 @@ class GroupSession:
     def _on_event(self, port: Port, event: PortEvent) -> None:
         order = self._orders.get(port)
         if order is None:
-            # A group that the session leaves after the underlay itself has its last events by itself.
-            order = self._fed.branch() if self._fed is not None else EventOrder(self._plan.has_components)
-            self._orders[port] = order
+            order = self._orders[port] = EventOrder(self._plan.has_components)
         if isinstance(event, Batch):
             for message in event.each():
                 wrong = order.on_message(message)
@@ -440,10 +430,6 @@ class GroupSession:
             self._on_left(event)
             if event.group == port.group:
                 self._orders.pop(port, None)  # what follows is another stay
-                if not event.wanted:
-                    self._fed = None  # in another underlay of the name
-                elif self.is_fed and port is self.base:
-                    self._fed = order
             else:
                 order.on_left(event.group)
         elif isinstance(event, Uncertain):
