@@ -41,7 +41,7 @@ from typing import Final
 from ordercast.config import MS, SECOND
 from ordercast.service import parse_service
 from ordercast.sim.network import NETWORKS
-from ordercast.sim.script_groups import SITES, GroupAct, group_act
+from ordercast.sim.script_groups import SITES, SessionAct, session_act
 from ordercast.sim.script_sites import SiteAct, SiteWords
 from ordercast.sim.topology import Topology
 from ordercast.wire.header import Kind
@@ -110,7 +110,7 @@ class Statement:
     handler: int = -1  # of a call: the lock whose holder answers; -1: none
     at_ns: int | None = None  # planned for this time; None: now
     site_act: SiteAct | None = None  # what is done to sites, or inside one
-    group_act: GroupAct | None = None  # what sessions do in other groups, or what is expected of them
+    session_act: SessionAct | None = None  # what sessions do in other groups, or what is expected of them
 
 
 @dataclass(slots=True)
@@ -258,13 +258,13 @@ class _ScriptParser:
         verb, rest = words[0], words[1:]
         try:
             site_act = self.sites.act(words, self._known)
-            asked = group_act(words, self.nodes, is_shared=self._is_shared)
+            asked = session_act(words, self.nodes, is_shared=self._is_shared)
         except ValueError as error:
             raise ScriptError(line, str(error)) from None
         if site_act is not None:
             return make(site_act.verb, site_act=site_act)
         if asked is not None:
-            return make(verb if verb in ("until", "expect") else "groups", word="groups", group_act=asked)
+            return make(verb if verb in ("until", "expect") else "groups", word="groups", session_act=asked)
         if self._is_nodes(verb):
             return self._of_nodes(line, self._nodes(line, verb, self._known), rest, make)
         match verb, rest:

@@ -36,7 +36,7 @@ GROUPS_HELP: Final = (
 )
 
 
-class GroupAct(NamedTuple):
+class SessionAct(NamedTuple):
     """One thing that sessions do, or one that is expected of them."""
 
     verb: str  # join, leave, close or send; view or delivered
@@ -59,24 +59,26 @@ class OneUnderlay:
 # Words. --------------------------------------------------------------------------------------------------------------
 
 
-def group_act(words: Sequence[str], nodes: Sequence[str], *, is_shared: bool) -> GroupAct | None:
+def session_act(words: Sequence[str], nodes: Sequence[str], *, is_shared: bool) -> SessionAct | None:
     """What a statement asks of sessions; None: it is about something else. `is_shared`: there may be other groups."""
     match words:
         case [who, ("join" | "leave") as verb, groups]:
-            act = GroupAct(verb, _sessions(who, nodes), _groups(groups))
+            act = SessionAct(verb, _sessions(who, nodes), _groups(groups))
         case [who, "close"]:
-            act = GroupAct("close", _sessions(who, nodes))
+            act = SessionAct("close", _sessions(who, nodes))
         case [who, "send", count, service, "to", groups, *rest]:
-            act = GroupAct("send", _sessions(who, nodes), _groups(groups), _number(count), str(parse_service(service)))
+            act = SessionAct(
+                "send", _sessions(who, nodes), _groups(groups), _number(count), str(parse_service(service))
+            )
             match rest:
                 case ["size", size]:
                     act = act._replace(size=_number(size))
                 case [_, *_]:
                     raise ValueError(f"cannot read {' '.join(rest)!r}; {GROUPS_HELP}")
         case [("until" | "expect"), "view", who, "of", count, "in", group]:
-            act = GroupAct("view", _sessions(who, nodes), _groups(group), _number(count))
+            act = SessionAct("view", _sessions(who, nodes), _groups(group), _number(count))
         case [("until" | "expect"), who, "delivered", count, "in", group]:
-            act = GroupAct("delivered", _sessions(who, nodes), _groups(group), _number(count))
+            act = SessionAct("delivered", _sessions(who, nodes), _groups(group), _number(count))
         case [who, *_] if "@" in who:
             raise ValueError(f"cannot read {' '.join(words)!r}; {GROUPS_HELP}")
         case _:
@@ -183,7 +185,7 @@ class ScriptSessions:
 
         member.node.after_pass = turn
 
-    def act(self, act: GroupAct) -> None:
+    def act(self, act: SessionAct) -> None:
         """Nothing where the node is down."""
         for label, node in act.sessions:
             found = self._find(label, node)
@@ -211,7 +213,7 @@ class ScriptSessions:
                     host.touch(port)
             world.wake(found.member.node)
 
-    def holds(self, act: GroupAct, *, is_exact: bool) -> bool:
+    def holds(self, act: SessionAct, *, is_exact: bool) -> bool:
         """Whether what is expected of sessions is so. `until` waits for at least so many messages."""
         for key in act.sessions:
             found, group = self._sessions.get(key), act.groups[0]
@@ -226,7 +228,7 @@ class ScriptSessions:
                 return False
         return True
 
-    def state(self, act: GroupAct) -> str:
+    def state(self, act: SessionAct) -> str:
         """What there is instead of what was expected."""
         texts = []
         for label, node in act.sessions:

@@ -226,8 +226,8 @@ class Transcript:
         cluster, world = self.cluster, self.cluster.world
         self._note_trouble(statement)
         network = self._wire
-        if statement.group_act is not None:
-            self._sessions.act(statement.group_act)
+        if statement.session_act is not None:
+            self._sessions.act(statement.session_act)
             return
         if statement.site_act is not None:
             act_on(network, world.pipes, statement.site_act)
@@ -321,8 +321,8 @@ class Transcript:
             return count == number if is_exact else count >= number
 
         match statement.word:
-            case "groups" if statement.group_act is not None:
-                asked = statement.group_act
+            case "groups" if statement.session_act is not None:
+                asked = statement.session_act
                 return lambda: self._sessions.holds(asked, is_exact=is_exact)
             case "lost":
                 return lambda: self._wire.has_lost_all
@@ -352,8 +352,8 @@ class Transcript:
 
     def _state(self, statement: Statement) -> str:
         """What there is instead of what was expected."""
-        if statement.group_act is not None:
-            return self._sessions.state(statement.group_act)
+        if statement.session_act is not None:
+            return self._sessions.state(statement.session_act)
         return "; ".join(
             f"{member} delivered {member.delivered}, confirmed {member.seen.confirmed}, "
             f"{'in the view of ' + ' '.join(_names(member)) if member.is_in else 'not in'}"
