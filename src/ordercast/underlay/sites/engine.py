@@ -314,7 +314,11 @@ class SitesEngine:
     # Interest
 
     def declare(self, names: Sequence[str]) -> None:
-        self._waiting_keys += [name for name in names if name not in self._declared]
+        for name in names:
+            # A leave since then has ended an interest of this view, and it has to be stamped again.
+            if name not in self._declared or not self.interests.is_interested(self.me.id, group_key(name)):
+                self._declared.pop(name, None)
+                self._waiting_keys.append(name)
         if self._waiting_keys and self._network is not None:
             self._network.ring.want()
 
