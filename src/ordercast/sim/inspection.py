@@ -37,3 +37,8 @@ class Inspectable(Protocol):
 def inspect(engine: object) -> Inspectable:
     """An engine as judges see it. The cast is the only one: engines do not declare this, since no driver needs it."""
     return cast("Inspectable", engine)
+
+
+def peaks(engine: object) -> tuple[int, int]:
+    """The most bytes and blocks that an engine held; 0 where it does not count them (`sites`)."""
+    return getattr(engine, "peak_bytes", 0), getattr(engine, "peak_blocks", 0)

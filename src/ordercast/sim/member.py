@@ -28,7 +28,7 @@ from ordercast.sim.checkers.records import FOREVER
 from ordercast.sim.checkers.stuck import Wish
 from ordercast.sim.fencing import TokensSeen
 from ordercast.sim.holding import Holding, answer_to
-from ordercast.sim.inspection import inspect
+from ordercast.sim.inspection import peaks
 from ordercast.sim.resets import ResetCall
 from ordercast.sim.world import Machine
 from ordercast.view import View
@@ -305,9 +305,9 @@ class SimMember:
         if port.calls.settled:
             self._on_answers(port)
         self.holding.turn()
-        engine = inspect(port.engine)
-        self.seen.peak_bytes = max(self.seen.peak_bytes, engine.peak_bytes)
-        self.seen.peak_blocks = max(self.seen.peak_blocks, engine.peak_blocks)
+        peak_bytes, peak_blocks = peaks(port.engine)
+        self.seen.peak_bytes = max(self.seen.peak_bytes, peak_bytes)
+        self.seen.peak_blocks = max(self.seen.peak_blocks, peak_blocks)
         if port.has_events and not self.is_stalled:
             if not self.take_delay_ns:
                 self._take(port)

@@ -13,16 +13,19 @@ it happens while a later `run` or `until` lets time go by. Everything else happe
 
 `callers x y` names nodes that never join: `x call 2 AGREED` calls the group from outside. `a lock key 300ms` asks for a
 lock and gives it back 300 ms after it was granted; the holder of lock 0 to 5 answers the calls that name this handler.
-`lose token -> b` loses the next datagram of a kind on its way to b, and `watch token nak` has the transcript show
-datagrams of these kinds: their senders, and what a pass of the token orders. `until rest or stuck` is for cases in
-which the group comes to rest or may stand still (`checkers/stuck.py`), depending on how far an exchange had come.
+`lose token -> b` loses the next datagram of a kind on its way to b, `lose 3 token -> b` the next three, and `until
+lost` waits until all of these are lost. `watch token nak` has the transcript show datagrams of these kinds: their
+senders, and what a pass of the token orders. `until rest or stuck` is for cases in which the group comes to rest or may
+stand still (`checkers/stuck.py`), depending on how far an exchange had come.
 
 `crash a` takes the whole machine down; `kill a` ends only the process, and the kernel of its machine answers probes.
 `forge a -> b` has somebody tell a, by forged ICMP, that the process of b is gone.
 
 `site east a b` puts nodes into a site, and `pipe east <-> west latency 30ms rate 2Mbit` says what lies between two of
 them; `cut site`, `mend site`, `partition site`, `split` and `pipe` change that (`sim/script_sites.py`). Orderers that
-know nothing of sites need `multicast off`, because no multicast leaves a site.
+know nothing of sites need `multicast off`, because no multicast leaves a site. With `orderer sites` every node is a
+daemon, and there are other groups beside that of all nodes: `x@a join news` (`sim/script_groups.py`). `show counters`
+tells how often routes were computed and links opened.
 
 Like the tests of etcd/raft, a script may end with a line of dashes and the transcript that it must give. The transcript
 holds what each node saw between two statements, without times: those change whenever a timer does.
@@ -38,6 +41,7 @@ from typing import Final
 from ordercast.config import MS, SECOND
 from ordercast.service import parse_service
 from ordercast.sim.network import NETWORKS
+from ordercast.sim.script_groups import SITES, SessionAct, session_act
 from ordercast.sim.script_sites import SiteAct, SiteWords
 from ordercast.sim.topology import Topology
 from ordercast.wire.header import Kind
@@ -106,6 +110,7 @@ class Statement:
     handler: int = -1  # of a call: the lock whose holder answers; -1: none
     at_ns: int | None = None  # planned for this time; None: now
     site_act: SiteAct | None = None  # what is done to sites, or inside one
+    session_act: SessionAct | None = None  # what sessions do in other groups, or what is expected of them
 
 
 @dataclass(slots=True)
@@ -171,6 +176,8 @@ class _ScriptParser:
             topology = self.sites.topology(self._known)
         except ValueError as error:
             raise ScriptError(1, str(error)) from None
+        if self._is_shared and topology is None:
+            raise ScriptError(1, "the orderer sites needs sites, as in: site east a b")
         return Settings(nodes=self.nodes, callers=self.callers, topology=topology, **self.values)  # type: ignore[arg-type]
 
     def statement(self, line: int, text: str) -> None:
@@ -251,10 +258,13 @@ class _ScriptParser:
         verb, rest = words[0], words[1:]
         try:
             site_act = self.sites.act(words, self._known)
+            asked = session_act(words, self.nodes, is_shared=self._is_shared)
         except ValueError as error:
             raise ScriptError(line, str(error)) from None
         if site_act is not None:
             return make(site_act.verb, site_act=site_act)
+        if asked is not None:
+            return make(verb if verb in ("until", "expect") else "groups", word="groups", session_act=asked)
         if self._is_nodes(verb):
             return self._of_nodes(line, self._nodes(line, verb, self._known), rest, make)
         match verb, rest:
@@ -274,6 +284,8 @@ class _ScriptParser:
                 return make("link", word=verb, ratio=parse_ratio(line, share))
             case (("until" | "expect"), ["rest"]):
                 return make(verb, word="rest")
+            case (("until" | "expect"), ["lost"]):
+                return make(verb, word="lost")
             case "until", ["rest", "or", "stuck"]:
                 return make(verb, word="over")
             case (("until" | "expect"), ["view", who, "of", size]):
@@ -285,14 +297,18 @@ class _ScriptParser:
                 return make(verb, word=what, nodes=self._nodes(line, who, known), number=_number(line, count))
             case (("until" | "expect"), [who, ("failed" | "out" | "same") as what]):
                 return make(verb, word=what, nodes=self._nodes(line, who))
-            case "lose", [kind, "->", targets]:
-                return make("lose", word=_kind(line, kind), others=self._nodes(line, targets, self._known))
+            case "lose", [*count, kind, "->", targets] if len(count) < 2:
+                number = _number(line, count[0]) if count else 1
+                others = self._nodes(line, targets, self._known)
+                return make("lose", word=_kind(line, kind), others=others, number=number)
             case "watch", [_, *_]:
                 return make("watch", others=tuple(_kind(line, kind) for kind in rest))
             case "show", ["datagrams"]:
                 return make("show", word="datagrams")
             case "show", ["pipes"] if self.sites.crews:
                 return make("show", word="pipes")
+            case "show", ["counters"] if self._is_shared:
+                return make("show", word="counters")
         raise ScriptError(line, f"cannot read {text!r}; {_HELP.get(verb, _VERBS)}")
 
     def _of_nodes(self, line: int, who: tuple[str, ...], rest: list[str], make: Callable[..., Statement]) -> Statement:
@@ -318,6 +334,11 @@ class _ScriptParser:
                 return make("reset", nodes=who, number=_number(line, number))
         ways = "; ".join(_HELP[verb] for verb in ("send", "lock", "call"))
         raise ScriptError(line, f"a node can send, lock, call, expel or reset; {ways}; or: a expel b; or: a reset 2")
+
+    @property
+    def _is_shared(self) -> bool:
+        """Whether the underlay has many groups."""
+        return self.values.get("orderer") == SITES
 
     def _is_nodes(self, word: str) -> bool:
         return word == "all" or any(name in self._known for name in word.split(","))
@@ -370,17 +391,17 @@ _VERBS: Final = (
     "a statement is: A send N SERVICE, A lock NAME TIME, A call N SERVICE, A expel B, A reset, run TIME, until ..., "
     "expect ..., start, crash, kill, restart, pause, resume, stall, unstall, leave, rejoin, slow, cut, mend, "
     "partition, heal, forge, loss, duplicate, reorder, lose, watch, show; of sites: cut site, mend site, "
-    "partition site, split, pipe"
+    "partition site, split, pipe; of groups: x@a join news, leave, close, send N SERVICE to"
 )
 _WAITS: Final = (
-    "write: {0} rest, until rest or stuck, {0} view A of N, {0} view A is A,B, {0} A,B delivered N, {0} A confirmed N, "
-    "{0} A failed, {0} A out, {0} A,B same, {0} A granted N, {0} A answered N"
+    "write: {0} rest, until rest or stuck, {0} lost, {0} view A of N, {0} view A is A,B, {0} A,B delivered N, "
+    "{0} A confirmed N, {0} A failed, {0} A out, {0} A,B same, {0} A granted N, {0} A answered N"
 )
 _HELP: Final[dict[str, str]] = {
     "send": "write: a send 10 AGREED, a,b send 5 RESILIENT(2) size 2000 confirm",
     "lock": "write: a lock key 300ms",
     "call": "write: x call 1 AGREED, a call 1 SAFE handler 2",
-    "lose": "write: lose token -> b,c",
+    "lose": "write: lose token -> b,c or lose 3 token -> b",
     "watch": "write: watch data token nak repair",
     "run": "write: run 300ms",
     "slow": "write: slow a x20",
@@ -390,7 +411,7 @@ _HELP: Final[dict[str, str]] = {
     "partition": "write: partition a,b | c,d",
     "until": _WAITS.format("until"),
     "expect": _WAITS.format("expect"),
-    "show": "write: show datagrams; with sites: show pipes",
+    "show": "write: show datagrams; with sites: show pipes; with orderer sites: show counters",
 } | dict.fromkeys(_OF_NODES, "write: crash a,b")
 
 

@@ -3,36 +3,53 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from ordercast.config import SECOND, GroupConfig
-from ordercast.engine import Failed
+from ordercast.engine import Failed, Transitional
 from ordercast.groups.engines import EngineFactory
-from ordercast.groups.events import Batch, Left, Uncertain
+from ordercast.groups.events import Batch, Left, MixedBatch, Uncertain
 from ordercast.sim.checkers import Verdict, check_all
 from ordercast.sim.checkers.chain import branches, installed_views
 from ordercast.sim.checkers.stuck import Trouble, excuse_of
 from ordercast.sim.cluster import Cluster, Terms
+from ordercast.sim.inspection import inspect
 from ordercast.sim.lives import life_spans
 from ordercast.sim.member import SimMember
 from ordercast.sim.network import NETWORKS
 from ordercast.sim.scenario import PATIENCE_NS, CallPlan, LockUse
 from ordercast.sim.script import ExpectationFailed, Script, Settings, Statement
+from ordercast.sim.script_groups import SITES, OneUnderlay, ScriptSessions
 from ordercast.sim.script_sites import act_on, cut_nodes, pipe_texts
 from ordercast.sim.watching import WatchedNetwork
+from ordercast.trace.schema import CONTINUE, QUORUM
+from ordercast.underlay.sites import sites_engines
 from ordercast.view import View
 
 SETTLE_NS: Final = 30 * SECOND  # how long a group may take to form before the first statement
 BEGINNINGS: Final = ("cut", "pause", "stall", "slow", "partition", "cut-site", "partition-site", "split")
 """Verbs that may keep nodes from answering."""
+COUNTERS: Final = ("routes_computed", "links_opened")  # that `show counters` tells, of daemons that are up
 
 
 class Transcript:
     """One run of one script. `lines` is what happened, statement by statement."""
 
-    __slots__ = ("_failed", "_limit_ns", "_open", "_seen", "_settings", "_troubles", "_wire", "cluster", "lines")
+    __slots__ = (
+        "_failed",
+        "_has_components",
+        "_limit_ns",
+        "_open",
+        "_seen",
+        "_sessions",
+        "_settings",
+        "_troubles",
+        "_wire",
+        "cluster",
+        "lines",
+    )
 
     def __init__(self, script: Script, engines: EngineFactory | None = None) -> None:
         settings = script.settings
@@ -40,7 +57,10 @@ class Transcript:
         self.cluster = _cluster(settings, engines)
         names = (*settings.nodes, *settings.callers)
         network, rng = self.cluster.world.network, self.cluster.world.stream("network")
-        self._wire = self.cluster.world.network = WatchedNetwork(network.model, rng, names, network.pipes)
+        self._has_components = settings.orderer == SITES
+        sites = network.pipes.sites if self._has_components and network.pipes is not None else ()
+        self._wire = self.cluster.world.network = WatchedNetwork(network.model, rng, names, network.pipes, sites)
+        self._sessions = ScriptSessions(self.cluster, self._see)
         self._settings = settings
         self._limit_ns = settings.limit_ns
         self._seen: dict[str, list[str | Counter[str]]] = {name: [] for name in settings.nodes}
@@ -51,11 +71,19 @@ class Transcript:
     def verdict(self, *, is_quiet: bool) -> Verdict:
         """What the checkers say about the trace."""
         rows, terms = self.cluster.world.rows(), self.cluster.terms
-        bootstrap = terms.config.bootstrap
-        return check_all(rows, clock="virtual", quiet=is_quiet, min_members=terms.min_members, bootstrap=bootstrap)
+        return check_all(
+            rows,
+            clock="virtual",
+            quiet=is_quiet,
+            min_members=terms.min_members,
+            bootstrap=terms.config.bootstrap,
+            partitions=CONTINUE if self._has_components else QUORUM,
+        )
 
     def branches(self) -> list[str]:
-        """Where a view was followed by two."""
+        """Where a view was followed by two; components may do that."""
+        if self._has_components:
+            return []
         return branches(installed_views(self.cluster.world.rows()), self.cluster.terms.min_members)
 
     def begin(self, later: frozenset[str]) -> None:
@@ -63,7 +91,7 @@ class Transcript:
         cluster, world = self.cluster, self.cluster.world
         names = [name for name in self._settings.nodes if name not in later]
         for count, name in enumerate(names, start=1):
-            world.start(name)
+            self._start(name)
             formed = _everybody_sees(cluster, names[:count])
             if not world.run_until(formed, world.now_ns + SETTLE_NS):
                 raise ExpectationFailed(f"the group of {', '.join(names[:count])} did not form")
@@ -99,29 +127,43 @@ class Transcript:
         """Counts so far."""
         if word == "pipes":
             return pipe_texts(self.cluster.world.pipes)
+        if word == "counters":
+            ports = {name: each.port for name, each in self.cluster.members.items() if each.node.is_up}
+            counted = {name: inspect(port.engine).counters for name, port in ports.items() if port is not None}
+            return [
+                f"{name}: " + ", ".join(f"{key} {counts.get(key, 0)}" for key in COUNTERS)
+                for name, counts in counted.items()
+            ]
         sent = self.cluster.world.network.counters.sent_by_kind
         return [f"{kind} {sent[kind]}" for kind in sorted(sent)]
 
     # What nodes see. -------------------------------------------------------------------------------------------------
 
     def see(self, member: SimMember, event: Any) -> None:
-        """Called for every event that an application takes. Consecutive deliveries are summed up."""
-        seen = self._seen[member.node.name]
+        """Called for every event that an application takes."""
+        self._see(member.node.name, event)
+
+    def _see(self, name: str, event: Any) -> None:
+        """Consecutive deliveries are summed up."""
+        seen = self._seen.setdefault(name, [])
         if isinstance(event, Batch):
             if not seen or not isinstance(seen[-1], Counter):
                 seen.append(Counter())
             last = seen[-1]
             if isinstance(last, Counter):
-                last[event.sender.split("/")[0]] += event.count
+                last[event.sender.split("/")[0] + _to(event)] += event.count
         elif isinstance(event, View):
-            self._failed.discard(member.node.name)
+            self._failed.discard(name)
             names = " ".join(map(_short, event.members))
             reason = f"{event.reason.name.lower()} {event.subject}".rstrip()
             holders = {member.id: _short(member) for member in event.members}
             locks = "".join(f", {holders[holder]} holds {lock}" for lock, holder in sorted(event.locks.items()))
-            seen.append(f"view of {len(event.members)}: {names} ({reason}){locks}")
+            with_whom = f", came with {_listed(event.came_with)}" if self._has_components else ""
+            seen.append(f"view of {len(event.members)}: {names} ({reason}){locks}{with_whom}")
+        elif isinstance(event, Transitional) and self._has_components:
+            seen.append("signal")
         elif isinstance(event, Failed):
-            self._failed.add(member.node.name)
+            self._failed.add(name)
             seen.append(f"failed, suspects {' '.join(event.suspects) or 'nobody'}")
         elif isinstance(event, Left):
             seen.append("left" if event.wanted else "out, and coming back" if event.returning else "out")
@@ -176,10 +218,17 @@ class Transcript:
         is_manual = terms.recovery == "manual"
         return excuse_of(rows, lives, self._troubles + still, terms.min_members, is_manual=is_manual) or ""
 
+    def _start(self, name: str) -> None:
+        self.cluster.world.start(name)
+        self._sessions.attend(name)
+
     def _act(self, statement: Statement) -> None:
         cluster, world = self.cluster, self.cluster.world
         self._note_trouble(statement)
         network = self._wire
+        if statement.session_act is not None:
+            self._sessions.act(statement.session_act)
+            return
         if statement.site_act is not None:
             act_on(network, world.pipes, statement.site_act)
             return
@@ -190,7 +239,7 @@ class Transcript:
                 network.heal()
             case "lose":
                 for name in statement.others:
-                    network.lose(statement.word, name)
+                    network.lose(statement.word, name, statement.number)
             case "link":
                 change: dict[str, Any] = {statement.word: statement.ratio}
                 network.set_model(replace(network.model, **change))
@@ -209,7 +258,7 @@ class Transcript:
                 case "reset":
                     member.reset(statement.number or None)
                 case "start":
-                    world.start(name)
+                    self._start(name)
                 case "crash":
                     world.crash(name)
                 case "kill":
@@ -272,6 +321,11 @@ class Transcript:
             return count == number if is_exact else count >= number
 
         match statement.word:
+            case "groups" if statement.session_act is not None:
+                asked = statement.session_act
+                return lambda: self._sessions.holds(asked, is_exact=is_exact)
+            case "lost":
+                return lambda: self._wire.has_lost_all
             case "size":
                 return lambda: all(len(_names(member)) == number for member in members)
             case "members":
@@ -298,6 +352,8 @@ class Transcript:
 
     def _state(self, statement: Statement) -> str:
         """What there is instead of what was expected."""
+        if statement.session_act is not None:
+            return self._sessions.state(statement.session_act)
         return "; ".join(
             f"{member} delivered {member.delivered}, confirmed {member.seen.confirmed}, "
             f"{'in the view of ' + ' '.join(_names(member)) if member.is_in else 'not in'}"
@@ -346,6 +402,10 @@ def _cluster(settings: Settings, engines: EngineFactory | None) -> Cluster:
     min_members: Any = settings.min_members
     recovery: Any = settings.recovery
     terms = Terms(config=config, min_members=min_members, recovery=recovery)
+    if settings.orderer == SITES and settings.topology is not None:
+        # All groups are on one underlay, and every component of it goes on.
+        terms = replace(terms, min_members=1, directory=OneUnderlay())
+        engines = engines if engines is not None else sites_engines(settings.topology.config)
     cluster = Cluster(settings.seed, model, terms, engines=engines, topology=settings.topology)
     for name in settings.nodes:
         # Scripts say which members call reset.
@@ -374,6 +434,16 @@ def _numbered(member: SimMember) -> list[tuple[str, int]]:
     return [(sender, number) for sender, first, count in member.seen.log for number in range(first, first + count)]
 
 
+def _listed(names: Sequence[str]) -> str:
+    return " ".join(sorted(map(_short, names))) or "nobody"
+
+
+def _to(batch: Batch) -> str:
+    """Where the messages of a batch go to several groups at once: to which."""
+    groups = sorted(batch.groups) if isinstance(batch, MixedBatch) and batch.part_of is None else []
+    return f" to {','.join(groups)}" if groups else ""
+
+
 def _short(member: Any) -> str:
-    """`a` for the first life of a node, `a/1` for a later one."""
-    return member.name if member.life == 0 else str(member)
+    """`a` for the first life of a node, `a/1` for a later one; `x@a` for a session of it."""
+    return str(member).removesuffix("/0")

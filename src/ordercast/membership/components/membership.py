@@ -36,6 +36,7 @@ from ordercast.membership.policy import NOTE, OldView
 from ordercast.orderers.orderer import Suspicion
 from ordercast.view import Member, Reason, next_counter
 from ordercast.wire.components import (
+    ComponentHello,
     DaemonLife,
     Fetch,
     Fetched,
@@ -53,6 +54,7 @@ from ordercast.wire.components import (
     encode_gather,
     encode_vote,
     indices_of,
+    mask_of,
 )
 from ordercast.wire.cuts import Ballot, Result, ViewId
 from ordercast.wire.header import Kind
@@ -245,7 +247,7 @@ class ComponentsMembership:
                 self._check((hello.creator, *hello.members))
                 self._neighbours.on_hello(now_ns, hello)
                 self._part.number = max(self._part.number, hello.number)
-                self._on_other_view(now_ns, hello.me, ViewId(hello.counter, self._local.daemons.id(hello.creator)), out)
+                self._on_other_view(now_ns, hello, out)
         elif kind == Kind.GATHER:
             gather = decode_gather(body)
             if self._knows(now_ns, gather.me, origin, out):
@@ -317,13 +319,16 @@ class ComponentsMembership:
         elif part.coordinator.index == index and part.coordinator != life:
             self._want(now_ns, GatherReason.RESTARTED, out)
 
-    def _on_other_view(self, now_ns: int, life: DaemonLife, name: ViewId, out: Outbox) -> None:
+    def _on_other_view(self, now_ns: int, hello: ComponentHello, out: Outbox) -> None:
         """A daemon shows itself in a view that we are not in. If it is in ours, too, it has gone on without us, unless
-        what it says is old: the counters of the views of one daemon rise."""
+        what it says is old: the counters of the views of one daemon rise. So have the others of its view, who have all
+        accepted that: a round with them would only break it, and we merge with it as a whole."""
         part = self._part
-        has_gone = life in part.view.lives and name.counter >= part.view.id.counter and name != part.view.id
-        if has_gone and part.state is ComponentState.WORKING and not self._suspects >> life.index & 1:
-            self._suspects |= 1 << life.index
+        name = ViewId(hello.counter, self._local.daemons.id(hello.creator))
+        has_gone = hello.me in part.view.lives and name.counter >= part.view.id.counter and name != part.view.id
+        if has_gone and part.state is ComponentState.WORKING and not self._suspects >> hello.me.index & 1:
+            gone = [life.index for life in hello.members if life in part.view.lives and life != self._local.life]
+            self._suspects |= mask_of([hello.me.index, *gone])
             self._want(now_ns, GatherReason.MOVED_ON, out)
 
     def _on_gather(self, now_ns: int, gather: Gather, origin: int, out: Outbox) -> None:
@@ -558,10 +563,14 @@ class ComponentsMembership:
             self._backoff.failed(now_ns, index)
 
     def _answer_straggler(self, life: DaemonLife, ballot: Ballot, out: Outbox) -> None:
-        """A daemon waits in a round that is over: that it ended in a view, or that we are in a later one."""
+        """A daemon waits in a round that is over: that it ended in a view, with it or without it, or that we are in a
+        later one. One that stood still while the others went on would otherwise take our silence for a failure, and
+        break their view by a round with some of them."""
         if self._endings.ended_with(ballot, life):
             body = encode_vote(RoundVote(self._local.life, ballot))
             self._local.send(life.index, Kind.INSTALL, body, out)
+        elif ballot == self._part.promised and self.is_working:
+            self._say(life.index, GatherStep.RELEASE, ballot, out, self._part.view.mask)
         elif ballot < self._part.promised:
             self._deny(life.index, out)
 

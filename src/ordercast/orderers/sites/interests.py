@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from hashlib import blake2b
+from itertools import islice
 from typing import Final
 
 MAX_AWAITED: Final = 1 << 17
@@ -38,19 +39,23 @@ class DeclaredInterests:
 
     def __init__(self) -> None:
         self._stamped: dict[str, int] = {}  # with their LTS
-        self._waiting: list[str] = []  # for the token
+        self._waiting: dict[str, None] = {}  # for the token
 
     @property
     def is_waiting(self) -> bool:
         return bool(self._waiting)
 
     def want(self, names: Iterable[str]) -> None:
-        self._waiting += [name for name in names if name not in self._stamped]
+        """One that was stamped before does not count: a LEAVE may have followed it, and ended it."""
+        for name in names:
+            self._stamped.pop(name, None)
+            self._waiting[name] = None
 
     def take(self, most: int) -> list[str]:
         """The next ones that are to be stamped."""
-        names = self._waiting[:most]
-        del self._waiting[:most]
+        names = list(islice(self._waiting, most))
+        for name in names:
+            del self._waiting[name]
         return names
 
     def stamped(self, names: Iterable[str], lts: int) -> None:

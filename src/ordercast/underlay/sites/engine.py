@@ -369,7 +369,7 @@ class SitesEngine:
             self._watch.detector.heard(origin, now_ns)
             packet = network.receive(now_ns, datagram)
             if packet is not None:
-                streams.take(packet, out)
+                streams.take(now_ns, packet, out)
                 network.ring.hear_clock(streams.horizon.clock)
 
     def unreachable(self, now_ns: int, address: Address, quoted: bytes, out: Outbox) -> None:
@@ -418,6 +418,8 @@ class SitesEngine:
         if self._hold.is_over(now_ns):
             self._hold.end()
         self._intake.expire(now_ns)
+        if self._streams is not None:
+            self._streams.loose.expire(now_ns)
         membership.expire(now_ns, out)
         self._follow(now_ns, out)
         if membership.is_working:
@@ -435,6 +437,8 @@ class SitesEngine:
         if self._is_closed or network is None or membership is None:
             return NEVER
         due_ns = min(membership.deadline_ns(), self._intake.due_ns, self._hold.deadline_ns())
+        if self._streams is not None:
+            due_ns = min(due_ns, self._streams.loose.due_ns)
         if membership.is_working:
             due_ns = min(due_ns, network.deadline_ns())
         return min(due_ns, self._watch.deadline_ns(membership.is_working))

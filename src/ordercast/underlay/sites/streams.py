@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from sys import byteorder
 from typing import Final
 
-from ordercast.engine import Delivery, Note, Outbox
+from ordercast.config import SECOND
+from ordercast.engine import NEVER, Delivery, Note, Outbox
 from ordercast.errors import WireError
 from ordercast.membership.components.daemons import Frozen
 from ordercast.orderers.sites.horizon import Horizon
@@ -29,7 +30,7 @@ from ordercast.wire.block import FRAGMENTED, ROSTER, Head, head_of, roster_body
 from ordercast.wire.codec import MAX_NUMBER
 from ordercast.wire.cuts import Due
 from ordercast.wire.header import Kind
-from ordercast.wire.segments import Reassembly
+from ordercast.wire.segments import MAX_PARTIAL, Reassembly
 from ordercast.wire.sites import (
     SITE_SHIFT,
     STAMP_BYTES,
@@ -49,6 +50,7 @@ INTEREST_NUMBER: Final = MAX_NUMBER
 UNNUMBERED: Final = -1  # block number of what is UNRELIABLE
 INTEREST_KEYS: Final = 7_000  # in one of them
 TAKE_BLOCKS: Final = 512  # delivered in one round of a pass
+LOOSE_NS: Final = 1 * SECOND  # after its first segment an UNRELIABLE block that is not whole is dropped
 _SEQ_MASK: Final = (1 << SITE_SHIFT) - 1
 
 
@@ -69,6 +71,42 @@ def decode_interest(body: bytes | memoryview) -> list[int]:
     return column.tolist()
 
 
+class LooseBlocks:
+    """UNRELIABLE blocks of which segments have come. What is lost of them never comes: after a while the rest goes
+    (Spread section 3.3). They are kept apart from the others, none of which may be put out."""
+
+    __slots__ = ("_parts", "_since_ns")
+
+    def __init__(self) -> None:
+        self._parts = Reassembly(0)
+        self._since_ns: dict[tuple[int, int, int], int] = {}  # the oldest first
+
+    def add(self, now_ns: int, packet: LinkPacket) -> bytes | None:
+        """The whole block with its stamp, once nothing is missing."""
+        key = (packet.origin, packet.number, 0)
+        part = packet.body if packet.segment else packet.stamp + packet.body
+        self._since_ns.setdefault(key, now_ns)
+        if len(self._since_ns) > MAX_PARTIAL:
+            self._drop_oldest()
+        whole = self._parts.add(key, packet.segment, packet.last, part)
+        if whole is not None:
+            self._since_ns.pop(key, None)
+        return whole
+
+    def expire(self, now_ns: int) -> None:
+        while self.due_ns <= now_ns:
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        key = next(iter(self._since_ns))
+        del self._since_ns[key]
+        self._parts.forget(key)
+
+    @property
+    def due_ns(self) -> int:
+        return next(iter(self._since_ns.values())) + LOOSE_NS if self._since_ns else NEVER
+
+
 class ViewStreams:
     """What `membership/components` asks for as `OldStreams`, and what the engine delivers from."""
 
@@ -81,6 +119,7 @@ class ViewStreams:
         "_unordered",
         "fetched",
         "horizon",
+        "loose",
         "me",
         "own_bytes",
         "progress",
@@ -102,6 +141,7 @@ class ViewStreams:
         self._interests = interests
         self.horizon = Horizon(here, sorted(set(places.values())), first_lts)
         self._parts = Reassembly(0)  # sites may have datagrams of different sizes
+        self.loose = LooseBlocks()
         self._recent: dict[int, Recent] = {}  # UNRELIABLE blocks that came; by origin, bounded by the view
         self._unordered: list[Held] = []  # whole, and delivered with this pass
         self.fetched = Outbox()  # notes about blocks that came in a recovery
@@ -114,11 +154,11 @@ class ViewStreams:
 
     # What comes
 
-    def take(self, packet: LinkPacket, out: Outbox) -> None:
+    def take(self, now_ns: int, packet: LinkPacket, out: Outbox) -> None:
         """A packet that is new. Raises WireError on nonsense."""
         kind = packet.kind
         if kind == Kind.PACKET:
-            self._on_segment(packet, out)
+            self._on_segment(now_ns, packet, out)
         elif kind == Kind.SKIP:
             self.skip(decode_skip(packet.body))
         else:
@@ -131,15 +171,17 @@ class ViewStreams:
         for each in skipped_ranges(skip):
             self.horizon.skip(skip.site, each)
 
-    def _on_segment(self, packet: LinkPacket, out: Outbox) -> None:
+    def _on_segment(self, now_ns: int, packet: LinkPacket, out: Outbox) -> None:
         """Hot: once for each packet (`ordercast bench --orderer sites --size 1000`)."""
         if not packet.mask >> self.horizon.site & 1:
             return  # it only passes through this site
         origin, number = packet.origin, packet.number
         if packet.last:
-            key = (origin, number, int(packet.is_reliable))
-            part = packet.body if packet.segment else packet.stamp + packet.body
-            whole = self._parts.add(key, packet.segment, packet.last, part)
+            if packet.is_reliable:
+                part = packet.body if packet.segment else packet.stamp + packet.body
+                whole = self._parts.add((origin, number, 1), packet.segment, packet.last, part)
+            else:
+                whole = self.loose.add(now_ns, packet)
             if whole is None:
                 return
             stamp, block = open_stamped(whole)
