@@ -12,6 +12,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Final
 
 from ordercast.config import (
@@ -158,7 +159,7 @@ class SitesEngine:
         self._held_until_ns = 0  # the links of the site are behind: blocks wait, and the token is not asked for
         self._held_priority = 0  # of these blocks
         self._declared: dict[str, int] = {}  # interests of the present view, with their LTS
-        self._waiting_keys: list[str] = []  # those that wait for the token
+        self._waiting_keys: dict[str, None] = {}  # those that wait for the token
         # Delivering
         self._ticket = 1
         self._consumed = 0
@@ -314,7 +315,10 @@ class SitesEngine:
     # Interest
 
     def declare(self, names: Sequence[str]) -> None:
-        self._waiting_keys += [name for name in names if name not in self._declared]
+        for name in names:
+            # One that was stamped before does not count: a LEAVE may have followed it, and ended it.
+            self._declared.pop(name, None)
+            self._waiting_keys[name] = None
         if self._waiting_keys and self._network is not None:
             self._network.ring.want()
 
@@ -333,8 +337,9 @@ class SitesEngine:
         ring, here, me = network.ring, self._here, self.me.id
         everyone = self._wiring.routes.present
         while self._waiting_keys and streams.horizon.room(ring.site_seq) > 0:
-            names = self._waiting_keys[:INTEREST_KEYS]
-            del self._waiting_keys[:INTEREST_KEYS]
+            names = list(islice(self._waiting_keys, INTEREST_KEYS))
+            for name in names:
+                del self._waiting_keys[name]
             ring.hear_clock(streams.horizon.clock)
             seq, lts = ring.stamp()
             stamp = BlockStamp(here, AGREED_RANK, lts, INTEREST_NUMBER, everyone)
@@ -486,7 +491,7 @@ class SitesEngine:
         self.interests.place(places)
         self._writer.ring = view.ring
         self._declared = {}
-        self._waiting_keys = []
+        self._waiting_keys = {}
         self._held_until_ns = self._held_priority = 0
         self._streams = streams = ViewStreams(
             self.me.id, self._here, places, install.first_lts, self.interests, install.roster_groups
