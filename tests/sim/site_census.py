@@ -31,12 +31,13 @@ def census(seeds: range) -> tuple[Counter[str], list[str]]:
         plan = drawn_site_groups(seed)
         phases: set[str] = set()
         outcome = run_groups(plan, lambda phases=phases: _noting(phases))  # type: ignore[misc]
-        found.update({*_planned(plan), *phases, *_happened(outcome), "runs"})
+        found.update({*planned(plan), *phases, *_happened(outcome), "runs"})
         failures += [f"{seed}: {text}" for text in outcome.failures[:1]]
     return found, failures
 
 
-def _planned(plan: ManyGroups) -> Iterator[str]:
+def planned(plan: ManyGroups) -> Iterator[str]:
+    """What a scenario has before it is run."""
     scenario = plan.scenario
     yield from (f"fault {fault.kind}" for fault in scenario.faults)
     cuts = [at for each in scenario.faults if each.kind in CUTS for at in (each.at_ns, each.at_ns + each.for_ns)]
@@ -100,8 +101,6 @@ def _phase(node: Machine) -> str:
     stack = node.stack
     ports = stack.host.ports if isinstance(stack, HostStack) else []
     return phase_of(ports[0].channel) if ports else ""
-
-
 
 
 if __name__ == "__main__":

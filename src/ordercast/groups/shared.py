@@ -436,9 +436,9 @@ class SharedGroups:
             if changes:
                 return False
             shown, self._shown, self._telling = self._shown, set(), None
-            if self._regrouping is None or self.roster.is_seeded:  # otherwise groups get their views with the exchange
-                if self._regrouping is None or self._regrouping.all_told():
-                    self._transitional = ""
+            # Where rosters are to be exchanged, groups get their views with the exchange.
+            if self._regrouping is None or (self.roster.is_seeded and self._regrouping.all_told()):
+                self._transitional = ""
             if telling.is_view:
                 before, self._locks = self._locks, view.locks
                 show_locks(now_ns, self._channel, before, view, shown)
