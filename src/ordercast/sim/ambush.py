@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ordercast.groups.channel import Channel
+from ordercast.underlay.sites.engine import SitesEngine
 
 
 class AmbushPhase(StrEnum):
@@ -39,8 +40,9 @@ class Ambush:
 
 
 def phase_of(channel: Channel) -> str:
-    """What the daemon of a channel is doing."""
-    phase = channel.engine.describe().rpartition(", ")[2]
+    """What the daemon of a channel is doing; of other orderers nothing is known."""
+    engine = channel.engine
+    phase = engine.describe().rpartition(", ")[2] if isinstance(engine, SitesEngine) else ""
     if phase == "working" and channel.shared is not None and not channel.shared.roster.is_seeded:
         return AmbushPhase.EXCHANGING
     return phase
