@@ -103,6 +103,15 @@ OF_SLOW = (
     ("timestamp", 500_041),  # a late word about an expulsion that was over opened the buffers of a slow member
 )
 
+OF_SITES = (
+    560_500_072,  # a message to two groups overtook the signal of the one that it was not received by
+    560_500_077,  # the same, where a daemon crashed and its site was cut in both directions
+    560_500_003,  # a daemon that left a group and joined it again counted on an interest that its leave had ended
+    560_001_010,  # a lost segment of an UNRELIABLE block kept a daemon from rest
+    560_001_034,  # a large message of a session that had left did not begin again when a daemon came
+    560_001_052,  # rosters were exchanged behind a signal, and the groups that had a view of it did not hear the signal
+)
+
 
 OF_MANY_GROUPS = (
     ("token", 1_170_000_374),  # the judge forgot which view a group had when the session had left the underlay itself
@@ -136,6 +145,12 @@ def test_a_seed_about_endurance_that_failed_once_holds(orderer: str, seed: int) 
 @pytest.mark.parametrize(("orderer", "seed"), OF_SLOW)
 def test_a_seed_about_slow_receivers_that_failed_once_holds(orderer: str, seed: int) -> None:
     result = run_seed(orderer, seed, profile="slow")
+    assert result.held, "\n".join((result.command, *result.failures))
+
+
+@pytest.mark.parametrize("seed", OF_SITES)
+def test_a_seed_of_sites_that_failed_once_holds(seed: int) -> None:
+    result = run_seed("sites", seed)
     assert result.held, "\n".join((result.command, *result.failures))
 
 

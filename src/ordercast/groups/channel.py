@@ -350,7 +350,7 @@ class Channel:
             wants_pass = True
         if self.shared is not None:
             for stream in [stream for stream in self.streams if stream.is_ending]:
-                if self.view is None or not stream.queue.has_begun:
+                if self.view is None or not stream.queue.owes_large:
                     self._end_stream(stream)
         self.rows.traffic(now_ns, self.sent, self.received)
         self.deadline_ns = now_ns if wants_pass else engine.deadline_ns()
@@ -581,7 +581,7 @@ class Channel:
             stream.fail(error)
             if stream.label and self.view is not None:
                 stream.rows.leave(now_ns, left.text)
-            stream.is_ending = stream.queue.has_begun and not self.is_over and self.view is not None
+            stream.is_ending = stream.queue.owes_large and not self.is_over and self.view is not None
             if stream.is_ending:
                 stream.queue.cut()
             else:

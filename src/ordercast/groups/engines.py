@@ -22,7 +22,8 @@ class InterestPort(Protocol):
         """Which sites want which groups: the roster tells it of joins and leaves."""
 
     def declare(self, names: Sequence[str]) -> None:
-        """This daemon is about to join these groups: have INTEREST stamped, in this order. A view voids it."""
+        """This daemon is about to join these groups: have INTEREST stamped, in this order, also where it was stamped
+        before. A view voids it."""
 
     def hurry(self, priority: int) -> None:
         """A message with a priority waits to be stamped."""

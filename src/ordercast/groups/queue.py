@@ -171,6 +171,13 @@ class SendQueue:
         return isinstance(head, LargeMessage) and head.offset > 0
 
     @property
+    def owes_large(self) -> bool:
+        """Its number is spent by the large message at the head, and nobody has it whole yet: it may have to begin
+        again."""
+        head = self._items[0] if self._items else None
+        return isinstance(head, LargeMessage) and head.is_traced
+
+    @property
     def head_large(self) -> tuple[Target | None, Addressees | None]:
         """The group, or the groups, of the large message at the head."""
         head = self._items[0] if self._items else None

@@ -41,6 +41,7 @@ from ordercast.wire.fragments import Assembler, Whole
 
 if TYPE_CHECKING:
     from ordercast.groups.channel import Channel
+    from ordercast.groups.shared import SharedGroups
 
 MAX_NAMES: Final = 4_096
 """Names of senders remembered, those of earlier views included; at the bound only the present members' are kept."""
@@ -280,8 +281,7 @@ class Reception:
         if not parts:
             consumption.pass_over(seq)
             return
-        for port, _ in parts:
-            shared.signal(now_ns, port)
+        self._signal(now_ns, shared, parts, groups if flags & MULTI else ())
         if self._rows.is_on:
             for each in dict.fromkeys([port.stream for port, _ in parts]):
                 is_whole = any(batch.count == count for port, batch in parts if port.stream is each)
@@ -289,6 +289,17 @@ class Reception:
                 if head.rank >= AGREED_RANK:
                     self._previous[each.label] = previous
         self._hand_out(seq, max(len(block), whole_bytes), parts)
+
+    def _signal(
+        self, now_ns: int, shared: SharedGroups, parts: Sequence[tuple[Port, Batch]], groups: Sequence[int]
+    ) -> None:
+        """Whoever gets a block hears of a recovery before it. `groups`: of a message that a session gets by one of its
+        groups only. Where components go on it counts in the others as well, so their signals do not come behind it."""
+        for port, _ in parts:
+            shared.signal(now_ns, port)
+        for number in groups if self._channel.engine.interest is not None else ():
+            for port in self._routes.get(number, ()):
+                shared.signal(now_ns, port)
 
     def _hand_out(self, seq: int, size: int, parts: Sequence[tuple[Port, Batch]]) -> None:
         """Give a block of `size` bytes to ports of a shared underlay. Those that may hold it do."""

@@ -48,7 +48,17 @@ class Presence(Enum):
 class Regrouping:
     """Joins that wait for interest, headers of leaves that are not carried out yet, and groups that lose members."""
 
-    __slots__ = ("_blocked", "_channel", "_headers", "_interest", "_lost", "_signalled", "_waiting")
+    __slots__ = (
+        "_blocked",
+        "_channel",
+        "_headers",
+        "_interest",
+        "_lost",
+        "_parted",
+        "_signalled",
+        "_waiting",
+        "has_exchanged",
+    )
 
     def __init__(self, channel: Channel, interest: InterestPort) -> None:
         self._channel = channel
@@ -60,6 +70,8 @@ class Regrouping:
         self._headers: dict[Port, bytes] = {}
         # Until all groups have their next views
         self._lost: set[str] = set()  # nodes that do not come along
+        self._parted: list[str] | None = None  # those of the present view, behind its signal
+        self.has_exchanged = False  # behind a signal: groups have views since then that lose members as well
         self._signalled: set[tuple[str, str]] = set()  # sessions and views of groups that have had the signal
 
     # Joins.
@@ -95,7 +107,11 @@ class Regrouping:
             interest.declare(declared)
         while self.is_ready:
             group = next(iter(waiting))
-            taken += waiting.pop(group)
+            found = waiting.pop(group)
+            if self._presence_in(roster.find(group)) is Presence.LEAVING:
+                self._blocked.setdefault(group, {}).update(found)  # the LEAVE comes first, and ends this interest
+            else:
+                taken += found
         return taken
 
     def _presence_in(self, record: GroupRecord | None) -> Presence:
@@ -115,9 +131,10 @@ class Regrouping:
                 if not ports:
                     del table[port.group]  # an interest stays until the next view
 
-    def unblock(self, group: str) -> Iterable[Port]:
-        """A session of this node is out of the group."""
-        return self._blocked.pop(group, ())
+    def unblock(self, group: str) -> list[Port]:
+        """A session of this node is out of the group: the ports that begin again. An interest that some of them wait
+        for may have been stamped before the LEAVE, which has ended it then."""
+        return [*self._blocked.pop(group, ()), *self._waiting.pop(group, ())]
 
     def note_leave(self, port: Port, header: bytes) -> None:
         """The port is to leave, with this header."""
@@ -127,7 +144,8 @@ class Regrouping:
 
     def on_transitional(self, view: View, came_with: Collection[str]) -> None:
         """The view of the underlay ends here, and these go on together."""
-        self._lost.update([str(member) for member in view.members if str(member) not in came_with])
+        self._parted = [str(member) for member in view.members if str(member) not in came_with]
+        self._lost.update(self._parted)
 
     def parting(self, stream: Stream, views: Iterable[View]) -> list[View]:
         """The views of groups that lose a member. A session hears the signal in each of them once, also where the view
@@ -141,10 +159,17 @@ class Regrouping:
                     found.append(view)
         return found
 
-    def all_told(self) -> None:
-        """All groups that have lost a member have their next views."""
+    def all_told(self) -> bool:
+        """All groups that have lost a member have their next views: whether the signal is over. It is not where an
+        exchange ended behind the signal of the present view. The views that it made are of before that signal."""
+        if self._parted is not None:
+            self._lost = set(self._parted)
+            self.has_exchanged = True
+            return False
         self._lost.clear()
         self._signalled.clear()
+        self.has_exchanged = False
+        return True
 
     # Views and exchanges.
 
@@ -154,7 +179,8 @@ class Regrouping:
         return is_behind or mine is None or view is None or mine.rank != view.rank
 
     def on_view(self) -> None:
-        """INTERESTs of the last view are void."""
+        """INTERESTs of the last view are void, and its signal is behind us."""
+        self._parted = None
         self._waiting = {}
         self._blocked = {}
 

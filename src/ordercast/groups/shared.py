@@ -379,18 +379,20 @@ class SharedGroups:
         stream = port.stream
         if stream.is_fed and stream.base is not None:
             port = stream.base
-        if port.view is None or port.transitional == self._transitional:
+        regrouping, is_told = self._regrouping, port.transitional == self._transitional
+        if port.view is None or (is_told and not (regrouping is not None and regrouping.has_exchanged)):
             return
         # One that receives all its groups in one order is told once; in its trace each group has the signal.
         views = [each.view for each in ([port] if port.group else stream.ports.values()) if each.view is not None]
-        if self._regrouping is not None:
-            views = self._regrouping.parting(stream, views)
-            if port.group and not views:
+        if regrouping is not None:
+            views = regrouping.parting(stream, views)
+            if not views and (port.group or is_told):
                 return
         port.transitional = self._transitional
         for view in views:
             stream.rows.group_transitional(now_ns, view)
-        port.tell(Transitional(port.view.id, port.group))
+        if port.group or not is_told:
+            port.tell(Transitional(port.view.id, port.group))
 
     def on_view(self, now_ns: int, view: View) -> None:
         """The next view of the underlay: sessions of nodes that are not in it are out of their groups."""
@@ -434,10 +436,9 @@ class SharedGroups:
             if changes:
                 return False
             shown, self._shown, self._telling = self._shown, set(), None
-            if self._regrouping is None or self.roster.is_seeded:  # otherwise groups get their views with the exchange
+            # Where rosters are to be exchanged, groups get their views with the exchange.
+            if self._regrouping is None or (self.roster.is_seeded and self._regrouping.all_told()):
                 self._transitional = ""
-                if self._regrouping is not None:
-                    self._regrouping.all_told()
             if telling.is_view:
                 before, self._locks = self._locks, view.locks
                 show_locks(now_ns, self._channel, before, view, shown)

@@ -21,6 +21,7 @@ from ordercast.errors import UsageError
 from ordercast.groups.engines import EngineFactory
 from ordercast.orderers import ORDERERS
 from ordercast.service import parse_service
+from ordercast.sim.ambush import Ambush
 from ordercast.sim.faults import Fault, FaultKind, draw_aftershocks, draw_faults
 from ordercast.sim.scenario import SERVICES, SITE_SERVICES, Scenario, anticipate_flags, check_orderer, node_names
 from ordercast.underlay.sites import sites_engines
@@ -91,7 +92,8 @@ class ManyGroups:
 
     Each of `based` also has a place in the underlay itself, and those of them that are `fed` receive all of their
     groups there in one order. `homes`: the groups that each life of a node begins with. `labels`: those of the
-    sessions of all nodes, of which `fed_labels` receive in one order as well.
+    sessions of all nodes, of which `fed_labels` receive in one order as well. `ambushes`: nodes that crash in a phase
+    of a view change.
     """
 
     scenario: Scenario
@@ -102,6 +104,7 @@ class ManyGroups:
     acts: tuple[GroupAct, ...] = ()
     labels: tuple[str, ...] = ()
     fed_labels: tuple[str, ...] = ()
+    ambushes: tuple[Ambush, ...] = ()
 
     @property
     def engines(self) -> EngineFactory | None:
@@ -117,7 +120,8 @@ class ManyGroups:
     @property
     def last_ns(self) -> int:
         """When everything that comes from outside has happened."""
-        return max([act.at_ns + act.hold_ns for act in self.acts] + [self.scenario.last_ns])
+        acts_ns = [act.at_ns + act.hold_ns for act in self.acts]
+        return max([self.scenario.last_ns, *acts_ns, *[ambush.last_ns for ambush in self.ambushes]])
 
     @property
     def services(self) -> list[str]:

@@ -12,6 +12,7 @@ from ordercast.config import MS
 from ordercast.groups.channel import Channel
 from ordercast.groups.host import Host
 from ordercast.groups.port import Port
+from ordercast.sim.ambush import Ambush, phase_of
 from ordercast.sim.application import HostStack, boot_host
 from ordercast.sim.checkers.stuck import Wish
 from ordercast.sim.many_groups import UNDERLAY, GroupAct, ManyGroups
@@ -25,6 +26,7 @@ class GroupProgram:
     """The applications on one node, through all its lives."""
 
     __slots__ = (
+        "_ambushes",
         "_is_reopening",
         "_plan",
         "_world",
@@ -42,6 +44,7 @@ class GroupProgram:
         self._plan = plan
         name = plan.scenario.nodes[index]
         self.home = plan.homes[index]
+        self._ambushes = [ambush for ambush in plan.ambushes if ambush.node == name]  # that have not happened
         # the present life
         self.host: Host | None = None
         self._is_reopening = False
@@ -169,3 +172,22 @@ class GroupProgram:
         if has_consumed:
             self._world.wake(self.node)
         self._come_back(REOPEN_NS)
+        if self._ambushes:
+            self._fall()
+
+    # Ambushes. -------------------------------------------------------------------------------------------------------
+
+    def _fall(self) -> None:
+        """Crash, if somebody waits for this phase."""
+        now_ns, channel = self._world.now_ns, self.channel
+        self._ambushes = [ambush for ambush in self._ambushes if now_ns <= ambush.until_ns]
+        for ambush in self._ambushes:
+            if now_ns >= ambush.at_ns and channel is not None and phase_of(channel) == ambush.phase:
+                self._ambushes.remove(ambush)
+                self._world.after(ambush.delay_ns, self._crash, ambush)
+                return
+
+    def _crash(self, ambush: Ambush) -> None:
+        self._world.crash(ambush.node)
+        if ambush.down_ns:
+            self._world.after(ambush.down_ns, self._world.start, ambush.node)

@@ -6,6 +6,10 @@ are those of `many_groups.py`. A seed gives the same scenario in every release, 
 
 Below `WIDE_FROM` all links have one weight, so that every site sends to every other one itself. From there on weights
 differ, and trees have inner sites; pipes differ, windows of rings and links are small, and nodes have sessions.
+
+From `RICH_FROM` on these also have what chance alone rarely makes: crashes inside the phases of a view change, three
+or four parts that heal together or one after the other, joins at the very moment of a cut, and messages to as many as
+a hundred groups.
 """
 
 from __future__ import annotations
@@ -15,8 +19,9 @@ from dataclasses import replace
 from typing import Final
 
 from ordercast.config import MS
-from ordercast.sim.faults import draw_faults
-from ordercast.sim.many_groups import FORMED_NS, Acts, ManyGroups, with_sessions
+from ordercast.sim.ambush import Ambush, AmbushPhase
+from ordercast.sim.faults import Fault, FaultKind, draw_faults
+from ordercast.sim.many_groups import FORMED_NS, ActKind, Acts, GroupAct, ManyGroups, with_sessions
 from ordercast.sim.pipes import PipeModel
 from ordercast.sim.scenario import Scenario, node_names
 from ordercast.sim.site_chance import draw_site_faults
@@ -30,6 +35,9 @@ MERGED_NS: Final = 2_500 * MS
 """By then daemons that start together have merged, over the longest pipes."""
 WIDE_FROM: Final = 500_000_000
 """Seeds from here on have wide scenarios. Those below have the ones that they had before there were any."""
+RICH_FROM: Final = 600_000_000
+"""Seeds from here on have rich scenarios, which are wide as well."""
+CUTS: Final = frozenset((FaultKind.CUT, FaultKind.CUT_PIPE, FaultKind.PARTITION_SITES, FaultKind.SPLIT))
 DETOUR: Final = 10  # times the weight of the others: a link that trees avoid
 
 
@@ -90,7 +98,62 @@ def drawn_site_groups(seed: int) -> ManyGroups:
     fed = tuple(name for name in based if rng.random() < 0.5)
     acts = tuple(draw.draw(homes, length_ns + MERGED_NS - FORMED_NS))
     plan = ManyGroups(scenario, groups, homes, based, fed, acts)
-    return plan if seed < WIDE_FROM else _wide(random.Random(f"sites/{seed}/wide"), plan, length_ns)
+    if seed < WIDE_FROM:
+        return plan
+    more = random.Random(f"sites/{seed}/rich")
+    if seed >= RICH_FROM and plan.scenario.faults:
+        plan = _divided(more, plan, end_ns)
+    plan = _wide(random.Random(f"sites/{seed}/wide"), plan, length_ns)
+    return plan if seed < RICH_FROM else _enriched(more, plan, end_ns)
+
+
+def _divided(rng: random.Random, plan: ManyGroups, end_ns: int) -> ManyGroups:
+    """The same, where the daemons are also divided into three or four parts, across sites or inside them."""
+    scenario = plan.scenario
+    names = scenario.nodes
+    if len(names) < 3 or rng.random() < 0.3:
+        return plan
+    count = rng.choice((3, 3, 4))
+    part = {name: at if at < count else rng.randrange(count) for at, name in enumerate(rng.sample(names, len(names)))}
+    at_ns = rng.randrange(MERGED_NS, end_ns)
+    for_ns = rng.randrange(500, 4_000) * MS
+    heals_together = rng.random() < 0.6
+    cuts: list[Fault] = []
+    for one in sorted(set(part.values())):
+        for other in sorted(set(part.values()) - {one}):
+            lasts_ns = for_ns if heals_together else rng.randrange(500, 4_000) * MS
+            others = tuple([name for name in names if part[name] == other])
+            cuts += [
+                Fault(at_ns, FaultKind.CUT, (name,), others, for_ns=lasts_ns) for name in names if part[name] == one
+            ]
+    faults = sorted((*scenario.faults, *cuts), key=lambda fault: fault.at_ns)
+    return replace(plan, scenario=replace(scenario, faults=tuple(faults)))
+
+
+def _enriched(rng: random.Random, plan: ManyGroups, end_ns: int) -> ManyGroups:
+    """The same with ambushes, with joins where a cut begins or ends, and with messages to very many groups."""
+    scenario, groups = plan.scenario, plan.groups
+    names = scenario.nodes
+    ambushes: list[Ambush] = []
+    for phase in rng.sample(list(AmbushPhase), rng.choice((0, 1, 1, 2, 3))) if scenario.faults else ():
+        at_ns = rng.randrange(MERGED_NS, end_ns)
+        delay_ns = rng.choice((0, 0, 1, 5, 30)) * rng.randrange(1, MS)
+        down_ns = rng.choice((0, 1, 50, 1_000)) * rng.randrange(1, 2 * MS)
+        ambushes.append(Ambush(at_ns, end_ns + 3_000 * MS, rng.choice(names), phase, delay_ns, down_ns))
+    acts = list(plan.acts)
+    for fault in [fault for fault in scenario.faults if fault.kind in CUTS]:
+        for begin_ns in (fault.at_ns, fault.at_ns + fault.for_ns):
+            if rng.random() < 0.25:
+                at_ns = max(0, begin_ns + rng.choice((0, 1, 20, 200)) * rng.randrange(-MS, MS))
+                chosen = tuple(rng.sample(groups, rng.randrange(1, min(6, len(groups)) + 1)))
+                acts.append(GroupAct(at_ns, rng.choice(names), ActKind.JOIN, chosen))
+    for _ in range(rng.choice((0, 2, 5))):
+        at_ns = rng.randrange(MERGED_NS, end_ns)
+        chosen = tuple(rng.sample(groups, len(groups) - rng.choice((0, 0, len(groups) // 2))))
+        service = rng.choice(("AGREED", "AGREED", "SAFE"))
+        acts.append(GroupAct(at_ns, rng.choice(names), ActKind.SEND_TO, chosen, rng.choice((1, 3)), 50, service))
+    acts.sort(key=lambda act: act.at_ns)
+    return replace(plan, acts=tuple(acts), ambushes=tuple(ambushes))
 
 
 def _wide(rng: random.Random, plan: ManyGroups, length_ns: int) -> ManyGroups:

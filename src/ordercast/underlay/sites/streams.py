@@ -113,6 +113,7 @@ class ViewStreams:
     __slots__ = (
         "_daemons",
         "_interests",
+        "_loose",
         "_own",
         "_parts",
         "_recent",
