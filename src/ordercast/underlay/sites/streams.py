@@ -113,7 +113,6 @@ class ViewStreams:
     __slots__ = (
         "_daemons",
         "_interests",
-        "_loose",
         "_own",
         "_parts",
         "_recent",
