@@ -5,7 +5,8 @@ cuts of one direction, crashes and restarts, pauses, pipes that lose and pipes t
 are those of `many_groups.py`. A seed gives the same scenario in every release, as in `chance.py`.
 
 Below `WIDE_FROM` all links have one weight, so that every site sends to every other one itself. From there on weights
-differ, and trees have inner sites; pipes differ, windows of rings and links are small, and nodes have sessions.
+differ, and trees have inner sites; pipes differ, windows of rings and links are small, and nodes have sessions. Seeds
+from `DENSE_FROM` on are those of `site_dense.py`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from ordercast.sim.many_groups import FORMED_NS, Acts, ManyGroups, with_sessions
 from ordercast.sim.pipes import PipeModel
 from ordercast.sim.scenario import Scenario, node_names
 from ordercast.sim.site_chance import draw_site_faults
+from ordercast.sim.site_dense import dense_groups
 from ordercast.sim.topology import SitePipe, Topology, plain_topology
 from ordercast.sites import LinkSpec, SitesConfig
 
@@ -30,11 +32,15 @@ MERGED_NS: Final = 2_500 * MS
 """By then daemons that start together have merged, over the longest pipes."""
 WIDE_FROM: Final = 500_000_000
 """Seeds from here on have wide scenarios. Those below have the ones that they had before there were any."""
+DENSE_FROM: Final = 900_000_000
+"""Seeds from here on have dense scenarios."""
 DETOUR: Final = 10  # times the weight of the others: a link that trees avoid
 
 
 def drawn_site_groups(seed: int) -> ManyGroups:
     """Draw everything."""
+    if seed >= DENSE_FROM:
+        return _dense(random.Random(f"sites/{seed}/dense"), seed)
     rng = random.Random(f"sites/{seed}")
     topology = _draw_topology(rng)
     names = topology.nodes
@@ -91,6 +97,13 @@ def drawn_site_groups(seed: int) -> ManyGroups:
     acts = tuple(draw.draw(homes, length_ns + MERGED_NS - FORMED_NS))
     plan = ManyGroups(scenario, groups, homes, based, fed, acts)
     return plan if seed < WIDE_FROM else _wide(random.Random(f"sites/{seed}/wide"), plan, length_ns)
+
+
+def _dense(rng: random.Random, seed: int) -> ManyGroups:
+    topology = _draw_topology(rng)
+    if rng.random() < 0.5:
+        topology = _widened(rng, topology)
+    return dense_groups(rng, seed, SITES, topology, EVENT_LIMIT, f"{COMMAND} {seed}")
 
 
 def _wide(rng: random.Random, plan: ManyGroups, length_ns: int) -> ManyGroups:

@@ -314,7 +314,12 @@ class SitesEngine:
     # Interest
 
     def declare(self, names: Sequence[str]) -> None:
-        self._waiting_keys += [name for name in names if name not in self._declared]
+        for name in names:
+            # What was declared before may have ended since, with a leave: then it is said again.
+            if name in self._declared and not self.interests.is_interested(self.me.id, group_key(name)):
+                del self._declared[name]
+            if name not in self._declared:
+                self._waiting_keys.append(name)
         if self._waiting_keys and self._network is not None:
             self._network.ring.want()
 

@@ -78,6 +78,7 @@ class ViewStreams:
         "_own",
         "_parts",
         "_recent",
+        "_torn",
         "_unordered",
         "fetched",
         "horizon",
@@ -102,6 +103,7 @@ class ViewStreams:
         self._interests = interests
         self.horizon = Horizon(here, sorted(set(places.values())), first_lts)
         self._parts = Reassembly(0)  # sites may have datagrams of different sizes
+        self._torn = Reassembly(0)  # of UNRELIABLE blocks: what they lack may never come, and nothing waits for it
         self._recent: dict[int, Recent] = {}  # UNRELIABLE blocks that came; by origin, bounded by the view
         self._unordered: list[Held] = []  # whole, and delivered with this pass
         self.fetched = Outbox()  # notes about blocks that came in a recovery
@@ -139,7 +141,8 @@ class ViewStreams:
         if packet.last:
             key = (origin, number, int(packet.is_reliable))
             part = packet.body if packet.segment else packet.stamp + packet.body
-            whole = self._parts.add(key, packet.segment, packet.last, part)
+            parts = self._parts if packet.is_reliable else self._torn
+            whole = parts.add(key, packet.segment, packet.last, part)
             if whole is None:
                 return
             stamp, block = open_stamped(whole)
