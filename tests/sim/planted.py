@@ -2,7 +2,8 @@
 
 `make test` runs a sample of them, which the content of the sources decides: one state of the code always has the same
 sample, and the next state has another. `make planted` runs all (`python -m tests.sim.planted --check`).
-`python -m tests.sim.planted --write` runs every bug until it is caught and writes `docs/planted-bugs.md`.
+`python -m tests.sim.planted --write` runs every bug until it is caught and writes `docs/planted-bugs.md`; with
+`--orderer NAME` it runs those of one orderer, and the lines of the others stay.
 """
 
 from __future__ import annotations
@@ -24,6 +25,12 @@ from tests.sim.restart_bugs import RESTART_BUGS
 from tests.sim.roster_bugs import ROSTER_BUGS
 from tests.sim.sequencer_bugs import SEQUENCER_BUGS
 from tests.sim.session_bugs import SESSION_BUGS
+from tests.sim.sites_bug import FIRST_DENSE, FIRST_WIDE
+from tests.sim.sites_component_bugs import SITES_COMPONENT_BUGS
+from tests.sim.sites_network_bugs import SITES_NETWORK_BUGS
+from tests.sim.sites_roster_bugs import SITES_ROSTER_BUGS
+from tests.sim.sites_stream_bugs import SITES_STREAM_BUGS
+from tests.sim.sites_unseen_bugs import SITES_UNSEEN
 from tests.sim.slow_bugs import SLOW_BUGS
 from tests.sim.stall_bugs import STALL_BUGS
 from tests.sim.timestamp_bugs import TIMESTAMP_BUGS
@@ -33,10 +40,11 @@ from tests.sim.token_bugs import TOKEN_BUGS
 from ordercast.sim.detecting import DETECTOR
 from ordercast.sim.fuzz import run_seed
 from ordercast.sim.many_groups import MANY_GROUPS, SESSIONS_FROM
+from ordercast.sim.site_groups import SITES
 
-FIRST_SEEDS: Final = {"timestamp": 2}
-"""Where the search begins, if not at 0. Seeds 0 and 1 of timestamp have many nodes: a run that never comes to rest
-takes long there."""
+FIRST_SEEDS: Final = {"timestamp": 2, SITES: 1}
+"""Where the search begins, if not at 0. Seeds 0 and 1 of timestamp, and 0 of sites, have many nodes: a run that never
+comes to rest takes long there."""
 MOST_SEEDS: Final = 384  # that a bug may take to be found when the table is written
 TABLE: Final = Path(__file__).resolve().parents[2] / "docs" / "planted-bugs.md"
 BUGS: Final = (
@@ -50,6 +58,10 @@ BUGS: Final = (
     *GATHERING_BUGS,
     *RESTART_BUGS,
     *DETECTOR_BUGS,
+    *SITES_NETWORK_BUGS,
+    *SITES_STREAM_BUGS,
+    *SITES_ROSTER_BUGS,
+    *SITES_COMPONENT_BUGS,
 )
 ORDERERS: Final = tuple(dict.fromkeys(bug.orderer for bug in BUGS))
 ROSTER: Final = "Many groups on one underlay"
@@ -61,7 +73,7 @@ PROFILE_SECTIONS: Final = {
     DETECTOR: "Forged reports",
 }
 SECTIONS: Final = (*(orderer.capitalize() for orderer in ORDERERS), *PROFILE_SECTIONS.values(), SESSIONS)
-UNSEEN: Final = TIMESTAMP_UNSEEN
+UNSEEN: Final = (*TIMESTAMP_UNSEEN, *SITES_UNSEEN)
 SAMPLE: Final = 6  # bugs of each section that `make test` runs
 JOBS: Final = 2
 
@@ -84,13 +96,16 @@ def sample() -> list[Bug]:
     digest = hashlib.sha256()
     for path in sorted(SOURCES.rglob("*.py")):
         digest.update(path.relative_to(SOURCES).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
-    ranked = sorted(BUGS, key=lambda bug: hashlib.sha256(digest.digest() + bug.name.encode()).digest())
+    quick = [bug for bug in BUGS if not bug.is_slow]
+    ranked = sorted(quick, key=lambda bug: hashlib.sha256(digest.digest() + bug.name.encode()).digest())
     chosen = {bug for section in SECTIONS for bug in [each for each in ranked if section_of(each) == section][:SAMPLE]}
     return [bug for bug in BUGS if bug in chosen]
 
 
 def section_of(bug: Bug) -> str:
     """Where it stands in the table."""
+    if bug.orderer == SITES:
+        return SITES.capitalize()
     return SESSIONS if bug.first_seed else PROFILE_SECTIONS.get(bug.profile, bug.orderer.capitalize())
 
 
@@ -118,7 +133,7 @@ def _catch(bug: Bug, seed: int) -> Catch | None:
 
 
 def _first_seed(bug: Bug) -> int:
-    return FIRST_SEEDS.get(bug.orderer, 0) if bug.profile == "all" else bug.first_seed
+    return bug.first_seed or (FIRST_SEEDS.get(bug.orderer, 0) if bug.profile == "all" else 0)
 
 
 @cache
@@ -128,8 +143,9 @@ def named_seeds() -> dict[str, int]:
     return {row[1].strip(): int(row[-2]) for row in rows if row[-2].strip().isdecimal()}
 
 
-def table() -> list[str]:
-    """The table, in Markdown: runs every bug."""
+def table(orderer: str = "") -> list[str]:
+    """The table, in Markdown: runs every bug, or those of one orderer."""
+    before = _lines_before() if orderer else {}
     lines = [
         "# Planted bugs",
         "",
@@ -140,7 +156,9 @@ def table() -> list[str]:
         "`make planted` runs all, and `python -m tests.sim.planted --write` writes this page. Bugs of the roster and",
         "of channels are planted into the scenarios of `ordercast fuzz --many-groups`, from seed 0 on, those of groups",
         "that are too small into the scenarios of `--profile gathering`, those of restarts into `--profile restarts`.",
-        f"Those of sessions begin at seed {SESSIONS_FROM:,} of `--many-groups`.",
+        f"Those of sessions begin at seed {SESSIONS_FROM:,} of `--many-groups`. Those of sites are run from seed 1 on,",
+        f"and where links have to differ ({FIRST_WIDE:,}) or much has to happen at once ({FIRST_DENSE:,}) from",
+        "there on.",
     ]
     for section in SECTIONS:
         lines += [
@@ -152,7 +170,8 @@ def table() -> list[str]:
         ]
         for bug in BUGS:
             if section_of(bug) == section:
-                lines.append(_line(bug))
+                known = before.get((section, bug.name)) if bug.orderer != orderer else None
+                lines.append(known or _line(bug))
                 print(lines[-1], file=sys.stderr, flush=True)
     return lines + _unseen()
 
@@ -172,20 +191,33 @@ def _unseen() -> list[str]:
     return lines + [f"| {bug.name} | `{bug.function}` | {bug.orderer} | {bug.breaks} |" for bug in UNSEEN]
 
 
+def _lines_before() -> dict[tuple[str, str], str]:
+    """The lines of the table as it is, by section and bug."""
+    found: dict[tuple[str, str], str] = {}
+    section = ""
+    for line in TABLE.read_text(encoding="utf-8").splitlines():
+        if line.startswith("## "):
+            section = line.removeprefix("## ")
+        elif line.startswith("| "):
+            found[section, line.split("|")[1].strip()] = line
+    return found
+
+
 def _line(bug: Bug) -> str:
     catch = until_caught(bug, MOST_SEEDS)
     by, seeds = (catch.by, str(catch.seeds)) if catch is not None else ("nobody", f"> {MOST_SEEDS}")
     return f"| {bug.name} | `{bug.function}` | {bug.breaks} | {by} | {seeds} |"
 
 
-def check() -> int:
-    """Run every bug within its bound, on several processors; how many nobody caught."""
+def check(orderer: str = "") -> int:
+    """Run every bug, or those of one orderer, within its bound, on several processors; how many nobody caught."""
+    bugs = [bug for bug in BUGS if orderer in ("", bug.orderer)]
     missed = 0
     with multiprocessing.Pool(JOBS) as pool:
-        for bug, catch in zip(BUGS, pool.imap(caught, BUGS), strict=True):
+        for bug, catch in zip(bugs, pool.imap(caught, bugs), strict=True):
             missed += catch is None
             print(f"{bug.orderer}: {bug.name}: {_told(catch)}", flush=True)
-    print(f"{len(BUGS)} bugs, {missed} not caught within their bounds")
+    print(f"{len(bugs)} bugs, {missed} not caught within their bounds")
     return missed
 
 
@@ -197,10 +229,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Run every planted bug until it is caught, and print a table.")
     parser.add_argument("--write", action="store_true", help=f"write the table to docs/{TABLE.name}")
     parser.add_argument("--check", action="store_true", help="only say which are not caught within their bounds")
+    parser.add_argument("--orderer", choices=ORDERERS, default="", help="only run the bugs of this one")
     args = parser.parse_args()
     if args.check:
-        sys.exit(check() > 0)
-    text = "\n".join(table()) + "\n"
+        sys.exit(check(args.orderer) > 0)
+    text = "\n".join(table(args.orderer)) + "\n"
     if args.write:
         TABLE.write_text(text, encoding="utf-8")
     else:

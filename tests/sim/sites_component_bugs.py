@@ -9,25 +9,11 @@ from __future__ import annotations
 from typing import Final
 
 from tests.sim.bug import Bug
-
-from ordercast.sim.site_groups import SITES
-
-
-def _bug(
-    name: str,
-    function: str,
-    old: str | tuple[str, ...],
-    new: str | tuple[str, ...],
-    breaks: str,
-    bound: int,
-    first_seed: int = 0,
-) -> Bug:
-    return Bug(name, function, old, new, breaks, bound, SITES, first_seed=first_seed)
-
+from tests.sim.sites_bug import dense_bug, sites_bug
 
 SITES_COMPONENT_BUGS: Final[tuple[Bug, ...]] = (
     # Classes
-    _bug(
+    sites_bug(
         "the horizon of a class is that of the site that is furthest",
         "_result",
         "horizon = min([coverage.horizon(cut.site) for cut in part])",
@@ -35,7 +21,7 @@ SITES_COMPONENT_BUGS: Final[tuple[Bug, ...]] = (
         "Other sites of the class lack what stands below it.",
         64,
     ),
-    _bug(
+    sites_bug(
         "a class is not split",
         "_unbound",
         "furthest > min([coverage.horizon(cut.site) for cut in rest])",
@@ -43,7 +29,7 @@ SITES_COMPONENT_BUGS: Final[tuple[Bug, ...]] = (
         "A member has delivered what its class does not.",
         64,
     ),
-    _bug(
+    sites_bug(
         "a SKIP helps every site",
         "PooledStream.run",
         "not skip.mask >> site & 1",
@@ -51,7 +37,7 @@ SITES_COMPONENT_BUGS: Final[tuple[Bug, ...]] = (
         "A site passes over a block that is destined to it.",
         64,
     ),
-    _bug(
+    sites_bug(
         "the run of a stream passes over gaps",
         "PooledStream.run",
         "self._over_blocks(upto, MAX_NUMBER)",
@@ -59,7 +45,7 @@ SITES_COMPONENT_BUGS: Final[tuple[Bug, ...]] = (
         "A class delivers past a block that nobody in it holds.",
         64,
     ),
-    _bug(
+    sites_bug(
         "clocks beyond the run count",
         "PooledStream.clock",
         "seq > upto",
@@ -67,7 +53,7 @@ SITES_COMPONENT_BUGS: Final[tuple[Bug, ...]] = (
         "A class delivers past a block that nobody in it holds.",
         64,
     ),
-    _bug(
+    sites_bug(
         "S is of the sites that are present",
         "Coverage.__init__",
         "range(len(self._sites))",
@@ -75,7 +61,7 @@ SITES_COMPONENT_BUGS: Final[tuple[Bug, ...]] = (
         "SAFE: what a lost site lacks counts as held by all.",
         64,
     ),
-    _bug(
+    sites_bug(
         "S is the greatest ARU",
         "Coverage.__init__",
         "min([max([cut.arus[index] for cut in cuts]) for index in range(len(self._sites))])",
@@ -83,7 +69,7 @@ SITES_COMPONENT_BUGS: Final[tuple[Bug, ...]] = (
         "SAFE: what one site lacks counts as held by all.",
         64,
     ),
-    _bug(
+    sites_bug(
         "the signal does not stand before SAFE blocks",
         "signal_index",
         "block.lts > horizon or (block.rank >= SAFE_RANK and block.lts > stable)",
@@ -91,7 +77,7 @@ SITES_COMPONENT_BUGS: Final[tuple[Bug, ...]] = (
         "SAFE: what only a class holds is delivered as if all held it.",
         32,
     ),
-    _bug(
+    sites_bug(
         "the signal does not stand before what lies beyond the horizon",
         "signal_index",
         "block.lts > horizon or (block.rank >= SAFE_RANK and block.lts > stable)",
@@ -99,7 +85,7 @@ SITES_COMPONENT_BUGS: Final[tuple[Bug, ...]] = (
         "A class delivers in the old view what others of it deliver elsewhere in the order.",
         64,
     ),
-    _bug(
+    sites_bug(
         "beyond the horizon blocks of all origins are delivered",
         "Coverage.due",
         "block.lts <= horizon or block.origin in origins",
@@ -107,7 +93,7 @@ SITES_COMPONENT_BUGS: Final[tuple[Bug, ...]] = (
         "A message is delivered without those that it follows.",
         64,
     ),
-    _bug(
+    sites_bug(
         "beyond the horizon nothing is delivered",
         "Coverage.due",
         "block.lts <= horizon or block.origin in origins",
@@ -115,7 +101,7 @@ SITES_COMPONENT_BUGS: Final[tuple[Bug, ...]] = (
         "A sender does not get its own message.",
         64,
     ),
-    _bug(
+    sites_bug(
         "a remainder begins where its furthest member is",
         "_result",
         "delivered = min([cut.delivered for cut in part])",
@@ -123,7 +109,7 @@ SITES_COMPONENT_BUGS: Final[tuple[Bug, ...]] = (
         "The others do not get what they lack.",
         64,
     ),
-    _bug(
+    sites_bug(
         "a remainder has blocks of the own site only",
         "Coverage.due",
         "block.mask & mask",
@@ -132,7 +118,7 @@ SITES_COMPONENT_BUGS: Final[tuple[Bug, ...]] = (
         64,
     ),
     # The next view
-    _bug(
+    sites_bug(
         "the next view begins above what was delivered",
         "first_lts",
         "_highest(cut)",
@@ -140,7 +126,7 @@ SITES_COMPONENT_BUGS: Final[tuple[Bug, ...]] = (
         "Positions of the new view are below those of the remainder.",
         64,
     ),
-    _bug(
+    sites_bug(
         "the next view begins above what was held",
         "_highest",
         "found = max(cut.clock, cut.delivered, *cut.arus)",
@@ -148,7 +134,7 @@ SITES_COMPONENT_BUGS: Final[tuple[Bug, ...]] = (
         "A daemon stamps below what it has promised.",
         64,
     ),
-    _bug(
+    sites_bug(
         "accepting does not raise the clock",
         "TakingPart.on_proposal",
         "self.streams.raise_clock(proposal.first_lts)",
@@ -156,7 +142,7 @@ SITES_COMPONENT_BUGS: Final[tuple[Bug, ...]] = (
         "A view that is broken off and the next one stamp alike.",
         64,
     ),
-    _bug(
+    sites_bug(
         "the counter is that of the coordinator's view plus one",
         "Round._conclude",
         "counter = max(outcome.counter, 1 + max([told.counter for told in chosen]))",
@@ -164,7 +150,7 @@ SITES_COMPONENT_BUGS: Final[tuple[Bug, ...]] = (
         "Counters of other components do not rise.",
         32,
     ),
-    _bug(
+    sites_bug(
         "all members of a view have come together",
         "transition",
         "proposal.classes[proposal.own].members",
@@ -172,7 +158,7 @@ SITES_COMPONENT_BUGS: Final[tuple[Bug, ...]] = (
         "came_with has daemons of other components.",
         32,
     ),
-    _bug(
+    sites_bug(
         "rosters are those of the class whether it is in sync or not",
         "roster_groups",
         "any(by_daemon[member].is_synced for member in members)",
@@ -180,7 +166,7 @@ SITES_COMPONENT_BUGS: Final[tuple[Bug, ...]] = (
         "Daemons with different rosters are one roster group.",
         64,
     ),
-    _bug(
+    sites_bug(
         "rosters are those of the lineage though the class is in sync",
         "roster_groups",
         "any(by_daemon[member].is_synced for member in members)",
@@ -188,7 +174,7 @@ SITES_COMPONENT_BUGS: Final[tuple[Bug, ...]] = (
         "A group is told of by two that have it both.",
         64,
     ),
-    _bug(
+    sites_bug(
         "lineage follows a view that was not in sync",
         "TakingPart.begin",
         "was_synced and self._left is not None",
@@ -196,7 +182,7 @@ SITES_COMPONENT_BUGS: Final[tuple[Bug, ...]] = (
         "Daemons with different rosters are one roster group.",
         64,
     ),
-    _bug(
+    sites_bug(
         "a cut says that its daemon is in sync",
         "ViewStreams.freeze",
         "self.progress.is_complete",
@@ -205,7 +191,7 @@ SITES_COMPONENT_BUGS: Final[tuple[Bug, ...]] = (
         64,
     ),
     # Rounds
-    _bug(
+    sites_bug(
         "a daemon accepts although blocks are missing",
         "TakingPart.progress",
         "lacking = self.lacking()",
@@ -213,7 +199,7 @@ SITES_COMPONENT_BUGS: Final[tuple[Bug, ...]] = (
         "It cannot deliver its remainder.",
         64,
     ),
-    _bug(
+    sites_bug(
         "a daemon is bound by a proposal",
         "TakingPart.on_proposal",
         "self.state = ComponentState.ACCEPTING",
@@ -221,7 +207,7 @@ SITES_COMPONENT_BUGS: Final[tuple[Bug, ...]] = (
         "It is bound to blocks that it may never get.",
         64,
     ),
-    _bug(
+    sites_bug(
         "a daemon is not bound any more when it promises again",
         "TakingPart.promise",
         "self.proposal = self.result = self.fetching = None",
@@ -229,7 +215,7 @@ SITES_COMPONENT_BUGS: Final[tuple[Bug, ...]] = (
         "Others have installed the view, and count on what it accepted.",
         64,
     ),
-    _bug(
+    sites_bug(
         "a daemon is bound by its last result",
         "TakingPart.progress",
         "self.bound is None",
@@ -237,7 +223,7 @@ SITES_COMPONENT_BUGS: Final[tuple[Bug, ...]] = (
         "Others have installed a view with its first one.",
         64,
     ),
-    _bug(
+    sites_bug(
         "a view stands when all but one have accepted",
         "Round.on_accepted",
         "len(self._accepted) < len(proposal.members)",
@@ -245,7 +231,7 @@ SITES_COMPONENT_BUGS: Final[tuple[Bug, ...]] = (
         "The last one may go another way.",
         64,
     ),
-    _bug(
+    sites_bug(
         "a late INSTALL counts in a higher round",
         "_on_install",
         "vote.ballot == part.promised and part.state is ComponentState.ACCEPTED and not part.is_coordinating",
@@ -253,7 +239,7 @@ SITES_COMPONENT_BUGS: Final[tuple[Bug, ...]] = (
         "A view is installed that not all have accepted.",
         64,
     ),
-    _bug(
+    sites_bug(
         "a lower ballot is promised after a higher one",
         "_on_invite",
         "ballot < part.promised",
@@ -261,7 +247,7 @@ SITES_COMPONENT_BUGS: Final[tuple[Bug, ...]] = (
         "Two rounds count on one daemon.",
         64,
     ),
-    _bug(
+    sites_bug(
         "nobody watches the coordinator",
         "TakingPart.expire",
         "silent_ns >= timing.recovery_wait_ns",
@@ -269,7 +255,7 @@ SITES_COMPONENT_BUGS: Final[tuple[Bug, ...]] = (
         "A coordinator that dies leaves the others frozen.",
         64,
     ),
-    _bug(
+    sites_bug(
         "requests for blocks of a remainder are not answered",
         "TakingPart.packets",
         "packet is not None",
@@ -277,7 +263,7 @@ SITES_COMPONENT_BUGS: Final[tuple[Bug, ...]] = (
         "A daemon that lacks a block never accepts.",
         64,
     ),
-    _bug(
+    sites_bug(
         "a daemon that is released waits",
         "_on_gather",
         "self._want(now_ns, GatherReason.RELEASED, out)",
@@ -285,7 +271,7 @@ SITES_COMPONENT_BUGS: Final[tuple[Bug, ...]] = (
         "It asks a coordinator that does not count on it.",
         64,
     ),
-    _bug(
+    sites_bug(
         "a restarted daemon is not noticed",
         "_knows",
         "self._on_new_life(now_ns, life, out)",
@@ -293,7 +279,7 @@ SITES_COMPONENT_BUGS: Final[tuple[Bug, ...]] = (
         "What was known of its former life still counts.",
         64,
     ),
-    _bug(
+    sites_bug(
         "a daemon that has gone on is not noticed",
         "_on_other_view",
         "has_gone and part.state is ComponentState.WORKING and not self._suspects >> life.index & 1",
@@ -301,7 +287,7 @@ SITES_COMPONENT_BUGS: Final[tuple[Bug, ...]] = (
         "A view stays that others have left.",
         64,
     ),
-    _bug(
+    sites_bug(
         "silence is not noticed",
         "SiteWatch.silent",
         "self.detector.suspects(now_ns)",
@@ -309,7 +295,7 @@ SITES_COMPONENT_BUGS: Final[tuple[Bug, ...]] = (
         "A view with a dead daemon stays.",
         32,
     ),
-    _bug(
+    sites_bug(
         "components do not merge",
         "ComponentsMembership._mergeable",
         "mask & ((1 << self._local.index) - 1) == 0",
@@ -317,7 +303,7 @@ SITES_COMPONENT_BUGS: Final[tuple[Bug, ...]] = (
         "Everybody stays alone.",
         16,
     ),
-    _bug(
+    sites_bug(
         "a component without the daemon that spoke is merged with",
         "Neighbours.mergeable",
         "common & ours == ours and not mask & ours",

@@ -9,25 +9,11 @@ from __future__ import annotations
 from typing import Final
 
 from tests.sim.bug import Bug
-
-from ordercast.sim.site_groups import SITES
-
-
-def _bug(
-    name: str,
-    function: str,
-    old: str | tuple[str, ...],
-    new: str | tuple[str, ...],
-    breaks: str,
-    bound: int,
-    first_seed: int = 0,
-) -> Bug:
-    return Bug(name, function, old, new, breaks, bound, SITES, first_seed=first_seed)
-
+from tests.sim.sites_bug import dense_bug, sites_bug
 
 SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
     # Interest
-    _bug(
+    sites_bug(
         "a message goes where the first of its groups is",
         "Interests.mask",
         "found |= entry.mask",
@@ -35,7 +21,7 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "Members of its other groups do not get it.",
         32,
     ),
-    _bug(
+    sites_bug(
         "a leave ends the interest of the whole site",
         "Interests.left",
         "entry.mask = self._mask_of(entry)",
@@ -43,7 +29,7 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "Other daemons of the site do not get the group's messages any more.",
         32,
     ),
-    _bug(
+    sites_bug(
         "a leave ends interests that were stamped after it",
         "Interests.left",
         "known >> 1 > lts",
@@ -51,7 +37,7 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "A daemon that comes back at once does not get the group's messages.",
         64,
     ),
-    _bug(
+    sites_bug(
         "a join does not wait until its interest is stable",
         "SitesEngine.is_stable",
         "lts is not None and self._streams is not None and lts <= self._streams.horizon.stable",
@@ -59,7 +45,7 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "Others stamp messages behind the join and do not know that the site wants them.",
         64,
     ),
-    _bug(
+    sites_bug(
         "interests of the last view count",
         "SitesEngine._install",
         "self._declared = {}",
@@ -67,7 +53,7 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "A join follows an interest that nobody knows any more.",
         64,
     ),
-    _bug(
+    sites_bug(
         "an interest is told to the own site only",
         "SitesEngine._stamp_interests",
         "everyone = self._wiring.routes.present",
@@ -75,7 +61,7 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "The other sites do not know who wants their messages.",
         32,
     ),
-    _bug(
+    sites_bug(
         "the end of an exchange clears the interests of its view",
         "Interests.exchange_done",
         "known > _JOINED",
@@ -83,7 +69,7 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "Daemons that are about to join do not get the group's messages.",
         64,
     ),
-    _bug(
+    sites_bug(
         "an exchange does not say who is in which group",
         "ExchangeRoster._take",
         "self._show_interests(merge.keys)",
@@ -91,7 +77,7 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "Messages go to the sites that had these numbers before.",
         32,
     ),
-    _bug(
+    sites_bug(
         "a join counts no interest",
         "ExchangeRoster._tell_interests",
         "interests.joined(origin, group_key(change.record.name))",
@@ -99,7 +85,7 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "After the next view the sites of the group's members are forgotten.",
         64,
     ),
-    _bug(
+    sites_bug(
         "a view does not void the interests of a join",
         "Regrouping.on_view",
         "self._waiting = {}",
@@ -107,7 +93,7 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "The join waits for an interest that was never stamped in this view.",
         64,
     ),
-    _bug(
+    sites_bug(
         "a join does not wait for a leave of its node",
         "Regrouping._presence_in",
         "Presence.STAYING if any(not port.is_leaving for port in ports) else Presence.LEAVING",
@@ -116,7 +102,7 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         64,
     ),
     # The exchange
-    _bug(
+    sites_bug(
         "a roster speaks for all daemons",
         "ExchangeProgress.begin",
         "frozenset(group)",
@@ -124,7 +110,7 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "What one component last knew of another one counts again.",
         32,
     ),
-    _bug(
+    sites_bug(
         "an exchange is over with the first roster",
         "ExchangeProgress.on_part",
         "del self._next[origin]",
@@ -132,7 +118,7 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "The groups of the other components are missing.",
         32,
     ),
-    _bug(
+    sites_bug(
         "an exchange that is interrupted does not begin again",
         "ExchangeRoster.on_view",
         "self._is_speaking = False",
@@ -140,7 +126,7 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "Everybody waits for a roster.",
         64,
     ),
-    _bug(
+    sites_bug(
         "sessions go on during an exchange",
         "SharedGroups.is_held",
         "self._regrouping.is_late(self.is_behind) or not (stream.is_system or self.roster.is_seeded)",
@@ -148,7 +134,7 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "Messages have numbers of groups that are about to change.",
         64,
     ),
-    _bug(
+    sites_bug(
         "sessions go on before the roster has come to the view",
         "Regrouping.is_late",
         "is_behind or mine is None or view is None or mine.rank != view.rank",
@@ -156,7 +142,7 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "Messages of the new view have the numbers of the old one.",
         64,
     ),
-    _bug(
+    sites_bug(
         "ports keep their numbers over an exchange",
         "Regrouping.renumber",
         "channel.reception.renumber(find)",
@@ -164,7 +150,7 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "They get the messages of other groups.",
         32,
     ),
-    _bug(
+    sites_bug(
         "what was queued keeps the numbers of before an exchange",
         "Regrouping.renumber",
         "stream.before_renumbering()",
@@ -172,7 +158,7 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "It goes to other groups.",
         64,
     ),
-    _bug(
+    sites_bug(
         "joins that a view has voided are not repeated",
         "Regrouping.wanted",
         "joins.append(port)",
@@ -180,7 +166,7 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "A session waits for its group for good.",
         32,
     ),
-    _bug(
+    sites_bug(
         "leaves that a view has voided are not repeated",
         "Regrouping.wanted",
         "leaves.append((label, record.number, self._headers[port]))",
@@ -189,7 +175,7 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         64,
     ),
     # Group views
-    _bug(
+    sites_bug(
         "sessions of daemons that are gone stay",
         "ExchangeRoster._go_on",
         "gone = frozenset(table.members) - present",
@@ -197,7 +183,7 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "Groups have members that are in another component.",
         32,
     ),
-    _bug(
+    sites_bug(
         "a group that has changed keeps its view over an exchange",
         "MergedRosters.add",
         "mark or self._from.get(name, speaker) != speaker",
@@ -205,7 +191,7 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "Its members do not learn who was lost.",
         64,
     ),
-    _bug(
+    sites_bug(
         "a group of two rosters keeps its view",
         "MergedRosters.add",
         "mark or self._from.get(name, speaker) != speaker",
@@ -213,7 +199,7 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "Members of one group have different views.",
         32,
     ),
-    _bug(
+    sites_bug(
         "operations behind the signal count at once",
         "ExchangeRoster.apply",
         "not self._is_parting",
@@ -221,7 +207,7 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "A group has a view that others of its component never hear of.",
         64,
     ),
-    _bug(
+    sites_bug(
         "groups that were touched behind the signal get no view",
         "ExchangeRoster._go_on",
         "touched.items()",
@@ -229,7 +215,7 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "Who joined behind the signal never gets its view.",
         64,
     ),
-    _bug(
+    sites_bug(
         "those of other components count as come along",
         "ExchangeRoster.on_view",
         "frozenset([member.id for member in view.members if str(member) in names])",
@@ -237,7 +223,7 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "came_with has sessions that did not see the same messages.",
         64,
     ),
-    _bug(
+    sites_bug(
         "came_with does not remember an exchange that was interrupted",
         "ExchangeRoster.on_view",
         "came if self._merge is None else self._together & came",
@@ -245,7 +231,7 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "came_with has sessions that did not come from the last view of the group.",
         64,
     ),
-    _bug(
+    sites_bug(
         "the id of a group's view does not name the view below",
         "GroupViews.make",
         "view.id if self._by_position else view.creator",
@@ -253,7 +239,7 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "Two components give one id to different views.",
         64,
     ),
-    _bug(
+    sites_bug(
         "groups that lose a member hear no signal",
         "Regrouping.parting",
         "any(f'{each.name}/{each.life}' in self._lost for each in view.members)",
@@ -261,7 +247,7 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "What only a component holds looks as if all held it.",
         64,
     ),
-    _bug(
+    sites_bug(
         "a group hears the signal of each view below",
         "Regrouping.parting",
         "self._signalled.add(key)",

@@ -9,25 +9,11 @@ from __future__ import annotations
 from typing import Final
 
 from tests.sim.bug import Bug
-
-from ordercast.sim.site_groups import SITES
-
-
-def _bug(
-    name: str,
-    function: str,
-    old: str | tuple[str, ...],
-    new: str | tuple[str, ...],
-    breaks: str,
-    bound: int,
-    first_seed: int = 0,
-) -> Bug:
-    return Bug(name, function, old, new, breaks, bound, SITES, first_seed=first_seed)
-
+from tests.sim.sites_bug import dense_bug, sites_bug
 
 SITES_STREAM_BUGS: Final[tuple[Bug, ...]] = (
     # What comes
-    _bug(
+    sites_bug(
         "an UPDATE counts before the blocks that it speaks of are here",
         "SourceStream.promise",
         "seq <= self.prefix",
@@ -35,7 +21,7 @@ SITES_STREAM_BUGS: Final[tuple[Bug, ...]] = (
         "A block below the clock of the UPDATE is still to come.",
         64,
     ),
-    _bug(
+    sites_bug(
         "an UPDATE that came early is forgotten",
         "SourceStream._advance",
         "self.clock = max(self.clock, self._promises.pop(seq))",
@@ -43,7 +29,7 @@ SITES_STREAM_BUGS: Final[tuple[Bug, ...]] = (
         "Nobody goes on when a site is idle.",
         64,
     ),
-    _bug(
+    sites_bug(
         "the prefix of a stream passes over gaps",
         "SourceStream.add",
         "seq == self.prefix + 1",
@@ -51,7 +37,7 @@ SITES_STREAM_BUGS: Final[tuple[Bug, ...]] = (
         "Blocks that come late are dropped.",
         32,
     ),
-    _bug(
+    sites_bug(
         "the clock of an UPDATE does not raise the clock here",
         "Horizon.update",
         "if clock > self.clock:\n    self.clock = clock",
@@ -59,7 +45,7 @@ SITES_STREAM_BUGS: Final[tuple[Bug, ...]] = (
         "A site stamps below what another one knows of it.",
         64,
     ),
-    _bug(
+    sites_bug(
         "two blocks of a visit have one LTS",
         "SiteRing.stamp",
         "self.clock += 1",
@@ -67,7 +53,7 @@ SITES_STREAM_BUGS: Final[tuple[Bug, ...]] = (
         "Two blocks have one position.",
         32,
     ),
-    _bug(
+    sites_bug(
         "packets of the view before are taken",
         "SitesEngine._on_datagram",
         "ring != self._writer.ring",
@@ -75,16 +61,8 @@ SITES_STREAM_BUGS: Final[tuple[Bug, ...]] = (
         "A stream has blocks of two views.",
         64,
     ),
-    _bug(
-        "blocks are taken in any order of their segments",
-        "ViewStreams._on_segment",
-        "packet.body if packet.segment else packet.stamp + packet.body",
-        "packet.stamp + packet.body",
-        "A block of several packets cannot be read.",
-        32,
-    ),
     # Delivery
-    _bug(
+    sites_bug(
         "the horizon is that of the source that is furthest",
         "Horizon.horizon",
         "min([stream.clock for stream in self.streams.values()])",
@@ -92,7 +70,7 @@ SITES_STREAM_BUGS: Final[tuple[Bug, ...]] = (
         "Blocks of other sites come too late.",
         32,
     ),
-    _bug(
+    sites_bug(
         "the horizon leaves out the own site",
         "Horizon.horizon",
         "min([stream.clock for stream in self.streams.values()])",
@@ -100,7 +78,7 @@ SITES_STREAM_BUGS: Final[tuple[Bug, ...]] = (
         "Blocks of the own site come too late.",
         32,
     ),
-    _bug(
+    sites_bug(
         "SAFE is delivered at the horizon",
         "Horizon.take",
         "head.rank == SAFE_RANK and lts > stable",
@@ -108,7 +86,7 @@ SITES_STREAM_BUGS: Final[tuple[Bug, ...]] = (
         "SAFE: a message is delivered before all daemons hold it.",
         32,
     ),
-    _bug(
+    sites_bug(
         "the stable line is the greatest ARU",
         "Horizon.raise_aru",
         "self._stable = min(self._arus.values())",
@@ -116,7 +94,7 @@ SITES_STREAM_BUGS: Final[tuple[Bug, ...]] = (
         "SAFE: a message is delivered before all sites hold it.",
         32,
     ),
-    _bug(
+    sites_bug(
         "a daemon delivers past a SAFE block that is not for it",
         "Horizon.take",
         "head.lts > stable",
@@ -124,7 +102,7 @@ SITES_STREAM_BUGS: Final[tuple[Bug, ...]] = (
         "Those that wait for it find others of their class on the far side of the signal.",
         64,
     ),
-    _bug(
+    sites_bug(
         "FIFO does not wait for ordered messages of the same sender",
         "SourceStream._append",
         "last is None",
@@ -132,7 +110,7 @@ SITES_STREAM_BUGS: Final[tuple[Bug, ...]] = (
         "FIFO: a message overtakes one that was sent before it.",
         32,
     ),
-    _bug(
+    sites_bug(
         "what waits behind an ordered block is forgotten with it",
         "Horizon.take",
         "taken += stream.delivered(head)",
@@ -140,7 +118,7 @@ SITES_STREAM_BUGS: Final[tuple[Bug, ...]] = (
         "FIFO messages behind an ordered one are lost.",
         32,
     ),
-    _bug(
+    sites_bug(
         "RELIABLE messages are delivered on arrival and at their place",
         "ViewStreams._enter",
         "held.is_delivered = is_early",
@@ -148,7 +126,7 @@ SITES_STREAM_BUGS: Final[tuple[Bug, ...]] = (
         "They come twice.",
         32,
     ),
-    _bug(
+    sites_bug(
         "positions do not name the site",
         "ViewStreams._delivered",
         "position_of(held.lts, held.site)",
@@ -156,7 +134,7 @@ SITES_STREAM_BUGS: Final[tuple[Bug, ...]] = (
         "Blocks of two sites have one position.",
         32,
     ),
-    _bug(
+    sites_bug(
         "weak messages do not wait for a join",
         "ViewStreams._is_late",
         "is_joining or not self.progress.is_complete or stamp.after > self.roster_lts",
@@ -164,7 +142,7 @@ SITES_STREAM_BUGS: Final[tuple[Bug, ...]] = (
         "A newcomer does not get FIFO messages that were sent behind its join.",
         64,
     ),
-    _bug(
+    sites_bug(
         "weak messages do not wait for an exchange",
         "ViewStreams._is_late",
         "is_joining or not self.progress.is_complete or stamp.after > self.roster_lts",
@@ -172,7 +150,7 @@ SITES_STREAM_BUGS: Final[tuple[Bug, ...]] = (
         "They are delivered to the groups that had their numbers before.",
         64,
     ),
-    _bug(
+    sites_bug(
         "weak messages overtake the roster that their groups are in",
         "ViewStreams._is_late",
         "is_joining or not self.progress.is_complete or stamp.after > self.roster_lts",
@@ -181,7 +159,7 @@ SITES_STREAM_BUGS: Final[tuple[Bug, ...]] = (
         64,
     ),
     # Stability
-    _bug(
+    sites_bug(
         "a site reports how far its own stream is",
         "Horizon.report",
         "min([stream.report() for stream in self.streams.values()])",
@@ -189,7 +167,7 @@ SITES_STREAM_BUGS: Final[tuple[Bug, ...]] = (
         "SAFE: a message is delivered before all daemons hold what is before it.",
         64,
     ),
-    _bug(
+    sites_bug(
         "blocks are forgotten when they are delivered",
         "Horizon.release",
         "stable = self._stable",
@@ -197,7 +175,7 @@ SITES_STREAM_BUGS: Final[tuple[Bug, ...]] = (
         "Others lack them when the view ends.",
         64,
     ),
-    _bug(
+    sites_bug(
         "what is stable stays counted",
         "ViewStreams.release",
         "self.own_bytes -= own.popleft()[1]",
@@ -206,7 +184,7 @@ SITES_STREAM_BUGS: Final[tuple[Bug, ...]] = (
         64,
     ),
     # The end of a view
-    _bug(
+    sites_bug(
         "a daemon that has shown its cut goes on",
         "SitesEngine.after_batch",
         "if not membership.is_working:\n    out.notes += streams.take_notes()\n    return",
@@ -214,7 +192,7 @@ SITES_STREAM_BUGS: Final[tuple[Bug, ...]] = (
         "It delivers what its class does not.",
         64,
     ),
-    _bug(
+    sites_bug(
         "what follows the signal is not delivered",
         "SitesEngine._install",
         "self._settle(streams, after, out)",
@@ -222,7 +200,7 @@ SITES_STREAM_BUGS: Final[tuple[Bug, ...]] = (
         "Messages that a class holds are lost.",
         64,
     ),
-    _bug(
+    sites_bug(
         "the signal comes in front of the whole remainder",
         "SitesEngine._install",
         (
@@ -236,7 +214,7 @@ SITES_STREAM_BUGS: Final[tuple[Bug, ...]] = (
         "A class that others were part of hears it at another place.",
         64,
     ),
-    _bug(
+    sites_bug(
         "the signal comes behind the whole remainder",
         "SitesEngine._install",
         (
@@ -250,7 +228,7 @@ SITES_STREAM_BUGS: Final[tuple[Bug, ...]] = (
         "SAFE: a message counts as held by all, and only a class holds it.",
         64,
     ),
-    _bug(
+    sites_bug(
         "blocks of a remainder are delivered a second time",
         "Horizon.settle",
         "not block.is_delivered",
@@ -258,7 +236,7 @@ SITES_STREAM_BUGS: Final[tuple[Bug, ...]] = (
         "Positions fall.",
         64,
     ),
-    _bug(
+    sites_bug(
         "blocks that were fetched are not kept",
         "ViewStreams.take_packet",
         "return self._enter(origin, seq, stamp, block, _head_of_stamped(stamp, block), self.fetched)",
@@ -266,7 +244,7 @@ SITES_STREAM_BUGS: Final[tuple[Bug, ...]] = (
         "A view cannot end.",
         64,
     ),
-    _bug(
+    sites_bug(
         "blocks are fetched without their origin",
         "ViewStreams.packet",
         "held.origin.to_bytes(8, 'little')",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from ordercast.config import MS
@@ -22,6 +23,7 @@ from ordercast.sim.topology import Topology
 FIRST_NS: Final = 1_500 * MS  # of the acts: many daemons have not merged yet
 FAULTS_NS: Final = 2_500 * MS
 LAST_NS: Final = 1_500 * MS  # of acts behind the last fault: components merge
+NOTICED_NS: Final = 700 * MS
 MOST_ACTS: Final = 160
 
 
@@ -43,16 +45,18 @@ def dense_groups(
         stall=rng.choice((0, 0, 0, 0, 1)),
         lossy=rng.choice((0, 0, 0, 1)),
     )
-    faults += draw_site_faults(
+    apart = draw_site_faults(
         rng,
         topology,
         FAULTS_NS,
         end_ns,
         cut_pipe=rng.choice((0, 0, 1, 2)),
-        partition_sites=rng.choice((1, 1, 2, 3)),
+        partition_sites=rng.choice((1, 2, 3)),
         split=rng.choice((0, 0, 1, 2)),
         lossy_pipe=rng.choice((0, 0, 1)),
     )
+    # Most of them last until they are noticed: views end in the middle of everything.
+    faults += [replace(fault, for_ns=fault.for_ns + rng.choice((0, NOTICED_NS, NOTICED_NS))) for fault in apart]
     scenario = Scenario(
         seed=seed,
         orderer=orderer,
@@ -114,5 +118,5 @@ def _send(rng: random.Random, at_ns: int, node: str, kind: ActKind, groups: tupl
     service = rng.choice(SITE_SERVICES)
     if len(groups) > 1 and not parse_service(service).is_ordered:
         service = "SAFE"  # a message to several groups takes no less than AGREED
-    size = rng.choice((20, 200, 3_000))
-    return GroupAct(at_ns, node, kind, groups, rng.choice((1, 1, 2, 5)), size, service, rng.random() < 0.1)
+    size = rng.choice((20, 200, 200, 3_000))
+    return GroupAct(at_ns, node, kind, groups, rng.choice((1, 2, 5, 10)), size, service, rng.random() < 0.1)
