@@ -8,6 +8,8 @@ from tests.sim.bug import Bug
 
 from ordercast.sim.site_groups import DENSE_FROM, SITES, WIDE_FROM
 
+FIRST: Final = 1
+"""Seed 0 has many daemons: a run that never comes to rest takes long there."""
 FIRST_WIDE: Final = WIDE_FROM + 5
 """Links differ, and trees have inner sites. The seeds before it take long."""
 FIRST_DENSE: Final = DENSE_FROM + 13
@@ -16,13 +18,18 @@ FIRST_DENSE: Final = DENSE_FROM + 13
 Code = str | tuple[str, ...]
 
 
-def sites_bug(name: str, function: str, old: Code, new: Code, breaks: str, bound: int) -> Bug:
-    return Bug(name, function, old, new, breaks, bound, SITES)
+def full_bug(name: str, function: str, old: Code, new: Code, breaks: str, bound: int, *, is_slow: bool = False) -> Bug:
+    """One that needs many daemons: from seed 0 on."""
+    return Bug(name, function, old, new, breaks, bound, SITES, is_slow=is_slow)
 
 
-def wide_bug(name: str, function: str, old: Code, new: Code, breaks: str, bound: int) -> Bug:
-    return Bug(name, function, old, new, breaks, bound, SITES, first_seed=FIRST_WIDE)
+def sites_bug(name: str, function: str, old: Code, new: Code, breaks: str, bound: int, *, is_slow: bool = False) -> Bug:
+    return Bug(name, function, old, new, breaks, bound, SITES, first_seed=FIRST, is_slow=is_slow)
 
 
-def dense_bug(name: str, function: str, old: Code, new: Code, breaks: str, bound: int) -> Bug:
-    return Bug(name, function, old, new, breaks, bound, SITES, first_seed=FIRST_DENSE)
+def wide_bug(name: str, function: str, old: Code, new: Code, breaks: str, bound: int, *, is_slow: bool = False) -> Bug:
+    return Bug(name, function, old, new, breaks, bound, SITES, first_seed=FIRST_WIDE, is_slow=is_slow)
+
+
+def dense_bug(name: str, function: str, old: Code, new: Code, breaks: str, bound: int, *, is_slow: bool = False) -> Bug:
+    return Bug(name, function, old, new, breaks, bound, SITES, first_seed=FIRST_DENSE, is_slow=is_slow)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.sim.bug import Bug
-from tests.sim.sites_bug import dense_bug, sites_bug
+from tests.sim.sites_bug import sites_bug
 
 SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
     # Interest
@@ -19,7 +19,7 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "found |= entry.mask",
         "found = found or entry.mask",
         "Members of its other groups do not get it.",
-        32,
+        16,
     ),
     sites_bug(
         "a leave ends the interest of the whole site",
@@ -27,15 +27,7 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "entry.mask = self._mask_of(entry)",
         "entry.mask &= ~self._site_mask(daemon)",
         "Other daemons of the site do not get the group's messages any more.",
-        32,
-    ),
-    sites_bug(
-        "a leave ends interests that were stamped after it",
-        "Interests.left",
-        "known >> 1 > lts",
-        "known >> 1 > max(lts, known)",
-        "A daemon that comes back at once does not get the group's messages.",
-        64,
+        16,
     ),
     sites_bug(
         "a join does not wait until its interest is stable",
@@ -43,7 +35,8 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "lts is not None and self._streams is not None and lts <= self._streams.horizon.stable",
         "lts is not None",
         "Others stamp messages behind the join and do not know that the site wants them.",
-        64,
+        32,
+        is_slow=True,
     ),
     sites_bug(
         "interests of the last view count",
@@ -51,7 +44,7 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "self._declared = {}",
         "",
         "A join follows an interest that nobody knows any more.",
-        64,
+        32,
     ),
     sites_bug(
         "an interest is told to the own site only",
@@ -59,15 +52,7 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "everyone = self._wiring.routes.present",
         "everyone = 1 << here",
         "The other sites do not know who wants their messages.",
-        32,
-    ),
-    sites_bug(
-        "the end of an exchange clears the interests of its view",
-        "Interests.exchange_done",
-        "known > _JOINED",
-        "known < _JOINED",
-        "Daemons that are about to join do not get the group's messages.",
-        64,
+        16,
     ),
     sites_bug(
         "an exchange does not say who is in which group",
@@ -75,7 +60,8 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "self._show_interests(merge.keys)",
         "",
         "Messages go to the sites that had these numbers before.",
-        32,
+        16,
+        is_slow=True,
     ),
     sites_bug(
         "a join counts no interest",
@@ -83,7 +69,8 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "interests.joined(origin, group_key(change.record.name))",
         "",
         "After the next view the sites of the group's members are forgotten.",
-        64,
+        32,
+        is_slow=True,
     ),
     sites_bug(
         "a view does not void the interests of a join",
@@ -91,15 +78,7 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "self._waiting = {}",
         "",
         "The join waits for an interest that was never stamped in this view.",
-        64,
-    ),
-    sites_bug(
-        "a join does not wait for a leave of its node",
-        "Regrouping._presence_in",
-        "Presence.STAYING if any(not port.is_leaving for port in ports) else Presence.LEAVING",
-        "Presence.STAYING",
-        "The leave ends the interest that the join counts on.",
-        64,
+        16,
     ),
     # The exchange
     sites_bug(
@@ -108,15 +87,8 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "frozenset(group)",
         "frozenset([each for other in rosters for each in other])",
         "What one component last knew of another one counts again.",
-        32,
-    ),
-    sites_bug(
-        "an exchange is over with the first roster",
-        "ExchangeProgress.on_part",
-        "del self._next[origin]",
-        "self._next.clear()",
-        "The groups of the other components are missing.",
-        32,
+        16,
+        is_slow=True,
     ),
     sites_bug(
         "an exchange that is interrupted does not begin again",
@@ -124,7 +96,7 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "self._is_speaking = False",
         "",
         "Everybody waits for a roster.",
-        64,
+        16,
     ),
     sites_bug(
         "sessions go on during an exchange",
@@ -132,7 +104,7 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "self._regrouping.is_late(self.is_behind) or not (stream.is_system or self.roster.is_seeded)",
         "self._regrouping.is_late(self.is_behind)",
         "Messages have numbers of groups that are about to change.",
-        64,
+        16,
     ),
     sites_bug(
         "sessions go on before the roster has come to the view",
@@ -140,7 +112,7 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "is_behind or mine is None or view is None or mine.rank != view.rank",
         "mine is None or view is None",
         "Messages of the new view have the numbers of the old one.",
-        64,
+        16,
     ),
     sites_bug(
         "ports keep their numbers over an exchange",
@@ -148,7 +120,7 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "channel.reception.renumber(find)",
         "",
         "They get the messages of other groups.",
-        32,
+        16,
     ),
     sites_bug(
         "what was queued keeps the numbers of before an exchange",
@@ -156,7 +128,7 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "stream.before_renumbering()",
         "pass",
         "It goes to other groups.",
-        64,
+        32,
     ),
     sites_bug(
         "joins that a view has voided are not repeated",
@@ -164,7 +136,7 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "joins.append(port)",
         "pass",
         "A session waits for its group for good.",
-        32,
+        16,
     ),
     sites_bug(
         "leaves that a view has voided are not repeated",
@@ -172,7 +144,7 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "leaves.append((label, record.number, self._headers[port]))",
         "pass",
         "A session does not get out of its group.",
-        64,
+        16,
     ),
     # Group views
     sites_bug(
@@ -181,7 +153,7 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "gone = frozenset(table.members) - present",
         "gone = frozenset(table.members) - present - frozenset(table.members)",
         "Groups have members that are in another component.",
-        32,
+        16,
     ),
     sites_bug(
         "a group that has changed keeps its view over an exchange",
@@ -189,7 +161,7 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "mark or self._from.get(name, speaker) != speaker",
         "self._from.get(name, speaker) != speaker",
         "Its members do not learn who was lost.",
-        64,
+        16,
     ),
     sites_bug(
         "a group of two rosters keeps its view",
@@ -197,7 +169,7 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "mark or self._from.get(name, speaker) != speaker",
         "mark",
         "Members of one group have different views.",
-        32,
+        16,
     ),
     sites_bug(
         "operations behind the signal count at once",
@@ -205,15 +177,8 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "not self._is_parting",
         "not self._is_parting or origin == self._me",
         "A group has a view that others of its component never hear of.",
-        64,
-    ),
-    sites_bug(
-        "groups that were touched behind the signal get no view",
-        "ExchangeRoster._go_on",
-        "touched.items()",
-        "list(touched.items())[:0]",
-        "Who joined behind the signal never gets its view.",
-        64,
+        32,
+        is_slow=True,
     ),
     sites_bug(
         "those of other components count as come along",
@@ -221,38 +186,7 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "frozenset([member.id for member in view.members if str(member) in names])",
         "present",
         "came_with has sessions that did not see the same messages.",
-        64,
-    ),
-    sites_bug(
-        "came_with does not remember an exchange that was interrupted",
-        "ExchangeRoster.on_view",
-        "came if self._merge is None else self._together & came",
-        "came",
-        "came_with has sessions that did not come from the last view of the group.",
-        64,
-    ),
-    sites_bug(
-        "the id of a group's view does not name the view below",
-        "GroupViews.make",
-        "view.id if self._by_position else view.creator",
-        "view.creator",
-        "Two components give one id to different views.",
-        64,
-    ),
-    sites_bug(
-        "groups that lose a member hear no signal",
-        "Regrouping.parting",
-        "any(f'{each.name}/{each.life}' in self._lost for each in view.members)",
-        "all(f'{each.name}/{each.life}' in self._lost for each in view.members)",
-        "What only a component holds looks as if all held it.",
-        64,
-    ),
-    sites_bug(
-        "a group hears the signal of each view below",
-        "Regrouping.parting",
-        "self._signalled.add(key)",
-        "pass",
-        "A view of a group ends twice.",
-        64,
+        16,
+        is_slow=True,
     ),
 )

@@ -212,7 +212,8 @@ class Follower:
             return
         mine = next(each for each in outcome.classes if me in each.members)
         # The cut of a bound daemon names its result, and need not repeat it.
-        want = mine.result if known.bound is None or known.bound.id != mine.result.id else known.bound
+        bound = known.cut.bound if known.cut is not None else None
+        want = mine.result if bound is None else bound
         if result is None or not install.came_from:
             self._ask("class", False, me, f"installs {view.id} from nowhere")
             return
@@ -230,7 +231,9 @@ class Follower:
         self._ask("signal", place[0] == place[1], me, f"has the signal behind {place[0]} blocks, not {place[1]}")
         came = [str(member) for member in view.members if member.id in mine.members]
         self._ask("came_with", list(view.came_with) == came, me, f"says {view.came_with} in {view.id}, not {came}")
-        is_same = install.first_lts == outcome.first_lts and view.position >> SITE_BITS + PLACE_BITS == outcome.first_lts
+        is_same = (
+            install.first_lts == outcome.first_lts and view.position >> SITE_BITS + PLACE_BITS == outcome.first_lts
+        )
         self._ask("first LTS", is_same, me, f"begins {view.id} at {install.first_lts}, not {outcome.first_lts}")
         counter = max(outcome.counter, 1 + max([each.counter for each in shown]))
         self._ask("counter", view.counter == counter, me, f"installs {view.id}, and the counter is {counter}")
@@ -292,7 +295,9 @@ class Follower:
         if known.leaving is not None:
             known.settled += fact.places
         elif fact.places:
-            self._ask("cut", known.cut is None, fact.daemon, f"delivered {fact.places} of {known.view.id} behind its cut")
+            self._ask(
+                "cut", known.cut is None, fact.daemon, f"delivered {fact.places} of {known.view.id} behind its cut"
+            )
             known.last = max(known.last, *fact.places)
 
 
@@ -310,7 +315,7 @@ def check_trace(ended: Iterable[Ended], rows: Iterable[Row]) -> Iterator[Deviati
             each = by_view.get((id_of(name), row.view))
             place = row.position >> PLACE_BITS
             is_behind = (name, row.view) in signalled
-            if each is not None and (place in each.before and is_behind or place in each.after and not is_behind):
+            if each is not None and place in (each.before if is_behind else each.after):
                 where = "behind" if is_behind else "before"
                 yield Deviation("trace", f"{name} delivered {row.position} of {row.view} {where} the signal")
 
@@ -329,9 +334,7 @@ def _all(remainder: Remainder) -> tuple[Due, ...]:
 
 def _places(dues: Iterable[Due], site: int) -> frozenset[int]:
     """Ordered blocks that are for a site."""
-    return frozenset(
-        [due.lts << SITE_BITS | due.site for due in dues if due.mask >> site & 1 and due.rank > FIFO_RANK]
-    )
+    return frozenset([due.lts << SITE_BITS | due.site for due in dues if due.mask >> site & 1 and due.rank > FIFO_RANK])
 
 
 def _same_result(one: Result | None, other: Result | None) -> bool:
