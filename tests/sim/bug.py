@@ -18,7 +18,8 @@ class Bug:
 
     `bound`: seeds of the orderer, from its first seed on, within which it must be caught; 0 for one that is known
     not to be, and `breaks` says why. `profile`: what these seeds are about. `first_seed`: where they begin, if not
-    where those of the profile do.
+    where those of the profile do. `is_slow`: the run that catches it takes seconds, as one that never comes to rest
+    does; it is in no sample.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Bug:
     orderer: str = "sequencer"
     profile: str = "all"
     first_seed: int = 0
+    is_slow: bool = False
 
     def edits(self) -> Iterator[tuple[str, str]]:
         """Each piece of code and what takes its place."""

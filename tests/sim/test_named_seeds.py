@@ -23,6 +23,7 @@ SEEDS = (
         "token",
         32_040_054,
     ),  # a token site at rest was suspected by members that knew of a request it had not heard
+    ("sites", 900_000_018),  # a part of an UNRELIABLE message that was lost kept a daemon from rest
 )
 
 OF_MEMBERSHIP = (

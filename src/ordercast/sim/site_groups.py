@@ -9,7 +9,7 @@ differ, and trees have inner sites; pipes differ, windows of rings and links are
 
 From `RICH_FROM` on these also have what chance alone rarely makes: crashes inside the phases of a view change, three
 or four parts that heal together or one after the other, joins at the very moment of a cut, and messages to as many as
-a hundred groups.
+a hundred groups. Seeds from `DENSE_FROM` on are those of `site_dense.py`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from ordercast.sim.many_groups import FORMED_NS, ActKind, Acts, GroupAct, ManyGr
 from ordercast.sim.pipes import PipeModel
 from ordercast.sim.scenario import Scenario, node_names
 from ordercast.sim.site_chance import draw_site_faults
+from ordercast.sim.site_dense import dense_groups
 from ordercast.sim.topology import SitePipe, Topology, plain_topology
 from ordercast.sites import LinkSpec, SitesConfig
 
@@ -37,12 +38,16 @@ WIDE_FROM: Final = 500_000_000
 """Seeds from here on have wide scenarios. Those below have the ones that they had before there were any."""
 RICH_FROM: Final = 600_000_000
 """Seeds from here on have rich scenarios, which are wide as well."""
+DENSE_FROM: Final = 900_000_000
+"""Seeds from here on have dense scenarios."""
 CUTS: Final = frozenset((FaultKind.CUT, FaultKind.CUT_PIPE, FaultKind.PARTITION_SITES, FaultKind.SPLIT))
 DETOUR: Final = 10  # times the weight of the others: a link that trees avoid
 
 
 def drawn_site_groups(seed: int) -> ManyGroups:
     """Draw everything."""
+    if seed >= DENSE_FROM:
+        return _dense(random.Random(f"sites/{seed}/dense"), seed)
     rng = random.Random(f"sites/{seed}")
     topology = _draw_topology(rng)
     names = topology.nodes
@@ -154,6 +159,13 @@ def _enriched(rng: random.Random, plan: ManyGroups, end_ns: int) -> ManyGroups:
         acts.append(GroupAct(at_ns, rng.choice(names), ActKind.SEND_TO, chosen, rng.choice((1, 3)), 50, service))
     acts.sort(key=lambda act: act.at_ns)
     return replace(plan, acts=tuple(acts), ambushes=tuple(ambushes))
+
+
+def _dense(rng: random.Random, seed: int) -> ManyGroups:
+    topology = _draw_topology(rng)
+    if rng.random() < 0.5:
+        topology = _widened(rng, topology)
+    return dense_groups(rng, seed, SITES, topology, EVENT_LIMIT, f"{COMMAND} {seed}")
 
 
 def _wide(rng: random.Random, plan: ManyGroups, length_ns: int) -> ManyGroups:
