@@ -1,4 +1,4 @@
-"""A laboratory of sites: daemons in places with pipes between them, formed and at rest, for what Spread's paper measured.
+"""A laboratory of sites: daemons in places with pipes between them, formed and at rest, for the figures of Spread.
 
 Where the machines are and what the engines are told are two things here. The world has the places and the pipes; the
 engines get a configuration of sites. `hops` makes a site of each place. `one_ring` makes one site of all of them, with
@@ -28,7 +28,7 @@ from ordercast.sim.pipes import Direction, PipeModel
 from ordercast.sim.topology import SitePipe, Topology
 from ordercast.sim.world import Machine, World
 from ordercast.sites import DaemonSpec, LinkSpec, Site, SitesConfig
-from ordercast.trace.schema import CONTINUE, Row
+from ordercast.trace.schema import CONTINUE
 from ordercast.underlay.sites import sites_engines
 
 UNDERLAY: Final = "sites"
@@ -37,8 +37,9 @@ ONE_SITE: Final = "all"
 FORM_NS: Final = 3 * SECOND  # by then daemons that start together have merged
 LIMIT_NS: Final = 7_200 * SECOND
 OFFERED: Final = 64  # messages that are made at a time
+QUEUED: Final = 256  # messages that wait in a program's queue at most: more would only have to be waited for at the end
 BUFFER_BYTES: Final = 1 << 20  # of a socket
-BURST_BYTES: Final = 8_192  # that a link may send at once: what a router of the line has room for
+BURST_BYTES: Final = 3_000  # that a link may send at once: two full packets, so that no router keeps more
 
 Places = Mapping[str, Sequence[str]]
 """Place -> the daemons there."""
@@ -107,7 +108,21 @@ def _directions(places: Iterable[str]) -> list[Direction]:
 class SiteProgram:
     """The program on one machine: it sends and takes as fast as it may."""
 
-    __slots__ = ("_created", "_lab", "_left", "_service", "_size", "corrupt", "delivered", "group", "host", "node", "port")
+    __slots__ = (
+        "_created",
+        "_lab",
+        "_left",
+        "_service",
+        "_size",
+        "corrupt",
+        "delivered",
+        "first",
+        "group",
+        "host",
+        "last_ns",
+        "node",
+        "port",
+    )
 
     def __init__(self, lab: SiteLab, name: str, group: str) -> None:
         self._lab = lab
@@ -120,6 +135,8 @@ class SiteProgram:
         self._service: Service = AGREED
         self._size = 0
         self.delivered = 0
+        self.first: tuple[int, int] | None = None  # when it took something for the first time, and how much it had then
+        self.last_ns = 0  # when it took something last
         self.corrupt = 0
 
     def boot(self, node: Machine) -> HostStack:
@@ -137,26 +154,26 @@ class SiteProgram:
         self._left, self._size, self._service = count, size, service
         self._lab.world.wake(self.node)
 
-    @property
-    def is_done(self) -> bool:
-        return not self._left
-
     def stop(self) -> None:
         """Send nothing more."""
         self._left = 0
 
-    def turn(self, _now_ns: int) -> None:
+    def turn(self, now_ns: int) -> None:
         """After every pass of its machine."""
         host, port = self.host, self.port
         if host is None or port is None:
             return
         host.take_news()
+        before = self.delivered
         while (event := port.take()) is not None:
             if isinstance(event, Batch):
                 self.delivered += event.count
                 self.corrupt += not all(is_intact(data, event.sender) for data in event.messages)
+        if self.delivered > before:
+            self.last_ns = now_ns
+            self.first = self.first or (now_ns, self.delivered)
         has_offered = False
-        while self._left and port.view is not None and port.has_room:
+        while self._left and port.view is not None and port.queue.count < QUEUED:
             made = range(self._created, self._created + min(self._left, OFFERED))
             taken = port.offer_many([payload(str(self.node), number, self._size) for number in made], self._service)
             self._created += taken
@@ -170,11 +187,12 @@ class SiteProgram:
 
 
 @dataclass(frozen=True, slots=True)
-class PipeLoad:
-    """What one pipe carried in one transfer, by kind."""
+class Moved:
+    """What a transfer has shown."""
 
-    datagrams: Counter[str]
-    bytes: Counter[str]
+    bits_per_s: float  # from the first submit to the last delivery at the last member
+    steady_bits_per_s: float  # from the first delivery to the last, at the slowest member: without the latency
+    ns: int
 
 
 class SiteLab:
@@ -200,12 +218,13 @@ class SiteLab:
         self.timing = Timing()
         self.world = World(seed, model, event_limit=EVENT_LIMIT, topology=Topology(own, pipes, network))
         given = groups or {}
-        self.programs = {name: SiteProgram(self, name, given.get(name, GROUP)) for name in own_names(places)}
+        self.programs = {each.name: SiteProgram(self, each.name, given.get(each.name, GROUP)) for each in own.daemons}
         for name in self.programs:
             self.world.start(name)
         self.world.run_until(FORM_NS)
         self.rest()
-        views = {program.port.channel.view.id for program in self.programs.values() if program.port is not None and program.port.channel.view is not None}
+        ports = [program.port for program in self.programs.values() if program.port is not None]
+        views = {port.channel.view.id for port in ports if port.channel.view is not None}
         if len(views) != 1:
             raise MeasurementFailed(f"the daemons have not merged: {', '.join(sorted(views))}")
 
@@ -214,20 +233,34 @@ class SiteLab:
         if unrest:
             raise MeasurementFailed(f"the daemons do not come to rest: {'; '.join(unrest)}")
 
-    def transfer(self, sender: str, count: int, size: int, service: Service = AGREED) -> float:
-        """Bits per second of so many messages, from the first submit to the last delivery at the last member."""
-        source = self.programs[sender]
+    def transfer(self, sender: str, count: int, size: int, service: Service = AGREED) -> Moved:
+        """So many messages, as fast as the daemons take them."""
+        source, world = self.programs[sender], self.world
         members = [program for program in self.programs.values() if program.group == source.group]
         goals = [program.delivered + count for program in members]
-        begin_ns = self.world.now_ns
+        for program in members:
+            program.first = None
+        begin_ns = world.now_ns
         source.send(count, size, service)
-        is_over = self.world.run_until(
+        is_over = world.run_until(
             lambda: all(program.delivered >= goal for program, goal in zip(members, goals, strict=True)),
             begin_ns + LIMIT_NS,
         )
         if not is_over:
             raise MeasurementFailed(f"{count} messages of {sender} were not delivered in {LIMIT_NS // SECOND} s")
-        return count * size * 8 * SECOND / (self.world.now_ns - begin_ns)
+        rates = []
+        for program in members:
+            first_ns, had = program.first or (begin_ns, 0)
+            rates.append((program.delivered - had) * size * 8 * SECOND / max(program.last_ns - first_ns, 1))
+        took_ns = world.now_ns - begin_ns
+        return Moved(count * size * 8 * SECOND / took_ns, min(rates), took_ns)
+
+    def counted(self) -> dict[Direction, tuple[Counter[str], Counter[str]]]:
+        """Datagrams and bytes that each pipe has carried so far, by kind."""
+        pipes = self.world.pipes.all
+        return {
+            each: (Counter(pipe.counters.by_kind), Counter(pipe.counters.bytes_by_kind)) for each, pipe in pipes.items()
+        }
 
     def violations(self) -> int:
         """What the checkers find in the whole trace, and what sockets dropped."""
@@ -235,7 +268,3 @@ class SiteLab:
         found = sum(result.total for result in verdict.properties.values())
         corrupt = sum(program.corrupt for program in self.programs.values())
         return found + corrupt + self.world.network.counters.socket_drops
-
-
-def own_names(places: Places) -> list[str]:
-    return [name for names in places.values() for name in names]

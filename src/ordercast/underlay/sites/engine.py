@@ -49,6 +49,7 @@ from ordercast.wire.sites import PACKET_OVERHEAD, SITE_SHIFT, STAMP_BYTES, Block
 from ordercast.wire.writer import DatagramWriter
 
 HOLD_NS: Final = 20 * MS  # between two tries to stamp, while the links of the site are behind
+MIN_ROOM: Final = 16_384  # bytes; while own blocks are not stable, the token is not asked for less
 MAX_BACKLOG: Final = 16_384  # packets that wait at one link before this site stamps nothing more
 
 INSTEAD: Final = "sites has neither locks nor calls from outside: use a group with orderer='token' for them"
@@ -100,6 +101,7 @@ class SitesEngine:
         "_here",
         "_intake",
         "_is_closed",
+        "_is_wide",
         "_membership",
         "_network",
         "_next_block",
@@ -154,6 +156,7 @@ class SitesEngine:
         self._streams: ViewStreams | None = None
         # Sending
         self._next_block = next_block
+        self._is_wide = True  # the last block of this daemon goes to other sites, and so will the next one, most likely
         self._unreliable = 0  # number of the next UNRELIABLE block
         self._held_until_ns = 0  # the links of the site are behind: blocks wait, and the token is not asked for
         self._held_priority = 0  # of these blocks
@@ -190,18 +193,24 @@ class SitesEngine:
         if network is None or streams is None or not self.is_working:
             return 0, 0
         ring = network.ring
-        if not ring.is_holding:
-            if now_ns >= self._held_until_ns:
-                ring.want()
-            return 0, 0
         blocks = streams.horizon.room(ring.site_seq)
         unstable = self.config.history_bytes - streams.own_bytes
-        if blocks <= 0 or unstable <= 0 or network.backlog >= MAX_BACKLOG or self._is_behind:
+        is_full = unstable <= 0 or (streams.own_bytes > 0 and unstable < min(MIN_ROOM, self.config.history_bytes // 4))
+        is_stuck = blocks <= 0 or is_full or self._is_behind
+        if not ring.is_holding:
+            # A token with nothing to stamp would go around as fast as it can, for as long as a slow site is waited for.
+            if not is_stuck and now_ns >= self._held_until_ns:
+                ring.want()
+            return 0, 0
+        if is_stuck or network.backlog >= MAX_BACKLOG:
             return 0, 0
         step = self.config.datagram - PACKET_OVERHEAD
         burst = min(network.burst_bytes, ring.share * step)
         # No visit has room for more than its share: blocks that are larger would wait for it for good.
-        return min(ring.room * step, unstable, burst), min(MAX_BLOCK, 256 * step - STAMP_BYTES, burst)
+        largest = min(MAX_BLOCK, 256 * step - STAMP_BYTES, burst)
+        if self._is_wide:
+            largest = min(largest, network.wide_bytes)
+        return min(ring.room * step, unstable, burst), largest
 
     def after(self) -> int:
         return 0
@@ -227,7 +236,8 @@ class SitesEngine:
                 numbers = (groups,) if isinstance(groups, int) else groups
                 mask = (self.interests.mask(numbers) & self._wiring.routes.present) | 1 << here
             priority = min(head.k, MAX_PRIORITY)
-            if mask & elsewhere and not head.flags & ROSTER:
+            self._is_wide = mask & elsewhere > 0
+            if self._is_wide and not head.flags & ROSTER:
                 if not urgency.may_stamp(priority):
                     self._held_until_ns, self._held_priority = now_ns + HOLD_NS, priority
                     if not priority:
