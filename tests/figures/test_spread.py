@@ -8,7 +8,7 @@ from tests.figures.measured import quick_spread
 from ordercast.config import MS
 from ordercast.errors import UsageError
 from ordercast.figures.report import ClaimStatus
-from ordercast.figures.site_lab import Line, SiteLab, hops, line_of, one_ring
+from ordercast.figures.site_lab import SiteLab, WanLine, hops, line_of, one_ring
 from ordercast.figures.spread import (
     HOP_WINDOW,
     JHU,
@@ -118,7 +118,7 @@ def test_trees_avoid_a_detour() -> None:
 
 def test_a_line_that_cannot_be_is_refused() -> None:
     with pytest.raises(UsageError, match="probability"):
-        Line(1.0, 1_000, loss=2.0).pipe()
+        WanLine(1.0, 1_000, loss=2.0).pipe()
 
 
 def test_quick_points_are_points_of_the_full_plan() -> None:

@@ -21,14 +21,12 @@ from ordercast.groups.host import Host
 from ordercast.groups.port import Port
 from ordercast.service import AGREED, Service
 from ordercast.sim.application import HostStack, boot_host, is_intact, payload
-from ordercast.sim.checkers import check_all
-from ordercast.sim.lab import DATAGRAM, EVENT_LIMIT, REST_NS, MeasurementFailed
+from ordercast.sim.lab import DATAGRAM, EVENT_LIMIT, REST_NS, MeasurementFailed, component_violations
 from ordercast.sim.network import NETWORKS
 from ordercast.sim.pipes import Direction, PipeModel
 from ordercast.sim.topology import SitePipe, Topology
 from ordercast.sim.world import Machine, World
 from ordercast.sites import DaemonSpec, LinkSpec, Site, SitesConfig
-from ordercast.trace.schema import CONTINUE
 from ordercast.underlay.sites import sites_engines
 
 UNDERLAY: Final = "sites"
@@ -46,7 +44,7 @@ Places = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class WanLine:
     """What lies between two places, in both directions alike."""
 
     latency_ms: float  # one way
@@ -58,11 +56,11 @@ class Line:
         return PipeModel(int(self.latency_ms * MS), 0, self.bits_per_s, self.queue_bytes, self.loss)
 
 
-Lines = Mapping[tuple[str, str], Line]
+Lines = Mapping[tuple[str, str], WanLine]
 """Between two places, in any order of their names."""
 
 
-def line_of(lines: Lines, one: str, other: str) -> Line:
+def line_of(lines: Lines, one: str, other: str) -> WanLine:
     return lines[one, other] if (one, other) in lines else lines[other, one]
 
 
@@ -264,7 +262,4 @@ class SiteLab:
 
     def violations(self) -> int:
         """What the checkers find in the whole trace, and what sockets dropped."""
-        verdict = check_all(self.world.rows(), clock="virtual", quiet=True, min_members=1, partitions=CONTINUE)
-        found = sum(result.total for result in verdict.properties.values())
-        corrupt = sum(program.corrupt for program in self.programs.values())
-        return found + corrupt + self.world.network.counters.socket_drops
+        return component_violations(self.world) + sum(program.corrupt for program in self.programs.values())

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ordercast.config import SECOND
-from ordercast.figures.site_lab import Line, Lines, Moved, Places, SiteLab, hops, one_ring
+from ordercast.figures.site_lab import Lines, Moved, Places, SiteLab, WanLine, hops, one_ring
 from ordercast.service import AGREED, FIFO, Service
 from ordercast.sim.pipes import Direction
 
@@ -49,7 +49,7 @@ HOP_WINDOW: Final = 256
 
 LAN_PLACES: Final = {"east": ("e1", "e2", "e3", "e4"), "west": ("w1",)}
 LAN_GROUPS: Final = {"e1": "wide", "w1": "wide", "e2": "local", "e3": "local", "e4": "local"}
-SLOW_LINE: Final = Line(100.0, 128_000, 0.02)
+SLOW_LINE: Final = WanLine(100.0, 128_000, 0.02)
 LAN_MESSAGES: Final = 3_000
 WARM_NS: Final = 5 * SECOND  # of wide traffic, before the local rate is measured
 ENDLESS: Final = 1_000_000  # messages
@@ -211,7 +211,7 @@ def places_of(sites: tuple[str, ...]) -> Places:
 def lines_between(loss: float, detour_share: float = DETOUR_SHARE) -> Lines:
     bits = {(JHU, UCSB): JHU_UCSB_BITS, (JHU, RUTGERS): JHU_RUTGERS_BITS}
     bits[UCSB, RUTGERS] = int(JHU_RUTGERS_BITS * detour_share)
-    return {ends: Line(LATENCY_MS[ends], bits[ends], loss) for ends in bits}
+    return {ends: WanLine(LATENCY_MS[ends], bits[ends], loss) for ends in bits}
 
 
 class _Runs:

@@ -141,8 +141,8 @@ def _lans(found: SpreadFigures) -> FigureTable:
         tuple(rows),
         f"A site of four daemons on `ethernet` (10 Mb/s); three of them are in a local group, one of these sends. The "
         f"link to the other site ({line}) is not there (none), without data (idle), or filled by the fourth daemon "
-        "(busy). The local rate is that of deliveries at the slowest member, from its first to its last. In all: with what "
-        "goes over the link, since that crosses the LAN as well.",
+        "(busy). The local rate is that of deliveries at the slowest member, from its first to its last. In all: with "
+        "what goes over the link, since that crosses the LAN as well.",
     )
 
 
@@ -221,7 +221,8 @@ def _rate_claims(found: SpreadFigures) -> list[Claim]:
                 ClaimStatus.FITTED if is_met else ClaimStatus.DIFFERS,
                 f"both rates match at a loss of {LOSS:.0%} and {RING_PACKETS} packets in a rotation, the same point "
                 "for two and for three sites, with latencies chosen for it. A ring sends one window in each rotation "
-                f"of its token, which takes all latencies in a row{_other_sources(found, sites)}{_elsewhere(found, sites)}",
+                "of its token, which takes all latencies in a row"
+                f"{_other_sources(found, sites)}{_elsewhere(found, sites)}",
             )
         )
     claims += _source_claims(found)

@@ -101,7 +101,6 @@ class SitesEngine:
         "_here",
         "_intake",
         "_is_closed",
-        "_is_wide",
         "_membership",
         "_network",
         "_next_block",
@@ -156,7 +155,6 @@ class SitesEngine:
         self._streams: ViewStreams | None = None
         # Sending
         self._next_block = next_block
-        self._is_wide = True  # the last block of this daemon goes to other sites, and so will the next one, most likely
         self._unreliable = 0  # number of the next UNRELIABLE block
         self._held_until_ns = 0  # the links of the site are behind: blocks wait, and the token is not asked for
         self._held_priority = 0  # of these blocks
@@ -208,7 +206,7 @@ class SitesEngine:
         burst = min(network.burst_bytes, ring.share * step)
         # No visit has room for more than its share: blocks that are larger would wait for it for good.
         largest = min(MAX_BLOCK, 256 * step - STAMP_BYTES, burst)
-        if self._is_wide:
+        if network.is_wide:
             largest = min(largest, network.wide_bytes)
         return min(ring.room * step, unstable, burst), largest
 
@@ -236,8 +234,8 @@ class SitesEngine:
                 numbers = (groups,) if isinstance(groups, int) else groups
                 mask = (self.interests.mask(numbers) & self._wiring.routes.present) | 1 << here
             priority = min(head.k, MAX_PRIORITY)
-            self._is_wide = mask & elsewhere > 0
-            if self._is_wide and not head.flags & ROSTER:
+            network.is_wide = mask & elsewhere > 0
+            if network.is_wide and not head.flags & ROSTER:
                 if not urgency.may_stamp(priority):
                     self._held_until_ns, self._held_priority = now_ns + HOLD_NS, priority
                     if not priority:

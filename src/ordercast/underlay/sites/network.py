@@ -119,6 +119,7 @@ class SiteNetwork:
         "_writer",
         "burst_bytes",
         "is_representative",
+        "is_wide",
         "ring",
         "wide_bytes",
     )
@@ -158,6 +159,7 @@ class SiteNetwork:
         # The largest block to other sites. Whatever the site stamps next is delivered behind it, also inside the site.
         names = [site.name for site in wiring.config.sites]
         rates = [wiring.config.link(names[here], names[site]).bits_per_s for site in self._routes.links(here)]
+        self.is_wide = True  # the last own block goes to other sites, and so will the next one, most likely
         self.wide_bytes = min([usual_bytes(rate // 8) for rate in rates], default=MAX_BURST)
         spec = wiring.config.sites[here]
         self.ring = SiteRing(
