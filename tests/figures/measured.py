@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from functools import cache
 
-from ordercast.figures import amoeba, rmp, tompa
+from ordercast.figures import amoeba, rmp, spread, tompa
 from ordercast.figures.amoeba import AmoebaFigures, amoeba_figures
 from ordercast.figures.amoeba_report import amoeba_report
 from ordercast.figures.report import PaperReport
 from ordercast.figures.rmp import RmpFigures, rmp_figures
 from ordercast.figures.rmp_report import rmp_report
+from ordercast.figures.spread import SpreadFigures, spread_figures
+from ordercast.figures.spread_report import spread_report
 from ordercast.figures.tompa import TompaFigures, tompa_figures
 from ordercast.figures.tompa_report import tompa_report
 
@@ -30,9 +32,15 @@ def quick_tompa() -> TompaFigures:
 
 
 @cache
+def quick_spread() -> SpreadFigures:
+    return spread_figures(spread.QUICK)
+
+
+@cache
 def quick_reports() -> dict[str, PaperReport]:
     return {
         "amoeba": amoeba_report(quick_amoeba()),
         "rmp": rmp_report(quick_rmp()),
         "tompa": tompa_report(quick_tompa()),
+        "spread": spread_report(quick_spread()),
     }

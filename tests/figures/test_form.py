@@ -139,7 +139,7 @@ def test_a_run_that_fails_is_exit_code_1(monkeypatch: pytest.MonkeyPatch, capsys
     ("words", "error"),
     [
         ("figures", "the following arguments are required: paper"),
-        ("figures spread", "invalid choice: 'spread'"),
+        ("figures totem", "invalid choice: 'totem'"),
         ("figures rmp --seed -1", "expected a whole number from 0"),
         ("figures rmp --seed x", "expected a whole number from 0"),
         ("figures tompa --jobs 0", "expected a whole number from 1 to 64"),

@@ -11,7 +11,7 @@ from random import Random
 
 from ordercast.config import MS, SECOND, Timing
 from ordercast.engine import NEVER
-from ordercast.orderers.sites.hop import HopLink, HopOutput, HopTerms
+from ordercast.orderers.sites.hop import LINE_BYTES, HopLink, HopOutput, HopTerms
 from ordercast.orderers.sites.passing import ALL
 from ordercast.orderers.sites.ring import RingTerms, SiteRing
 from ordercast.wire.header import HEADER, MAGIC, Kind
@@ -97,7 +97,7 @@ class Hops:
         self.wires = wires or Wires()
         self.ends = (HopLink(terms, TIMING), HopLink(terms, TIMING))
         self.got: tuple[list[int], list[int]] = ([], [])  # numbers of packets
-        self.left: list[tuple[int, int, int]] = []  # time, end, bytes of each data packet that left
+        self.left: list[tuple[int, int, int]] = []  # time, end, bytes on the line of each data packet that left
         self.outputs: list[tuple[int, int, HopOutput]] = []  # time, end, what it said
 
     def queue(self, end: int, numbers: Sequence[int], body: bytes = b"x" * 100) -> None:
@@ -110,7 +110,7 @@ class Hops:
         if output.packets or output.ack or output.missing:
             self.outputs.append((self.wires.now_ns, end, output))
         for numbered in output.packets:
-            self.left.append((self.wires.now_ns, end, numbered[1].size))
+            self.left.append((self.wires.now_ns, end, numbered[1].size + LINE_BYTES))
             self.wires.send(1 - end, as_bytes(end, numbered))
         if output.missing:
             self.wires.send(1 - end, control(Kind.HOP_NAK, end, encode_ranges(output.missing)))

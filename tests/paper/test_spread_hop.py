@@ -10,10 +10,10 @@ from tests.paper.spread import TIMING, Hops, Wires, packet
 from ordercast.config import MS, SECOND
 from ordercast.engine import NEVER
 from ordercast.errors import UsageError
-from ordercast.orderers.sites.hop import MAX_QUEUED, HopFailure, HopLink, HopTerms
+from ordercast.orderers.sites.hop import LINE_BYTES, MAX_QUEUED, HopFailure, HopLink, HopTerms
 from ordercast.wire.header import Kind
 from ordercast.wire.segments import Datagram
-from ordercast.wire.sites import LINK, MAX_LINK_SEQ, HopAck
+from ordercast.wire.sites import LINK, MAX_LINK_SEQ, SITE_SHIFT, HopAck, LinkPacket, SiteUpdate, encode_update
 
 FAST = HopTerms(bytes_per_s=1_000_000_000, burst_bytes=10_000_000)
 START_NS = SECOND
@@ -148,7 +148,7 @@ def test_a_packet_that_is_asked_for_twice_before_it_leaves_leaves_once() -> None
 
 def test_retransmissions_count_as_sent_data() -> None:
     """Section 3.2: the retransmitted packets will be included as sent data in the flow control calculations."""
-    size = packet(1).size
+    size = packet(1).size + LINE_BYTES
     end = link(HopTerms(bytes_per_s=size * 10, burst_bytes=size * 3))
     for number in range(1, 4):
         end.queue(packet(number))
@@ -162,7 +162,7 @@ def test_retransmissions_count_as_sent_data() -> None:
 
 def test_the_bucket_bounds_what_leaves_at_once_and_over_time() -> None:
     """Section 3.2: a token/leaky bucket regulator limits what can be sent at one time and the maximum overall rate."""
-    size = packet(1).size
+    size = packet(1).size + LINE_BYTES
     terms = HopTerms(bytes_per_s=size * 100, burst_bytes=size * 10)
     hops = Hops(terms)
     hops.queue(0, range(1, 201))
@@ -423,3 +423,26 @@ def test_more_gaps_than_one_nack_names_are_asked_for_a_little_later() -> None:
 def test_terms_that_cannot_work_are_refused(terms: dict[str, int]) -> None:
     with pytest.raises(UsageError):
         HopTerms(**terms)
+
+
+def update(site: int, seq: int, clock: int) -> LinkPacket:
+    return LinkPacket(
+        int(Kind.UPDATE), 1, site << SITE_SHIFT | seq, 0b11, encode_update(SiteUpdate(site, seq, clock, 0))
+    )
+
+
+def test_of_the_updates_of_a_source_the_newest_waits() -> None:
+    """Section 3.2: aggregated control information. A token makes an UPDATE with each rotation, faster than a slow link
+    takes them; and one may be overtaken on its way here."""
+    end = link(HopTerms(bytes_per_s=1_000, burst_bytes=300))
+    for number in (1, 2):
+        end.queue(packet(number))
+    assert len(end.step(START_NS).packets) == 1
+    for clock in (5, 9, 7):
+        end.queue(update(0, 1, clock))
+        end.queue(update(1, 1, clock))
+    assert end.waiting == 3
+    later = [each for second in (1, 2) for _, each in end.step(START_NS + second * SECOND).packets]
+    assert later[1:] == [update(0, 1, 9), update(1, 1, 9)]
+    end.queue(update(0, 2, 11))
+    assert end.waiting == 1

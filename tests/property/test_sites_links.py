@@ -11,6 +11,7 @@ from ordercast.errors import WireError
 from ordercast.orderers.sites.hop import MAX_ASKED, HopLink, HopTerms
 from ordercast.orderers.sites.ring import RingTerms, SiteRing, merged_aru
 from ordercast.wire.sites import (
+    MAX_CREDIT,
     MAX_RANGES,
     HopAck,
     SiteToken,
@@ -184,6 +185,7 @@ def test_hostile_input_breaks_no_link_and_fills_no_memory(inputs: list[tuple[str
         assert link.deadline_ns() > 0
 
 
+credits_ = st.integers(-MAX_CREDIT, MAX_CREDIT)
 tokens = st.builds(
     SiteToken,
     number=st.one_of(small, st.integers(0, 1 << 60)),
@@ -198,9 +200,9 @@ tokens = st.builds(
     quiet=st.integers(0, 65_535),
     flags=st.integers(0, 2),
     wanted=st.lists(st.tuples(numbers, small).map(lambda pair: (pair[0], sum(pair))), max_size=4).map(tuple),
-    usual=st.integers(-(1 << 31), (1 << 31) - 1),
-    urgent=st.integers(-(1 << 31), (1 << 31) - 1),
-    owed=st.integers(-(1 << 31), (1 << 31) - 1),
+    usual=credits_,
+    urgent=credits_,
+    owed=credits_,
     rest=st.integers(0, 65_535),
     turn=st.integers(0, 65_535),
 )

@@ -372,6 +372,20 @@ def test_a_pipe_counts_by_kind() -> None:
     assert counters.as_json()["by_kind"] == {"data": 2, "nak": 1, "unknown": 1}
 
 
+def test_each_datagram_of_a_train_is_counted_by_its_own_kind() -> None:
+    """A link sends a SKIP and an UPDATE in one train."""
+    datagrams = [
+        HEADER.pack(MAGIC, kind, 0, 0, 1, 2, 3, 4) + bytes(8) for kind in (Kind.SKIP, Kind.UPDATE, Kind.PACKET)
+    ]
+    net = network()
+    assert net.pipes is not None
+    net.transmit(0, "a", ["c"], b"".join(datagrams), len(datagrams[0]))
+    served(net)
+    counters = net.pipes.between("east", "west").counters
+    assert counters.by_kind == {"skip": 1, "update": 1, "packet": 1}
+    assert set(counters.bytes_by_kind.values()) == {len(datagrams[0])}
+
+
 def test_what_a_datagram_is_counted_as_can_be_said() -> None:
     lines = Pipes(PLACES, {("east", "west"): SLOW}, lambda _: random.Random(1), lambda data: data[:3].decode())
     lines.enter(0, "c", Train("a", b"hop.data", 0, 1))

@@ -16,7 +16,8 @@ from ordercast.sim.cluster import Cluster, Terms
 from ordercast.sim.member import SimMember
 from ordercast.sim.network import NetworkModel
 from ordercast.sim.scenario import node_names
-from ordercast.trace.schema import Row
+from ordercast.sim.world import World
+from ordercast.trace.schema import CONTINUE, Row
 
 DATAGRAM: Final = 1_400
 BUFFER_BYTES: Final = 1 << 20
@@ -99,3 +100,9 @@ class Lab:
         verdict = check_all(self.world.rows(), clock="virtual", quiet=True)
         found = sum(result.total for result in verdict.properties.values())
         return found + len(self.cluster.corruptions()) + self.world.network.counters.socket_drops
+
+
+def component_violations(world: World) -> int:
+    """The same of a world at rest whose daemons form components: what checkers find, and what sockets dropped."""
+    verdict = check_all(world.rows(), clock="virtual", quiet=True, min_members=1, partitions=CONTINUE)
+    return sum(result.total for result in verdict.properties.values()) + world.network.counters.socket_drops

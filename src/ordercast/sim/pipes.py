@@ -139,8 +139,11 @@ class Pipe:
             self._queue_bytes -= queue.popleft()[1]
         return self._queue_bytes
 
-    def carry(self, now_ns: int, target: str, batch: Train, kind: str) -> list[Carried]:
-        """A train of datagrams comes to the pipe now; what comes out of it."""
+    def carry(
+        self, now_ns: int, target: str, batch: Train, kind: str, name_kind: Callable[[bytes], str] | None = None
+    ) -> list[Carried]:
+        """A train of datagrams comes to the pipe now; what comes out of it. `kind`: of the first one, and of all others
+        where nobody names theirs."""
         counters = self.counters
         if self.is_cut:
             counters.cut += batch.datagrams
@@ -150,6 +153,8 @@ class Pipe:
         size, stride = len(batch.data), batch.stride
         for index in range(batch.datagrams):
             length = min(stride, size - index * stride) if stride else size
+            if index and name_kind is not None:
+                kind = name_kind(batch.data[index * stride : index * stride + length])
             left_ns = self._enqueue(now_ns, length, kind)
             if left_ns >= 0:
                 self._cross(left_ns, index, target, batch, arrivals, late)
@@ -354,5 +359,5 @@ class Pipes:
         while self._coming and self._coming[0][0] <= now_ns:
             at_ns, _, target, batch = heappop(self._coming)
             pipe = self.all[places[batch.source], places[target]]
-            found += pipe.carry(at_ns, target, batch, self.name_kind(batch.data))
+            found += pipe.carry(at_ns, target, batch, self.name_kind(batch.data), self.name_kind)
         return found

@@ -17,6 +17,9 @@ Errata of figure 3.2, and deviations:
   lost (`freed`) is answered.
 - Each ACK has a clock and echoes the other's: both ends know the round trip of the link.
 - Retransmissions leave first, then what waits, by priority (SITES section 5).
+- The bucket counts bytes on the line. Many small packets would fill the router before a slow line otherwise.
+- One UPDATE of a source waits at a time: the newest, in the place of the oldest. A site makes one with each rotation of
+  its token, and a slow link would have nothing else to send.
 """
 
 from __future__ import annotations
@@ -34,11 +37,23 @@ from ordercast.parts.bucket import Bucket
 from ordercast.parts.gaps import Gaps
 from ordercast.parts.priorities import PriorityQueues
 from ordercast.parts.rtt import RoundTrip
-from ordercast.wire.sites import MAX_RANGE, MAX_RANGES, PRIORITIES, HopAck, LinkPacket, Numbered, Range, ranges_of
+from ordercast.wire.header import Kind
+from ordercast.wire.sites import (
+    MAX_RANGE,
+    MAX_RANGES,
+    PRIORITIES,
+    HopAck,
+    LinkPacket,
+    Numbered,
+    Range,
+    decode_update,
+    ranges_of,
+)
 
 MAX_WINDOW: Final = MAX_RANGE  # packets that one end of a link may ever have out
 MAX_QUEUED: Final = 65_536  # packets that wait for a link; one more, and the link counts as dead
 MAX_ASKED: Final = 1_024  # packets that are asked for at a time, the oldest first
+LINE_BYTES: Final = 28  # of IP and UDP: what a datagram is on the line beyond its own bytes
 MAX_ECHO_NS: Final = 60 * SECOND  # a longer round trip is no round trip
 
 
@@ -88,21 +103,25 @@ class HopSender:
         "_bucket",
         "_open",
         "_queues",
+        "_updates",
         "highest",
         "other_aru",
         "ready_ns",
         "resent",
+        "skips",
         "waiting_bytes",
         "window",
     )
 
     def __init__(self, terms: HopTerms) -> None:
         self._queues: PriorityQueues[LinkPacket] = PriorityQueues(PRIORITIES)
+        self._updates: dict[int, LinkPacket] = {}  # the newest of each source, while one waits; at most one per site
         self._bucket = Bucket(terms.bytes_per_s, terms.burst_bytes)
         self._open: dict[int, LinkPacket] = {}  # open_pkts; at most `window`
         self._again: dict[int, None] = {}  # of those, what is to be sent again, in the order of the requests
         self.window = terms.window  # s_cur_window
         self.waiting_bytes = 0  # of what has not been sent once
+        self.skips = 0  # SKIPs among it
         self.highest = 0  # s_highest_linkseq
         self.other_aru = 0  # s_other_end_aru
         self.ready_ns = NEVER  # when the bucket lets more pass, where that is what sending waits for
@@ -111,9 +130,10 @@ class HopSender:
     def restart(self) -> None:
         """A new view: numbers begin anew, the bucket goes on."""
         self._queues.clear()
+        self._updates.clear()
         self._open.clear()
         self._again.clear()
-        self.highest = self.other_aru = self.waiting_bytes = 0
+        self.highest = self.other_aru = self.waiting_bytes = self.skips = 0
         self.ready_ns = NEVER
 
     @property
@@ -128,8 +148,15 @@ class HopSender:
 
     def push(self, packet: LinkPacket) -> bool:
         """Whether there was room for it."""
+        if packet.kind == Kind.UPDATE:
+            waiting = self._updates.get(packet.source)
+            if waiting is None or _is_newer(packet, waiting):
+                self._updates[packet.source] = packet
+            if waiting is not None:
+                return True
         if len(self._queues) >= MAX_QUEUED:
             return False
+        self.skips += packet.kind == Kind.SKIP
         size = packet.size
         self._queues.push(packet, size, packet.priority)
         self.waiting_bytes += size
@@ -143,18 +170,23 @@ class HopSender:
         while self._again:
             seq = next(iter(self._again))
             packet = self._open[seq]
-            if not take(now_ns, packet.size):
-                self.ready_ns = self._bucket.ready_ns(packet.size)
+            size = packet.size + LINE_BYTES
+            if not take(now_ns, size):
+                self.ready_ns = self._bucket.ready_ns(size)
                 return sent
             del self._again[seq]
             self.resent += 1
             sent.append((seq, packet))
         while self.highest - self.other_aru < self.window and (size := self._queues.next_size()):
-            if not take(now_ns, size):
-                self.ready_ns = self._bucket.ready_ns(size)
+            if not take(now_ns, size + LINE_BYTES):
+                self.ready_ns = self._bucket.ready_ns(size + LINE_BYTES)
                 break
             packet = self._queues.pop()
             self.waiting_bytes -= size
+            if packet.kind == Kind.UPDATE:
+                packet = self._updates.pop(packet.source)
+            elif packet.kind == Kind.SKIP:
+                self.skips -= 1
             if not packet.is_reliable:
                 sent.append((0, packet))
                 continue
@@ -178,6 +210,11 @@ class HopSender:
         for first, stop in ranges:
             for seq in range(max(first, self.other_aru + 1), min(stop, self.highest + 1)):
                 self._again[seq] = None
+
+
+def _is_newer(packet: LinkPacket, other: LinkPacket) -> bool:
+    """Of two UPDATEs of one source. Nothing that they say ever falls, and they may have been overtaken on their way."""
+    return decode_update(packet.body) > decode_update(other.body)
 
 
 class HopReceiver:
@@ -334,6 +371,11 @@ class HopLink:
     def waiting(self) -> int:
         """Packets that wait to be sent; the owner keeps them below MAX_QUEUED by its bound on what is unstable."""
         return self._sender.waiting
+
+    @property
+    def skips(self) -> int:
+        """SKIPs among them."""
+        return self._sender.skips
 
     @property
     def credit(self) -> tuple[int, int]:

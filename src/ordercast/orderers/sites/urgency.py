@@ -41,9 +41,14 @@ class SiteCredit(NamedTuple):
     turn: int = 0  # the daemon that stamps the next block of priority 0, by its place in the ring from 1 on; 0: anyone
 
 
+def usual_bytes(bytes_per_s: int) -> int:
+    """What may wait for a link that is not behind."""
+    return max(int(bytes_per_s * USUAL_S), MIN_CREDIT)
+
+
 def credit_of(waiting: int, bytes_per_s: int) -> tuple[int, int]:
     """How much more a link takes for which so many bytes wait: usual, and urgent."""
-    usual = max(int(bytes_per_s * USUAL_S), MIN_CREDIT) - waiting
+    usual = usual_bytes(bytes_per_s) - waiting
     urgent = max(int(bytes_per_s * URGENT_S), 2 * MIN_CREDIT) - waiting
     return _bounded(usual), _bounded(urgent)
 

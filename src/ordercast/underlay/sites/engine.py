@@ -48,6 +48,7 @@ from ordercast.wire.segments import Datagram
 from ordercast.wire.sites import PACKET_OVERHEAD, SITE_SHIFT, STAMP_BYTES, BlockStamp, cut_block
 from ordercast.wire.writer import DatagramWriter
 
+MIN_ROOM: Final = 16_384  # bytes; while own blocks are not stable, the token is not asked for less
 MAX_BACKLOG: Final = 16_384  # packets that wait at one link before this site stamps nothing more
 
 INSTEAD: Final = "sites has neither locks nor calls from outside: use a group with orderer='token' for them"
@@ -185,18 +186,24 @@ class SitesEngine:
         if network is None or streams is None or not self.is_working:
             return 0, 0
         ring = network.ring
-        if not ring.is_holding:
-            if self._hold.is_over(now_ns):
-                ring.want()
-            return 0, 0
         blocks = streams.horizon.room(ring.site_seq)
         unstable = self.config.history_bytes - streams.own_bytes
-        if blocks <= 0 or unstable <= 0 or network.backlog >= MAX_BACKLOG or self._is_behind:
+        is_full = unstable <= 0 or (streams.own_bytes > 0 and unstable < min(MIN_ROOM, self.config.history_bytes // 4))
+        is_stuck = blocks <= 0 or is_full or self._is_behind
+        if not ring.is_holding:
+            # A token with nothing to stamp would go around as fast as it can, for as long as a slow site is waited for.
+            if not is_stuck and self._hold.is_over(now_ns):
+                ring.want()
+            return 0, 0
+        if is_stuck or network.backlog >= MAX_BACKLOG:
             return 0, 0
         step = self.config.datagram - PACKET_OVERHEAD
         burst = min(network.burst_bytes, ring.share * step)
         # No visit has room for more than its share: blocks that are larger would wait for it for good.
-        return min(ring.room * step, unstable, burst), min(MAX_BLOCK, 256 * step - STAMP_BYTES, burst)
+        largest = min(MAX_BLOCK, 256 * step - STAMP_BYTES, burst)
+        if network.is_wide:
+            largest = min(largest, network.wide_bytes)
+        return min(ring.room * step, unstable, burst), largest
 
     def after(self) -> int:
         return 0
@@ -222,7 +229,8 @@ class SitesEngine:
                 numbers = (groups,) if isinstance(groups, int) else groups
                 mask = (self.interests.mask(numbers) & self._wiring.routes.present) | 1 << here
             priority = min(head.k, MAX_PRIORITY)
-            if mask & elsewhere and not head.flags & ROSTER:
+            network.is_wide = mask & elsewhere > 0
+            if network.is_wide and not head.flags & ROSTER:
                 if not urgency.may_stamp(priority):
                     self._hold.wait(now_ns, priority)
                     if not priority:

@@ -11,9 +11,10 @@ next view keep their round trip and their bucket.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
-from ordercast.config import Timing
+from ordercast.config import SECOND, Timing
 from ordercast.engine import Outbox, To
 from ordercast.errors import WireError
 from ordercast.membership.components.daemons import GatherReason
@@ -21,6 +22,7 @@ from ordercast.orderers.sites.hop import HopLink, HopTerms
 from ordercast.orderers.sites.passing import ALL
 from ordercast.orderers.sites.ring import RingTerms, SiteRing, SiteState
 from ordercast.orderers.sites.routes import SiteRoutes
+from ordercast.orderers.sites.urgency import usual_bytes
 from ordercast.service import SAFE_RANK
 from ordercast.sites import SitesConfig
 from ordercast.view import Address, Member, View
@@ -50,6 +52,9 @@ from ordercast.wire.writer import DatagramWriter
 
 MIN_BURST: Final = 4_096  # bytes that a daemon may always send when it has the token
 MAX_BURST: Final = 1 << 30  # where nobody says how much its socket holds
+
+ACK_BYTES: Final = 92  # an ACK on the line
+ACK_SHARE: Final = 0.05  # of a link, for its ACKs: on a slow one they leave after more than `ack_short_ns`
 
 LINK_KINDS: Final = frozenset((Kind.PACKET, Kind.SKIP, Kind.UPDATE))
 
@@ -88,6 +93,7 @@ class Wiring:
                     ours.window_packets,
                     peer_window=theirs.window_packets,
                 )
+                terms = replace(terms, ack_short_ns=_ack_short_ns(terms))
                 link = HopLink(terms, timing)
                 self.opened += 1
             links[site, end.id] = link
@@ -113,7 +119,9 @@ class SiteNetwork:
         "_writer",
         "burst_bytes",
         "is_representative",
+        "is_wide",
         "ring",
+        "wide_bytes",
     )
 
     def __init__(
@@ -148,6 +156,11 @@ class SiteNetwork:
         linked = self._routes.links(here) if self.is_representative else []
         self._ends = {site: heads[site] for site in linked}
         self._links = wiring.open(here, self._ends, timing)
+        # The largest block to other sites. Whatever the site stamps next is delivered behind it, also inside the site.
+        names = [site.name for site in wiring.config.sites]
+        rates = [wiring.config.link(names[here], names[site]).bits_per_s for site in self._routes.links(here)]
+        self.is_wide = True  # the last own block goes to other sites, and so will the next one, most likely
+        self.wide_bytes = min([usual_bytes(rate // 8) for rate in rates], default=MAX_BURST)
         spec = wiring.config.sites[here]
         self.ring = SiteRing(
             me.id, list(self._mates), RingTerms(spec.ring_window, spec.personal_window), timing, first_lts
@@ -276,15 +289,22 @@ class SiteNetwork:
 
     def _prune(self, to: int, source: int, seq: int, block: SkippedBlock) -> None:
         first, blocks = self._pruned.get((to, source), (seq, []))
-        if first + len(blocks) != seq or len(blocks) >= MAX_SKIPPED:
+        if first + len(blocks) != seq or (len(blocks) >= MAX_SKIPPED and not self._has_skips(to)):
             self._send_skip(to, source, first, blocks)
             first, blocks = seq, []
         blocks.append(block)
         self._pruned[to, source] = (first, blocks)
 
+    def _has_skips(self, to: int) -> bool:
+        """Whether a SKIP still waits for the link: what is pruned meanwhile goes into the next one. The window of the
+        source bounds how much that is."""
+        return to != self._here and self._links[to].skips > 0
+
     def _send_skip(self, to: int, source: int, first: int, blocks: list[SkippedBlock]) -> None:
-        if not blocks:
-            return
+        for at in range(0, len(blocks), MAX_SKIPPED):
+            self._send_one_skip(to, source, first + at, blocks[at : at + MAX_SKIPPED])
+
+    def _send_one_skip(self, to: int, source: int, first: int, blocks: list[SkippedBlock]) -> None:
         skip = PrunedBlocks(source, first, tuple(blocks))
         body, number = encode_skip(skip), source << SITE_SHIFT | first
         if to == self._here:
@@ -300,11 +320,18 @@ class SiteNetwork:
     def take_passed(self) -> list[PrunedBlocks]:
         """What the own streams of the representative are told in the place of blocks that only pass through its site;
         before `step`."""
-        for (to, source), (first, blocks) in self._pruned.items():
-            self._send_skip(to, source, first, blocks)
-        self._pruned.clear()
+        for to in {to for to, _ in self._pruned}:
+            if not self._has_skips(to):
+                self._send_skips(to)
         passed, self._passed = self._passed, []
         return passed
+
+    def _send_skips(self, to: int) -> bool:
+        """What was pruned for one link, or here; whether there was any."""
+        sources = [source for site, source in self._pruned if site == to]
+        for source in sources:
+            self._send_skip(to, source, *self._pruned.pop((to, source)))
+        return bool(sources)
 
     def step(self, now_ns: int, horizon: int, out: Outbox) -> None:
         """End a pass, after `take_passed`: the token, an UPDATE, then what the links let pass."""
@@ -321,7 +348,11 @@ class SiteNetwork:
         due = [site for site, link in self._links.items() if site in self._touched or link.deadline_ns() <= now_ns]
         self._touched.clear()
         for site in due:
-            moved, ack, missing = self._links[site].step(now_ns)
+            link = self._links[site]
+            moved, ack, missing = link.step(now_ns)
+            if self._pruned and not link.skips and self._send_skips(site):
+                more, later, _ = link.step(now_ns)
+                moved, ack = moved + more, later or ack
             to = self._ends[site].address
             if moved:
                 sends += packet_sends(to, writer.tag, writer.ring, self._here, moved)
@@ -343,6 +374,12 @@ class SiteNetwork:
         for child in self._routes.children(self._here, self._here):
             self._links[child].queue(packet)
             self._touched[child] = None
+
+
+def _ack_short_ns(terms: HopTerms) -> int:
+    """How long an ACK waits: so long that ACKs take no more than their share of the link."""
+    paced_ns = int(ACK_BYTES * SECOND / (terms.bytes_per_s * ACK_SHARE))
+    return min(max(terms.ack_short_ns, paced_ns), terms.ack_long_ns)
 
 
 def skipped_ranges(skip: PrunedBlocks) -> list[Skip]:
