@@ -134,7 +134,7 @@ SITES_NETWORK_BUGS: Final[tuple[Bug, ...]] = (
     ),
     wide_bug(
         "a SKIP goes no farther than to the next site",
-        "SiteNetwork._send_skip",
+        "SiteNetwork._send_one_skip",
         "below = self._routes.below(source, self._here, to)",
         "below = 1 << to",
         "Sites behind another one wait for a block that is not for them.",

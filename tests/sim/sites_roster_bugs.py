@@ -39,14 +39,6 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         is_slow=True,
     ),
     sites_bug(
-        "interests of the last view count",
-        "SitesEngine._install",
-        "self._declared = {}",
-        "",
-        "A join follows an interest that nobody knows any more.",
-        32,
-    ),
-    sites_bug(
         "an interest is told to the own site only",
         "SitesEngine._stamp_interests",
         "everyone = self._wiring.routes.present",
