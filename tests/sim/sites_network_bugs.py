@@ -201,7 +201,7 @@ SITES_NETWORK_BUGS: Final[tuple[Bug, ...]] = (
         "min(self._horizon, self.clock)",
         "self.clock",
         "SAFE: a message is delivered before all daemons hold it.",
-        16,
+        32,
     ),
     sites_bug(
         "the clock of a token is not taken over",
