@@ -318,7 +318,8 @@ def _lan_claims(found: SpreadFigures) -> list[Claim]:
             ClaimStatus.REPRODUCED if min(changes) >= -LAN_LESS else ClaimStatus.PARTLY,
             f"asked for here: a local rate within {LAN_LESS:.0f} %. What goes over the link, and its control traffic, "
             "takes part of the LAN. The latency of AGREED messages is another matter: each waits for a word of the "
-            "other site. So a LAN that delivers more than `history_bytes` in a round trip to the other sites waits for them",
+            "other site. So a LAN that delivers more than `history_bytes` in a round trip to the other sites "
+            "waits for them",
         )
     ]
 
