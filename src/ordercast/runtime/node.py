@@ -23,6 +23,7 @@ from ordercast.config import LAN_DATAGRAM, LOOPBACK_DATAGRAM, SITES_ORDERER, Gro
 from ordercast.errors import NotMember, UsageError
 from ordercast.groups.engines import EngineFactory, engines_of_sites
 from ordercast.groups.host import Host
+from ordercast.groups.port import Port
 from ordercast.runtime.addresses import AddressError, group_address, interface_address, is_loopback, peer_address
 from ordercast.runtime.daemon import find_place
 from ordercast.runtime.data_folder import DataFolder
@@ -166,10 +167,20 @@ class Node(NodeBase):
                 folder.close()
             raise
         self._folder = folder
-        super().__init__(LocalBackend(self._driver.host, config, self._driver))
+        self._local = LocalBackend(self._driver.host, config, self._driver)
+        super().__init__(self._local)
         self._loop = loop
         self._driver.start(self._open)
         _open.add(self)
+
+    @property
+    def driver(self) -> UdpDriver:
+        """What runs the passes of its host: for a daemon, whose sessions are further applications of the node."""
+        return self._driver
+
+    def take_guests(self) -> list[Port]:
+        """The ports of sessions that have a label, as far as something has happened to them since the last call."""
+        return self._local.take_guests()
 
     @property
     def address(self) -> Address:
