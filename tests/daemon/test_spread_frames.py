@@ -15,7 +15,7 @@ from ordercast.daemon.spread.encoding import (
     encode_transitional,
     group_id_of,
 )
-from ordercast.daemon.spread.frames import AnyRequest, Cast, Disconnect, FrameDecoder, JoinGroup, LeaveGroup
+from ordercast.daemon.spread.frames import AnyRequest, Disconnect, FrameDecoder, JoinGroup, LeaveGroup, SpreadCast
 
 ME = b"#alice#lochost"
 
@@ -32,7 +32,7 @@ def flat(requests: list[AnyRequest]) -> list[AnyRequest]:
     """With one body in each cast: how many are read at once depends on the pieces."""
     found: list[AnyRequest] = []
     for each in requests:
-        found += [each._replace(bodies=[body]) for body in each.bodies] if isinstance(each, Cast) else [each]
+        found += [each._replace(bodies=[body]) for body in each.bodies] if isinstance(each, SpreadCast) else [each]
     return found
 
 
@@ -64,8 +64,8 @@ def test_requests_of_either_byte_order_are_read_in_pieces_of_every_size(write, s
     found, decoder = decode(data, size)
     assert flat(found) == [
         JoinGroup(b"grpA"),
-        *[Cast(AGREED, hint, both, [body]) for body in (b"one", b"three", b"")],
-        Cast(FIFO | SELF_DISCARD, other, (b"grpB",), [b"other"]),
+        *[SpreadCast(AGREED, hint, both, [body]) for body in (b"one", b"three", b"")],
+        SpreadCast(FIFO | SELF_DISCARD, other, (b"grpB",), [b"other"]),
         LeaveGroup(b"grpA"),
         Disconnect(),
     ]
@@ -75,12 +75,12 @@ def test_requests_of_either_byte_order_are_read_in_pieces_of_every_size(write, s
 
 def test_messages_alike_are_read_as_one_cast() -> None:
     data = b"".join([little(AGREED, ME, [b"g"], b"%d" % i) for i in range(500)])
-    assert decode(data)[0] == [Cast(AGREED, bits.PLAIN_HINT, (b"g",), [b"%d" % i for i in range(500)])]
+    assert decode(data)[0] == [SpreadCast(AGREED, bits.PLAIN_HINT, (b"g",), [b"%d" % i for i in range(500)])]
 
 
 def test_messages_that_differ_in_their_groups_only_are_told_apart() -> None:
     data = little(AGREED, ME, [b"g"], b"1") + little(AGREED, ME, [b"h"], b"2") + little(AGREED, ME, [b"h"], b"3")
-    assert [(each.groups, each.bodies) for each in decode(data)[0] if isinstance(each, Cast)] == [
+    assert [(each.groups, each.bodies) for each in decode(data)[0] if isinstance(each, SpreadCast)] == [
         ((b"g",), [b"1"]),
         ((b"h",), [b"2", b"3"]),
     ]
@@ -93,14 +93,14 @@ def test_what_stands_after_a_nul_is_ignored() -> None:
     assert decode(data)[0] == [Disconnect()]
     group = b"grpA\0" + b"y" * 27
     data = pack("<I", AGREED | 0x80000080) + garbage + pack("<i", 1) + bytes.fromhex("80000080 01000000") + group + b"z"
-    assert decode(data)[0] == [Cast(AGREED, bits.PLAIN_HINT, (b"grpA",), [b"z"])]
+    assert decode(data)[0] == [SpreadCast(AGREED, bits.PLAIN_HINT, (b"grpA",), [b"z"])]
 
 
 def test_bits_that_mean_nothing_to_the_daemon_stay_and_its_own_go() -> None:
     """Sections 1 (rule 4) and 5.2."""
     passed = 0x0100_0000 | 0x4000_0000 | SELF_DISCARD
     assert decode(little(AGREED | passed | 0x1100, ME, [b"g"]))[0] == [
-        Cast(AGREED | passed, bits.PLAIN_HINT, (b"g",), [b""])
+        SpreadCast(AGREED | passed, bits.PLAIN_HINT, (b"g",), [b""])
     ]
 
 
@@ -153,10 +153,12 @@ def test_a_fault_in_a_message_like_the_one_before_is_seen() -> None:
 
 def test_the_largest_message_is_taken() -> None:
     body = bytes(143_952 - 32)
-    assert decode(little(AGREED, ME, [b"g"], body), 4096)[0] == [Cast(AGREED, bits.PLAIN_HINT, (b"g",), [body])]
+    assert decode(little(AGREED, ME, [b"g"], body), 4096)[0] == [SpreadCast(AGREED, bits.PLAIN_HINT, (b"g",), [body])]
     hundred = [b"g%d" % i for i in range(100)]
     body = bytes(143_952 - 3200)
-    assert flat(decode(big(AGREED, ME, hundred, body), 50_000)[0]) == [Cast(AGREED, bytes(4), tuple(hundred), [body])]
+    assert flat(decode(big(AGREED, ME, hundred, body), 50_000)[0]) == [
+        SpreadCast(AGREED, bytes(4), tuple(hundred), [body])
+    ]
 
 
 def test_a_larger_limit_may_be_configured() -> None:

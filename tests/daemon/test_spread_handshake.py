@@ -6,7 +6,7 @@ import pytest
 from tests.daemon.spread_bytes import NULL_CHOICE, hello
 
 from ordercast.daemon.spread.access import AuthRules, parse_access
-from ordercast.daemon.spread.handshake import Handshake, Phase, Reject
+from ordercast.daemon.spread.handshake import Handshake, Reject, ShakePhase
 from ordercast.errors import UsageError
 
 ALICE = b"#alice#lochost"
@@ -24,7 +24,7 @@ def run(
     sent = b""
     for start in range(0, len(data), sizes):
         sent += handshake.receive(data[start : start + sizes])
-        if handshake.phase is Phase.NAMING:
+        if handshake.phase is ShakePhase.NAMING:
             sent += handshake.assign(ALICE)
     return handshake, sent
 
@@ -53,7 +53,7 @@ def test_every_library_has_its_shape_of_handshake(
     data = hello(b"alice", version) + (NULL_CHOICE if is_authenticated else b"") + b"next"
     handshake, sent = run(data, size)
     assert sent == (b"\x05NULL " if is_authenticated else b"") + accepted
-    assert handshake.phase is Phase.ACCEPTED
+    assert handshake.phase is ShakePhase.ACCEPTED
     assert handshake.take_rest() == b"next"
     assert handshake.hello is not None
     assert handshake.hello.name == b"alice"
@@ -74,7 +74,7 @@ def test_flags_are_read_as_spread_reads_them(flags: int, wants: bool, priority: 
 def test_a_client_without_a_name_gets_one_from_the_caller() -> None:
     handshake = begin()
     assert handshake.receive(hello(b"")) == b""
-    assert handshake.phase is Phase.NAMING
+    assert handshake.phase is ShakePhase.NAMING
     assert handshake.hello is not None
     assert handshake.hello.name == b""
 
@@ -105,7 +105,7 @@ def test_what_is_wrong_is_answered_by_its_byte(data: bytes, code: int, size: int
     """Section 3.5."""
     handshake, sent = run(data, size)
     assert sent[-1:] == bytes((code,))
-    assert handshake.phase is Phase.REJECTED
+    assert handshake.phase is ShakePhase.REJECTED
     assert handshake.reason
     assert handshake.receive(b"more") == b""
 
@@ -123,23 +123,23 @@ def test_codes_are_the_signed_bytes_of_the_reference() -> None:
 
 def test_a_method_may_be_named_twice() -> None:
     choice = (b"NULL".ljust(30, b"\0") * 2).ljust(90, b"\0")
-    assert run(hello(b"alice") + choice, 1000)[0].phase is Phase.ACCEPTED
+    assert run(hello(b"alice") + choice, 1000)[0].phase is ShakePhase.ACCEPTED
 
 
 def test_what_stands_behind_an_empty_slot_is_not_read() -> None:
     choice = b"NULL".ljust(60, b"\0") + b"PWORD".ljust(30, b"\0")
-    assert run(hello(b"alice") + choice, 1000)[0].phase is Phase.ACCEPTED
+    assert run(hello(b"alice") + choice, 1000)[0].phase is ShakePhase.ACCEPTED
 
 
 @pytest.mark.parametrize("is_admitted", [True, False])
 def test_the_address_decides_where_ip_is_chosen_or_required(is_admitted: bool) -> None:
     """Sections 3.2, 3.3 and 9."""
-    expected = Phase.ACCEPTED if is_admitted else Phase.REJECTED
+    expected = ShakePhase.ACCEPTED if is_admitted else ShakePhase.REJECTED
     both = AuthRules(("NULL", "IP"))
     handshake, sent = run(hello(b"alice") + b"IP".ljust(90, b"\0"), 1000, both, is_admitted=is_admitted)
     assert sent.startswith(b"\x08NULL IP ")
     assert handshake.phase is expected
-    assert run(hello(b"alice") + NULL_CHOICE, 1000, both, is_admitted=is_admitted)[0].phase is Phase.ACCEPTED
+    assert run(hello(b"alice") + NULL_CHOICE, 1000, both, is_admitted=is_admitted)[0].phase is ShakePhase.ACCEPTED
     required = AuthRules(("NULL",), ("IP",))
     assert run(hello(b"alice") + NULL_CHOICE, 1000, required, is_admitted=is_admitted)[0].phase is expected
     assert run(hello(b"alice", (3, 12)), 1000, both, is_admitted=is_admitted)[0].phase is expected
@@ -148,7 +148,7 @@ def test_the_address_decides_where_ip_is_chosen_or_required(is_admitted: bool) -
 def test_where_nothing_is_allowed_nobody_gets_in() -> None:
     handshake, sent = run(hello(b"alice"), 1000, AuthRules(()))
     assert sent == b"\0\xf7"
-    assert handshake.phase is Phase.REJECTED
+    assert handshake.phase is ShakePhase.REJECTED
     assert run(hello(b"alice", (3, 12)), 1000, AuthRules(()))[1] == b"\xf7"
 
 
@@ -165,7 +165,7 @@ def test_where_nothing_is_allowed_nobody_gets_in() -> None:
 def test_a_client_that_stops_in_the_middle_is_refused(data: bytes, answer: bytes) -> None:
     handshake, sent = run(data, 1000)
     assert sent + handshake.end() == answer
-    assert handshake.phase is Phase.REJECTED
+    assert handshake.phase is ShakePhase.REJECTED
 
 
 def test_an_access_list_admits_what_its_lines_name() -> None:

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from tests.daemon.spread_bytes import AGREED, JOIN, KILL, LEAVE, NULL_CHOICE, SELF_DISCARD, big, hello, little
 
 from ordercast.daemon.spread.access import AuthRules
-from ordercast.daemon.spread.frames import HEADER_BYTES, MAX_TOTAL, AnyRequest, Cast, FrameDecoder
-from ordercast.daemon.spread.handshake import Handshake, Phase
+from ordercast.daemon.spread.frames import HEADER_BYTES, MAX_TOTAL, AnyRequest, FrameDecoder, SpreadCast
+from ordercast.daemon.spread.handshake import Handshake, ShakePhase
 
 ME = b"#alice#lochost"
 PIECE = 4_096
@@ -43,7 +43,7 @@ def feed(data: bytes, cuts: list[int]) -> tuple[list[AnyRequest], FrameDecoder]:
 def bodies(requests: list[AnyRequest]) -> list[object]:
     found: list[object] = []
     for each in requests:
-        found += [(*each[:3], body) for body in each.bodies] if isinstance(each, Cast) else [each]
+        found += [(*each[:3], body) for body in each.bodies] if isinstance(each, SpreadCast) else [each]
     return found
 
 
@@ -92,13 +92,13 @@ def test_a_header_never_makes_the_decoder_wait_for_more_than_the_limit(changes: 
 @settings(max_examples=400, deadline=None)
 @given(st.binary(max_size=200), pieces, st.booleans())
 def test_a_random_hello_is_answered_or_refused(data: bytes, cuts: list[int], is_free: bool) -> None:
-    def run(sizes: list[int]) -> tuple[bytes, Phase]:
+    def run(sizes: list[int]) -> tuple[bytes, ShakePhase]:
         handshake = Handshake(AuthRules(), False)
         sent, at, turn = b"", 0, 0
         while at < len(data):
             size = sizes[turn % len(sizes)] if sizes else len(data)
             sent += handshake.receive(data[at : at + size])
-            if handshake.phase is Phase.NAMING:
+            if handshake.phase is ShakePhase.NAMING:
                 sent += handshake.assign(ME) if is_free else b""
             at += size
             turn += 1
@@ -115,7 +115,7 @@ def test_a_mutated_handshake_is_accepted_or_refused(changes: list[tuple[int, int
         data[at] = byte
     handshake = Handshake(AuthRules(), False)
     handshake.receive(bytes(data))
-    if handshake.phase is Phase.NAMING:
+    if handshake.phase is ShakePhase.NAMING:
         handshake.assign(ME)
     handshake.end()
-    assert handshake.phase in (Phase.ACCEPTED, Phase.REJECTED)
+    assert handshake.phase in (ShakePhase.ACCEPTED, ShakePhase.REJECTED)

@@ -239,6 +239,16 @@ class SessionSeat:
         self._touch()
         return taken
 
+    def send_all(self, payloads: Sequence[bytes], groups: Sequence[str], service: Service, type_: int = 0) -> int:
+        """Send messages that follow one another, each to all of these groups, which the session need not be in: how
+        many were taken, from the first on."""
+        self._check_open()
+        if not payloads:
+            return 0
+        taken = self.base.stream.offer_all_to(groups, payloads, service, type_)
+        self._touch()
+        return taken
+
     def send_block(self, block: bytes, group: str) -> bool:
         """Send the messages of a block to a group that the session is in, without opening it. False: no room.
 

@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 
 from ordercast.config import MAX_BLOCK
 from ordercast.groups.queued import (
-    AddressedMessage,
+    AddressedMessages,
     Addressees,
     EachTarget,
     LargeMessage,
@@ -53,6 +53,7 @@ from ordercast.wire.block import (
     MAX_TARGETS,
     OVERHEAD,
     Head,
+    fits,
     group_column,
     head_of,
     open_messages,
@@ -114,7 +115,7 @@ class SendQueue:
     def __init__(self, next_number: int = 0, label: bytes = b"") -> None:
         """`label`: of the session, which all its blocks carry."""
         self._label = label
-        self._items: deque[Stretch | LargeMessage | QueuedBlock | QueuedCall | QueuedOperation | AddressedMessage] = (
+        self._items: deque[Stretch | LargeMessage | QueuedBlock | QueuedCall | QueuedOperation | AddressedMessages] = (
             deque()
         )
         self.next_number = next_number
@@ -221,14 +222,24 @@ class SendQueue:
         self.queued_bytes += item.nbytes
         return True
 
-    def offer_addressed(self, payload: bytes, service: Service, type_: int, groups: Addressees) -> None:
-        """Take one message to these groups. What is offered later waits with it for their numbers."""
-        self.count += 1
-        self.queued_bytes += len(payload)
-        if len(payload) > LARGE_BYTES - TARGETS_BYTES - len(self._label):
-            self._items.append(LargeMessage(None, _whole(service), type_, payload, groups))
-        else:
-            self._items.append(AddressedMessage(groups, service, type_, payload))
+    def offer_addressed(self, payloads: Sequence[bytes], service: Service, type_: int, groups: Addressees) -> int:
+        """Take messages to these groups, as many as the bound allows; how many. What is offered later waits with them
+        for the numbers of the groups."""
+        most, small, taken = LARGE_BYTES - TARGETS_BYTES - len(self._label), 0, 0
+        for payload in payloads:
+            if not self.has_room:
+                break
+            taken += 1
+            self.count += 1
+            self.queued_bytes += len(payload)
+            if len(payload) > most:
+                if small < taken - 1:
+                    self._items.append(AddressedMessages(groups, service, type_, payloads[small : taken - 1]))
+                self._items.append(LargeMessage(None, _whole(service), type_, payload, groups))
+                small = taken
+        if small < taken:
+            self._items.append(AddressedMessages(groups, service, type_, payloads[small:taken]))
+        return taken
 
     def offer_operation(self, body: bytes) -> None:
         """Take an operation on the roster. It comes behind what was offered before."""
@@ -306,7 +317,7 @@ class SendQueue:
             return self._pack_block(head, limit, largest, after, may_begin)
         if isinstance(head, QueuedOperation):
             return self._pack_operation(head, limit, largest, after)
-        if isinstance(head, AddressedMessage):
+        if isinstance(head, AddressedMessages):
             return self._pack_addressed(head, limit, largest, after)
         return self._pack_messages(limit, largest, after, may_begin)
 
@@ -330,7 +341,7 @@ class SendQueue:
             return
         payloads = list(open_messages(packed.block).payloads)
         if packed.addressees is not None:
-            addressed = AddressedMessage(packed.addressees, packed.service, type_of(packed.block), payloads[0])
+            addressed = AddressedMessages(packed.addressees, packed.service, type_of(packed.block), payloads)
             self._items.appendleft(addressed)
         else:
             type_ = type_of(packed.block)
@@ -468,20 +479,26 @@ class SendQueue:
         self.queued_bytes -= len(operation.body)
         return Packed(block, self.next_number, 0, 0, AGREED, 0)
 
-    def _pack_addressed(self, message: AddressedMessage, limit: int, largest: int, after: int) -> Packed | None:
-        numbers = message.groups.numbers()
+    def _pack_addressed(self, item: AddressedMessages, limit: int, largest: int, after: int) -> Packed | None:
+        numbers = item.groups.numbers()
         if numbers is None:
             return None
-        first, payload = self.next_number, message.payload
+        first, at = self.next_number, item.at
+        targets = LENGTH.size + GROUP_BYTES * len(numbers) if len(numbers) > 1 else 0
+        stop = max(at + 1, fits(item.lengths, at, limit - targets))
+        payloads = item.payloads[at:stop]
         if len(numbers) == 1:
-            block = pack_run(first, message.service, [payload], numbers[0], message.type, after)
+            block = pack_run(first, item.service, payloads, numbers[0], item.type, after)
         else:
-            block = pack_multi(first, message.service, [payload], numbers, message.type, after)
+            block = pack_multi(first, item.service, payloads, numbers, item.type, after)
         if limit < min(len(block), largest):
             return None
-        self._items.popleft()
-        self._took(1, len(payload))
-        return Packed(block, first, 1, len(payload), message.service, 1, None, None, message.groups, numbers)
+        item.at = stop
+        if stop == len(item.lengths):
+            self._items.popleft()
+        size = sum(item.lengths[at:stop])
+        self._took(stop - at, size)
+        return Packed(block, first, stop - at, size, item.service, stop - at, None, None, item.groups, numbers)
 
     def _pack_messages(self, limit: int, largest: int, after: int, may_begin: bool) -> Packed | None:
         items = self._items

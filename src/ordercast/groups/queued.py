@@ -300,13 +300,15 @@ class QueuedOperation:
         self.body = body
 
 
-class AddressedMessage:
-    """One message to several groups, or to one that this session is not in. Its groups may have no numbers yet."""
+class AddressedMessages:
+    """Messages to several groups, or to one that this session is not in. Its groups may have no numbers yet."""
 
-    __slots__ = ("groups", "payload", "service", "type")
+    __slots__ = ("at", "groups", "lengths", "payloads", "service", "type")
 
-    def __init__(self, groups: Addressees, service: Service, type_: int, payload: bytes) -> None:
+    def __init__(self, groups: Addressees, service: Service, type_: int, payloads: Sequence[bytes]) -> None:
         self.groups = groups
         self.service = service
         self.type = type_
-        self.payload = payload
+        self.payloads = payloads
+        self.lengths = list(map(len, payloads))
+        self.at = 0  # messages taken

@@ -48,7 +48,7 @@ class Presence(Enum):
 class Regrouping:
     """Joins that wait for interest, headers of leaves that are not carried out yet, and groups that lose members."""
 
-    __slots__ = ("_blocked", "_channel", "_headers", "_interest", "_lost", "_signalled", "_waiting")
+    __slots__ = ("_blocked", "_channel", "_headers", "_interest", "_lost", "_signalled", "_waiting", "came_with")
 
     def __init__(self, channel: Channel, interest: InterestPort) -> None:
         self._channel = channel
@@ -61,6 +61,7 @@ class Regrouping:
         # Until all groups have their next views
         self._lost: set[str] = set()  # nodes that do not come along
         self._signalled: set[tuple[str, str]] = set()  # sessions and views of groups that have had the signal
+        self.came_with: tuple[str, ...] = ()  # of the last signal
 
     # Joins.
 
@@ -127,6 +128,7 @@ class Regrouping:
 
     def on_transitional(self, view: View, came_with: Collection[str]) -> None:
         """The view of the underlay ends here, and these go on together."""
+        self.came_with = tuple(came_with)
         self._lost.update([str(member) for member in view.members if str(member) not in came_with])
 
     def parting(self, stream: Stream, views: Iterable[View]) -> list[View]:

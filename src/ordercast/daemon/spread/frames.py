@@ -1,8 +1,8 @@
 """What clients of Spread send once they are accepted: joins, leaves, messages. Sections 4 and 5 of the reference.
 
 Sans-I/O: bytes go in, split anyhow, requests come out. Messages that follow one another with the same type, hint and
-groups are one `Cast`, so that a fast sender costs little more than its bytes. What is malformed ends the connection, as
-Spread does (section 5.2): `fault` says why, and nothing is read any more.
+groups are one `SpreadCast`, so that a fast sender costs little more than its bytes. What is malformed ends the
+connection, as Spread does (section 5.2): `fault` says why, and nothing is read any more.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Disconnect(NamedTuple):
     """A client says good-bye."""
 
 
-class Cast(NamedTuple):
+class SpreadCast(NamedTuple):
     """Messages of a client that follow one another with the same type, hint and groups."""
 
     type: int  # without the marker and without what is the daemon's own
@@ -56,7 +56,7 @@ class Cast(NamedTuple):
     bodies: list[bytes]
 
 
-AnyRequest = JoinGroup | LeaveGroup | Disconnect | Cast
+AnyRequest = JoinGroup | LeaveGroup | Disconnect | SpreadCast
 
 
 class FrameDecoder:
@@ -134,7 +134,7 @@ class FrameDecoder:
             word &= ~bits.ENDIAN
             if word & bits.REGULAR_MESS:
                 bodies = [data[start:stop]]
-                requests.append(Cast(word & ~bits.DAEMONS_OWN, hint, groups, bodies))
+                requests.append(SpreadCast(word & ~bits.DAEMONS_OWN, hint, groups, bodies))
                 cast_head, cast_groups = data[at : at + LENGTH_OFFSET], fields
                 length_of = (LENGTH_LITTLE if is_little else LENGTH_BIG).unpack_from
             else:

@@ -43,7 +43,7 @@ class Reject(IntEnum):
         return self.to_bytes(1, "big", signed=True)
 
 
-class Phase(Enum):
+class ShakePhase(Enum):
     """How far the handshake has come."""
 
     HELLO = auto()
@@ -53,7 +53,7 @@ class Phase(Enum):
     REJECTED = auto()  # the connection is to be closed
 
 
-class Hello(NamedTuple):
+class SpreadHello(NamedTuple):
     """What a client says first."""
 
     version: int  # major * 10000 + minor * 100 + patch
@@ -78,19 +78,19 @@ class Handshake:
         self._is_address_admitted = is_address_admitted
         self._announced = announced
         self._buffer = b""
-        self.phase = Phase.HELLO
-        self.hello: Hello | None = None
+        self.phase = ShakePhase.HELLO
+        self.hello: SpreadHello | None = None
         self.private_group = b""
         self.reason = ""  # why it was rejected, for the log
 
     def receive(self, data: bytes) -> bytes:
         """Bytes of the client; what to send. In `NAMING` and afterwards they are only kept: ask the caller."""
-        if self.phase is Phase.REJECTED:
+        if self.phase is ShakePhase.REJECTED:
             return b""
         self._buffer += data
-        if self.phase is Phase.HELLO:
+        if self.phase is ShakePhase.HELLO:
             return self._read_hello()
-        return self._read_choice() if self.phase is Phase.CHOICE else b""
+        return self._read_choice() if self.phase is ShakePhase.CHOICE else b""
 
     def take_rest(self) -> bytes:
         """What the client sent behind its handshake: the beginning of its messages."""
@@ -107,12 +107,12 @@ class Handshake:
         methods = "".join([f"{method} " for method in self._auth.offered]).encode()
         if not methods:
             return b"\0" + self.reject(Reject.AUTH, "no authentication method is allowed")
-        self.phase = Phase.CHOICE
+        self.phase = ShakePhase.CHOICE
         return bytes((len(methods),)) + methods + self._read_choice()
 
     def reject(self, code: Reject, reason: str) -> bytes:
         """Refuse the client; what to send before the connection is closed."""
-        self.phase = Phase.REJECTED
+        self.phase = ShakePhase.REJECTED
         self.reason = reason
         self._buffer = b""
         return code.byte
@@ -120,13 +120,13 @@ class Handshake:
     def end(self) -> bytes:
         """The client has closed its side, or its time is over; what to send before the connection is closed."""
         phase, buffer = self.phase, self._buffer
-        if phase in (Phase.ACCEPTED, Phase.REJECTED):
+        if phase in (ShakePhase.ACCEPTED, ShakePhase.REJECTED):
             return b""
-        if phase is Phase.CHOICE:
+        if phase is ShakePhase.CHOICE:
             return self.reject(Reject.AUTH, f"its choice of methods has {len(buffer)} bytes instead of {CHOICE_BYTES}")
-        if phase is Phase.HELLO and _hello_head(buffer) > 0:
+        if phase is ShakePhase.HELLO and _hello_head(buffer) > 0:
             return self.reject(Reject.ILLEGAL_NAME, "its private name is shorter than it said")
-        self.phase = Phase.REJECTED
+        self.phase = ShakePhase.REJECTED
         self.reason = "it did not say hello"
         self._buffer = b""
         return b""
@@ -155,8 +155,8 @@ class Handshake:
             return self.reject(Reject.ILLEGAL_NAME, f"its private name has an illegal byte: {name!r}")
         self._buffer = buffer[head + length :]
         # A signed byte modulo 2, as C has it: with the highest bit set it is never 1.
-        self.hello = Hello(version, flags > 0 and flags % 2 == 1, flags // 16 > 0, name)
-        self.phase = Phase.NAMING
+        self.hello = SpreadHello(version, flags > 0 and flags % 2 == 1, flags // 16 > 0, name)
+        self.phase = ShakePhase.NAMING
         return b""
 
     def _read_choice(self) -> bytes:
@@ -168,7 +168,7 @@ class Handshake:
         return self._accept()
 
     def _accept(self) -> bytes:
-        self.phase = Phase.ACCEPTED
+        self.phase = ShakePhase.ACCEPTED
         has_patch = self.hello is not None and self.hello.version >= PATCHED
         version = self._announced if has_patch else self._announced[:2]
         return bytes((ACCEPTED_BYTE, *version, len(self.private_group))) + self.private_group
