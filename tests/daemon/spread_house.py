@@ -15,6 +15,7 @@ from tests.daemon.spread_bytes import AGREED, JOIN, KILL, LEAVE, LITTLE_PLAIN, N
 from tests.network.quick import QUICK
 
 from ordercast import Node, UsageError
+from ordercast.api.shared import SharedUnderlay
 from ordercast.cli.local_sites import settings_of_sites, sites_of_settings
 from ordercast.config import SITES_UNDERLAY
 from ordercast.daemon.hub import Hub
@@ -79,8 +80,9 @@ class CuttableEngine:
 class Daemon:
     """One daemon of a house."""
 
-    def __init__(self, node: Node, hub: Hub, listener: SpreadListener, port: int) -> None:
+    def __init__(self, node: Node, floor: SharedUnderlay, hub: Hub, listener: SpreadListener, port: int) -> None:
         self.node = node
+        self.floor = floor
         self.hub = hub
         self.listener = listener
         self.port = port
@@ -109,6 +111,7 @@ class SpreadHouse:
     async def __aenter__(self) -> Self:
         for name in self.names:
             await self.start(name)
+        await self.together()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, _: object, __: TracebackType | None) -> None:
@@ -121,13 +124,18 @@ class SpreadHouse:
     async def start(self, name: str) -> None:
         here = self.config.daemon(name).address
         node = Node(name, sites=self.config, timing=QUICK, engines=self.network.engines(self.config, here))
-        await node.attach(SITES_UNDERLAY)
+        floor = await node.attach(SITES_UNDERLAY)
         hub = Hub(node, SITES_UNDERLAY, self._limits)
         listener = SpreadListener(hub.seats, self._settings, [each.name for each in self.config.daemons])
         port = await _listen(listener)
         if self._folder is not None:
             await listener.listen_unix(port, self._folder)
-        self.daemons[name] = Daemon(node, hub, listener, port)
+        self.daemons[name] = Daemon(node, floor, hub, listener, port)
+
+    async def together(self) -> None:
+        """All daemons are in one view."""
+        while any(len(daemon.floor.members) < len(self.daemons) for daemon in self.daemons.values()):
+            await asyncio.sleep(0.01)
 
     def cut(self, *parts: Sequence[str]) -> None:
         """Daemons of different parts do not hear one another; without parts the network heals."""
