@@ -91,7 +91,7 @@ async def test_a_burst_does_not_kick_a_client_that_reads() -> None:
             return [frame.body for frame in await client.frames(count)]
 
         found = await asyncio.gather(read(alice), read(bob))
-        assert found == [[b"%d" % number for number in range(count)]] * 2
+        assert list(found) == [[b"%d" % number for number in range(count)]] * 2
 
 
 @within(LIMIT_S)
