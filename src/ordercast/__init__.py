@@ -5,6 +5,7 @@ from ordercast.api.locking import Handler, Lock, LockHolder
 from ordercast.api.resolved import ResolvedGroups
 from ordercast.api.shared import SharedUnderlay
 from ordercast.api.transactions import Missed, Transaction, Transactions, TransactionTooLarge, publish, transactions
+from ordercast.client.node import ClientNode, connect
 from ordercast.config import GroupConfig, Timing
 from ordercast.engine import Failed, StallReason, Transitional
 from ordercast.errors import (
@@ -61,6 +62,7 @@ __all__ = [
     "BlockingNode",
     "BlockingUnderlay",
     "CallTimeout",
+    "ClientNode",
     "Event",
     "Failed",
     "Group",
@@ -104,6 +106,7 @@ __all__ = [
     "UnsupportedService",
     "UsageError",
     "View",
+    "connect",
     "parse_service",
     "publish",
     "run",

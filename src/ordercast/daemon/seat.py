@@ -42,9 +42,9 @@ from ordercast.groups.events import PortEvent
 from ordercast.groups.host import Host
 from ordercast.groups.port import Port
 from ordercast.groups.watches import Watch
-from ordercast.service import Service
+from ordercast.service import RESILIENT_RANK, Service
 from ordercast.view import Member, View
-from ordercast.wire.block import ENTRY, FRAGMENTED, GROUPED, HEAD_BYTES, MULTI, head_of, service_of
+from ordercast.wire.block import FRAGMENTED, GROUPED, MULTI, head_of, service_of, type_of
 from ordercast.wire.endings import Ending, SessionEnd, encode_ending
 
 KIB: Final = 1 << 10
@@ -260,8 +260,11 @@ class SessionSeat:
         port = self._port(group)
         if head.flags & (GROUPED | MULTI | FRAGMENTED):
             raise UsageError("a block to several groups, or a fragment, is opened by the adapter")
-        port.check(0, service_of(head.rank, head.k), ENTRY.unpack_from(block, HEAD_BYTES)[1])
-        taken = self.base.queue.offer_block(block, head, port)
+        priority = head.k if head.rank != RESILIENT_RANK else 0
+        if priority:
+            check_priority(priority, self.config.orderer, group)
+        port.check(0, service_of(head.rank, head.k), type_of(block))
+        taken = self.base.queue.offer_block(block, head, port, priority)
         self._touch()
         return taken
 
@@ -270,9 +273,10 @@ class SessionSeat:
         delivered here with their service, or when their fate is known to be unknown."""
         return self.base.stream.watch(first, stop, service)
 
-    def flush(self) -> Watch | None:
-        """Wait until everything that was sent before is delivered here; None: it is."""
-        return self.base.flush()
+    def flush(self, stop: int) -> Watch | None:
+        """Wait until all own messages below `stop` are delivered here; None: they are."""
+        stream = self.base.stream
+        return stream.watches.flush(stop) if stream.lowest_undelivered < stop else None
 
     def take_settled(self) -> Sequence[Watch]:
         """The waits that have ended since the last call."""
@@ -336,7 +340,18 @@ class SessionSeat:
 class Seats:
     """All sessions of one daemon. It is told of each pass (`runtime.driver.PassListener`)."""
 
-    __slots__ = ("_by_base", "_closing", "config", "endings", "host", "limits", "passes", "refused", "underlay")
+    __slots__ = (
+        "_by_base",
+        "_closing",
+        "_waiting",
+        "config",
+        "endings",
+        "host",
+        "limits",
+        "passes",
+        "refused",
+        "underlay",
+    )
 
     def __init__(
         self, host: Host, passes: PassMaker, underlay: str, config: GroupConfig, limits: Limits | None = None
@@ -348,6 +363,7 @@ class Seats:
         self.limits = limits if limits is not None else Limits()
         self._by_base: dict[Port, SessionSeat] = {}  # in the order of opening
         self._closing: dict[Port, SessionSeat] = {}  # on their way out of their groups
+        self._waiting: dict[str, list[SeatUser]] = {}  # labels that are being left, and who wants them
         self.endings = dict.fromkeys(SessionEnd, 0)  # how many sessions ended how
         self.refused = 0
 
@@ -380,6 +396,10 @@ class Seats:
         """Whether a session of this label has ended and is not out of its groups yet: try again soon."""
         return any(seat.label == label for seat in self._closing.values())
 
+    def wait_for(self, label: str, user: SeatUser) -> None:
+        """Have `user.settle()` called when a label that is being left is free."""
+        self._waiting.setdefault(label, []).append(user)
+
     def open(self, label: str, user: SeatUser) -> SessionSeat:
         """A session with this label, which is unique at the daemon. Raises UsageError."""
         if len(self._by_base) >= self.limits.max_sessions:
@@ -400,6 +420,7 @@ class Seats:
         self._by_base.pop(seat.base, None)
         if seat.base.gone is None:
             self._closing[seat.base] = seat
+            self.host.touch(seat.base)
         self.host.close_session(seat.session, encode_ending(*ending))
         self.passes.wake()
 
@@ -422,6 +443,8 @@ class Seats:
                     pass  # nobody is there to have it
                 if base.gone is not None:
                     del self._closing[base]
+                    for user in self._waiting.pop(closing.label, ()):
+                        user.settle()
                 continue
             seat = self._by_base.get(base)
             if seat is None:
