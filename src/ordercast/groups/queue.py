@@ -222,24 +222,17 @@ class SendQueue:
         self.queued_bytes += item.nbytes
         return True
 
-    def offer_addressed(self, payloads: Sequence[bytes], service: Service, type_: int, groups: Addressees) -> int:
-        """Take messages to these groups, as many as the bound allows; how many. What is offered later waits with them
-        for the numbers of the groups."""
-        most, small, taken = LARGE_BYTES - TARGETS_BYTES - len(self._label), 0, 0
-        for payload in payloads:
-            if not self.has_room:
-                break
-            taken += 1
-            self.count += 1
-            self.queued_bytes += len(payload)
-            if len(payload) > most:
-                if small < taken - 1:
-                    self._items.append(AddressedMessages(groups, service, type_, payloads[small : taken - 1]))
-                self._items.append(LargeMessage(None, _whole(service), type_, payload, groups))
-                small = taken
-        if small < taken:
-            self._items.append(AddressedMessages(groups, service, type_, payloads[small:taken]))
-        return taken
+    def offer_addressed(self, payload: bytes, service: Service, type_: int, groups: Addressees) -> None:
+        """Take one message to these groups. What is offered later waits with it for their numbers."""
+        self.count += 1
+        self.queued_bytes += len(payload)
+        last = self._items[-1] if self._items else None
+        if len(payload) > LARGE_BYTES - TARGETS_BYTES - len(self._label):
+            self._items.append(LargeMessage(None, _whole(service), type_, payload, groups))
+        elif isinstance(last, AddressedMessages) and last.is_like(groups, service, type_):
+            last.append(payload)
+        else:
+            self._items.append(AddressedMessages(groups, service, type_, [payload]))
 
     def offer_operation(self, body: bytes) -> None:
         """Take an operation on the roster. It comes behind what was offered before."""

@@ -305,10 +305,18 @@ class AddressedMessages:
 
     __slots__ = ("at", "groups", "lengths", "payloads", "service", "type")
 
-    def __init__(self, groups: Addressees, service: Service, type_: int, payloads: Sequence[bytes]) -> None:
+    def __init__(self, groups: Addressees, service: Service, type_: int, payloads: list[bytes]) -> None:
         self.groups = groups
         self.service = service
         self.type = type_
         self.payloads = payloads
         self.lengths = list(map(len, payloads))
         self.at = 0  # messages taken
+
+    def is_like(self, groups: Addressees, service: Service, type_: int) -> bool:
+        """Whether a message may follow in the same block."""
+        return self.groups is groups and self.service == service and self.type == type_
+
+    def append(self, payload: bytes) -> None:
+        self.payloads.append(payload)
+        self.lengths.append(len(payload))

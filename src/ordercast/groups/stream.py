@@ -243,7 +243,10 @@ class Stream:
                 f"a message to several groups is AGREED or stronger, got {service}: with less it could come before its "
                 "groups have their names. Send it to each of them"
             )
-        taken = self.queue.offer_addressed(payloads, service, type_, shared.address(self, groups))
+        queue, addressees, taken = self.queue, shared.address(self, groups), 0
+        while taken < len(payloads) and queue.has_room:
+            queue.offer_addressed(payloads[taken], service, type_, addressees)
+            taken += 1
         if taken > 1:
             shared.address(self, groups)  # the names are needed until the last message is delivered, too
         return taken
