@@ -4,8 +4,8 @@ The private group `#name#daemon` is a group that only this session is in. The cl
 it, so that what others send to a name that they have just learned arrives.
 
 Requests are carried out in their order. The connection is not read while one of them waits: for room in the send
-queue, or where a group is joined or left whose last leave or join is still under way. So a fast client is held back by
-TCP, and nothing is bounded by luck.
+queue, where a group is joined or left whose last leave or join is still under way, or where the client is behind with
+reading and is about to be disconnected. So a fast client is held back by TCP.
 """
 
 from __future__ import annotations
@@ -124,6 +124,8 @@ class SpreadSession(asyncio.Protocol):
         self._out.unblock()
         self._desk.blocked.pop(self, None)
         self._flush()
+        if self._requests:
+            self._work()
 
     @property
     def host(self) -> str | None:
@@ -248,7 +250,7 @@ class SpreadSession(asyncio.Protocol):
         if seat is None or seat.ending is not None:
             requests.clear()
             return
-        while requests and self._accept == b"":
+        while requests and self._accept == b"" and not self._is_behind:
             request = requests[0]
             try:
                 if not self._carry_out(seat, request):
@@ -387,6 +389,11 @@ class SpreadSession(asyncio.Protocol):
             self.put_out(f"{out.messages} messages wait for it, and {settings.max_messages} may")
         elif out.over_since is not None and self._timer is None:
             self._set_timer(settings.grace_s, self._check_again)
+
+    @property
+    def _is_behind(self) -> bool:
+        """More waits for the client than may: it has to read before it sends."""
+        return self._out.is_blocked and self._out.messages > self._desk.settings.max_messages
 
     def _check_again(self) -> None:
         self._timer = None

@@ -28,9 +28,9 @@ class SpreadSettings:
     """Bytes of a message, its groups included (32 each)."""
     max_messages: int = 1_000
     """Messages that wait for one client. Beyond it the client is disconnected (`MaxSessionMessages`)."""
-    grace_s: float = 0.5
+    grace_s: float = 2.0
     """How long more may wait: a block of the daemon holds thousands, and clients need time to be scheduled. 0: none."""
-    max_bytes: int = 8 << 20
+    max_bytes: int = 16 << 20
     """Bytes that wait for one client. Beyond it the client is disconnected at once."""
     total_bytes: int = 64 << 20
     """The same for all clients together: the one goes for which most waits."""
