@@ -27,6 +27,7 @@ from ordercast.errors import (
 from ordercast.groups.events import Answer, Batch, Event, Left, Message, MixedBatch, Request, Uncertain
 from ordercast.groups.status import GroupState, GroupStatus, Resumed, Stalled
 from ordercast.runtime.blocking import BlockingNode
+from ordercast.runtime.blocking_client import BlockingClient, connect_blocking
 from ordercast.runtime.blocking_group import BlockingGroup, BlockingHandler, BlockingLock
 from ordercast.runtime.blocking_shared import BlockingUnderlay
 from ordercast.runtime.node import Node
@@ -56,6 +57,7 @@ __all__ = [
     "UNRELIABLE",
     "Answer",
     "Batch",
+    "BlockingClient",
     "BlockingGroup",
     "BlockingHandler",
     "BlockingLock",
@@ -107,6 +109,7 @@ __all__ = [
     "UsageError",
     "View",
     "connect",
+    "connect_blocking",
     "parse_service",
     "publish",
     "run",

@@ -10,7 +10,7 @@ from ordercast.daemon.encoding import EventEncoder
 from ordercast.daemon.seat import Limits, Seats
 from ordercast.daemon.status import answer
 from ordercast.errors import OrdercastError
-from ordercast.runtime.node import Node
+from ordercast.runtime.node import Node, parts_of
 from ordercast.wire.client_frames import SECRET_BYTES, Question
 
 log = logging.getLogger("ordercast.daemon")
@@ -19,11 +19,11 @@ log = logging.getLogger("ordercast.daemon")
 class Hub:
     """A node that is in a shared underlay, and the seats of its sessions there."""
 
-    __slots__ = ("_labels", "encoder", "error", "node", "seats")
+    __slots__ = ("_backend", "_labels", "encoder", "error", "node", "seats")
 
     def __init__(self, node: Node, underlay: str, limits: Limits | None = None) -> None:
         """The node has attached the underlay: sessions come and go, and it stays."""
-        driver = node.driver
+        driver, self._backend = parts_of(node)
         config = next(port.engine.config for port in driver.host.session.places if port.underlay == underlay)
         self.node = node
         self.seats = Seats(driver.host, driver, underlay, config, limits)
@@ -36,7 +36,7 @@ class Hub:
 
     def settle(self) -> None:
         """A pass has ended."""
-        guests = self.node.take_guests()
+        guests = self._backend.take_guests()
         if guests:
             self.seats.settle_ports(guests)
             self.encoder.forget()

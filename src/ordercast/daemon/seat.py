@@ -389,6 +389,11 @@ class Seats:
             return seat.base.channel.consumption.held_bytes
         return 0
 
+    @property
+    def is_closing(self) -> bool:
+        """Whether sessions have ended that are not out of their groups yet."""
+        return bool(self._closing)
+
     def named(self, label: str) -> SessionSeat | None:
         return next((seat for seat in self._by_base.values() if seat.label == label), None)
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 from time import time_ns
-from typing import Final
+from typing import Final, NamedTuple
 
 from ordercast.api.checks import as_timing, check_number
 from ordercast.api.local import LocalBackend
@@ -23,7 +23,6 @@ from ordercast.config import LAN_DATAGRAM, LOOPBACK_DATAGRAM, SITES_ORDERER, Gro
 from ordercast.errors import NotMember, UsageError
 from ordercast.groups.engines import EngineFactory, engines_of_sites
 from ordercast.groups.host import Host
-from ordercast.groups.port import Port
 from ordercast.runtime.addresses import AddressError, group_address, interface_address, is_loopback, peer_address
 from ordercast.runtime.daemon import find_place
 from ordercast.runtime.data_folder import DataFolder
@@ -174,15 +173,6 @@ class Node(NodeBase):
         _open.add(self)
 
     @property
-    def driver(self) -> UdpDriver:
-        """What runs the passes of its host: for a daemon, whose sessions are further applications of the node."""
-        return self._driver
-
-    def take_guests(self) -> list[Port]:
-        """The ports of sessions that have a label, as far as something has happened to them since the last call."""
-        return self._local.take_guests()
-
-    @property
     def address(self) -> Address:
         """Where this node is: what other nodes give as `peers`."""
         return self._driver.socket.address
@@ -278,6 +268,18 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 def open_nodes(loop: asyncio.AbstractEventLoop) -> list[Node]:
     """The nodes of a loop that are not closed."""
     return [node for node in list(_open) if node._loop is loop and not node.is_closed]
+
+
+class NodeParts(NamedTuple):
+    """What a daemon needs of its node: its sessions are further applications of the same host."""
+
+    driver: UdpDriver
+    backend: LocalBackend
+
+
+def parts_of(node: Node) -> NodeParts:
+    """For a daemon."""
+    return NodeParts(node._driver, node._local)
 
 
 def _default_name() -> str:
