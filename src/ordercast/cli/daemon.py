@@ -9,9 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from ordercast.daemon.config import CLIENT_KEYS, NODE_KEYS, SLOW, DaemonConfig, load_daemon_config
+from ordercast.daemon.config import CLIENT_KEYS, NODE_KEYS, SLOW, SPREAD_KEYS, DaemonConfig, load_daemon_config
 from ordercast.daemon.daemon import OrdercastDaemon, check_daemon
 from ordercast.daemon.notify import notify
+from ordercast.daemon.spread.settings import SOCKET_FOLDER, SPREAD_PORT
 from ordercast.orderers import ORDERERS
 from ordercast.runtime.running import run as run_loop
 
@@ -19,8 +20,9 @@ HELP: Final = "run a daemon, to which light clients connect"
 DESCRIPTION: Final = (
     "One daemon for each machine does the ordering, and any number of programs connect to it, over a unix socket or "
     "TCP. CONFIG is a configuration of sites, with a table [clients]. Without it a daemon is alone on loopback, so "
-    "that clients of one machine work without any configuration. Every flag has an environment variable: "
-    "ORDERCAST_LISTEN for --listen, and so on. Flags count before variables, and both before the file."
+    "that clients of one machine work without any configuration. A file whose name ends with .conf is a spread.conf: "
+    "programs written for Spread connect to such a daemon, or to one with --spread. Every flag has an environment "
+    "variable: ORDERCAST_LISTEN for --listen, and so on. Flags count before variables, and both before the file."
 )
 EXAMPLES: Final = """examples:
   ordercast daemon
@@ -29,6 +31,10 @@ EXAMPLES: Final = """examples:
       the daemon e1 of a configuration of sites
   ordercast daemon --orderer token --listen 127.0.0.1:4810 --unix none
       daemons on one network that find each other by multicast; clients by TCP only
+  ordercast daemon --spread
+      programs written for Spread connect as well, to port 4803 and to the socket /tmp/4803
+  ordercast daemon spread.conf
+      the daemon of this machine in a configuration of Spread
   ordercast daemon wan.toml --name e1 --check
       say what it would do, and end"""
 
@@ -37,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `ordercast daemon`."""
     parser.description = DESCRIPTION
     parser.add_argument(
-        "config", nargs="?", type=Path, default=None, metavar="CONFIG", help="the configuration, as TOML"
+        "config", nargs="?", type=Path, default=None, metavar="CONFIG", help="the configuration: TOML, or a spread.conf"
     )
     parser.add_argument("--check", action="store_true", help="check the configuration, show it, and end")
     parser.add_argument("--name", default=None, help="which daemon of CONFIG this is; without sites the node's name")
@@ -56,6 +62,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--listen", action="append", default=None, metavar="HOST:PORT", help="let clients in by TCP; none: do not"
     )
+    parser.add_argument(
+        "--spread",
+        nargs="?",
+        const=f"127.0.0.1:{SPREAD_PORT}",
+        default=None,
+        metavar="HOST:PORT",
+        help=f"let clients of Spread in (127.0.0.1:{SPREAD_PORT}); none: do not",
+    )
+    parser.add_argument(
+        "--spread-dir",
+        default=None,
+        metavar="DIR",
+        help=f"of Spread's unix socket, which has the port as its name ({SOCKET_FOLDER}); none: no such socket",
+    )
     parser.add_argument("--session-limit", default=None, metavar="BYTES", help="that may wait for one client (8MiB)")
     parser.add_argument("--total-limit", default=None, metavar="BYTES", help="that may wait for all clients (48MiB)")
     parser.add_argument("--max-sessions", default=None, metavar="N", help="clients at a time (4096)")
@@ -72,8 +92,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Check, or run until SIGTERM."""
-    flags = {word: getattr(args, word) for word in (*NODE_KEYS, *CLIENT_KEYS)}
+    flags = {word: getattr(args, word) for word in (*NODE_KEYS, *CLIENT_KEYS, *SPREAD_KEYS)}
     config = load_daemon_config(args.config, flags)
+    for warning in config.warnings:
+        print(f"ordercast daemon: {warning}", file=sys.stderr)
     if args.check:
         check_daemon(config)
         _show(described(config), args.json, "the configuration is right")
@@ -99,7 +121,7 @@ async def _serve(config: DaemonConfig, as_json: bool) -> None:
 
 def described(config: DaemonConfig) -> dict[str, Any]:
     """A configuration for people and programs."""
-    limits = config.limits
+    limits, spread = config.limits, config.spread
     return {
         "name": config.name,
         "orderer": config.orderer,
@@ -108,6 +130,7 @@ def described(config: DaemonConfig) -> dict[str, Any]:
         "daemons": [each.name for each in config.sites.daemons] if config.sites is not None else [],
         "unix": config.unix,
         "listen": [f"{host}:{port}" for host, port in config.listen],
+        "spread": [f"{port}@{host}" for host, port in spread.listen] if spread is not None else [],
         "session_limit": limits.session_bytes,
         "total_limit": limits.total_bytes,
         "max_sessions": limits.max_sessions,

@@ -1,7 +1,8 @@
 """What a daemon is told before it starts: flags, environment variables, a TOML file, defaults, in this order.
 
-The file is a configuration of sites (docs/guides/sites.md) with two more tables, `[node]` and `[clients]`. Without
-`[[site]]` and `[[daemon]]` in it, or without a file, a daemon of `sites` is alone on loopback.
+The file is a configuration of sites (docs/guides/sites.md) with three more tables, `[node]`, `[clients]` and
+`[spread]`. Without `[[site]]` and `[[daemon]]` in it, or without a file, a daemon of `sites` is alone on loopback. A
+file whose name ends with `.conf` is a `spread.conf` (docs/guides/moving-from-spread.md).
 """
 
 from __future__ import annotations
@@ -15,15 +16,18 @@ from typing import Any, Final, TypeVar
 from ordercast.client.addresses import DAEMON_PORT, default_socket
 from ordercast.config import SITES_ORDERER, SITES_UNDERLAY
 from ordercast.daemon.seat import Limits
+from ordercast.daemon.spread.config import SpreadConfig, own_daemon, read_spread, spread_of_conf
 from ordercast.errors import UsageError
 from ordercast.groups.consumption import HELD_BYTES, SESSION_BYTES
 from ordercast.orderers import ORDERERS
-from ordercast.sites import DaemonSpec, Site, SitesConfig
+from ordercast.sites import DaemonSpec, Site, SitesConfig, load_spread_conf
 from ordercast.sites.reading import read_sites
 from ordercast.sites.tables import TomlTable, read_text
 from ordercast.sites.units import parse_bytes
 
 NODE_KEYS: Final = ("name", "site", "orderer", "underlay", "host", "port", "peers", "insecure", "trace")
+SPREAD_KEYS: Final = ("spread", "spread_dir")  # of flags; the table has more
+SPREAD_SUFFIX: Final = ".conf"
 CLIENT_KEYS: Final = ("unix", "listen", "session_limit", "total_limit", "max_sessions", "slow")
 SLOW: Final = ("disconnect", "block")
 UNDERLAY: Final = "ordercast"
@@ -56,6 +60,10 @@ class DaemonConfig:
     listen: tuple[tuple[str, int], ...] = ()
     """Addresses for clients over TCP."""
     limits: Limits = field(default_factory=Limits)
+    spread: SpreadConfig | None = None
+    """Where clients of Spread connect; None: they cannot."""
+    warnings: tuple[str, ...] = ()
+    """What of the file was passed over."""
 
 
 def load_daemon_config(
@@ -64,12 +72,13 @@ def load_daemon_config(
     """Read the file, and what flags and environment say instead. `flags`: by their names, None where not given."""
     environment = os.environ if environment is None else environment
     path = path if path is not None else environment.get("ORDERCAST_CONFIG")
-    root = TomlTable.document(read_text(path) if path else "", str(path or "no file"))
+    conf = load_spread_conf(path) if path and str(path).endswith(SPREAD_SUFFIX) else None
+    root = TomlTable.document(read_text(path) if path and conf is None else "", str(path or "no file"))
     node, clients = root.table("node"), root.table("clients")
     node.only(NODE_KEYS, "[node]")
     clients.only(CLIENT_KEYS, "[clients]")
     has_sites = "site" in root or "daemon" in root
-    sites = read_sites(root) if has_sites else None
+    sites = conf.sites if conf is not None else read_sites(root) if has_sites else None
 
     def pick(word: str, table: TomlTable, default: _T, parse: Callable[[object], _T]) -> _T:
         """From a flag, a variable, the file, or the default."""
@@ -108,8 +117,14 @@ def load_daemon_config(
             "are, [[daemon]] of the file says"
         )
     unix = pick("unix", clients, str(default_socket()), _text)
+    name = pick("name", node, None, _optional)
+    if conf is None:
+        spread = read_spread(root, flags, environment)
+    else:
+        name = name if name is not None else own_daemon(conf.sites)
+        spread = spread_of_conf(conf, name, flags, environment)
     return DaemonConfig(
-        name=pick("name", node, None, _optional),
+        name=name,
         site=pick("site", node, None, _optional),
         orderer=orderer,
         underlay=pick("underlay", node, SITES_UNDERLAY if orderer == SITES_ORDERER else UNDERLAY, _text),
@@ -122,6 +137,8 @@ def load_daemon_config(
         unix=None if unix == NONE else unix,
         listen=pick("listen", clients, ((LOOPBACK, DAEMON_PORT),), _addresses),
         limits=limits,
+        spread=spread,
+        warnings=conf.warnings if conf is not None else (),
     )
 
 

@@ -12,6 +12,7 @@ from ordercast.config import SITES_ORDERER
 from ordercast.daemon.config import DaemonConfig, lone_site
 from ordercast.daemon.hub import Hub
 from ordercast.daemon.listener import Listener
+from ordercast.daemon.spread.listener import SpreadListener
 from ordercast.errors import UsageError
 from ordercast.runtime.addresses import is_loopback
 from ordercast.runtime.node import Node
@@ -34,11 +35,13 @@ class OrdercastDaemon:
         self.node: Node | None = None
         self.hub: Hub | None = None
         self.listener: Listener | None = None
+        self.spread: SpreadListener | None = None
 
     @property
     def addresses(self) -> list[str]:
         """Where clients connect."""
-        return self.listener.addresses if self.listener is not None else []
+        native = self.listener.addresses if self.listener is not None else []
+        return native + [f"spread:{port}@{host}" for host, port in (self.spread.addresses if self.spread else [])]
 
     async def start(self) -> None:
         """Come into the underlay, and then let clients in."""
@@ -52,11 +55,26 @@ class OrdercastDaemon:
                 await self.listener.listen_unix(config.unix)
             for host, port in config.listen:
                 await self.listener.listen_tcp(host, port)
+            await self._take_spread(self.hub)
         except BaseException:
+            if self.spread is not None:
+                self.spread.close()
             if self.listener is not None:
                 await self.listener.close()
             node.abort()
             raise
+
+    async def _take_spread(self, hub: Hub) -> None:
+        """Let clients of Spread in, where the configuration says so."""
+        spread, sites = self.config.spread, self.config.sites
+        if spread is None:
+            return
+        names = [daemon.name for daemon in sites.daemons] if sites is not None else []
+        self.spread = SpreadListener(hub.seats, spread.settings, names)
+        for host, port in spread.listen:
+            await self.spread.listen(host, port)
+        if spread.folder is not None and spread.socket_port is not None:
+            await self.spread.listen_unix(spread.socket_port, spread.folder)
 
     async def run(self) -> None:
         """Until it is cancelled, or the node has stopped by itself: then that raises."""
@@ -67,6 +85,8 @@ class OrdercastDaemon:
 
     async def stop(self, text: str = "the daemon stops") -> None:
         """Let all sessions leave in order, then the node."""
+        if self.spread is not None:
+            self.spread.close()
         if self.hub is not None:
             self.hub.seats.stop(text)
             deadline = asyncio.get_running_loop().time() + GONE_S
@@ -87,13 +107,13 @@ class OrdercastDaemon:
 
 def check_daemon(config: DaemonConfig) -> None:
     """Raise what stands against a daemon with this configuration, without starting it."""
-    for host, _ in config.listen:
+    for host, _ in (*config.listen, *(config.spread.listen if config.spread is not None else ())):
         if host not in ("localhost", "::1") and not is_loopback(host) and not config.insecure:
             raise UsageError(
                 f"clients would be let in at {host}, which is not loopback, and nothing is encrypted or authenticated "
                 "yet: give --insecure if everybody on that network may read and send to all groups"
             )
-    if config.unix is None and not config.listen:
+    if config.unix is None and not config.listen and config.spread is None:
         raise UsageError("a daemon without a socket has no clients: give --unix PATH or --listen host:port")
     if config.unix is not None and len(os.fsencode(config.unix)) > MAX_PATH:
         raise UsageError(f"the path of a unix socket has at most {MAX_PATH} bytes: {config.unix}")
