@@ -19,6 +19,7 @@ from ordercast.api.shared import SharedUnderlay
 from ordercast.cli.local_sites import settings_of_sites, sites_of_settings
 from ordercast.config import SITES_UNDERLAY
 from ordercast.daemon.hub import Hub
+from ordercast.daemon.listener import Listener
 from ordercast.daemon.seat import Limits
 from ordercast.daemon.spread.listener import SpreadListener
 from ordercast.daemon.spread.settings import SpreadSettings
@@ -107,6 +108,7 @@ class SpreadHouse:
         self.network = Network()
         self.daemons: dict[str, Daemon] = {}
         self._clients: list[RawClient] = []
+        self._natives: list[Listener] = []
 
     async def __aenter__(self) -> Self:
         for name in self.names:
@@ -117,6 +119,8 @@ class SpreadHouse:
     async def __aexit__(self, kind: type[BaseException] | None, _: object, __: TracebackType | None) -> None:
         for client in self._clients:
             client.drop()
+        for native in self._natives:
+            await native.close()
         for daemon in self.daemons.values():
             daemon.listener.close()
             daemon.node.abort()
@@ -130,6 +134,9 @@ class SpreadHouse:
         port = await _listen(listener)
         if self._folder is not None:
             await listener.listen_unix(port, self._folder)
+            native = Listener(hub)
+            await native.listen_unix(self._folder / f"{name}.sock")
+            self._natives.append(native)
         self.daemons[name] = Daemon(node, floor, hub, listener, port)
 
     async def together(self) -> None:

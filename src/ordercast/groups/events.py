@@ -20,6 +20,10 @@ from ordercast.wire.block import open_columns, open_messages
 NO_POSITION = -1
 """Position of a message whose service is weaker than AGREED."""
 
+HIDDEN_PREFIX = "#!"
+"""A group of this prefix has no members: adapters of other protocols let its name travel with a message to several
+groups, and messages do not show it (`daemon/spread/flavours.py`)."""
+
 SHOWN_BYTES = 32
 """How much of a payload `repr` shows."""
 
@@ -479,7 +483,7 @@ class MixedBatch(Batch):
             for at, name in zip(self._at, self.groups, strict=True):
                 yield Message(payloads[at], sender, first + at, base + step * at, service, type_, name, view)
             return
-        names = opened.names(self._groups)
+        names = tuple([name for name in opened.names(self._groups) if not name.startswith(HIDDEN_PREFIX)])
         for at in self._at:
             yield MultiMessage(payloads[at], sender, first + at, base + step * at, service, type_, group, view, names)
 

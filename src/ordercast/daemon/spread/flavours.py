@@ -7,7 +7,7 @@ programs that use Ordercast's own API see the same payload and type.
 What a plain message cannot say goes with it as one more group that has no members, a *flavour*: its name holds the type
 word, the marker bits of the hint, and which groups were named twice or cannot be. The name has to be known before
 the first message of its kind is sent, as that of any group; after that it costs four bytes for a block. (A header in
-the payload was rejected: other programs would see it.)
+the payload was rejected: other programs would see it. Flavours they do not see.)
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from typing import Final, NamedTuple
 from ordercast.config import MAX_GROUP_NAME
 from ordercast.daemon.spread import bits
 from ordercast.daemon.spread.names import MAX_GROUP, group_text
+from ordercast.groups.events import HIDDEN_PREFIX
 from ordercast.service import AGREED, Service
 
-PREFIX: Final = "#!"
+PREFIX: Final = HIDDEN_PREFIX
 """Groups of this prefix are flavours; no client can join or name one."""
 
 LITTLE: Final = 3  # both marker bits of the hint
@@ -84,10 +85,6 @@ def show(names: tuple[str, ...], rank: int, type_: int) -> Shown:
     else:
         shown = [name for name in targets if len(name.encode()) <= MAX_GROUP]
     return Shown(word, bits.make_hint(type_, marks), tuple([name.encode()[:MAX_GROUP] for name in shown]))
-
-
-def is_flavour(name: str) -> bool:
-    return name.startswith(PREFIX)
 
 
 def _target(group: bytes) -> str:
