@@ -24,7 +24,7 @@ class DaemonHouse:
     ) -> None:
         self.path = folder / f"{name}.sock"
         self.node = Node(f"{name}-{fresh()}", timing=QUICK)
-        self._floor = floor or fresh()
+        self.floor = floor or fresh()
         self._limits = limits
         self._orderer = orderer
 
@@ -33,8 +33,8 @@ class DaemonHouse:
         return f"unix:{self.path}"
 
     async def start(self) -> Self:
-        await self.node.attach(self._floor, orderer=self._orderer)
-        self.hub = Hub(self.node, self._floor, self._limits)
+        await self.node.attach(self.floor, orderer=self._orderer)
+        self.hub = Hub(self.node, self.floor, self._limits)
         self.listener = Listener(self.hub)
         await self.listener.listen_unix(self.path)
         return self

@@ -28,6 +28,7 @@ from ordercast.service import AGREED, RESILIENT, Service
 from ordercast.view import Address, Member, View
 from ordercast.wire.client_frames import ClientHello, Question, encode_hello, encode_join, encode_leave, encode_query
 from ordercast.wire.daemon_frames import (
+    ViewReader,
     Welcome,
     decode_answer,
     decode_confirm,
@@ -38,7 +39,6 @@ from ordercast.wire.daemon_frames import (
     decode_stalled,
     decode_transitional,
     decode_uncertain,
-    decode_view_frame,
     supported,
 )
 from ordercast.wire.frames import VERSION, FrameKind
@@ -89,6 +89,7 @@ class ClientSession:
         self.lost_since = 0.0
         # the underlay
         self.view: View | None = None
+        self._views = ViewReader()
         self.failure: str | None = None
         self.stalled: Stalled | None = None
         # groups
@@ -370,7 +371,7 @@ class ClientSession:
 
     def _on_view(self, body: bytes) -> None:
         receiving = self.receiving
-        portion, view = receiving.portion(body), decode_view_frame(body)
+        portion, view = receiving.portion(body), self._views.read(body)
         self.failure = self.stalled = None
         if not view.group:
             self.view = view

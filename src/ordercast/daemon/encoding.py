@@ -15,6 +15,7 @@ from ordercast.wire.daemon_frames import (
     LeftNotice,
     StallNotice,
     UncertainNotice,
+    ViewWriter,
     delivery_names,
     encode_deliver,
     encode_failed,
@@ -23,7 +24,6 @@ from ordercast.wire.daemon_frames import (
     encode_stalled,
     encode_transitional,
     encode_uncertain,
-    encode_view_frame,
 )
 
 SHARED_FRAMES: Final = 64
@@ -39,12 +39,15 @@ MAX_NAMES_KEPT: Final = 1_024
 class EventEncoder:
     """One for all clients of a daemon."""
 
-    __slots__ = ("_names", "_shared")
+    __slots__ = ("_names", "_shared", "_views", "_writer")
 
     def __init__(self) -> None:
         # The batch is kept with its frame, so that no other object has its id.
         self._shared: dict[int, tuple[PortEvent, Sequence[bytes]]] = {}
         self._names: dict[tuple[str, str, str], bytes] = {}
+        # Each session has a view of its own, but most of those that a change makes are the same.
+        self._views: dict[tuple[str, int, str, int], tuple[View, bytes]] = {}
+        self._writer = ViewWriter()
 
     def frames(self, event: PortEvent) -> Iterator[bytes]:
         """The frames of an event, each made when it is asked for."""
@@ -69,6 +72,7 @@ class EventEncoder:
     def forget(self) -> None:
         """Nobody else gets what is kept."""
         self._shared.clear()
+        self._views.clear()
 
     def _block(self, batch: Batch) -> bytes:
         """Unopened. Hot: once for each block."""
@@ -112,9 +116,18 @@ class EventEncoder:
             names = self._names[key] = delivery_names(batch.view, batch.sender, {0: batch.group})
         return names
 
+    def _view(self, view: View) -> bytes:
+        key = (view.group, view.counter, view.creator, id(view.came_with))
+        found = self._views.get(key)
+        if found is None:
+            if len(self._views) >= SHARED_FRAMES:
+                del self._views[next(iter(self._views))]
+            found = self._views[key] = (view, self._writer.frame(view))
+        return found[1]
+
     def _other(self, event: PortEvent) -> bytes:
         if isinstance(event, View):
-            return encode_view_frame(event)
+            return self._view(event)
         if isinstance(event, Left):
             return encode_left(LeftNotice(event.wanted, event.returning, event.text, event.group))
         if isinstance(event, Transitional):

@@ -22,6 +22,9 @@ SPARE_CONNECTIONS: Final = 256
 CLOSE_S: Final = 1.0
 """How long a connection that is closed may take to receive the rest. Then it is cut."""
 
+UNREAD_BYTES: Final = 4 * WRITE_BYTES
+"""Bytes that wait for a client before nothing more is read from it."""
+
 BACKLOG: Final = 512
 """Connections that wait to be accepted."""
 
@@ -54,6 +57,7 @@ class ClientSocket(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._connection: Connection | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._is_deaf = False  # the client has much to receive before it is heard again
 
     # What the loop calls.
 
@@ -71,11 +75,18 @@ class ClientSocket(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._connection is not None:
             self._connection.receive(data)
+            # A client that asks and does not receive the answers is not heard any more until it does.
+            if self._transport is not None and self.pending_bytes() > UNREAD_BYTES and not self._is_deaf:
+                self._is_deaf = True
+                self._transport.pause_reading()
 
     def pause_writing(self) -> None:
         """`pending_bytes` tells it."""
 
     def resume_writing(self) -> None:
+        if self._is_deaf and self._transport is not None and not self._transport.is_closing():
+            self._is_deaf = False
+            self._transport.resume_reading()
         if self._connection is not None:
             self._connection.settle()
 

@@ -70,6 +70,9 @@ MAX_HANDLES: Final = 1 << 17
 MAX_WATCHES: Final = 1 << 16
 """Confirmations that one client waits for. At the bound it is disconnected."""
 
+MAX_QUESTIONS: Final = 16
+"""Questions of one client that have no answer yet. At the bound it is disconnected."""
+
 WRITE_BYTES: Final = 256 << 10
 """Bytes that wait in the socket's buffer of this process before no more events are taken."""
 
@@ -135,6 +138,8 @@ class NativeConnection:
         "_house",
         "_opened",
         "_out",
+        "_pong",
+        "_questions",
         "_received",
         "_sent",
         "_sink",
@@ -171,6 +176,8 @@ class NativeConnection:
         self._watches = 0  # that it waits for
         self._watched = 0  # all watches are below this number
         # to the client
+        self._pong: int | None = None  # its last PING that has no answer
+        self._questions: deque[Question] = deque()
         self._coming: Iterator[bytes] = iter(())  # frames of the event that was taken last
         self._sent = 0  # bytes of event frames
         self._consumed = 0
@@ -230,6 +237,13 @@ class NativeConnection:
         for watch in self.seat.take_settled():
             self._confirm(watch)
         self._grant()
+        if self._pong is not None:
+            self._out.append(encode_ping(self._pong, FrameKind.PONG))
+            self._pong = None
+        while self._questions and self._sink.pending_bytes() < WRITE_BYTES:
+            question = self._questions.popleft()
+            self._out.append(encode_answer(QueryReply(question.id, self._house.answer(question))))
+            self._flush()
         while self._pump(self.seat):
             pass  # each round gives the socket WRITE_BYTES: the window of the client bounds them
 
@@ -363,11 +377,12 @@ class NativeConnection:
         self._consumed = consumed
 
     def _on_ping(self, _seat: SessionSeat, body: bytes) -> None:
-        self._out.append(encode_ping(decode_count(body), FrameKind.PONG))
+        self._pong = decode_count(body)
 
     def _on_query(self, _seat: SessionSeat, body: bytes) -> None:
-        question: Question = decode_query(body)
-        self._out.append(encode_answer(QueryReply(question.id, self._house.answer(question))))
+        if len(self._questions) >= MAX_QUESTIONS:
+            raise WireError(f"a client asks at most {MAX_QUESTIONS} questions at a time")
+        self._questions.append(decode_query(body))
 
     def _on_bye(self, seat: SessionSeat, _body: bytes) -> None:
         self.is_over = True
@@ -432,12 +447,18 @@ class NativeConnection:
         if not flags & (GROUPED | MULTI):
             name = self._group(ENTRY.unpack_from(block, HEAD_BYTES)[0])
             if seat.has(name):
-                return seat.send_block(block, name)
+                return seat.is_ready(name) and seat.send_block(block, name)
         messages = open_messages(block)
         service, type_ = messages.service, messages.type
         if not isinstance(messages.groups, int) and not flags & MULTI:
-            for payload, handle in zip(messages.payloads, messages.groups, strict=True):
-                self._open(OpenedMessage(payload, (self._group(handle),), service, type_, priority))
+            each = [self._group(handle) for handle in messages.groups]
+            taken = 0
+            if not priority and all(seat.is_ready(name) for name in dict.fromkeys(each)):
+                taken = seat.send_many(messages.payloads, each, service, type_)
+                if not taken:
+                    return False
+            for payload, name in zip(messages.payloads[taken:], each[taken:], strict=True):
+                self._open(OpenedMessage(payload, (name,), service, type_, priority))
             return True
         handles = (messages.groups,) if isinstance(messages.groups, int) else messages.groups
         names = [self._group(handle) for handle in handles]

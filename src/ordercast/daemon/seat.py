@@ -184,6 +184,11 @@ class SessionSeat:
         port = self.base.stream.ports.get(group)
         return (port is not None and not port.is_leaving) or group in self._again
 
+    def is_ready(self, group: str) -> bool:
+        """Whether blocks may be sent to a group as a member: one that is left and joined again has to wait."""
+        port = self.base.stream.ports.get(group)
+        return port is not None and not port.is_leaving
+
     # Sending.
 
     @property

@@ -22,6 +22,8 @@ DELIVERY: Final = Struct("<Hq")  # bytes of the names, position
 MAX_TEXT: Final = 4_096
 MAX_ID: Final = 1_024  # bytes of a view's id, or of a member
 MAX_HEADS: Final = 4_096
+MAX_RECORDS: Final = 1 << 17  # members that are remembered
+MAX_RECORD: Final = 1_024
 _REASONS: Final = frozenset(Reason)
 _STALLS: Final = tuple(StallReason)
 
@@ -203,65 +205,106 @@ def _read_names(names: bytes) -> tuple[str, str, Mapping[int, str]]:
     return view, sender, groups
 
 
-def encode_view_frame(view: View) -> bytes:
-    writer = Writer().text(view.group).u64(view.counter).text(view.creator).u64(view.ring).u32(view.incarnation)
-    writer.i64(view.seq).i64(view.position).u8(view.reason).text(view.subject).blob(view.header)
-    writer.u32(len(view.members))
-    for member in view.members:
-        writer.text(member.label)
-        encode_member(writer, member)
-    _put_texts(writer, view.came_with)
-    writer.u16(len(view.components))
-    for component in view.components:
-        _put_texts(writer, component)
-    writer.u16(len(view.locks))
-    for lock, holder in view.locks.items():
-        writer.text(lock).u64(holder).u64(view.tokens.get(lock, 0))
-    return frame(FrameKind.VIEW, writer.bytes())
+class ViewWriter:
+    """Writes VIEW frames. The record of a member is made once: a large group has many views with the same ones."""
+
+    __slots__ = ("_records",)
+
+    def __init__(self) -> None:
+        self._records: dict[int, tuple[str, bytes]] = {}  # member id -> name and record; MAX_RECORDS bounds it
+
+    def frame(self, view: View) -> bytes:
+        writer = Writer().text(view.group).u64(view.counter).text(view.creator).u64(view.ring).u32(view.incarnation)
+        writer.i64(view.seq).i64(view.position).u8(view.reason).text(view.subject).blob(view.header)
+        records = [self._record(member) for member in view.members]
+        writer.u32(len(records)).raw(b"".join([record for _, record in records]))
+        came_with = dict.fromkeys(view.came_with)
+        bits = bytearray(-(-len(records) // 8))
+        for at, (name, _) in enumerate(records):
+            if name in came_with:
+                bits[at >> 3] |= 1 << (at & 7)
+                del came_with[name]
+        writer.raw(bytes(bits))
+        _put_texts(writer, list(came_with))
+        writer.u16(len(view.components))
+        for component in view.components:
+            _put_texts(writer, component)
+        writer.u16(len(view.locks))
+        for lock, holder in view.locks.items():
+            writer.text(lock).u64(holder).u64(view.tokens.get(lock, 0))
+        return frame(FrameKind.VIEW, writer.bytes())
+
+    def _record(self, member: Member) -> tuple[str, bytes]:
+        found = self._records.get(member.id)
+        if found is None:
+            if len(self._records) >= MAX_RECORDS:
+                self._records.clear()
+            writer = Writer().text(member.label)
+            encode_member(writer, member)
+            found = self._records[member.id] = (str(member), Writer().blob(writer.bytes()).bytes())
+        return found
 
 
-def decode_view_frame(body: bytes) -> View:
-    reader = Reader(body)
-    group, counter, creator = reader.text(MAX_GROUP_NAME), reader.u64(), reader.text(MAX_ID)
-    ring, incarnation, seq, position = reader.u64(), reader.u32(), reader.i64(), reader.i64()
-    reason, subject, header = reader.u8(), reader.text(MAX_ID), reader.blob(MAX_HEADER)
-    if reason not in _REASONS:
-        raise WireError("unknown reason of a view")
-    members = tuple([_take_member(reader) for _ in range(reader.count(MEMBER_BYTES))])
-    came_with = _take_texts(reader)
-    components = tuple([_take_texts(reader) for _ in range(reader.u16())])
-    locks, tokens = {}, {}
-    for _ in range(reader.u16()):
-        lock = reader.text(MAX_ID)
-        locks[lock], tokens[lock] = reader.u64(), reader.u64()
-    reader.end()
-    return View(
-        counter,
-        creator,
-        ring,
-        incarnation,
-        seq,
-        position,
-        members,
-        {},
-        Reason(reason),
-        subject,
-        header,
-        came_with=came_with,
-        group=group,
-        locks=locks,
-        tokens=tokens,
-        components=components,
-    )
+class ViewReader:
+    """Reads VIEW frames of one connection. The record of a member is read once."""
+
+    __slots__ = ("_members",)
+
+    def __init__(self) -> None:
+        self._members: dict[bytes, tuple[Member, str]] = {}  # MAX_RECORDS bounds it
+
+    def read(self, body: bytes) -> View:
+        reader = Reader(body)
+        group, counter, creator = reader.text(MAX_GROUP_NAME), reader.u64(), reader.text(MAX_ID)
+        ring, incarnation, seq, position = reader.u64(), reader.u32(), reader.i64(), reader.i64()
+        reason, subject, header = reader.u8(), reader.text(MAX_ID), reader.blob(MAX_HEADER)
+        if reason not in _REASONS:
+            raise WireError("unknown reason of a view")
+        known = self._members
+        found = [
+            known.get(record := reader.blob(MAX_RECORD)) or self._member(record)
+            for _ in range(reader.count(MEMBER_BYTES))
+        ]
+        bits = int.from_bytes(reader.raw(-(-len(found) // 8)), "little")
+        came_with = tuple([name for at, (_, name) in enumerate(found) if bits >> at & 1]) + _take_texts(reader)
+        components = tuple([_take_texts(reader) for _ in range(reader.u16())])
+        locks, tokens = {}, {}
+        for _ in range(reader.u16()):
+            lock = reader.text(MAX_ID)
+            locks[lock], tokens[lock] = reader.u64(), reader.u64()
+        reader.end()
+        return View(
+            counter,
+            creator,
+            ring,
+            incarnation,
+            seq,
+            position,
+            tuple([member for member, _ in found]),
+            {},
+            Reason(reason),
+            subject,
+            header,
+            came_with=came_with,
+            group=group,
+            locks=locks,
+            tokens=tokens,
+            components=components,
+        )
+
+    def _member(self, record: bytes) -> tuple[Member, str]:
+        reader = Reader(record)
+        label = reader.text(MAX_LABEL)
+        member = decode_member(reader).session(label)
+        reader.end()
+        if len(self._members) >= MAX_RECORDS:
+            self._members.clear()
+        found = self._members[record] = (member, str(member))
+        return found
 
 
 MEMBER_BYTES: Final = 24
 """Fewer bytes no member has."""
-
-
-def _take_member(reader: Reader) -> Member:
-    label = reader.text(MAX_LABEL)
-    return decode_member(reader).session(label)
 
 
 def encode_transitional(signal: Transitional) -> bytes:
