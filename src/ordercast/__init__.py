@@ -5,6 +5,7 @@ from ordercast.api.locking import Handler, Lock, LockHolder
 from ordercast.api.resolved import ResolvedGroups
 from ordercast.api.shared import SharedUnderlay
 from ordercast.api.transactions import Missed, Transaction, Transactions, TransactionTooLarge, publish, transactions
+from ordercast.client.node import ClientNode, connect
 from ordercast.config import GroupConfig, Timing
 from ordercast.engine import Failed, StallReason, Transitional
 from ordercast.errors import (
@@ -26,6 +27,7 @@ from ordercast.errors import (
 from ordercast.groups.events import Answer, Batch, Event, Left, Message, MixedBatch, Request, Uncertain
 from ordercast.groups.status import GroupState, GroupStatus, Resumed, Stalled
 from ordercast.runtime.blocking import BlockingNode
+from ordercast.runtime.blocking_client import BlockingClient, connect_blocking
 from ordercast.runtime.blocking_group import BlockingGroup, BlockingHandler, BlockingLock
 from ordercast.runtime.blocking_shared import BlockingUnderlay
 from ordercast.runtime.node import Node
@@ -55,12 +57,14 @@ __all__ = [
     "UNRELIABLE",
     "Answer",
     "Batch",
+    "BlockingClient",
     "BlockingGroup",
     "BlockingHandler",
     "BlockingLock",
     "BlockingNode",
     "BlockingUnderlay",
     "CallTimeout",
+    "ClientNode",
     "Event",
     "Failed",
     "Group",
@@ -104,6 +108,8 @@ __all__ = [
     "UnsupportedService",
     "UsageError",
     "View",
+    "connect",
+    "connect_blocking",
     "parse_service",
     "publish",
     "run",

@@ -35,13 +35,13 @@ SEES: dict[str, frozenset[str]] = {
     "archive": TYPES | {"trace", "groups", "api"},  # a recorder is a member
     "groups": TYPES | PROTOCOL | {"trace"},
     "api": TYPES | {"wire", "groups"},
-    "runtime": TYPES | PROTOCOL | {"trace", "groups", "api"},
+    "runtime": TYPES | PROTOCOL | {"trace", "groups", "api", "client"},  # blocking twins of both kinds of node
     "sim": TYPES | PROTOCOL | {"trace", "groups", "api"},
     "figures": TYPES | PROTOCOL | {"groups", "sim"},  # what the papers measured, again
     "explore": TYPES | {"wire", "groups"},  # real engines behind hosts, and nothing of what they decide by
-    FACADE: TYPES | {"groups", "api", "runtime"},
+    FACADE: TYPES | {"wire", "groups", "api", "runtime", "client"},
     "client": TYPES | {"wire", "groups", "api"},
-    "daemon": TYPES | PROTOCOL | {"trace", "archive", "groups", "api", "runtime", FACADE},
+    "daemon": TYPES | PROTOCOL | {"trace", "archive", "groups", "api", "runtime", "client", FACADE},
     "pipeline": TYPES | {"trace", "archive", "groups", "api", FACADE},  # the sink of streams is a member, too
     "cli": TYPES
     | PROTOCOL

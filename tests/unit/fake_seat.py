@@ -260,6 +260,7 @@ class FakeBackend:
     def __init__(self) -> None:
         self.defaults = GroupConfig()
         self.member = ME
+        self.carrier: str | None = None
         self.seats: dict[str, FakeSeat] = {}
         self.refuse = ""
         self.listener: OpenGroups | None = None

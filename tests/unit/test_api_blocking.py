@@ -7,11 +7,13 @@ import inspect
 import pytest
 
 from ordercast import (
+    BlockingClient,
     BlockingGroup,
     BlockingHandler,
     BlockingLock,
     BlockingNode,
     BlockingUnderlay,
+    ClientNode,
     Group,
     Handler,
     Lock,
@@ -21,6 +23,7 @@ from ordercast import (
 
 PAIRS = [
     (Node, BlockingNode),
+    (ClientNode, BlockingClient),
     (Group, BlockingGroup),
     (Lock, BlockingLock),
     (Handler, BlockingHandler),

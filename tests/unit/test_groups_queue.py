@@ -91,3 +91,54 @@ def test_a_block_that_is_put_back_keeps_its_priority() -> None:
     queue.put_back(packed)
     assert queue.priority == 7
     assert queue.pack(LARGEST, LARGEST) == packed
+
+
+class Groups:
+    """Several groups that messages are for."""
+
+    def __init__(self, *numbers: int) -> None:
+        self._numbers = numbers
+
+    def numbers(self) -> tuple[int, ...]:
+        return self._numbers
+
+    def lose(self, first: int, count: int) -> None:
+        raise AssertionError(f"messages {first} to {first + count - 1} are not lost here")
+
+
+def test_messages_to_the_same_groups_share_blocks() -> None:
+    queue, groups = SendQueue(), Groups(3, 5)
+    payloads = [bytes(1_000) for _ in range(100)]
+    for payload in payloads:
+        queue.offer_addressed(payload, AGREED, 7, groups)
+    queue.offer_addressed(b"other", AGREED, 8, groups)
+    queue.offer_addressed(bytes(LARGEST), AGREED, 8, groups)
+    queue.offer_addressed(b"one", AGREED, 8, Groups(3))
+    blocks = [packed for _ in range(6) if (packed := queue.pack(LARGEST, LARGEST)) is not None]
+    opened = [open_messages(packed.block) for packed in blocks[:3]]
+    assert [len(each.payloads) for each in opened] == [59, 41, 1]
+    assert [(each.first, each.type, each.groups) for each in opened] == [
+        (0, 7, (3, 5)),
+        (59, 7, (3, 5)),
+        (100, 8, (3, 5)),
+    ]
+    assert [(packed.first, packed.messages) for packed in blocks[3:]] == [(101, 0), (101, 1)]  # the large one
+    queue.delivered_large(101)
+    last = queue.pack(LARGEST, LARGEST)
+    assert last is not None
+    assert open_messages(last.block).groups == 3
+    assert (queue.count, queue.queued_bytes) == (0, 0)
+
+
+def test_messages_to_several_groups_that_are_put_back_are_packed_again() -> None:
+    queue, groups = SendQueue(), Groups(3, 5)
+    for number in range(5):
+        queue.offer_addressed(b"%d" % number, AGREED, 0, groups)
+    small = queue.pack(60, LARGEST)
+    assert small is not None
+    assert small.messages == 2
+    queue.put_back(small)
+    again = [queue.pack(LARGEST, LARGEST), queue.pack(LARGEST, LARGEST)]
+    payloads = [list(open_messages(packed.block).payloads) for packed in again if packed is not None]
+    assert payloads == [[b"0", b"1"], [b"2", b"3", b"4"]]
+    assert (queue.next_number, queue.count, queue.queued_bytes) == (5, 0, 0)

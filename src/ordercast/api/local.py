@@ -419,7 +419,7 @@ class PortsUnderway:
 class LocalBackend:
     """The seats of one host."""
 
-    __slots__ = ("_bases", "_driver", "_seats", "_settled", "defaults", "host")
+    __slots__ = ("_bases", "_driver", "_guests", "_seats", "_settled", "defaults", "host")
 
     def __init__(self, host: Host, defaults: GroupConfig, driver: Driver) -> None:
         self.host = host
@@ -428,6 +428,11 @@ class LocalBackend:
         self._seats: dict[Port, LocalSeat] = {}  # of groups; those that were joined with others, once they are wanted
         self._bases: dict[Port, LocalBase] = {}  # of shared underlays
         self._settled: list[Waited] = []
+        self._guests: dict[Port, None] = {}  # ports of labelled sessions that have news
+
+    @property
+    def carrier(self) -> str | None:
+        return None  # each group has an underlay of its own where nothing else is said
 
     @property
     def member(self) -> Member:
@@ -518,6 +523,9 @@ class LocalBackend:
                 self._settled.extend(port.settled)
                 port.settled.clear()
                 continue
+            if port.stream.label:
+                self._guests[port] = None
+                continue
             seat = self._seats.get(port) or self._bases.get(port)
             if seat is not None:
                 found.append(seat)
@@ -525,6 +533,13 @@ class LocalBackend:
                     self._seats.pop(port, None)
                     self._bases.pop(port, None)
         return found
+
+    def take_guests(self) -> list[Port]:
+        """The ports of labelled sessions that something happened to: a daemon asks after each pass."""
+        if not self._guests:
+            return []
+        guests, self._guests = self._guests, {}
+        return list(guests)
 
     # Calls to groups that this node is not in.
 

@@ -196,8 +196,8 @@ class NodeBase:
             "slow": slow,
             "patience": patience,
         }
-        if underlay is None and terms["orderer"] == SITES_ORDERER:
-            underlay = SITES_UNDERLAY
+        if underlay is None:
+            underlay = self._backend.carrier or (SITES_UNDERLAY if terms["orderer"] == SITES_ORDERER else None)
         if underlay is not None:
             if orderer in (usual, SITES_ORDERER):
                 del terms["orderer"]  # said to be as it is, or where the underlay gets it from
@@ -350,9 +350,10 @@ class NodeBase:
         It may be left out where this node is a daemon of sites.
         """
         if underlay is None:
-            if self._backend.defaults.orderer != SITES_ORDERER:
+            is_daemon = self._backend.defaults.orderer == SITES_ORDERER
+            underlay = self._backend.carrier or (SITES_UNDERLAY if is_daemon else None)
+            if underlay is None:
                 raise UsageError("say which underlay carries the groups: join_many(names, underlay=...)")
-            underlay = SITES_UNDERLAY
         await (await self.attach(underlay)).join_many(names, header)
 
     async def leave_many(self, names: Iterable[str], *, underlay: str | None = None, header: bytes = b"") -> None:

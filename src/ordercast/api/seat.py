@@ -303,6 +303,10 @@ class NodeBackend(Protocol):
     def defaults(self) -> GroupConfig:
         """What a group is created with where `join` says nothing else."""
 
+    @property
+    def carrier(self) -> str | None:
+        """The shared underlay that carries every group of this node; None: `join` says what carries a group."""
+
     def stats(self) -> dict[str, int]:
         """Counters of the whole node."""
 

@@ -14,16 +14,22 @@ from typing import Final, NoReturn, Protocol
 from ordercast.cli import (
     bench,
     compare,
+    daemon,
     demo,
     explore,
     figures,
     fuzz,
+    groups,
+    listen,
     measure,
+    members,
     record,
     replay,
     report,
+    send,
     sim,
     sites,
+    status,
     verify,
 )
 from ordercast.errors import UsageError
@@ -72,6 +78,12 @@ COMMANDS: Final[dict[str, Module]] = {
     "record": record,
     "replay": replay,
     "sites": sites,
+    "daemon": daemon,
+    "status": status,
+    "groups": groups,
+    "members": members,
+    "send": send,
+    "listen": listen,
 }
 
 

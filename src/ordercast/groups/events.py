@@ -5,19 +5,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from ordercast.engine import Buffer, Failed, Transitional
 from ordercast.errors import UsageError, WireError
+from ordercast.groups.opened_block import OpenedBlock
 from ordercast.groups.status import Resumed, Stalled
 from ordercast.service import Service
 from ordercast.view import View
-from ordercast.wire.block import Head, groups_of, open_columns, open_messages, open_payloads, payload_bytes, service_of
+from ordercast.wire.block import open_columns, open_messages
 
 NO_POSITION = -1
 """Position of a message whose service is weaker than AGREED."""
+
+HIDDEN_PREFIX = "#!"
+"""A group of this prefix has no members: adapters of other protocols let its name travel with a message to several
+groups, and messages do not show it (`daemon/spread/flavours.py`)."""
 
 SHOWN_BYTES = 32
 """How much of a payload `repr` shows."""
@@ -288,6 +293,11 @@ class Batch:
         return self._messages or ()
 
     @property
+    def block(self) -> bytes:
+        """The block as it came, for who passes it on unopened; empty where it was opened, or is a part of one."""
+        return self._block
+
+    @property
     def type(self) -> int:
         """The type of the first message; of all of them unless the sender mixed types in one block."""
         if self._messages is None:
@@ -367,52 +377,6 @@ class Batch:
         self._block = b""
 
 
-class OpenedBlock:
-    """A block to several groups, which is opened when the first of its batches is."""
-
-    __slots__ = ("_block", "_name_of", "_payloads", "head", "position", "sender", "service", "type", "view")
-
-    def __init__(
-        self, block: bytes, head: Head, sender: str, position: int, view: str, name_of: Callable[[int], str]
-    ) -> None:
-        self._block = block
-        self._name_of = name_of
-        self._payloads: Sequence[bytes] | None = None
-        self.head = head
-        self.sender = sender
-        self.position = position
-        self.service = service_of(head.rank, head.k)
-        self.type = 0
-        self.view = view
-
-    @property
-    def payloads(self) -> Sequence[bytes]:
-        if self._payloads is None:
-            try:
-                self._payloads, self.type = open_payloads(self._block, self.head)
-            except WireError:
-                self._payloads = ()
-        return self._payloads
-
-    def column(self) -> Sequence[int]:
-        """The number of the group of each message."""
-        groups = groups_of(self._block, self.head)
-        return [groups] * self.head.count if isinstance(groups, int) else groups
-
-    @property
-    def size(self) -> int:
-        """Bytes of its messages, without opening it."""
-        return payload_bytes(self._block, self.head)
-
-    def fill(self, payload: bytes, type_: int) -> None:
-        """It is the last fragment of one large message, which has come together."""
-        self._payloads, self.type = [payload], type_
-
-    def names(self, groups: Sequence[int]) -> tuple[str, ...]:
-        """The names of groups."""
-        return tuple(map(self._name_of, groups))
-
-
 class MixedBatch(Batch):
     """Messages of a block to several groups: those to one of them, or to all. Numbers and positions have holes."""
 
@@ -459,6 +423,22 @@ class MixedBatch(Batch):
         return MixedBatch(self._opened, "", index, self._opened.column(), is_multi=False)
 
     @property
+    def block(self) -> bytes:
+        """The block as it came, where all of its messages are in the batch."""
+        return self._opened.block if self._index is None and self._groups is not None else b""
+
+    @property
+    def table(self) -> dict[int, str]:
+        """The names of the groups in the block, by their numbers."""
+        numbers = list(dict.fromkeys(self._groups if self._groups is not None else self._opened.column()))
+        return dict(zip(numbers, self._opened.names(numbers), strict=True))
+
+    @property
+    def is_multi(self) -> bool:
+        """Whether all messages go to all of `groups`, and not each to one of them."""
+        return self._is_multi and self._groups is not None
+
+    @property
     def groups(self) -> Sequence[str]:
         """The name of the group of each message; where all go to several groups, their names instead."""
         if self._groups is None:
@@ -503,7 +483,7 @@ class MixedBatch(Batch):
             for at, name in zip(self._at, self.groups, strict=True):
                 yield Message(payloads[at], sender, first + at, base + step * at, service, type_, name, view)
             return
-        names = opened.names(self._groups)
+        names = tuple([name for name in opened.names(self._groups) if not name.startswith(HIDDEN_PREFIX)])
         for at in self._at:
             yield MultiMessage(payloads[at], sender, first + at, base + step * at, service, type_, group, view, names)
 

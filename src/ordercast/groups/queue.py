@@ -25,15 +25,17 @@ from typing import Final, NamedTuple
 
 from ordercast.config import MAX_BLOCK
 from ordercast.groups.queued import (
-    AddressedMessage,
+    AddressedMessages,
     Addressees,
     EachTarget,
     LargeMessage,
     NumberedTargets,
+    QueuedBlock,
     QueuedCall,
     QueuedOperation,
     Stretch,
     Target,
+    as_queued,
     listed,
 )
 from ordercast.service import AGREED, RELIABLE, UNRELIABLE_RANK, Service
@@ -46,11 +48,12 @@ from ordercast.wire.block import (
     FULL_HEAD,
     GROUP_BYTES,
     GROUPED,
-    HEAD_BYTES,
     LENGTH,
     MAX_COUNT,
     MAX_TARGETS,
     OVERHEAD,
+    Head,
+    fits,
     group_column,
     head_of,
     open_messages,
@@ -58,6 +61,7 @@ from ordercast.wire.block import (
     pack_multi,
     pack_roster,
     pack_run,
+    type_of,
     with_label,
     with_priority,
 )
@@ -111,7 +115,9 @@ class SendQueue:
     def __init__(self, next_number: int = 0, label: bytes = b"") -> None:
         """`label`: of the session, which all its blocks carry."""
         self._label = label
-        self._items: deque[Stretch | LargeMessage | QueuedCall | QueuedOperation | AddressedMessage] = deque()
+        self._items: deque[Stretch | LargeMessage | QueuedBlock | QueuedCall | QueuedOperation | AddressedMessages] = (
+            deque()
+        )
         self.next_number = next_number
         self.count = 0
         self.queued_bytes = 0
@@ -138,7 +144,7 @@ class SendQueue:
             return head.is_waiting
         if isinstance(head, QueuedOperation):
             return False
-        if isinstance(head, QueuedCall):
+        if isinstance(head, QueuedCall | QueuedBlock):
             return head.group.number < 0
         if isinstance(head, LargeMessage) and head.offset >= len(head.payload):
             return True
@@ -150,7 +156,7 @@ class SendQueue:
     def priority(self) -> int:
         """Of the message at the head."""
         head = self._items[0] if self._items else None
-        return head.priority if isinstance(head, Stretch | LargeMessage) else 0
+        return head.priority if isinstance(head, Stretch | LargeMessage | QueuedBlock) else 0
 
     @property
     def spent_number(self) -> int:
@@ -212,14 +218,28 @@ class SendQueue:
         self.queued_bytes += len(payload)
         self._items.append(QueuedCall(group, service, type_, payload, head))
 
+    def offer_block(self, block: bytes, head: Head, group: Target, priority: int = 0) -> bool:
+        """Take the messages of a block that a client has packed, for one group; False: there is no room. Raises
+        WireError where the block cannot be opened."""
+        item = as_queued(block, head, group, priority)
+        if not self.has_room:
+            return False
+        self._items.append(item)
+        self.count += head.count
+        self.queued_bytes += item.nbytes
+        return True
+
     def offer_addressed(self, payload: bytes, service: Service, type_: int, groups: Addressees) -> None:
         """Take one message to these groups. What is offered later waits with it for their numbers."""
         self.count += 1
         self.queued_bytes += len(payload)
+        last = self._items[-1] if self._items else None
         if len(payload) > LARGE_BYTES - TARGETS_BYTES - len(self._label):
             self._items.append(LargeMessage(None, _whole(service), type_, payload, groups))
+        elif isinstance(last, AddressedMessages) and last.is_like(groups, service, type_):
+            last.append(payload)
         else:
-            self._items.append(AddressedMessage(groups, service, type_, payload))
+            self._items.append(AddressedMessages(groups, service, type_, [payload]))
 
     def offer_operation(self, body: bytes) -> None:
         """Take an operation on the roster. It comes behind what was offered before."""
@@ -293,9 +313,11 @@ class SendQueue:
             return self._pack_fragment(head, limit, after) if may_begin or head.offset else None
         if isinstance(head, QueuedCall):
             return self._pack_call(head, limit, largest, after)
+        if isinstance(head, QueuedBlock):
+            return self._pack_block(head, limit, largest, after, may_begin)
         if isinstance(head, QueuedOperation):
             return self._pack_operation(head, limit, largest, after)
-        if isinstance(head, AddressedMessage):
+        if isinstance(head, AddressedMessages):
             return self._pack_addressed(head, limit, largest, after)
         return self._pack_messages(limit, largest, after, may_begin)
 
@@ -314,15 +336,15 @@ class SendQueue:
         if head.flags & CALLED:
             call, payload = open_call(packed.block)
             if packed.group is not None:
-                self._items.appendleft(QueuedCall(packed.group, packed.service, _type_of(packed.block), payload, call))
+                self._items.appendleft(QueuedCall(packed.group, packed.service, type_of(packed.block), payload, call))
             self._took(-1, -len(payload))
             return
         payloads = list(open_messages(packed.block).payloads)
         if packed.addressees is not None:
-            addressed = AddressedMessage(packed.addressees, packed.service, _type_of(packed.block), payloads[0])
+            addressed = AddressedMessages(packed.addressees, packed.service, type_of(packed.block), payloads)
             self._items.appendleft(addressed)
         else:
-            type_ = _type_of(packed.block)
+            type_ = type_of(packed.block)
             stretch = Stretch(packed.group, packed.service, type_, payloads, packed.groups, packed.priority)
             stretch.measure()
             self._items.appendleft(stretch)
@@ -340,7 +362,7 @@ class SendQueue:
         for item in self._items:
             if isinstance(item, Stretch):
                 each = listed(item.targets(item.at, len(item.payloads)))
-            elif isinstance(item, QueuedCall | LargeMessage) and item.group is not None:
+            elif isinstance(item, QueuedBlock | QueuedCall | LargeMessage) and item.group is not None:
                 each = [item.group]
             else:
                 continue
@@ -434,6 +456,21 @@ class SendQueue:
         self._took(1, len(call.payload))
         return Packed(block, first, 1, len(call.payload), call.service, 1, call.group)
 
+    def _pack_block(self, queued: QueuedBlock, limit: int, largest: int, after: int, may_begin: bool) -> Packed | None:
+        """Hot: one copy for each block of a daemon's client. One that is too large for this underlay is opened."""
+        if limit >= len(queued.block):
+            first, count, service = self.next_number, queued.count, queued.service
+            self._items.popleft()
+            self._took(count, queued.nbytes)
+            nbytes = len(queued.block) - OVERHEAD
+            return Packed(queued.sent_as(first, after), first, count, nbytes, service, count, queued.group)
+        if limit < largest:
+            return None
+        stretch = queued.opened()
+        self.queued_bytes += stretch.nbytes - queued.nbytes
+        self._items[0] = stretch
+        return self._pack_messages(limit, largest, after, may_begin)
+
     def _pack_operation(self, operation: QueuedOperation, limit: int, largest: int, after: int) -> Packed | None:
         block = pack_roster(self.next_number, operation.body, after)
         if limit < min(len(block), largest):
@@ -442,20 +479,26 @@ class SendQueue:
         self.queued_bytes -= len(operation.body)
         return Packed(block, self.next_number, 0, 0, AGREED, 0)
 
-    def _pack_addressed(self, message: AddressedMessage, limit: int, largest: int, after: int) -> Packed | None:
-        numbers = message.groups.numbers()
+    def _pack_addressed(self, item: AddressedMessages, limit: int, largest: int, after: int) -> Packed | None:
+        numbers = item.groups.numbers()
         if numbers is None:
             return None
-        first, payload = self.next_number, message.payload
+        first, at = self.next_number, item.at
+        targets = LENGTH.size + GROUP_BYTES * len(numbers) if len(numbers) > 1 else 0
+        stop = max(at + 1, fits(item.lengths, at, limit - targets))
+        payloads = item.payloads[at:stop]
         if len(numbers) == 1:
-            block = pack_run(first, message.service, [payload], numbers[0], message.type, after)
+            block = pack_run(first, item.service, payloads, numbers[0], item.type, after)
         else:
-            block = pack_multi(first, message.service, [payload], numbers, message.type, after)
+            block = pack_multi(first, item.service, payloads, numbers, item.type, after)
         if limit < min(len(block), largest):
             return None
-        self._items.popleft()
-        self._took(1, len(payload))
-        return Packed(block, first, 1, len(payload), message.service, 1, None, None, message.groups, numbers)
+        item.at = stop
+        if stop == len(item.lengths):
+            self._items.popleft()
+        size = sum(item.lengths[at:stop])
+        self._took(stop - at, size)
+        return Packed(block, first, stop - at, size, item.service, stop - at, None, None, item.groups, numbers)
 
     def _pack_messages(self, limit: int, largest: int, after: int, may_begin: bool) -> Packed | None:
         items = self._items
@@ -548,11 +591,6 @@ def _joined(each: list[EachTarget], column: bytes) -> EachTarget:
     for part in each:
         groups += listed(part)
     return groups
-
-
-def _type_of(block: bytes) -> int:
-    type_: int = ENTRY.unpack_from(block, HEAD_BYTES)[1]
-    return type_
 
 
 def _column(lengths: list[int]) -> bytes:

@@ -10,12 +10,31 @@ from typing import Final, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from ordercast.errors import WireError
 from ordercast.service import Service
-from ordercast.wire.block import group_column, open_column
+from ordercast.wire.block import (
+    ENTRY,
+    ENTRY_BYTES,
+    EQUAL,
+    FLAGS_OFFSET,
+    FULL_HEAD,
+    HEAD_BYTES,
+    Head,
+    group_column,
+    label_of,
+    open_column,
+    open_columns,
+    open_messages,
+    service_of,
+    type_of,
+)
 from ordercast.wire.calls import CallHead
 
 NO_NUMBER: Final = -1
 """Of a group that this node is not in yet."""
+
+OPENED_BYTES: Final = 16 << 10
+"""A block of a client below this is opened, so that small ones of one or several sends become large ones."""
 
 NOBODY: Final = 0
 """The number that no group of a shared underlay has: a message to it is delivered to nobody."""
@@ -171,6 +190,11 @@ class Stretch:
         else:
             self.ends = list(accumulate(lengths))
 
+    @property
+    def nbytes(self) -> int:
+        """Of all its messages, once they are measured."""
+        return self.offset(len(self.lengths))
+
     def offset(self, index: int) -> int:
         if self.equal >= 0:
             return index * self.equal
@@ -228,6 +252,45 @@ class QueuedCall:
         self.head = head
 
 
+class QueuedBlock:
+    """Messages to one group that came packed from a client of this node: they leave as they are, but for the head."""
+
+    __slots__ = ("block", "count", "group", "nbytes", "priority", "service", "type")
+
+    def __init__(self, group: Target, service: Service, type_: int, block: bytes, count: int, priority: int) -> None:
+        self.group = group
+        self.service = service
+        self.type = type_
+        self.block = block
+        self.count = count
+        self.nbytes = len(block)  # what it counts as in the queue
+        self.priority = priority
+
+    def sent_as(self, first: int, after: int) -> bytes:
+        """The block with its number, its group and what it comes after."""
+        service, count = self.service, self.count
+        head = FULL_HEAD.pack(first, count, service.rank, service.k, self.block[FLAGS_OFFSET], 1, after)
+        entry = ENTRY.pack(self.group.number, self.type, 0, count)
+        return b"".join((head, entry, memoryview(self.block)[HEAD_BYTES + ENTRY_BYTES :]))
+
+    def opened(self) -> Stretch:
+        """The same messages, to be packed anew."""
+        stretch = Stretch(self.group, self.service, self.type, open_messages(self.block).payloads, None, self.priority)
+        stretch.measure()
+        return stretch
+
+
+def as_queued(block: bytes, head: Head, group: Target, priority: int) -> Stretch | QueuedBlock:
+    """What stands in the queue for a block that a client has packed. Raises WireError where it cannot be opened."""
+    queued = QueuedBlock(group, service_of(head.rank, head.k), type_of(block), block, head.count, priority)
+    if not head.count or head.flags & ~EQUAL or label_of(block):
+        raise WireError("a block of a client has messages to one group, and no label")
+    if len(block) < OPENED_BYTES:
+        return queued.opened()
+    open_columns(block)
+    return queued
+
+
 class QueuedOperation:
     """An operation on the roster of a shared underlay: a block without messages (`groups/roster.py`)."""
 
@@ -237,13 +300,23 @@ class QueuedOperation:
         self.body = body
 
 
-class AddressedMessage:
-    """One message to several groups, or to one that this session is not in. Its groups may have no numbers yet."""
+class AddressedMessages:
+    """Messages to several groups, or to one that this session is not in. Its groups may have no numbers yet."""
 
-    __slots__ = ("groups", "payload", "service", "type")
+    __slots__ = ("at", "groups", "lengths", "payloads", "service", "type")
 
-    def __init__(self, groups: Addressees, service: Service, type_: int, payload: bytes) -> None:
+    def __init__(self, groups: Addressees, service: Service, type_: int, payloads: list[bytes]) -> None:
         self.groups = groups
         self.service = service
         self.type = type_
-        self.payload = payload
+        self.payloads = payloads
+        self.lengths = list(map(len, payloads))
+        self.at = 0  # messages taken
+
+    def is_like(self, groups: Addressees, service: Service, type_: int) -> bool:
+        """Whether a message may follow in the same block."""
+        return self.groups is groups and self.service == service and self.type == type_
+
+    def append(self, payload: bytes) -> None:
+        self.payloads.append(payload)
+        self.lengths.append(len(payload))

@@ -12,8 +12,9 @@ from ordercast.engine import Delivery, RepeatedCall
 from ordercast.errors import WireError
 from ordercast.groups.calls import shown_call
 from ordercast.groups.consumption import Receipt
-from ordercast.groups.events import NO_POSITION, Batch, CallBatch, MixedBatch, OpenedBlock
+from ordercast.groups.events import NO_POSITION, Batch, CallBatch, MixedBatch
 from ordercast.groups.group_views import session_name
+from ordercast.groups.opened_block import OpenedBlock
 from ordercast.groups.port import Port
 from ordercast.groups.queued import NOBODY
 from ordercast.groups.requests import Incoming, read_call

@@ -57,6 +57,7 @@ class Regrouping:
         "_parted",
         "_signalled",
         "_waiting",
+        "came_with",
         "has_exchanged",
     )
 
@@ -73,6 +74,7 @@ class Regrouping:
         self._parted: list[str] | None = None  # those of the present view, behind its signal
         self.has_exchanged = False  # behind a signal: groups have views since then that lose members as well
         self._signalled: set[tuple[str, str]] = set()  # sessions and views of groups that have had the signal
+        self.came_with: tuple[str, ...] = ()  # of the last signal
 
     # Joins.
 
@@ -144,6 +146,7 @@ class Regrouping:
 
     def on_transitional(self, view: View, came_with: Collection[str]) -> None:
         """The view of the underlay ends here, and these go on together."""
+        self.came_with = tuple(came_with)
         self._parted = [str(member) for member in view.members if str(member) not in came_with]
         self._lost.update(self._parted)
 

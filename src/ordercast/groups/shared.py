@@ -384,15 +384,16 @@ class SharedGroups:
             return
         # One that receives all its groups in one order is told once; in its trace each group has the signal.
         views = [each.view for each in ([port] if port.group else stream.ports.values()) if each.view is not None]
+        came_with: tuple[str, ...] = ()
         if regrouping is not None:
-            views = regrouping.parting(stream, views)
+            views, came_with = regrouping.parting(stream, views), regrouping.came_with
             if not views and (port.group or is_told):
                 return
         port.transitional = self._transitional
         for view in views:
             stream.rows.group_transitional(now_ns, view)
         if port.group or not is_told:
-            port.tell(Transitional(port.view.id, port.group))
+            port.tell(Transitional(port.view.id, port.group, came_with if not port.group else ()))
 
     def on_view(self, now_ns: int, view: View) -> None:
         """The next view of the underlay: sessions of nodes that are not in it are out of their groups."""

@@ -229,21 +229,27 @@ class Stream:
 
     def offer_to(self, groups: Sequence[str], payload: bytes, service: Service, type_: int = 0) -> int:
         """Queue one message to groups that this session need not be in; its number, or -1: the queue is full, wait."""
-        shared, queue = self.channel.shared, self.queue
+        number = self.queue.end_number
+        return number if self.offer_all_to(groups, [payload], service, type_) else -1
+
+    def offer_all_to(self, groups: Sequence[str], payloads: Sequence[bytes], service: Service, type_: int = 0) -> int:
+        """Queue messages, each to all of these groups, which this session need not be in; how many were taken."""
+        shared = self.channel.shared
         if shared is None:
             raise UsageError(f"{self.channel.underlay!r} is not a shared underlay: only its members can send to it")
-        self.channel.check_message(len(payload), service, type_, self.channel.underlay)
+        self.channel.check_message(max(map(len, payloads)), service, type_, self.channel.underlay)
         if not service.is_ordered and len(set(groups)) > 1:
             raise UsageError(
                 f"a message to several groups is AGREED or stronger, got {service}: with less it could come before its "
                 "groups have their names. Send it to each of them"
             )
-        addressees = shared.address(self, groups)
-        if not queue.has_room:
-            return -1
-        number = queue.end_number
-        queue.offer_addressed(payload, service, type_, addressees)
-        return number
+        queue, addressees, taken = self.queue, shared.address(self, groups), 0
+        while taken < len(payloads) and queue.has_room:
+            queue.offer_addressed(payloads[taken], service, type_, addressees)
+            taken += 1
+        if taken > 1:
+            shared.address(self, groups)  # the names are needed until the last message is delivered, too
+        return taken
 
     def offer_many_to(
         self,

@@ -60,7 +60,7 @@ class UdpDriver:
         "_is_prepared",
         "_is_warm",
         "_is_woken",
-        "_listener",
+        "_listeners",
         "_listening",
         "_loop",
         "_offset_ns",
@@ -96,7 +96,7 @@ class UdpDriver:
         self.host = host
         self._recorder = recorder
         self._offset_ns = clock_offset_ns
-        self._listener: PassListener | None = None
+        self._listeners: list[PassListener] = []
         # sockets
         self.socket = socket
         self.counters: Counters = socket.counters
@@ -119,9 +119,13 @@ class UdpDriver:
 
     def start(self, listener: PassListener) -> None:
         """Begin to receive. `listener` is told of each pass."""
-        self._listener = listener
+        self._listeners.append(listener)
         self.host.start(self.now_ns())
         self._loop.add_reader(self.socket.fileno(), self._on_readable, self.socket)
+
+    def add_listener(self, listener: PassListener) -> None:
+        """One more that is told of each pass, after the others: the sessions of a daemon."""
+        self._listeners.append(listener)
 
     # What seats and the backend ask for.
 
@@ -211,8 +215,8 @@ class UdpDriver:
             self._loop.remove_reader(self._probes.fileno())
             self._probes.close()
         self._transmitter.clear()
-        if self._listener is not None:
-            self._listener.fail(error)  # first: tasks learn the reason, not only that the host was closed
+        for listener in self._listeners:
+            listener.fail(error)  # first: tasks learn the reason, not only that the host was closed
         try:
             self.host.close(self.now_ns())
             if self._recorder is not None:
@@ -292,10 +296,10 @@ class UdpDriver:
             self._tell_log()
         if self.counters.too_large and not self._has_warned:
             self._warn_of_size()
-        if self._listener is not None:
-            self._listener.settle()
-            if host.has_ended or self._is_prepared:
-                self._stop_listening()
+        for listener in self._listeners:
+            listener.settle()
+        if host.has_ended or self._is_prepared:
+            self._stop_listening()
         if not self._is_blocked:
             self._arm(now_ns)
 

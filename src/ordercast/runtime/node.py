@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 from time import time_ns
-from typing import Final
+from typing import Final, NamedTuple
 
 from ordercast.api.checks import as_timing, check_number
 from ordercast.api.local import LocalBackend
@@ -166,7 +166,8 @@ class Node(NodeBase):
                 folder.close()
             raise
         self._folder = folder
-        super().__init__(LocalBackend(self._driver.host, config, self._driver))
+        self._local = LocalBackend(self._driver.host, config, self._driver)
+        super().__init__(self._local)
         self._loop = loop
         self._driver.start(self._open)
         _open.add(self)
@@ -267,6 +268,18 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 def open_nodes(loop: asyncio.AbstractEventLoop) -> list[Node]:
     """The nodes of a loop that are not closed."""
     return [node for node in list(_open) if node._loop is loop and not node.is_closed]
+
+
+class NodeParts(NamedTuple):
+    """What a daemon needs of its node: its sessions are further applications of the same host."""
+
+    driver: UdpDriver
+    backend: LocalBackend
+
+
+def parts_of(node: Node) -> NodeParts:
+    """For a daemon."""
+    return NodeParts(node._driver, node._local)
 
 
 def _default_name() -> str:

@@ -18,8 +18,9 @@ from collections.abc import Coroutine
 from types import FrameType
 from typing import Any, Final, TypeVar
 
+from ordercast.client.node import ClientNode, open_clients
 from ordercast.errors import UsageError
-from ordercast.runtime.node import loop_factory, open_nodes
+from ordercast.runtime.node import Node, loop_factory, open_nodes
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 LEAVE_WITHIN_S: Final = 10.0
@@ -46,6 +47,11 @@ def run(main: Coroutine[Any, Any, _T], *, debug: bool | None = None, leave_withi
         raise UsageError(f"leave_within is a number of seconds above 0, not {leave_within!r}")
     with asyncio.Runner(debug=debug, loop_factory=None if debug else loop_factory()) as runner:
         return _Stopping(runner, leave_within).run(main)
+
+
+def _open_ones(loop: asyncio.AbstractEventLoop) -> list[Node | ClientNode]:
+    """What is to be closed: clients first, whose daemon may be one of the nodes."""
+    return [*open_clients(loop), *open_nodes(loop)]
 
 
 class _Stopping:
@@ -78,7 +84,7 @@ class _Stopping:
             self._signal = signal.Signals(number)
             self._loop.call_soon_threadsafe(self._stop.set)
             return
-        for node in open_nodes(self._loop):
+        for node in _open_ones(self._loop):
             node.abort()
         self._give_signals_back()
         raise SystemExit(ENDED_BY + number)
@@ -100,11 +106,11 @@ class _Stopping:
                     _log.info("%s: the program ends, and leaves its groups", self._told)
                     task.cancel()
                     await asyncio.wait((task,))
-                await asyncio.gather(*(node.close() for node in open_nodes(self._loop)))
+                await asyncio.gather(*(node.close() for node in _open_ones(self._loop)))
         except TimeoutError:
-            names = ", ".join(str(node.member) for node in open_nodes(self._loop)) or "the program"
+            names = ", ".join(str(node.member) for node in _open_ones(self._loop)) or "the program"
             _log.warning("%s: %s did not end within %g s, and is stopped", self._told, names, self._within_s)
-            for node in open_nodes(self._loop):
+            for node in _open_ones(self._loop):
                 node.abort()
             if not task.done() or task.cancelled():
                 return task, SystemExit(1)

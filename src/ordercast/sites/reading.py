@@ -1,7 +1,8 @@
 """Reads a configuration of sites from TOML. `docs/guides/sites.md` describes the file.
 
 Keys that are not known are errors, and so is everything that `config.py` refuses: the text names the file and the line,
-and says what to do. The table `[simulation]` belongs to the simulator (`sim/topology.py`), which reads the same file.
+and says what to do. The table `[simulation]` belongs to the simulator (`sim/topology.py`), which reads the same file;
+`[node]`, `[clients]` and `[spread]` belong to `ordercast daemon` (`daemon/config.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ordercast.sites.tables import TomlTable, read_text
 from ordercast.sites.units import parse_bytes, parse_rate
 from ordercast.view import Address
 
-TABLES: Final = ("defaults", "site", "daemon", "link", "simulation")
+TABLES: Final = ("defaults", "site", "daemon", "link", "simulation", "node", "clients", "spread")
 LINK_TERMS: Final = ("weight", "rate", "burst", "window")
 SITE_TERMS: Final = ("ring_window", "personal_window")
 

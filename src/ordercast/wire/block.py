@@ -45,6 +45,7 @@ ENTRY_BYTES: Final = ENTRY.size
 LABEL_BYTES: Final = Struct("<H")  # the third field of the entry
 LABEL_OFFSET: Final = HEAD_BYTES + 6
 PRIORITY_OFFSET: Final = 13
+FLAGS_OFFSET: Final = 14
 LENGTH: Final = Struct("<I")
 FRAGMENT: Final = Struct("<II")  # size of the whole message, offset of this part
 if (HEAD_BYTES, ENTRY_BYTES, FRAGMENT.size, array("I").itemsize) != (24, 12, 8, 4):
@@ -152,6 +153,12 @@ def label_of(block: bytes | bytearray | memoryview) -> str:
     """The label of the session that sent a block whose head has been read; empty: the node's own."""
     size: int = LABEL_BYTES.unpack_from(block, LABEL_OFFSET)[0]
     return read_label(bytes(block[-size:])) if size else ""
+
+
+def type_of(block: bytes) -> int:
+    """The type of its messages."""
+    type_: int = ENTRY.unpack_from(block, HEAD_BYTES)[1]
+    return type_
 
 
 def with_label(block: bytes, label: bytes) -> bytes:

@@ -1,0 +1,156 @@
+"""A daemon: a node, its sessions and the sockets of its clients, from start to stop (docs/design/daemon.md)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from contextlib import closing
+from typing import Final
+
+from ordercast.config import SITES_ORDERER
+from ordercast.daemon.config import DaemonConfig, lone_site
+from ordercast.daemon.hub import Hub
+from ordercast.daemon.listener import Listener
+from ordercast.daemon.spread.listener import SpreadListener
+from ordercast.errors import UsageError
+from ordercast.runtime.addresses import is_loopback
+from ordercast.runtime.node import Node
+
+ATTACH_S: Final = 60.0
+"""How long a daemon tries to come into its underlay."""
+
+GONE_S: Final = 4.0
+"""How long a daemon that stops waits for its sessions to be seen to leave; a leave itself waits 3 s for messages."""
+
+STEP_S: Final = 0.01
+
+
+class OrdercastDaemon:
+    """Made inside a running loop; `async with` starts and stops it."""
+
+    def __init__(self, config: DaemonConfig) -> None:
+        self.config = config
+        check_daemon(config)
+        self.node: Node | None = None
+        self.hub: Hub | None = None
+        self.listener: Listener | None = None
+        self.spread: SpreadListener | None = None
+
+    @property
+    def addresses(self) -> list[str]:
+        """Where clients connect."""
+        native = self.listener.addresses if self.listener is not None else []
+        return native + [f"spread:{port}@{host}" for host, port in (self.spread.addresses if self.spread else [])]
+
+    async def start(self) -> None:
+        """Come into the underlay, and then let clients in."""
+        config = self.config
+        self.node = node = _make_node(config)
+        try:
+            await node.attach(config.underlay, orderer=config.orderer, timeout=ATTACH_S)
+            self.hub = Hub(node, config.underlay, config.limits)
+            self.listener = Listener(self.hub)
+            if config.unix is not None:
+                await self.listener.listen_unix(config.unix)
+            for host, port in config.listen:
+                await self.listener.listen_tcp(host, port)
+            await self._take_spread(self.hub)
+        except BaseException:
+            if self.spread is not None:
+                self.spread.close()
+            if self.listener is not None:
+                await self.listener.close()
+            node.abort()
+            raise
+
+    async def _take_spread(self, hub: Hub) -> None:
+        """Let clients of Spread in, where the configuration says so."""
+        spread, sites = self.config.spread, self.config.sites
+        if spread is None:
+            return
+        names = [daemon.name for daemon in sites.daemons] if sites is not None else []
+        self.spread = SpreadListener(hub.seats, spread.settings, names)
+        for host, port in spread.listen:
+            await self.spread.listen(host, port)
+        if spread.folder is not None and spread.socket_port is not None:
+            await self.spread.listen_unix(spread.socket_port, spread.folder)
+
+    async def run(self) -> None:
+        """Until it is cancelled, or the node has stopped by itself: then that raises."""
+        while self.hub is not None and self.hub.error is None:
+            await asyncio.sleep(0.2)
+        if self.hub is not None and self.hub.error is not None:
+            raise self.hub.error
+
+    async def stop(self, text: str = "the daemon stops") -> None:
+        """Let all sessions leave in order, then the node."""
+        if self.spread is not None:
+            self.spread.close()
+        if self.hub is not None:
+            self.hub.seats.stop(text)
+            deadline = asyncio.get_running_loop().time() + GONE_S
+            while self.hub.seats.is_closing and asyncio.get_running_loop().time() < deadline:
+                await asyncio.sleep(STEP_S)
+        if self.listener is not None:
+            await self.listener.close()
+        if self.node is not None:
+            await self.node.close()
+
+    async def __aenter__(self) -> OrdercastDaemon:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+
+def check_daemon(config: DaemonConfig) -> None:
+    """Raise what stands against a daemon with this configuration, without starting it."""
+    for host, _ in (*config.listen, *(config.spread.listen if config.spread is not None else ())):
+        if host not in ("localhost", "::1") and not is_loopback(host) and not config.insecure:
+            raise UsageError(
+                f"clients would be let in at {host}, which is not loopback, and nothing is encrypted or authenticated "
+                "yet: give --insecure if everybody on that network may read and send to all groups"
+            )
+    if config.unix is None and not config.listen and config.spread is None:
+        raise UsageError("a daemon without a socket has no clients: give --unix PATH or --listen host:port")
+    if config.unix is not None and len(os.fsencode(config.unix)) > MAX_PATH:
+        raise UsageError(f"the path of a unix socket has at most {MAX_PATH} bytes: {config.unix}")
+    if config.sites is None:
+        return
+    if config.name is not None:
+        config.sites.daemon(config.name)
+    elif config.site is None and len(config.sites.daemons) > 1:
+        names = ", ".join([each.name for each in config.sites.daemons])
+        raise UsageError(f"say which daemon of the file this one is, with --name: {names}")
+
+
+MAX_PATH: Final = 107
+"""What the kernel has room for."""
+
+
+def _make_node(config: DaemonConfig) -> Node:
+    if config.orderer != SITES_ORDERER:
+        return Node(
+            config.name,
+            config.host,
+            config.port,
+            config.peers,
+            insecure=config.insecure,
+            trace=config.trace,
+        )
+    if config.sites is None:
+        alone = config.name or f"d{os.getpid()}"
+        return Node(alone, sites=lone_site(alone, config.port or _free_port()), trace=config.trace)
+    name = config.name
+    if name is None and config.site is None:
+        name = config.sites.daemons[0].name  # the only one
+    return Node(name, site=config.site, sites=config.sites, insecure=config.insecure, trace=config.trace)
+
+
+def _free_port() -> int:
+    with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

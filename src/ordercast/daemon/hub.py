@@ -1,0 +1,65 @@
+"""The node of a daemon and its sessions: what connects the passes of the one with the seats of the others."""
+
+from __future__ import annotations
+
+import logging
+import os
+from itertools import count
+
+from ordercast.daemon.encoding import EventEncoder
+from ordercast.daemon.seat import Limits, Seats
+from ordercast.daemon.status import answer
+from ordercast.errors import OrdercastError
+from ordercast.runtime.node import Node, parts_of
+from ordercast.wire.client_frames import SECRET_BYTES, Question
+
+log = logging.getLogger("ordercast.daemon")
+
+
+class Hub:
+    """A node that is in a shared underlay, and the seats of its sessions there."""
+
+    __slots__ = ("_backend", "_labels", "encoder", "error", "node", "seats")
+
+    def __init__(self, node: Node, underlay: str, limits: Limits | None = None) -> None:
+        """The node has attached the underlay: sessions come and go, and it stays."""
+        driver, self._backend = parts_of(node)
+        config = next(port.engine.config for port in driver.host.session.places if port.underlay == underlay)
+        self.node = node
+        self.seats = Seats(driver.host, driver, underlay, config, limits)
+        self.encoder = EventEncoder()
+        self.error: OrdercastError | None = None  # why the node has stopped
+        self._labels = count(1)
+        driver.add_listener(self)
+
+    # What the driver calls.
+
+    def settle(self) -> None:
+        """A pass has ended."""
+        guests = self._backend.take_guests()
+        if guests:
+            self.seats.settle_ports(guests)
+            self.encoder.forget()
+
+    def fail(self, error: OrdercastError) -> None:
+        """The node has stopped."""
+        self.error = error
+        self.seats.stop(str(error))
+
+    # What connections share.
+
+    def new_label(self) -> str:
+        """For a client that gives no name."""
+        while True:
+            label = f"c{next(self._labels)}"
+            if self.seats.named(label) is None and not self.seats.is_leaving(label):
+                return label
+
+    def new_secret(self) -> bytes:
+        return os.urandom(SECRET_BYTES)
+
+    def answer(self, question: Question) -> str:
+        return answer(self.seats, question)
+
+    def told(self, text: str, *, is_warning: bool = False) -> None:
+        log.log(logging.WARNING if is_warning else logging.INFO, "%s: %s", self.node.member, text)

@@ -1,0 +1,173 @@
+"""Clients of a daemon have the same nodes and groups as embedded ones (docs/api.md)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.daemon.houses import DaemonHouse
+from tests.network.quick import within
+
+from ordercast import SAFE, Batch, Group, JoinRefused, Left, Message, UsageError, View, connect
+
+
+async def payloads(group: Group, count: int) -> list[bytes]:
+    """The next messages of a group."""
+    found: list[bytes] = []
+    while len(found) < count:
+        event, _ = await group.receive()
+        if isinstance(event, Message):
+            found.append(event.payload)
+    return found
+
+
+async def until_members(group: Group, *names: str) -> View:
+    """The view in which these sessions are."""
+    while True:
+        event, _ = await group.receive()
+        if isinstance(event, View) and tuple(member.label for member in event.members) == names:
+            return event
+
+
+@within(20)
+async def test_two_clients_join_send_receive_and_leave(tmp_path: Path) -> None:
+    async with DaemonHouse(tmp_path) as house, house.client("alice") as alice, house.client("bob") as bob:
+        one = await alice.join("prices")
+        two = await bob.join("prices", header=b"hello")
+        view = await until_members(one, "alice", "bob")
+        assert view.header == b"hello"
+        assert str(one.member) == f"alice@{house.node.member}"
+        await one.send(b"first")
+        assert await one.send(b"second", SAFE, confirm=True) >= 0
+        await one.send_many([bytes(100)] * 2_000)
+        await one.flush()
+        received = await payloads(two, 2_002)
+        assert received[:2] == [b"first", b"second"]
+        assert await payloads(one, 2_002) == received
+        await one.leave(b"bye")
+        view = await until_members(two, "bob")
+        assert view.header == b"bye"
+        assert not one.is_member
+
+
+@within(20)
+async def test_batches_come_unopened_and_in_one_order_over_all_groups(tmp_path: Path) -> None:
+    async with DaemonHouse(tmp_path) as house, house.client("alice") as alice, house.client("bob") as bob:
+        await bob.join_many(["a", "b"])
+        await alice.join_many(["a", "b"])
+        await alice.group("a").send_many([b"1", b"2"])
+        await alice.group("b").send(b"3")
+        await alice.send(b"4", groups=["a", "b"])
+        await alice.underlay.send_many([b"5", b"6", b"7"], groups=["a", "b", "a"])
+        seen: list[tuple[bytes, tuple[str, ...]]] = []
+        async for event in bob.events():
+            if isinstance(event, Message):
+                seen.append((event.payload, event.groups))
+            if len(seen) == 7:
+                break
+        assert [payload for payload, _ in seen] == [b"1", b"2", b"3", b"4", b"5", b"6", b"7"]
+        assert [groups for _, groups in seen] == [
+            ("a",), ("a",), ("b",), ("a", "b"), ("a",), ("b",), ("a",),
+        ]  # fmt: skip
+
+
+@within(20)
+async def test_a_message_larger_than_every_window_comes_whole(tmp_path: Path) -> None:
+    async with DaemonHouse(tmp_path) as house, house.client("alice", window=100_000) as alice:
+        group = await alice.join("prices")
+        large = bytes(range(256)) * 20_000
+        await group.send(large)
+        await group.send(b"small")
+        assert await payloads(group, 2) == [large, b"small"]
+
+
+@within(20)
+async def test_a_client_need_not_be_in_a_group_to_send_to_it(tmp_path: Path) -> None:
+    async with DaemonHouse(tmp_path) as house, house.client("alice") as alice, house.client("bob") as bob:
+        group = await bob.join("prices")
+        assert isinstance(await alice.send(b"from outside", groups=["prices"], confirm=True), int)
+        assert await payloads(group, 1) == [b"from outside"]
+
+
+@within(20)
+async def test_a_confirmed_send_does_not_wait_for_an_application_that_does_not_receive(tmp_path: Path) -> None:
+    async with DaemonHouse(tmp_path) as house, house.client("alice", window=50_000) as alice:
+        group = await alice.join("prices")
+        await group.send_many([bytes(1_000)] * 500)
+        await group.send(b"last", confirm=True)
+        assert (await payloads(group, 501))[-1] == b"last"
+
+
+@within(20)
+async def test_a_name_is_unique_and_a_daemon_that_is_not_there_is_said_so(tmp_path: Path) -> None:
+    async with DaemonHouse(tmp_path) as house, await house.connect("alice"):
+        with pytest.raises(JoinRefused, match="alice"):
+            await house.connect("alice")
+        async with house.client() as first, house.client() as second:
+            assert first.member.label != second.member.label
+    with pytest.raises(Exception, match="ordercast daemon"):
+        await connect(f"unix:{tmp_path}/nobody", timeout=None)
+    for wrong in ("nobody", "tcp://", "unix:", "http://x:1"):
+        with pytest.raises(UsageError, match="unix:PATH"):
+            await connect(wrong)
+
+
+@within(20)
+async def test_what_a_client_has_not_says_what_to_use_instead(tmp_path: Path) -> None:
+    async with DaemonHouse(tmp_path) as house, house.client("alice") as alice:
+        group = await alice.join("prices")
+        for call in (lambda: group.lock("x"), lambda: group.handler(1)):
+            with pytest.raises(UsageError, match="Node of its own"):
+                call()
+        with pytest.raises(UsageError, match="priorit"):
+            await group.send(b"", priority=3)
+        with pytest.raises(UsageError, match="belong to the underlay"):
+            await alice.join("other", max_members=3)
+        with pytest.raises(UsageError, match="already"):
+            await alice.join("prices")
+
+
+@within(30)
+async def test_a_client_that_has_lost_its_daemon_comes_back_and_says_so(tmp_path: Path) -> None:
+    house = await DaemonHouse(tmp_path).start()
+    async with house.client("alice") as alice:
+        group = await alice.join("prices")
+        await until_members(group, "alice")
+        await house.stop()
+        event, _ = await group.receive()
+        assert isinstance(event, Left)
+        assert event.returning
+        await group.send(b"while nobody was there")
+        async with DaemonHouse(tmp_path) as again:
+            view = await until_members(group, "alice")
+            assert str(view.members[0]) == f"alice@{again.node.member}"
+            assert await payloads(group, 1) == [b"while nobody was there"]
+            await alice.close()
+
+
+@within(20)
+async def test_the_daemon_tells_of_its_sessions_groups_and_members(tmp_path: Path) -> None:
+    async with DaemonHouse(tmp_path) as house, house.client("alice") as alice:
+        await alice.join("prices")
+        status = await alice.ask("status")
+        assert status["sessions"] == 1
+        assert status["session_list"][0]["name"] == str(alice.member)
+        assert (await alice.ask("groups"))["groups"] == [{"name": "prices", "members": 1}]
+        assert (await alice.ask("members", "prices"))["members"] == [str(alice.member)]
+        with pytest.raises(UsageError, match="no session"):
+            await alice.ask("members", "elsewhere")
+
+
+@within(20)
+async def test_batches_of_a_group_are_blocks(tmp_path: Path) -> None:
+    async with DaemonHouse(tmp_path) as house, house.client("alice") as alice:
+        group = await alice.join("prices")
+        await group.send_many([bytes(100)] * 1_000, type=5)
+        count = 0
+        async for event in group.batches():
+            if isinstance(event, Batch):
+                count += len(event)
+                assert event.type == 5
+                assert event.group == "prices"
+            if count == 1_000:
+                break
