@@ -225,7 +225,7 @@ class _Run:
         """Whether the group has come together, has nothing to do, and is too small for all of its members to take part
         in it."""
         rows, scenario = self._cluster.world.rows(), self._scenario
-        linked = linked_views(rows, {life.member: life for life in self._lives(rows)})
+        linked = linked_views(rows, {life.member: life for life in self._lives(rows)}, scenario.rule_of)
         short = short_members(rows, scenario.rule_of, scenario.bootstrap, linked)
         live = {str(member) for member in self._live()}
         views = [{str(member) for member in view.members} for view in self._cluster.views()]
@@ -324,7 +324,7 @@ class _Run:
         outcome.failures += told_violations(verdict)
         outcome.failures += broken_tokens([member.seen.tokens for member in cluster.members.values()])
         lives = self._lives(outcome.rows)
-        views = linked_views(outcome.rows, {life.member: life for life in lives})
+        views = linked_views(outcome.rows, {life.member: life for life in lives}, self._scenario.rule_of)
         outcome.failures += branches(views, self._scenario.rule_of)
         resets = [call for member in cluster.members.values() for call in member.seen.resets]
         scenario = self._scenario

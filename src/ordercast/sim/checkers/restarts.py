@@ -3,8 +3,9 @@
 A restarted member begins a new life, so a trace does not say which view its former life was in when the group went on.
 Here that is put together. Three sentences are judged:
 
-- *One part goes on.* A view of restarted members comes after the last views of their former lives. Of two views after
-  failures with a common view behind them one comes after the other, where only a majority may go on.
+- *One part goes on.* A view of restarted members comes after the last views of their former lives, or after a later one
+  that a member which left by it was up to tell them. Of two views after failures with a common view behind them one
+  comes after the other, where only a majority may go on.
 - *Enough go on.* The members of such a view are, in this life or a former one, a quorum of the last view that it comes
   after. Members that asked to leave may be out of it.
 - *Nothing is lost that a living member holds.* A member of the last view that is up and can be heard, for as long as
@@ -35,7 +36,7 @@ def broken_restarts(
 ) -> list[str]:
     """What is wrong with the views of restarted members, in words. `wait_ns`: how long they wait for the others."""
     known = {life.member: life for life in lives}
-    views = linked_views(rows, known)
+    views = linked_views(rows, known, rules)
     if not any(view.reason == RESTART for view in views.values()):
         return []
     return [
@@ -45,28 +46,71 @@ def broken_restarts(
     ]
 
 
-def linked_views(rows: Iterable[Row], lives: dict[str, LifeSpan]) -> dict[str, InstalledView]:
-    """All views. One that restarted members form comes after the last views of their former lives, too."""
+def linked_views(rows: Iterable[Row], lives: dict[str, LifeSpan], rules: Rules) -> dict[str, InstalledView]:
+    """All views. One that restarted members form comes after the last views of their former lives, too, and after a
+    later one that a member which has left can have told them."""
     views = installed_views(rows)
     restarts = [view for view in views.values() if view.reason == RESTART]
     if not restarts:
         return views
     shown = [(member, view.id) for view in sorted(views.values(), key=lambda each: each.first_ns) for member in view.by]
     first, last = dict(reversed(shown)), dict(shown)
-    for view in restarts:
-        for member in view.by:
-            if first[member] != view.id:
-                continue  # this life was in a view before: it is no heir
-            former = lives[member].former if member in lives else ""
-            while former and former not in last and former in lives:
-                former = lives[former].former
-            if former in last and last[former] != view.id:
-                view.before[last[former]] = None
     last_ns = max(view.first_ns for view in restarts)
     for view in views.values():
         if view.reason not in FAILURES:
             view.is_doubtful = all(lives[member].ended_ns <= last_ns for member in view.by if member in lives)
+    for view in restarts:
+        heirs = [lives[member] for member in view.by if member in lives and first[member] == view.id]
+        for heir in heirs:  # the others were in a view before
+            former = heir.former
+            while former and former not in last and former in lives:
+                former = lives[former].former
+            if former in last and last[former] != view.id:
+                view.before[last[former]] = None
+        since_ns = min((heir.began_ns for heir in heirs), default=view.first_ns)
+        for told in _told_by_leavers(views, view, lives, rules, since_ns):
+            view.before[told] = None
     return views
+
+
+def _told_by_leavers(
+    views: dict[str, InstalledView], view: InstalledView, lives: dict[str, LifeSpan], rules: Rules, since_ns: int
+) -> list[str]:
+    """Views that changes made of those before this one, and that restarted members can only know by the word of a
+    member which has left. That one was up in time (from `since_ns` on), the members are enough of the view without it,
+    and with its vote of the view that it was in. So no other view may follow that one: `branches` sees to it."""
+    names = {member.rpartition("/")[0] for member in view.members}
+    found: list[str] = []
+    left, seen = list(view.before), chain_of(views, view.id)
+    while left:
+        before = views[left.pop()]
+        for after in [each for each in views.values() if before.id in each.before and each.reason not in FAILURES]:
+            if after.id in seen:
+                continue
+            seen.add(after.id)
+            left.append(after.id)
+            gone = [
+                member
+                for member in before.members
+                if member not in after.members and _was_up(member, lives, since_ns, view.first_ns)
+            ]
+            present = [member for member in after.members if member.rpartition("/")[0] in names]
+            voters = [member for member in before.members if member in present or member in gone]
+            is_told = gone and len(present) == len(names) and not after.is_doubtful
+            if is_told and may_go_on(after.members, present, rules) and may_go_on(before.members, voters, rules):
+                found.append(after.id)
+    return found
+
+
+def _was_up(member: str, lives: dict[str, LifeSpan], from_ns: int, to_ns: int) -> bool:
+    """Whether a life, or one that has what it kept, was up at some time between these."""
+    name = member
+    while name:
+        life = lives.get(name)
+        if life is not None and life.began_ns <= to_ns and life.ended_ns >= from_ns:
+            return True
+        name = next((each.member for each in lives.values() if each.former == name), "")
+    return False
 
 
 def _parts(views: dict[str, InstalledView], rules: Rules) -> list[str]:
