@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from ordercast.config import MS, SECOND
 from ordercast.sim.checkers.chain import branches, installed_views
-from ordercast.sim.checkers.restarts import broken_restarts, linked_views
+from ordercast.sim.checkers.restarts import Expulsion, broken_restarts, linked_views
 from ordercast.sim.checkers.stuck import Excuse, LifeSpan, Trouble, Wish, excuse_of
 from ordercast.sim.checkers.views import Rules
 from ordercast.trace.schema import Row
@@ -22,6 +22,7 @@ class History:
     lives: dict[str, LifeSpan] = field(default_factory=dict)
     rows: list[Row] = field(default_factory=list)
     troubles: list[Trouble] = field(default_factory=list)
+    expulsions: list[Expulsion] = field(default_factory=list)
 
     def start(self, names: str, at: int = 0) -> History:
         for name in names.split():
@@ -70,6 +71,10 @@ class History:
         self.troubles.append(Trouble(at * MS, until * MS, frozenset(names.split())))
         return self
 
+    def may_be_expelled(self, name: str, at: int, until: int) -> History:
+        self.expulsions.append(Expulsion(name, at * MS, until * MS))
+        return self
+
     def excuse(self) -> Excuse | None:
         lives = list(self.lives.values())
         return excuse_of(self.rows, lives, self.troubles, self.rules, is_manual=self.is_manual)
@@ -81,7 +86,8 @@ class History:
         """What is wrong with the views of restarted members."""
         lives = {life.member: life for life in self.lives.values()}
         wrong = branches(linked_views(self.rows, lives, self.rules), self.rules)
-        return wrong + broken_restarts(self.rows, lives.values(), self.troubles, self.rules, 3 * SECOND)
+        wait_ns = 3 * SECOND
+        return wrong + broken_restarts(self.rows, lives.values(), self.troubles, self.rules, wait_ns, self.expulsions)
 
     def _wish(self, name: str, at: int, *, is_join: bool) -> None:
         life = self.lives[name]

@@ -42,3 +42,28 @@ def test_a_change_that_nobody_left_by_has_to_be_known_to_the_restarted_members_t
     history = group("a b c").start("d", 300).view("a b c d", by="c d", at=500)
     history.trouble("a b c d", 490, 20_000).crash("a b", 900).restart("a", 2_000).restart("b", 2_000)
     assert history.view("a+ b+", "restart", at=5_000).restarts()
+
+
+def without_c() -> History:
+    """a and c crash. All of three are asked for, and a comes back."""
+    return group("c a b", 3).trouble("a b c", 490, 20_000).crash("a c", 900).restart("a", 2_000)
+
+
+def test_a_member_is_missed_that_nobody_can_have_put_out() -> None:
+    wrong = without_c().restart("c", 3_000).view("b a+", "restart", at=4_000).restarts()
+    assert [text for text in wrong if "not enough of its members" in text]
+
+
+def test_an_expulsion_that_nobody_delivered_counts_with_the_vote_of_the_expelled() -> None:
+    history = without_c().may_be_expelled("c", 600, 5_000).restart("c", 3_000)
+    assert history.view("b a+", "restart", at=4_000).restarts() == []
+
+
+def test_an_expulsion_without_that_vote_is_not_decided() -> None:
+    history = without_c().may_be_expelled("c", 600, 5_000)
+    assert history.view("b a+", "restart", at=4_000).restarts()
+
+
+def test_a_member_whose_former_life_was_over_before_its_patience_was_not_expelled() -> None:
+    history = without_c().may_be_expelled("c", 1_000, 5_000).restart("c", 3_000)
+    assert history.view("b a+", "restart", at=4_000).restarts()

@@ -35,7 +35,7 @@ from ordercast.sim.checkers.stuck import Excuse, LifeSpan, excuse_of
 from ordercast.sim.cluster import Cluster, Terms
 from ordercast.sim.faults import FaultKind, Faults
 from ordercast.sim.fencing import broken_tokens
-from ordercast.sim.lives import late_applications, life_spans, troubles_of
+from ordercast.sim.lives import late_applications, life_spans, possible_expulsions, troubles_of
 from ordercast.sim.member import SimMember
 from ordercast.sim.network import SOCKET_OVERHEAD_BYTES
 from ordercast.sim.resets import broken_resets
@@ -331,7 +331,9 @@ class _Run:
         troubles = troubles_of(scenario.faults, scenario.nodes, scenario.topology)
         is_untroubled = not troubles
         wait_ns = cluster.terms.timing.restart_wait_ns
-        outcome.failures += broken_restarts(outcome.rows, lives, troubles, self._scenario.rule_of, wait_ns)
+        patience_ns = scenario.patience_ns - EVICTION_SLACK_NS if scenario.slow == "evict" else None
+        put_out = possible_expulsions(scenario.faults, patience_ns, scenario.last_ns)
+        outcome.failures += broken_restarts(outcome.rows, lives, troubles, scenario.rule_of, wait_ns, put_out)
         outcome.failures += broken_resets(resets, outcome.rows, is_untroubled=is_untroubled)
         outcome.failures += self._stall_failures(outcome.rows)
         outcome.failures += needless_evictions(outcome.rows, self._scenario)
