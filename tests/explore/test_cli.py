@@ -91,6 +91,13 @@ def test_one_path_is_shown_step_by_step(capsys: pytest.CaptureFixture[str]) -> N
     assert "-- crash b" in out
 
 
+@pytest.mark.parametrize(("scenario", "path"), [("swap", "0:kill:a 2:split:abd|c"), ("return", "2:link:b>a 6:crash:c")])
+def test_a_newcomer_keeps_its_vote_while_it_hears_members_of_a_frozen_ring(scenario: str, path: str) -> None:
+    """Both paths ended stuck once: the newcomer gave up a join that was ordered and not decided."""
+    command = ["explore", "--orderer", "token", "--scenario", scenario, "--members", "3", "--variant", "1"]
+    assert main([*command, "--replay", path]) == 0
+
+
 def test_a_failure_is_shown_with_the_command_that_replays_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,11 +1,13 @@
-"""Histories of views, made by hand for the judges. Times are milliseconds, and `a b c` are lives a/0, b/0, c/0."""
+"""Histories of views, made by hand for the judges. Times are milliseconds, and `a b c` are lives a/0, b/0, c/0. `a+` is
+the life a/1, which was restarted with what a/0 had kept."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from ordercast.config import MS
+from ordercast.config import MS, SECOND
 from ordercast.sim.checkers.chain import branches, installed_views
+from ordercast.sim.checkers.restarts import Expulsion, broken_restarts, linked_views
 from ordercast.sim.checkers.stuck import Excuse, LifeSpan, Trouble, Wish, excuse_of
 from ordercast.sim.checkers.views import Rules
 from ordercast.trace.schema import Row
@@ -20,6 +22,7 @@ class History:
     lives: dict[str, LifeSpan] = field(default_factory=dict)
     rows: list[Row] = field(default_factory=list)
     troubles: list[Trouble] = field(default_factory=list)
+    expulsions: list[Expulsion] = field(default_factory=list)
 
     def start(self, names: str, at: int = 0) -> History:
         for name in names.split():
@@ -29,7 +32,7 @@ class History:
     def view(self, members: str, reason: str = "join", *, by: str = "", at: int = 100, name: str = "") -> History:
         """Installed by those named, or by all of its members. It is named after its members, if not otherwise."""
         for node in (by or members).split():
-            listed = tuple(f"{each}/0" for each in members.split())
+            listed = tuple(_life(each) for each in members.split())
             self._row(node, at, "view", view=name or members, members=listed, detail=reason)
         return self
 
@@ -68,6 +71,10 @@ class History:
         self.troubles.append(Trouble(at * MS, until * MS, frozenset(names.split())))
         return self
 
+    def may_be_expelled(self, name: str, at: int, until: int) -> History:
+        self.expulsions.append(Expulsion(name, at * MS, until * MS))
+        return self
+
     def excuse(self) -> Excuse | None:
         lives = list(self.lives.values())
         return excuse_of(self.rows, lives, self.troubles, self.rules, is_manual=self.is_manual)
@@ -75,14 +82,26 @@ class History:
     def branches(self) -> list[str]:
         return branches(installed_views(self.rows), self.rules)
 
+    def restarts(self) -> list[str]:
+        """What is wrong with the views of restarted members."""
+        lives = {life.member: life for life in self.lives.values()}
+        wrong = branches(linked_views(self.rows, lives, self.rules), self.rules)
+        wait_ns = 3 * SECOND
+        return wrong + broken_restarts(self.rows, lives.values(), self.troubles, self.rules, wait_ns, self.expulsions)
+
     def _wish(self, name: str, at: int, *, is_join: bool) -> None:
         life = self.lives[name]
         self.lives[name] = replace(life, wishes=(*life.wishes, Wish(at * MS, is_join)))
 
     def _row(self, name: str, at: int, kind: str, **more: object) -> History:
-        count = sum(row.node == name for row in self.rows)
-        self.rows.append(Row(name, 0, count, at * MS, kind, "sim", **more))  # type: ignore[arg-type]
+        node, _, life = _life(name).rpartition("/")
+        count = sum((row.node, row.life) == (node, int(life)) for row in self.rows)
+        self.rows.append(Row(node, int(life), count, at * MS, kind, "sim", **more))  # type: ignore[arg-type]
         return self
+
+
+def _life(name: str) -> str:
+    return f"{name[:-1]}/1" if name.endswith("+") else f"{name}/0"
 
 
 def group(members: str, rules: Rules = "majority", *, is_manual: bool = False) -> History:

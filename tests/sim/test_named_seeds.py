@@ -79,6 +79,10 @@ OF_PATIENCE = (
 
 # They failed when the profile drew more folders that are lost.
 OF_ENDURANCE = (
+    ("timestamp", 1_150_001_657),  # a member that had evicted itself went before one that was cut off knew of it
+    ("timestamp", 1_150_001_028),  # the judge forgot that a restarted leaver may have kept the view without it
+    ("sequencer", 1_150_001_728),  # the judge did not see that a leaver had told a restarted member of its leave
+    ("sequencer", 1_150_000_540),  # the judge did not know of an expulsion that nobody had delivered
     ("token", 1_150_000_834),  # the judge did not see that a restarted member still waits for its bootstrap
     ("sequencer", 900_000_109),  # restarted members did not ask a member for its vote that had left, undecided
     ("timestamp", 925_000_467),  # the same, where the only other member was to be evicted

@@ -180,6 +180,21 @@ CANCELLED: list[Case] = [
 
 LEAVES: list[Case] = [
     (
+        "a leaver crashed and was restarted: the view without it may be decided, and the first of that is gone",
+        lambda: group("b c a").leave("b", 900).crash("b c", 910).restart("b", 2_000),
+        LEAVE,
+    ),
+    (
+        "the same, and the one that is up is the first of the view without the leaver",
+        lambda: group("b a c").leave("b", 900).crash("b c", 910).restart("b", 2_000),
+        None,
+    ),
+    (
+        "a member that did not ask to leave was restarted",
+        lambda: group("b c a").crash("b c", 910).restart("b", 2_000),
+        None,
+    ),
+    (
         "the last other member left while one was down, and served no longer when that one was restarted",
         lambda: group("b a").crash("a", 900).leave("b", 1_800, 1_800).restart("a", 8_200),
         LEAVE,

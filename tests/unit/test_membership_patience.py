@@ -56,3 +56,27 @@ def test_the_next_ring_does_not_begin_the_bound_anew() -> None:
     late_ns = LONGEST * PATIENCE_NS - SECOND
     patience.propose(late_ns, hosts[2].engine.view.members[1], hosts[2].engine)
     assert patience.due_ns == LONGEST * PATIENCE_NS
+
+
+def test_a_leaver_that_nobody_hears_serves_for_its_patience_and_longer_while_others_need_it() -> None:
+    patience = LeavePatience(PATIENCE_NS)
+    assert patience.serve(SECOND, comes_back=False) == SECOND + PATIENCE_NS
+    patience.heard(4 * SECOND)
+    assert patience.serve_until(4 * SECOND) == 4 * SECOND + PATIENCE_NS
+
+
+def test_a_member_that_was_evicted_serves_for_the_longest_time_and_no_longer() -> None:
+    patience = LeavePatience(PATIENCE_NS)
+    end_ns = patience.serve(SECOND, comes_back=True)
+    assert end_ns == SECOND + LONGEST * PATIENCE_NS
+    patience.heard(end_ns)
+    assert patience.serve_until(end_ns) <= end_ns
+
+
+def test_an_eviction_does_not_shorten_what_a_later_leave_may_serve() -> None:
+    patience = LeavePatience(PATIENCE_NS)
+    patience.serve(SECOND, comes_back=True)
+    late_ns = 100 * SECOND
+    end_ns = patience.serve(late_ns, comes_back=False)
+    patience.heard(end_ns)
+    assert patience.serve_until(end_ns) == end_ns + PATIENCE_NS

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
+from ordercast.config import SECOND
 from ordercast.sim.checkers.records import FOREVER
+from ordercast.sim.checkers.restarts import Expulsion
 from ordercast.sim.checkers.stalled import LateApplication
 from ordercast.sim.checkers.stuck import LifeSpan, Trouble, Wish
 from ordercast.sim.faults import OF_SITES, Fault, FaultKind
@@ -25,6 +27,9 @@ LASTING: Final = frozenset(
     )
 )
 """Faults in which members may not answer for a while. A crash is the end of a life, and the rest are wishes."""
+
+ORDERED_NS: Final = 5 * SECOND
+"""So long after it was asked for an expulsion may be ordered: it waits for what stands before it."""
 
 
 class Wisher(Protocol):
@@ -73,6 +78,19 @@ def late_applications(
             end_ns = fault.at_ns + fault.for_ns if fault.for_ns else healed_ns
             late += [LateApplication(node, fault.at_ns, end_ns) for node in fault.nodes]
     return late
+
+
+def possible_expulsions(faults: Sequence[Fault], patience_ns: int | None, healed_ns: int) -> list[Expulsion]:
+    """The times in which members may have been put out: because their applications did not receive for `patience_ns`
+    (None: the group waits for them), or because another asked for it."""
+    found: list[Expulsion] = []
+    for fault in faults:
+        end_ns = fault.at_ns + fault.for_ns if fault.for_ns else healed_ns
+        if fault.kind == FaultKind.EXPEL:
+            found += [Expulsion(node, fault.at_ns, fault.at_ns + ORDERED_NS) for node in fault.nodes]
+        elif fault.kind == FaultKind.STALL and patience_ns is not None and end_ns - fault.at_ns >= patience_ns:
+            found += [Expulsion(node, fault.at_ns + patience_ns, end_ns + ORDERED_NS) for node in fault.nodes]
+    return found
 
 
 def troubles_of(faults: Sequence[Fault], nodes: Iterable[str], topology: Topology | None = None) -> list[Trouble]:

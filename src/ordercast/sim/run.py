@@ -35,7 +35,7 @@ from ordercast.sim.checkers.stuck import Excuse, LifeSpan, excuse_of
 from ordercast.sim.cluster import Cluster, Terms
 from ordercast.sim.faults import FaultKind, Faults
 from ordercast.sim.fencing import broken_tokens
-from ordercast.sim.lives import late_applications, life_spans, troubles_of
+from ordercast.sim.lives import late_applications, life_spans, possible_expulsions, troubles_of
 from ordercast.sim.member import SimMember
 from ordercast.sim.network import SOCKET_OVERHEAD_BYTES
 from ordercast.sim.resets import broken_resets
@@ -225,7 +225,7 @@ class _Run:
         """Whether the group has come together, has nothing to do, and is too small for all of its members to take part
         in it."""
         rows, scenario = self._cluster.world.rows(), self._scenario
-        linked = linked_views(rows, {life.member: life for life in self._lives(rows)})
+        linked = linked_views(rows, {life.member: life for life in self._lives(rows)}, scenario.rule_of)
         short = short_members(rows, scenario.rule_of, scenario.bootstrap, linked)
         live = {str(member) for member in self._live()}
         views = [{str(member) for member in view.members} for view in self._cluster.views()]
@@ -324,14 +324,16 @@ class _Run:
         outcome.failures += told_violations(verdict)
         outcome.failures += broken_tokens([member.seen.tokens for member in cluster.members.values()])
         lives = self._lives(outcome.rows)
-        views = linked_views(outcome.rows, {life.member: life for life in lives})
+        views = linked_views(outcome.rows, {life.member: life for life in lives}, self._scenario.rule_of)
         outcome.failures += branches(views, self._scenario.rule_of)
         resets = [call for member in cluster.members.values() for call in member.seen.resets]
         scenario = self._scenario
         troubles = troubles_of(scenario.faults, scenario.nodes, scenario.topology)
         is_untroubled = not troubles
         wait_ns = cluster.terms.timing.restart_wait_ns
-        outcome.failures += broken_restarts(outcome.rows, lives, troubles, self._scenario.rule_of, wait_ns)
+        patience_ns = scenario.patience_ns - EVICTION_SLACK_NS if scenario.slow == "evict" else None
+        put_out = possible_expulsions(scenario.faults, patience_ns, scenario.last_ns)
+        outcome.failures += broken_restarts(outcome.rows, lives, troubles, scenario.rule_of, wait_ns, put_out)
         outcome.failures += broken_resets(resets, outcome.rows, is_untroubled=is_untroubled)
         outcome.failures += self._stall_failures(outcome.rows)
         outcome.failures += needless_evictions(outcome.rows, self._scenario)

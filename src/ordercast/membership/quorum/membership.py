@@ -239,12 +239,12 @@ class QuorumMembership:
                 self._dissolve(now_ns, out)
             return False
         if view.member(self._local.me.id) is None:
-            self.phase = Phase.LINGERING
-            self._linger_ns, self._meeting.due_ns = linger_ns, NEVER
+            departed = departed_by(view, self._patience.is_asked, self._wishes.is_manual)
+            self.phase, self._meeting.due_ns = Phase.LINGERING, NEVER
+            self._linger_ns = self._patience.serve(now_ns, departed.returning)
             if state is not None and state.recovery is None:
                 state.deciding.depart(now_ns, out)
             self._update_direct()
-            departed = departed_by(view, self._patience.is_asked, self._wishes.is_manual)
             self._is_return = departed.returning or self._is_return
             self._note(departed.text, out)
             out.upcalls.append(departed)

@@ -4,7 +4,9 @@ A leave is a change like any other, and comes after what the leaver has sent (Am
 a member does not consume, nothing is ordered, and that may last. A leave must not: when nothing has moved for
 `linger_ns`, or after `LONGEST` times that, the leaver goes without it. For the others that is a crash, and they recover
 from it. After its leave it stays for `linger_ns`. A member that does not know of the leave, and is still heard, may
-need its vote or its log: then it stays until that one is silent for `linger_ns`, within the same bound.
+need its vote or its log: then it stays until that one is silent for `linger_ns`, within the same bound. A member that
+was evicted stays for all of that time if nobody answers it: it does not want to go, and in a small view the others may
+not go on without its word.
 """
 
 from __future__ import annotations
@@ -57,6 +59,11 @@ class LeavePatience:
             return True
         self._look_again(now_ns, orderer.log.received)
         return False
+
+    def serve(self, now_ns: int, comes_back: bool) -> int:
+        """We are out: until when to serve, unless a quorum knows that before."""
+        self._served_ns = now_ns if comes_back else 0
+        return now_ns + (LONGEST if comes_back else 1) * self._patience_ns
 
     def heard(self, now_ns: int) -> None:
         """We have left, and a member speaks that may not know it."""

@@ -35,7 +35,7 @@ from ordercast.wire.views import (
 )
 
 WORKING: Final = "working"
-NEWCOMER_WAITS: Final = 10  # times `recovery_wait_ns`: the patience of a newcomer whose join is not decided
+NEWCOMER_WAITS: Final = 10  # times `recovery_wait_ns`: so long a newcomer whose join is not decided hears nobody
 FOREIGN_WAITS: Final = 30  # times `recovery_wait_ns`: the patience of a frozen ring beside a smaller one that works
 
 
@@ -210,7 +210,10 @@ class QuorumRing:
         return now_ns - self.frozen_ns > waits * self._local.timing.recovery_wait_ns
 
     def on_message(self, now_ns: int, kind: int, source: Address, origin: int, body: bytes, out: Outbox) -> None:
-        """A datagram of recovery, of this ring."""
+        """A datagram of recovery, of this ring. Its member may need the vote of a newcomer whose join is not decided:
+        that one stays."""
+        if self.give_up_ns != NEVER:
+            self._be_patient(now_ns)
         if kind == Kind.COMMIT:
             self._on_commit(now_ns, source, decode_result(body)[1], out)
             return
@@ -331,10 +334,13 @@ class QuorumRing:
             self.orderer.freeze()
             self.frozen_ns = now_ns
             if not self.is_entered:
-                self.give_up_ns = now_ns + NEWCOMER_WAITS * self._local.timing.recovery_wait_ns
+                self._be_patient(now_ns)
             rule = self._wishes.min_members
             self.recovery = Recovery(self._local, self.orderer, self._config, rule, self.counter, self.deciding.joins)
         return self.recovery
+
+    def _be_patient(self, now_ns: int) -> None:
+        self.give_up_ns = now_ns + NEWCOMER_WAITS * self._local.timing.recovery_wait_ns
 
     def _say_failed(self, suspects: tuple[str, ...], text: str, out: Outbox) -> None:
         self.has_failed = True

@@ -3,10 +3,12 @@
 A restarted member begins a new life, so a trace does not say which view its former life was in when the group went on.
 Here that is put together. Three sentences are judged:
 
-- *One part goes on.* A view of restarted members comes after the last views of their former lives. Of two views after
-  failures with a common view behind them one comes after the other, where only a majority may go on.
+- *One part goes on.* A view of restarted members comes after the last views of their former lives, or after a later one
+  that a member which left by it was up to tell them. Of two views after failures with a common view behind them one
+  comes after the other, where only a majority may go on.
 - *Enough go on.* The members of such a view are, in this life or a former one, a quorum of the last view that it comes
-  after. Members that asked to leave may be out of it.
+  after. Members that asked to leave may be out of it. So may one whose expulsion nobody has delivered: it was up, and
+  with its vote they are a quorum.
 - *Nothing is lost that a living member holds.* A member of the last view that is up and can be heard, for as long as
   restarted members have to wait for it, is in the view that they form. What it has delivered goes on with it.
 """
@@ -15,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import combinations
-from typing import Final
+from typing import Final, NamedTuple
 
 from ordercast.config import MS
 from ordercast.sim.checkers.chain import InstalledView, chain_of, installed_views
@@ -30,43 +32,100 @@ SLACK_NS: Final = 1_500 * MS
 """A member that has just begun to hear the others again may need so long to be heard by them."""
 
 
+class Expulsion(NamedTuple):
+    """A time in which the group may have put out the member of a node: it did not receive, or others asked for it."""
+
+    node: str
+    begin_ns: int
+    end_ns: int
+
+
 def broken_restarts(
-    rows: Sequence[Row], lives: Iterable[LifeSpan], troubles: Sequence[Trouble], rules: Rules, wait_ns: int
+    rows: Sequence[Row],
+    lives: Iterable[LifeSpan],
+    troubles: Sequence[Trouble],
+    rules: Rules,
+    wait_ns: int,
+    expulsions: Sequence[Expulsion] = (),
 ) -> list[str]:
-    """What is wrong with the views of restarted members, in words. `wait_ns`: how long they wait for the others."""
+    """What is wrong with the views of restarted members, in words. `wait_ns`: how long they wait for the others.
+    `expulsions`: those that there may have been, whether somebody has delivered them or not."""
     known = {life.member: life for life in lives}
-    views = linked_views(rows, known)
+    views = linked_views(rows, known, rules)
     if not any(view.reason == RESTART for view in views.values()):
         return []
     return [
         *_parts(views, rules),
-        *_too_few(rows, views, known, rules),
+        *_too_few(rows, views, known, rules, expulsions),
         *_left_behind(rows, views, known, troubles, wait_ns),
     ]
 
 
-def linked_views(rows: Iterable[Row], lives: dict[str, LifeSpan]) -> dict[str, InstalledView]:
-    """All views. One that restarted members form comes after the last views of their former lives, too."""
+def linked_views(rows: Iterable[Row], lives: dict[str, LifeSpan], rules: Rules) -> dict[str, InstalledView]:
+    """All views. One that restarted members form comes after the last views of their former lives, too, and after a
+    later one that a member which has left can have told them."""
     views = installed_views(rows)
     restarts = [view for view in views.values() if view.reason == RESTART]
     if not restarts:
         return views
     shown = [(member, view.id) for view in sorted(views.values(), key=lambda each: each.first_ns) for member in view.by]
     first, last = dict(reversed(shown)), dict(shown)
-    for view in restarts:
-        for member in view.by:
-            if first[member] != view.id:
-                continue  # this life was in a view before: it is no heir
-            former = lives[member].former if member in lives else ""
-            while former and former not in last and former in lives:
-                former = lives[former].former
-            if former in last and last[former] != view.id:
-                view.before[last[former]] = None
     last_ns = max(view.first_ns for view in restarts)
     for view in views.values():
         if view.reason not in FAILURES:
             view.is_doubtful = all(lives[member].ended_ns <= last_ns for member in view.by if member in lives)
+    for view in restarts:
+        heirs = [lives[member] for member in view.by if member in lives and first[member] == view.id]
+        for heir in heirs:  # the others were in a view before
+            former = heir.former
+            while former and former not in last and former in lives:
+                former = lives[former].former
+            if former in last and last[former] != view.id:
+                view.before[last[former]] = None
+        since_ns = min((heir.began_ns for heir in heirs), default=view.first_ns)
+        for told in _told_by_leavers(views, view, lives, rules, since_ns):
+            view.before[told] = None
     return views
+
+
+def _told_by_leavers(
+    views: dict[str, InstalledView], view: InstalledView, lives: dict[str, LifeSpan], rules: Rules, since_ns: int
+) -> list[str]:
+    """Views that changes made of those before this one, and that restarted members can only know by the word of a
+    member which has left. That one was up in time (from `since_ns` on), the members are enough of the view without it,
+    and with its vote of the view that it was in. So no other view may follow that one: `branches` sees to it."""
+    names = {member.rpartition("/")[0] for member in view.members}
+    found: list[str] = []
+    left, seen = list(view.before), chain_of(views, view.id)
+    while left:
+        before = views[left.pop()]
+        for after in [each for each in views.values() if before.id in each.before and each.reason not in FAILURES]:
+            if after.id in seen:
+                continue
+            seen.add(after.id)
+            left.append(after.id)
+            gone = [
+                member
+                for member in before.members
+                if member not in after.members and _was_up(member, lives, since_ns, view.first_ns)
+            ]
+            present = [member for member in after.members if member.rpartition("/")[0] in names]
+            voters = [member for member in before.members if member in present or member in gone]
+            is_told = gone and len(present) == len(names) and not after.is_doubtful
+            if is_told and may_go_on(after.members, present, rules) and may_go_on(before.members, voters, rules):
+                found.append(after.id)
+    return found
+
+
+def _was_up(member: str, lives: dict[str, LifeSpan], from_ns: int, to_ns: int) -> bool:
+    """Whether a life, or one that has what it kept, was up at some time between these."""
+    name = member
+    while name:
+        life = lives.get(name)
+        if life is not None and life.began_ns <= to_ns and life.ended_ns >= from_ns:
+            return True
+        name = next((each.member for each in lives.values() if each.former == name), "")
+    return False
 
 
 def _parts(views: dict[str, InstalledView], rules: Rules) -> list[str]:
@@ -89,9 +148,13 @@ def _parts(views: dict[str, InstalledView], rules: Rules) -> list[str]:
 
 
 def _too_few(
-    rows: Iterable[Row], views: dict[str, InstalledView], lives: dict[str, LifeSpan], rules: Rules
+    rows: Iterable[Row],
+    views: dict[str, InstalledView],
+    lives: dict[str, LifeSpan],
+    rules: Rules,
+    expulsions: Sequence[Expulsion],
 ) -> list[str]:
-    expulsions = [
+    told = [
         (f"{row.node}/{row.life}", row.at_ns, row.view)
         for row in rows
         if row.kind == "leave" and row.group is None and (row.detail or "").startswith(EXPELLED)
@@ -104,7 +167,7 @@ def _too_few(
         names = {member.rpartition("/")[0] for member in view.members}
         # A member that asked to leave and did not come back, or was expelled, may be out of a view that nobody has
         # delivered. One that was expelled from the last view may learn only with this one that this is decided.
-        expelled = {member for member, at_ns, left in expulsions if at_ns < view.first_ns or left == last.id}
+        expelled = {member for member, at_ns, left in told if at_ns < view.first_ns or left == last.id}
         asked = {
             member
             for member in last.members
@@ -112,12 +175,36 @@ def _too_few(
         }
         present = [member for member in last.members if member.rpartition("/")[0] in names]
         stayed = tuple(member for member in last.members if member in present or member not in asked)
-        if not present or not (may_go_on(last.members, present, rules) or may_go_on(stayed, present, rules)):
+        ways = [last.members, stayed]
+        for member in [each for each in stayed if each not in present]:
+            # Its expulsion may be the last change, which nobody has delivered. Then its vote was needed as well.
+            is_voter = _may_vote_out(member, last, view, lives, expulsions)
+            if is_voter and may_go_on(last.members, [*present, member], rules):
+                ways.append(tuple(each for each in stayed if each != member))
+        if not present or not any(may_go_on(way, present, rules) for way in ways):
             texts.append(
                 f"restart: {view.id} ({' '.join(view.members)}) went on from {last.id} ({' '.join(last.members)}), and "
                 "these are not enough of its members"
             )
     return texts
+
+
+def _may_vote_out(
+    member: str,
+    last: InstalledView,
+    view: InstalledView,
+    lives: dict[str, LifeSpan],
+    expulsions: Iterable[Expulsion],
+) -> bool:
+    """Whether a member may have been put out of the last view, and was up for the view after it all the same."""
+    life = lives.get(member)
+    if life is None or not _was_up(member, lives, view.first_ns, view.first_ns):
+        return False
+    node, until_ns = member.rpartition("/")[0], min(life.ended_ns, view.first_ns)
+    return any(
+        each.node == node and life.began_ns < each.end_ns and last.first_ns <= each.end_ns and each.begin_ns <= until_ns
+        for each in expulsions
+    )
 
 
 def _left_behind(

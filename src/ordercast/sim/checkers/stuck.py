@@ -11,8 +11,9 @@ such views, and so four reasons (`Excuse`). Each is a sentence:
   decided although nobody installed it. A life that cancelled its join and is up is not dead: it votes until its leave
   is finished. The same holds for a last view that only dead lives installed after a join: no life that is up needs to
   know that it is decided, so the view before it counts as well.
-- *A leave under way*: the same for a leave. A member that gave its leave up because nobody answered it for long counts
-  as crashed. So does one that left while all others were down, and was gone when they were restarted.
+- *A leave under way*: the same for a leave, also where the leaver was restarted: it may have kept the view without it.
+  A member that gave its leave up because nobody answered it for long counts as crashed. So does one that left while all
+  others were down, and was gone when they were restarted.
 - *A proposal under way*: a recovery may have proposed a view to some of the members while the rest did not answer, and
   one life that is up may have accepted it. That needs a failure after another one: some of the proposed members died
   after the recovery began.
@@ -482,7 +483,8 @@ class _Judgement:
         for member, life in facts.lives.items():
             state = facts.states[member]
             if member in last:
-                if life.is_up and state.phase is _Phase.IN and 0 <= state.leave_ns <= until_ns:
+                is_there = life.is_up or facts.has_heir(member)  # a restarted one may have kept the view without it
+                if is_there and state.phase is _Phase.IN and 0 <= state.leave_ns <= until_ns:
                     yield Excuse.LEAVE, [each for each in last if each != member]
             elif state.phase in (_Phase.ASKING, _Phase.CANCELLED):
                 is_withdrawn = life.is_up and state.phase is _Phase.CANCELLED

@@ -1,0 +1,69 @@
+"""The judge of views that restarted members form (`ordercast.sim.checkers.restarts`), on histories made by hand."""
+
+from __future__ import annotations
+
+from tests.sim.histories import History, group
+
+
+def left_by_b() -> History:
+    """c delivers the leave of b. a, which comes first then, does not hear of it, crashes, and is restarted."""
+    history = group("b a c").view("a c", "leave", by="c", at=500).leave("b", 490, 500)
+    return history.trouble("a b c", 490, 20_000).crash("a", 900).restart("a", 2_000)
+
+
+def test_restarted_members_may_come_after_a_view_that_a_leaver_can_have_told_them() -> None:
+    assert left_by_b().view("a+", "restart", at=5_000).restarts() == []
+
+
+def test_a_leaver_that_was_gone_before_the_restart_tells_nothing() -> None:
+    wrong = left_by_b().crash("b", 1_500).view("a+", "restart", at=5_000).restarts()
+    assert [text.partition(":")[0] for text in wrong] == ["chain"]
+
+
+def test_a_leaver_that_was_restarted_as_well_can_tell() -> None:
+    assert left_by_b().crash("b", 1_500).restart("b", 1_800).view("a+", "restart", at=5_000).restarts() == []
+
+
+def test_a_view_that_was_told_is_followed_by_one_view_only() -> None:
+    """With the leaver's word the restarted member may go on, and then the other one may not."""
+    history = left_by_b().view("a+", "restart", at=5_000).view("c", "reset", at=5_000)
+    assert any(text.startswith("chain: view a c was followed by") for text in history.restarts())
+
+
+def test_those_that_are_no_quorum_of_the_view_that_was_told_may_not_go_on() -> None:
+    """In the view without b the first member is c."""
+    history = group("b c a").view("c a", "leave", by="c", at=500).leave("b", 490, 500)
+    history.trouble("a b c", 490, 20_000).crash("a", 900).restart("a", 2_000)
+    assert history.view("a+", "restart", at=5_000).restarts()
+
+
+def test_a_change_that_nobody_left_by_has_to_be_known_to_the_restarted_members_themselves() -> None:
+    """c delivers the join of d. a and b, restarted, go on as if it had not been decided."""
+    history = group("a b c").start("d", 300).view("a b c d", by="c d", at=500)
+    history.trouble("a b c d", 490, 20_000).crash("a b", 900).restart("a", 2_000).restart("b", 2_000)
+    assert history.view("a+ b+", "restart", at=5_000).restarts()
+
+
+def without_c() -> History:
+    """a and c crash. All of three are asked for, and a comes back."""
+    return group("c a b", 3).trouble("a b c", 490, 20_000).crash("a c", 900).restart("a", 2_000)
+
+
+def test_a_member_is_missed_that_nobody_can_have_put_out() -> None:
+    wrong = without_c().restart("c", 3_000).view("b a+", "restart", at=4_000).restarts()
+    assert [text for text in wrong if "not enough of its members" in text]
+
+
+def test_an_expulsion_that_nobody_delivered_counts_with_the_vote_of_the_expelled() -> None:
+    history = without_c().may_be_expelled("c", 600, 5_000).restart("c", 3_000)
+    assert history.view("b a+", "restart", at=4_000).restarts() == []
+
+
+def test_an_expulsion_without_that_vote_is_not_decided() -> None:
+    history = without_c().may_be_expelled("c", 600, 5_000)
+    assert history.view("b a+", "restart", at=4_000).restarts()
+
+
+def test_a_member_whose_former_life_was_over_before_its_patience_was_not_expelled() -> None:
+    history = without_c().may_be_expelled("c", 1_000, 5_000).restart("c", 3_000)
+    assert history.view("b a+", "restart", at=4_000).restarts()
