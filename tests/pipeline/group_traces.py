@@ -297,6 +297,62 @@ def safe_without_a_daemon() -> World:
     return sessions("ac")
 
 
+def join_in_a_recovery(signals: tuple[str, ...]) -> World:
+    """c crashes. What its recovery brings is a join of w, and then a SAFE message of x that c did not get. These have
+    the signal in the group's view on the way, which still names the client of c."""
+    world = World(*"abc")
+    clients = ["x@a", "y@b", "z@c"]
+    for name in (*clients, "w@b"):
+        world.event(name, "start", underlay="")
+    world.view(10, clients, came={name: [name] for name in clients}, group="g")
+    message = world.submit("x@a", 1, "SAFE", group="g")
+    world.hold("ab", message)
+    world.placed("ab", message)
+    for name in ("c", "z@c"):
+        world.event(name, "crash")
+    for name in "ab":
+        world.event(name, "transitional", view="1@a/0")
+    for name in ("x@a", "y@b"):
+        world.event(name, "transitional", group="g")
+    live = ["x@a", "y@b", "w@b"]
+    world.view(11, [*clients, "w@b"], came={"w@b": ["w@b"]}, at=live, group="g")
+    for name in signals:
+        world.event(name, "transitional", group="g")
+    world.deliver(live, message, view="1@a/0")
+    world.view(2, "ab", at="ab")
+    world.view(12, live, group="g")
+    return world
+
+
+def safe_to_a_newcomer_without_the_signal() -> World:
+    return join_in_a_recovery(("x@a", "y@b"))
+
+
+def safe_in_a_view_on_the_way_without_the_signal() -> World:
+    return join_in_a_recovery(("x@a", "w@b"))
+
+
+def safe_with_the_signal_of_an_earlier_recovery() -> World:
+    """c crashes, and a group of clients of a and b keeps its view. In it x then delivers what b does not hold."""
+    world = World(*"abc")
+    clients = ["x@a", "y@b"]
+    for name in clients:
+        world.event(name, "start", underlay="")
+    world.view(10, clients, came={name: [name] for name in clients}, group="g")
+    world.event("c", "crash")
+    for name in "ab":
+        world.event(name, "transitional", view="1@a/0")
+    for name in clients:
+        world.event(name, "transitional", group="g")
+    world.view(2, "ab", at="ab")
+    message = world.submit("x@a", 1, "SAFE", group="g")
+    for daemon, client in zip("ab", clients, strict=True):
+        world.hold(daemon, message)
+        world.placed(daemon, message)
+        world.deliver([client], message, view="2@a/0")
+    return world
+
+
 def from_outside_and_lost() -> World:
     world = floor()
     message = post(world, "c", "abd", "g", service="RELIABLE")
@@ -351,6 +407,9 @@ GROUP_FAULTS: Final = (
     (safe_without_a_host, "resilience", "a/0"),
     (resilient_at_nobody_else, "resilience", "a/0"),
     (safe_without_a_daemon, "resilience", "x@a/0"),
+    (safe_to_a_newcomer_without_the_signal, "resilience", "w@b/0"),
+    (safe_in_a_view_on_the_way_without_the_signal, "resilience", "y@b/0"),
+    (safe_with_the_signal_of_an_earlier_recovery, "resilience", "x@a/0"),
     (from_outside_and_lost, "liveness", "b/0"),
     (confirmed_to_several_and_lost, "promises", "b/0"),
     (lock_of_a_group, "promises", "b/0"),
@@ -428,6 +487,10 @@ def legal_join_within_a_recovery() -> World:
     return world
 
 
+def legal_signals_on_the_way() -> World:
+    return join_in_a_recovery(("x@a", "y@b", "w@b"))
+
+
 GROUP_LEGAL: Final = (
     legal_town,
     legal_holders,
@@ -435,4 +498,5 @@ GROUP_LEGAL: Final = (
     legal_confirmation,
     legal_sessions,
     legal_join_within_a_recovery,
+    legal_signals_on_the_way,
 )

@@ -120,6 +120,10 @@ OF_SITES = (
 
 OF_MANY_GROUPS = (
     ("token", 1_170_000_374),  # the judge forgot which view a group had when the session had left the underlay itself
+    # A session that receives in one order came into a group behind the signal, and its trace had none of that group;
+    # nor had other sessions the signal in views of their groups on the way.
+    ("sequencer", 1_170_001_185),
+    ("sequencer", 1_170_004_303),  # the same, with a node that goes on alone
 )
 
 

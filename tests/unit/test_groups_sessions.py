@@ -716,6 +716,43 @@ def test_sessions_write_the_transitional_signal_of_their_groups_and_that_they_ar
     ]
 
 
+def test_sessions_hear_the_signal_again_in_a_view_of_their_group_on_the_way_through_a_recovery() -> None:
+    """Its view still names the dead, and what follows it was brought together, too. Carl, who has joined meanwhile and
+    receives in one order, was told for the whole underlay; his trace has the signal of the group."""
+    exchange, recorder = Exchange(), Recorder(None, "x", 0)
+    host = make_host(exchange, recorder=recorder)
+    (ann,) = open_ports(host, "a", session=host.open_session("ann"))
+    carl = host.open_session("carl")
+    base = attach(host, carl)
+    base.stream.feed()
+    pump(host)
+    events(ann)
+    events(base)
+    view = ann.channel.view
+    assert view is not None
+    fake(ann).pending.append(Transitional(view.id))
+    open_ports(host, "a", session=carl)
+    pump(host)
+    ann.offer(b"1", SAFE)
+    pump(host)
+    heard = events(ann)
+    assert [type(event) for event in heard] == [Transitional, View, Transitional, Batch]
+    assert [event.view for event in heard if isinstance(event, Transitional)][1] == views(heard)[0].id
+    told = events(base)
+    assert [type(event) for event in told] == [Transitional, View, Batch]
+    assert [event.view for event in told if isinstance(event, Transitional)] == [view.id]
+    hers, his = ([row for row in recorder.rows() if row.node == f"{name}@x"] for name in ("ann", "carl"))
+    signals = [("transitional", "a"), ("view", "a"), ("transitional", "a")]
+    assert [(row.kind, row.group) for row in hers if row.kind in ("view", "transitional")][1:] == signals
+    assert [row.kind for row in his] == ["join", "view", "transitional", "deliver"]
+    assert his[2].view == his[1].view == views(heard)[0].id
+    exchange.install(Reason.EXPEL, "y/0", b"")
+    pump(host)
+    ann.offer(b"2", SAFE)
+    pump(host)
+    assert [type(event) for event in events(ann)] == [Batch], "the recovery is over"
+
+
 def test_an_unreliable_message_of_a_session_comes_to_the_others() -> None:
     exchange = Exchange()
     exchange.has_unreliable = True

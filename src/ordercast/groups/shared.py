@@ -538,6 +538,8 @@ class SharedGroups:
             for lock in port.on_view(shown):
                 self._channel.rows.lock(now_ns, port.number, lock)
             port.tell(shown)
+            if self._transitional and self._telling is None and self._regrouping is None:
+                port.stream.on_the_way(now_ns, port, self._transitional)
         return ports
 
     def _on_own(self, now_ns: int, change: GroupChange, key: SessionKey) -> None:

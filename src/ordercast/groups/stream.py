@@ -170,6 +170,16 @@ class Stream:
 
     # The channel.
 
+    def on_the_way(self, now_ns: int, port: Port, recovered: str) -> None:
+        """A group has got a view on the way through the recovery of this view of the underlay. What comes in it was
+        brought together as well, so the group hears the signal again. A session that receives all its groups in one
+        order was told until the next view of the underlay: in its trace the group's view has the signal, even if it has
+        only now come into the group."""
+        if not self.is_fed or self.base is None:
+            port.transitional = ""
+        elif port.view is not None and self.base.transitional == recovered:
+            self.rows.group_transitional(now_ns, port.view)
+
     def submit(self, now_ns: int) -> bool:
         """Pack and submit what the engine has room for; False if there was nothing to do."""
         channel, queue, ready = self.channel, self.queue, self.ready

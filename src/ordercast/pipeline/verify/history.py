@@ -45,11 +45,17 @@ class ViewPeriod:
     end_ns: int = FOREVER
     cut: str | None = None
     transitional_n: float = FOREVER
+    signals: list[int] = field(default_factory=list)  # all of them: a group may keep its view over several recoveries
     reason: str = ""  # why the view was made, as its row says
 
     @property
     def is_open(self) -> bool:
         return self.next is None and self.cut is None
+
+    def has_signal(self, since: float, before: float) -> bool:
+        """Whether one of its signals lies between these events."""
+        at = bisect_right(self.signals, since)
+        return at < len(self.signals) and self.signals[at] < before
 
 
 @dataclass(slots=True, eq=False)
@@ -185,6 +191,7 @@ def _take(row: Record, member: Any, lines: dict[tuple[int, str], Line], here: di
         current = life.group_current.get(str(group)) if group in line.lightweight else life.current
         if current is not None:
             current.transitional_n = min(current.transitional_n, n)
+            current.signals.append(n)
         life.signals.append(n)
     elif kind == "join":
         if group in line.lightweight:

@@ -7,8 +7,9 @@ that rows of `hold` and `placed` cut differently, is judged delivery by delivery
 
 On a shared underlay the holders are the nodes that host members of the group views in which the life delivered it. SAFE
 asks for all of these; RESILIENT(k) and MAJORITY for enough of these, or of the underlay's view. The first step, over
-the underlay's view, asks for more. A session is judged as its daemon where one part goes on. With components, or where
-the daemon's views are not known, the signals of its groups count, not those of the underlay.
+the underlay's view, asks for more. A session is judged as its daemon where one part goes on, with the signals of its
+own groups' views, on the way through a recovery, too. With components, or where the daemon's views are not known, those
+that come along to the next view of the group count, not to that of the underlay.
 """
 
 from __future__ import annotations
@@ -236,6 +237,8 @@ def _holders(
         members |= {name for one in late if one.next is not None for name in one.next.came_with}
         return _Holders(nodes, _hosts(members, nodes) or nodes, row["vw"], bool(late))
     is_recovered = period.transitional_n < row["n"]
+    if life.is_session and groups:  # it has the signal in each view of its groups on the way, not once for all of them
+        is_recovered = all(one.has_signal(period.n, row["n"]) for one in groups)
     if is_recovered and period.next is None:
         return None
     nodes = period.next.came_with if is_recovered and period.next is not None else period.members

@@ -200,6 +200,7 @@ class Trace:
                 current = local.current if is_own else local.group_current.get(str(group))
                 if current is not None:
                     current.transitional_n = min(current.transitional_n, row[2])
+                    current.signals.append(row[2])
             elif kind == "join":
                 if row[6] in self.underlays[name].lightweight:
                     self._enter_group(local, str(row[6]), row[2], row[3])

@@ -54,6 +54,7 @@ class MemberPeriod:
         "next",
         "prev",
         "reason",
+        "signals",
         "stay",
         "stop_n",
         "transitional_n",
@@ -88,12 +89,18 @@ class MemberPeriod:
         self.end_ns = FOREVER
         self.cut: str | None = None  # leave, stop, crash or gone; None: open, or followed by `next`
         self.transitional_n: float = FOREVER
+        self.signals: list[int] = []  # all of them: a group may keep its view over several recoveries
         self.deliveries: list[DeliveryRow] = []
 
     @property
     def is_open(self) -> bool:
         """The trace ended in this period."""
         return self.next is None and self.cut is None
+
+    def has_signal(self, since: float, before: float) -> bool:
+        """Whether one of its signals lies between these events."""
+        at = bisect_right(self.signals, since)
+        return at < len(self.signals) and self.signals[at] < before
 
 
 class DeliveryRow:

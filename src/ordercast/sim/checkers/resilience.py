@@ -16,9 +16,10 @@ Amoeba section 4.2 (resilience degree), RMP section 3.2, docs/design/overview.md
   that counts its own nodes knows no groups. The member `name@node` of a group is hosted by `node`.
 - A session is judged by the views of its groups. Where one part goes on, those that recovered together are the
   `came_with` of its daemon's next view, as for the daemon: a group may have views of joins and leaves among what a
-  recovery brought together, before those of the dead are gone from it. With components, or where the daemon's views are
-  not known, the signals of the groups count: after that of a group, the `came_with` of the group's next view stands for
-  its members.
+  recovery brought together, before those of the dead are gone from it. The session has the signal again in each of
+  these views, as a member has it in a view on the way; what it delivers in one of them without the signal is promised
+  by all members of that view. With components, or where the daemon's views are not known, the signals of the groups
+  count: after that of a group, the `came_with` of the group's next view stands for its members.
 - With components that go on and merge, safe delivery and self delivery belong here (`components.py`). They need no
   clock.
 - A member has a range when it has all of it; rows of `hold` and `placed` may be cut differently from those of
@@ -33,7 +34,7 @@ from collections.abc import Iterable
 from ordercast.service import MAJORITY_RANK, RESILIENT_RANK, SAFE_RANK
 from ordercast.sim.checkers import components
 from ordercast.sim.checkers.index import Trace
-from ordercast.sim.checkers.records import FOREVER, DeliveryRow, HoldList, Local, UnderlayTrace
+from ordercast.sim.checkers.records import FOREVER, DeliveryRow, HoldList, Local, MemberPeriod, UnderlayTrace
 from ordercast.sim.checkers.verdict import Explained, PropertyResult, span_text
 
 NAME = "resilience"
@@ -127,7 +128,7 @@ class _Underlay:
         period = delivery.period
         is_recovered = delivery.after_transitional
         if period is not None and local.is_session:
-            is_recovered = period.transitional_n < delivery.n
+            is_recovered = self._has_signals(local, delivery, period)
         if period is not None and not (local.is_session and self.has_components):
             if is_recovered and period.next is None:
                 return
@@ -172,6 +173,15 @@ class _Underlay:
         """Those of the group views in which the life delivered it; none on an underlay of its own."""
         periods = [local.group_period_at(group, delivery.n) for group in delivery.targets or ()]
         return {member for period in periods if period is not None for member in period.members}
+
+    def _has_signals(self, local: Local, delivery: DeliveryRow, period: MemberPeriod) -> bool:
+        """Whether a session has had the signal of this view of its daemon in the views of all groups that it delivers
+        the message in."""
+        found = [local.group_period_at(group, delivery.n) for group in delivery.targets or ()]
+        groups = [one for one in found if one is not None]
+        if not groups:
+            return period.transitional_n < delivery.n
+        return all(one.has_signal(period.n, delivery.n) for one in groups)
 
     def _promised(self, local: Local, delivery: DeliveryRow) -> tuple[set[str] | None, bool]:
         """Of a session: the members of its group views, and after the signal of a group those that came along to its
