@@ -131,7 +131,7 @@ class SpreadHouse:
         floor = await node.attach(SITES_UNDERLAY)
         hub = Hub(node, SITES_UNDERLAY, self._limits)
         listener = SpreadListener(hub.seats, self._settings, [each.name for each in self.config.daemons])
-        port = await _listen(listener)
+        port = await listen(listener)
         if self._folder is not None:
             await listener.listen_unix(port, self._folder)
             native = Listener(hub)
@@ -308,7 +308,7 @@ def _name(data: bytes) -> bytes:
     return name
 
 
-async def _listen(listener: SpreadListener) -> int:
+async def listen(listener: SpreadListener) -> int:
     chance = random.Random()
     for _ in range(50):
         port = chance.randrange(LOWEST_PORT, HIGHEST_PORT)
