@@ -98,7 +98,9 @@ class SpreadHouse:
         settings: SpreadSettings | None = None,
         folder: Path | None = None,
         limits: Limits | None = None,
+        trace: Path | None = None,
     ) -> None:
+        self._trace = trace
         self.names = names or ("lochost",)
         self._settings = settings
         self._limits = limits
@@ -127,7 +129,8 @@ class SpreadHouse:
 
     async def start(self, name: str) -> None:
         here = self.config.daemon(name).address
-        node = Node(name, sites=self.config, timing=QUICK, engines=self.network.engines(self.config, here))
+        engines = self.network.engines(self.config, here)
+        node = Node(name, sites=self.config, timing=QUICK, engines=engines, trace=self._trace)
         floor = await node.attach(SITES_UNDERLAY)
         hub = Hub(node, SITES_UNDERLAY, self._limits)
         listener = SpreadListener(hub.seats, self._settings, [each.name for each in self.config.daemons])

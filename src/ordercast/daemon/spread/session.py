@@ -229,7 +229,7 @@ class SpreadSession(asyncio.Protocol):
             self._write(answer)
         self._is_closed = True
         self._resume_reading()
-        if transport.can_write_eof() and answer:
+        if answer and not transport.is_closing() and transport.can_write_eof():
             transport.write_eof()
             self._set_timer(CLOSE_S, transport.abort)
         else:
@@ -391,10 +391,10 @@ class SpreadSession(asyncio.Protocol):
 
     def _flush(self) -> None:
         out, transport = self._out, self._transport
-        if transport is None or self._is_closed:
-            out.clear()
+        if transport is None or self._is_closed or transport.is_closing():
+            out.clear()  # `connection_lost` follows, if it has not been
             return
-        while not out.is_blocked and (data := out.take()):
+        while not out.is_blocked and not transport.is_closing() and (data := out.take()):
             transport.write(data)  # `pause_writing` is called from within where the socket takes no more
         out.settle()
         if out.is_blocked:
@@ -441,7 +441,7 @@ class SpreadSession(asyncio.Protocol):
             self._transport.abort()
 
     def _write(self, data: bytes) -> None:
-        if self._transport is not None and not self._is_closed:
+        if self._transport is not None and not self._is_closed and not self._transport.is_closing():
             self._transport.write(data)
 
     # The end.
@@ -472,7 +472,7 @@ class SpreadSession(asyncio.Protocol):
         self._set_timer(CLOSE_S, transport.abort)
 
     def _pause_reading(self) -> None:
-        if self._transport is not None and not self._is_closed:
+        if self._transport is not None and not self._is_closed and not self._transport.is_closing():
             self._transport.pause_reading()
 
     def _resume_reading(self) -> None:
