@@ -98,7 +98,9 @@ class SpreadHouse:
         settings: SpreadSettings | None = None,
         folder: Path | None = None,
         limits: Limits | None = None,
+        trace: Path | None = None,
     ) -> None:
+        self._trace = trace
         self.names = names or ("lochost",)
         self._settings = settings
         self._limits = limits
@@ -127,11 +129,12 @@ class SpreadHouse:
 
     async def start(self, name: str) -> None:
         here = self.config.daemon(name).address
-        node = Node(name, sites=self.config, timing=QUICK, engines=self.network.engines(self.config, here))
+        engines = self.network.engines(self.config, here)
+        node = Node(name, sites=self.config, timing=QUICK, engines=engines, trace=self._trace)
         floor = await node.attach(SITES_UNDERLAY)
         hub = Hub(node, SITES_UNDERLAY, self._limits)
         listener = SpreadListener(hub.seats, self._settings, [each.name for each in self.config.daemons])
-        port = await _listen(listener)
+        port = await listen(listener)
         if self._folder is not None:
             await listener.listen_unix(port, self._folder)
             native = Listener(hub)
@@ -308,7 +311,7 @@ def _name(data: bytes) -> bytes:
     return name
 
 
-async def _listen(listener: SpreadListener) -> int:
+async def listen(listener: SpreadListener) -> int:
     chance = random.Random()
     for _ in range(50):
         port = chance.randrange(LOWEST_PORT, HIGHEST_PORT)

@@ -164,7 +164,7 @@ async def test_a_session_that_ends_leaves_its_groups_and_the_others_see_why() ->
 
 @within(30)
 async def test_a_session_that_does_not_receive_is_put_out_at_the_byte_limit_and_delays_nobody() -> None:
-    async with House(Limits(session_bytes=200_000)) as house:
+    async with House(Limits(session_bytes=200_000, patience_ns=0)) as house:
         (one, alice), (two, bob) = house.open("alice"), house.open("bob")
         for seat in (alice, bob):
             seat.join("prices")

@@ -79,6 +79,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--session-limit", default=None, metavar="BYTES", help="that may wait for one client (8MiB)")
     parser.add_argument("--total-limit", default=None, metavar="BYTES", help="that may wait for all clients (48MiB)")
     parser.add_argument("--max-sessions", default=None, metavar="N", help="clients at a time (4096)")
+    parser.add_argument("--patience", default=None, metavar="TIME", help="how long more may wait for one client (1s)")
     parser.add_argument("--slow", default=None, choices=SLOW, help="what becomes of a client that does not receive")
     parser.add_argument(
         "--insecure",
@@ -134,6 +135,7 @@ def described(config: DaemonConfig) -> dict[str, Any]:
         "session_limit": limits.session_bytes,
         "total_limit": limits.total_bytes,
         "max_sessions": limits.max_sessions,
+        "patience_s": limits.patience_ns / 1e9,
         "slow": "block" if limits.is_blocking else "disconnect",
     }
 

@@ -147,6 +147,7 @@ class LinkKeeper:
         self._is_woken = False
         self._is_warm = False
         self.is_closed = False
+        self._is_leaving = False
         self.session = ClientSession(label, self, window)
         self.address: DaemonAddress | None = None  # of the present connection, or of the last one
 
@@ -215,7 +216,7 @@ class LinkKeeper:
 
     @property
     def _has_stopped(self) -> bool:
-        return self.is_closed
+        return self.is_closed or self._is_leaving
 
     async def _wait_for_application(self) -> None:
         """The daemon has put this client out because it did not receive: it comes back when it does."""
@@ -245,6 +246,7 @@ class LinkKeeper:
     async def say_goodbye(self) -> None:
         """End the session in order."""
         link = self._link
+        self._is_leaving = True
         if link is not None and not link.closed.done():
             link.write([*self.session.pump(), frame(FrameKind.BYE)])
             await asyncio.wait([link.closed], timeout=1.0)

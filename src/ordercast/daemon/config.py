@@ -23,12 +23,12 @@ from ordercast.orderers import ORDERERS
 from ordercast.sites import DaemonSpec, Site, SitesConfig, load_spread_conf
 from ordercast.sites.reading import read_sites
 from ordercast.sites.tables import TomlTable, read_text
-from ordercast.sites.units import parse_bytes
+from ordercast.sites.units import parse_bytes, parse_duration
 
 NODE_KEYS: Final = ("name", "site", "orderer", "underlay", "host", "port", "peers", "insecure", "trace")
 SPREAD_KEYS: Final = ("spread", "spread_dir")  # of flags; the table has more
 SPREAD_SUFFIX: Final = ".conf"
-CLIENT_KEYS: Final = ("unix", "listen", "session_limit", "total_limit", "max_sessions", "slow")
+CLIENT_KEYS: Final = ("unix", "listen", "session_limit", "total_limit", "max_sessions", "slow", "patience")
 SLOW: Final = ("disconnect", "block")
 UNDERLAY: Final = "ordercast"
 """The underlay of daemons that have another orderer than `sites`."""
@@ -106,6 +106,7 @@ def load_daemon_config(
     limits = Limits(
         session_bytes=session,
         total_bytes=total,
+        patience_ns=pick("patience", clients, Limits().patience_ns, parse_duration),
         is_blocking=is_blocking,
         max_sessions=pick("max_sessions", clients, Limits().max_sessions, _whole(1, MAX_SESSIONS)),
     )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from itertools import count
+from typing import Final
 
 from ordercast.daemon.encoding import EventEncoder
 from ordercast.daemon.seat import Limits, Seats
@@ -13,13 +15,16 @@ from ordercast.errors import OrdercastError
 from ordercast.runtime.node import Node, parts_of
 from ordercast.wire.client_frames import SECRET_BYTES, Question
 
+WATCH_S: Final = 0.1
+"""How often sessions that hold more than they may are looked at."""
+
 log = logging.getLogger("ordercast.daemon")
 
 
 class Hub:
     """A node that is in a shared underlay, and the seats of its sessions there."""
 
-    __slots__ = ("_backend", "_labels", "encoder", "error", "node", "seats")
+    __slots__ = ("_backend", "_is_watching", "_labels", "encoder", "error", "node", "seats")
 
     def __init__(self, node: Node, underlay: str, limits: Limits | None = None) -> None:
         """The node has attached the underlay: sessions come and go, and it stays."""
@@ -30,6 +35,7 @@ class Hub:
         self.encoder = EventEncoder()
         self.error: OrdercastError | None = None  # why the node has stopped
         self._labels = count(1)
+        self._is_watching = False
         driver.add_listener(self)
 
     # What the driver calls.
@@ -40,6 +46,19 @@ class Hub:
         if guests:
             self.seats.settle_ports(guests)
             self.encoder.forget()
+            if self.seats.has_slow and not self._is_watching:
+                self._watch()
+
+    def _watch(self) -> None:
+        """Look again: where a slow session holds up the underlay, no pass brings anything."""
+        self._is_watching = self.seats.has_slow and self.error is None
+        if self._is_watching:
+            asyncio.get_running_loop().call_later(WATCH_S, self._look)
+
+    def _look(self) -> None:
+        if self.error is None:
+            self.seats.check_slow(self.seats.passes.now_ns())
+        self._watch()
 
     def fail(self, error: OrdercastError) -> None:
         """The node has stopped."""

@@ -76,6 +76,9 @@ MAX_QUESTIONS: Final = 16
 WRITE_BYTES: Final = 256 << 10
 """Bytes that wait in the socket's buffer of this process before no more events are taken."""
 
+LAG_SHARE: Final = 8
+"""A client for which this part of the limit of its session waits gets no credit: it is to receive first."""
+
 CREDIT_SHARE: Final = 4
 """A client is told of its credit when this part of its window has become free."""
 
@@ -497,6 +500,8 @@ class NativeConnection:
         if seat is None:
             return
         free = seat.room - self._waiting_bytes
+        if seat.held_bytes > self._house.seats.limits.session_bytes // LAG_SHARE:
+            free = 0  # who sends faster than it receives would only be disconnected for it
         total = max(self._granted, self._received + max(0, free))
         delivered = seat.delivered_number
         is_much = (total - self._granted) * CREDIT_SHARE >= self._house.seats.window_bytes

@@ -35,7 +35,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from ordercast.config import GroupConfig
+from ordercast.config import SECOND, GroupConfig
 from ordercast.errors import NotMember, UsageError
 from ordercast.groups.checks import check_priority
 from ordercast.groups.events import PortEvent
@@ -56,8 +56,11 @@ class Limits:
     """What sessions may take of the daemon's memory, and what becomes of one that takes too much."""
 
     session_bytes: int = 8 * MIB
-    """Of events that wait for one session. Beyond it the session is disconnected; well below what would hold up the
-    underlay (`groups.consumption.SESSION_BYTES`)."""
+    """Of events that wait for one session. One that stays beyond it is disconnected. At twice as much or more the
+    underlay waits for it (`groups.consumption.SESSION_BYTES`), so that its memory is bounded."""
+    patience_ns: int = 1 * SECOND
+    """How long a session may stay beyond that: one that receives, and only not as fast as the others send for a
+    moment, slows them down and is not disconnected. 0: it is disconnected at once, and nobody is ever slowed down."""
     total_bytes: int = 48 * MIB
     """The same for all sessions together; a block that several wait for counts once. Beyond it the session goes that
     holds most."""
@@ -94,7 +97,7 @@ class PassMaker(Protocol):
 class SessionSeat:
     """One session of the daemon: one client."""
 
-    __slots__ = ("_again", "_host", "_passes", "_seats", "base", "ending", "label", "session", "user")
+    __slots__ = ("_again", "_host", "_passes", "_seats", "base", "behind_ns", "ending", "label", "session", "user")
 
     def __init__(self, seats: Seats, label: str, user: SeatUser) -> None:
         self._seats = seats
@@ -112,6 +115,7 @@ class SessionSeat:
             raise
         self.base.stream.feed()
         self._again: dict[str, bytes] = {}  # groups that are joined again when the leave has ended, and the headers
+        self.behind_ns = -1  # since when it holds more than it may; -1: it does not
         self.ending: Ending | None = None
 
     # State.
@@ -346,6 +350,7 @@ class Seats:
     """All sessions of one daemon. It is told of each pass (`runtime.driver.PassListener`)."""
 
     __slots__ = (
+        "_behind",
         "_by_base",
         "_closing",
         "_waiting",
@@ -368,6 +373,7 @@ class Seats:
         self.limits = limits if limits is not None else Limits()
         self._by_base: dict[Port, SessionSeat] = {}  # in the order of opening
         self._closing: dict[Port, SessionSeat] = {}  # on their way out of their groups
+        self._behind: dict[SessionSeat, None] = {}  # those that hold more than they may
         self._waiting: dict[str, list[SeatUser]] = {}  # labels that are being left, and who wants them
         self.endings = dict.fromkeys(SessionEnd, 0)  # how many sessions ended how
         self.refused = 0
@@ -466,14 +472,31 @@ class Seats:
                 self.put_out(seat, SessionEnd.STOPPED, f"the daemon is out of {self.underlay!r}: {text}")
                 continue
             seat.user.settle()
-            if seat.held_bytes > self.limits.session_bytes and not self.limits.is_blocking and seat.ending is None:
-                self.put_out(
-                    seat,
-                    SessionEnd.SLOW,
-                    f"it did not receive: {seat.held_bytes} bytes wait for it, and {self.limits.session_bytes} may",
-                )
+            if seat.held_bytes > self.limits.session_bytes or seat.behind_ns >= 0:
+                self._behind[seat] = None
         if not self.limits.is_blocking:
+            self.check_slow(self.passes.now_ns())
             self._spare_memory()
+
+    @property
+    def has_slow(self) -> bool:
+        """Whether a session holds more than it may: `check_slow` is to be called again soon."""
+        return bool(self._behind)
+
+    def check_slow(self, now_ns: int) -> None:
+        """Put out the sessions that have held more than they may for too long."""
+        limits = self.limits
+        for seat in list(self._behind):
+            if seat.ending is not None or seat.held_bytes <= limits.session_bytes:
+                del self._behind[seat]
+                seat.behind_ns = -1
+                continue
+            if seat.behind_ns < 0:
+                seat.behind_ns = now_ns
+            if now_ns - seat.behind_ns >= limits.patience_ns and not limits.is_blocking:
+                del self._behind[seat]
+                text = f"it did not receive: {seat.held_bytes} bytes wait for it, and {limits.session_bytes} may"
+                self.put_out(seat, SessionEnd.SLOW, text)
 
     def _spare_memory(self) -> None:
         """All sessions together hold too much: the one goes that holds most. At most one in each pass: what it held is

@@ -23,7 +23,7 @@ MAX_TEXT: Final = 4_096
 MAX_ID: Final = 1_024  # bytes of a view's id, or of a member
 MAX_HEADS: Final = 4_096
 MAX_RECORDS: Final = 1 << 17  # members that are remembered
-MAX_RECORD: Final = 1_024
+MAX_TABLES: Final = 1_024  # groups whose last members are remembered
 _REASONS: Final = frozenset(Reason)
 _STALLS: Final = tuple(StallReason)
 
@@ -217,7 +217,8 @@ class ViewWriter:
         writer = Writer().text(view.group).u64(view.counter).text(view.creator).u64(view.ring).u32(view.incarnation)
         writer.i64(view.seq).i64(view.position).u8(view.reason).text(view.subject).blob(view.header)
         records = [self._record(member) for member in view.members]
-        writer.u32(len(records)).raw(b"".join([record for _, record in records]))
+        table = b"".join([record for _, record in records])
+        writer.u32(len(records)).u32(len(table)).raw(table)
         came_with = dict.fromkeys(view.came_with)
         bits = bytearray(-(-len(records) // 8))
         for at, (name, _) in enumerate(records):
@@ -245,13 +246,26 @@ class ViewWriter:
         return found
 
 
-class ViewReader:
-    """Reads VIEW frames of one connection. The record of a member is read once."""
+class MemberTable(NamedTuple):
+    """The members of a view, as they came and as they are."""
 
-    __slots__ = ("_members",)
+    data: bytes
+    members: tuple[Member, ...]
+    names: tuple[str, ...]
+
+
+_EMPTY: Final = MemberTable(b"", (), ())
+
+
+class ViewReader:
+    """Reads VIEW frames of one connection. The record of a member is read once; where members were only added to those
+    of the last view of a group, the others are not looked at again."""
+
+    __slots__ = ("_known", "_last")
 
     def __init__(self) -> None:
-        self._members: dict[bytes, tuple[Member, str]] = {}  # MAX_RECORDS bounds it
+        self._known: dict[bytes, tuple[Member, str]] = {}  # by record; MAX_RECORDS bounds it
+        self._last: dict[str, MemberTable] = {}  # by group; MAX_TABLES bounds it
 
     def read(self, body: bytes) -> View:
         reader = Reader(body)
@@ -260,13 +274,14 @@ class ViewReader:
         reason, subject, header = reader.u8(), reader.text(MAX_ID), reader.blob(MAX_HEADER)
         if reason not in _REASONS:
             raise WireError("unknown reason of a view")
-        known = self._members
-        found = [
-            known.get(record := reader.blob(MAX_RECORD)) or self._member(record)
-            for _ in range(reader.count(MEMBER_BYTES))
-        ]
-        bits = int.from_bytes(reader.raw(-(-len(found) // 8)), "little")
-        came_with = tuple([name for at, (_, name) in enumerate(found) if bits >> at & 1]) + _take_texts(reader)
+        count, size = reader.u32(), reader.u32()
+        table = self._table(group, reader.raw(size))
+        if len(table.members) != count:
+            raise WireError("a view has another number of members than it says")
+        bits = int.from_bytes(reader.raw(-(-count // 8)), "little")
+        flags = f"{bits:0{count}b}"[::-1] if count else ""
+        came_with = tuple([name for name, flag in zip(table.names, flags, strict=False) if flag == "1"])
+        came_with += _take_texts(reader)
         components = tuple([_take_texts(reader) for _ in range(reader.u16())])
         locks, tokens = {}, {}
         for _ in range(reader.u16()):
@@ -280,7 +295,7 @@ class ViewReader:
             incarnation,
             seq,
             position,
-            tuple([member for member, _ in found]),
+            table.members,
             {},
             Reason(reason),
             subject,
@@ -292,19 +307,36 @@ class ViewReader:
             components=components,
         )
 
+    def _table(self, group: str, data: bytes) -> MemberTable:
+        last = self._last.get(group, _EMPTY)
+        if not data.startswith(last.data):
+            last = _EMPTY
+        known, found, at, size = self._known, [], len(last.data), len(data)
+        while at < size:
+            if at + 2 > size:
+                raise WireError("the record of a member is cut")
+            stop = at + 2 + data[at] + (data[at + 1] << 8)
+            if stop > size:
+                raise WireError("the record of a member is cut")
+            record = data[at:stop]
+            found.append(known.get(record) or self._member(record))
+            at = stop
+        members = last.members + tuple([member for member, _ in found])
+        table = MemberTable(data, members, last.names + tuple([name for _, name in found]))
+        if len(self._last) >= MAX_TABLES:
+            self._last.clear()
+        self._last[group] = table
+        return table
+
     def _member(self, record: bytes) -> tuple[Member, str]:
-        reader = Reader(record)
+        reader = Reader(record, 2)
         label = reader.text(MAX_LABEL)
         member = decode_member(reader).session(label)
         reader.end()
-        if len(self._members) >= MAX_RECORDS:
-            self._members.clear()
-        found = self._members[record] = (member, str(member))
+        if len(self._known) >= MAX_RECORDS:
+            self._known.clear()
+        found = self._known[record] = (member, str(member))
         return found
-
-
-MEMBER_BYTES: Final = 24
-"""Fewer bytes no member has."""
 
 
 def encode_transitional(signal: Transitional) -> bytes:

@@ -51,8 +51,11 @@ class Shown(NamedTuple):
 
 
 @lru_cache(maxsize=1_024)
-def address(type_: int, hint: bytes, groups: tuple[bytes, ...]) -> Addressed | None:
-    """Where a message goes, and as what; None: to nobody. Hot: once for each run of messages that are alike."""
+def address(type_: int, hint: bytes, groups: tuple[bytes, ...], has_service: bool = True) -> Addressed | None:
+    """Where a message goes, and as what; None: to nobody. Hot: once for each run of messages that are alike.
+
+    `has_service`: otherwise the underlay does not give the service. Then the message is AGREED, and shown as it was.
+    """
     number, marks = bits.read_hint(hint)
     bit = type_ & bits.REGULAR_MESS
     service = bits.SERVICES[bit]
@@ -61,7 +64,8 @@ def address(type_: int, hint: bytes, groups: tuple[bytes, ...]) -> Addressed | N
     if not targets:
         return None
     is_listed = len(targets) == len(texts)
-    if is_listed and marks == LITTLE and type_ == bit and (len(targets) == 1 or service.is_ordered):
+    is_plain = is_listed and marks == LITTLE and type_ == bit and has_service
+    if is_plain and (len(targets) == 1 or service.is_ordered):
         return Addressed(targets, service, number)
     pattern = ""
     if not is_listed:
@@ -69,7 +73,7 @@ def address(type_: int, hint: bytes, groups: tuple[bytes, ...]) -> Addressed | N
         pattern = "".join([at.get(text, _NOTHING) for text in texts])
     flavour = f"{PREFIX}{type_:x}.{marks}.{pattern}"
     # Weaker messages to several groups could come before the groups have their names.
-    return Addressed((*targets, flavour), service if service.is_ordered else AGREED, number)
+    return Addressed((*targets, flavour), service if service.is_ordered and has_service else AGREED, number)
 
 
 @lru_cache(maxsize=1_024)

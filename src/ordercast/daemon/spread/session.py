@@ -25,7 +25,7 @@ from ordercast.daemon.spread.membership import Memberships
 from ordercast.daemon.spread.names import MAX_GROUP, is_legal, private_group
 from ordercast.daemon.spread.socket_queue import SocketQueue
 from ordercast.engine import Transitional
-from ordercast.errors import OrdercastError, UsageError
+from ordercast.errors import OrdercastError, UnsupportedService, UsageError
 from ordercast.groups.events import Batch, Left
 from ordercast.view import View
 from ordercast.wire.endings import Ending, SessionEnd
@@ -67,6 +67,7 @@ class SpreadSession(asyncio.Protocol):
         self._joining: set[str] = set()
         self._leaving: set[str] = set()
         self._out = SocketQueue()
+        self._has_failed = False  # a request of it was passed over
         # the end
         self._ending: Ending | None = None  # the client is gone: what it has requested is carried out first
         self._is_closed = False
@@ -228,7 +229,7 @@ class SpreadSession(asyncio.Protocol):
             self._write(answer)
         self._is_closed = True
         self._resume_reading()
-        if transport.can_write_eof() and answer:
+        if answer and not transport.is_closing() and transport.can_write_eof():
             transport.write_eof()
             self._set_timer(CLOSE_S, transport.abort)
         else:
@@ -256,7 +257,7 @@ class SpreadSession(asyncio.Protocol):
                 if not self._carry_out(seat, request):
                     break
             except OrdercastError as error:
-                _log.warning("a request of %s was passed over: %s", self._private, error)  # Spread answers none
+                self._pass_over(error)
             if requests:
                 requests.popleft()
         decoder = self._decoder
@@ -296,6 +297,13 @@ class SpreadSession(asyncio.Protocol):
             self._leaving.add(group)
         return True
 
+    def _pass_over(self, error: OrdercastError) -> None:
+        """A request cannot be carried out. Spread answers none, so the log has it: the first one of each client."""
+        self._desk.counters["passed_over"] += 1
+        if not self._has_failed:
+            self._has_failed = True
+            _log.warning("a request of %s was passed over: %s", self._private, error)
+
     def _send(self, seat: SessionSeat, request: SpreadCast) -> bool:
         """Hot: once for each run of messages that are alike."""
         addressed = address(request.type, request.hint, request.groups)
@@ -305,10 +313,16 @@ class SpreadSession(asyncio.Protocol):
             return False
         groups, service, type_ = addressed
         bodies = request.bodies
-        if len(groups) == 1 and seat.has(groups[0]):
-            taken = seat.send_many(bodies, groups, service, type_)
-        else:
-            taken = seat.send_all(bodies, groups, service, type_)
+        try:
+            if len(groups) == 1 and seat.has(groups[0]):
+                taken = seat.send_many(bodies, groups, service, type_)
+            else:
+                taken = seat.send_all(bodies, groups, service, type_)
+        except UnsupportedService:
+            stronger = address(request.type, request.hint, request.groups, has_service=False)
+            if stronger is None:
+                return True
+            taken = seat.send_all(bodies, *stronger)
         if taken < len(bodies):
             self._requests[0] = request._replace(bodies=bodies[taken:])
             return False
@@ -347,14 +361,24 @@ class SpreadSession(asyncio.Protocol):
             elif memberships is not None:
                 memberships.on_underlay(event)
         elif isinstance(event, Left):
-            if event.group and not event.returning:
-                self._joining.discard(event.group)
-                self._leaving.discard(event.group)
-                if memberships is not None and event.wanted and event.group != self._private:
-                    out.add(memberships.on_left(event.group), 1)
+            self._on_left(event)
         elif isinstance(event, Transitional) and memberships is not None:
             for _, data in memberships.on_transitional(event):
                 out.add(data, 1)
+
+    def _on_left(self, left: Left) -> None:
+        group, memberships, out = left.group, self._memberships, self._out
+        if left.returning:
+            # The daemon is out of the underlay and comes back: to the client its groups part, and merge.
+            for _, data in memberships.on_transitional(Transitional("")) if memberships is not None else ():
+                out.add(data, 1)
+        elif group == self._private and not left.wanted and self._ending is None:
+            self._end(Ending(SessionEnd.KICKED, f"it is out of its private group: {left.text}"))
+        elif group and group != self._private:
+            self._joining.discard(group)
+            self._leaving.discard(group)
+            if memberships is not None:
+                out.add(memberships.on_left(group), 1)
 
     def ended(self, ending: Ending) -> None:
         """The daemon has closed the seat."""
@@ -367,10 +391,10 @@ class SpreadSession(asyncio.Protocol):
 
     def _flush(self) -> None:
         out, transport = self._out, self._transport
-        if transport is None or self._is_closed:
-            out.clear()
+        if transport is None or self._is_closed or transport.is_closing():
+            out.clear()  # `connection_lost` follows, if it has not been
             return
-        while not out.is_blocked and (data := out.take()):
+        while not out.is_blocked and not transport.is_closing() and (data := out.take()):
             transport.write(data)  # `pause_writing` is called from within where the socket takes no more
         out.settle()
         if out.is_blocked:
@@ -417,7 +441,7 @@ class SpreadSession(asyncio.Protocol):
             self._transport.abort()
 
     def _write(self, data: bytes) -> None:
-        if self._transport is not None and not self._is_closed:
+        if self._transport is not None and not self._is_closed and not self._transport.is_closing():
             self._transport.write(data)
 
     # The end.
@@ -448,7 +472,7 @@ class SpreadSession(asyncio.Protocol):
         self._set_timer(CLOSE_S, transport.abort)
 
     def _pause_reading(self) -> None:
-        if self._transport is not None and not self._is_closed:
+        if self._transport is not None and not self._is_closed and not self._transport.is_closing():
             self._transport.pause_reading()
 
     def _resume_reading(self) -> None:
