@@ -372,28 +372,27 @@ class SharedGroups:
         self.roster.on_transitional()
 
     def signal(self, now_ns: int, port: Port) -> None:
-        """The port is about to get something; it hears of it where a recovery brought that together. Hot: once per
-        block and port."""
+        """The port is about to get something that a recovery may have brought together. Hot: once per block and port."""
         if not self._transitional:
             return
-        stream = port.stream
+        stream, regrouping = port.stream, self._regrouping
         if stream.is_fed and stream.base is not None:
             port = stream.base
-        regrouping, is_told = self._regrouping, port.transitional == self._transitional
+        is_told = port.transitional == self._transitional
         if port.view is None or (is_told and not (regrouping is not None and regrouping.has_exchanged)):
             return
         # One that receives all its groups in one order is told once; in its trace each group has the signal.
         views = [each.view for each in ([port] if port.group else stream.ports.values()) if each.view is not None]
-        came_with: tuple[str, ...] = ()
         if regrouping is not None:
-            views, came_with = regrouping.parting(stream, views), regrouping.came_with
+            views = regrouping.parting(stream, views)
             if not views and (port.group or is_told):
                 return
         port.transitional = self._transitional
         for view in views:
             stream.rows.group_transitional(now_ns, view)
         if port.group or not is_told:
-            port.tell(Transitional(port.view.id, port.group, came_with if not port.group else ()))
+            came_with = regrouping.came_with if regrouping is not None and not port.group else ()
+            port.tell(Transitional(port.view.id, port.group, came_with))
 
     def on_view(self, now_ns: int, view: View) -> None:
         """The next view of the underlay: sessions of nodes that are not in it are out of their groups."""
