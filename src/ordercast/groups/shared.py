@@ -372,7 +372,7 @@ class SharedGroups:
         self.roster.on_transitional()
 
     def signal(self, now_ns: int, port: Port) -> None:
-        """The port is about to get something that a recovery may have brought together. Hot: once per block and port."""
+        """The port is about to get what a recovery may have brought together. Hot: once per block and port."""
         if not self._transitional:
             return
         stream, regrouping = port.stream, self._regrouping
