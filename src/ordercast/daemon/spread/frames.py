@@ -96,7 +96,7 @@ class FrameDecoder:
         return requests
 
     def _read(self, data: bytes, requests: list[AnyRequest]) -> int:
-        """Read what is complete; where the next request begins. Hot: `bench --clients spread`."""
+        """Read what is complete; where the next request begins. Hot: `benches/spread_clients.py` measures it."""
         at, size = 0, len(data)
         cast_head = cast_groups = b""  # of the last message: what is like it needs no second look
         bodies: list[bytes] = []
