@@ -171,3 +171,15 @@ async def test_batches_of_a_group_are_blocks(tmp_path: Path) -> None:
                 assert event.group == "prices"
             if count == 1_000:
                 break
+
+
+@within(20)
+async def test_clients_come_by_tcp_and_a_list_of_daemons_is_tried_in_turn(tmp_path: Path) -> None:
+    async with DaemonHouse(tmp_path) as house:
+        await house.listener.listen_tcp("127.0.0.1", 0)
+        addresses = [f"unix:{tmp_path}/nobody", house.listener.addresses[-1]]
+        async with await connect(addresses, name="alice") as alice, house.client("bob") as bob:
+            assert str(alice.address).startswith("tcp://127.0.0.1:")
+            one, two = await alice.join("prices"), await bob.join("prices")
+            await one.send_many([bytes(1_000)] * 500, confirm=True)
+            assert len(await payloads(two, 500)) == 500

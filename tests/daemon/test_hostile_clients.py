@@ -6,6 +6,7 @@ docs/protocol-client.md says what a daemon answers.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -149,8 +150,8 @@ class Sink:
         self.data = b""
         self.is_closed = False
 
-    def send(self, data: bytes) -> None:
-        self.data += data
+    def send(self, frames: Sequence[bytes]) -> None:
+        self.data += b"".join(frames)
 
     def pending_bytes(self) -> int:
         return 0

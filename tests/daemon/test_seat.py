@@ -9,6 +9,7 @@ import pytest
 from tests.network.quick import QUICK, fresh, within
 
 from ordercast import AGREED, SAFE, Left, Node, NotMember, UsageError, View
+from ordercast.config import MS
 from ordercast.daemon.hub import Hub
 from ordercast.daemon.seat import Limits, SessionSeat
 from ordercast.errors import WireError
@@ -214,3 +215,25 @@ def test_endings_are_text_and_other_headers_are_none() -> None:
     assert encode_ending(SessionEnd.SLOW, "it slept") == b"session ended (slow): it slept"
     for header in (b"", b"bye", b"session ended (", b"session ended (tired)", b"session ended (slow", b"\xff" * 30):
         assert read_ending(header) is None
+
+
+@within(30)
+async def test_a_session_that_is_behind_and_takes_enough_stays_and_one_that_does_not_goes_after_its_patience() -> None:
+    async with House(Limits(session_bytes=100_000, patience_ns=300 * MS)) as house:
+        (one, alice), (two, bob), (three, carl) = house.open("alice"), house.open("bob"), house.open("carl")
+        for seat in (alice, bob, carl):
+            seat.join("prices")
+        await one.until(lambda: len(one.members("prices")) == 3)
+        await two.until(lambda: len(two.members("prices")) == 3)
+        await three.until(lambda: len(three.members("prices")) == 3)
+        one.is_slow = three.is_slow = True
+        started = asyncio.get_running_loop().time()
+        while three.ending is None:
+            bob.send_many([bytes(1_000)] * 20, ["prices"], AGREED)
+            for _ in range(8):
+                if alice.held_bytes > 150_000:  # always behind, and moving
+                    alice.take()
+            await asyncio.sleep(0)
+        assert three.ending.why is SessionEnd.SLOW
+        assert asyncio.get_running_loop().time() - started >= 0.3
+        assert one.ending is None

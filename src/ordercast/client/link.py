@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Sequence
 from time import monotonic
 from typing import Final, Protocol, cast
@@ -28,6 +29,9 @@ PING_S: Final = 5.0
 
 DEAD_S: Final = 20.0
 """One that has been silent for so long is given up, and the connection is made anew."""
+
+SOCKET_BYTES: Final = 1 << 20
+"""Asked of the kernel for what is on its way to the daemon."""
 
 _FINAL: Final = frozenset((SessionEnd.PROTOCOL, SessionEnd.KICKED, SessionEnd.REPLACED))
 """After these a client does not come back by itself."""
@@ -61,6 +65,11 @@ class DaemonLink(asyncio.Protocol):
         transport = cast(asyncio.Transport, transport)  # uvloop has classes of its own
         self._transport = transport
         transport.set_write_buffer_limits(high=4 << 20)  # credit bounds what is written
+        found = transport.get_extra_info("socket")
+        if found is not None:
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BYTES)
+            if found.family != socket.AF_UNIX:
+                found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         transport.write(self._keeper.session.hello())
         self._ping = self._loop.call_later(PING_S, self._on_ping)
 
@@ -86,7 +95,7 @@ class DaemonLink(asyncio.Protocol):
 
     def write(self, frames: Sequence[bytes]) -> None:
         if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
+            self._transport.writelines(frames)
 
     def close(self) -> None:
         if self._transport is not None:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Protocol, cast
 
@@ -24,6 +25,10 @@ CLOSE_S: Final = 1.0
 
 UNREAD_BYTES: Final = 4 * WRITE_BYTES
 """Bytes that wait for a client before nothing more is read from it."""
+
+SOCKET_BYTES: Final = 1 << 20
+"""Asked of the kernel for what is on its way to a client; it may give less. On a busy machine client and daemon run in
+turns, and a turn moves at most so much."""
 
 BACKLOG: Final = 512
 """Connections that wait to be accepted."""
@@ -99,9 +104,9 @@ class ClientSocket(asyncio.Protocol):
 
     # What the connection calls.
 
-    def send(self, data: bytes) -> None:
+    def send(self, frames: Sequence[bytes]) -> None:
         if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(data)
+            self._transport.writelines(frames)  # uvloop copies none of them
 
     def pending_bytes(self) -> int:
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
@@ -232,7 +237,10 @@ def _name_of(transport: asyncio.Transport) -> str:
 
 
 def _tune(found: socket.socket | None) -> None:
-    if found is None or found.family == socket.AF_UNIX:
+    if found is None:
+        return
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BYTES)
+    if found.family == socket.AF_UNIX:
         return
     found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

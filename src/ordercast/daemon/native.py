@@ -86,7 +86,7 @@ CREDIT_SHARE: Final = 4
 class ByteSink(Protocol):
     """Where bytes to the client go."""
 
-    def send(self, data: bytes) -> None: ...
+    def send(self, frames: Sequence[bytes]) -> None: ...
 
     def pending_bytes(self) -> int:
         """That have not left this process."""
@@ -538,9 +538,8 @@ class NativeConnection:
     def _flush(self) -> None:
         """One write for everything of this turn."""
         if self._out:
-            data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
-            self._out.clear()
-            self._sink.send(data)
+            frames, self._out = self._out, []
+            self._sink.send(frames)
 
     def _break(self, text: str) -> None:
         """The client has sent what no client sends."""

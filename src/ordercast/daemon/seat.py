@@ -38,7 +38,7 @@ from typing import Final, Protocol
 from ordercast.config import SECOND, GroupConfig
 from ordercast.errors import NotMember, UsageError
 from ordercast.groups.checks import check_priority
-from ordercast.groups.events import PortEvent
+from ordercast.groups.events import Batch, PortEvent
 from ordercast.groups.host import Host
 from ordercast.groups.port import Port
 from ordercast.groups.watches import Watch
@@ -56,11 +56,12 @@ class Limits:
     """What sessions may take of the daemon's memory, and what becomes of one that takes too much."""
 
     session_bytes: int = 8 * MIB
-    """Of events that wait for one session. One that stays beyond it is disconnected. At twice as much or more the
-    underlay waits for it (`groups.consumption.SESSION_BYTES`), so that its memory is bounded."""
+    """Of events that wait for one session. At twice as much or more the underlay waits for it
+    (`groups.consumption.SESSION_BYTES`), so that its memory is bounded."""
     patience_ns: int = 1 * SECOND
-    """How long a session may stay beyond that: one that receives, and only not as fast as the others send for a
-    moment, slows them down and is not disconnected. 0: it is disconnected at once, and nobody is ever slowed down."""
+    """A session beyond its limit that does not take as much as that within this time is disconnected: what waits for it
+    would be older than this before it has it. One that takes more slows senders down, as a member does. 0: it is
+    disconnected at the limit, and nobody is ever slowed down."""
     total_bytes: int = 48 * MIB
     """The same for all sessions together; a block that several wait for counts once. Beyond it the session goes that
     holds most."""
@@ -97,7 +98,20 @@ class PassMaker(Protocol):
 class SessionSeat:
     """One session of the daemon: one client."""
 
-    __slots__ = ("_again", "_host", "_passes", "_seats", "base", "behind_ns", "ending", "label", "session", "user")
+    __slots__ = (
+        "_again",
+        "_host",
+        "_passes",
+        "_seats",
+        "base",
+        "behind_from",
+        "behind_ns",
+        "ending",
+        "label",
+        "session",
+        "taken_bytes",
+        "user",
+    )
 
     def __init__(self, seats: Seats, label: str, user: SeatUser) -> None:
         self._seats = seats
@@ -115,7 +129,9 @@ class SessionSeat:
             raise
         self.base.stream.feed()
         self._again: dict[str, bytes] = {}  # groups that are joined again when the leave has ended, and the headers
+        self.taken_bytes = 0  # of all events
         self.behind_ns = -1  # since when it holds more than it may; -1: it does not
+        self.behind_from = 0  # what it had taken by then
         self.ending: Ending | None = None
 
     # State.
@@ -311,6 +327,8 @@ class SessionSeat:
         """The next event; None: there is none. The adapter has finished with the one before."""
         base = self.base
         event = base.take()
+        if isinstance(event, Batch):
+            self.taken_bytes += len(event.block) or sum(map(len, event.messages))
         if base.has_consumed and base.engine.waits_for_application():
             self._touch()
         return event
@@ -491,8 +509,9 @@ class Seats:
                 del self._behind[seat]
                 seat.behind_ns = -1
                 continue
-            if seat.behind_ns < 0:
-                seat.behind_ns = now_ns
+            has_moved = seat.taken_bytes - seat.behind_from >= limits.session_bytes
+            if seat.behind_ns < 0 or (has_moved and limits.patience_ns):
+                seat.behind_ns, seat.behind_from = now_ns, seat.taken_bytes
             if now_ns - seat.behind_ns >= limits.patience_ns and not limits.is_blocking:
                 del self._behind[seat]
                 text = f"it did not receive: {seat.held_bytes} bytes wait for it, and {limits.session_bytes} may"

@@ -462,7 +462,7 @@ class SendQueue:
             first, count, service = self.next_number, queued.count, queued.service
             self._items.popleft()
             self._took(count, queued.nbytes)
-            nbytes = len(queued.block) - OVERHEAD
+            nbytes = queued.shown_bytes
             return Packed(queued.sent_as(first, after), first, count, nbytes, service, count, queued.group)
         if limit < largest:
             return None

@@ -25,6 +25,7 @@ from ordercast.wire.block import (
     open_column,
     open_columns,
     open_messages,
+    payload_bytes,
     service_of,
     type_of,
 )
@@ -255,15 +256,16 @@ class QueuedCall:
 class QueuedBlock:
     """Messages to one group that came packed from a client of this node: they leave as they are, but for the head."""
 
-    __slots__ = ("block", "count", "group", "nbytes", "priority", "service", "type")
+    __slots__ = ("block", "count", "group", "nbytes", "priority", "service", "shown_bytes", "type")
 
-    def __init__(self, group: Target, service: Service, type_: int, block: bytes, count: int, priority: int) -> None:
+    def __init__(self, group: Target, block: bytes, head: Head, priority: int) -> None:
         self.group = group
-        self.service = service
-        self.type = type_
+        self.service = service_of(head.rank, head.k)
+        self.type = type_of(block)
         self.block = block
-        self.count = count
+        self.count = head.count
         self.nbytes = len(block)  # what it counts as in the queue
+        self.shown_bytes = payload_bytes(block, head)  # in the trace
         self.priority = priority
 
     def sent_as(self, first: int, after: int) -> bytes:
@@ -282,7 +284,7 @@ class QueuedBlock:
 
 def as_queued(block: bytes, head: Head, group: Target, priority: int) -> Stretch | QueuedBlock:
     """What stands in the queue for a block that a client has packed. Raises WireError where it cannot be opened."""
-    queued = QueuedBlock(group, service_of(head.rank, head.k), type_of(block), block, head.count, priority)
+    queued = QueuedBlock(group, block, head, priority)
     if not head.count or head.flags & ~EQUAL or label_of(block):
         raise WireError("a block of a client has messages to one group, and no label")
     if len(block) < OPENED_BYTES:

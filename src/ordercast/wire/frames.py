@@ -87,20 +87,28 @@ class FrameBuffer:
         return len(self._rest)
 
     def feed(self, data: bytes) -> list[tuple[int, bytes]]:
-        """The frames that these bytes complete, as (kind, body). Hot: once for each read of a socket."""
-        rest = self._rest
-        if rest:
-            rest += data
-            if len(rest) < self._wanted:
-                return []
-            data = bytes(rest)
-            rest.clear()
+        """The frames that these bytes complete, as (kind, body). Hot: once for each read of a socket, and a byte is
+        copied once, or twice where its frame comes in pieces."""
+        rest, at, size = self._rest, 0, len(data)
         frames: list[tuple[int, bytes]] = []
-        at, size, unpack = 0, len(data), PREFIX.unpack_from
+        unpack = PREFIX.unpack_from
+        if rest:
+            # Complete the frame that has begun; the next ones are cut out of `data` itself.
+            at = min(size, self._wanted - len(rest))
+            rest += data[:at]
+            if len(rest) == PREFIX_BYTES == self._wanted:
+                self._wanted = LENGTH_BYTES + self._length(rest)
+                more = min(size - at, self._wanted - PREFIX_BYTES)
+                rest += data[at : at + more]
+                at += more
+            if len(rest) < self._wanted:
+                return frames
+            frames.append((rest[LENGTH_BYTES], bytes(memoryview(rest)[PREFIX_BYTES:])))
+            self._rest = rest = bytearray()
         while size - at >= PREFIX_BYTES:
             length, kind = unpack(data, at)
             if not 0 < length <= self._most:
-                raise WireError(f"a frame of {length} bytes: 1 to {self._most} are allowed")
+                raise self._wrong(length)
             stop = at + LENGTH_BYTES + length
             if stop > size:
                 break
@@ -110,5 +118,15 @@ class FrameBuffer:
             rest += data[at:]
             self._wanted = PREFIX_BYTES
             if len(rest) >= PREFIX_BYTES:
-                self._wanted = LENGTH_BYTES + PREFIX.unpack_from(rest)[0]
+                self._wanted = LENGTH_BYTES + self._length(rest)
         return frames
+
+    def _length(self, rest: bytearray) -> int:
+        """Of the frame that has begun."""
+        length: int = PREFIX.unpack_from(rest)[0]
+        if not 0 < length <= self._most:
+            raise self._wrong(length)
+        return length
+
+    def _wrong(self, length: int) -> WireError:
+        return WireError(f"a frame of {length} bytes: 1 to {self._most} are allowed")
