@@ -124,6 +124,7 @@ OF_MANY_GROUPS = (
     # nor had other sessions the signal in views of their groups on the way.
     ("sequencer", 1_170_001_185),
     ("sequencer", 1_170_004_303),  # the same, with a node that goes on alone
+    ("sequencer", 1_185_000_694),  # a message to two groups came before the signal of the second one
 )
 
 

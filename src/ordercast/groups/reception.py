@@ -295,10 +295,10 @@ class Reception:
         self, now_ns: int, shared: SharedGroups, parts: Sequence[tuple[Port, Batch]], groups: Sequence[int]
     ) -> None:
         """Whoever gets a block hears of a recovery before it. `groups`: of a message that a session gets by one of its
-        groups only. Where components go on it counts in the others as well, so their signals do not come behind it."""
+        groups only. It counts in the others as well, so their signals do not come behind it."""
         for port, _ in parts:
             shared.signal(now_ns, port)
-        for number in groups if self._channel.engine.interest is not None else ():
+        for number in groups:
             for port in self._routes.get(number, ()):
                 shared.signal(now_ns, port)
 
