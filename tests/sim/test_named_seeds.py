@@ -27,6 +27,7 @@ SEEDS = (
 )
 
 OF_MEMBERSHIP = (
+    ("sequencer", 1_110_001_043),  # a ring lacked a dead member's vote to decide its end, and did not say so
     ("timestamp", 730_015_156),  # a join was given up and ordered; cut off, that member went after 3 s and was missed
     ("timestamp", 730_016_202),  # the same: a member that wanted nothing but to vote went while another still heard it
     ("sequencer", 720_004_544),  # a word of the sequencer about a member, true of a moment, was told a second later

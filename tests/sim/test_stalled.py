@@ -259,6 +259,33 @@ def test_a_blocked_network_names_the_members_that_do_not_answer(orderer: str) ->
     run(program)
 
 
+@pytest.mark.parametrize("orderer", ["sequencer", "timestamp"])
+def test_a_ring_that_cannot_decide_to_end_says_so_and_its_member_comes_to_the_larger_one(orderer: str) -> None:
+    """Each rule asks for all members, and one dies as the rings meet: its vote for the end of its ring is missing. With
+    the token it would be the member that orders, and nothing would be ordered."""
+
+    async def program(node: Simulation) -> None:
+        nodes = {name: node(name) for name in "abecd"}
+        node.world.network.partition([["a", "b", "e"], ["c", "d"]])
+        groups = {name: await each.join("g", orderer=orderer, min_members="all") for name, each in nodes.items()}
+        listeners = {name: Listener(group) for name, group in groups.items()}
+        await asyncio.sleep(2)
+        assert [str(member) for member in groups["c"].status.members] == ["c/0", "d/0"]
+        nodes["d"].crash()
+        node.world.network.heal()
+        await asyncio.sleep(8)
+        assert (listeners["c"].last.reason, listeners["c"].last.waiting_for) == (StallReason.NETWORK, ("d/0",))
+        assert "the dissolve of c/0 is not decided" in listeners["c"].last.text
+        assert listeners["c"].group.status.state == "stalled"
+        await asyncio.sleep(30)
+        assert isinstance(listeners["c"].heard[-1], Resumed)
+        assert {str(member) for member in groups["c"].status.members} == {"a/0", "b/0", "e/0", "c/0"}
+        for listener in listeners.values():
+            await listener.stop()
+
+    run(program)
+
+
 def test_a_failed_group_says_that_it_waits_for_reset() -> None:
     async def program(node: Simulation) -> None:
         nodes = [node(name) for name in "abc"]

@@ -157,8 +157,11 @@ class Underlay:
 
     @property
     def is_working(self) -> bool:
-        """Whether this node is in a ring that is whole: it orders, or waits for enough members to do so."""
-        return self._membership.is_whole and self._is_open and self.view is not None
+        """Whether this node is in a ring that is whole: it orders, or waits for enough members to do so. A log that
+        ends here, where that is not decided, waits for votes."""
+        orderer = self._orderer
+        is_ending = orderer.has_left and orderer.decided < orderer.view.seq
+        return self._membership.is_whole and self._is_open and self.view is not None and not is_ending
 
     def after(self) -> int:
         return self._orderer.after()

@@ -44,6 +44,14 @@ class Vacancy:
         """No call is taken."""
 
     @property
+    def has_left(self) -> bool:
+        return False
+
+    @property
+    def decided(self) -> int:
+        return 0
+
+    @property
     def is_busy(self) -> bool:
         return False
 

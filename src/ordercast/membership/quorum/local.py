@@ -7,9 +7,11 @@ from typing import NamedTuple
 
 from ordercast.config import AlonePolicy, Demands, MinMembers, Timing
 from ordercast.engine import Departed
+from ordercast.errors import WireError
 from ordercast.membership.policy import DepartureCause
 from ordercast.parts.probing import Probing
 from ordercast.view import MAY_RETURN, Address, Member, Reason, View
+from ordercast.wire.views import decode_address
 from ordercast.wire.writer import DatagramWriter
 
 
@@ -53,6 +55,14 @@ def departed_by(view: View, was_leaving: bool, is_manual: bool) -> Departed:
         return Departed(True, False, DepartureCause.LEFT.value)
     may_return = view.serial == MAY_RETURN and not was_leaving and not is_manual
     return Departed(was_leaving, may_return, view.header.decode(errors="replace"), may_return)
+
+
+def onward_of(view: View) -> Address | None:
+    """Where the members of a ring that ends are to go; None where its last member left: the header is its own then."""
+    try:
+        return decode_address(view.header)
+    except WireError:
+        return None
 
 
 def coming_along(view: View) -> tuple[int, ...]:

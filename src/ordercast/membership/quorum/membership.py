@@ -7,8 +7,6 @@ which part has its turn, and what the underlay is told (`policy`). The protocol:
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 from ordercast.config import MS, GroupConfig, MinMembers
 from ordercast.engine import NEVER, Departed, Note, Outbox, Refused, Reset, To, Waiting
 from ordercast.errors import WireError
@@ -31,7 +29,7 @@ from ordercast.membership.policy import (
 )
 from ordercast.membership.quorum.admission import Admission
 from ordercast.membership.quorum.joining import Joining, new_attempts, whom_to_ask
-from ordercast.membership.quorum.local import LocalMember, Wishes, coming_along, departed_by, installed_text
+from ordercast.membership.quorum.local import LocalMember, Wishes, coming_along, departed_by, installed_text, onward_of
 from ordercast.membership.quorum.meeting import Meeting
 from ordercast.membership.quorum.patience import LONGEST, LeavePatience
 from ordercast.membership.quorum.ring import WORKING, QuorumRing, Successor
@@ -46,7 +44,6 @@ from ordercast.wire.returns import Kept
 from ordercast.wire.views import (
     Asking,
     Ring,
-    decode_address,
     decode_asking,
     decode_ended,
     decode_refusal,
@@ -229,8 +226,7 @@ class QuorumMembership:
     def on_delivered(self, now_ns: int, view: View, out: Outbox) -> bool:
         state, linger_ns = self._state, now_ns + self._local.timing.linger_ns
         if view.reason == Reason.DISSOLVE:
-            with suppress(WireError):  # where the last member leaves, its own header
-                self._onward = decode_address(view.header)
+            self._onward = onward_of(view) or self._onward
             if state is not None and state.recovery is None and not state.orderer.standing().is_settled:
                 self._is_dissolving = True
                 self._linger_ns = linger_ns
@@ -326,6 +322,9 @@ class QuorumMembership:
                 self._dissolve(now_ns, out)
             elif stay_ns > now_ns:
                 self._linger_ns = stay_ns
+            elif state is not None and is_in and state.is_ending and not self._patience.is_asked:
+                self._onward = onward_of(state.orderer.view) or self._onward
+                self._exclude(state, DepartureCause.SUPERSEDED, out)
             elif is_in:  # our leave, or what comes before it, never got through
                 self._end(LeftRing(DepartureCause.LEFT_STUCK), DepartureCause.LEFT_STUCK.value, out)
             else:

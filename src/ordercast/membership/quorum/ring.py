@@ -91,6 +91,11 @@ class QuorumRing:
         return not is_own_join or self.orderer.decided >= view.seq
 
     @property
+    def is_ending(self) -> bool:
+        """Whether the last change that is received here ends the ring."""
+        return self.orderer.view.reason == Reason.DISSOLVE
+
+    @property
     def resets(self) -> tuple[MinMembers, ...]:
         """What the calls of reset() on this node that are under way asked for."""
         return self.recovery.resets.rules if self.recovery is not None else ()
