@@ -36,7 +36,8 @@ demo: setup ## show ordered delivery, a failure and the recovery on this machine
 # nor are those that look at how fast something is.
 UNMEASURED := tests/sim/test_planted_bugs.py tests/sim/test_digests.py tests/sim/test_world_fuzz.py tests/sim/test_named_seeds.py \
 	tests/paper/test_history_cost.py tests/paper/test_broadcast_rates.py tests/unit/test_large_groups.py tests/model \
-	tests/network/test_demo.py tests/unit/test_cli_bench.py tests/unit/test_checkers_speed.py
+	tests/network/test_demo.py tests/unit/test_cli_bench.py tests/unit/test_checkers_speed.py \
+	tests/explore/test_planted.py tests/components/test_planted.py tests/sim/test_sites_priorities.py
 
 test: lint ## lint, types, all tests and how much of the code they run
 	@rm -f .coverage .coverage.*
