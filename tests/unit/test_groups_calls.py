@@ -147,6 +147,24 @@ def test_a_call_is_handed_over_again_where_it_was_taken_and_not_where_it_waits()
     assert len(messages(bench.ports[0])) == 1
 
 
+def test_of_the_answers_to_a_call_that_was_handed_over_twice_the_first_counts() -> None:
+    bench = Bench()
+    claim = bench.ports[0].serve(2)
+    bench.run()
+    inbox = claim.inbox
+    assert inbox is not None
+    block = bench.call(0, handler=2, flags=WANTS_AGAIN)
+    first = inbox.take()
+    bench.again(0, block)
+    second = inbox.take()
+    assert first is not None
+    assert second is not None
+    assert bench.ports[0].answer(first[0], b"answer")
+    assert bench.ports[0].answer(second[0], b"another")
+    bench.run()
+    assert bench.replies() == [Reply(CALLER, ANSWERED, 0, b"answer")]
+
+
 def test_a_later_holder_is_handed_what_an_earlier_one_left_unanswered() -> None:
     bench = Bench()
     block = bench.call(0, handler=2, flags=WANTS_AGAIN | WANTS_ACK)
