@@ -223,6 +223,7 @@ class Regrouping:
         """What is to be said, where nothing is under way. `named`: groups that sessions send to from outside."""
         me = self._channel.me.id
         leaves: list[tuple[str, int, bytes]] = []
+        leaving: set[NameKey] = set()
         inside: dict[int, tuple[Sessions, list[str]]] = {}  # by the list's identity: many groups share one
         for record in roster.groups.values():
             members = record.members
@@ -236,6 +237,9 @@ class Regrouping:
                     leaves.append((label, record.number, b""))  # another one has joined it, and has ended
                 elif port in self._headers:
                     leaves.append((label, record.number, self._headers[port]))
+                else:
+                    continue
+                leaving.add((label, record.name))
             for node, label in record.namers:
                 if node == me and (label, record.name) not in named:
                     leaves.append((label, record.number, b""))
@@ -248,7 +252,8 @@ class Regrouping:
                     joins.append(port)
         names: list[NameKey] = []
         for label, name in named:
-            found = roster.find(name)
-            if found is None or ((me, label) not in found.namers and (me, label) not in found.members):
-                names.append((label, name))
+            found, key = roster.find(name), (me, label)
+            is_known = found is not None and (key in found.namers or key in found.members)
+            if not is_known or (label, name) in leaving:
+                names.append((label, name))  # a leave may end the group: it is named behind that
         return WantedOperations(joins, leaves, names)
