@@ -14,7 +14,7 @@ COMPILE := CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --all-e
 	--resolver=backtracking --output-file=requirements.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-pipeline test-others test-unmeasured lint format fuzz explore planted digests model bench figures chaos lock clean
+.PHONY: help setup demo test test-pipeline test-live test-others test-unmeasured lint format fuzz explore planted digests model bench figures chaos lock clean
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' Makefile
@@ -39,17 +39,23 @@ UNMEASURED := tests/sim/test_planted_bugs.py tests/sim/test_digests.py tests/sim
 	tests/network/test_demo.py tests/unit/test_cli_bench.py tests/unit/test_checkers_speed.py \
 	tests/explore/test_planted.py tests/components/test_planted.py tests/sim/test_sites_priorities.py
 
+# Tests with processes, sockets, disks or whole worlds: they wait as much as they work.
+LIVE := tests/archive tests/daemon tests/figures tests/network tests/sim tests/explore tests/components
+
 test: lint ## lint, types, all tests and how much of the code they run
 	@rm -f .coverage .coverage.*
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-pipeline test-others test-unmeasured
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-live test-others test-unmeasured test-pipeline
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report
 
 test-pipeline: setup
 	$(BIN)/python -m pytest tests/pipeline
 
+test-live: setup
+	$(BIN)/python -m coverage run -m pytest $(LIVE) $(addprefix --ignore=,$(UNMEASURED))
+
 test-others: setup
-	$(BIN)/python -m coverage run -m pytest --ignore=tests/pipeline $(addprefix --ignore=,$(UNMEASURED))
+	$(BIN)/python -m coverage run -m pytest --ignore=tests/pipeline $(addprefix --ignore=,$(LIVE) $(UNMEASURED))
 
 test-unmeasured: setup
 	$(BIN)/python -m pytest $(UNMEASURED)
