@@ -1,22 +1,26 @@
-"""The connection of a client, call by call: what comes sooner than the task that connects runs again."""
+"""The connection and the session of a client, call by call and frame by frame."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import replace
 
 from tests.network.quick import within
 
-from ordercast.api.seat import JoinRequest
+from ordercast.api.seat import JoinRequest, Seat
 from ordercast.client.addresses import DaemonAddress
 from ordercast.client.link import DaemonLink, LinkKeeper
 from ordercast.config import GroupConfig
-from ordercast.view import Member, node_id
+from ordercast.engine import Transitional
+from ordercast.view import Member, Reason, View, node_id
 from ordercast.wire.client_frames import decode_join
-from ordercast.wire.daemon_frames import Welcome, encode_welcome_frame
+from ordercast.wire.daemon_frames import ViewWriter, Welcome, encode_transitional, encode_welcome_frame
 from ordercast.wire.frames import MAX_CLIENT_FRAME, FrameBuffer, FrameKind
 
 DAEMON = Member(node_id("d1", 7), "d1", 7, ("127.0.0.1", 4_803), 4_096)
+ALICE = DAEMON.session("alice")
+BOB = Member(node_id("d2", 8), "d2", 8, ("127.0.0.1", 4_804), 4_096).session("bob")
 WELCOME = Welcome(1, "alice", DAEMON, "sites", GroupConfig(shared=True), 0b10011111, 7, 1 << 20, 59_000, bytes(16))
 
 
@@ -75,3 +79,37 @@ async def test_a_client_joins_its_groups_again_where_it_was_answered_last() -> N
     again, wire = open_link(keeper)
     assert wire.joins == ["prices"]
     again.connection_lost(None)
+
+
+def view_of(group: str, *members: Member) -> View:
+    return View(4, "d1/7", 5, 0, -1, 9, members, {}, Reason.JOIN, str(ALICE), came_with=(str(ALICE),), group=group)
+
+
+def taken(seat: Seat) -> list[object]:
+    """The events that wait at a seat."""
+    found: list[object] = []
+    while (event := seat.take()) is not None:
+        found.append(event)
+    return found
+
+
+@within(10)
+async def test_the_signal_comes_once_in_each_view_of_groups_that_lose_a_member() -> None:
+    """As at a node, and as clients of Spread have it (docs/protocol-client.md)."""
+    keeper = LinkKeeper([DaemonAddress("one")], "alice", True, 1 << 20)
+    link, _ = open_link(keeper)
+    session = keeper.session
+    prices, local = (session.open(name, JoinRequest(GroupConfig(shared=True))) for name in ("prices", "local"))
+    frames = ViewWriter()
+    wide, narrow = view_of("prices", ALICE, BOB), view_of("local", ALICE)
+    link.data_received(frames.frame(wide) + frames.frame(narrow))
+    merge = encode_transitional(Transitional("3@d1/7", "", ("d1/7", "d2/8")))
+    loss = encode_transitional(Transitional("3@d1/7", "", ("d1/7",)))
+    link.data_received(merge + loss + loss)
+    assert taken(prices) == [wide, Transitional(wide.id, "prices")]
+    assert taken(local) == [narrow]
+    later = replace(wide, counter=5)
+    link.data_received(frames.frame(later) + encode_transitional(Transitional("4@d1/7")))
+    assert taken(prices) == [later, Transitional(later.id, "prices")]
+    assert taken(local) == [Transitional(narrow.id, "local")]
+    link.connection_lost(None)
