@@ -33,6 +33,15 @@ kill          SIGKILL of a daemon that is not its site's representative: routes 
 kill-first    the same of a representative: routes stay
 pause         SIGSTOP of a daemon inside of a site, then of a representative, for a second each: no view may change
 
+`daemons` is no orderer, but three daemons of `sites` with thirty clients, native ones and those of Spread
+(`chaos_daemons.py`). It is not among `all`.
+
+clients       SIGKILL of six clients at once
+kill          SIGKILL of a daemon: its clients go to the others; then it is restarted
+cut           one daemon is cut off from the other two for five seconds: both parts go on, and merge
+apart         the same, all three from one another
+whole         all of these one after the other
+
 Each row is judged from its traces by the checkers of the simulator. Besides, a member that held a confirmed message and
 stayed must have delivered it, whatever became of the others; no two parts of a group may go on after a restart; members
 that are left alone must say that they are stalled, and be told that messages may be lost.
@@ -63,6 +72,7 @@ from dataclasses import asdict
 from pathlib import Path
 from time import monotonic
 
+from chaos_daemons import DAEMON_SCENARIOS
 from chaos_group import FOUNDERS, Options, Outcome, at_work
 from chaos_network import Network
 from chaos_sites import SITE_SCENARIOS, SitesOptions
@@ -75,6 +85,9 @@ from ordercast.cli.progress import table
 from ordercast.config import Timing
 
 ORDERERS = ("token", "sequencer", "timestamp", "sites")
+DAEMONS = "daemons"
+WIDE = {"sites": SITE_SCENARIOS, DAEMONS: DAEMON_SCENARIOS}
+"""What runs between sites."""
 BAD_INPUT = 2
 KILLS = 3
 PAUSE_S = 1.0
@@ -295,16 +308,16 @@ CUTS = ("cut", "outage", "halves")
 
 def rows_of(orderer: str, *, is_loopback: bool) -> list[str]:
     """The scenarios that an orderer has."""
-    if orderer == "sites":
-        return list(SITE_SCENARIOS)
+    if orderer in WIDE:
+        return list(WIDE[orderer])
     return [name for name in SCENARIOS if not (is_loopback and name in CUTS)]
 
 
 async def play(orderer: str, name: str, options: Options, sites: SitesOptions) -> Outcome:
     outcome = Outcome(orderer, name, held=True)
     try:
-        if orderer == "sites":
-            await SITE_SCENARIOS[name](outcome, sites)
+        if orderer in WIDE:
+            await WIDE[orderer][name](outcome, sites)
         else:
             options.network.calm()
             await SCENARIOS[name](outcome, options)
@@ -354,12 +367,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description="Failures between network namespaces, and a table of what came of them."
     )
-    parser.add_argument("--orderer", default="all", choices=["all", *ORDERERS], help="one, or all of them (all)")
+    choices = ["all", *ORDERERS, DAEMONS]
+    parser.add_argument("--orderer", default="all", choices=choices, help="one, or all of them (all)")
     parser.add_argument(
         "--only",
         default=None,
         metavar="A,B,…",
-        help=f"of {', '.join(SCENARIOS)} (all); of sites: {', '.join(SITE_SCENARIOS)}",
+        help=f"of {', '.join(SCENARIOS)} (all); of sites: {', '.join(SITE_SCENARIOS)}; of daemons: "
+        f"{', '.join(DAEMON_SCENARIOS)}",
     )
     parser.add_argument(
         "--loopback", action="store_true", help="all members on loopback, without root and without cuts"
@@ -381,7 +396,7 @@ def main() -> int:
         parser.error(f"there is no scenario {unknown[0]!r}{where}; choose from {', '.join(possible)}")
     wanted = [(one, name) for one, each in rows.items() for name in each if names is None or name in names]
     network, wan = Network(is_loopback=args.loopback), Wan(is_loopback=args.loopback)
-    used = [wan] if all(one == "sites" for one, _ in wanted) else [network, wan] if "sites" in rows else [network]
+    used = [wan] if all(one in WIDE for one, _ in wanted) else [network, wan] if "sites" in rows else [network]
     for reason in [each.obstacle() for each in used]:
         if reason is not None:
             print(f"chaos: {reason}", file=sys.stderr)

@@ -114,7 +114,7 @@ class View:
     ring: int
     """64 bits that name the chain of views without a failure between them that this one is part of."""
     incarnation: int
-    """Counts the recoveries of the group."""
+    """Counts the recoveries of the group. Components (`sites`) do not count them: 0."""
     seq: int
     """The view's own sequence number in the log of its underlay."""
     position: int

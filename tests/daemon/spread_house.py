@@ -9,13 +9,14 @@ from contextlib import suppress
 from pathlib import Path
 from struct import unpack
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from tests.daemon.spread_bytes import AGREED, JOIN, KILL, LEAVE, LITTLE_PLAIN, NULL_CHOICE, hello, little
 from tests.network.quick import QUICK
 
 from ordercast import Node, UsageError
 from ordercast.api.shared import SharedUnderlay
+from ordercast.cli.cut_engine import Hearing, cut_engines
 from ordercast.cli.local_sites import settings_of_sites, sites_of_settings
 from ordercast.config import SITES_UNDERLAY
 from ordercast.daemon.hub import Hub
@@ -23,59 +24,8 @@ from ordercast.daemon.listener import Listener
 from ordercast.daemon.seat import Limits
 from ordercast.daemon.spread.listener import SpreadListener
 from ordercast.daemon.spread.settings import SpreadSettings
-from ordercast.engine import Outbox
-from ordercast.groups.engines import EngineFactory, engines_of_sites
-from ordercast.sites import SitesConfig
-from ordercast.view import Address
 
 LOWEST_PORT, HIGHEST_PORT = 15_000, 32_000  # Java and 3.17 take no port from 32,768 on
-
-
-class Network:
-    """Which daemons hear one another: an engine drops what comes from an address of another part."""
-
-    def __init__(self) -> None:
-        self.parts: dict[Address, int] = {}
-
-    def engines(self, config: SitesConfig, here: Address) -> EngineFactory:
-        inner = engines_of_sites(config)
-
-        def make(*args: Any, **options: Any) -> Any:
-            return CuttableEngine(inner(*args, **options), self, here)
-
-        return make
-
-
-class CuttableEngine:
-    """An engine behind a network that can be cut."""
-
-    def __init__(self, engine: Any, network: Network, here: Address) -> None:
-        self._engine = engine
-        self._network = network
-        self._here = here
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._engine, name)
-
-    # These are looked up on the class.
-
-    def carry(self) -> object:
-        return self._engine.carry()
-
-    def inherit(self, memory: object) -> None:
-        self._engine.inherit(memory)
-
-    def durable(self) -> bytes | None:
-        found: bytes | None = self._engine.durable()
-        return found
-
-    def restore(self, entry: bytes) -> None:
-        self._engine.restore(entry)
-
-    def receive(self, now_ns: int, source: Address, data: memoryview, stride: int, out: Outbox) -> None:
-        parts = self._network.parts
-        if parts.get(source, 0) == parts.get(self._here, 0):
-            self._engine.receive(now_ns, source, data, stride, out)
 
 
 class Daemon:
@@ -107,7 +57,7 @@ class SpreadHouse:
         self._folder = folder
         crews = {f"site{index}": [name] for index, name in enumerate(self.names)}
         self.config = sites_of_settings(settings_of_sites("spread", crews, multicasts=False))
-        self.network = Network()
+        self._hearing = {name: Hearing() for name in self.names}
         self.daemons: dict[str, Daemon] = {}
         self._clients: list[RawClient] = []
         self._natives: list[Listener] = []
@@ -128,8 +78,7 @@ class SpreadHouse:
             daemon.node.abort()
 
     async def start(self, name: str) -> None:
-        here = self.config.daemon(name).address
-        engines = self.network.engines(self.config, here)
+        engines = cut_engines(self.config, self._hearing[name])
         node = Node(name, sites=self.config, timing=QUICK, engines=engines, trace=self._trace)
         floor = await node.attach(SITES_UNDERLAY)
         hub = Hub(node, SITES_UNDERLAY, self._limits)
@@ -149,8 +98,9 @@ class SpreadHouse:
 
     def cut(self, *parts: Sequence[str]) -> None:
         """Daemons of different parts do not hear one another; without parts the network heals."""
-        where = {name: index for index, part in enumerate(parts) for name in part}
-        self.network.parts = {self.config.daemon(name).address: index for name, index in where.items()}
+        for name, hearing in self._hearing.items():
+            near = next((part for part in parts if name in part), self.names)
+            hearing.cut = frozenset(self.config.daemon(other).address for other in self.names if other not in near)
 
     @property
     def daemon(self) -> Daemon:

@@ -9,6 +9,11 @@ from tests.daemon.houses import DaemonHouse
 from tests.network.quick import within
 
 from ordercast import SAFE, Batch, Group, JoinRefused, Left, Message, UsageError, View, connect
+from ordercast.config import SECOND
+from ordercast.daemon.config import DaemonConfig
+from ordercast.daemon.daemon import OrdercastDaemon
+
+DAY_NS = 86_400 * SECOND
 
 
 async def payloads(group: Group, count: int) -> list[bytes]:
@@ -183,3 +188,15 @@ async def test_clients_come_by_tcp_and_a_list_of_daemons_is_tried_in_turn(tmp_pa
             one, two = await alice.join("prices"), await bob.join("prices")
             await one.send_many([bytes(1_000)] * 500, confirm=True)
             assert len(await payloads(two, 500)) == 500
+
+
+@within(20)
+async def test_clients_get_views_however_long_the_machine_has_been_up(tmp_path: Path) -> None:
+    """Counters of views begin at the milliseconds of the clock: after 50 days they have more than 32 bits."""
+    config = DaemonConfig(name="d", unix=str(tmp_path / "d.sock"))
+    async with (
+        OrdercastDaemon(config, clock_offset_ns=100 * DAY_NS),
+        await connect(f"unix:{config.unix}", name="alice") as alice,
+    ):
+        group = await alice.join("prices")
+        assert [member.label for member in group.members] == ["alice"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 from tests.daemon.processes import command, daemon, two_sites
 from tests.network.quick import within
 
-from ordercast import Group, Message, View, connect, connect_blocking
+from ordercast import Group, Left, Message, OutcomeUnknown, Uncertain, View, connect, connect_blocking
 from ordercast.cli.main import main
 from ordercast.daemon.config import load_daemon_config
 from ordercast.wire.endings import SessionEnd, read_ending
@@ -123,6 +124,39 @@ async def test_a_client_that_sleeps_is_put_out_and_delays_nobody(tmp_path: Path)
             process.kill()
             await process.wait()
         assert "was put out (slow)" in one.log
+
+
+@within(90)
+async def test_a_client_of_a_killed_daemon_goes_on_at_another_one(tmp_path: Path) -> None:
+    file = str(two_sites(tmp_path))
+    async with (
+        daemon(tmp_path, "d1", file, *QUIET) as one,
+        daemon(tmp_path, "d2", file, *QUIET) as two,
+        await connect([one.address, two.address], name="alice") as alice,
+        await connect(two.address, name="bob") as bob,
+    ):
+        mine, others = await alice.join("prices"), await bob.join("prices")
+        await next_view(others, "alice", "bob")
+        await next_view(mine, "alice", "bob")
+        await mine.send(b"before", confirm=True)
+        assert await next_payload(others) == b"before"
+        os.kill(one.process.pid, signal.SIGSTOP)  # what is sent now is on its way when the daemon dies
+        sending = asyncio.create_task(mine.send(b"perhaps", confirm=True))
+        await asyncio.sleep(0)
+        await one.kill()
+        with pytest.raises(OutcomeUnknown):
+            await sending
+        told: list[type] = []
+        while Left not in told:
+            event, _ = await mine.receive()
+            told.append(type(event))
+        assert Uncertain in told
+        view = await next_view(mine, "alice", "bob")
+        assert {member.name for member in view.members} == {"d2"}
+        await mine.send(b"after", confirm=True)
+        while (payload := await next_payload(others)) == b"perhaps":
+            pass
+        assert payload == b"after"
 
 
 @within(60)

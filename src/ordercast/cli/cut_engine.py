@@ -1,13 +1,14 @@
-"""The engine of the daemons of `ordercast demo --orderer sites` and `benches/chaos.py --loopback`: while the network is
-cut, it drops what comes over it, and it loses some of what comes from far away.
+"""The engine of the daemons of `ordercast demo --orderer sites`, `benches/chaos.py --loopback` and tests: while the
+network is cut, it drops what comes over it, and it loses some of what comes from far away.
 
 No privilege is needed for that. A cut in both directions is one at each end.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from random import Random
-from typing import Any, ClassVar
+from typing import Any
 
 from ordercast.engine import Outbox
 from ordercast.groups.engines import EngineFactory, engines_of_sites
@@ -15,21 +16,28 @@ from ordercast.sites import SitesConfig
 from ordercast.view import Address
 
 
+@dataclass(slots=True)
+class Hearing:
+    """What one daemon does not hear: the addresses of `cut`, and each datagram of the addresses of `far` with the
+    probability `loss`."""
+
+    cut: frozenset[Address] = frozenset()
+    far: frozenset[Address] = frozenset()
+    loss: float = 0.0
+    dropped: int = 0  # by the cut
+    lost: int = 0  # by chance
+    chance: Random = field(default_factory=Random)
+
+
 class CutEngine:
-    """An engine that does not hear the addresses of `cut`, and loses each datagram of the addresses of `far` with the
-    probability `loss`. It is wrapped and not extended: compiled classes have no interpreted subclasses."""
+    """An engine behind such a network. It is wrapped and not extended: compiled classes have no interpreted
+    subclasses."""
 
-    __slots__ = ("_engine",)
+    __slots__ = ("_engine", "_hearing")
 
-    cut: ClassVar[frozenset[Address]] = frozenset()
-    dropped: ClassVar[int] = 0
-    far: ClassVar[frozenset[Address]] = frozenset()
-    loss: ClassVar[float] = 0.0
-    lost: ClassVar[int] = 0
-    chance: ClassVar[Random] = Random()
-
-    def __init__(self, engine: Any) -> None:
+    def __init__(self, engine: Any, hearing: Hearing) -> None:
         self._engine = engine
+        self._hearing = hearing
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
@@ -50,25 +58,26 @@ class CutEngine:
         self._engine.restore(entry)
 
     def receive(self, now_ns: int, source: Address, data: memoryview, stride: int, out: Outbox) -> None:
-        if source in CutEngine.cut:
-            CutEngine.dropped += 1
-        elif CutEngine.loss and source in CutEngine.far:
+        hearing = self._hearing
+        if source in hearing.cut:
+            hearing.dropped += 1
+        elif hearing.loss and source in hearing.far:
             # Each datagram of a train has its own fate, as on a wire.
             step = stride if 0 < stride < len(data) else len(data)
             for first in range(0, len(data), step):
-                if CutEngine.chance.random() < CutEngine.loss:
-                    CutEngine.lost += 1
+                if hearing.chance.random() < hearing.loss:
+                    hearing.lost += 1
                 else:
                     self._engine.receive(now_ns, source, data[first : first + step], 0, out)
         else:
             self._engine.receive(now_ns, source, data, stride, out)
 
 
-def cut_engines(sites: SitesConfig) -> EngineFactory:
-    """What makes such engines."""
+def cut_engines(sites: SitesConfig, hearing: Hearing) -> EngineFactory:
+    """What makes such engines for one daemon."""
     inner = engines_of_sites(sites)
 
     def make(*args: Any, **options: Any) -> Any:
-        return CutEngine(inner(*args, **options))
+        return CutEngine(inner(*args, **options), hearing)
 
     return make

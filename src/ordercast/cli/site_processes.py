@@ -1,6 +1,7 @@
 """Daemon processes of sites, and what is done to them: shared by `demo --orderer sites` and `benches/chaos.py`.
 
-A process is one node that is its own daemon (`sites_member`). All of them send to one group and receive from it.
+A process is one node that is its own daemon (`sites_member`). All of them send to one group and receive from it. Or it
+is a daemon with clients of its own (`daemon_member`, `client_processes`), which sends nothing.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class SitesVenue:
     service: str = "AGREED"
     prefixes: Mapping[str, Sequence[str]] = field(default_factory=dict)  # put before the command of a daemon
     insecure: bool = False
+    module: str = MEMBER  # the program of a daemon
 
 
 class SiteProcesses:
@@ -68,7 +70,7 @@ class SiteProcesses:
                 "group": venue.group,
                 "service": venue.service,
             }
-            self.children[name] = await Child.start(name, MEMBER, settings, venue.prefixes.get(name, ()))
+            self.children[name] = await Child.start(name, venue.module, settings, venue.prefixes.get(name, ()))
         for name in names:
             await self.children[name].expect("up", START_TIMEOUT_S)
         up_s = monotonic() - began_s

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from ordercast import AGREED, SAFE, Batch, Group, Node, OrdercastError, OutcomeUnknown, View, parse_service, run
 from ordercast.cli.children import Command, Saying
-from ordercast.cli.cut_engine import CutEngine, cut_engines
+from ordercast.cli.cut_engine import Hearing, cut_engines
 from ordercast.cli.local_sites import sites_of_settings
 from ordercast.sites import SitesConfig, load_sites
 
@@ -39,6 +39,7 @@ class SitesMember:
         "_command",
         "_delivered",
         "_group",
+        "_hearing",
         "_in_view",
         "_is_sending",
         "_lag_ns",
@@ -54,9 +55,10 @@ class SitesMember:
         "_views",
     )
 
-    def __init__(self, node: Node, group: Group, command: Command) -> None:
+    def __init__(self, node: Node, group: Group, command: Command, hearing: Hearing) -> None:
         self._node = node
         self._group = group
+        self._hearing = hearing
         self._command = command
         self._service = parse_service(command.settings["service"])
         self._view: View | None = group.view
@@ -95,10 +97,10 @@ class SitesMember:
                 self._is_sending = True
                 self._senders = [self._spawn(self._send()), self._spawn(self._confirm())]
             case "cut":
-                CutEngine.cut = frozenset((host, port) for host, port in order["addresses"])
+                self._hearing.cut = frozenset((host, port) for host, port in order["addresses"])
             case "lose":
-                CutEngine.far = frozenset((host, port) for host, port in order["addresses"])
-                CutEngine.loss = order["loss"]
+                self._hearing.far = frozenset((host, port) for host, port in order["addresses"])
+                self._hearing.loss = order["loss"]
             case "pace":
                 self._pace_s = order["seconds"]
             case "watch":
@@ -196,8 +198,8 @@ class SitesMember:
             "ordered": self._in_view,
             "checksum": self._checksum,
             "sent": self._sent,
-            "dropped": CutEngine.dropped,
-            "lost": CutEngine.lost,
+            "dropped": self._hearing.dropped,
+            "lost": self._hearing.lost,
             "views": self._views,
             "stood_ms": max(self._longest_ns, monotonic_ns() - self._last_ns) / 1e6,
             "lag_ms": self._lag_ns / 1e6,
@@ -213,6 +215,7 @@ def configuration(settings: Saying) -> SitesConfig:
 async def live() -> None:
     command = await Command.open()
     settings = command.settings
+    hearing = Hearing()
     try:
         config = configuration(settings)
         node = Node(
@@ -222,7 +225,7 @@ async def live() -> None:
             insecure=settings["insecure"],
             site=settings["site"],
             sites=config,
-            engines=cut_engines(config),
+            engines=cut_engines(config, hearing),
         )
     except (OrdercastError, OSError) as error:
         command.tell("failed", text=str(error))
@@ -230,7 +233,7 @@ async def live() -> None:
     try:
         group = await node.join(settings["group"])
         command.tell("joined", life=node.member.life)
-        await SitesMember(node, group, command).follow()
+        await SitesMember(node, group, command, hearing).follow()
     except (OrdercastError, TimeoutError, OSError) as error:
         command.tell("failed", text=f"{type(error).__name__}: {error}")
     finally:

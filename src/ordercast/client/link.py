@@ -13,7 +13,7 @@ from ordercast.client.addresses import DaemonAddress
 from ordercast.client.session import ClientSession
 from ordercast.errors import JoinRefused, NotMember, OrdercastError, UsageError, WireError
 from ordercast.wire.client_frames import encode_ping
-from ordercast.wire.daemon_frames import Refusal, decode_close, decode_refused, decode_welcome_frame
+from ordercast.wire.daemon_frames import Refusal, Welcome, decode_close, decode_refused, decode_welcome_frame
 from ordercast.wire.endings import SessionEnd
 from ordercast.wire.frames import MAX_DAEMON_FRAME, FrameBuffer, FrameKind, frame
 
@@ -109,7 +109,7 @@ class DaemonLink(asyncio.Protocol):
         if kind == FrameKind.WELCOME:
             welcome = decode_welcome_frame(body)
             self.opened.set_result(None)
-            self._keeper.session.on_welcome(welcome)
+            self._keeper.on_opened(self, welcome)
         elif kind == FrameKind.REFUSED:
             code, text = decode_refused(body)
             kinds = {Refusal.USAGE: UsageError, Refusal.VERSION: UsageError, Refusal.LABEL_TAKEN: JoinRefused}
@@ -200,12 +200,19 @@ class LinkKeeper:
                     await self._loop.create_unix_connection(lambda: link, address.path)
                 else:
                     await self._loop.create_connection(lambda: link, address.host, address.port)
-                self._link = link
                 await link.opened
         except BaseException:
             link.abort()
+            if self._link is link:
+                self.session.on_lost(f"the daemon at {address} has answered too late", monotonic())
             raise
         self.address = address
+
+    def on_opened(self, link: DaemonLink, welcome: Welcome) -> None:
+        """The daemon has answered: from now on everything goes there. This may be before the task that connects runs
+        again, and what the session says at once, its joins, must not go to the connection that is lost."""
+        self._link = link
+        self.session.on_welcome(welcome)
 
     async def _keep(self) -> None:
         while not self.is_closed and self._link is not None:

@@ -123,6 +123,25 @@ class ClientReceiving:
         else:
             seat.add(event, portion)
 
+    def signal(self, signal: Transitional, portion: Portion) -> None:
+        """The view of the daemons ends. Without a group it is for those that lose a member, once in each of their
+        views, as at a node; where it is not said who goes on, all of them may."""
+        session = self._session
+        if signal.group or session.is_fed:
+            self.for_group(signal.group, signal, portion)
+            return
+        found: list[tuple[ClientSeat, str]] = []
+        for seat in session.seats.values():
+            view = seat.view
+            if view is not None and seat.signalled != view.id:
+                nodes = {f"{each.name}/{each.life}" for each in view.members}
+                if not signal.came_with or not nodes <= set(signal.came_with):
+                    found.append((seat, view.id))
+        self._share(portion, len(found))
+        for seat, view_id in found:
+            seat.signalled = view_id
+            seat.add(Transitional(view_id, seat.group), portion)
+
     def for_group(self, group: str, event: Transitional | Uncertain, portion: Portion) -> None:
         """An event of one group; one without a group is of all of them."""
         if group:

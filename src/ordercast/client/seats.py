@@ -55,6 +55,7 @@ class ClientSeat:
         self.is_leaving = False
         self.error: OrdercastError | None = None
         self.is_changed = True
+        self.signalled = ""  # the view whose end was told last
         # received
         self._events: deque[tuple[int, PortEvent, Portion | None]] = deque()  # with the turn in which each came
         self._taken: Portion | None = None

@@ -390,7 +390,7 @@ class ClientSession:
 
     def _on_transitional(self, body: bytes) -> None:
         portion, signal = self.receiving.portion(body), decode_transitional(body)
-        self.receiving.for_group(signal.group, signal, portion)
+        self.receiving.signal(signal, portion)
 
     def _on_uncertain(self, body: bytes) -> None:
         portion, notice = self.receiving.portion(body), decode_uncertain(body)

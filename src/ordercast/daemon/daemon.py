@@ -14,6 +14,7 @@ from ordercast.daemon.hub import Hub
 from ordercast.daemon.listener import Listener
 from ordercast.daemon.spread.listener import SpreadListener
 from ordercast.errors import UsageError
+from ordercast.groups.engines import EngineFactory
 from ordercast.runtime.addresses import is_loopback
 from ordercast.runtime.node import Node
 
@@ -29,9 +30,14 @@ STEP_S: Final = 0.01
 class OrdercastDaemon:
     """Made inside a running loop; `async with` starts and stops it."""
 
-    def __init__(self, config: DaemonConfig) -> None:
+    def __init__(
+        self, config: DaemonConfig, *, engines: EngineFactory | None = None, clock_offset_ns: int = 0
+    ) -> None:
+        """engines: what makes the engine of `sites`, for tests. clock_offset_ns: of the trace, as in its run.json."""
         self.config = config
         check_daemon(config)
+        self._engines = engines
+        self._offset_ns = clock_offset_ns
         self.node: Node | None = None
         self.hub: Hub | None = None
         self.listener: Listener | None = None
@@ -46,7 +52,7 @@ class OrdercastDaemon:
     async def start(self) -> None:
         """Come into the underlay, and then let clients in."""
         config = self.config
-        self.node = node = _make_node(config)
+        self.node = node = _make_node(config, self._engines, self._offset_ns)
         try:
             await node.attach(config.underlay, orderer=config.orderer, timeout=ATTACH_S)
             self.hub = Hub(node, config.underlay, config.limits)
@@ -130,7 +136,7 @@ MAX_PATH: Final = 107
 """What the kernel has room for."""
 
 
-def _make_node(config: DaemonConfig) -> Node:
+def _make_node(config: DaemonConfig, engines: EngineFactory | None, offset_ns: int) -> Node:
     if config.orderer != SITES_ORDERER:
         return Node(
             config.name,
@@ -139,14 +145,23 @@ def _make_node(config: DaemonConfig) -> Node:
             config.peers,
             insecure=config.insecure,
             trace=config.trace,
+            clock_offset_ns=offset_ns,
         )
-    if config.sites is None:
-        alone = config.name or f"d{os.getpid()}"
-        return Node(alone, sites=lone_site(alone, config.port or _free_port()), trace=config.trace)
-    name = config.name
-    if name is None and config.site is None:
-        name = config.sites.daemons[0].name  # the only one
-    return Node(name, site=config.site, sites=config.sites, insecure=config.insecure, trace=config.trace)
+    name, sites, site = config.name, config.sites, config.site
+    if sites is None:
+        name = name or f"d{os.getpid()}"
+        sites, site = lone_site(name, config.port or _free_port()), None
+    elif name is None and site is None:
+        name = sites.daemons[0].name  # the only one
+    return Node(
+        name,
+        site=site,
+        sites=sites,
+        insecure=config.insecure,
+        trace=config.trace,
+        clock_offset_ns=offset_ns,
+        engines=engines,
+    )
 
 
 def _free_port() -> int:

@@ -161,7 +161,7 @@ def component_view(
         named.counter,
         str(creator),
         ring_id(local.name, creator.id, named.counter),
-        named.counter,
+        0,
         0,
         first_lts << POSITION_BITS,
         members,

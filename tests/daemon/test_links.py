@@ -1,0 +1,115 @@
+"""The connection and the session of a client, call by call and frame by frame."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import replace
+
+from tests.network.quick import within
+
+from ordercast.api.seat import JoinRequest, Seat
+from ordercast.client.addresses import DaemonAddress
+from ordercast.client.link import DaemonLink, LinkKeeper
+from ordercast.config import GroupConfig
+from ordercast.engine import Transitional
+from ordercast.view import Member, Reason, View, node_id
+from ordercast.wire.client_frames import decode_join
+from ordercast.wire.daemon_frames import ViewWriter, Welcome, encode_transitional, encode_welcome_frame
+from ordercast.wire.frames import MAX_CLIENT_FRAME, FrameBuffer, FrameKind
+
+DAEMON = Member(node_id("d1", 7), "d1", 7, ("127.0.0.1", 4_803), 4_096)
+ALICE = DAEMON.session("alice")
+BOB = Member(node_id("d2", 8), "d2", 8, ("127.0.0.1", 4_804), 4_096).session("bob")
+WELCOME = Welcome(1, "alice", DAEMON, "sites", GroupConfig(shared=True), 0b10011111, 7, 1 << 20, 59_000, bytes(16))
+
+
+class Wire(asyncio.Transport):
+    """What a connection writes, as frames."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._frames = FrameBuffer(MAX_CLIENT_FRAME)
+        self._is_closed = False
+        self.written: list[tuple[int, bytes]] = []
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """There is no buffer."""
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += self._frames.feed(bytes(data))
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        for data in list_of_data:
+            self.write(data)
+
+    def is_closing(self) -> bool:
+        return self._is_closed
+
+    def close(self) -> None:
+        self._is_closed = True
+
+    def abort(self) -> None:
+        self._is_closed = True
+
+    @property
+    def joins(self) -> list[str]:
+        """The groups of its JOIN frames."""
+        bodies = [body for kind, body in self.written if kind == FrameKind.JOIN]
+        return [name for body in bodies for _, name in decode_join(body).groups]
+
+
+def open_link(keeper: LinkKeeper) -> tuple[DaemonLink, Wire]:
+    """A connection that the daemon has answered, before anything else of this process has run."""
+    link, wire = DaemonLink(keeper), Wire()
+    link.connection_made(wire)
+    link.data_received(encode_welcome_frame(WELCOME))
+    return link, wire
+
+
+@within(10)
+async def test_a_client_joins_its_groups_again_where_it_was_answered_last() -> None:
+    keeper = LinkKeeper([DaemonAddress("one"), DaemonAddress("two")], "alice", True, 1 << 20)
+    link, wire = open_link(keeper)
+    keeper.session.open("prices", JoinRequest(GroupConfig(shared=True)))
+    keeper.came()
+    assert wire.joins == ["prices"]
+    link.connection_lost(None)
+    keeper.session.on_lost("killed", 0.0)
+    again, wire = open_link(keeper)
+    assert wire.joins == ["prices"]
+    again.connection_lost(None)
+
+
+def view_of(group: str, *members: Member) -> View:
+    return View(4, "d1/7", 5, 0, -1, 9, members, {}, Reason.JOIN, str(ALICE), came_with=(str(ALICE),), group=group)
+
+
+def taken(seat: Seat) -> list[object]:
+    """The events that wait at a seat."""
+    found: list[object] = []
+    while (event := seat.take()) is not None:
+        found.append(event)
+    return found
+
+
+@within(10)
+async def test_the_signal_comes_once_in_each_view_of_groups_that_lose_a_member() -> None:
+    """As at a node, and as clients of Spread have it (docs/protocol-client.md)."""
+    keeper = LinkKeeper([DaemonAddress("one")], "alice", True, 1 << 20)
+    link, _ = open_link(keeper)
+    session = keeper.session
+    prices, local = (session.open(name, JoinRequest(GroupConfig(shared=True))) for name in ("prices", "local"))
+    frames = ViewWriter()
+    wide, narrow = view_of("prices", ALICE, BOB), view_of("local", ALICE)
+    link.data_received(frames.frame(wide) + frames.frame(narrow))
+    merge = encode_transitional(Transitional("3@d1/7", "", ("d1/7", "d2/8")))
+    loss = encode_transitional(Transitional("3@d1/7", "", ("d1/7",)))
+    link.data_received(merge + loss + loss)
+    assert taken(prices) == [wide, Transitional(wide.id, "prices")]
+    assert taken(local) == [narrow]
+    later = replace(wide, counter=5)
+    link.data_received(frames.frame(later) + encode_transitional(Transitional("4@d1/7")))
+    assert taken(prices) == [later, Transitional(later.id, "prices")]
+    assert taken(local) == [Transitional(narrow.id, "local")]
+    link.connection_lost(None)
