@@ -94,7 +94,7 @@ WRONG = {
     "two locks of one id": JOIN + encode_lock(LockAsk(1, 1, False, "a")) + encode_lock(LockAsk(1, 1, False, "b")),
     "too many locks": JOIN + b"".join([encode_lock(LockAsk(n, 1, False, f"k{n}")) for n in range(1, 4_098)]),
     "a call without a handler": JOIN + call(0, handler=NO_HANDLER),
-    "a call with a handler that there is none of": JOIN + call(0)[:70] + b"\x09" + call(0)[71:],
+    "a call with a handler that there is none of": JOIN + call(0, handler=9),
     "a call with a number out of step": JOIN + call(5),
 }
 
