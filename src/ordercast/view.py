@@ -213,6 +213,20 @@ class View:
                 return member
         return None
 
+    def holder(self, lock: str) -> str:
+        """Who holds a lock, as name/life; empty: nobody. Where it is a session that has a label, its node is named: the
+        underlay knows of nodes only."""
+        origin = self.locks.get(lock)
+        if origin is None:
+            return ""
+        found = self.member(origin)
+        if found is not None:
+            return str(found)
+        for member in self.members:
+            if member.label and node_id(member.name, member.life) == origin:
+                return f"{member.name}/{member.life}"
+        return f"{origin:016x}"
+
     def index(self, origin: int) -> int:
         """The member number of `origin` (0 is the leader), or -1."""
         for index, member in enumerate(self.members):

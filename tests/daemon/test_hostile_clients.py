@@ -35,7 +35,7 @@ from ordercast.wire.client_frames import (
 )
 from ordercast.wire.daemon_frames import decode_close, decode_refused, decode_welcome_frame
 from ordercast.wire.endings import SessionEnd, read_ending
-from ordercast.wire.frames import MAX_DAEMON_FRAME, FrameBuffer, FrameKind, frame
+from ordercast.wire.frames import MAX_DAEMON_FRAME, VERSION, FrameBuffer, FrameKind, frame
 
 
 class RawClient:
@@ -54,7 +54,7 @@ class RawClient:
     @classmethod
     async def greeted(cls, house: DaemonHouse, name: str = "raw", window: int = 1 << 20) -> RawClient:
         client = await cls.open(house)
-        client.send(encode_hello(ClientHello(1, name, b"", window)))
+        client.send(encode_hello(ClientHello(VERSION, name, b"", window)))
         decode_welcome_frame(await client.until(FrameKind.WELCOME))
         return client
 
@@ -239,7 +239,7 @@ async def test_another_version_and_no_client_at_all_are_refused(tmp_path: Path) 
         raw.send(encode_hello(ClientHello(9, "raw", b"", 10)))
         code, text = decode_refused(await raw.until(FrameKind.REFUSED))
         assert code == 1
-        assert "version 1" in text
+        assert "versions 1 to 2" in text
         raw.close()
         for first in (b"GET / HTTP/1.1\r\n\r\n", JOIN, frame(FrameKind.HELLO, b"XXXX")):
             other = await RawClient.open(house)

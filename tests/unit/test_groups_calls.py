@@ -182,7 +182,7 @@ def test_a_later_holder_is_handed_what_an_earlier_one_left_unanswered() -> None:
 
 def test_answers_are_kept_up_to_a_bound() -> None:
     bench = Bench()
-    bench.ports[0].locks.claim("2")
+    bench.ports[0].lock("2")
     bench.run()
     blocks = [bench.call(number, handler=2) for number in range(MAX_KEPT + 2)]
     for message in messages(bench.ports[0]):
@@ -221,7 +221,7 @@ def test_a_full_inbox_drops_newcomers_and_takes_them_when_they_come_again() -> N
 
 def test_a_members_call_is_answered_to_all_and_only_once() -> None:
     bench = Bench()
-    bench.ports[1].locks.claim("0")
+    bench.ports[1].lock("0")
     bench.run()
     asked = bench.ports[0].call(b"question", FIFO, 0, 7)
     assert asked is not None
@@ -249,7 +249,7 @@ def test_a_call_that_nobody_can_answer_fails_where_it_is_delivered() -> None:
 
 def test_calls_end_with_the_membership() -> None:
     bench = Bench()
-    bench.ports[1].locks.claim("0")
+    bench.ports[1].lock("0")
     bench.run()
     asked = bench.ports[0].call(b"question", AGREED, 0)
     bench.run()

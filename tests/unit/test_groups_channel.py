@@ -397,14 +397,14 @@ def test_locks_of_lightweight_groups_are_named_by_group_and_key() -> None:
     pump(one, two)
     for port in (a, b):
         port.check_locks()
-    mine, second = a.locks.claim("key"), b.locks.claim("key")
+    mine, second = a.lock("key"), b.lock("key")
     pump(one, two)
     assert mine.is_held
     assert second.is_held, "another group, another lock"
     assert a.view is not None
     assert a.view.locks == {"key": one.me.id}
-    theirs = other.locks.claim("key")
-    once = other.locks.claim("key", tries_once=True)
+    theirs = other.lock("key")
+    once = other.lock("key", tries_once=True)
     pump(one, two)
     assert not theirs.is_held
     assert isinstance(once.error, LockDenied)
@@ -418,7 +418,7 @@ def test_a_lock_that_is_granted_to_a_port_that_has_ended_goes_back() -> None:
     exchange = Exchange()
     host = make_host(exchange)
     a, _ = open_ports(host, "a", "b")
-    a.locks.claim("key")
+    a.lock("key")
     number = a.number
     host.leave(a)
     run_pass(host)
@@ -437,7 +437,7 @@ def test_requests_for_locks_are_made_again_after_a_recovery() -> None:
     exchange.locks[f"{a.number}:key"] = 99
     exchange.install(Reason.LOCK, "y/0", b"")
     pump(host)
-    claim = a.locks.claim("key", tries_once=True)
+    claim = a.lock("key", tries_once=True)
     fake(a).lock = lambda *_: None  # type: ignore[method-assign]  # the request is lost
     pump(host)
     assert claim.error is None
@@ -457,7 +457,7 @@ def test_a_port_that_begins_to_use_locks_knows_those_of_its_group() -> None:
     exchange.locks.clear()
     exchange.install(Reason.UNLOCK, "y/0", b"")
     pump(host)
-    claim = a.locks.claim("key")
+    claim = a.lock("key")
     pump(host)
     assert claim.is_held
 

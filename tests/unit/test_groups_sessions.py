@@ -288,16 +288,6 @@ def test_sessions_take_turns() -> None:
     assert 10 <= first_fifty.count(b"a") <= 40
 
 
-def test_a_session_has_no_locks_and_calls_and_is_told_what_to_use() -> None:
-    host = make_host(Exchange())
-    (ann,), _ = two_sessions(host, "a")
-    for ask in (ann.check_locks, lambda: ann.locks, lambda: ann.calls, lambda: ann.serve(2)):
-        with pytest.raises(UsageError, match="Join the group with the node's own session"):
-            ask()
-    with pytest.raises(UsageError, match="or send messages"):
-        ann.call(b"?", AGREED, 2)
-
-
 def test_sessions_see_calls_and_answers_of_the_others_and_locks_in_their_views() -> None:
     host = make_host(Exchange())
     (own,) = open_ports(host, "a")
@@ -329,7 +319,7 @@ def test_a_session_that_leaves_does_not_take_the_locks_of_the_node_with_it() -> 
     host = make_host(exchange)
     (own,) = open_ports(host, "a")
     (ann,), _ = two_sessions(host, "a")
-    claim = own.locks.claim("red")
+    claim = own.lock("red")
     pump(host)
     assert claim.is_held
     host.leave(ann)

@@ -126,11 +126,7 @@ class Group:
         view = self._seat.view
         if view is None:
             return {}
-        names = {member.id: str(member) for member in view.members}
-        return {
-            key: LockHolder(names.get(holder, f"{holder:016x}"), view.tokens.get(key, 0))
-            for key, holder in view.locks.items()
-        }
+        return {key: LockHolder(view.holder(key), view.tokens.get(key, 0)) for key in view.locks}
 
     @property
     def status(self) -> GroupStatus:

@@ -234,7 +234,7 @@ class LocalSeat:
         return self.port.answer(owed, payload)
 
     def lock(self, key: str, tries_once: bool = False) -> LockRequest:
-        return self.port.locks.claim(key, None, tries_once)
+        return self.port.lock(key, tries_once)
 
     def serve(self, handler: int, tries_once: bool = False) -> LockRequest:
         return self.port.serve(handler, tries_once)

@@ -17,7 +17,8 @@ from ordercast.groups.requests import Inbox
 
 
 class LockHolder(str):
-    """The member that holds a lock, as name/life, with the fencing token of its grant."""
+    """The member that holds a lock, as name/life, with the fencing token of its grant. Of a client of a daemon, the
+    daemon: which of its clients has the lock, only the daemon knows."""
 
     __slots__ = ("token",)
 
@@ -83,6 +84,7 @@ class Lock:
             self._give_up()
             holder = self._holder()
             if isinstance(error, LockDenied):
+                holder = holder or error.holder
                 why = f"is held by {holder}" if holder else f"was denied: {self._why_denied()}"
                 raise LockDenied(f"{self._title} of {self._seat.group!r} {why}", holder) from None
             if isinstance(error, TimeoutError) and bound.expired():
@@ -111,8 +113,7 @@ class Lock:
     def _holder(self) -> str:
         """The member that holds it as of the newest view, as name/life; empty if none does."""
         view = self._seat.view
-        holder = view.member(view.locks.get(self._key, 0)) if view is not None else None
-        return str(holder) if holder is not None else ""
+        return view.holder(self._key) if view is not None else ""
 
     @property
     def _is_short(self) -> bool:

@@ -10,7 +10,7 @@ from ordercast.engine import Failed, Transitional
 from ordercast.groups.events import Batch, MixedBatch, PortEvent, Uncertain
 from ordercast.groups.opened_block import OpenedBlock
 from ordercast.groups.status import Resumed, Stalled
-from ordercast.wire.block import FRAGMENTED, GROUPED, MULTI, groups_of, head_of, service_of
+from ordercast.wire.block import CALLED, FRAGMENTED, GROUPED, MULTI, groups_of, head_of, service_of
 from ordercast.wire.client_frames import encode_consumed
 from ordercast.wire.daemon_frames import DeliveryReader
 from ordercast.wire.fragments import Assembler
@@ -78,6 +78,14 @@ class ClientReceiving:
         head = head_of(block)
         flags = head.flags
         name = next(iter(groups.values()))
+        if flags & CALLED:
+            seat = session.seats.get(name)
+            event = session.calls.deliver(seat, block, head, sender, position, view) if seat is not None else None
+            if event is None:
+                session.finish(portion)
+            else:
+                self.hand(self.receiver(name), event, portion)
+            return
         if not flags & (FRAGMENTED | GROUPED | MULTI):
             service = service_of(head.rank, head.k)
             batch = Batch(block, name, view, sender, head.first, head.count, position, service)

@@ -13,11 +13,11 @@ from ordercast.config import GroupConfig, MinMembers
 from ordercast.engine import Reset, StallReason
 from ordercast.errors import GroupFailed, MessageTooLarge, NotMember, OrdercastError, UsageError
 from ordercast.groups.calls import Asked
-from ordercast.groups.checks import check_kind, check_priority, unsupported
+from ordercast.groups.checks import check_kind, check_priority, no_locks, unsupported
 from ordercast.groups.events import Batch, Left, PortEvent, Uncertain
 from ordercast.groups.locks import LockRequest
 from ordercast.groups.queued import NOBODY
-from ordercast.groups.requests import PendingReply
+from ordercast.groups.requests import Inbox, PendingReply
 from ordercast.groups.status import GroupState, GroupStatus
 from ordercast.groups.watches import Watch
 from ordercast.service import Service
@@ -56,6 +56,8 @@ class ClientSeat:
         self.error: OrdercastError | None = None
         self.is_changed = True
         self.signalled = ""  # the view whose end was told last
+        self.stay = 0  # counts memberships: an answer is owed in one of them
+        self.respond: Respond | None = None  # the API's
         # received
         self._events: deque[tuple[int, PortEvent, Portion | None]] = deque()  # with the turn in which each came
         self._taken: Portion | None = None
@@ -271,34 +273,31 @@ class ClientSeat:
 
     def check_locks(self) -> None:
         self.check_open()
-        raise self._refuse_locks()
+        if not self.session.terms.has_locks:
+            raise no_locks(self.group, self.config.orderer)
 
-    def _refuse_locks(self) -> UsageError:
-        return UsageError(
-            f"a client of a daemon has no locks, handlers and calls in {self.group!r}: they belong to nodes. Join the "
-            "group with a Node of its own, on the daemons' underlay, and use them there; or send messages"
-        )
-
-    def call(self, payload: bytes, service: Service, handler: int, type_: int = 0) -> Asked | None:  # noqa: ARG002
-        raise self._refuse_locks()
+    def call(self, payload: bytes, service: Service, handler: int, type_: int = 0) -> Asked | None:
+        return self.session.calls.call(self, payload, service, handler, type_)
 
     def forget_call(self, asked: Asked) -> None:
-        """There is none."""
+        self.session.calls.forget(asked)
 
     def respond_by(self, respond: Respond) -> None:
-        """Nobody calls a client."""
+        self.respond = respond
 
-    def answer(self, owed: PendingReply, payload: bytes) -> bool:  # noqa: ARG002
-        raise self._refuse_locks()
+    def answer(self, owed: PendingReply, payload: bytes) -> bool:
+        if self.error is not None:
+            raise self.error
+        return self.session.calls.answer(self, owed, payload)
 
-    def lock(self, key: str, tries_once: bool = False) -> LockRequest:  # noqa: ARG002
-        raise self._refuse_locks()
+    def lock(self, key: str, tries_once: bool = False) -> LockRequest:
+        return self.session.calls.claim(self, key, None, tries_once)
 
-    def serve(self, handler: int, tries_once: bool = False) -> LockRequest:  # noqa: ARG002
-        raise self._refuse_locks()
+    def serve(self, handler: int, tries_once: bool = False) -> LockRequest:
+        return self.session.calls.claim(self, str(handler), Inbox(), tries_once)
 
     def give_up(self, request: LockRequest) -> None:
-        """There is none."""
+        self.session.calls.give_up(request)
 
     # Membership.
 

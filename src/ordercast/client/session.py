@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 
 from ordercast.api.seat import BaseSeat, JoinRequest, Seat, Waited
 from ordercast.api.stats import all_node_stats
+from ordercast.client.calling import ClientCalls
 from ordercast.client.receiving import ClientReceiving
 from ordercast.client.seats import ClientBase, ClientSeat, Portion
 from ordercast.client.sending import FRAME_NAMES, ClientSending
@@ -80,6 +81,7 @@ class ClientSession:
         self.label = label  # as asked for; the daemon's choice once it has made one
         self.sending = ClientSending()
         self.receiving = ClientReceiving(self, window)
+        self.calls = ClientCalls(self)
         # the connection
         self.welcome: Welcome | None = None  # None: there is none
         self._terms: Welcome | None = None  # of the last one
@@ -161,12 +163,14 @@ class ClientSession:
 
     def on_welcome(self, welcome: Welcome) -> None:
         """The daemon has opened the session: what was open before is opened again."""
+        step = welcome.next_number - self.queue.next_number
         self.sending.on_welcome(welcome)
         self.receiving.on_welcome(welcome.config.max_message)
         self.welcome = self._terms = welcome
         self.label, self._secret = welcome.label, welcome.secret
         self.failure = self.stalled = None
         self._join([seat for seat in self.seats.values() if not seat.is_leaving])
+        self.calls.on_welcome(step)
         for seat in self._places():
             seat.changed()
         self._driver.wake()
@@ -181,6 +185,7 @@ class ClientSession:
         self._out.clear()
         self.failure = self.stalled = None
         self.sending.on_lost(text)
+        self.calls.on_lost(self.queue.next_number, text)
         for query in self._queries.values():
             query.error = NotMember(f"the connection to the daemon was lost: {text}")
             self._settled.append(query)
@@ -292,9 +297,10 @@ class ClientSession:
         return list(news)
 
     def take_settled(self) -> Sequence[Waited]:
-        settled: list[Waited] = [*self._settled, *self.sending.settled]
+        settled: list[Waited] = [*self._settled, *self.sending.settled, *self.calls.settled]
         self._settled.clear()
         self.sending.settled.clear()
+        self.calls.settled.clear()
         return settled
 
     async def locate(self, contact: str | Address) -> Address:
@@ -318,6 +324,7 @@ class ClientSession:
     def fail(self, error: OrdercastError) -> None:
         """The client has stopped."""
         self.sending.fail(error)
+        self.calls.fail(error)
         for query in self._queries.values():
             query.error = error
             self._settled.append(query)
@@ -330,8 +337,10 @@ class ClientSession:
         if self.welcome is None:
             return []
         out = self._out
+        self.calls.pump(out)
         if self.sending.pump(out):
             self._news.update(self.sending.waiting)
+        self.calls.pump_released(out)
         if self._leaves:
             self._send_leaves()
         self.receiving.pump(out)
@@ -408,6 +417,7 @@ class ClientSession:
             return
         if left.returning:
             seat.view = None
+            seat.stay += 1
             seat.changed()
             self.tell(seat, left)
         else:
@@ -419,6 +429,7 @@ class ClientSession:
         was_in, self.view = self.view is not None, None
         for seat in [seat for seat in self.seats.values() if seat.view is not None]:
             seat.view = None
+            seat.stay += 1
             seat.changed()
             if not seat.is_leaving and not self.is_fed:
                 seat.add(Left(left.wanted, True, left.text, seat.group), None)
@@ -432,7 +443,9 @@ class ClientSession:
         self.seats.pop(seat.group, None)
         self.tell(seat, left)
         seat.end(left)
-        self.sending.fail_group(seat, NotMember(f"this client is no longer in {seat.group!r}: {left.text}"))
+        error = NotMember(f"this client is no longer in {seat.group!r}: {left.text}")
+        self.sending.fail_group(seat, error)
+        self.calls.end_seat(seat, error)
         if self.base is not None:
             self.note(self.base)
 
@@ -470,6 +483,12 @@ class ClientSession:
     def _on_confirm(self, body: bytes) -> None:
         self.sending.on_confirm(decode_confirm(body))
 
+    def _on_grant(self, body: bytes) -> None:
+        self.calls.on_grant(body)
+
+    def _on_answered(self, body: bytes) -> None:
+        self.calls.on_answered(body)
+
     def _on_answer(self, body: bytes) -> None:
         reply = decode_answer(body)
         query = self._queries.pop(reply.id, None)
@@ -492,4 +511,6 @@ _HANDLERS: Final[dict[int, Callable[[ClientSession, bytes], None]]] = {
     FrameKind.CREDIT: ClientSession._on_credit,
     FrameKind.CONFIRM: ClientSession._on_confirm,
     FrameKind.ANSWER: ClientSession._on_answer,
+    FrameKind.GRANT: ClientSession._on_grant,
+    FrameKind.ANSWERED: ClientSession._on_answered,
 }

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from time import monotonic
 from typing import Final
 
 from ordercast.engine import Failed, Transitional
-from ordercast.groups.events import Batch, Left, MixedBatch, PortEvent, Uncertain
+from ordercast.groups.events import Answer, Batch, CallBatch, Left, MixedBatch, PortEvent, Request, Uncertain
+from ordercast.groups.requests import NOWHERE
 from ordercast.groups.status import Resumed, Stalled
 from ordercast.view import View
 from ordercast.wire.block import FRAGMENT_OVERHEAD, MAX_TARGETS, pack_fragment, pack_multi, pack_run
+from ordercast.wire.call_frames import OWED
+from ordercast.wire.calls import IS_ANSWER, NO_HANDLER, CallHead, pack_call
 from ordercast.wire.daemon_frames import (
     LeftNotice,
     StallNotice,
@@ -25,12 +29,16 @@ from ordercast.wire.daemon_frames import (
     encode_transitional,
     encode_uncertain,
 )
+from ordercast.wire.frames import VERSION
 
 SHARED_FRAMES: Final = 64
 """Frames that are kept for the other clients that get the same block; the oldest go first."""
 
 PART_BYTES: Final = 48 << 10
 """Of a large message in one frame."""
+
+CALLS_VERSION: Final = 2
+"""Since then clients are told what is a call."""
 
 MAX_NAMES_KEPT: Final = 1_024
 """Heads of deliveries that are kept; at the bound all are forgotten and made anew."""
@@ -46,11 +54,16 @@ class EventEncoder:
         self._shared: dict[int, tuple[PortEvent, Sequence[bytes]]] = {}
         self._names: dict[tuple[str, str, str], bytes] = {}
         # Each session has a view of its own, but most of those that a change makes are the same.
-        self._views: dict[tuple[str, int, str, int], tuple[View, bytes]] = {}
+        self._views: dict[tuple[object, ...], tuple[View, bytes]] = {}
         self._writer = ViewWriter()
 
-    def frames(self, event: PortEvent) -> Iterator[bytes]:
-        """The frames of an event, each made when it is asked for."""
+    def frames(self, event: PortEvent, version: int = VERSION) -> Iterator[bytes]:
+        """The frames of an event, each made when it is asked for. `version`: that the client speaks."""
+        if version < CALLS_VERSION:
+            if isinstance(event, CallBatch):
+                return iter((self._opened(event),))
+            if isinstance(event, View) and event.lock:
+                return iter((self._writer.frame(replace(event, lock="")),))
         if not isinstance(event, Batch):
             return iter((self._other(event),))
         found = self._shared.get(id(event))
@@ -58,6 +71,8 @@ class EventEncoder:
             return iter(found[1])
         if event.block:
             frames = [self._block(event)]
+        elif isinstance(event, CallBatch):
+            frames = [self._call(event)]
         elif isinstance(event, MixedBatch) and not event.is_multi:
             frames = [self._opened(run) for run in event.runs() if run.messages]
         elif event.count == 1 and event.messages and len(event.messages[0]) > PART_BYTES:
@@ -81,6 +96,19 @@ class EventEncoder:
             # The position of the block's first message, which is the batch's: all messages are in it.
             return encode_deliver(names, batch.position, batch.block)
         return encode_deliver(self._names_of(batch), batch.position, batch.block)
+
+    def _call(self, batch: CallBatch) -> bytes:
+        """A call, or an answer. The heads that travelled are for the daemons."""
+        message = batch.message
+        head = CallHead(0, 0, NO_HANDLER, batch.sender, NOWHERE)
+        if isinstance(message, Answer):
+            asked_by, asked = message.answers or ("", 0)
+            head = head._replace(flags=IS_ANSWER, asked=asked, asked_by=asked_by)
+        elif isinstance(message, Request):
+            handler = message.handler if message.handler is not None else NO_HANDLER
+            head = head._replace(flags=OWED if message.must_answer else 0, handler=handler)
+        block = pack_call(batch.first, batch.service, head, message.payload, batch.type, 1)
+        return encode_deliver(self._names_of(batch), batch.position, block)
 
     def _opened(self, batch: Batch) -> bytes:
         if isinstance(batch, MixedBatch):  # to several groups
@@ -117,7 +145,9 @@ class EventEncoder:
         return names
 
     def _view(self, view: View) -> bytes:
-        key = (view.group, view.counter, view.creator, id(view.came_with))
+        # Locks change within a view. Those of all sessions change together.
+        locks = (view.reason, view.lock, tuple(view.tokens.items())) if view.locks or view.lock else ()
+        key = (view.group, view.counter, view.creator, id(view.came_with), *locks)
         found = self._views.get(key)
         if found is None:
             if len(self._views) >= SHARED_FRAMES:

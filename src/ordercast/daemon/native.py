@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from ordercast.config import MAX_BLOCK
-from ordercast.daemon.encoding import EventEncoder
+from ordercast.daemon.calls import TooLate, settled_frames
+from ordercast.daemon.encoding import CALLS_VERSION, EventEncoder
 from ordercast.daemon.seat import Seats, SessionSeat
 from ordercast.errors import GroupFailed, NotMember, OrdercastError, UsageError, WireError
+from ordercast.groups.events import CallBatch
 from ordercast.groups.watches import Watch
 from ordercast.service import RESILIENT_RANK, Service
 from ordercast.wire.block import (
@@ -29,6 +31,7 @@ from ordercast.wire.block import (
     head_of,
     open_messages,
 )
+from ordercast.wire.call_frames import decode_lock, decode_unlock
 from ordercast.wire.client_frames import (
     ClientHello,
     GroupHandles,
@@ -149,10 +152,12 @@ class NativeConnection:
         "_waiting_bytes",
         "_watched",
         "_watches",
+        "has_calls",
         "is_over",
         "name",
         "seat",
         "secret",
+        "version",
         "window",
     )
 
@@ -164,6 +169,8 @@ class NativeConnection:
         self.seat: SessionSeat | None = None
         self.secret = b""
         self.is_over = False
+        self.version = VERSION
+        self.has_calls = False  # it uses locks or calls
         self._hello: ClientHello | None = None  # its label is still being left
         self._frames = FrameBuffer(MAX_CLIENT_FRAME)
         self._out: list[bytes] = []  # frames of this turn
@@ -206,7 +213,7 @@ class NativeConnection:
                 if self._has_ended:
                     return
         except OrdercastError as error:  # a WireError, or what the seat has against it
-            self._break(str(error))
+            self._break(error)
             return
         self.settle()
 
@@ -235,10 +242,12 @@ class NativeConnection:
         try:
             self._offer_backlog()
         except OrdercastError as error:
-            self._break(str(error))
+            self._break(error)
             return
         for watch in self.seat.take_settled():
             self._confirm(watch)
+        if self.has_calls:
+            self._out += settled_frames(self.seat.calls)
         self._grant()
         if self._pong is not None:
             self._out.append(encode_ping(self._pong, FrameKind.PONG))
@@ -275,9 +284,11 @@ class NativeConnection:
         """Open the session. A label that is just being left is waited for."""
         seats, house = self._house.seats, self._house
         self._hello = None
-        if hello.version != VERSION:
-            self._refuse(Refusal.VERSION, f"this daemon speaks version {VERSION}, the client version {hello.version}")
+        if not 1 <= hello.version <= VERSION:
+            text = f"this daemon speaks versions 1 to {VERSION}, the client version {hello.version}"
+            self._refuse(Refusal.VERSION, text)
             return
+        self.version = hello.version
         former = seats.named(hello.label) if hello.label else None
         if former is not None and hello.secret and isinstance(former.user, NativeConnection):
             if former.user.secret == hello.secret:
@@ -307,7 +318,7 @@ class NativeConnection:
         self._out.append(
             encode_welcome_frame(
                 Welcome(
-                    VERSION,
+                    self.version,
                     seat.label,
                     seats.host.me,
                     seat.underlay,
@@ -317,12 +328,13 @@ class NativeConnection:
                     self._granted,
                     MAX_BLOCK - len(seat.label.encode()),
                     self.secret,
+                    seat.has_locks,
                 )
             )
         )
         view = seat.daemons
         if view is not None:
-            self._event(iter(house.encoder.frames(view)))
+            self._event(house.encoder.frames(view, self.version))
         house.told(f"session {seat.label!r} has connected from {self.name}")
 
     def _refuse(self, code: Refusal, text: str) -> None:
@@ -379,6 +391,15 @@ class NativeConnection:
             raise WireError("a client has consumed what was never sent to it")
         self._consumed = consumed
 
+    def _on_lock(self, seat: SessionSeat, body: bytes) -> None:
+        ask = decode_lock(body)
+        name = self._group(ask.handle)
+        self.has_calls = True
+        seat.calls.lock(ask.id, name, ask.key, ask.tries_once)
+
+    def _on_unlock(self, seat: SessionSeat, body: bytes) -> None:
+        seat.calls.unlock(decode_unlock(body))
+
     def _on_ping(self, _seat: SessionSeat, body: bytes) -> None:
         self._pong = decode_count(body)
 
@@ -405,7 +426,7 @@ class NativeConnection:
         if self._received > self._granted:
             raise WireError(f"{self._received} bytes were sent, and the credit was {self._granted}")
         head = head_of(block)
-        if head.flags & (CALLED | CHANGE | ROSTER):
+        if head.flags & (CHANGE | ROSTER) or (head.flags & CALLED and self.version < CALLS_VERSION):
             raise WireError("a client sends messages and fragments only")
         self._backlog.append((block, head))
         self._waiting_bytes += len(block)
@@ -441,6 +462,10 @@ class NativeConnection:
         if head.first != seat.next_number:
             raise WireError(f"message {head.first} was sent, and number {seat.next_number} is next")
         priority = head.k if head.rank != RESILIENT_RANK else 0
+        if flags & CALLED:
+            name = self._group(ENTRY.unpack_from(block, HEAD_BYTES)[0])
+            self.has_calls = True
+            return (seat.is_ready(name) or not seat.has(name)) and seat.calls.offer(name, block, head)
         if flags & FRAGMENTED:
             whole = self._assembler.add(0, block) if self._assembler is not None else None
             if whole is not None:
@@ -522,7 +547,9 @@ class NativeConnection:
                 if event is None:
                     self._flush()
                     return False
-                self._coming = self._house.encoder.frames(event)
+                if isinstance(event, CallBatch):
+                    self.has_calls = seat.calls.owe(event.message) or self.has_calls
+                self._coming = self._house.encoder.frames(event, self.version)
                 continue
             self._out.append(frame)
             self._sent += len(frame)
@@ -541,15 +568,16 @@ class NativeConnection:
             frames, self._out = self._out, []
             self._sink.send(frames)
 
-    def _break(self, text: str) -> None:
-        """The client has sent what no client sends."""
+    def _break(self, error: OrdercastError) -> None:
+        """The client has sent what no client sends. One that has answered too late is not to blame: it comes back."""
         self.is_over = True
+        text, why = str(error), SessionEnd.LOST if isinstance(error, TooLate) else SessionEnd.PROTOCOL
         label = f"session {self.seat.label!r}" if self.seat is not None else "a connection"
         self._house.told(f"{label} ({self.name}) was disconnected: {text}", is_warning=True)
-        self._out.append(encode_close(SessionEnd.PROTOCOL, text))
+        self._out.append(encode_close(why, text))
         self._flush()
         if self.seat is not None:
-            self.seat.close(SessionEnd.PROTOCOL, text)
+            self.seat.close(why, text)
         self._sink.close()
 
 
@@ -562,4 +590,6 @@ _HANDLERS: Final[dict[int, Callable[[NativeConnection, SessionSeat, bytes], None
     FrameKind.PING: NativeConnection._on_ping,
     FrameKind.QUERY: NativeConnection._on_query,
     FrameKind.BYE: NativeConnection._on_bye,
+    FrameKind.LOCK: NativeConnection._on_lock,
+    FrameKind.UNLOCK: NativeConnection._on_unlock,
 }

@@ -36,6 +36,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from ordercast.config import SECOND, GroupConfig
+from ordercast.daemon.calls import SessionCalls
 from ordercast.errors import NotMember, UsageError
 from ordercast.groups.checks import check_priority
 from ordercast.groups.events import Batch, PortEvent
@@ -100,6 +101,7 @@ class SessionSeat:
 
     __slots__ = (
         "_again",
+        "_calls",
         "_host",
         "_passes",
         "_seats",
@@ -129,6 +131,7 @@ class SessionSeat:
             raise
         self.base.stream.feed()
         self._again: dict[str, bytes] = {}  # groups that are joined again when the leave has ended, and the headers
+        self._calls: SessionCalls | None = None
         self.taken_bytes = 0  # of all events
         self.behind_ns = -1  # since when it holds more than it may; -1: it does not
         self.behind_from = 0  # what it had taken by then
@@ -305,7 +308,25 @@ class SessionSeat:
 
     def take_settled(self) -> Sequence[Watch]:
         """The waits that have ended since the last call."""
-        return [watch for watch in self.base.take_settled() if isinstance(watch, Watch)]
+        settled = [watch for watch in self.base.take_settled() if isinstance(watch, Watch)]
+        return settled + list(self._calls.take()) if self._calls is not None else settled
+
+    # Locks and calls, where the orderer has them (`daemon/calls.py`).
+
+    @property
+    def has_locks(self) -> bool:
+        return self.base.engine.gives_locks
+
+    @property
+    def calls(self) -> SessionCalls:
+        if self._calls is None:
+            self._calls = SessionCalls(self)
+        return self._calls
+
+    def touch(self, port: Port) -> None:
+        """Something was asked of one of its ports: a pass is wanted."""
+        self._host.touch(port)
+        self._passes.wake()
 
     # Receiving.
 

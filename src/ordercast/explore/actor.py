@@ -153,7 +153,7 @@ class Actor:
 
     def lock(self, key: str) -> None:
         if self.host is not None and self.port is not None and self.port.view is not None:
-            self.claim = self.port.locks.claim(key)
+            self.claim = self.port.lock(key)
             self._wake(b"lock")
 
     def unlock(self) -> None:

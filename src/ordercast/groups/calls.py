@@ -60,7 +60,9 @@ class Calls:
         "_kept_bytes",
         "_locks",
         "_me",
+        "_node",
         "_out",
+        "_owner",
         "_stay",
         "_to_callers",
         "_to_group",
@@ -68,9 +70,14 @@ class Calls:
         "settled",
     )
 
-    def __init__(self, group: str, me: Member, engine: Engine, locks: Locks, out: Outbox) -> None:
+    def __init__(
+        self, group: str, me: Member, node: int, engine: Engine, locks: Locks, out: Outbox, owner: object
+    ) -> None:
+        """`node`: the id of the node, in whose name the session `me` sends and holds locks. `owner`: of its locks."""
         self._group = group
         self._me = me
+        self._node = node
+        self._owner = owner
         self._engine = engine
         self._locks = locks
         self._out = out
@@ -107,7 +114,7 @@ class Calls:
         """A call, or an answer, at its place: what the application gets."""
         head = call.head
         if head.flags & IS_ANSWER:
-            if head.asker == self._me.id:
+            if head.asker == self._node and head.asked_by == str(self._me):
                 self._settle(head.asked, call.payload, None)
             return Answer(*self._message(call), (head.asked_by, head.asked))
         if head.handler == NO_HANDLER:
@@ -115,10 +122,10 @@ class Calls:
                 self._acknowledge(call)
             return Request(*self._message(call), None, None)
         holder = self._locks.held_by.get(str(head.handler))
-        if holder is None and call.origin == self._me.id and not call.is_outside:
+        if holder is None and call.sender == str(self._me) and not call.is_outside:
             text = f"nobody holds handler {head.handler} of {self._group!r}: the call was delivered and is not answered"
             self._settle(call.first, None, Unhandled(text))
-        if holder != self._me.id:
+        if holder != self._node or self._locks.owner(str(head.handler)) not in (None, self._owner):
             return Request(*self._message(call), head.handler, None)
         owed = PendingReply(call, self._stay, self.respond)
         if call.is_outside:

@@ -479,8 +479,7 @@ class Channel:
                 port.resets += (upcall,)
                 port.changed()
         elif isinstance(upcall, Denied):
-            for port in self.ports:
-                port.on_denied(upcall.lock)
+            any(port.on_denied(upcall.lock) for port in self.ports)  # the first of the group is told
         elif isinstance(upcall, RepeatedCall):
             self.reception.repeat(now_ns, upcall)
         elif isinstance(upcall, Refused):
@@ -508,8 +507,7 @@ class Channel:
             self.shared.on_view(now_ns, view)
             return
         for port in self.ports:
-            for key in port.on_view(view):
-                self.rows.lock(now_ns, port.number, key)
+            port.on_view(view, now_ns)
         self._add(view)
 
     def _on_departed(self, now_ns: int, gone: Departed) -> None:

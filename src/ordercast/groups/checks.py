@@ -53,3 +53,8 @@ def unsupported(orderer: str, group: str, service: Service) -> UnsupportedServic
     """The error of an underlay that cannot give a service."""
     instead = "; its strongest is SAFE, which every member of the view has" if orderer == SITES_ORDERER else ""
     return UnsupportedService(f"the {orderer} orderer of {group!r} cannot give {service}{instead}")
+
+
+def no_locks(group: str, orderer: str) -> UsageError:
+    """The error of a group that has no locks, handlers and calls."""
+    return UsageError(f'{group!r} has the orderer {orderer!r}; locks, handlers, calls need orderer="token"')

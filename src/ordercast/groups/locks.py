@@ -5,6 +5,9 @@ After a denial it asks again when a view shows the lock free, or when a recovery
 tries once asks also where a view shows a holder, and the denial is its outcome. Several claims at one member are served
 in turn. Deviation: between two of them the lock goes back to the group, so that one
 member cannot keep it from the others by handing it round among its own tasks.
+
+On a shared underlay the locks of a group are those of a node, and the sessions of the node that are in the group take
+turns, as tasks do: each claim has an `owner`, which is the port of its session, and a port gets only its own back.
 """
 
 from __future__ import annotations
@@ -32,13 +35,16 @@ class Stage(Enum):
 class LockRequest:
     """Somebody here wants a lock, or holds it. `inbox`: what a handler's holder takes requests from.
 
-    `tries_once`: the group's first answer is the outcome, also where it is a denial.
+    `tries_once`: the group's first answer is the outcome, also where it is a denial. `owner`: whose claim it is.
     """
 
-    __slots__ = ("error", "inbox", "is_held", "key", "token", "tries_once", "waiter")
+    __slots__ = ("error", "inbox", "is_held", "key", "owner", "token", "tries_once", "waiter")
 
-    def __init__(self, key: str, inbox: Inbox | None = None, tries_once: bool = False) -> None:
+    def __init__(
+        self, key: str, inbox: Inbox | None = None, tries_once: bool = False, owner: object | None = None
+    ) -> None:
         self.key = key
+        self.owner = owner
         self.inbox = inbox
         self.tries_once = tries_once
         self.is_held = False
@@ -53,12 +59,14 @@ class Step(NamedTuple):
     key: str
     is_release: bool
     is_again: bool = False
+    owner: object | None = None  # who releases it
 
 
 class _Lock:
-    __slots__ = ("claims", "stage", "vain")
+    __slots__ = ("claims", "owner", "stage", "vain")
 
     def __init__(self) -> None:
+        self.owner: object | None = None  # to whom it was granted last
         # In the order in which they were made; the first holds it, or is next.
         self.claims: deque[LockRequest] = deque()
         self.stage = Stage.FREE
@@ -66,28 +74,31 @@ class _Lock:
 
 
 class Locks:
-    """What one port wants and holds. `todo` is told to the engine with the next pass, `settled` to the API after it."""
+    """What one port, or all ports of a node in one group, want and hold. `todo` is told to the engine with the next
+    pass, what is settled to the API after it."""
 
-    __slots__ = ("_is_in", "_locks", "_me", "_tokens", "held_by", "settled", "todo")
+    __slots__ = ("_inside", "_locks", "_me", "_tokens", "held_by", "settled", "todo")
 
     def __init__(self, me: int) -> None:
         self._me = me
         self._locks: dict[str, _Lock] = {}
         self.held_by: dict[str, int] = {}  # as of the last view
         self._tokens: dict[str, int] = {}  # the same
-        self._is_in = False
+        self._inside: dict[object | None, None] = {}  # the owners that are in the group: others wait
         self.todo: list[Step] = []
         self.settled: list[LockRequest] = []
 
     # The application.
 
-    def claim(self, key: str, inbox: Inbox | None = None, tries_once: bool = False) -> LockRequest:
-        """Want a lock; the claim comes back in `settled` when it is held, or cannot be."""
-        claim = LockRequest(key, inbox, tries_once)
+    def claim(
+        self, key: str, inbox: Inbox | None = None, tries_once: bool = False, owner: object | None = None
+    ) -> LockRequest:
+        """Want a lock; `take_settled` gives the claim back when it is held, or cannot be."""
+        claim = LockRequest(key, inbox, tries_once, owner)
         lock = self._locks.setdefault(key, _Lock())
         lock.claims.append(claim)
         if tries_once and lock.stage is Stage.HELD:
-            self._deny(key, lock)  # by another task of this member
+            self._deny(key, lock)  # by another task of this member, or another session
         else:
             self._ask(key, lock)
         return claim
@@ -101,7 +112,7 @@ class Locks:
         if claim.is_held:
             claim.is_held = False
             lock.stage = Stage.RELEASED
-            self.todo.append(Step(claim.key, True))
+            self.todo.append(Step(claim.key, True, owner=claim.owner))
         elif not lock.claims:
             asked = Step(claim.key, False)
             if lock.stage is Stage.ASKED and asked in self.todo:
@@ -113,6 +124,20 @@ class Locks:
         """The claim that holds the lock here."""
         lock = self._locks.get(key)
         return lock.claims[0] if lock is not None and lock.stage is Stage.HELD else None
+
+    def owner(self, key: str) -> object | None:
+        """Who holds the lock here, or has given it back and the group has not seen that yet."""
+        lock = self._locks.get(key)
+        return lock.owner if lock is not None else None
+
+    def take_settled(self, owner: object | None = None) -> list[LockRequest]:
+        """The claims of an owner that were granted, lost or denied since the last call."""
+        if not self.settled:
+            return []
+        taken = [claim for claim in self.settled if claim.owner is owner]
+        if taken:
+            self.settled = [claim for claim in self.settled if claim.owner is not owner]
+        return taken
 
     @property
     def is_waiting(self) -> bool:
@@ -142,12 +167,13 @@ class Locks:
 
     # The group.
 
-    def on_view(self, view: View) -> list[str]:
-        """The locks that the view gives to this member, wanted or not."""
-        self._is_in = True
+    def on_view(self, view: View, owner: object | None = None) -> list[str]:
+        """The locks that the view gives to this member, wanted or not. `owner` is in the group with it, if it was not
+        before. Each owner is told of each view."""
+        self._inside[owner] = None
         self.held_by = view.locks
         self._tokens = view.tokens
-        is_reset = view.reason in RECOVERIES
+        is_reset = view.reason in RECOVERIES and next(iter(self._inside)) is owner  # once for all owners
         granted: list[str] = []
         for key, lock in list(self._locks.items()):
             is_mine = view.locks.get(key) == self._me
@@ -182,9 +208,21 @@ class Locks:
             self._ask(key, lock)
         self._tidy(key, lock)
 
+    def leave(self, owner: object | None) -> list[str]:
+        """One session of several is out of the group: what it held is given back, and which locks that were. What it
+        still wants it asks for when it is back."""
+        self._inside.pop(owner, None)
+        held: list[str] = []
+        for key, lock in self._locks.items():
+            if lock.stage is Stage.HELD and lock.claims[0].owner is owner:
+                self._lose(lock)
+                lock.stage = Stage.RELEASED
+                held.append(key)
+        return held
+
     def on_gone(self) -> None:
         """This node is out: what it held is lost. What it still wants it asks for when it is back."""
-        self._is_in = False
+        self._inside.clear()
         self.held_by = {}
         self.todo.clear()
         for key, lock in list(self._locks.items()):
@@ -193,10 +231,10 @@ class Locks:
             lock.stage = Stage.FREE
             self._tidy(key, lock)
 
-    def fail(self, error: OrdercastError) -> None:
-        """Waits end with `error`; a lock that is held stays held."""
+    def fail(self, error: OrdercastError, owner: object | None = None) -> None:
+        """The waits of an owner end with `error`; a lock that is held stays held."""
         for key, lock in list(self._locks.items()):
-            for claim in [claim for claim in lock.claims if not claim.is_held]:
+            for claim in [claim for claim in lock.claims if not claim.is_held and claim.owner is owner]:
                 lock.claims.remove(claim)
                 claim.error = error
                 self.settled.append(claim)
@@ -205,19 +243,25 @@ class Locks:
     # In detail.
 
     def _ask(self, key: str, lock: _Lock) -> None:
-        if not self._is_in or lock.stage is not Stage.FREE:
+        if lock.stage is not Stage.FREE:
             return
-        if any(claim.tries_once for claim in lock.claims) or (lock.claims and key not in self.held_by):
+        claims = [claim for claim in lock.claims if claim.owner in self._inside]
+        if any(claim.tries_once for claim in claims) or (claims and key not in self.held_by):
             lock.stage = Stage.ASKED
             self.todo.append(Step(key, False))
 
     def _grant(self, key: str, lock: _Lock) -> None:
         lock.vain = 0
-        if lock.claims:
+        claim = next((claim for claim in lock.claims if claim.owner in self._inside), None)
+        if claim is not None:
+            if claim is not lock.claims[0]:
+                lock.claims.remove(claim)
+                lock.claims.appendleft(claim)
             lock.stage = Stage.HELD
-            lock.claims[0].is_held = True
-            lock.claims[0].token = self._tokens.get(key, 0)
-            self.settled.append(lock.claims[0])
+            lock.owner = claim.owner
+            claim.is_held = True
+            claim.token = self._tokens.get(key, 0)
+            self.settled.append(claim)
             self._deny(key, lock)
         else:
             lock.stage = Stage.RELEASED

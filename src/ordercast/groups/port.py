@@ -17,10 +17,9 @@ from ordercast.errors import (
     NotMember,
     OrdercastError,
     OutcomeUnknown,
-    UsageError,
 )
 from ordercast.groups.calls import Asked, Calls
-from ordercast.groups.checks import TYPE_MAX, TYPE_MIN
+from ordercast.groups.checks import TYPE_MAX, TYPE_MIN, no_locks
 from ordercast.groups.consumption import EVENT_BYTES, Receipt
 from ordercast.groups.events import Left, MixedBatch, PortEvent, Uncertain
 from ordercast.groups.locks import LockRequest, Locks
@@ -263,11 +262,12 @@ class Port:
 
     @property
     def locks(self) -> Locks:
+        """Those of all sessions of this node that are in the group."""
         if self._locks is None:
-            self._check_own_session()
-            self._locks = Locks(self.channel.me.id)
+            shared = self.channel.shared
+            self._locks = shared.locks.of_group(self.group) if shared is not None else Locks(self.channel.me.id)
             if self.view is not None:
-                self._locks.on_view(self.view)
+                self._locks.on_view(self.view, self)
             self.channel.add_talker(self)
         return self._locks
 
@@ -275,26 +275,23 @@ class Port:
     def calls(self) -> Calls:
         if self._calls is None:
             channel = self.channel
-            self._calls = Calls(self.group, channel.me, channel.engine, self.locks, channel.out)
+            self._calls = Calls(self.group, self.me, channel.me.id, channel.engine, self.locks, channel.out, self)
             self._calls.respond = self.respond
         return self._calls
 
     def check_locks(self) -> None:
         """Raise if this group has no locks, handlers and calls."""
         self.check_open()
-        self._check_own_session()
         if not self.engine.gives_locks:
-            name = self.engine.config.orderer
-            raise UsageError(f'{self.title!r} has the orderer {name!r}; locks, handlers, calls need orderer="token"')
+            raise no_locks(self.title, self.engine.config.orderer)
 
-    def _check_own_session(self) -> None:
-        """Raise if this is the port of a labelled session: the underlay knows which node holds a lock, and no more."""
-        label = self.stream.label
-        if label:
-            raise UsageError(
-                f"the session {label!r} of this node has no locks, handlers and calls in {self.title!r}: they are the "
-                "node's. Join the group with the node's own session and use them there, or send messages"
-            )
+    @property
+    def takes_calls(self) -> bool:
+        """Whether calls may be this session's to answer, or answers for it."""
+        return not self.stream.label or self._locks is not None
+
+    def lock(self, key: str, tries_once: bool = False) -> LockRequest:
+        return self.locks.claim(key, None, tries_once, self)
 
     def call(self, payload: bytes, service: Service, handler: int, type_: int = 0) -> Asked | None:
         """Queue a call of this member; None: the queue is full, wait. The answer comes back in `calls.settled`."""
@@ -318,7 +315,7 @@ class Port:
 
     def serve(self, handler: int, tries_once: bool = False) -> LockRequest:
         """Want a handler: when the claim holds it, requests come to its `inbox`, an `Inbox`."""
-        return self.locks.claim(str(handler), Inbox(), tries_once)
+        return self.locks.claim(str(handler), Inbox(), tries_once, self)
 
     def take_settled(self) -> list[Watch | Asked | LockRequest]:
         """Everything that somebody may have waited for and that has come to its end since the last call."""
@@ -331,8 +328,7 @@ class Port:
             settled += self._calls.settled
             self._calls.settled.clear()
         if self._locks is not None:
-            settled += self._locks.settled
-            self._locks.settled.clear()
+            settled += self._locks.take_settled(self)
         return settled
 
     # The application receives.
@@ -505,58 +501,62 @@ class Port:
     @property
     def is_waiting(self) -> bool:
         """Whether the application waits for a lock, or for the answer to a call."""
-        return (self._locks is not None and self._locks.is_waiting) or (
-            self._calls is not None and self._calls.is_waiting
-        )
+        locks, calls = self._locks, self._calls
+        return (locks is not None and locks.is_waiting) or (calls is not None and calls.is_waiting)
 
     @property
     def has_steps(self) -> bool:
         """Requests for locks, or answers, are to leave with this pass."""
-        return (self._locks is not None and bool(self._locks.todo)) or (
-            self._calls is not None and self._calls.has_answers
-        )
+        locks, calls, is_in = self._locks, self._calls, self.number >= 0 or self.channel.shared is None
+        return (locks is not None and is_in and bool(locks.todo)) or (calls is not None and calls.has_answers)
 
     def take_steps(self, now_ns: int) -> None:
         """Tell the engine what this member wants of locks, and let answers leave."""
         channel = self.channel
-        rows, engine, out = channel.rows, self.engine, channel.out
+        engine, out = self.engine, channel.out
         if self._locks is not None:
             steps, self._locks.todo = self._locks.todo, []
-            for key, is_release, is_again in steps:
+            for key, is_release, is_again, owner in steps:
                 named = f"{self.number}:{key}" if channel.shared is not None else key
                 if is_release:
                     if not is_again:
-                        rows.unlock(now_ns, self.number, key)
+                        (owner if isinstance(owner, Port) else self).stream.rows.unlock(now_ns, self.number, key)
                     engine.unlock(now_ns, named, out)
                 else:
                     engine.lock(now_ns, named, out)
         if self._calls is not None:
             for owed in self._calls.send():
                 if not owed.is_again:
-                    rows.reply(now_ns, self.number, owed.sender, owed.first)
+                    self.stream.rows.reply(now_ns, self.number, owed.sender, owed.first)
 
-    def on_view(self, view: View) -> list[str]:
-        """The locks that the view gives to this member."""
+    def on_view(self, view: View, now_ns: int | None = None) -> None:
+        """Locks that the view gives to this node are written to the trace, where the time of that is given."""
         self.view = view
         self.changed()
-        if self._locks is None and (self.stream.label or self.channel.me.id not in view.locks.values()):
-            return []
-        return self.locks.on_view(view)
-
-    def on_denied(self, lock: str) -> None:
-        if self._locks is None:
+        is_base = self.channel.shared is not None and not self.group
+        if is_base or (self._locks is None and self.channel.me.id not in view.locks.values()):
             return
-        if self.channel.shared is None:
-            self._locks.on_denied(lock)
-        elif lock.startswith(f"{self.number}:"):
-            self._locks.on_denied(lock.removeprefix(f"{self.number}:"))
+        for key in self.locks.on_view(view, self):
+            owner = self.locks.owner(key)
+            if now_ns is not None:
+                (owner if isinstance(owner, Port) else self).stream.rows.lock(now_ns, self.number, key)
+
+    def on_denied(self, lock: str) -> bool:
+        """Whether it was about this group: all sessions of the node that are in it have one account of its locks."""
+        prefix = f"{self.number}:" if self.channel.shared is not None else ""
+        if self._locks is None or not lock.startswith(prefix):
+            return False
+        self._locks.on_denied(lock.removeprefix(prefix))
+        return True
 
     def on_departed(self) -> None:
         """This node is out of the underlay, for good or to come back as a new member."""
         self.view = None
         self.changed()
-        if self._locks is not None:
+        if self._locks is not None and self.channel.view is None:
             self._locks.on_gone()
+        elif self._locks is not None:
+            self._locks.leave(self)
         if self._calls is not None:
             self._calls.on_gone()
             # An answer would come where this node no longer is. Calls that are still queued leave when it is back.
@@ -592,7 +592,7 @@ class Port:
         if self._calls is not None:
             self._calls.fail(error)
         if self._locks is not None:
-            self._locks.fail(error)
+            self._locks.fail(error, self)
 
 
 def _turn_of(queued: tuple[PortEvent, Receipt]) -> int:

@@ -172,7 +172,7 @@ class Reception:
             batch: Batch | None
             call: Incoming | None = None
             if flags & CALLED:
-                call = self._open_call(origin, number, position, block)
+                call = self._open_call(origin, number, position, block, label)
                 if call is None or ports is None:
                     if stream is not None and call is not None and not call.is_outside:
                         stream.delivered(now_ns, number, first, count, position)
@@ -181,7 +181,7 @@ class Reception:
                 sender, service, size = call.sender, call.service, len(call.payload)
                 if call.is_outside:
                     stream = None  # a call from before this node came in
-                batch = self._call_batch(call, ports)
+                batch = CallBatch(shown_call(call, ports[0].group))
             elif flags & (FRAGMENTED | CHANGE | ROSTER):
                 batch = None
                 if flags & FRAGMENTED:
@@ -221,22 +221,21 @@ class Reception:
                 consumption.pass_over(seq)
                 continue
             if is_shared:
-                # What a session has no part in, it sees.
-                shown = CallBatch(shown_call(call, ports[0].group)) if call is not None else batch
-                handed = [(port, shown if port.stream.label else batch) for port in ports]
+                handed = [(port, batch) for port in ports]
+                if call is not None:  # what a session has no part in, it sees
+                    handed = [
+                        (port, CallBatch(port.calls.deliver(call)) if port.takes_calls else batch) for port in ports
+                    ]
                 self._hand_out(seq, max(len(block), size), handed)
                 continue
+            if call is not None:
+                batch = CallBatch(ports[0].calls.deliver(call))
             receipt = Receipt(seq, len(ports))
             consumption.receipts.append(receipt)
             for port in ports:
                 port.messages_delivered += count
                 port.add(batch, receipt)
         return done
-
-    def _call_batch(self, call: Incoming, ports: Sequence[Port]) -> Batch:
-        """A call, or an answer, at the node's own session, which may have to answer, or may have asked."""
-        port = next((port for port in ports if not port.stream.label), None)
-        return CallBatch(port.calls.deliver(call) if port is not None else shown_call(call, ports[0].group))
 
     def _run_shared(
         self, now_ns: int, seq: int, position: int, origin: int, label: str, number: int, block: bytes, head: Head
@@ -425,7 +424,7 @@ class Reception:
         stream = shared.streams.get(label)
         return stream if stream is not None and (number < 0 or number in stream.outstanding) else None
 
-    def _open_call(self, origin: int, number: int, position: int, block: bytes) -> Incoming | None:
+    def _open_call(self, origin: int, number: int, position: int, block: bytes, label: str = "") -> Incoming | None:
         try:
             call = read_call(origin, number, position, block, self._view.id if self._view else "", self.names)
         except WireError:
@@ -436,7 +435,7 @@ class Reception:
                 self.names.clear()
                 self.names.update((member.id, str(member)) for member in (self._view.members if self._view else ()))
             self.names[origin] = call.sender
-        return call
+        return call._replace(sender=session_name(call.sender, label)) if label and not call.is_outside else call
 
     def _assemble(self, origin: int, block: bytes, stream: Stream | None) -> Whole | None:
         """The large message that a fragment completes. `stream`: the sender of an own one."""

@@ -25,7 +25,7 @@ from ordercast.groups.regrouping import NameKey, Regrouping
 from ordercast.groups.roster import Roster
 from ordercast.groups.rosters import AnyRoster
 from ordercast.groups.session import Session
-from ordercast.groups.shared_locks import group_of_lock, show_locks
+from ordercast.groups.shared_locks import SharedLocks
 from ordercast.groups.stream import Stream
 from ordercast.view import View
 from ordercast.wire.block import MAX_TARGETS, OVERHEAD
@@ -73,7 +73,6 @@ class SharedGroups:
         "_channel",
         "_joining",
         "_leaving",
-        "_locks",
         "_maker",
         "_named",
         "_regrouping",
@@ -85,9 +84,9 @@ class SharedGroups:
         "_transitional",
         "_turn",
         "_unanswered",
-        "_unlocking",
         "large",
         "left",
+        "locks",
         "roster",
         "streams",
         "system",
@@ -120,8 +119,7 @@ class SharedGroups:
         # components go on, it is the position.
         self._seq = 0
         self._transitional = ""  # the underlay's view that is being recovered, until all groups know of the next one
-        self._locks: dict[str, int] = {}  # of all groups, as of the last view
-        self._unlocking: dict[str, None] = {}  # locks that are to be given back: their ports have ended
+        self.locks = SharedLocks(channel)
         self.large: Stream | None = None  # the session whose large message is under way, or was last
         self._turn = 0  # the session that submits first rises from pass to pass
         self.system = Stream(channel, Session(), 0, is_system=True)  # of the node itself: operations
@@ -184,9 +182,7 @@ class SharedGroups:
         if self._regrouping is not None:
             self._regrouping.forget(port)
         self._note_base(port)
-        if not label:
-            prefix = f"{port.number}:"
-            self._unlocking.update({lock: None for lock in self._own_locks if lock.startswith(prefix)})
+        self.locks.detach(port)
         record = self.roster.at(port.number)
         if record is not None and record.name == port.group and self._key(label) in record.members:
             self._leaving.append((label, port.number, b""))
@@ -222,7 +218,7 @@ class SharedGroups:
     @property
     def is_at_rest(self) -> bool:
         """All that this node wanted of the roster has been read, and nobody waits for a seed of it."""
-        if self._joining or self._leaving or self._to_name or self._unlocking or self._seed is not None:
+        if self._joining or self._leaving or self._to_name or self.locks.unlocking or self._seed is not None:
             return False
         if self._regrouping is not None and self._regrouping.is_waiting:
             return False
@@ -245,7 +241,7 @@ class SharedGroups:
             return True
         if not self.roster.is_seeded:
             return False
-        if self._joining or self._leaving or self._to_name or self._unlocking:
+        if self._joining or self._leaving or self._to_name or self.locks.unlocking:
             return True
         return regrouping is not None and regrouping.is_ready
 
@@ -260,9 +256,7 @@ class SharedGroups:
         """Offer the operations of this node, and its roster to those that need it. Leaves come first: a group that is
         left may have been opened again."""
         roster, queue = self.roster, self.system.queue
-        for lock in self._unlocking:
-            self._channel.engine.unlock(now_ns, lock, self._channel.out)
-        self._unlocking = {}
+        self.locks.give_back(now_ns)
         if self._leaving and roster.is_seeded:
             numbers: dict[tuple[str, bytes], list[int]] = {}
             for label, number, header in self._leaving:
@@ -440,9 +434,7 @@ class SharedGroups:
             if self._regrouping is None or (self.roster.is_seeded and self._regrouping.all_told()):
                 self._transitional = ""
             if telling.is_view:
-                before, self._locks = self._locks, view.locks
-                show_locks(now_ns, self._channel, before, view, shown)
-                self._give_locks_back()
+                self.locks.on_view(now_ns, view, shown)
             self._want_again()
         return self.left > 0
 
@@ -497,8 +489,7 @@ class SharedGroups:
         self.roster = self._new_roster()
         self._seed = None
         self._transitional = ""
-        self._locks = {}
-        self._unlocking = {}
+        self.locks.on_departed()
         self._leaving.clear()
         self._to_name = list(self._named)
         self._unanswered = set(self._named)
@@ -534,8 +525,7 @@ class SharedGroups:
             shown = self._maker.make(view, change, position, came_with)
             self.signal(now_ns, port)
             port.stream.rows.group_view(now_ns, shown)
-            for lock in port.on_view(shown):
-                self._channel.rows.lock(now_ns, port.number, lock)
+            port.on_view(shown, now_ns)
             port.tell(shown)
             if self._transitional and self._telling is None and self._regrouping is None:
                 port.stream.on_the_way(now_ns, port, self._transitional)
@@ -579,22 +569,5 @@ class SharedGroups:
 
     def write_leave(self, now_ns: int, port: Port) -> None:
         """The rows of a port that leaves its group. What it holds there is given back."""
-        rows = port.stream.rows
-        prefix = f"{port.number}:"
-        for lock in self._own_locks if not port.stream.label else ():
-            if lock.startswith(prefix):
-                rows.group_unlock(now_ns, port.group, lock.removeprefix(prefix))
-        rows.group_leave(now_ns, port.group)
-
-    # Locks: those of all groups stand in the views of the underlay, named by the number of their group
-
-    @property
-    def _own_locks(self) -> list[str]:
-        """They are those of the node's own session: the others have none."""
-        return [lock for lock, holder in self._locks.items() if holder == self._channel.me.id]
-
-    def _give_locks_back(self) -> None:
-        """Those that were asked for by a port that has ended."""
-        for lock in self._own_locks:
-            if all(port.stream.label for port in self._channel.reception.ports_of(group_of_lock(lock))):
-                self._unlocking[lock] = None
+        self.locks.write_leave(now_ns, port)
+        port.stream.rows.group_leave(now_ns, port.group)

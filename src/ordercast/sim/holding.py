@@ -60,7 +60,7 @@ class Holding:
             self._answer_ns[int(use.lock)] = use.answer_ns
             claim = port.serve(int(use.lock))
         else:
-            claim = port.locks.claim(use.lock)
+            claim = port.lock(use.lock)
         self._uses[claim] = use
         member.touch()
 
@@ -69,8 +69,7 @@ class Holding:
         member, port = self._member, self._member.port
         if port is None:
             return
-        settled = list(port.locks.settled)
-        port.locks.settled.clear()
+        settled = port.locks.take_settled(port)
         for claim in settled:
             use = self._uses.get(claim)
             if use is None:

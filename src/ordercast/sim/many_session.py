@@ -357,7 +357,7 @@ class GroupSession:
             if act.kind == ActKind.SERVE:
                 claim = port.serve(int(act.key))
             else:
-                claim = port.locks.claim(act.key, tries_once=act.kind == ActKind.TRY_LOCK)
+                claim = port.lock(act.key, act.kind == ActKind.TRY_LOCK)
             self._claims[claim] = port
             self._after(act.hold_ns, self._give_up, claim)
         self._wake(port)

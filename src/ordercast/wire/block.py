@@ -139,9 +139,7 @@ def head_of(block: bytes | bytearray | memoryview) -> Head:
     if len(block) < _LEAST[head.flags]:
         raise WireError("flags that do not go together, or a block shorter than they say")
     label: int = LABEL_BYTES.unpack_from(block, LABEL_OFFSET)[0]
-    if label and (
-        label > MAX_LABEL or head.flags & (CALLED | CHANGE | ROSTER) or len(block) < _LEAST[head.flags] + label
-    ):
+    if label and (label > MAX_LABEL or head.flags & (CHANGE | ROSTER) or len(block) < _LEAST[head.flags] + label):
         raise WireError("a session's label that is too long, or in a block that has none")
     if head.flags == ROSTER and (head.count or head.rank != AGREED_RANK):
         # In another service its members would read it at different places of their streams.

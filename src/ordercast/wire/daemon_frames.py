@@ -60,6 +60,7 @@ class Welcome(NamedTuple):
     credit: int  # bytes of SEND frames that may come, since the connection began
     block_bytes: int  # the largest block that is worth sending
     secret: bytes
+    has_locks: bool = False  # and handlers and calls; never in version 1
 
 
 class Delivered(NamedTuple):
@@ -132,7 +133,10 @@ def encode_welcome_frame(welcome: Welcome) -> bytes:
     writer.text(welcome.underlay)
     encode_config(writer, welcome.config)
     writer.u8(welcome.ranks).u64(welcome.next_number).u64(welcome.credit).u32(welcome.block_bytes)
-    return frame(FrameKind.WELCOME, writer.blob(welcome.secret).bytes())
+    writer.blob(welcome.secret)
+    if welcome.version > 1:
+        writer.u8(int(welcome.has_locks))
+    return frame(FrameKind.WELCOME, writer.bytes())
 
 
 def decode_welcome_frame(body: bytes) -> Welcome:
@@ -140,13 +144,12 @@ def decode_welcome_frame(body: bytes) -> Welcome:
     version, label, daemon = reader.u16(), reader.text(MAX_LABEL), decode_member(reader)
     underlay, config = reader.text(MAX_GROUP_NAME), decode_config(reader)
     ranks, number, credit, block_bytes = reader.u8(), reader.number(), reader.number(), reader.u32()
-    return Welcome(
-        version, label, daemon, underlay, config, ranks, number, credit, block_bytes, reader.blob(SECRET_BYTES)
-    )
+    secret, has_locks = reader.blob(SECRET_BYTES), bool(reader.u8() & 1) if version > 1 else False
+    return Welcome(version, label, daemon, underlay, config, ranks, number, credit, block_bytes, secret, has_locks)
 
 
 def encode_refused(code: Refusal, text: str) -> bytes:
-    return frame(FrameKind.REFUSED, Writer().u8(code).text(_short(text)).bytes())
+    return frame(FrameKind.REFUSED, Writer().u8(code).text(short_text(text)).bytes())
 
 
 def decode_refused(body: bytes) -> tuple[int, str]:
@@ -233,6 +236,8 @@ class ViewWriter:
         writer.u16(len(view.locks))
         for lock, holder in view.locks.items():
             writer.text(lock).u64(holder).u64(view.tokens.get(lock, 0))
+        if view.lock:
+            writer.text(view.lock)
         return frame(FrameKind.VIEW, writer.bytes())
 
     def _record(self, member: Member) -> tuple[str, bytes]:
@@ -287,6 +292,7 @@ class ViewReader:
         for _ in range(reader.u16()):
             lock = reader.text(MAX_ID)
             locks[lock], tokens[lock] = reader.u64(), reader.u64()
+        changed = reader.text(MAX_ID) if reader.left else ""
         reader.end()
         return View(
             counter,
@@ -304,6 +310,7 @@ class ViewReader:
             group=group,
             locks=locks,
             tokens=tokens,
+            lock=changed,
             components=components,
         )
 
@@ -352,7 +359,7 @@ def decode_transitional(body: bytes) -> Transitional:
 
 def encode_left(left: LeftNotice) -> bytes:
     flags = left.wanted | left.returning << 1
-    return frame(FrameKind.LEFT, Writer().u8(flags).text(left.group).text(_short(left.text)).bytes())
+    return frame(FrameKind.LEFT, Writer().u8(flags).text(left.group).text(short_text(left.text)).bytes())
 
 
 def decode_left(body: bytes) -> LeftNotice:
@@ -362,7 +369,7 @@ def decode_left(body: bytes) -> LeftNotice:
 
 
 def encode_uncertain(uncertain: UncertainNotice) -> bytes:
-    writer = Writer().u64(uncertain.first).u64(uncertain.count).text(uncertain.group).text(_short(uncertain.text))
+    writer = Writer().u64(uncertain.first).u64(uncertain.count).text(uncertain.group).text(short_text(uncertain.text))
     return frame(FrameKind.UNCERTAIN, writer.bytes())
 
 
@@ -375,7 +382,7 @@ def decode_uncertain(body: bytes) -> UncertainNotice:
 def encode_failed(failed: Failed) -> bytes:
     writer = Writer()
     _put_texts(writer, failed.suspects)
-    return frame(FrameKind.FAILED, writer.text(_short(failed.text)).bytes())
+    return frame(FrameKind.FAILED, writer.text(short_text(failed.text)).bytes())
 
 
 def decode_failed(body: bytes) -> Failed:
@@ -386,7 +393,7 @@ def decode_failed(body: bytes) -> Failed:
 def encode_stalled(stall: StallNotice) -> bytes:
     writer = Writer().u8(_STALLS.index(stall.reason)).u64(int(max(0.0, stall.seconds) * 1e6))
     _put_texts(writer, stall.waiting_for)
-    return frame(FrameKind.STALLED, writer.text(_short(stall.text)).u32(stall.have).u32(stall.need).bytes())
+    return frame(FrameKind.STALLED, writer.text(short_text(stall.text)).u32(stall.have).u32(stall.need).bytes())
 
 
 def decode_stalled(body: bytes) -> StallNotice:
@@ -417,7 +424,7 @@ def encode_confirm(confirmation: Confirmation) -> bytes:
     service = confirmation.service
     rank, k = (service.rank, service.k) if service is not None else (FLUSH_RANK, 0)
     writer = Writer().u64(confirmation.first).u64(confirmation.stop).u8(rank).u8(k).u8(confirmation.outcome)
-    return frame(FrameKind.CONFIRM, writer.i64(confirmation.position).text(_short(confirmation.text)).bytes())
+    return frame(FrameKind.CONFIRM, writer.i64(confirmation.position).text(short_text(confirmation.text)).bytes())
 
 
 def decode_confirm(body: bytes) -> Confirmation:
@@ -442,7 +449,7 @@ def decode_answer(body: bytes) -> QueryReply:
 
 
 def encode_close(why: str, text: str) -> bytes:
-    return frame(FrameKind.CLOSE, Writer().text(why).text(_short(text)).bytes())
+    return frame(FrameKind.CLOSE, Writer().text(why).text(short_text(text)).bytes())
 
 
 def decode_close(body: bytes) -> tuple[str, str]:
@@ -481,6 +488,6 @@ def _take_texts(reader: Reader) -> tuple[str, ...]:
     return tuple([reader.text(MAX_ID) for _ in range(reader.count(2))])
 
 
-def _short(text: str) -> str:
+def short_text(text: str) -> str:
     """At most MAX_TEXT bytes of it, and no half a character."""
     return text.encode(errors="replace")[:MAX_TEXT].decode(errors="ignore")

@@ -14,7 +14,9 @@ from typing import Final
 from ordercast.config import MAX_BLOCK
 from ordercast.errors import WireError
 
-VERSION: Final = 1
+VERSION: Final = 2
+"""2 has locks and calls. A daemon speaks 1 as well."""
+
 MAGIC: Final = b"OCDC"
 
 PREFIX: Final = Struct("<IB")  # length of kind and body, kind
@@ -43,6 +45,8 @@ class FrameKind(IntEnum):
     PING = 8
     QUERY = 9
     BYE = 10
+    LOCK = 11
+    UNLOCK = 12
     WELCOME = 65
     REFUSED = 66
     DELIVER = 67
@@ -58,6 +62,8 @@ class FrameKind(IntEnum):
     PONG = 77
     ANSWER = 78
     CLOSE = 79
+    GRANT = 80
+    ANSWERED = 81
 
 
 def frame(kind: int, body: bytes = b"") -> bytes:
