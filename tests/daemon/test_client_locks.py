@@ -233,7 +233,7 @@ async def test_a_call_whose_connection_is_lost_has_an_unknown_outcome(tmp_path: 
     async with DaemonHouse(tmp_path) as house, in_group(house, "silent", "alice") as (silent, alice):
         await silent.handler(2).acquire()
         asking = asyncio.create_task(alice.call(b"?", handler=2))
-        while not alice.stats()["messages_delivered"]:
+        while not alice.stats["messages_delivered"]:
             await asyncio.sleep(0.001)
         cut(house, "alice")
         with pytest.raises(OutcomeUnknown, match="before the answer came"):
