@@ -79,7 +79,17 @@ OF_PATIENCE = (
 )
 
 # They failed when the profile drew more folders that are lost.
+STOOD_STILL = (
+    ("token", 1_400_000_020),  # a leaver of a frozen ring gave up after 3 s, and the others needed its vote
+    ("timestamp", 1_400_000_161),  # the same, with two leavers
+    ("token", 1_400_000_217),  # a restarted member was to leave before it was back, and took its vote along
+    ("token", 1_400_000_257),  # the same, and it crashed in that moment: its folder had forgotten everything
+    ("timestamp", 1_400_000_324),  # a member that had left went after 3 s; the other one was cut off for 7
+    ("sequencer", 1_400_000_284),  # a group that had gone on ended in the ring of a member that it had left behind
+)
+
 OF_ENDURANCE = (
+    ("token", 1_420_000_051),  # two engines of one node, the first of which served on, made views of the same name
     ("timestamp", 1_150_001_657),  # a member that had evicted itself went before one that was cut off knew of it
     ("timestamp", 1_150_001_028),  # the judge forgot that a restarted leaver may have kept the view without it
     ("sequencer", 1_150_001_728),  # the judge did not see that a leaver had told a restarted member of its leave
@@ -170,6 +180,13 @@ def test_a_seed_of_sites_that_failed_once_holds(seed: int) -> None:
 def test_a_seed_with_many_groups_that_failed_once_holds(orderer: str, seed: int) -> None:
     result = run_seed(orderer, seed, profile=MANY_GROUPS)
     assert result.held, "\n".join((result.command, *result.failures))
+
+
+@pytest.mark.parametrize(("orderer", "seed"), STOOD_STILL)
+def test_a_group_that_stood_still_without_need_once_goes_on(orderer: str, seed: int) -> None:
+    outcome = run_scenario(drawn_scenario("endurance", seed, orderer))
+    assert outcome.held, "\n".join((outcome.command, *outcome.failures))
+    assert outcome.is_quiet
 
 
 def test_a_coordinator_looks_again_when_its_wait_for_restarted_members_is_over() -> None:

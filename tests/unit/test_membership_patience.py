@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.paper.tompa import Host, ack_of, hosts_with_clocks
 
 from ordercast.config import SECOND
 from ordercast.engine import NEVER
+from ordercast.membership.policy import Silence
 from ordercast.membership.quorum.patience import LONGEST, LeavePatience
+from ordercast.view import Reason
 
 PATIENCE_NS = 3 * SECOND
 
@@ -58,25 +61,30 @@ def test_the_next_ring_does_not_begin_the_bound_anew() -> None:
     assert patience.due_ns == LONGEST * PATIENCE_NS
 
 
-def test_a_leaver_that_nobody_hears_serves_for_its_patience_and_longer_while_others_need_it() -> None:
+def test_a_leaver_serves_for_the_longest_time_and_is_not_asked_meanwhile_whether_its_leave_moves() -> None:
+    patience = asked(hosts_with_clocks(1, 1)[1])
+    assert patience.serve(SECOND) == SECOND + LONGEST * PATIENCE_NS
+    assert patience.due_ns == NEVER
+
+
+def test_a_change_that_takes_a_member_out_against_its_will_is_waited_for_longer_than_its_own_leave() -> None:
     patience = LeavePatience(PATIENCE_NS)
-    assert patience.serve(SECOND, comes_back=False) == SECOND + PATIENCE_NS
-    patience.heard(4 * SECOND)
-    assert patience.serve_until(4 * SECOND) == 4 * SECOND + PATIENCE_NS
+    assert patience.retired(SECOND, Reason.LEAVE) == SECOND + PATIENCE_NS
+    for reason in (Reason.EXPEL, Reason.DISSOLVE):
+        assert patience.retired(SECOND, reason) == SECOND + LONGEST * PATIENCE_NS
 
 
-def test_a_member_that_was_evicted_serves_for_the_longest_time_and_no_longer() -> None:
-    patience = LeavePatience(PATIENCE_NS)
-    end_ns = patience.serve(SECOND, comes_back=True)
-    assert end_ns == SECOND + LONGEST * PATIENCE_NS
-    patience.heard(end_ns)
-    assert patience.serve_until(end_ns) <= end_ns
+@pytest.mark.parametrize(
+    ("silence", "times"), [(Silence.NONE, 1), (Silence.VISITING, 1), (Silence.WITHDRAWN, 10), (Silence.SERVING, 10)]
+)
+def test_in_a_frozen_ring_a_leave_that_no_application_waits_for_may_take_longer(silence: Silence, times: int) -> None:
+    patience = asked(hosts_with_clocks(1, 1)[1])
+    assert patience.freeze(SECOND, silence, has_failed=False) == SECOND + times * PATIENCE_NS
+    assert (patience.due_ns, patience.is_asked) == (NEVER, True)
 
 
-def test_an_eviction_does_not_shorten_what_a_later_leave_may_serve() -> None:
-    patience = LeavePatience(PATIENCE_NS)
-    patience.serve(SECOND, comes_back=True)
-    late_ns = 100 * SECOND
-    end_ns = patience.serve(late_ns, comes_back=False)
-    patience.heard(end_ns)
-    assert patience.serve_until(end_ns) == end_ns + PATIENCE_NS
+def test_where_recovery_is_manual_a_failure_ends_the_leave_of_an_application_and_it_may_ask_again() -> None:
+    patience = asked(hosts_with_clocks(1, 1)[1])
+    assert patience.freeze(SECOND, Silence.NONE, has_failed=True) == NEVER
+    assert not patience.is_asked
+    assert not patience.is_over(LONGEST * PATIENCE_NS)

@@ -9,6 +9,7 @@ from ordercast.engine import NEVER, Failed, Outbox, Refused, Reset
 from ordercast.membership.policy import (
     NO_RING,
     NOTE,
+    Closed,
     DepartureCause,
     Excluded,
     Install,
@@ -16,6 +17,7 @@ from ordercast.membership.policy import (
     Membership,
     Newcomer,
     Phase,
+    Silence,
     Transition,
 )
 from ordercast.membership.quorum import QuorumMembership
@@ -54,7 +56,9 @@ def member(name: str) -> Member:
 class Node:
     """A policy, and what an underlay does with an `Install`."""
 
-    def __init__(self, create: bool | None = None, recovery: RecoveryMode = "automatic", name: str = "a") -> None:
+    def __init__(
+        self, create: bool | None = None, recovery: RecoveryMode = "automatic", name: str = "a", is_started: bool = True
+    ) -> None:
         self.me = member(name)
         self.writer = DatagramWriter(1, self.me.id, LAN_DATAGRAM)
         local = local_member(self.me, self.writer, Timing())
@@ -62,7 +66,8 @@ class Node:
         self.policy: Membership[LoggedOrderer] = QuorumMembership(local, wishes, CONFIG, {})
         self.out = Outbox()
         self.now_ns = 0
-        self.policy.start(0, Newcomer(4, {9: 2}), self.out)
+        if is_started:
+            self.policy.start(0, Newcomer(4, {9: 2}), self.out)
 
     def search(self) -> Transition:
         """Until the search for the group ends."""
@@ -103,6 +108,27 @@ def two_members(recovery: RecoveryMode = "automatic") -> Node:
     node.out.notes.clear()
     node.out.sends.clear()
     return node
+
+
+def frozen_leaver() -> tuple[Node, bytes]:
+    """The node `a` in a view of `b` and its own, which is frozen, and that it is asked to leave; an invitation of `b`,
+    which it has answered. Without `b` it may not go on."""
+    node, bob = Node(), member("b")
+    view = View(5, "b/0", 77, 0, 0, 0, (bob, node.me), {node.me.id: 4}, Reason.CREATE, "b/0")
+    node.install(Install(view, CONFIG, 5))
+    node.policy.on_suspects(0, [Suspicion(bob.id, SuspicionReason.SILENCE)], node.out)
+    node.policy.leave(0, b"bye", node.out)
+    invite = encode_invite(Ballot(9, 0, MAX_SENIORITY, bob.id), "majority", False, b"")
+    assert node.control(Kind.INVITE, invite, 77) is None
+    return node, invite
+
+
+def given_up(node: Node) -> Transition:
+    """Until its leave is given up."""
+    while (left := node.policy.take()) is None:
+        node.now_ns = node.policy.deadline_ns()
+        node.policy.expire(node.now_ns, node.out)
+    return left
 
 
 def test_a_newcomer_that_finds_no_group_creates_it() -> None:
@@ -253,11 +279,65 @@ def test_a_leaver_of_a_frozen_ring_stays_for_the_round_with_a_restarted_member()
     returned = Returned("g", NO_BALLOT, back, 0, (cleo.id, back.id), view, True, None)
     assert node.control(Kind.RETURN, encode_returned(returned), view.ring, source="c") is None
     assert not node.policy.is_whole
-    while node.policy.phase is Phase.MEMBER:
+    while (left := node.policy.take()) is None:
         node.now_ns = node.policy.deadline_ns()
         node.policy.expire(node.now_ns, node.out)
-    assert node.policy.take() == LeftRing(DepartureCause.LEFT_STUCK)
+    assert left == LeftRing(DepartureCause.LEFT_STUCK, is_serving=True)
     assert node.now_ns == timing.restart_wait_ns + timing.recovery_wait_ns
+
+
+def test_a_leaver_of_a_frozen_ring_is_out_for_its_application_and_votes_on() -> None:
+    """For as long as a join that was given up: no application waits for either."""
+    node, invite = frozen_leaver()
+    timing = Timing()
+    assert given_up(node) == LeftRing(DepartureCause.LEFT_STUCK, is_serving=True)
+    assert node.now_ns == timing.linger_ns
+    assert (node.policy.phase, node.policy.silence, node.policy.ring) == (Phase.MEMBER, Silence.SERVING, 77)
+    assert node.policy.kept() is not None, "a restart must not take its vote away"
+    find = encode_asking(Asking("g", member("c"), 1, 1, 0, Demands(), b""))
+    while (end := node.policy.take()) is None:
+        node.out.sends.clear()
+        assert node.control(Kind.FIND, find, source="c") is None
+        assert Kind.HERE not in node.sent(), "newcomers need not wait for it"
+        assert node.control(Kind.INVITE, invite, 77) is None
+        assert {Kind.CUT, Kind.DENY} & set(node.sent())
+        node.now_ns = node.policy.deadline_ns()
+        node.policy.expire(node.now_ns, node.out)
+    assert end == LeftRing(DepartureCause.LEFT_STUCK)
+    assert node.policy.phase is Phase.CLOSED
+    assert node.now_ns == (1 + LONGEST) * timing.linger_ns
+
+
+def test_a_leaver_that_votes_on_leaves_in_order_when_the_ring_has_recovered() -> None:
+    node, _ = frozen_leaver()
+    given_up(node)
+    view = View(6, "b/0", 78, 1, 1, 0, (member("b"), node.me), {node.me.id: 4}, Reason.RESET, "b/0")
+    install = node.control(Kind.COMMIT, encode_result(NO_BALLOT, Proposal(NO_BALLOT, True, 0, (), view)), ring=77)
+    node.out.sends.clear()
+    orderer = node.install(install)
+    orderer.expire(node.now_ns, node.out)
+    assert Kind.PROPOSE in node.sent()
+    assert node.policy.silence is Silence.SERVING
+
+
+def test_a_restarted_member_that_is_to_leave_does_so_once_it_is_back() -> None:
+    node, bob = Node(is_started=False), member("b")
+    node.policy.retire(0, b"bye")
+    assert (node.policy.phase, node.policy.deadline_ns()) == (Phase.LINGERING, LONGEST * Timing().linger_ns)
+    node.policy.resume(View(6, "b/0", 78, 1, 1, 0, (bob, node.me), {}, Reason.RESTART, "b/0"), CONFIG)
+    orderer = node.install(node.policy.take())
+    orderer.expire(node.now_ns, node.out)
+    assert Kind.PROPOSE in node.sent()
+
+
+def test_a_restarted_member_that_is_to_leave_looks_for_no_group_when_its_ring_is_over() -> None:
+    node = Node(is_started=False)
+    node.policy.retire(0, b"")
+    node.out.sends.clear()
+    node.policy.start(0, Newcomer(4, {}), node.out)
+    assert node.policy.take() == Closed()
+    assert node.sent() == []
+    assert (node.policy.phase, node.policy.deadline_ns()) == (Phase.CLOSED, NEVER)
 
 
 def test_a_newcomer_that_gave_up_and_is_let_in_votes_in_a_frozen_ring_for_long_and_shows_it_to_nobody() -> None:

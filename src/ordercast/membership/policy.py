@@ -83,9 +83,11 @@ class Excluded(NamedTuple):
 
 
 class LeftRing(NamedTuple):
-    """This node wanted to leave, and is out without an ordered leave."""
+    """This node wanted to leave, and is out without an ordered leave. `is_serving`: for its application. It stays in
+    its ring, which may need its vote (`Silence.SERVING`)."""
 
     why: DepartureCause
+    is_serving: bool = False
 
 
 class Dissolved(NamedTuple):
@@ -116,6 +118,17 @@ class Silence(Enum):
     NONE = auto()
     WITHDRAWN = auto()  # a join that was given up is ordered all the same
     VISITING = auto()  # an earlier request is ordered only now, and this node has sent in another ring since
+    SERVING = auto()  # its leave could not be ordered, and the application is out: it votes, and leaves when it can
+
+    @property
+    def is_guest(self) -> bool:
+        """Whether it has sent nothing in this ring, and sends nothing."""
+        return self in (Silence.WITHDRAWN, Silence.VISITING)
+
+    @property
+    def is_unwanted(self) -> bool:
+        """Whether it is in the ring for the sake of the others alone."""
+        return self in (Silence.WITHDRAWN, Silence.SERVING)
 
 
 OrdererT_contra = TypeVar("OrdererT_contra", contravariant=True)
@@ -135,7 +148,7 @@ class Membership(Protocol[OrdererT_contra]):
     # Inputs
 
     def start(self, now_ns: int, newcomer: Newcomer, out: Outbox) -> None:
-        """Look for the others."""
+        """Look for the others. A member that has retired is `Closed` instead."""
 
     def installed(self, now_ns: int, orderer: OrdererT_contra, out: Outbox) -> None:
         """The underlay has carried out an `Install`; `orderer` works in the new ring."""
@@ -164,6 +177,9 @@ class Membership(Protocol[OrdererT_contra]):
 
     def leave(self, now_ns: int, header: bytes, out: Outbox) -> None:
         """Leave in order; where there is no working ring, at once."""
+
+    def retire(self, now_ns: int, header: bytes) -> None:
+        """A restarted member is to leave before it is back (`resume`). It is out for its application, and serves."""
 
     def reset(self, now_ns: int, min_members: MinMembers, header: bytes, out: Outbox) -> None:
         """Amoeba's ResetGroup."""

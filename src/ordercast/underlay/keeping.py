@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ordercast.engine import Lost, Note, Outbox
-from ordercast.membership.policy import Membership
+from ordercast.engine import Departed, Lost, Note, Outbox
+from ordercast.membership.policy import DepartureCause, Membership
 from ordercast.membership.quorum.local import LocalMember, coming_along
 from ordercast.membership.quorum.returning import Returning
 from ordercast.membership.quorum.rule import electorate
@@ -32,6 +32,15 @@ class Keeping:
         former = kept.formerly[0]
         if kept.view.member(former) is not None or (former in kept.view.prior and not kept.is_decided):
             self.returning = Returning(self._local, kept, next_block)
+
+    def retire(self, now_ns: int, header: bytes, membership: Membership[LoggedOrderer], out: Outbox) -> bool:
+        """It is to leave. Whether it is on its way back: then it is out for its application, and keeps its vote."""
+        if self.returning is None:
+            return False
+        self.returning.is_leaving = True
+        membership.retire(now_ns, header)
+        out.upcalls.append(Departed(True, False, DepartureCause.LEFT_UNJOINED.value))
+        return True
 
     def take(self) -> Returning | None:
         """The return that has come to an end."""
@@ -71,6 +80,8 @@ def follow_kept(kept: Kept, successor: Proposal, membership: Membership[LoggedOr
     """The ring that this node was in before its restart is over, and it goes on in the next one."""
     old = kept.view
     out.notes.extend([Note("name", member.id, detail=str(member)) for member in old.members])
+    if kept.ended[0]:  # a member of that ring may not know it yet: ours must not end in what comes before it
+        membership.past.add(*kept.ended)
     membership.past.add(old.ring, encode_result(successor.ballot, successor))
     membership.resume(successor.view, kept.config)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from ordercast.engine import Outbox, UnknownOutcome
 from ordercast.membership.policy import Newcomer
@@ -13,6 +14,8 @@ from ordercast.underlay.vacancy import Vacancy
 from ordercast.wire.block import come_after
 from ordercast.wire.header import Kind
 
+EVERYTHING: Final = 1 << 62  # as a sequence number, or a ticket: what an engine consumes that nobody listens to
+
 
 class Legacy(NamedTuple):
     """What this node's next engine of the same underlay takes over."""
@@ -20,22 +23,24 @@ class Legacy(NamedTuple):
     memory: DeliveryMemory
     endings: dict[int, tuple[Kind, bytes]]  # of rings that it was in
     attempts: deque[int]  # to join, which a ring may come to only now: one object, as each is accepted by one engine
+    former: Callable[[], None] | None = None  # ends an engine before that serves on in its ring
 
     @property
     def is_empty(self) -> bool:
         memory = self.memory
-        return not (self.endings or self.attempts or memory.early or memory.called or memory.recent)
+        return not (self.former or self.endings or self.attempts or memory.early or memory.called or memory.recent)
 
 
 class Luggage:
     """Between rings."""
 
-    __slots__ = ("_aside", "backlog", "next_block")
+    __slots__ = ("_aside", "backlog", "former", "next_block")
 
     def __init__(self, next_block: int) -> None:
         self.next_block = next_block
         self.backlog: list[tuple[int, bytes]] = []  # own blocks without a sequence number, while there is no ring
         self._aside: DeliveryMemory | None = None  # as it was before a ring of which the application hears nothing
+        self.former: Callable[[], None] | None = None  # ends an engine of this node that serves on in its ring
 
     def newcomer(self, memory: DeliveryMemory) -> Newcomer:
         """What this node says of itself when it looks for a ring."""
@@ -51,6 +56,9 @@ class Luggage:
             if self._aside is None:
                 self._aside = memory
             return [], known
+        former, self.former = self.former, None
+        if former is not None:  # both would make views, and number them by the same clock
+            former()
         backlog, self.backlog = self.backlog, []
         return backlog, self.next_block
 

@@ -30,8 +30,10 @@ def exclusion(excluded: Excluded, has_view: bool) -> list[Upcall]:
 
 
 def hush(first: int, before: Silence, now: Silence, out: Outbox) -> None:
-    """Keep the upcalls from `first` on from an application that is to hear nothing of a ring, or was refused, which it
-    hears."""
+    """Keep the upcalls from `first` on from an application that is to hear nothing of a ring. It hears that it was
+    refused, and everything up to the word that it has left."""
+    if before is Silence.NONE and now is Silence.SERVING:
+        return  # the last upcall is that word
     if now is not Silence.NONE or before is not Silence.NONE:
         out.upcalls[first:] = [each for each in out.upcalls[first:] if isinstance(each, Refused)]
 

@@ -39,7 +39,7 @@ from ordercast.parts.probing import Probing
 from ordercast.service import Service
 from ordercast.underlay.checks import check_header, check_rule, check_terms
 from ordercast.underlay.keeping import Keeping, follow_kept, losses
-from ordercast.underlay.luggage import Legacy, Luggage
+from ordercast.underlay.luggage import EVERYTHING, Legacy, Luggage
 from ordercast.underlay.outside import Outside
 from ordercast.underlay.returning import WayBack
 from ordercast.underlay.routes import MulticastRoutes
@@ -186,7 +186,8 @@ class Underlay:
         if self._returning.cancel():  # it is out already, and need not come back
             out.upcalls.append(Departed(True, False, DepartureCause.LEFT_UNJOINED.value))
             return
-        self._keeping.returning = None  # it gives up its vote: for the others that is a crash
+        if self._keeping.retire(now_ns, header, self._membership, out):
+            return
         self._membership.leave(now_ns, header, out)
         self._follow(now_ns, self._membership.take(), out)
 
@@ -240,7 +241,8 @@ class Underlay:
 
     def carry(self) -> object:
         membership = self._membership
-        legacy = Legacy(self._orderer.memory(), membership.past.endings(), membership.attempts)
+        former = self._give_way if membership.silence is Silence.SERVING else self._luggage.former
+        legacy = Legacy(self._orderer.memory(), membership.past.endings(), membership.attempts, former)
         return None if legacy.is_empty else legacy
 
     def inherit(self, memory: object) -> None:
@@ -248,6 +250,13 @@ class Underlay:
             self._orderer = Vacancy(self.me, memory.memory)
             self._membership.past.inherit(memory.endings)
             self._membership.attempts = memory.attempts
+            self._luggage.former = memory.former
+
+    def _give_way(self) -> None:
+        """The next engine of this node is in a ring: this one must not be in another. It serves, and ends."""
+        if self._membership.phase is Phase.MEMBER or self._keeping.returning is not None:
+            self._search(0, Outbox())
+            self._follow(0, self._membership.take(), Outbox())
 
     def durable(self) -> bytes | None:
         return self._keeping.changed(self._membership.kept())
@@ -304,6 +313,8 @@ class Underlay:
     def after_batch(self, now_ns: int, out: Outbox) -> None:
         orderer, membership = self._orderer, self._membership
         before, silence = len(out.upcalls), membership.silence
+        if silence is Silence.SERVING:
+            orderer.consume(EVERYTHING)  # nobody else does
         if not membership.is_whole:
             membership.after_batch(now_ns, out)
             self._follow(now_ns, membership.take(), out)
@@ -383,8 +394,7 @@ class Underlay:
 
     @property
     def is_ordering(self) -> bool:
-        """Whether this member gives the next sequence number now: it is the sequencer, or the token site. With
-        timestamps all members decide; the first one orders changes."""
+        """Whether this member gives the next sequence number now; with timestamps, whether it orders changes."""
         return self._membership.is_whole and self._orderer.standing().orders
 
     @property
@@ -392,7 +402,6 @@ class Underlay:
         return self._membership.phase is Phase.CLOSED and not self._returning.is_expected
 
     def describe(self) -> str:
-        """One line for people: where this engine is."""
         return described(self.view, self._membership, self._orderer)
 
     # Datagrams
@@ -450,9 +459,9 @@ class Underlay:
         returned = self._keeping.take()
         if returned is not None and returned.successor is not None:
             follow_kept(returned.kept, returned.successor, self._membership, out)
-            self._follow(now_ns, self._membership.take(), out)
         elif returned is not None:
             self._search(now_ns, out)
+        self._follow(now_ns, self._membership.take(), out)
 
     def _follow(self, now_ns: int, transition: Transition | None, out: Outbox) -> None:
         """Carry out what the membership has decided, and what follows from that."""
@@ -479,7 +488,7 @@ class Underlay:
         self._writer.ring = view.ring
         self._writer.datagram = self.config.datagram
         self._routes.begin(now_ns, view)
-        memory, is_silent = self._orderer.memory(), self._membership.silence is not Silence.NONE
+        memory, is_silent = self._orderer.memory(), self._membership.silence.is_guest
         backlog, next_block = self._luggage.bring(memory, is_silent, view.numbers.get(self.me.id, 0))
         self._probing.begin()
         self._orderer = orderer = ORDERERS[self.config.orderer](
@@ -504,7 +513,7 @@ class Underlay:
         self._translate(now_ns, before, True, out)
         if self._membership.phase is not Phase.MEMBER:
             return False
-        if self._membership.silence is Silence.NONE:
+        if not self._membership.silence.is_guest:
             self._luggage.backlog = orderer.leftovers()
         return True
 
@@ -542,6 +551,8 @@ class Underlay:
         elif isinstance(transition, LeftRing):
             self._luggage.drop(orderer, out)
             out.upcalls.append(Departed(True, False, transition.why.value))
+            if transition.is_serving:
+                return
         elif isinstance(transition, Visited):
             self.view = None
             self._orderer = Vacancy(self.me, self._luggage.take_aside(orderer.memory()))
@@ -567,6 +578,7 @@ class Underlay:
                 return
             self._luggage.drop(orderer, out)
             out.upcalls.append(Departed(True, False, transition.why.value))
+        self._keeping.returning = None
         self._vacate()
         self._intake.clear()
         if self._returning.left():

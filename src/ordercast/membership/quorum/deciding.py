@@ -55,10 +55,6 @@ class Deciding:
         keeper = self._orderer.standing().keeper
         return keeper in self._informed or self._orderer.view.member(keeper) is None
 
-    def misses(self, member: int) -> bool:
-        """After our own leave: whether a member has not said that it knows of it."""
-        return self._is_departing and member not in self._informed and self._orderer.view.member(member) is not None
-
     @property
     def undecided(self) -> View | None:
         """The view that is not known to be decided here."""

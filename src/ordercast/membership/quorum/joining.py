@@ -19,12 +19,13 @@ from typing import Final
 
 from ordercast.config import SECOND, GroupConfig
 from ordercast.engine import NEVER, Outbox, To
+from ordercast.errors import WireError
 from ordercast.membership.policy import Newcomer
 from ordercast.membership.quorum.local import LocalMember, Wishes
 from ordercast.orderers import unsupported_names
 from ordercast.view import Address, Member, Reason, View, ring_id
 from ordercast.wire.header import Kind
-from ordercast.wire.views import Asking, Ring, encode_asking
+from ordercast.wire.views import Asking, Ring, decode_welcome, encode_asking
 
 JOIN_TRIES: Final = 4  # requests to one leader, each after twice the time, before looking around again
 BACK_OFF: Final = 2  # doublings of the time between questions, with the last of them
@@ -217,8 +218,10 @@ class Joining:
         """Our attempts that a member may still come to."""
         return list(self._nonces)
 
-    def on_refuse(self, text: str) -> None:
-        """A member will not let us in: if it is the only one that we asked, nobody will."""
+    def on_refuse(self, name: str, text: str) -> None:
+        """A member of the group `name` will not let us in: if it is the only one that we asked, nobody will."""
+        if name != self._local.name:
+            return
         if len(self.asked) == 1:
             self.asked.clear()
         self._conclude(text)
@@ -283,6 +286,14 @@ class Joining:
     def _conclude(self, text: str) -> None:
         self.refusal = text
         self._due_ns = NEVER
+
+
+def read_welcome(body: bytes) -> tuple[str, int, GroupConfig, View]:
+    """The group's name, the attempt that is welcomed, the parameters, and the view. Raises WireError on nonsense."""
+    name, nonce, config, view = decode_welcome(body)
+    if unsupported_names(config):
+        raise WireError("a welcome to what this version does not have")
+    return name, nonce, config, view
 
 
 def new_attempts() -> deque[int]:

@@ -28,15 +28,15 @@ from ordercast.membership.policy import (
     Visited,
 )
 from ordercast.membership.quorum.admission import Admission
-from ordercast.membership.quorum.joining import Joining, new_attempts, whom_to_ask
+from ordercast.membership.quorum.joining import Joining, new_attempts, read_welcome, whom_to_ask
 from ordercast.membership.quorum.local import LocalMember, Wishes, coming_along, departed_by, installed_text, onward_of
 from ordercast.membership.quorum.meeting import Meeting
-from ordercast.membership.quorum.patience import LONGEST, LeavePatience
+from ordercast.membership.quorum.patience import LeavePatience
 from ordercast.membership.quorum.ring import WORKING, QuorumRing, Successor
 from ordercast.membership.quorum.roles import RecoveryTerms
 from ordercast.membership.quorum.waiting import waiting_of
 from ordercast.membership.quorum.withdrawing import Withdrawing
-from ordercast.orderers import LoggedOrderer, unsupported_names
+from ordercast.orderers import LoggedOrderer
 from ordercast.orderers.orderer import Suspicion
 from ordercast.view import DEPARTURES, Address, Reason, View, next_counter
 from ordercast.wire.header import Kind
@@ -48,7 +48,6 @@ from ordercast.wire.views import (
     decode_ended,
     decode_refusal,
     decode_ring,
-    decode_welcome,
     decode_withdrawal,
     encode_ended,
     encode_result,
@@ -117,18 +116,21 @@ class QuorumMembership:
     # Inputs
 
     def start(self, now_ns: int, newcomer: Newcomer, out: Outbox) -> None:
+        if self.silence is Silence.SERVING:
+            self._close(Closed())
+            return
         self.phase, self.silence = Phase.JOINING, Silence.NONE
         ask = whom_to_ask(self._local.me, self._onward, self._wishes.contact, self._last_view)
         self._joining = Joining(self._local, self._wishes, newcomer, self._is_return, ask, self.attempts)
         self._joining.start(now_ns, out)
 
     def installed(self, now_ns: int, orderer: LoggedOrderer, out: Outbox) -> None:
-        view, old, is_silent = orderer.view, self._state, self.silence is not Silence.NONE
+        view, old = orderer.view, self._state
         self._joining, self._withdrawing, self.phase = None, None, Phase.MEMBER
         self._state = state = QuorumRing(self._local, self._wishes, self._config, orderer, self._counter)
         self.ring, self.is_whole = view.ring, True
         self._last_view = view
-        self._linger_ns = now_ns + self._local.timing.linger_ns if is_silent else NEVER
+        self._linger_ns = now_ns + self._local.timing.linger_ns if self.silence.is_guest else NEVER
         self._admission.clear()
         if old is not None:
             others = {member.id for member in view.members} - {self._local.me.id}
@@ -165,11 +167,9 @@ class QuorumMembership:
                 self._on_ring(now_ns, source, kind, seen, out)
         elif kind == Kind.WELCOME:
             self._on_welcome(source, body, out)
-        elif kind == Kind.REFUSE:
-            name, text = decode_refusal(body)
-            if name == self._local.name and self._joining is not None:
-                self._joining.on_refuse(text)
-                self._after_joining(now_ns, out)
+        elif kind == Kind.REFUSE and self._joining is not None:
+            self._joining.on_refuse(*decode_refusal(body))
+            self._after_joining(now_ns, out)
 
     def on_stranger(
         self, now_ns: int, source: Address, kind: int, ring: int, origin: int, body: bytes | memoryview, out: Outbox
@@ -183,9 +183,7 @@ class QuorumMembership:
         self._count("old_ring")
         self.past.answer(now_ns, self._local.writer, source, kind, ring, origin, body, out)
 
-    def on_heard(self, now_ns: int, origin: int) -> None:
-        if self._state is not None and self._state.deciding.misses(origin):
-            self._patience.heard(now_ns)
+    def on_heard(self, now_ns: int, origin: int) -> None:  # noqa: ARG002 - other policies may count from now on
         if self.past.is_keeping:
             self.past.heard(origin)
             self._update_direct()
@@ -218,9 +216,7 @@ class QuorumMembership:
             if view.leader.id == me.id and self._meeting.due_ns == NEVER:
                 self._show_ring(now_ns, out)
         if state is not None and state.orderer.has_left and self._linger_ns == NEVER:
-            is_end = state.orderer.view.reason in (Reason.DISSOLVE, Reason.EXPEL)
-            longer = LONGEST if is_end else 1  # its members may need our vote, and it does not want to go
-            self._linger_ns = now_ns + longer * self._local.timing.linger_ns
+            self._linger_ns = self._patience.retired(now_ns, state.orderer.view.reason)
         self._update_direct()
 
     def on_delivered(self, now_ns: int, view: View, out: Outbox) -> bool:
@@ -237,7 +233,7 @@ class QuorumMembership:
         if view.member(self._local.me.id) is None:
             departed = departed_by(view, self._patience.is_asked, self._wishes.is_manual)
             self.phase, self._meeting.due_ns = Phase.LINGERING, NEVER
-            self._linger_ns = self._patience.serve(now_ns, departed.returning)
+            self._linger_ns = self._patience.serve(now_ns)
             if state is not None and state.recovery is None:
                 state.deciding.depart(now_ns, out)
             self._update_direct()
@@ -270,6 +266,10 @@ class QuorumMembership:
         self._end(LeftRing(DepartureCause.LEFT_UNJOINED), DepartureCause.LEFT_UNJOINED.value, out)
         if joining is not None:
             self._withdraw(now_ns, joining, out)
+
+    def retire(self, now_ns: int, header: bytes) -> None:
+        self.phase, self.silence, self._patience.header = Phase.LINGERING, Silence.SERVING, header
+        self._linger_ns = self._patience.serve(now_ns)
 
     def reset(self, now_ns: int, min_members: MinMembers, header: bytes, out: Outbox) -> None:
         state = self._state
@@ -316,27 +316,25 @@ class QuorumMembership:
             self._show_ring(now_ns, out)
         self._admission.expire(now_ns, out)
         if self._linger_ns <= now_ns or self._patience.is_over(now_ns):
-            is_in, state = self.phase is Phase.MEMBER, self._state
-            stay_ns = state.restart_ns if is_in and state is not None else self._patience.serve_until(now_ns)
+            state = self._state if self.phase is Phase.MEMBER else None
             if self._is_dissolving:
                 self._dissolve(now_ns, out)
-            elif stay_ns > now_ns:
-                self._linger_ns = stay_ns
-            elif state is not None and is_in and state.is_ending and not self._patience.is_asked:
+            elif state is None:
+                self._close(Closed())
+            elif state.restart_ns > now_ns:
+                self._linger_ns = state.restart_ns
+            elif state.is_ending and not self._patience.is_asked:
                 self._onward = onward_of(state.orderer.view) or self._onward
                 self._exclude(state, DepartureCause.SUPERSEDED, out)
-            elif is_in:  # our leave, or what comes before it, never got through
-                self._end(LeftRing(DepartureCause.LEFT_STUCK), DepartureCause.LEFT_STUCK.value, out)
             else:
-                self._close(Closed())
+                self._give_up(now_ns, out)
 
     def deadline_ns(self) -> int:
         due = min(self._meeting.due_ns, self._linger_ns, self._patience.due_ns)
         if self.direct_ring != NO_RING:
             return due  # hot: the ring works, and no newcomer is expected
         part = self._joining or self._withdrawing or self._state
-        if part is not None:
-            due = min(due, part.deadline_ns())
+        due = min(due, part.deadline_ns() if part is not None else NEVER)
         return min(due, self._admission.deadline_ns(), self.past.deadline_ns())
 
     def take(self) -> Transition | None:
@@ -374,12 +372,10 @@ class QuorumMembership:
 
     def _after_joining(self, now_ns: int, out: Outbox) -> None:
         joining = self._joining
-        if joining is None:
-            return
-        if joining.refusal:
+        if joining is not None and joining.refusal:
             self._end(Refused(joining.refusal), f"the join was refused: {joining.refusal}", out)
             self._withdraw(now_ns, joining, out)
-        elif joining.must_create:
+        elif joining is not None and joining.must_create:
             self.resume(joining.first_view(next_counter(self._counter, now_ns)), self._config)
 
     def _withdraw(self, now_ns: int, joining: Joining, out: Outbox) -> None:
@@ -391,11 +387,9 @@ class QuorumMembership:
             self._withdrawing.start(now_ns, out)
 
     def _on_welcome(self, source: Address, body: bytes, out: Outbox) -> None:
-        name, nonce, config, view = decode_welcome(body)
-        if unsupported_names(config):
-            raise WireError("a welcome to what this version does not have")
-        me, joining, withdrawing = self._local.me, self._joining, self._withdrawing
-        if name != self._local.name or view.member(me.id) is None:
+        joining, withdrawing = self._joining, self._withdrawing
+        name, nonce, config, view = read_welcome(body)
+        if name != self._local.name or view.member(self._local.me.id) is None:
             return
         if withdrawing is not None and withdrawing.accept(nonce):
             self._patience.header = b""
@@ -419,7 +413,7 @@ class QuorumMembership:
             elif kind == Kind.FIND and self.phase is Phase.LINGERING and self.past.is_over:
                 out.sends.append(self._local.writer.control(source, Kind.ENDED, encode_ended(self._local.name)))
         elif kind == Kind.FIND:
-            is_gone = self.silence is Silence.WITHDRAWN and not self.is_whole  # it votes, and nobody waits for it
+            is_gone = self.silence.is_unwanted and not self.is_whole  # it votes, and nobody waits for it
             if not is_gone and (state.recovery is not None or asking.tries or state.orderer.standing().leads):
                 self._meeting.answer(source, state.shown_to(asking.member, out), out)
         elif state.recovery is None:
@@ -463,11 +457,11 @@ class QuorumMembership:
         self._is_return = False
         self.past.add_ended(self.ring, self._local.name)
         why = DepartureCause.LEFT if was_leaving else DepartureCause.DISSOLVED
-        may_be_missed = self._last_view is not None and self._last_view.incarnation > 0
+        has_lost = self._last_view is not None and self._last_view.incarnation > 0
         self._end(Dissolved(why), f"the ring has ended: {why.value}", out, not was_leaving)
-        if was_leaving and may_be_missed and self.silence is not Silence.VISITING:
+        if was_leaving and has_lost and self.silence is not Silence.VISITING:
             # A member that a failure left behind looks for a group that is no more: it may be told.
-            self.phase, self._linger_ns = Phase.LINGERING, now_ns + self._local.timing.linger_ns
+            self.phase, self._linger_ns = Phase.LINGERING, self._patience.serve(now_ns)
 
     def _on_ended(self, now_ns: int, ring: int, body: bytes, out: Outbox) -> None:
         """Our ring has ended in order, and we have missed that; or the group that we come back to is no more."""
@@ -519,17 +513,12 @@ class QuorumMembership:
             self._exclude(state, DepartureCause.UNDECIDED, out)
 
     def _on_frozen(self, now_ns: int, state: QuorumRing) -> None:
-        timing, is_withdrawn = self._local.timing, self.silence is Silence.WITHDRAWN
         if self._patience.is_asked and self.phase is Phase.MEMBER:
-            # Our leave cannot be ordered now; if recovery does not bring that back soon, we go without.
-            longer = LONGEST if is_withdrawn else 1  # no application waits for it, and the others may need its vote
-            self._linger_ns, self._patience.due_ns = now_ns + longer * timing.linger_ns, NEVER
-            if state.has_failed and self.silence is Silence.NONE:  # it fails like every other call; we may leave again
-                self._linger_ns, self._patience = NEVER, LeavePatience(timing.linger_ns)
+            self._linger_ns = self._patience.freeze(now_ns, self.silence, state.has_failed)
         self._admission.clear()
         # Where this comes to nothing, others of the group may go on. We hear that by their beacons, or have to ask.
-        is_hearing = self._local.me.has_multicast or is_withdrawn
-        self._meeting.due_ns = NEVER if is_hearing else now_ns + timing.beacon_ns
+        is_hearing = self._local.me.has_multicast or self.silence.is_unwanted
+        self._meeting.due_ns = NEVER if is_hearing else now_ns + self._local.timing.beacon_ns
         self.is_whole = False
         self._update_direct()
 
@@ -556,6 +545,18 @@ class QuorumMembership:
             self._pending = Install(view, self._config, self._counter, (old,), successor.orphans, successor.awaited)
 
     # The end
+
+    def _give_up(self, now_ns: int, out: Outbox) -> None:
+        """Our leave, or what comes before it, never got through. The application is out. The others may need our vote,
+        and what they recover to can order our leave: for some time longer this is no crash."""
+        why = DepartureCause.LEFT_STUCK
+        if self._patience.is_asked and self.silence is Silence.NONE:
+            self._note(f"{why.value}; its vote stays", out)
+            self._pending, self.silence = LeftRing(why, is_serving=True), Silence.SERVING
+            self._linger_ns = self._patience.serve(now_ns)
+            self._update_direct()
+        else:
+            self._end(LeftRing(why), why.value, out)
 
     def _exclude(self, state: QuorumRing, why: DepartureCause, out: Outbox) -> None:
         """Out of the ring against our will: say so, and come back as a new member."""

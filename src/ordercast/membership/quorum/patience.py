@@ -1,12 +1,11 @@
 """A member's own leave: how long it may wait to be ordered, and how long a leaver serves members that need it.
 
 A leave is a change like any other, and comes after what the leaver has sent (Amoeba section 3, RMP section 4.3). Where
-a member does not consume, nothing is ordered, and that may last. A leave must not: when nothing has moved for
-`linger_ns`, or after `LONGEST` times that, the leaver goes without it. For the others that is a crash, and they recover
-from it. After its leave it stays for `linger_ns`. A member that does not know of the leave, and is still heard, may
-need its vote or its log: then it stays until that one is silent for `linger_ns`, within the same bound. A member that
-was evicted stays for all of that time if nobody answers it: it does not want to go, and in a small view the others may
-not go on without its word.
+a member does not consume, or the ring is frozen, nothing is ordered, and that may last. A leave must not: when nothing
+has moved for `linger_ns`, or after `LONGEST` times that, the application is out without it. The engine is not. The
+others may need its vote: it serves on without a word to the application, and leaves in order once that is possible. So
+does a leaver until enough members know of its leave. Both end after `LONGEST` times `linger_ns`. For the others that is
+a crash.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 from ordercast.engine import NEVER, Change
+from ordercast.membership.policy import Silence
 from ordercast.orderers import LoggedOrderer
 from ordercast.view import Member, Reason
 
@@ -23,7 +23,7 @@ LONGEST: Final = 10  # times the patience without progress: the bound where the 
 class LeavePatience:
     """`header`: of the leave that was asked for, if any."""
 
-    __slots__ = ("_heard_ns", "_orderer", "_patience_ns", "_received", "_served_ns", "_stop_ns", "due_ns", "header")
+    __slots__ = ("_orderer", "_patience_ns", "_received", "_stop_ns", "due_ns", "header")
 
     def __init__(self, patience_ns: int) -> None:
         self._patience_ns = patience_ns
@@ -32,8 +32,6 @@ class LeavePatience:
         self._received = 0  # its log at the last look
         self._stop_ns = NEVER
         self.due_ns = NEVER  # when to look next; NEVER also while a recovery has our leave wait, within its own bound
-        self._heard_ns = 0  # after our leave: the last word of a member that does not know of it
-        self._served_ns = 0  # when our time to serve was over for the first time
 
     @property
     def is_asked(self) -> bool:
@@ -60,19 +58,27 @@ class LeavePatience:
         self._look_again(now_ns, orderer.log.received)
         return False
 
-    def serve(self, now_ns: int, comes_back: bool) -> int:
-        """We are out: until when to serve, unless a quorum knows that before."""
-        self._served_ns = now_ns if comes_back else 0
-        return now_ns + (LONGEST if comes_back else 1) * self._patience_ns
+    def retired(self, now_ns: int, reason: Reason) -> int:
+        """The last change that we received takes us out, or ends the ring: until when to wait for its decision."""
+        is_against_will = reason in (Reason.DISSOLVE, Reason.EXPEL)  # then the others may need our vote for longer
+        return now_ns + (LONGEST if is_against_will else 1) * self._patience_ns
 
-    def heard(self, now_ns: int) -> None:
-        """We have left, and a member speaks that may not know it."""
-        self._heard_ns = now_ns
+    def freeze(self, now_ns: int, silence: Silence, has_failed: bool) -> int:
+        """The ring is frozen, and our leave cannot be ordered now: until when to wait for what it recovers to.
 
-    def serve_until(self, now_ns: int) -> int:
-        """Our time to serve is over: until when to stay all the same."""
-        self._served_ns = self._served_ns or now_ns
-        return min(self._heard_ns + self._patience_ns, self._served_ns + (LONGEST - 1) * self._patience_ns)
+        Where no application waits for it, that is longer: the others may need our vote. `has_failed`: with manual
+        recovery the leave of an application fails like every other call, and it may leave again.
+        """
+        self.due_ns = NEVER
+        if has_failed and silence is Silence.NONE:
+            self.header, self._orderer, self._stop_ns = None, None, NEVER
+            return NEVER
+        return now_ns + (LONGEST if silence.is_unwanted else 1) * self._patience_ns
+
+    def serve(self, now_ns: int) -> int:
+        """We are out, or our application is: until when to serve, unless a quorum knows of our leave before."""
+        self.due_ns = NEVER
+        return now_ns + LONGEST * self._patience_ns
 
     def _look_again(self, now_ns: int, received: int) -> None:
         self._received = received

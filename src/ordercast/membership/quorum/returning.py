@@ -85,6 +85,7 @@ class Returning:
         "_steps",
         "_tries",
         "_votes",
+        "is_leaving",
         "is_over",
         "kept",
         "successor",
@@ -114,6 +115,7 @@ class Returning:
         self._proposal: Proposal | None = None
         self._acks: set[int] = set()
         self._steps = 0
+        self.is_leaving = False  # its application is out: it votes, and leaves once it is back
         # Outcome
         self.successor: Proposal | None = None  # the next view, with this member in it
         self.is_over = False  # the group has gone on, or has ended: this node joins as a new one
@@ -218,7 +220,7 @@ class Returning:
         if view.reason == Reason.JOIN and view.subject == str(asking.member):
             body = encode_welcome(self._local.name, view.serial, self.kept.config, view)
             self._say(source, Kind.WELCOME, body, view.ring, out)
-        else:
+        elif not self.is_leaving:
             self._say(source, Kind.HERE, encode_ring(self._shown()), 0, out)
 
     def _announce(self, now_ns: int, out: Outbox) -> None:
