@@ -117,6 +117,7 @@ OF_ENDURANCE = (
 
 OF_SLOW = (
     ("timestamp", 500_041),  # a late word about an expulsion that was over opened the buffers of a slow member
+    ("token", 1_210_000_028),  # a segment of a New List met one of its sender's first stay in the ring
 )
 
 OF_SITES = (

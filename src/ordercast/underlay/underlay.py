@@ -104,11 +104,10 @@ class Underlay:
         self.me = me = replace(me, min_members=min_members)
         self.config = config
         self.counters: dict[str, int] = {}
-        self.peak_bytes = 0  # the most that was buffered here: the group's parameters bound it, and simulations look
-        self.peak_blocks = 0
+        # The most that was buffered here: the group's parameters bound it, and simulations look.
+        self.peak_bytes = self.peak_blocks = 0
         self.view: View | None = None  # as delivered to the application
         self._timing = timing
-        # Datagrams
         self._writer = writer = DatagramWriter(group_tag(name), me.id, config.datagram)
         self._routes = MulticastRoutes(me, writer, timing.linger_ns)
         self._intake = Intake(writer.tag, self.counters)
@@ -128,6 +127,7 @@ class Underlay:
     # The application
 
     def start(self, now_ns: int, out: Outbox) -> None:
+        self._writer.begin(now_ns)
         if self._keeping.returning is not None:
             self._keeping.returning.start(now_ns, out)
         else:

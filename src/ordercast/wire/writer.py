@@ -29,6 +29,11 @@ class DatagramWriter:
         self._relays: list[Address] = []
         self._serial = 0
 
+    def begin(self, now_ns: int) -> None:
+        """Numbers of control bodies begin with the clock. A node that left its ring and came back has the same origin
+        there: its numbers must not meet segments that lie about since its first stay."""
+        self._serial = now_ns
+
     def set_relays(self, relays: list[Address]) -> None:
         """The members that could multicast for us, first choice first. The present one goes on if it is among them."""
         self._relays = relays

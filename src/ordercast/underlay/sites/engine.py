@@ -164,6 +164,7 @@ class SitesEngine:
     # The application
 
     def start(self, now_ns: int, out: Outbox) -> None:
+        self._writer.begin(now_ns)
         self._membership = membership = ComponentsMembership(
             self.name, self.me, self._daemons, self._writer, self._timing, self._rng, now_ns
         )
