@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from ordercast.config import MS, SECOND
+from ordercast.config import MS, SECOND, MinMembers
 from ordercast.sim.checkers.chain import branches, installed_views
-from ordercast.sim.checkers.restarts import Expulsion, broken_restarts, linked_views
+from ordercast.sim.checkers.restarts import Expulsion, Reset, broken_restarts, linked_views
 from ordercast.sim.checkers.stuck import Excuse, LifeSpan, Trouble, Wish, excuse_of
 from ordercast.sim.checkers.views import Rules
 from ordercast.trace.schema import Row
@@ -23,6 +23,7 @@ class History:
     rows: list[Row] = field(default_factory=list)
     troubles: list[Trouble] = field(default_factory=list)
     expulsions: list[Expulsion] = field(default_factory=list)
+    resets: list[Reset] = field(default_factory=list)
 
     def start(self, names: str, at: int = 0) -> History:
         for name in names.split():
@@ -75,6 +76,11 @@ class History:
         self.expulsions.append(Expulsion(name, at * MS, until * MS))
         return self
 
+    def reset(self, rule: MinMembers, size: int, at: int, until: int) -> History:
+        """A member called `reset` and was told that the group has so many members."""
+        self.resets.append(Reset(rule, size, at * MS, until * MS))
+        return self
+
     def excuse(self) -> Excuse | None:
         lives = list(self.lives.values())
         return excuse_of(self.rows, lives, self.troubles, self.rules, is_manual=self.is_manual)
@@ -87,7 +93,9 @@ class History:
         lives = {life.member: life for life in self.lives.values()}
         wrong = branches(linked_views(self.rows, lives, self.rules), self.rules)
         wait_ns = 3 * SECOND
-        return wrong + broken_restarts(self.rows, lives.values(), self.troubles, self.rules, wait_ns, self.expulsions)
+        return wrong + broken_restarts(
+            self.rows, lives.values(), self.troubles, self.rules, wait_ns, self.expulsions, self.resets
+        )
 
     def _wish(self, name: str, at: int, *, is_join: bool) -> None:
         life = self.lives[name]

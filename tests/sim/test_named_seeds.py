@@ -113,6 +113,10 @@ OF_ENDURANCE = (
     ("sequencer", 760_000_442),  # a leaver went in the moment in which it proposed a view to a restarted member
     ("sequencer", 760_000_227),  # the beacon of the next ring overtook its COMMIT: a restarted member asked to join it
     ("sequencer", 760_000_796),  # the same as 760000160, after an expulsion and two restarts
+    # A member that was cut off for a second was evicted for what its last word before the cut said.
+    ("sequencer", 1_520_000_210),
+    # A reset that brought together as many members as it asked for, one of them restarted, was told that it failed.
+    ("sequencer", 1_520_000_218),
 )
 
 OF_SLOW = (

@@ -54,6 +54,16 @@ def test_a_member_is_missed_that_nobody_can_have_put_out() -> None:
     assert [text for text in wrong if "not enough of its members" in text]
 
 
+def test_the_number_of_a_reset_counts_where_it_was_told_of_that_view() -> None:
+    def re_formed(rule: int, size: int, until: int) -> list[str]:
+        return without_c().reset(rule, size, 3_500, until).view("b a+", "restart", at=4_000).restarts()
+
+    assert re_formed(2, 2, 4_000) == []
+    assert re_formed(3, 2, 4_000)  # it asked for more
+    assert re_formed(2, 3, 4_000)  # it was told of another view
+    assert re_formed(2, 2, 3_900)  # it was over
+
+
 def test_an_expulsion_that_nobody_delivered_counts_with_the_vote_of_the_expelled() -> None:
     history = without_c().may_be_expelled("c", 600, 5_000).restart("c", 3_000)
     assert history.view("b a+", "restart", at=4_000).restarts() == []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tests.unit.quorums import local_member
+from dataclasses import replace
+
+from tests.unit.quorums import local_member, member_of, view_of
 
 from ordercast.config import LAN_DATAGRAM, Demands, GroupConfig, RecoveryMode, Timing
 from ordercast.engine import NEVER, Failed, Outbox, Refused, Reset
@@ -24,6 +26,7 @@ from ordercast.membership.quorum import QuorumMembership
 from ordercast.membership.quorum.local import Wishes
 from ordercast.membership.quorum.patience import LONGEST
 from ordercast.membership.quorum.recovery import MAX_SENIORITY
+from ordercast.membership.quorum.resets import PendingResets
 from ordercast.orderers import ORDERERS, LoggedOrderer
 from ordercast.orderers.orderer import Start, Suspicion, SuspicionReason
 from ordercast.view import Member, Reason, View, node_id
@@ -252,6 +255,16 @@ def test_a_reset_that_finds_too_few_members_fails() -> None:
     ]
     assert node.policy.take() is None
     assert node.policy.state == "failed"
+
+
+def test_a_reset_counts_a_restarted_member_that_has_come_back() -> None:
+    resets = PendingResets()
+    resets.add(3, b"")
+    resets.add(4, b"")
+    base = view_of("abcd")
+    later = replace(member_of("c"), id=node_id("c", 1), life=1)
+    view = replace(base, members=(*base.members[:2], later))
+    assert [(reset.size, reset.rule) for reset in resets.end(base, view)] == [(3, 3), (0, 4)]
 
 
 def test_a_reset_outside_a_ring_fails_at_once() -> None:

@@ -46,14 +46,16 @@ class PendingResets:
         return ended
 
     def end(self, base: View, view: View) -> list[Reset]:
-        """There is a new view after `base`: what each of them comes to."""
-        present = {member.id for member in view.members}
+        """There is a new view after `base`: what each of them comes to. A restarted member is in it with a later life,
+        and counts for its former one as in the recovery."""
+        names, size = {member.name for member in view.members}, len(view.members)
+        present = {member.id for member in base.members if member.name in names}
         ended = []
         for rule in self._headers:
             if is_enough(rule, base, present):
-                ended.append(Reset(len(present), "", rule))
+                ended.append(Reset(size, "", rule))
             else:
-                text = f"the group was re-formed with {len(present)} members, and this reset asked for {rule}"
+                text = f"the group was re-formed with {size} members, and this reset asked for {rule}"
                 ended.append(Reset(0, text, rule))
         self._headers.clear()
         return ended

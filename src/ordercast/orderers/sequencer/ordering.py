@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from ordercast.engine import Change, Outbox, To
 from ordercast.errors import InvariantViolation
 from ordercast.orderers.logged.changes import order_change
@@ -25,6 +27,8 @@ from ordercast.view import DEPARTURES, GROUP_ORIGIN, Member, Reason, View
 from ordercast.wire.block import HEAD
 from ordercast.wire.header import Kind
 from ordercast.wire.ordering import NO_HOLDUP, encode_acks
+
+UNHEARD: Final = 4  # heartbeats: a member that is silent for longer may be cut off, and is no slow receiver
 
 
 class SequencerOrdering:
@@ -234,8 +238,13 @@ class SequencerOrdering:
 
     def _evict_slow(self, now_ns: int, role: SequencerRole) -> None:
         """Members whose applications have kept the history full for too long, this one perhaps among them. The change
-        is ordered with the next pass, which the acknowledgements that are awaited bring about."""
-        for member in self._slow.look(now_ns, role.holding_up(now_ns)):
+        is ordered with the next pass, which the acknowledgements that are awaited bring about. What a member has
+        consumed is known by its own word only: the time of one that is not heard begins again when it is."""
+        holding_up = role.holding_up(now_ns)
+        if holding_up:
+            for member in self._detector.unheard(now_ns, UNHEARD * self._detector.heartbeat_ns):
+                holding_up.pop(member, None)
+        for member in self._slow.look(now_ns, holding_up):
             slow = self._ring.view.member(member)
             if slow is not None and len(self._ring.view.members) > 1:
                 role.propose(eviction(self._ring, slow))

@@ -8,7 +8,8 @@ Here that is put together. Three sentences are judged:
   comes after the other, where only a majority may go on.
 - *Enough go on.* The members of such a view are, in this life or a former one, a quorum of the last view that it comes
   after. Members that asked to leave may be out of it. So may one whose expulsion nobody has delivered: it was up, and
-  with its vote they are a quorum.
+  with its vote they are a quorum. Where a member re-formed the group by a reset, its number counts alone (Amoeba
+  section 3).
 - *Nothing is lost that a living member holds.* A member of the last view that is up and can be heard, for as long as
   restarted members have to wait for it, is in the view that they form. What it has delivered goes on with it.
 """
@@ -19,7 +20,7 @@ from collections.abc import Iterable, Sequence
 from itertools import combinations
 from typing import Final, NamedTuple
 
-from ordercast.config import MS
+from ordercast.config import MS, MinMembers
 from ordercast.sim.checkers.chain import InstalledView, chain_of, installed_views
 from ordercast.sim.checkers.stuck import LifeSpan, Trouble
 from ordercast.sim.checkers.views import Rules, is_strict, may_go_on
@@ -30,6 +31,15 @@ FAILURES: Final = ("reset", RESTART)
 EXPELLED: Final = "expelled by"  # how the reason of an expulsion begins
 SLACK_NS: Final = 1_500 * MS
 """A member that has just begun to hear the others again may need so long to be heard by them."""
+
+
+class Reset(NamedTuple):
+    """A reset that succeeded: what it asked for, how many members it was told of, and its time."""
+
+    rule: MinMembers
+    size: int
+    begin_ns: int
+    end_ns: int
 
 
 class Expulsion(NamedTuple):
@@ -47,6 +57,7 @@ def broken_restarts(
     rules: Rules,
     wait_ns: int,
     expulsions: Sequence[Expulsion] = (),
+    resets: Sequence[Reset] = (),
 ) -> list[str]:
     """What is wrong with the views of restarted members, in words. `wait_ns`: how long they wait for the others.
     `expulsions`: those that there may have been, whether somebody has delivered them or not."""
@@ -56,7 +67,7 @@ def broken_restarts(
         return []
     return [
         *_parts(views, rules),
-        *_too_few(rows, views, known, rules, expulsions),
+        *_too_few(rows, views, known, rules, expulsions, resets),
         *_left_behind(rows, views, known, troubles, wait_ns),
     ]
 
@@ -153,6 +164,7 @@ def _too_few(
     lives: dict[str, LifeSpan],
     rules: Rules,
     expulsions: Sequence[Expulsion],
+    resets: Sequence[Reset],
 ) -> list[str]:
     told = [
         (f"{row.node}/{row.life}", row.at_ns, row.view)
@@ -181,6 +193,13 @@ def _too_few(
             is_voter = _may_vote_out(member, last, view, lives, expulsions)
             if is_voter and may_go_on(last.members, [*present, member], rules):
                 ways.append(tuple(each for each in stayed if each != member))
+        asked_for = [
+            reset.rule
+            for reset in resets
+            if reset.size == len(view.members) and reset.begin_ns <= view.first_ns <= reset.end_ns
+        ]
+        if present and any(may_go_on(last.members, present, rule) for rule in asked_for):
+            continue
         if not present or not any(may_go_on(way, present, rules) for way in ways):
             texts.append(
                 f"restart: {view.id} ({' '.join(view.members)}) went on from {last.id} ({' '.join(last.members)}), and "
