@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
+from time import monotonic
 
+import pytest
 from tests.network.quick import within
 
 from ordercast.api.seat import JoinRequest, Seat
@@ -13,6 +16,7 @@ from ordercast.client.addresses import DaemonAddress
 from ordercast.client.link import DaemonLink, LinkKeeper
 from ordercast.config import GroupConfig
 from ordercast.engine import Transitional
+from ordercast.errors import NotMember
 from ordercast.view import Member, Reason, View, node_id
 from ordercast.wire.client_frames import decode_join
 from ordercast.wire.daemon_frames import ViewWriter, Welcome, encode_transitional, encode_welcome_frame
@@ -22,6 +26,9 @@ DAEMON = Member(node_id("d1", 7), "d1", 7, ("127.0.0.1", 4_803), 4_096)
 ALICE = DAEMON.session("alice")
 BOB = Member(node_id("d2", 8), "d2", 8, ("127.0.0.1", 4_804), 4_096).session("bob")
 WELCOME = Welcome(1, "alice", DAEMON, "sites", GroupConfig(shared=True), 0b10011111, 7, 1 << 20, 59_000, bytes(16))
+
+
+TRY_S = 0.3  # for a try to connect, where a test waits for it
 
 
 class Wire(asyncio.Transport):
@@ -79,6 +86,37 @@ async def test_a_client_joins_its_groups_again_where_it_was_answered_last() -> N
     again, wire = open_link(keeper)
     assert wire.joins == ["prices"]
     again.connection_lost(None)
+
+
+class BusyKeeper(LinkKeeper):
+    """Its process does something else when the daemon has answered, until the time for connecting is up."""
+
+    def on_opened(self, link: DaemonLink, welcome: Welcome) -> None:
+        super().on_opened(link, welcome)
+        until_s = monotonic() + 2 * TRY_S
+        while monotonic() < until_s:
+            pass
+
+
+@within(10)
+async def test_an_answer_that_has_come_counts_though_the_client_was_busy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ordercast.client.link.TRY_S", TRY_S)
+    hellos = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        hellos.append(await reader.read(1_000))
+        writer.write(encode_welcome_frame(WELCOME))
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_unix_server(answer, tmp_path / "d"):
+        keeper = BusyKeeper([DaemonAddress(str(tmp_path / "d"))], "alice", True, 1 << 20)
+        await keeper.start(5.0)
+        assert keeper.session.is_connected
+        assert len(hellos) == 1
+        keeper.stop(NotMember("the test is over"))
 
 
 def view_of(group: str, *members: Member) -> View:

@@ -75,6 +75,7 @@ def test_vs_sets_of_a_partition_and_its_merge_are_the_parts() -> None:
         [changed(A_LIFE, 1, together=(A,)), B_LIFE, C_LIFE],
         [changed(A_LIFE, 2, together=ALL), B_LIFE, C_LIFE],
         [changed(A_LIFE, 2, sets=((A,), (B,), (C,))), B_LIFE, C_LIFE],
+        [changed(A_LIFE, 2, sets=((A, B, C),)), B_LIFE, C_LIFE],
     ]
     for broken in wrong:
         checked, faults = parting_faults(broken, [PART, OTHER])
