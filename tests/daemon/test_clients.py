@@ -116,8 +116,8 @@ async def test_a_name_is_unique_and_a_daemon_that_is_not_there_is_said_so(tmp_pa
 async def test_what_a_client_has_not_says_what_to_use_instead(tmp_path: Path) -> None:
     async with DaemonHouse(tmp_path) as house, house.client("alice") as alice:
         group = await alice.join("prices")
-        with pytest.raises(UsageError, match="is a group of the underlay"):
-            await alice.call("other", b"?", handler=1)
+        with pytest.raises(UsageError, match="leave again out"):
+            await alice.call("other", b"?", handler=1, again=True)
         with pytest.raises(UsageError, match="priorit"):
             await group.send(b"", priority=3)
         with pytest.raises(UsageError, match="belong to the underlay"):

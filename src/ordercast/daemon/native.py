@@ -481,8 +481,8 @@ class NativeConnection:
         if not isinstance(messages.groups, int) and not flags & MULTI:
             each = [self._group(handle) for handle in messages.groups]
             taken = 0
-            if not priority and all(seat.is_ready(name) for name in dict.fromkeys(each)):
-                taken = seat.send_many(messages.payloads, each, service, type_)
+            if all(seat.is_ready(name) for name in dict.fromkeys(each)):
+                taken = seat.send_many(messages.payloads, each, service, type_, priority)
                 if not taken:
                     return False
             for payload, name in zip(messages.payloads[taken:], each[taken:], strict=True):

@@ -243,7 +243,7 @@ class SessionSeat:
                 number = port.offer(payload, service, type_, priority)
                 self._touch()
                 return number
-        number = stream.offer_to(groups, payload, service, type_)
+        number = stream.offer_to(groups, payload, service, type_, priority)
         self._touch()
         return number
 
@@ -263,7 +263,7 @@ class SessionSeat:
         if len(ports) == 1:
             taken = stream.queue.offer_many(payloads, service, type_, lengths, ports[0], None, priority)
         else:
-            taken = stream.offer_many_to(payloads, service, type_, lengths, ports)
+            taken = stream.offer_many_to(payloads, service, type_, lengths, ports, priority=priority)
         self._touch()
         return taken
 
@@ -308,8 +308,9 @@ class SessionSeat:
 
     def take_settled(self) -> Sequence[Watch]:
         """The waits that have ended since the last call."""
-        settled = [watch for watch in self.base.take_settled() if isinstance(watch, Watch)]
-        return settled + list(self._calls.take()) if self._calls is not None else settled
+        if self._calls is not None:
+            return self._calls.take()
+        return [watch for watch in self.base.take_settled() if isinstance(watch, Watch)]
 
     # Locks and calls, where the orderer has them (`daemon/calls.py`).
 

@@ -35,3 +35,25 @@ class GroupNames:
             port = next((stream.ports[name] for name in self._names if name in stream.ports), None)
         if port is not None:
             port.lose(first, count)
+
+
+class NamedGroup:
+    """One group that a call is for, by name. It is a `Target`, whose number comes of the roster."""
+
+    __slots__ = ("_names", "messages_sent")
+
+    def __init__(self, names: GroupNames) -> None:
+        self._names = names
+        self.messages_sent = 0
+
+    @property
+    def number(self) -> int:
+        numbers = self._names.numbers()
+        return numbers[0] if numbers else NO_NUMBER
+
+    @number.setter
+    def number(self, value: int) -> None:
+        """The roster has it: a queue that forgets numbers has nothing to forget here."""
+
+    def lose(self, first: int, count: int) -> None:
+        self._names.lose(first, count)
