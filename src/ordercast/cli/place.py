@@ -142,7 +142,7 @@ class SharedPlace:
     async def call(
         self, group: str, payload: bytes, handler: int | None, service: Service, timeout: float | None
     ) -> bytes | None:
-        await self._attach(False)
+        await self.ask("members", group)  # raises where nobody is there to be called
         return await self._node.call(group, payload, handler=handler, service=service, timeout=timeout)
 
     async def _attach(self, create: bool | None) -> SharedUnderlay:
