@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import perf_counter
 
 import pytest
 from tests.daemon.houses import DaemonHouse
 from tests.network.quick import within
 
 from ordercast import SAFE, Batch, Group, JoinRefused, Left, Message, UsageError, View, connect
+from ordercast.client.link import PING_S
 
 
 async def payloads(group: Group, count: int) -> list[bytes]:
@@ -182,3 +184,17 @@ async def test_clients_come_by_tcp_and_a_list_of_daemons_is_tried_in_turn(tmp_pa
             one, two = await alice.join("prices"), await bob.join("prices")
             await one.send_many([bytes(1_000)] * 500, confirm=True)
             assert len(await payloads(two, 500)) == 500
+
+
+@within(20)
+async def test_a_client_that_is_in_no_group_sends_more_than_its_window_at_once(tmp_path: Path) -> None:
+    """It sees nothing of its own messages: the daemon has to think of its credit by itself."""
+    async with DaemonHouse(tmp_path) as house, house.client("bob") as bob, house.client("outside") as outside:
+        group = await bob.join("prices")
+        started = perf_counter()
+        for number in range(6_000):
+            await outside.send(b"%d" % number + bytes(1_000), groups=["prices"])
+        await outside.underlay.flush()
+        assert perf_counter() - started < PING_S, "no PING was needed to wake it"
+        received = await payloads(group, 6_000)
+        assert [each.rstrip(b"\0") for each in received] == [b"%d" % number for number in range(6_000)]

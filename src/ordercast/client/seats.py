@@ -419,6 +419,8 @@ class CalledGroup:
 class ClientBase(ClientSeat):
     """The client's place in the underlay of its daemon: what is not about one group only."""
 
+    _addressed: GroupList | None = None  # the last groups that it has sent to: messages to the same ones share blocks
+
     @property
     def groups(self) -> list[str]:
         return [name for name, seat in self.session.seats.items() if seat.is_member and not seat.is_leaving]
@@ -442,8 +444,10 @@ class ClientBase(ClientSeat):
         if not session.queue.has_room:
             return -1
         number = session.queue.end_number
-        addressees = GroupList(session, list(dict.fromkeys(groups)))
-        session.queue.offer_addressed(payload, service, type_, addressees, priority)
+        names = tuple(dict.fromkeys(groups))
+        if self._addressed is None or self._addressed.names != names:
+            self._addressed = GroupList(session, names)
+        session.queue.offer_addressed(payload, service, type_, self._addressed, priority)
         return number
 
     def call_outside(self, payload: bytes, service: Service, handler: int, type_: int, group: str) -> Asked | None:

@@ -490,7 +490,12 @@ class NativeConnection:
             return True
         handles = (messages.groups,) if isinstance(messages.groups, int) else messages.groups
         names = [self._group(handle) for handle in handles]
-        for payload in messages.payloads:
+        taken = 0
+        if len(names) > 1 or not seat.has(names[0]):
+            taken = seat.send_all(messages.payloads, names, service, type_, priority)
+            if not taken:
+                return False
+        for payload in messages.payloads[taken:]:
             self._open(OpenedMessage(payload, names, service, type_, priority))
         return True
 

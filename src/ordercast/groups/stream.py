@@ -27,6 +27,7 @@ from ordercast.service import UNRELIABLE_RANK, Service
 from ordercast.wire.block import open_column
 
 if TYPE_CHECKING:
+    from ordercast.groups.addressing import GroupNames
     from ordercast.groups.calls import Asked
     from ordercast.groups.channel import Channel
     from ordercast.groups.port import Port
@@ -53,6 +54,7 @@ class Stream:
     """What one session sends on one channel, and the waits for it."""
 
     __slots__ = (
+        "addressed",
         "base",
         "channel",
         "has_numbers",
@@ -106,6 +108,8 @@ class Stream:
         self.is_system = is_system
         self.is_short = not is_system and channel.is_short()  # the view has too few members to send to
         self.watches = Watches()
+        # The last groups that it has sent to from outside: messages to the same ones share blocks.
+        self.addressed: GroupNames | None = None
         self.outside: OutsideCalls | None = None  # calls to groups that the session is not in, once there are any
 
     # State.
