@@ -1,7 +1,8 @@
-"""Daemons with one client process each, and idle sessions: `python benches/daemon.py [--size N] [--orderer NAME]`.
+"""Daemons with one client process each: `python benches/daemon.py [--size N] [--orderer NAME] [--idle N] [--urgent]`.
 
 All clients are in one group; each sends with AGREED as fast as it can and receives what all send. The rate is that of
-one receiver: messages of all senders, with every payload opened. One JSON document.
+one receiver: messages of all senders, with every payload opened. `--idle N` measures idle sessions instead, and
+`--urgent` how long messages with a priority take while others saturate the daemons. One JSON document.
 """
 
 from __future__ import annotations
@@ -9,20 +10,21 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import resource
-import subprocess
 import sys
-import tempfile
-from pathlib import Path
-from time import perf_counter, process_time
+from struct import Struct
+from time import monotonic_ns, perf_counter, process_time
 from typing import Any
 
+from daemons import FAST, Daemons, configuration, cpu_of, daemons, memory_of, parser_of, run_clients, throughput, unix
+
 from ordercast import Batch, View, connect, run
-from ordercast.cli.local_sites import LOOPBACK, free_ports
-from ordercast.runtime.addresses import group_address
 
 CHUNK_BYTES = 400_000
-LIMIT_S = 60.0
+BULK_MESSAGES = 20  # of one call
+URGENT = 10
+PAUSE_S = 0.01  # between two messages of those who send little
+STAMP = Struct("<Bq")  # who sends it, and when
+KINDS = ("normal", "little", "urgent")
 
 
 async def client(address: str, clients: int, size: int, count: int) -> dict[str, float]:
@@ -57,67 +59,6 @@ async def client(address: str, clients: int, size: int, count: int) -> dict[str,
         return {"per_s": round(wanted / wall), "wall_s": round(wall, 2), "cpu_s": round(process_time() - cpu, 2)}
 
 
-def configuration(count: int) -> str:
-    """One site with so many daemons on loopback."""
-    host, port = group_address("ordercast bench of daemons")
-    lines = ["[defaults]", 'rate = "10000Mbit"', "", "[[site]]", 'name = "local"', f'multicast = "{host}:{port}"', ""]
-    for at, each in enumerate(free_ports(count)):
-        lines += ["[[daemon]]", f'name = "d{at}"', 'site = "local"', f'host = "{LOOPBACK}"', f"port = {each}", ""]
-    return "\n".join(lines)
-
-
-def start_daemons(folder: Path, count: int, orderer: str) -> list[subprocess.Popen[str]]:
-    """Processes that are ready."""
-    file = folder / "sites.toml"
-    file.write_text(configuration(count), encoding="utf-8")
-    processes = []
-    for at in range(count):
-        words = [sys.executable, "-m", "ordercast.cli.main", "daemon", "--listen", "none"]
-        words += [str(file), "--name", f"d{at}"] if orderer == "sites" else ["--orderer", orderer, "--name", f"d{at}"]
-        words += ["--unix", str(folder / f"d{at}.sock"), "--json"]
-        log = (folder / f"d{at}.log").open("w", encoding="utf-8")
-        processes.append(subprocess.Popen(words, stdout=subprocess.PIPE, stderr=log, text=True))
-    for process in processes:
-        assert process.stdout is not None
-        assert process.stdout.readline(), "a daemon did not start"
-    return processes
-
-
-def cpu_of(pid: int) -> float:
-    """Seconds of processor that a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / 100
-
-
-def memory_of(pid: int) -> int:
-    """Bytes that a process has in memory."""
-    return int(Path(f"/proc/{pid}/statm").read_text(encoding="utf-8").split()[1]) * resource.getpagesize()
-
-
-def throughput(folder: Path, args: argparse.Namespace, daemons: list[subprocess.Popen[str]]) -> dict[str, Any]:
-    before = sum([cpu_of(each.pid) for each in daemons])
-    clients = []
-    for at in range(args.daemons):
-        words = [sys.executable, __file__, "--client", f"unix:{folder / f'd{at}.sock'}", "--daemons", str(args.daemons)]
-        words += ["--size", str(args.size), "--messages", str(args.messages)]
-        clients.append(subprocess.Popen(words, stdout=subprocess.PIPE, text=True))
-    try:
-        found = [json.loads(each.communicate(timeout=LIMIT_S)[0]) for each in clients]
-    finally:
-        for each in clients:
-            each.kill()
-    return {
-        "orderer": args.orderer,
-        "daemons": args.daemons,
-        "size": args.size,
-        "messages_each": args.messages,
-        "per_receiver_per_s": min([each["per_s"] for each in found]),
-        "client_cpu_s": round(sum([each["cpu_s"] for each in found]), 2),
-        "daemon_cpu_s": round(sum([cpu_of(each.pid) for each in daemons]) - before, 2),
-        "wall_s": max([each["wall_s"] for each in found]),
-    }
-
-
 async def idle(address: str, pid: int, count: int, seconds: float) -> dict[str, Any]:
     """What idle sessions cost the daemon."""
     before = memory_of(pid)
@@ -136,33 +77,103 @@ async def idle(address: str, pid: int, count: int, seconds: float) -> dict[str, 
     }
 
 
+async def stamped(address: str, kind: str, size: int, seconds: float) -> dict[str, float]:
+    """One process of `--urgent`: it sends messages with the time in them, or receives them and has the figures.
+
+    Those who send little do so from outside the group: one with a priority and one without.
+    """
+    async with await connect(address) as node:
+        stop = perf_counter() + seconds
+        if kind == "receiver":
+            return await received(node, stop)
+        number, count = KINDS.index(kind), 0
+        if kind != "normal":
+            priority = URGENT if kind == "urgent" else 0
+            while perf_counter() < stop:
+                payload = STAMP.pack(number, monotonic_ns()).ljust(size, b".")
+                await node.send(payload, groups=["bench"], priority=priority)
+                count += 1
+                await asyncio.sleep(PAUSE_S)
+            return {"sent": count}
+        while perf_counter() < stop:
+            for _ in range(BULK_MESSAGES):
+                await node.send(STAMP.pack(number, monotonic_ns()).ljust(size, b"."), groups=["bench"])
+            count += BULK_MESSAGES
+        return {"sent": count}
+
+
+async def received(node: Any, stop: float) -> dict[str, Any]:
+    group = await node.join("bench")
+    delays: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    batches = group.batches()
+    while perf_counter() < stop:
+        try:
+            async with asyncio.timeout(max(0.001, stop - perf_counter())):
+                event = await anext(batches)
+        except TimeoutError:
+            break
+        if isinstance(event, Batch):
+            now = monotonic_ns()
+            for payload in event.messages:
+                kind, sent_ns = STAMP.unpack_from(payload)
+                delays[KINDS[kind]].append((now - sent_ns) / 1e6)
+    return {kind: shown(sorted(found[len(found) // 4 :])) for kind, found in delays.items()}
+
+
+def shown(delays: list[float]) -> dict[str, float]:
+    """Of the delays in milliseconds, without those of the beginning."""
+    if not delays:
+        return {"messages": 0}
+    parts = {"p50_ms": 0.5, "p99_ms": 0.99}
+    found = {word: round(delays[int(part * (len(delays) - 1))], 1) for word, part in parts.items()}
+    return {"messages": len(delays), **found}
+
+
+def urgent(args: argparse.Namespace, house: Daemons) -> dict[str, Any]:
+    """Normal traffic of some clients of the first daemon fills its queues; the receiver is at the last one."""
+    seconds = args.seconds
+    where = [(house.address(len(house.processes) - 1), "receiver", seconds + 2)]
+    where += [(house.address(0), kind, seconds) for kind in (*["normal"] * args.bulk, "little", "urgent")]
+    flags = ["--daemons", str(args.daemons), "--size", str(args.size)]
+    words = [["--client", at, "--kind", kind, "--seconds", str(each), *flags] for at, kind, each in where]
+    found, *_ = run_clients(__file__, words)
+    share = found["urgent"].get("p99_ms", 0) / max(0.001, found["normal"].get("p99_ms", 0))
+    return {
+        "daemons": args.daemons,
+        "sites": args.sites,
+        "rate": args.rate,
+        "size": args.size,
+        "bulk": args.bulk,
+        **found,
+    } | {"urgent_p99_share": round(share, 3)}
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--client", default=None, help=argparse.SUPPRESS)
-    parser.add_argument("--daemons", type=int, default=4, help="and as many clients (4)")
-    parser.add_argument("--size", type=int, default=100, help="bytes of a message (100)")
-    parser.add_argument("--messages", type=int, default=300_000, help="that each client sends (300000)")
+    parser = parser_of(__doc__, 300_000)
     parser.add_argument("--orderer", default="sites", help="of the daemons (sites)")
     parser.add_argument("--idle", type=int, default=0, help="measure so many idle sessions instead")
+    parser.add_argument("--urgent", action="store_true", help="measure priorities instead; use --size 1000")
+    parser.add_argument("--kind", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--bulk", type=int, default=2, help="clients of --urgent that send all they can (2)")
+    parser.add_argument("--seconds", type=float, default=10.0, help="of --urgent (10)")
+    parser.add_argument("--sites", type=int, default=1, help="that the daemons are in, in turn (1)")
+    parser.add_argument("--rate", default=FAST, help=f"of the links between sites ({FAST})")
     args = parser.parse_args()
+    if args.client is not None and args.kind:
+        print(json.dumps(run(stamped(args.client, args.kind, args.size, args.seconds))))
+        return 0
     if args.client is not None:
         print(json.dumps(run(client(args.client, args.daemons, args.size, args.messages))))
         return 0
-    with tempfile.TemporaryDirectory(prefix="ordercast-bench-") as name:
-        folder = Path(name)
-        daemons = start_daemons(folder, 1 if args.idle else args.daemons, args.orderer)
-        try:
-            if args.idle:
-                figures = run(idle(f"unix:{folder / 'd0.sock'}", daemons[0].pid, args.idle, 10.0))
-            else:
-                figures = throughput(folder, args, daemons)
-        finally:
-            for each in daemons:
-                each.terminate()
-            for each in daemons:
-                each.wait(timeout=30)
-                if each.stdout is not None:
-                    each.stdout.close()
+    count = 1 if args.idle else args.daemons
+    text = configuration("ordercast bench of daemons", count, args.sites, args.rate)
+    with daemons(text, [unix(at) for at in range(count)], args.orderer) as house:
+        if args.idle:
+            figures = run(idle(house.address(0), house.processes[0].pid, args.idle, 10.0))
+        elif args.urgent:
+            figures = urgent(args, house)
+        else:
+            figures = {"orderer": args.orderer} | throughput(__file__, args, house, house.address)[0]
     print(json.dumps(figures, indent=1))
     return 0
 

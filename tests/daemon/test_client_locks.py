@@ -241,19 +241,30 @@ async def test_a_call_whose_connection_is_lost_has_an_unknown_outcome(tmp_path: 
 
 
 @within(20)
-async def test_node_call_reaches_groups_of_the_daemons(tmp_path: Path) -> None:
-    async with DaemonHouse(tmp_path) as house, in_group(house, "server") as (server,), house.client("alice") as alice:
+async def test_node_call_reaches_groups_of_the_daemons_from_inside_and_outside(tmp_path: Path) -> None:
+    async with (
+        DaemonHouse(tmp_path) as house,
+        in_group(house, "server") as (server,),
+        house.client("alice") as alice,
+        server.handler(2) as requests,
+    ):
+
+        async def answer() -> None:
+            async for request in requests:
+                await request.reply(b"yes")
+
+        task = asyncio.create_task(answer())
+        assert await alice.call("work", b"?", handler=2) == b"yes"
+        assert await alice.call("work", b"only told") is None
+        with pytest.raises(Unhandled):
+            await alice.call("work", b"?", handler=3)
+        with pytest.raises(Unhandled):
+            await alice.call("nowhere", b"?", handler=2)
+        assert await house.node.call("work", b"as a node", handler=2) == b"yes"
+        assert len(server.members) == 1, "nobody has joined to call"
         await alice.join("work")
-        async with server.handler(2) as requests:
-
-            async def answer() -> None:
-                async for request in requests:
-                    await request.reply(b"yes")
-
-            task = asyncio.create_task(answer())
-            assert await alice.call("work", b"?", handler=2) == b"yes"
-            assert await alice.call("work", b"only told") is None
-            task.cancel()
+        assert await alice.call("work", b"as a member", handler=2) == b"yes"
+        task.cancel()
 
 
 @within(20)

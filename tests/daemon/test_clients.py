@@ -121,8 +121,8 @@ async def test_a_name_is_unique_and_a_daemon_that_is_not_there_is_said_so(tmp_pa
 async def test_what_a_client_has_not_says_what_to_use_instead(tmp_path: Path) -> None:
     async with DaemonHouse(tmp_path) as house, house.client("alice") as alice:
         group = await alice.join("prices")
-        with pytest.raises(UsageError, match="is a group of the underlay"):
-            await alice.call("other", b"?", handler=1)
+        with pytest.raises(UsageError, match="leave again out"):
+            await alice.call("other", b"?", handler=1, again=True)
         with pytest.raises(UsageError, match="priorit"):
             await group.send(b"", priority=3)
         with pytest.raises(UsageError, match="belong to the underlay"):
@@ -199,3 +199,18 @@ async def test_clients_get_views_however_long_the_machine_has_been_up(tmp_path: 
     ):
         group = await alice.join("prices")
         assert [member.label for member in group.members] == ["alice"]
+
+
+@within(20)
+async def test_a_client_that_is_in_no_group_sends_more_than_its_window_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It sees nothing of its own messages: the daemon has to think of its credit by itself. No PING wakes it here."""
+    monkeypatch.setattr("ordercast.client.link.PING_S", 1_000.0)
+    async with DaemonHouse(tmp_path) as house, house.client("bob") as bob, house.client("outside") as outside:
+        group = await bob.join("prices")
+        for number in range(6_000):
+            await outside.send(b"%d" % number + bytes(1_000), groups=["prices"])
+        await outside.underlay.flush()
+        received = await payloads(group, 6_000)
+        assert [each.rstrip(b"\0") for each in received] == [b"%d" % number for number in range(6_000)]

@@ -321,18 +321,31 @@ class LocalBase(LocalSeat):
     def feed(self) -> None:
         self.port.stream.feed()
 
-    def send_to(self, payload: bytes, service: Service, type_: int, groups: Sequence[str]) -> int:
-        return self.port.stream.offer_to(groups, payload, service, type_)
+    def send_to(self, payload: bytes, service: Service, type_: int, groups: Sequence[str], priority: int = 0) -> int:
+        return self.port.stream.offer_to(groups, payload, service, type_, priority)
+
+    def call_outside(self, payload: bytes, service: Service, handler: int, type_: int, group: str) -> Asked | None:
+        return self.port.stream.call_outside(group, payload, service, handler, type_)
+
+    def forget_outside(self, asked: Asked) -> None:
+        if self.port.stream.outside is not None:
+            self.port.stream.outside.forget(asked)
 
     def offer_many_to(
-        self, payloads: Sequence[bytes], service: Service, type_: int, lengths: list[int], groups: Sequence[str]
+        self,
+        payloads: Sequence[bytes],
+        service: Service,
+        type_: int,
+        lengths: list[int],
+        groups: Sequence[str],
+        priority: int = 0,
     ) -> int:
         stream = self.port.stream
         if isinstance(groups, ResolvedGroups) and len(groups) >= NUMBERED_MESSAGES:
             numbers = groups.numbers(self)
             if numbers is not None:
-                return stream.offer_numbered(payloads, service, type_, lengths, numbers)
-        return stream.offer_many_to(payloads, service, type_, lengths, self._ports(groups))
+                return stream.offer_numbered(payloads, service, type_, lengths, numbers, priority)
+        return stream.offer_many_to(payloads, service, type_, lengths, self._ports(groups), priority=priority)
 
     def resolve(self, names: Sequence[str]) -> ResolvedGroups:
         self._ports(names)

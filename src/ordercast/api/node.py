@@ -369,13 +369,15 @@ class NodeBase:
         service: Service | None = None,
         type: int = 0,
         confirm: bool = False,
+        priority: int = 0,
     ) -> int | None:
         """Send one message to several groups, or to one, that this node need not be in: see `SharedUnderlay.send`.
 
         underlay: where the groups are. It may be left out where this node is attached to one only.
         """
         shared = self._attached(underlay)
-        return await shared.send(payload, groups=groups, service=service, type=type, confirm=confirm)
+        sending = shared.send(payload, groups=groups, service=service, type=type, confirm=confirm, priority=priority)
+        return await sending
 
     def events(self, underlay: str | None = None) -> AsyncIterator[Event]:
         """All groups of this node on a shared underlay, in one order: see `SharedUnderlay.events`."""
@@ -449,10 +451,10 @@ class NodeBase:
                     return None
                 shared = self._backend.shared_underlay_of(group)
                 if shared is not None:
-                    raise UsageError(
-                        f"{group!r} is a group of the underlay {shared!r}: "
-                        f"join it to call it, or send(payload, groups=[{group!r}])"
-                    )
+                    if again:
+                        raise UsageError(f"calls on the underlay {shared!r} are never lost: leave again out")
+                    handle = self._attached(shared)
+                    return await handle._call(group, payload, handler, service, type, ack)
                 call = Call(payload, service, handler=handler, type_=type, to=located, wants_ack=ack, wants_again=again)
                 await self._outcome(group, call)
         except TimeoutError:

@@ -265,11 +265,24 @@ class BaseSeat(Seat, Protocol):
     def feed(self) -> None:
         """From here on `take` gives the events of all groups of the session on the underlay, in one order."""
 
-    def send_to(self, payload: bytes, service: Service, type_: int, groups: Sequence[str]) -> int:
+    def send_to(self, payload: bytes, service: Service, type_: int, groups: Sequence[str], priority: int = 0) -> int:
         """Queue one message to groups that the session need not be in: its number, or -1: the queue is full."""
 
+    def call_outside(self, payload: bytes, service: Service, handler: int, type_: int, group: str) -> Asked | None:
+        """Queue a call to a group that the session is not in; None: the queue is full. Raises what stands against it,
+        also where the orderer has no calls."""
+
+    def forget_outside(self, asked: Asked) -> None:
+        """No task waits for its answer any more."""
+
     def offer_many_to(
-        self, payloads: Sequence[bytes], service: Service, type_: int, lengths: list[int], groups: Sequence[str]
+        self,
+        payloads: Sequence[bytes],
+        service: Service,
+        type_: int,
+        lengths: list[int],
+        groups: Sequence[str],
+        priority: int = 0,
     ) -> int:
         """Queue messages, each to its own group, which the session is in: how many were taken."""
 

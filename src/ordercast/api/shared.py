@@ -19,6 +19,7 @@ from ordercast.api.sending import CHUNK_MESSAGES
 from ordercast.api.waiting import wake
 from ordercast.config import GroupConfig
 from ordercast.errors import NotMember, UsageError
+from ordercast.groups.calls import Asked
 from ordercast.groups.events import Event, PortEvent
 from ordercast.groups.status import GroupStatus
 from ordercast.service import Service
@@ -170,20 +171,23 @@ class SharedUnderlay:
         service: Service | None = None,
         type: int = 0,
         confirm: bool = False,
+        priority: int = 0,
     ) -> int | None:
         """Send one message to several groups, or to one, that this node need not be in.
 
         It travels once. A member that is in any of the groups gets it once, and `message.groups` names all of them. It
-        is in order with everything else that this node sends on the underlay. Returns and raises as `Group.send`.
+        is in order with everything else that this node sends on the underlay. Returns and raises as `Group.send`, and
+        has its priorities.
         """
         data = as_bytes(payload)
         targets = _targets(groups)
         seat = self._seat
         chosen = seat.default_service if service is None else service
         seat.check(len(data), chosen, type)
+        seat.check_priority(priority)
 
         def offer() -> int | None:
-            number = seat.send_to(data, chosen, type, targets)
+            number = seat.send_to(data, chosen, type, targets, priority)
             return number if number >= 0 else None
 
         number = await self._group._sending.take(offer)
@@ -195,6 +199,29 @@ class SharedUnderlay:
         await self._group._sending.outcome(watch)
         return watch.position
 
+    async def _call(
+        self, group: str, payload: bytes, handler: int | None, service: Service, type_: int, ack: bool
+    ) -> bytes | None:
+        """`Node.call` to a group of the underlay that this node is not in."""
+        if handler is None:
+            await self.send(payload, groups=[group], service=service, type=type_, confirm=ack)
+            return None
+        seat = self._seat
+        seat.check(len(payload), service, type_)
+        asked: Asked | None = None
+        try:
+            asked = await self._group._sending.take(lambda: seat.call_outside(payload, service, handler, type_, group))
+            asked.waiter = asyncio.get_running_loop().create_future()
+            seat.hurry()
+            await asked.waiter
+        except BaseException:
+            if asked is not None:
+                seat.forget_outside(asked)
+            raise
+        if asked.error is not None:
+            raise asked.error
+        return asked.answer
+
     async def send_many(
         self,
         payloads: Iterable[Payload],
@@ -202,6 +229,7 @@ class SharedUnderlay:
         groups: Iterable[str],
         service: Service | None = None,
         type: int = 0,
+        priority: int = 0,
     ) -> None:
         """Send many messages, each to one group: `groups` has the group of each. This node is in all of them.
 
@@ -219,11 +247,12 @@ class SharedUnderlay:
         chosen = seat.default_service if service is None else service
         lengths = list(map(len, items))
         seat.check(max(lengths, default=0), chosen, type)
+        seat.check_priority(priority)
         start = 0
 
         def offer() -> int | None:
-            stop = start + CHUNK_MESSAGES
-            return seat.offer_many_to(items[start:stop], chosen, type, lengths[start:stop], targets[start:stop]) or None
+            part = slice(start, start + CHUNK_MESSAGES)
+            return seat.offer_many_to(items[part], chosen, type, lengths[part], targets[part], priority) or None
 
         while start < len(items):
             start += await self._group._sending.take(offer)

@@ -1,52 +1,20 @@
-"""What the everyday commands share: where the daemon is, a connection to it, and answers for people and programs."""
+"""What the everyday commands share: questions, and answers for people and programs."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Coroutine
-from typing import Any, Final, TypeVar
+from collections.abc import Callable
+from typing import Any
 
-from ordercast.client.addresses import DAEMON_VARIABLE
-from ordercast.client.node import ClientNode, connect
-from ordercast.errors import OrdercastError, UsageError
-from ordercast.runtime.running import run as run_loop
-
-CONNECT_S: Final = 3.0
-_T = TypeVar("_T")
-
-
-def add_daemon(parser: argparse.ArgumentParser) -> None:
-    """The flags of every command that goes through a daemon."""
-    parser.add_argument(
-        "--daemon",
-        default=None,
-        metavar="ADDRESS",
-        help=f"unix:PATH or tcp://host:port, several with commas (${DAEMON_VARIABLE}, or this user's socket)",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON, one document for each line")
-
-
-def through(
-    args: argparse.Namespace, work: Callable[[ClientNode], Coroutine[Any, Any, _T]], name: str | None = None
-) -> _T:
-    """Connect, work, and disconnect. What stands against it is bad input: a sentence that says what to do."""
-
-    async def main() -> _T:
-        async with await connect(args.daemon, name=name, timeout=CONNECT_S, reconnect=False) as node:
-            return await work(node)
-
-    try:
-        return run_loop(main())
-    except UsageError:
-        raise
-    except (TimeoutError, OrdercastError) as error:
-        raise UsageError(str(error)) from error
+from ordercast.cli.place import through
+from ordercast.errors import UsageError
+from ordercast.service import Service, parse_service
 
 
 def ask(args: argparse.Namespace, what: str, argument: str = "") -> dict[str, Any]:
-    """One question to the daemon."""
-    return through(args, lambda node: node.ask(what, argument))
+    """One question to the daemon, or to the underlay that an embedded node is in."""
+    return through(args, lambda place: place.ask(what, argument))
 
 
 def show(document: dict[str, Any], as_json: bool, lines: Callable[[dict[str, Any]], list[str]]) -> None:
@@ -57,3 +25,19 @@ def show(document: dict[str, Any], as_json: bool, lines: Callable[[dict[str, Any
 def read_payload(text: str) -> bytes:
     """A message as it is typed."""
     return text.encode(errors="surrogateescape")
+
+
+def shown_payload(payload: bytes, word: str) -> dict[str, str]:
+    """A payload for a program: text, or hexadecimal where it is no UTF-8."""
+    try:
+        return {word: payload.decode()}
+    except UnicodeDecodeError:
+        return {f"{word}_hex": payload.hex()}
+
+
+def read_service(text: str) -> Service:
+    """A service as it is typed."""
+    try:
+        return parse_service(text)
+    except ValueError as error:
+        raise UsageError(str(error)) from error

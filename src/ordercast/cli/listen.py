@@ -8,18 +8,20 @@ import json
 from typing import Any, Final
 
 from ordercast.cli.arguments import decimal, group_name, whole
-from ordercast.cli.asking import add_daemon, through
-from ordercast.client.node import ClientNode
+from ordercast.cli.asking import shown_payload
+from ordercast.cli.place import Place, add_place, through
 from ordercast.engine import Failed, Transitional
 from ordercast.groups.events import Event, Left, Message, Uncertain
 from ordercast.view import View
 
-HELP: Final = "join groups through a daemon and print what comes"
+HELP: Final = "join groups, through a daemon or as a node, and print what comes"
 EXAMPLES: Final = """examples:
   ordercast listen prices
       messages and views, until Ctrl-C
   ordercast listen prices trades --count 10 --json
-      ten messages of two groups, in their one order, as JSON"""
+      ten messages of two groups, in their one order, as JSON
+  ordercast listen prices --embedded
+      without a daemon: as a member like any node"""
 MAX_COUNT: Final = 1 << 40
 MAX_SECONDS: Final = 86_400.0 * 365
 
@@ -30,21 +32,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("groups", nargs="+", type=group_name, metavar="GROUP", help="the groups' names")
     parser.add_argument("--count", type=whole(1, MAX_COUNT), default=None, help="end after so many messages")
     parser.add_argument("--seconds", type=decimal(0, MAX_SECONDS), default=None, help="end after so many seconds")
-    parser.add_argument("--name", default=None, help="of this client, as the members see it")
-    add_daemon(parser)
+    add_place(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print until the end."""
 
-    async def work(node: ClientNode) -> int:
-        events = node.events()
-        await node.join_many(list(dict.fromkeys(args.groups)))
+    async def work(place: Place) -> int:
         count = 0
         try:
             async with asyncio.timeout(args.seconds):
-                async for event in events:
-                    if isinstance(event, View) and not event.group:
+                async for event in place.listen(list(dict.fromkeys(args.groups))):
+                    if isinstance(event, View) and not event.group and _is_shared(args):
                         continue  # of the daemons themselves
                     print(json.dumps(described(event)) if args.json else _line(event), flush=True)
                     count += isinstance(event, Message)
@@ -54,7 +53,12 @@ def run(args: argparse.Namespace) -> int:
             pass
         return 0
 
-    return through(args, work, args.name)
+    return through(args, work)
+
+
+def _is_shared(args: argparse.Namespace) -> bool:
+    """Whether the groups are lightweight ones, so that the underlay has views of its own."""
+    return not args.embedded or args.underlay is not None or args.sites is not None
 
 
 def described(event: Event) -> dict[str, Any]:
@@ -63,10 +67,7 @@ def described(event: Event) -> dict[str, Any]:
         found: dict[str, Any] = {"event": "message", "groups": list(event.groups), "sender": event.sender}
         found |= {"number": event.number, "position": event.position, "service": str(event.service)}
         found |= {"type": event.type, "view": event.view}
-        try:
-            return found | {"payload": event.payload.decode()}
-        except UnicodeDecodeError:
-            return found | {"payload_hex": event.payload.hex()}
+        return found | shown_payload(event.payload, "payload")
     if isinstance(event, View):
         members = list(map(str, event.members))
         found = {"event": "view", "group": event.group, "id": event.id, "members": members}

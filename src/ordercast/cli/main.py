@@ -13,6 +13,7 @@ from typing import Final, NoReturn, Protocol
 
 from ordercast.cli import (
     bench,
+    call,
     compare,
     daemon,
     demo,
@@ -84,6 +85,7 @@ COMMANDS: Final[dict[str, Module]] = {
     "members": members,
     "send": send,
     "listen": listen,
+    "call": call,
 }
 
 

@@ -8,20 +8,22 @@ import sys
 from typing import Final
 
 from ordercast.cli.arguments import group_name, whole
-from ordercast.cli.asking import add_daemon, read_payload, through
-from ordercast.client.node import ClientNode
+from ordercast.cli.asking import read_payload, read_service
+from ordercast.cli.place import Place, add_place, through
+from ordercast.config import MAX_PRIORITY
 from ordercast.errors import UsageError
 from ordercast.groups.checks import TYPE_MAX, TYPE_MIN
-from ordercast.service import parse_service
 
-HELP: Final = "send messages to groups through a daemon"
+HELP: Final = "send messages to groups, through a daemon or as a node"
 EXAMPLES: Final = """examples:
   ordercast send prices "EURUSD 1.09"
       one message, and wait until it is delivered
   tail -f ticks.txt | ordercast send prices -
       one message for each line
   ordercast send prices,trades --service SAFE closing
-      one message to two groups"""
+      one message to two groups
+  ordercast send prices hello --embedded
+      without a daemon: the node joins the group for a moment"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -34,29 +36,31 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("messages", nargs="+", metavar="MESSAGE", help="a message each; -: one for each line of input")
     parser.add_argument("--service", default="AGREED", help="what is promised, as SAFE (AGREED)")
     parser.add_argument("--type", type=whole(TYPE_MIN, TYPE_MAX), default=0, help="a number that goes with it (0)")
-    parser.add_argument("--name", default=None, help="of this client, as the members see it")
-    add_daemon(parser)
+    parser.add_argument(
+        "--priority", type=whole(0, MAX_PRIORITY), default=0, help=f"up to {MAX_PRIORITY}: expedite it (0)"
+    )
+    add_place(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Send, and wait for the last."""
-    groups = [group_name(each) for each in args.groups.split(",") if each]
+    try:
+        groups = [group_name(each) for each in args.groups.split(",") if each]
+    except argparse.ArgumentTypeError as error:
+        raise UsageError(str(error)) from error
     if not groups:
         raise UsageError("name at least one group")
-    try:
-        service = parse_service(args.service)
-    except ValueError as error:
-        raise UsageError(str(error)) from error
+    service = read_service(args.service)
 
-    async def work(node: ClientNode) -> int:
+    async def work(place: Place) -> int:
         count, position = 0, None
         for message in args.messages:
             for text in sys.stdin if message == "-" else [message]:
                 payload = read_payload(text.removesuffix("\n"))
-                position = await node.send(payload, groups=groups, service=service, type=args.type, confirm=True)
+                position = await place.send(payload, groups, service, args.type, args.priority)
                 count += 1
         answer = {"sent": count, "groups": groups, "service": str(service), "position": position}
         print(json.dumps(answer) if args.json else f"{count} delivered to {', '.join(groups)}", flush=True)
         return 0
 
-    return through(args, work, args.name)
+    return through(args, work)

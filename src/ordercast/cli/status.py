@@ -5,20 +5,23 @@ from __future__ import annotations
 import argparse
 from typing import Any, Final
 
-from ordercast.cli.asking import add_daemon, ask, show
+from ordercast.cli.asking import ask, show
+from ordercast.cli.place import add_place
 
-HELP: Final = "show a daemon's sessions, queues and the daemons that it sees"
+HELP: Final = "show a daemon's sessions, queues and the daemons that it sees, or an underlay"
 EXAMPLES: Final = """examples:
   ordercast status
       the daemon of this user
   ordercast status --daemon tcp://127.0.0.1:4810 --json
-      another one, for a program"""
+      another one, for a program
+  ordercast status --embedded --underlay floor
+      a shared underlay, as a node of its own sees it"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `ordercast status`."""
     parser.description = "Asks a daemon for its view, its sessions, what waits for them, and how earlier ones ended."
-    add_daemon(parser)
+    add_place(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -28,6 +31,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _lines(status: dict[str, Any]) -> list[str]:
+    if "peers" in status:
+        asked = ", ".join(status["peers"])
+        return [f"node      {status['node']}", f"peers     {asked}", f"groups    {status['groups']}"]
     limits = status["limits"]
     ended = ", ".join([f"{count} {why}" for why, count in status["ended"].items()]) or "none"
     lines = [

@@ -39,7 +39,7 @@ from ordercast.wire.call_frames import (
 from ordercast.wire.calls import IS_ANSWER, NO_HANDLER, CallHead, open_call, pack_call
 
 if TYPE_CHECKING:
-    from ordercast.client.seats import ClientSeat
+    from ordercast.client.seats import CalledGroup, ClientSeat
     from ordercast.client.session import ClientSession
 
 MAX_CLAIMS: Final = 4_096
@@ -89,8 +89,16 @@ class ClientCalls:
             if self._session.is_connected:
                 self._released.append(encode_unlock(id_))
 
-    def call(self, seat: ClientSeat, payload: bytes, service: Service, handler: int, type_: int) -> Asked | None:
-        """Queue a call; None: the queue is full."""
+    def call(
+        self,
+        seat: ClientSeat,
+        payload: bytes,
+        service: Service,
+        handler: int,
+        type_: int,
+        target: CalledGroup | None = None,
+    ) -> Asked | None:
+        """Queue a call; None: the queue is full. `target`: a group that the client is not in."""
         queue = self._session.queue
         if not queue.has_room:
             return None
@@ -98,7 +106,7 @@ class ClientCalls:
         self._check_size(head, payload, "a call")
         asked = Asked(queue.end_number, handler)
         self._asked[asked.number] = (asked, seat)
-        queue.offer_call(payload, service, type_, head, seat)
+        queue.offer_call(payload, service, type_, head, target or seat)
         return asked
 
     def forget(self, asked: Asked) -> None:

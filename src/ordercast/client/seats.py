@@ -402,8 +402,25 @@ class GroupList:
             session.tell(seat, Uncertain(first, count, seat.group if seat is not session.base else ""))
 
 
+class CalledGroup:
+    """One group that a call is for; this client is not in it."""
+
+    __slots__ = ("_session", "group", "messages_sent", "number")
+
+    def __init__(self, session: ClientSession, group: str) -> None:
+        self._session = session
+        self.group = group
+        self.number = session.sending.handle_of(group)
+        self.messages_sent = 0
+
+    def lose(self, first: int, count: int) -> None:
+        """Who waits for the answer is told."""
+
+
 class ClientBase(ClientSeat):
     """The client's place in the underlay of its daemon: what is not about one group only."""
+
+    _addressed: GroupList | None = None  # the last groups that it has sent to: messages to the same ones share blocks
 
     @property
     def groups(self) -> list[str]:
@@ -416,7 +433,7 @@ class ClientBase(ClientSeat):
     def feed(self) -> None:
         self.session.feed()
 
-    def send_to(self, payload: bytes, service: Service, type_: int, groups: Sequence[str]) -> int:
+    def send_to(self, payload: bytes, service: Service, type_: int, groups: Sequence[str], priority: int = 0) -> int:
         session = self.session
         if not service.is_ordered and len(set(groups)) > 1:
             raise UsageError(
@@ -428,17 +445,34 @@ class ClientBase(ClientSeat):
         if not session.queue.has_room:
             return -1
         number = session.queue.end_number
-        session.queue.offer_addressed(payload, service, type_, GroupList(session, list(dict.fromkeys(groups))))
+        names = tuple(dict.fromkeys(groups))
+        if self._addressed is None or self._addressed.names != names:
+            self._addressed = GroupList(session, names)
+        session.queue.offer_addressed(payload, service, type_, self._addressed, priority)
         return number
 
+    def call_outside(self, payload: bytes, service: Service, handler: int, type_: int, group: str) -> Asked | None:
+        if not self.session.terms.has_locks:
+            raise no_locks(group, self.config.orderer)
+        return self.session.calls.call(self, payload, service, handler, type_, CalledGroup(self.session, group))
+
+    def forget_outside(self, asked: Asked) -> None:
+        self.session.calls.forget(asked)
+
     def offer_many_to(
-        self, payloads: Sequence[bytes], service: Service, type_: int, lengths: list[int], groups: Sequence[str]
+        self,
+        payloads: Sequence[bytes],
+        service: Service,
+        type_: int,
+        lengths: list[int],
+        groups: Sequence[str],
+        priority: int = 0,
     ) -> int:
         seats = self._seats_of(groups)
         queue = self.session.queue
         if seats.count(seats[0]) == len(seats):
-            return queue.offer_many(payloads, service, type_, lengths, seats[0])
-        return queue.offer_many(payloads, service, type_, lengths, seats[0], seats)
+            return queue.offer_many(payloads, service, type_, lengths, seats[0], None, priority)
+        return queue.offer_many(payloads, service, type_, lengths, seats[0], seats, priority)
 
     def resolve(self, names: Sequence[str]) -> ResolvedGroups:
         self._seats_of(names)

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from ordercast.client.seats import ClientSeat, GroupList
+from ordercast.client.seats import CalledGroup, ClientSeat, GroupList
 from ordercast.errors import GroupFailed, NotMember, OrdercastError, OutcomeUnknown, UsageError
 from ordercast.groups.checks import check_name
 from ordercast.groups.queue import SMALL_SHARE, Packed, SendQueue
@@ -231,7 +231,7 @@ class ClientSending:
             targets = listed(packed.groups)
         else:
             targets = ()
-        unknown = {target.number: target.group for target in targets if isinstance(target, ClientSeat)}
+        unknown = {target.number: target.group for target in targets if isinstance(target, ClientSeat | CalledGroup)}
         if isinstance(packed.addressees, GroupList):
             unknown.update({self.handle_of(name): name for name in packed.addressees.names})
         groups = [(handle, name) for handle, name in unknown.items() if handle not in known]

@@ -119,14 +119,18 @@ class SessionCalls:
             raise WireError("a call names a handler")
         if len(self._asked) >= MAX_ASKED:
             raise WireError(f"a client waits for at most {MAX_ASKED} answers")
-        port = self._port(group)
-        port.check(len(payload), service, type_)
-        self._check_size(CallHead(0, 0, handler, str(port.me), NOWHERE), payload)
-        asked = port.call(payload, service, handler, type_)
+        base = self._seat.base
+        self._check_size(CallHead(0, 0, handler, str(base.me), NOWHERE), payload)
+        if self._seat.has(group):
+            port = self._port(group)
+            port.check(len(payload), service, type_)
+            asked = port.call(payload, service, handler, type_)
+        else:
+            asked = base.stream.call_outside(group, payload, service, handler, type_)
         if asked is None:
             return False
         self._asked[asked] = None
-        self._seat.touch(port)
+        self._seat.touch(base)
         return True
 
     def owe(self, message: Message) -> bool:
@@ -162,7 +166,7 @@ class SessionCalls:
     def take(self) -> Sequence[Watch]:
         """Sort what the ports have settled; waits for messages are told of by whoever asks first."""
         watches: list[Watch] = []
-        for port in list(self._ports):
+        for port in [self._seat.base, *self._ports]:
             for each in port.take_settled():
                 if isinstance(each, Watch):
                     watches.append(each)
@@ -172,7 +176,7 @@ class SessionCalls:
                 elif each in self._ids:
                     self.settled.append((self._ids[each], each))
             if port.gone is not None:
-                del self._ports[port]
+                self._ports.pop(port, None)
         return watches
 
     def forget(self, id_: int) -> None:

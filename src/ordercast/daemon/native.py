@@ -481,8 +481,8 @@ class NativeConnection:
         if not isinstance(messages.groups, int) and not flags & MULTI:
             each = [self._group(handle) for handle in messages.groups]
             taken = 0
-            if not priority and all(seat.is_ready(name) for name in dict.fromkeys(each)):
-                taken = seat.send_many(messages.payloads, each, service, type_)
+            if all(seat.is_ready(name) for name in dict.fromkeys(each)):
+                taken = seat.send_many(messages.payloads, each, service, type_, priority)
                 if not taken:
                     return False
             for payload, name in zip(messages.payloads[taken:], each[taken:], strict=True):
@@ -490,7 +490,12 @@ class NativeConnection:
             return True
         handles = (messages.groups,) if isinstance(messages.groups, int) else messages.groups
         names = [self._group(handle) for handle in handles]
-        for payload in messages.payloads:
+        taken = 0
+        if len(names) > 1 or not seat.has(names[0]):
+            taken = seat.send_all(messages.payloads, names, service, type_, priority)
+            if not taken:
+                return False
+        for payload in messages.payloads[taken:]:
             self._open(OpenedMessage(payload, names, service, type_, priority))
         return True
 

@@ -243,7 +243,7 @@ class SessionSeat:
                 number = port.offer(payload, service, type_, priority)
                 self._touch()
                 return number
-        number = stream.offer_to(groups, payload, service, type_)
+        number = stream.offer_to(groups, payload, service, type_, priority)
         self._touch()
         return number
 
@@ -263,17 +263,20 @@ class SessionSeat:
         if len(ports) == 1:
             taken = stream.queue.offer_many(payloads, service, type_, lengths, ports[0], None, priority)
         else:
-            taken = stream.offer_many_to(payloads, service, type_, lengths, ports)
+            taken = stream.offer_many_to(payloads, service, type_, lengths, ports, priority=priority)
         self._touch()
         return taken
 
-    def send_all(self, payloads: Sequence[bytes], groups: Sequence[str], service: Service, type_: int = 0) -> int:
+    def send_all(
+        self, payloads: Sequence[bytes], groups: Sequence[str], service: Service, type_: int = 0, priority: int = 0
+    ) -> int:
         """Send messages that follow one another, each to all of these groups, which the session need not be in: how
         many were taken, from the first on."""
         self._check_open()
         if not payloads:
             return 0
-        taken = self.base.stream.offer_all_to(groups, payloads, service, type_)
+        check_priority(priority, self.config.orderer, groups[0] if groups else "")
+        taken = self.base.stream.offer_all_to(groups, payloads, service, type_, priority)
         self._touch()
         return taken
 
@@ -308,8 +311,9 @@ class SessionSeat:
 
     def take_settled(self) -> Sequence[Watch]:
         """The waits that have ended since the last call."""
-        settled = [watch for watch in self.base.take_settled() if isinstance(watch, Watch)]
-        return settled + list(self._calls.take()) if self._calls is not None else settled
+        if self._calls is not None:
+            return self._calls.take()
+        return [watch for watch in self.base.take_settled() if isinstance(watch, Watch)]
 
     # Locks and calls, where the orderer has them (`daemon/calls.py`).
 
@@ -377,8 +381,16 @@ class SessionSeat:
         return port
 
     def _touch(self) -> None:
+        self.base.stream.waiting[self.base] = None
         self._host.touch(self.base)
         self._passes.wake()
+
+    def settle_sends(self) -> None:
+        """While own messages are under way, each pass may make room: a session that is in no group sees nothing else
+        of them."""
+        stream = self.base.stream
+        if stream.lowest_undelivered >= stream.queue.end_number:
+            stream.waiting.pop(self.base, None)
 
     def _check_open(self) -> None:
         if self.ending is not None:
@@ -506,6 +518,7 @@ class Seats:
                 continue
             if seat._again:
                 seat.settle_groups()
+            seat.settle_sends()
             if base.gone is not None:
                 text = base.refusal or base.gone.text
                 self.put_out(seat, SessionEnd.STOPPED, f"the daemon is out of {self.underlay!r}: {text}")

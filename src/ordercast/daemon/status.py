@@ -85,6 +85,13 @@ def _members(seats: Seats, group: str) -> dict[str, Any]:
     return {"group": group, "members": members, "count": len(record.members)}
 
 
+def knows_groups(seats: Seats) -> bool:
+    """Whether the node has been told of the groups of the underlay: one that has just come has not."""
+    base = next((port for port in seats.host.session.places if port.underlay == seats.underlay), None)
+    shared = base.channel.shared if base is not None else None
+    return shared is not None and base is not None and base.view is not None and shared.roster.is_seeded
+
+
 def _records(seats: Seats) -> dict[str, GroupRecord]:
     base = next((port for port in seats.host.session.places if port.underlay == seats.underlay), None)
     shared = base.channel.shared if base is not None else None

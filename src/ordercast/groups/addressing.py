@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 class GroupNames:
     """Groups that a message is for, by name."""
 
-    __slots__ = ("_names", "_shared", "_stream")
+    __slots__ = ("_shared", "_stream", "names")
 
     def __init__(self, shared: SharedGroups, stream: Stream, names: Sequence[str]) -> None:
         self._shared = shared
         self._stream = stream
-        self._names = tuple(names)
+        self.names = tuple(names)
 
     def numbers(self) -> Sequence[int] | None:
         # Names that a bound kept out have the number of nobody; one of them is enough.
-        numbers = list(dict.fromkeys([self._shared.number_of(name, self._stream) for name in self._names]))
+        numbers = list(dict.fromkeys([self._shared.number_of(name, self._stream) for name in self.names]))
         return None if NO_NUMBER in numbers else numbers
 
     def lose(self, first: int, count: int) -> None:
@@ -32,6 +32,28 @@ class GroupNames:
         stream = self._stream
         port = stream.base if stream.is_fed else None
         if port is None:
-            port = next((stream.ports[name] for name in self._names if name in stream.ports), None)
+            port = next((stream.ports[name] for name in self.names if name in stream.ports), None)
         if port is not None:
             port.lose(first, count)
+
+
+class NamedGroup:
+    """One group that a call is for, by name. It is a `Target`, whose number comes of the roster."""
+
+    __slots__ = ("_names", "messages_sent")
+
+    def __init__(self, names: GroupNames) -> None:
+        self._names = names
+        self.messages_sent = 0
+
+    @property
+    def number(self) -> int:
+        numbers = self._names.numbers()
+        return numbers[0] if numbers else NO_NUMBER
+
+    @number.setter
+    def number(self, value: int) -> None:
+        """The roster has it: a queue that forgets numbers has nothing to forget here."""
+
+    def lose(self, first: int, count: int) -> None:
+        self._names.lose(first, count)

@@ -324,9 +324,10 @@ class Port:
         if watches:
             settled += watches
             watches.clear()
-        if self._calls is not None:
-            settled += self._calls.settled
-            self._calls.settled.clear()
+        for calls in (self.stream.outside, self._calls):
+            if calls is not None and calls.settled:
+                settled += calls.settled
+                calls.settled.clear()
         if self._locks is not None:
             settled += self._locks.take_settled(self)
         return settled

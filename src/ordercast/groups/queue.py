@@ -156,7 +156,7 @@ class SendQueue:
     def priority(self) -> int:
         """Of the message at the head."""
         head = self._items[0] if self._items else None
-        return head.priority if isinstance(head, Stretch | LargeMessage | QueuedBlock) else 0
+        return 0 if head is None or isinstance(head, QueuedCall | QueuedOperation) else head.priority
 
     @property
     def spent_number(self) -> int:
@@ -178,8 +178,7 @@ class SendQueue:
 
     @property
     def owes_large(self) -> bool:
-        """Its number is spent by the large message at the head, and nobody has it whole yet: it may have to begin
-        again."""
+        """Its number is spent by the large message at the head, and nobody has it whole: it may begin again."""
         head = self._items[0] if self._items else None
         return isinstance(head, LargeMessage) and head.is_traced
 
@@ -229,17 +228,19 @@ class SendQueue:
         self.queued_bytes += item.nbytes
         return True
 
-    def offer_addressed(self, payload: bytes, service: Service, type_: int, groups: Addressees) -> None:
+    def offer_addressed(
+        self, payload: bytes, service: Service, type_: int, groups: Addressees, priority: int = 0
+    ) -> None:
         """Take one message to these groups. What is offered later waits with it for their numbers."""
         self.count += 1
         self.queued_bytes += len(payload)
         last = self._items[-1] if self._items else None
         if len(payload) > LARGE_BYTES - TARGETS_BYTES - len(self._label):
-            self._items.append(LargeMessage(None, _whole(service), type_, payload, groups))
-        elif isinstance(last, AddressedMessages) and last.is_like(groups, service, type_):
+            self._items.append(LargeMessage(None, _whole(service), type_, payload, groups, priority))
+        elif isinstance(last, AddressedMessages) and last.is_like(groups, service, type_, priority):
             last.append(payload)
         else:
-            self._items.append(AddressedMessages(groups, service, type_, [payload]))
+            self._items.append(AddressedMessages(groups, service, type_, [payload], priority))
 
     def offer_operation(self, body: bytes) -> None:
         """Take an operation on the roster. It comes behind what was offered before."""
@@ -339,13 +340,12 @@ class SendQueue:
                 self._items.appendleft(QueuedCall(packed.group, packed.service, type_of(packed.block), payload, call))
             self._took(-1, -len(payload))
             return
-        payloads = list(open_messages(packed.block).payloads)
+        payloads, type_ = list(open_messages(packed.block).payloads), type_of(packed.block)
+        service, priority = packed.service, packed.priority
         if packed.addressees is not None:
-            addressed = AddressedMessages(packed.addressees, packed.service, type_of(packed.block), payloads)
-            self._items.appendleft(addressed)
+            self._items.appendleft(AddressedMessages(packed.addressees, service, type_, payloads, priority))
         else:
-            type_ = type_of(packed.block)
-            stretch = Stretch(packed.group, packed.service, type_, payloads, packed.groups, packed.priority)
+            stretch = Stretch(packed.group, service, type_, payloads, packed.groups, priority)
             stretch.measure()
             self._items.appendleft(stretch)
         self._took(-len(payloads), -sum(map(len, payloads)))

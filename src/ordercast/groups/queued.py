@@ -305,19 +305,23 @@ class QueuedOperation:
 class AddressedMessages:
     """Messages to several groups, or to one that this session is not in. Its groups may have no numbers yet."""
 
-    __slots__ = ("at", "groups", "lengths", "payloads", "service", "type")
+    __slots__ = ("at", "groups", "lengths", "payloads", "priority", "service", "type")
 
-    def __init__(self, groups: Addressees, service: Service, type_: int, payloads: list[bytes]) -> None:
+    def __init__(
+        self, groups: Addressees, service: Service, type_: int, payloads: list[bytes], priority: int = 0
+    ) -> None:
         self.groups = groups
+        self.priority = priority
         self.service = service
         self.type = type_
         self.payloads = payloads
         self.lengths = list(map(len, payloads))
         self.at = 0  # messages taken
 
-    def is_like(self, groups: Addressees, service: Service, type_: int) -> bool:
+    def is_like(self, groups: Addressees, service: Service, type_: int, priority: int) -> bool:
         """Whether a message may follow in the same block."""
-        return self.groups is groups and self.service == service and self.type == type_
+        is_same = self.type == type_ and self.priority == priority
+        return self.groups is groups and self.service == service and is_same
 
     def append(self, payload: bytes) -> None:
         self.payloads.append(payload)

@@ -15,6 +15,7 @@ from ordercast.groups.consumption import Receipt
 from ordercast.groups.events import NO_POSITION, Batch, CallBatch, MixedBatch
 from ordercast.groups.group_views import session_name
 from ordercast.groups.opened_block import OpenedBlock
+from ordercast.groups.outside_calls import pass_by
 from ordercast.groups.port import Port
 from ordercast.groups.queued import NOBODY
 from ordercast.groups.requests import Incoming, read_call
@@ -173,6 +174,8 @@ class Reception:
             call: Incoming | None = None
             if flags & CALLED:
                 call = self._open_call(origin, number, position, block, label)
+                if call is not None and shared is not None and self._view is not None:
+                    pass_by(shared.streams, me, call, group, self._view.locks)
                 if call is None or ports is None:
                     if stream is not None and call is not None and not call.is_outside:
                         stream.delivered(now_ns, number, first, count, position)

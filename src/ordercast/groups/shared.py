@@ -313,7 +313,9 @@ class SharedGroups:
             if (label, name) in named:
                 del named[label, name]
                 named[label, name] = (stream, stream.queue.end_number)
-        found = GroupNames(self, stream, names)
+        found = stream.addressed
+        if found is None or found.names != tuple(names):
+            found = stream.addressed = GroupNames(self, stream, names)
         found.numbers()
         if len(self._named) > KEPT_NAMES:
             self._give_back()

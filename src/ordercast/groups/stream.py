@@ -18,6 +18,7 @@ import numpy.typing as npt
 from ordercast.config import MAX_BLOCK
 from ordercast.errors import InvariantViolation, OrdercastError, OutcomeUnknown, UsageError
 from ordercast.groups.consumption import PORT_BYTES, SESSION_BYTES
+from ordercast.groups.outside_calls import OutsideCalls
 from ordercast.groups.queue import SMALL_SHARE, Packed, SendQueue
 from ordercast.groups.queued import NO_NUMBER, NOBODY, Addressees, EachTarget, NumberedTargets, Target, listed
 from ordercast.groups.wanted import WantedGroups
@@ -26,6 +27,8 @@ from ordercast.service import UNRELIABLE_RANK, Service
 from ordercast.wire.block import open_column
 
 if TYPE_CHECKING:
+    from ordercast.groups.addressing import GroupNames
+    from ordercast.groups.calls import Asked
     from ordercast.groups.channel import Channel
     from ordercast.groups.port import Port
     from ordercast.groups.session import Session
@@ -51,6 +54,7 @@ class Stream:
     """What one session sends on one channel, and the waits for it."""
 
     __slots__ = (
+        "addressed",
         "base",
         "channel",
         "has_numbers",
@@ -63,6 +67,7 @@ class Stream:
         "is_system",
         "label",
         "me",
+        "outside",
         "outstanding",
         "ports",
         "queue",
@@ -103,6 +108,9 @@ class Stream:
         self.is_system = is_system
         self.is_short = not is_system and channel.is_short()  # the view has too few members to send to
         self.watches = Watches()
+        # The last groups that it has sent to from outside: messages to the same ones share blocks.
+        self.addressed: GroupNames | None = None
+        self.outside: OutsideCalls | None = None  # calls to groups that the session is not in, once there are any
 
     # State.
 
@@ -237,12 +245,22 @@ class Stream:
                 rows.submit_many(now_ns, numbers, first, shown, service, nbytes)
         return count > 0
 
-    def offer_to(self, groups: Sequence[str], payload: bytes, service: Service, type_: int = 0) -> int:
+    def offer_to(
+        self, groups: Sequence[str], payload: bytes, service: Service, type_: int = 0, priority: int = 0
+    ) -> int:
         """Queue one message to groups that this session need not be in; its number, or -1: the queue is full, wait."""
         number = self.queue.end_number
-        return number if self.offer_all_to(groups, [payload], service, type_) else -1
+        return number if self.offer_all_to(groups, [payload], service, type_, priority) else -1
 
-    def offer_all_to(self, groups: Sequence[str], payloads: Sequence[bytes], service: Service, type_: int = 0) -> int:
+    def call_outside(self, group: str, payload: bytes, service: Service, handler: int, type_: int = 0) -> Asked | None:
+        """Queue a call to a group that this session is not in; None: the queue is full, wait."""
+        if self.outside is None:
+            self.outside = OutsideCalls(self)
+        return self.outside.call(group, payload, service, handler, type_)
+
+    def offer_all_to(
+        self, groups: Sequence[str], payloads: Sequence[bytes], service: Service, type_: int = 0, priority: int = 0
+    ) -> int:
         """Queue messages, each to all of these groups, which this session need not be in; how many were taken."""
         shared = self.channel.shared
         if shared is None:
@@ -255,7 +273,7 @@ class Stream:
             )
         queue, addressees, taken = self.queue, shared.address(self, groups), 0
         while taken < len(payloads) and queue.has_room:
-            queue.offer_addressed(payloads[taken], service, type_, addressees)
+            queue.offer_addressed(payloads[taken], service, type_, addressees, priority)
             taken += 1
         if taken > 1:
             shared.address(self, groups)  # the names are needed until the last message is delivered, too
@@ -269,19 +287,20 @@ class Stream:
         lengths: list[int],
         ports: Sequence[Port],
         numbered: int = NUMBERED_MESSAGES,
+        priority: int = 0,
     ) -> int:
         """Queue messages, each to the group of a port; how many were taken. So many as `numbered` go by numbers."""
         port = ports[0]
         if port is ports[-1] and ports.count(port) == len(ports):
-            return self.queue.offer_many(payloads, service, type_, lengths, port)
+            return self.queue.offer_many(payloads, service, type_, lengths, port, None, priority)
         if len(ports) >= numbered:
             try:
                 numbers = array("I", [port.number for port in ports])
             except OverflowError:
                 pass  # one has no number yet
             else:
-                return self.offer_numbered(payloads, service, type_, lengths, np.asarray(numbers))
-        return self.queue.offer_many(payloads, service, type_, lengths, port, ports)
+                return self.offer_numbered(payloads, service, type_, lengths, np.asarray(numbers), priority)
+        return self.queue.offer_many(payloads, service, type_, lengths, port, ports, priority)
 
     def offer_numbered(
         self,
@@ -290,14 +309,15 @@ class Stream:
         type_: int,
         lengths: list[int],
         numbers: npt.NDArray[np.uint32],
+        priority: int = 0,
     ) -> int:
         """The same by the numbers of groups that the session is in. Hot: benches measure it as `send_many`."""
         number = int(numbers[0])
         port = self.target_of(number)
         if np.count_nonzero(numbers == number) == len(numbers):
-            return self.queue.offer_many(payloads, service, type_, lengths, port)
+            return self.queue.offer_many(payloads, service, type_, lengths, port, None, priority)
         self.has_numbers = True
-        return self.queue.offer_many(payloads, service, type_, lengths, port, NumberedTargets(numbers, self))
+        return self.queue.offer_many(payloads, service, type_, lengths, port, NumberedTargets(numbers, self), priority)
 
     def target_of(self, number: int) -> Port:
         """The port of a group of a shared underlay, by its number."""
@@ -338,6 +358,8 @@ class Stream:
         what it wanted of the roster goes with it."""
         queue = self.queue
         self._unpack()
+        if self.outside is not None:
+            self.outside.on_departed()
         queue.drop_operations()
         self.rosters += 1
         self.wanted.clear()
@@ -411,6 +433,8 @@ class Stream:
     def fail(self, error: OrdercastError) -> None:
         """All waits end with `error`."""
         self.watches.fail(error)
+        if self.outside is not None:
+            self.outside.fail(error)
 
     def _lose(self, first: int, stop: int, group: Target | None, addressees: Addressees | None) -> None:
         if stop <= first:

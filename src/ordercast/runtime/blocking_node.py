@@ -183,10 +183,13 @@ class BlockingNodeBase:
         service: Service | None = None,
         type: int = 0,
         confirm: bool = False,
+        priority: int = 0,
         timeout: float | None = None,
     ) -> int | None:
         """As `Node.send`. After TimeoutError a confirmed message may still be delivered."""
-        sent = self._base.send(payload, groups=groups, underlay=underlay, service=service, type=type, confirm=confirm)
+        sent = self._base.send(
+            payload, groups=groups, underlay=underlay, service=service, type=type, confirm=confirm, priority=priority
+        )
         return self._thread.call(sent, timeout)
 
     def events(self, underlay: str | None = None) -> Iterator[Event]:

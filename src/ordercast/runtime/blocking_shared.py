@@ -128,10 +128,11 @@ class BlockingUnderlay:
         service: Service | None = None,
         type: int = 0,
         confirm: bool = False,
+        priority: int = 0,
         timeout: float | None = None,
     ) -> int | None:
         """As `SharedUnderlay.send`. After TimeoutError a confirmed message may still be delivered."""
-        sent = self._shared.send(payload, groups=groups, service=service, type=type, confirm=confirm)
+        sent = self._shared.send(payload, groups=groups, service=service, type=type, confirm=confirm, priority=priority)
         return self._thread.call(sent, timeout)
 
     def send_many(
@@ -141,10 +142,11 @@ class BlockingUnderlay:
         groups: Iterable[str],
         service: Service | None = None,
         type: int = 0,
+        priority: int = 0,
         timeout: float | None = None,
     ) -> None:
         """As `SharedUnderlay.send_many`. After TimeoutError the first of the messages have been sent."""
-        sent = self._shared.send_many(list(payloads), groups=groups, service=service, type=type)
+        sent = self._shared.send_many(list(payloads), groups=groups, service=service, type=type, priority=priority)
         self._thread.call(sent, timeout)
 
     def resolve(self, names: Iterable[str]) -> ResolvedGroups:
