@@ -24,6 +24,7 @@ PACE_NS: Final = 2 * SECOND
 MAX_FAULTS: Final = 10
 HIDDEN: Final = "#!"
 PRIVATE: Final = "#"
+SELF_DISCARD: Final = 0x40
 
 
 class Delivered(NamedTuple):
@@ -129,35 +130,34 @@ class _Streams:
             if any(isinstance(event, SeenMessage) for event in part) and not is_spread:
                 yield f"messages without a view in {queue or 'all groups'}"
             return
-        candidates = self._given(first, is_spread)
-        found = [f"the view {first.id} of {first.group} was given to no session of it"]
-        for given in candidates:
+        best, text = -1, f"the view {first.id} of {first.group} was given to no session of it"
+        for given in self._given(first, is_spread):
             # Two sessions of one client may be in one view, and views of Spread's clients have no names.
-            found = list(self._follow(queue, part, given, is_spread, is_whole))
-            if not found:
+            far, told = self._follow(queue, part, given, is_spread, is_whole)
+            if not told:
                 return
-        yield from found
+            best, text = max((best, text), (far, told), key=lambda found: found[0])
+        yield f"in {queue or 'all groups'} {text}"
 
     def _follow(
         self, queue: str, part: list[SeenEvent], given: list[Delivered], is_spread: bool, is_whole: bool
-    ) -> Iterator[str]:
+    ) -> tuple[int, str]:
+        """How far what was seen is what was given, and what is wrong there; empty: nothing."""
         wanted = [each for each in given if _is_for(each, queue, is_spread)]
         at = 0
         shown = [event for event in part if not _is_passed_over(event)]
-        for event in shown:
-            start = at
+        for far, event in enumerate(shown):
             while at < len(wanted) and not self._is_same(event, wanted[at], is_spread):
                 if not self._may_skip(wanted[at], queue, is_spread):
-                    yield f"in {queue or 'all groups'} it got {_told(event)}, and {wanted[at]} was next"
-                    return
+                    return far, f"it got {_told(event)}, and {wanted[at]} was next"
                 at += 1
             if at == len(wanted):
-                yield f"in {queue or 'all groups'} it got {_told(event)}, which is not among the last {at - start}"
-                return
+                return far, f"it got {_told(event)}, which it was not given"
             at += 1
         rest = [each for each in wanted[at:] if not self._may_skip(each, queue, is_spread)]
         if is_whole and rest and not isinstance(part[-1], SeenLeft):
-            yield f"in {queue or 'all groups'} it has not got {rest[0]} and {len(rest) - 1} others"
+            return len(shown), f"it has not got {rest[0]} and {len(rest) - 1} others"
+        return len(shown), ""
 
     def _given(self, first: SeenView, is_spread: bool) -> Iterator[list[Delivered]]:
         """What a session of it was given from its first view on: all that it may be."""
@@ -176,7 +176,8 @@ class _Streams:
                 return False
             if is_spread:
                 known = self._tags.get((given.sender, given.number), event.tag)
-                return known == event.tag and _private((given.sender,)) == {event.sender}
+                is_same = known == event.tag and _private((given.sender,)) == {event.sender}
+                return is_same and set(event.groups) == _shown(given) and not self._is_discarded(given)
             return (event.sender, event.number) == (given.sender, given.number)
         if isinstance(event, SeenView):
             if given.kind != "view" or given.group != event.group:
@@ -194,9 +195,22 @@ class _Streams:
             return True
         if given.kind == "message":
             if is_spread:
-                return self._tags.get((given.sender, given.number), "d").endswith("d")  # it discards its own
+                return self._is_discarded(given)
             return bool(queue) and len(given.groups) > 1
         return False
+
+
+    def _is_discarded(self, given: Delivered) -> bool:
+        """A message of its own that it does not get: a flag of Spread's, which travels in the name of a group."""
+        if given.sender.partition("@")[0] != self._life.label:
+            return False
+        flags = [name.removeprefix(HIDDEN).partition(".")[0] for name in given.groups if name.startswith(HIDDEN)]
+        return any(int(each, 16) & SELF_DISCARD for each in flags)
+
+
+def _shown(given: Delivered) -> set[str]:
+    """The groups of a message, without those that only say how it was sent."""
+    return {name for name in given.groups if not name.startswith(HIDDEN)}
 
 
 def _is_for(given: Delivered, queue: str, is_spread: bool) -> bool:

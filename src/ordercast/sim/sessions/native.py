@@ -194,7 +194,9 @@ class NativeProgram:
             self._fate(sents, Fate.UNKNOWN)
             raise
         except OrdercastError:
-            self._fate(sents, Fate.REFUSED if act.kind is not Did.SEND_MANY else Fate.UNKNOWN)
+            # A confirmed send that ends so may have been delivered: the group was left meanwhile.
+            is_refused = act.kind is not Did.SEND_MANY and not act.is_confirmed
+            self._fate(sents, Fate.REFUSED if is_refused else Fate.UNKNOWN)
             raise
         self._fate(sents, Fate.CONFIRMED if act.is_confirmed else Fate.ACCEPTED)
 

@@ -19,14 +19,13 @@ from ordercast.daemon.spread.settings import SpreadSettings
 from ordercast.errors import UsageError
 from ordercast.sim.faults import Fault, FaultKind, draw_faults
 from ordercast.sim.pipes import PipeModel
-from ordercast.sim.scenario import Scenario, node_names
+from ordercast.sim.scenario import SESSIONS, Scenario, node_names
 from ordercast.sim.sessions.streams import StreamModel
 from ordercast.sim.site_chance import draw_site_faults
 from ordercast.sim.topology import Topology, plain_topology
 
-SESSIONS: Final = "sessions"  # the profile of the fuzzer
 ORDERERS: Final = ("sites", "token")
-COMMAND: Final = "ordercast sim --profile sessions --orderer"
+COMMAND: Final = f"ordercast sim --profile {SESSIONS} --orderer"
 EVENT_LIMIT: Final = 600_000
 FORMED_NS: Final = 2_500 * MS
 """By then daemons that start together have found one another."""
@@ -173,6 +172,16 @@ def drawn_sessions(seed: int, orderer: str = "sites") -> SessionPlan:
     streams = tuple([_draw_stream(rng) for _ in range(rng.choice((1, 1, 3)))])
     ordered = tuple(sorted(acts, key=lambda act: act.at_ns))
     return SessionPlan(scenario, clients, ordered, limits, spread, streams)
+
+
+def describe_sessions(plan: SessionPlan) -> list[str]:
+    """Lines for people: who is there, and what they do."""
+    lines = [
+        f"{client.name}: {'Spread' if client.is_spread else 'native'}, at {', '.join(client.daemons)}, in "
+        f"{', '.join(client.groups)}"
+        for client in plan.clients
+    ]
+    return [*lines, str(plan.limits), *map(str, plan.acts)]
 
 
 def _draw_topology(rng: random.Random) -> Topology:
