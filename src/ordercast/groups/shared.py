@@ -189,7 +189,7 @@ class SharedGroups:
             self._unlocking.update({lock: None for lock in self._own_locks if lock.startswith(prefix)})
         record = self.roster.at(port.number)
         if record is not None and record.name == port.group and self._key(label) in record.members:
-            self._leaving.append((label, port.number, self._reasons.pop((label, port.group), b"")))
+            self._leaving.append((label, port.number, self._reasons.get((label, port.group), b"")))
         if port.number < 0:
             port.number = NOBODY  # what it has sent waits no longer
 
@@ -414,7 +414,6 @@ class SharedGroups:
         told of all changes."""
         if self._regrouping is not None and self.roster.is_seeded:
             wanted = self._regrouping.wanted(self.roster, self.streams, self._named, self._reasons)
-            self._reasons.clear()
             self._joining = dict.fromkeys(wanted.joins)
             self._leaving = wanted.leaves
             self._to_name = wanted.names
@@ -494,8 +493,7 @@ class SharedGroups:
         """This node is out of the underlay. If it comes back, it joins its groups again."""
         channel = self._channel
         self.roster = self._new_roster()
-        self._seed = None
-        self._transitional = ""
+        self._seed, self._transitional = None, ""
         self._locks, self._unlocking = {}, {}
         self._reasons.clear()
         self._leaving.clear()
@@ -544,14 +542,16 @@ class SharedGroups:
         """A session of this node has come into a group, or is out of it."""
         record, label = change.record, key[1]
         port = self._port(label, record.name)
+        if port is not None or key not in change.after:
+            self._reasons.pop((label, record.name), None)
         if key not in change.after:
             if port is not None and port.number == record.number:
                 self._on_left(now_ns, port)
             if self._regrouping is not None:
                 self._joining.update(dict.fromkeys(self._regrouping.unblock(record.name)))
             return
-        why = self._reasons.pop((label, record.name), b"")
         if port is None:
+            why = self._reasons.get((label, record.name), b"")
             self._leaving.append((label, record.number, why))  # it ended while its join was under way
             self._name_again((label, record.name))  # the join has taken its name, and the leave ends the group
             return

@@ -10,7 +10,7 @@ from ordercast.groups.consumption import HELD_BYTES, SESSION_BYTES
 from ordercast.sim.sessions.house import SimDaemon
 from ordercast.sim.sessions.plan import SessionPlan
 
-SLACK_BYTES: Final = 600_000
+SLACK_BYTES: Final = 200_000
 """What one pass brings before a session can be looked at, and one event."""
 
 

@@ -49,7 +49,7 @@ def judge_clients(plan: SessionPlan, lives: Sequence[Life], rows: Sequence[Row],
         judge = _Streams(life, sessions, tags, _is_last(life, lives) and is_quiet)
         faults += [f"stream: {life.client}.{life.number}: {text}" for text in judge.faults()]
         is_alone = [each.label for each in lives].count(life.label) == 1
-        told = _sends(life, rows, is_quiet and is_alone)
+        told = _sends(life, rows, is_quiet and is_alone, plan.is_calm)
         faults += [f"sends: {life.client}.{life.number}: {text}" for text in told]
     faults += [f"endings: {text}" for text in _endings(lives)]
     if plan.is_calm and not plan.limits.is_blocking:
@@ -84,14 +84,19 @@ def _sessions(rows: Sequence[Row]) -> dict[str, list[Delivered]]:
 
 
 def _names(lives: Sequence[Life]) -> tuple[dict[tuple[str, int], str], list[str]]:
-    """Which message has which number, as all native clients saw it."""
+    """Which message has which number, as all native clients saw it. All clients see the groups that it was sent to."""
     tags: dict[tuple[str, int], str] = {}
+    sent = {tag: set(each.groups) for life in lives for tag, each in life.sent.items()}
     numbers: dict[str, tuple[str, int]] = {}
     faults: list[str] = []
     for life in lives:
         for queue in life.queues.values():
             for event in queue:
-                if not isinstance(event, SeenMessage) or event.number < 0:
+                if not isinstance(event, SeenMessage):
+                    continue
+                if event.tag and set(event.groups) != sent.get(event.tag, set()):
+                    faults.append(f"sends: {event.tag} was sent to {sent.get(event.tag)}, came as to {event.groups}")
+                if event.number < 0:
                     continue
                 key = (event.sender, event.number)
                 if tags.setdefault(key, event.tag) != event.tag:
@@ -263,7 +268,7 @@ def _told(event: SeenEvent) -> str:
 # Sends. ---------------------------------------------------------------------------------------------------------------
 
 
-def _sends(life: Life, rows: Sequence[Row], is_accountable: bool) -> Iterator[str]:
+def _sends(life: Life, rows: Sequence[Row], is_accountable: bool, is_calm: bool) -> Iterator[str]:
     """`is_accountable`: everything has come to rest, and no other life of it has its name in the trace."""
     seen: dict[str, int] = {}
     for name, queue in life.queues.items():
@@ -282,10 +287,10 @@ def _sends(life: Life, rows: Sequence[Row], is_accountable: bool) -> Iterator[st
         if sent.fate is Fate.REFUSED and sent.tag in seen and not sent.is_open:
             yield f"{sent.tag} was refused, and came"
     if not life.client.startswith("s") and not life.is_killed and is_accountable:
-        yield from _accounts(life, rows)
+        yield from _accounts(life, rows, is_calm)
 
 
-def _accounts(life: Life, rows: Sequence[Row]) -> Iterator[str]:
+def _accounts(life: Life, rows: Sequence[Row], is_calm: bool) -> Iterator[str]:
     """Messages that were accepted are submitted once, or their sender knows that it does not know."""
     counted = [sent for sent in life.sent.values() if sent.fate in (Fate.ACCEPTED, Fate.CONFIRMED)]
     unknown = sum(sent.fate in (Fate.UNKNOWN, Fate.WAITING, Fate.REFUSED) for sent in life.sent.values())
@@ -295,7 +300,8 @@ def _accounts(life: Life, rows: Sequence[Row]) -> Iterator[str]:
     if submitted > len(counted) + unknown:
         yield f"{submitted} messages were submitted, and it has sent {len(counted) + unknown}"
     excused = life.uncertain
-    if life.losses:
+    if life.losses or life.is_disturbed or not is_calm:
+        # Where a client is in none of the groups of a message, nobody is there to be told.
         excused += sum(sent.is_open and sent.fate is Fate.ACCEPTED for sent in counted)
     if submitted + excused < len(counted) and not life.is_closed:
         yield f"{len(counted)} messages were accepted, {submitted} submitted, and {excused} told to be uncertain"

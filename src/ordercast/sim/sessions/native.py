@@ -112,7 +112,7 @@ class NativeProgram:
         except (NotMember, OutcomeUnknown, GroupFailed, TimeoutError):
             return
         except UsageError as error:
-            if "already" not in str(error) and "no longer" not in str(error):
+            if "already" not in str(error) and not self.life.is_closed:
                 self.life.problems.append(f"{what}: UsageError: {error}")
         except OrdercastError as error:
             self.life.problems.append(f"{what}: {type(error).__name__}: {error}")
