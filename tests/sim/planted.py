@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tests.sim.bug import Bug
+from tests.sim.daemon_bugs import DAEMON_BUGS, FIRST_SESSIONS
 from tests.sim.detector_bugs import DETECTOR_BUGS
 from tests.sim.gathering_bugs import GATHERING_BUGS
 from tests.sim.planting import SOURCES, planted
@@ -40,6 +41,7 @@ from tests.sim.token_bugs import TOKEN_BUGS
 from ordercast.sim.detecting import DETECTOR
 from ordercast.sim.fuzz import run_seed
 from ordercast.sim.many_groups import MANY_GROUPS, SESSIONS_FROM
+from ordercast.sim.scenario import SESSIONS as DAEMONS
 from ordercast.sim.site_groups import SITES
 
 FIRST_SEEDS: Final = {"timestamp": 2}
@@ -62,6 +64,7 @@ BUGS: Final = (
     *SITES_STREAM_BUGS,
     *SITES_ROSTER_BUGS,
     *SITES_COMPONENT_BUGS,
+    *DAEMON_BUGS,
 )
 ORDERERS: Final = tuple(dict.fromkeys(bug.orderer for bug in BUGS))
 ROSTER: Final = "Many groups on one underlay"
@@ -72,6 +75,7 @@ PROFILE_SECTIONS: Final = {
     "gathering": "Groups that are too small, and fencing tokens",
     RESTARTS_PROFILE: "Restarts",
     DETECTOR: "Forged reports",
+    DAEMONS: "Daemons and their clients",
 }
 SECTIONS: Final = (*(orderer.capitalize() for orderer in ORDERERS), *PROFILE_SECTIONS.values(), SESSIONS)
 UNSEEN: Final = (*TIMESTAMP_UNSEEN, *SITES_UNSEEN)
@@ -105,6 +109,8 @@ def sample() -> list[Bug]:
 
 def section_of(bug: Bug) -> str:
     """Where it stands in the table."""
+    if bug.profile == DAEMONS:
+        return PROFILE_SECTIONS[DAEMONS]
     if bug.orderer == SITES:
         return SITES.capitalize()
     return SESSIONS if bug.first_seed else PROFILE_SECTIONS.get(bug.profile, bug.orderer.capitalize())
@@ -158,7 +164,8 @@ def table() -> list[str]:
         "that are too small into the scenarios of `--profile gathering`, those of restarts into `--profile restarts`.",
         f"Those of sessions begin at seed {SESSIONS_FROM:,} of `--many-groups`. Those of sites begin at seed 0 or 1;",
         f"where links have to differ, at {FIRST_WIDE:,}; where much has to happen at once, at {FIRST_DENSE:,}",
-        "(`tests/sim/sites_bug.py`).",
+        "(`tests/sim/sites_bug.py`). Those of daemons and their clients are planted into the scenarios of",
+        f"`--profile sessions`, from seed {FIRST_SESSIONS:,} on.",
     ]
     for section in SECTIONS:
         lines += _section(section)

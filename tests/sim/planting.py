@@ -25,8 +25,12 @@ from tests.sim.bug import Bug
 import ordercast
 
 SOURCES: Final = Path(ordercast.__file__).parent
-# Where bugs are planted: the core, the rules that it takes from configuration and views, and the simulator's toy.
-PLACES: Final = ("wire", "parts", "membership", "orderers", "underlay", "groups", "config.py", "view.py", "sim/toy.py")
+# Where bugs are planted: the core, the rules that it takes from configuration and views, the simulator's toy, and what
+# the simulator runs of daemons and clients.
+PLACES: Final = (
+    *("wire", "parts", "membership", "orderers", "underlay", "groups", "config.py", "view.py", "sim/toy.py"),
+    *("daemon", "client"),
+)
 
 Node = ast.expr | ast.keyword
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef

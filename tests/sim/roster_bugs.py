@@ -105,7 +105,7 @@ ROSTER_BUGS: Final[tuple[Bug, ...]] = (
     _bug(
         "a join that was given up is not taken back",
         "SharedGroups._on_own",
-        "self._leaving.append((label, record.number, b''))",
+        "self._leaving.append((label, record.number, why))",
         "pass",
         "The roster has a member that is not there.",
         100,

@@ -8,7 +8,7 @@ from typing import Final
 from ordercast.config import DEFAULT_ORDERER, SITES_ORDERER
 from ordercast.errors import UsageError
 from ordercast.service import parse_service
-from ordercast.sim.scenario import PROFILES, SERVICES, SITE_SERVICES
+from ordercast.sim.scenario import PROFILES, SERVICES, SESSIONS, SITE_SERVICES
 
 DEFAULT_SERVICE: Final = "AGREED"
 
@@ -35,9 +35,9 @@ def add_profile(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--profile",
         default=PROFILES[0],
-        choices=PROFILES,
+        choices=(*PROFILES, SESSIONS),
         help="what random scenarios are about: everything, joins, leaves and failures around them, long waits, "
-        "or groups that are too small (all)",
+        "groups that are too small, or daemons and their clients (all)",
     )
 
 

@@ -22,7 +22,7 @@ from ordercast.daemon.status import answer, knows_groups
 from ordercast.errors import OrdercastError, UsageError
 from ordercast.groups.events import Event
 from ordercast.orderers import ORDERERS
-from ordercast.runtime.node import Node, parts_of
+from ordercast.runtime.node import Node
 from ordercast.runtime.running import run as run_loop
 from ordercast.service import Service
 from ordercast.wire.client_frames import Question
@@ -118,8 +118,8 @@ class SharedPlace:
     async def ask(self, what: str, argument: str = "") -> dict[str, Any]:
         """As a daemon without sessions would say it."""
         shared = await self._attach(False)
-        parts = parts_of(self._node)
-        seats = Seats(parts.driver.host, parts.driver, self._underlay, shared.config)
+        driver, _ = self._node.parts
+        seats = Seats(driver.host, driver, self._underlay, shared.config)
         while not knows_groups(seats):
             await asyncio.sleep(STEP_S)
         found: dict[str, Any] = json.loads(answer(seats, Question(0, what, argument)))

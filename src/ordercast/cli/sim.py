@@ -28,8 +28,10 @@ from ordercast.sim.many_run import run_groups
 from ordercast.sim.network import NETWORKS
 from ordercast.sim.plain import plain_scenario
 from ordercast.sim.run import Outcome, run_scenario
-from ordercast.sim.scenario import MAX_NODES, PROFILES, Scenario, check_anticipate
+from ordercast.sim.scenario import MAX_NODES, PROFILES, SESSIONS, Scenario, check_anticipate
 from ordercast.sim.scenario_json import scenario_from_json, scenario_to_json, scenario_values
+from ordercast.sim.sessions.plan import describe_sessions, drawn_sessions
+from ordercast.sim.sessions.run import run_sessions
 from ordercast.sim.site_groups import drawn_site_groups
 from ordercast.sim.tables import ladder_lines, pipe_lines
 from ordercast.trace.run import RunInfo
@@ -67,6 +69,8 @@ EXAMPLES: Final = """examples:
       the same with the orderer that knows sites: both parts go on, and merge
   ordercast sim --many-groups --scenario-seed 42
       what `ordercast fuzz --many-groups` did with seed 42
+  ordercast sim --profile sessions --orderer sites --scenario-seed 42
+      daemons and their clients: what `ordercast fuzz --profile sessions --orderer sites` did with seed 42
   ordercast sim --ladder
       what each service costs: latency and throughput of eight members"""
 
@@ -150,6 +154,8 @@ def run(args: argparse.Namespace) -> int:
     """Simulate and judge, or measure; `UsageError` says what is wrong with the flags."""
     if args.ladder:
         return _run_ladder(args)
+    if args.profile == SESSIONS:
+        return _run_sessions(args)
     plan = groups_of(args)
     scenario = plan.scenario if plan is not None else scenario_of(args)
     if args.trace is not None:
@@ -157,6 +163,11 @@ def run(args: argparse.Namespace) -> int:
     if args.save is not None:
         _save(args.save, scenario)
     outcome = run_groups(plan) if plan is not None else run_scenario(scenario)
+    return _tell(args, outcome, plan)
+
+
+def _tell(args: argparse.Namespace, outcome: Outcome, plan: ManyGroups | None = None) -> int:
+    """Write the trace and the report."""
     if args.trace is not None:
         try:
             write_trace(args.trace, outcome, plan)
@@ -167,6 +178,21 @@ def run(args: argparse.Namespace) -> int:
     else:
         print("\n".join(report(outcome, plan)))
     return HELD if outcome.held else VIOLATED
+
+
+def _run_sessions(args: argparse.Namespace) -> int:
+    """A seed of daemons and their clients."""
+    given = [name for name, _, _ in _PLAIN if getattr(args, name) is not None]
+    others = [name for name in ("scenario", "save", "topology", "groups") if getattr(args, name) is not None]
+    if args.scenario_seed is None or given or others or args.many_groups:
+        raise UsageError(f"--profile {SESSIONS} takes a seed and an orderer: give --scenario-seed, and nothing else")
+    if args.trace is not None:
+        _check_trace(args.trace)
+    plan = drawn_sessions(args.scenario_seed, args.orderer)
+    outcome = run_sessions(plan)
+    if not args.json:
+        print("\n".join(describe_sessions(plan)))
+    return _tell(args, outcome)
 
 
 def _run_ladder(args: argparse.Namespace) -> int:

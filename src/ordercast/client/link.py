@@ -6,7 +6,6 @@ import asyncio
 import logging
 import socket
 from collections.abc import Sequence
-from time import monotonic
 from typing import Final, Protocol, cast
 
 from ordercast.client.addresses import DaemonAddress
@@ -55,7 +54,7 @@ class DaemonLink(asyncio.Protocol):
         self._keeper = keeper
         self._frames = FrameBuffer(MAX_DAEMON_FRAME)
         self._transport: asyncio.Transport | None = None
-        self._heard_s = monotonic()
+        self._heard_s = loop.time()
         self._ping: asyncio.TimerHandle | None = None
         self._loop = loop
         self.opened: asyncio.Future[None] = loop.create_future()
@@ -74,7 +73,7 @@ class DaemonLink(asyncio.Protocol):
         self._ping = self._loop.call_later(PING_S, self._on_ping)
 
     def data_received(self, data: bytes) -> None:
-        self._heard_s = monotonic()
+        self._heard_s = self._loop.time()
         session = self._keeper.session
         try:
             for kind, body in self._frames.feed(data):
@@ -139,7 +138,7 @@ class DaemonLink(asyncio.Protocol):
             self._transport.close()
 
     def _on_ping(self) -> None:
-        silent_s = monotonic() - self._heard_s
+        silent_s = self._loop.time() - self._heard_s
         if silent_s >= DEAD_S:
             self._end(SessionEnd.LOST, f"the daemon has not answered for {DEAD_S:g} s")
             self.abort()
@@ -212,7 +211,7 @@ class LinkKeeper:
             if not (isinstance(error, TimeoutError) and link.is_open):
                 link.abort()
                 if self._link is link:
-                    self.session.on_lost(f"the connection to {address} was given up", monotonic())
+                    self.session.on_lost(f"the connection to {address} was given up", self.now_s())
                 raise
         self.address = address
 
@@ -228,7 +227,7 @@ class LinkKeeper:
             if self._has_stopped:
                 return
             where = self.address
-            self.session.on_lost(f"the connection to the daemon at {where} is lost: {text}", monotonic())
+            self.session.on_lost(f"the connection to the daemon at {where} is lost: {text}", self.now_s())
             self.came()
             if not self._reconnect or why in _FINAL:
                 self.stop(NotMember(f"this client has been disconnected ({why}): {text}"))
@@ -290,7 +289,7 @@ class LinkKeeper:
     # What the session asks for.
 
     def now_s(self) -> float:
-        return monotonic()
+        return self._loop.time()  # which is time.monotonic(), or virtual time
 
     def wake(self) -> None:
         if not self._is_woken:

@@ -106,7 +106,7 @@ class ClientReceiving:
         numbers = groups_of(block, head)
         column: Sequence[int] = (numbers,) if isinstance(numbers, int) else numbers
         if flags & MULTI:
-            name = next((groups[number] for number in column if groups.get(number, "") in session.seats), "")
+            name = self._addressee([groups.get(number, "") for number in column])
             self.hand(self.receiver(name), MixedBatch(opened, name, None, column), portion)
         elif session.is_fed:
             self.hand(session.base, MixedBatch(opened, "", None, column, is_multi=False), portion)
@@ -118,6 +118,12 @@ class ClientReceiving:
             self._share(portion, len(found))
             for seat, index in found:
                 seat.add(MixedBatch(opened, seat.group, index, None), portion)
+
+    def _addressee(self, names: Sequence[str]) -> str:
+        """The group in which a message to several is received: the first that this client is in. One that it is only on
+        its way into would have the message before its first view."""
+        seats = self._session.seats
+        return next((name for name in names if name in seats and seats[name].is_member), "")
 
     def receiver(self, group: str) -> ClientSeat | None:
         """Where events of a group go."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from typing import Final
 
 from ordercast.config import SITES_ORDERER
 from ordercast.daemon.config import DaemonConfig, lone_site
-from ordercast.daemon.hub import Hub
+from ordercast.daemon.hub import DaemonNode, Hub
 from ordercast.daemon.listener import Listener
 from ordercast.daemon.spread.listener import SpreadListener
 from ordercast.errors import UsageError
@@ -30,13 +32,20 @@ STEP_S: Final = 0.01
 class OrdercastDaemon:
     """Made inside a running loop; `async with` starts and stops it."""
 
-    def __init__(self, config: DaemonConfig, *, engines: EngineFactory | None = None, clock_offset_ns: int = 0) -> None:
-        """engines: what makes the engine of `sites`, for tests. clock_offset_ns: of the trace, as in its run.json."""
+    def __init__(
+        self,
+        config: DaemonConfig,
+        make_node: Callable[[DaemonConfig], DaemonNode] | None = None,
+        *,
+        engines: EngineFactory | None = None,
+        clock_offset_ns: int = 0,
+    ) -> None:
+        """`make_node`: another node than one on real sockets. engines: what makes the engine of `sites`, for tests.
+        clock_offset_ns: of the trace, as in its run.json."""
         self.config = config
+        self._make_node = make_node or partial(_make_node, engines=engines, offset_ns=clock_offset_ns)
         check_daemon(config)
-        self._engines = engines
-        self._offset_ns = clock_offset_ns
-        self.node: Node | None = None
+        self.node: DaemonNode | None = None
         self.hub: Hub | None = None
         self.listener: Listener | None = None
         self.spread: SpreadListener | None = None
@@ -50,7 +59,7 @@ class OrdercastDaemon:
     async def start(self) -> None:
         """Come into the underlay, and then let clients in."""
         config = self.config
-        self.node = node = _make_node(config, self._engines, self._offset_ns)
+        self.node = node = self._make_node(config)
         try:
             await node.attach(config.underlay, orderer=config.orderer, timeout=ATTACH_S)
             self.hub = Hub(node, config.underlay, config.limits)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from time import monotonic
 from typing import Final
@@ -47,9 +47,11 @@ MAX_NAMES_KEPT: Final = 1_024
 class EventEncoder:
     """One for all clients of a daemon."""
 
-    __slots__ = ("_names", "_shared", "_views", "_writer")
+    __slots__ = ("_clock_s", "_names", "_shared", "_views", "_writer")
 
-    def __init__(self) -> None:
+    def __init__(self, clock_s: Callable[[], float] = monotonic) -> None:
+        """`clock_s`: that of the node, in seconds."""
+        self._clock_s = clock_s
         # The batch is kept with its frame, so that no other object has its id.
         self._shared: dict[int, tuple[PortEvent, Sequence[bytes]]] = {}
         self._names: dict[tuple[str, str, str], bytes] = {}
@@ -169,7 +171,7 @@ class EventEncoder:
         if isinstance(event, Stalled):
             return encode_stalled(
                 StallNotice(
-                    event.reason, event.waiting_for, monotonic() - event.since, event.text, event.have, event.need
+                    event.reason, event.waiting_for, self._clock_s() - event.since, event.text, event.have, event.need
                 )
             )
         if isinstance(event, Resumed):

@@ -6,13 +6,18 @@ import asyncio
 import logging
 import os
 from itertools import count
-from typing import Final
+from typing import Final, Protocol
 
+from ordercast.api.local import LocalBackend
+from ordercast.api.shared import SharedUnderlay
+from ordercast.config import SECOND
 from ordercast.daemon.encoding import EventEncoder
 from ordercast.daemon.seat import Limits, Seats
 from ordercast.daemon.status import answer
 from ordercast.errors import OrdercastError
-from ordercast.runtime.node import Node, parts_of
+from ordercast.groups.host import Host
+from ordercast.runtime.driver import PassListener
+from ordercast.view import Member
 from ordercast.wire.client_frames import SECRET_BYTES, Question
 
 WATCH_S: Final = 0.1
@@ -21,18 +26,49 @@ WATCH_S: Final = 0.1
 log = logging.getLogger("ordercast.daemon")
 
 
+class HubDriver(Protocol):
+    """What runs the passes of the daemon's node."""
+
+    @property
+    def host(self) -> Host: ...
+
+    def now_ns(self) -> int: ...
+
+    def wake(self) -> None: ...
+
+    def add_listener(self, listener: PassListener) -> None:
+        """One more that is told of each pass."""
+
+
+class DaemonNode(Protocol):
+    """The node of a daemon: on real sockets (`runtime.node.Node`), or in virtual time."""
+
+    @property
+    def member(self) -> Member: ...
+
+    @property
+    def parts(self) -> tuple[HubDriver, LocalBackend]:
+        """What its sessions, which are further applications of the same host, need of it."""
+
+    async def attach(self, underlay: str, *, orderer: str | None, timeout: float | None) -> SharedUnderlay: ...
+
+    async def close(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+
 class Hub:
     """A node that is in a shared underlay, and the seats of its sessions there."""
 
     __slots__ = ("_backend", "_is_watching", "_labels", "encoder", "error", "node", "seats")
 
-    def __init__(self, node: Node, underlay: str, limits: Limits | None = None) -> None:
+    def __init__(self, node: DaemonNode, underlay: str, limits: Limits | None = None) -> None:
         """The node has attached the underlay: sessions come and go, and it stays."""
-        driver, self._backend = parts_of(node)
+        driver, self._backend = node.parts
         config = next(port.engine.config for port in driver.host.session.places if port.underlay == underlay)
         self.node = node
         self.seats = Seats(driver.host, driver, underlay, config, limits)
-        self.encoder = EventEncoder()
+        self.encoder = EventEncoder(lambda: driver.now_ns() / SECOND)
         self.error: OrdercastError | None = None  # why the node has stopped
         self._labels = count(1)
         self._is_watching = False

@@ -241,10 +241,10 @@ class SessionSeat:
             if port is not None and not port.is_leaving:
                 port.check(len(payload), service, type_)
                 number = port.offer(payload, service, type_, priority)
-                self._touch()
+                self._note_sent()
                 return number
         number = stream.offer_to(groups, payload, service, type_, priority)
-        self._touch()
+        self._note_sent()
         return number
 
     def send_many(
@@ -264,7 +264,7 @@ class SessionSeat:
             taken = stream.queue.offer_many(payloads, service, type_, lengths, ports[0], None, priority)
         else:
             taken = stream.offer_many_to(payloads, service, type_, lengths, ports, priority=priority)
-        self._touch()
+        self._note_sent()
         return taken
 
     def send_all(
@@ -277,7 +277,7 @@ class SessionSeat:
             return 0
         check_priority(priority, self.config.orderer, groups[0] if groups else "")
         taken = self.base.stream.offer_all_to(groups, payloads, service, type_, priority)
-        self._touch()
+        self._note_sent()
         return taken
 
     def send_block(self, block: bytes, group: str) -> bool:
@@ -296,7 +296,7 @@ class SessionSeat:
             check_priority(priority, self.config.orderer, group)
         port.check(0, service_of(head.rank, head.k), type_of(block))
         taken = self.base.queue.offer_block(block, head, port, priority)
-        self._touch()
+        self._note_sent()
         return taken
 
     def watch(self, first: int, stop: int, service: Service) -> Watch:
@@ -380,17 +380,21 @@ class SessionSeat:
             raise NotMember(f"this session is not in {group!r}: join it, or send the message from outside")
         return port
 
-    def _touch(self) -> None:
+    def _note_sent(self) -> None:
+        """Until its messages are delivered, each pass is one that the adapter is told of: room grows, also where the
+        messages go to groups that the session is not in, and bring it nothing."""
         self.base.stream.waiting[self.base] = None
+        self._touch()
+
+    def note_delivered(self) -> None:
+        """The adapter has been told of what was delivered: where that is everything, it waits for nothing."""
+        stream = self.base.stream
+        if stream.waiting and stream.lowest_undelivered == stream.queue.end_number:
+            stream.waiting.pop(self.base, None)
+
+    def _touch(self) -> None:
         self._host.touch(self.base)
         self._passes.wake()
-
-    def settle_sends(self) -> None:
-        """While own messages are under way, each pass may make room: a session that is in no group sees nothing else
-        of them."""
-        stream = self.base.stream
-        if stream.lowest_undelivered >= stream.queue.end_number:
-            stream.waiting.pop(self.base, None)
 
     def _check_open(self) -> None:
         if self.ending is not None:
@@ -486,9 +490,10 @@ class Seats:
         self.endings[ending.why] += 1
         self._by_base.pop(seat.base, None)
         if seat.base.gone is None:
-            self._closing[seat.base] = seat
             self.host.touch(seat.base)
         self.host.close_session(seat.session, encode_ending(*ending))
+        if seat.session.streams:
+            self._closing[seat.base] = seat
         self.passes.wake()
 
     def put_out(self, seat: SessionSeat, why: SessionEnd, text: str) -> None:
@@ -508,27 +513,34 @@ class Seats:
             if closing is not None:
                 while closing.take() is not None:
                     pass  # nobody is there to have it
-                if base.gone is not None:
-                    del self._closing[base]
-                    for user in self._waiting.pop(closing.label, ()):
-                        user.settle()
                 continue
             seat = self._by_base.get(base)
             if seat is None:
                 continue
             if seat._again:
                 seat.settle_groups()
-            seat.settle_sends()
             if base.gone is not None:
                 text = base.refusal or base.gone.text
                 self.put_out(seat, SessionEnd.STOPPED, f"the daemon is out of {self.underlay!r}: {text}")
                 continue
             seat.user.settle()
+            seat.note_delivered()
             if seat.held_bytes > self.limits.session_bytes or seat.behind_ns >= 0:
                 self._behind[seat] = None
+        if self._closing:
+            self._settle_closing()
         if not self.limits.is_blocking:
             self.check_slow(self.passes.now_ns())
             self._spare_memory()
+
+    def _settle_closing(self) -> None:
+        """Labels of sessions that are out are free. A session that has left its place in the underlay may still be on
+        its way out of a group whose join was under way."""
+        for base, seat in list(self._closing.items()):
+            if not seat.session.streams:
+                del self._closing[base]
+                for user in self._waiting.pop(seat.label, ()):
+                    user.settle()
 
     @property
     def has_slow(self) -> bool:

@@ -219,8 +219,15 @@ class Regrouping:
         channel.rows.forget_groups()
         return lost
 
-    def wanted(self, roster: AnyRoster, streams: Mapping[str, Stream], named: Collection[NameKey]) -> WantedOperations:
-        """What is to be said, where nothing is under way. `named`: groups that sessions send to from outside."""
+    def wanted(
+        self,
+        roster: AnyRoster,
+        streams: Mapping[str, Stream],
+        named: Collection[NameKey],
+        reasons: Mapping[NameKey, bytes],
+    ) -> WantedOperations:
+        """What is to be said, where nothing is under way. `named`: groups that sessions send to from outside.
+        `reasons`: why ports have ended that could not say it."""
         me = self._channel.me.id
         leaves: list[tuple[str, int, bytes]] = []
         leaving: set[NameKey] = set()
@@ -234,7 +241,8 @@ class Regrouping:
                 stream = streams.get(label)
                 port = stream.ports.get(record.name) if stream is not None else None
                 if port is None or port.number != record.number:
-                    leaves.append((label, record.number, b""))  # another one has joined it, and has ended
+                    # Another one has joined it, and has ended.
+                    leaves.append((label, record.number, reasons.get((label, record.name), b"")))
                 elif port in self._headers:
                     leaves.append((label, record.number, self._headers[port]))
                 else:

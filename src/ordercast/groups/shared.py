@@ -59,7 +59,7 @@ SEED_AHEAD: Final = 4
 
 KEPT_NAMES: Final = 1_024
 """Groups that this node sends to from outside, and keeps the numbers of. Beyond it those are given back that were not
-sent to for longest."""
+sent to for longest. So many reasons are kept, too, of ports that ended before they could say them."""
 
 GIVEN_BACK: Final = 64
 """Names that one send looks at to give them back."""
@@ -75,6 +75,7 @@ class SharedGroups:
         "_leaving",
         "_maker",
         "_named",
+        "_reasons",
         "_regrouping",
         "_seed",
         "_seq",
@@ -104,6 +105,7 @@ class SharedGroups:
         self._joining: dict[Port, None] = {}
         self._leaving: list[tuple[str, int, bytes]] = []  # label, number of the group, and header
         self._to_name: list[NameKey] = []
+        self._reasons: dict[NameKey, bytes] = {}  # headers of ports that ended before their leaves could be ordered
         # Groups that a session is not in, and has asked a number for: the last message to each. The latest come last.
         self._named: dict[NameKey, tuple[Stream, int]] = {}
         self._unanswered: set[NameKey] = set()  # those of them whose operation has not been read yet
@@ -146,7 +148,6 @@ class SharedGroups:
         del self.streams[label]
         self._to_name = [key for key in self._to_name if key[0] != label]
         for key in [key for key in self._named if key[0] == label]:
-            del self._named[key]
             self._unname(key)
 
     def may_begin(self, stream: Stream) -> bool:
@@ -160,12 +161,11 @@ class SharedGroups:
     def in_turn(self) -> list[Stream]:
         """The streams in the order in which they submit in this pass: operations first, and then another session first
         each time, so that none takes all the room for good."""
-        streams = self._channel.streams
-        if len(streams) <= 2:
-            return streams
-        others = streams[1:]
-        self._turn = (self._turn + 1) % len(others)
-        return [streams[0], *others[self._turn :], *others[: self._turn]]
+        first, *others = self._channel.streams
+        if len(others) > 1:
+            self._turn = (self._turn + 1) % len(others)
+            others = others[self._turn :] + others[: self._turn]
+        return [first, *others]
 
     # Ports
 
@@ -185,7 +185,7 @@ class SharedGroups:
         self.locks.detach(port)
         record = self.roster.at(port.number)
         if record is not None and record.name == port.group and self._key(label) in record.members:
-            self._leaving.append((label, port.number, b""))
+            self._leaving.append((label, port.number, self._reasons.get((label, port.group), b"")))
         if port.number < 0:
             port.number = NOBODY  # what it has sent waits no longer
 
@@ -193,6 +193,8 @@ class SharedGroups:
         """The port is to leave, now that what it sent is delivered. False: there is no order for that, and it is out
         at once."""
         if port.number < 0 or self._channel.view is None or self._channel.failure is not None:
+            if header and port not in self._joining and len(self._reasons) < KEPT_NAMES:
+                self._reasons[port.stream.label, port.group] = header
             return False
         self._leaving.append((port.stream.label, port.number, header))
         if self._regrouping is not None:
@@ -222,12 +224,9 @@ class SharedGroups:
             return False
         if self._regrouping is not None and self._regrouping.is_waiting:
             return False
-        return (
-            not self.system.outstanding
-            and self.system.queue.is_waiting
-            and self.roster.is_seeded
-            and not self.roster.must_seed()
-        )
+        if self.system.outstanding or not self.system.queue.is_waiting:
+            return False
+        return self.roster.is_seeded and not self.roster.must_seed()
 
     @property
     def has_operations(self) -> bool:
@@ -286,12 +285,11 @@ class SharedGroups:
                     queue.offer_operation(body)
         if self._seed is None and roster.must_seed():
             self._seed = roster.seed(BODY_BYTES)
-        if self._seed is not None:
-            while queue.queued_bytes < SEED_AHEAD * BODY_BYTES:
-                part = next(self._seed, None)
-                if part is None:
-                    self._seed = None
-                    break
+        while self._seed is not None and queue.queued_bytes < SEED_AHEAD * BODY_BYTES:
+            part = next(self._seed, None)
+            if part is None:
+                self._seed = None
+            else:
                 queue.offer_operation(part)
 
     def address(self, stream: Stream, names: Sequence[str]) -> GroupNames:
@@ -328,11 +326,11 @@ class SharedGroups:
             stream, number = self._named[key]
             if key in self._unanswered or key[1] in stream.ports or number >= stream.lowest_undelivered:
                 continue
-            del self._named[key]
             self._unname(key)
 
     def _unname(self, key: NameKey) -> None:
         """A name is wanted no more: what the roster has of it is taken back."""
+        self._named.pop(key, None)
         record = self.roster.find(key[1])
         if record is not None and self._key(key[0]) in record.namers:
             self._leaving.append((key[0], record.number, b""))
@@ -411,7 +409,7 @@ class SharedGroups:
         """What this node wants of the roster begins again: none of its operations is under way, and its ports have been
         told of all changes."""
         if self._regrouping is not None and self.roster.is_seeded:
-            wanted = self._regrouping.wanted(self.roster, self.streams, self._named)
+            wanted = self._regrouping.wanted(self.roster, self.streams, self._named, self._reasons)
             self._joining = dict.fromkeys(wanted.joins)
             self._leaving = wanted.leaves
             self._to_name = wanted.names
@@ -489,9 +487,9 @@ class SharedGroups:
         """This node is out of the underlay. If it comes back, it joins its groups again."""
         channel = self._channel
         self.roster = self._new_roster()
-        self._seed = None
-        self._transitional = ""
+        self._seed, self._transitional = None, ""
         self.locks.on_departed()
+        self._reasons.clear()
         self._leaving.clear()
         self._to_name = list(self._named)
         self._unanswered = set(self._named)
@@ -537,6 +535,8 @@ class SharedGroups:
         """A session of this node has come into a group, or is out of it."""
         record, label = change.record, key[1]
         port = self._port(label, record.name)
+        if port is not None or key not in change.after:
+            self._reasons.pop((label, record.name), None)
         if key not in change.after:
             if port is not None and port.number == record.number:
                 self._on_left(now_ns, port)
@@ -544,7 +544,8 @@ class SharedGroups:
                 self._joining.update(dict.fromkeys(self._regrouping.unblock(record.name)))
             return
         if port is None:
-            self._leaving.append((label, record.number, b""))  # it ended while its join was under way
+            why = self._reasons.get((label, record.name), b"")
+            self._leaving.append((label, record.number, why))  # it ended while its join was under way
             self._name_again((label, record.name))  # the join has taken its name, and the leave ends the group
             return
         self._named.pop((label, record.name), None)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 from time import time_ns
-from typing import Final, NamedTuple
+from typing import Final
 
 from ordercast.api.checks import as_timing, check_number
 from ordercast.api.local import LocalBackend
@@ -192,6 +192,11 @@ class Node(NodeBase):
         """Counters of the sockets, as the program goes on; `stats` has the same numbers."""
         return self._driver.counters
 
+    @property
+    def parts(self) -> tuple[UdpDriver, LocalBackend]:
+        """What a daemon needs of its node: its sessions are further applications of the same host."""
+        return self._driver, self._local
+
     def read_drops(self) -> int:
         """Datagrams that this node's sockets dropped since the last call, because they were full."""
         return self._driver.read_drops()
@@ -268,18 +273,6 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 def open_nodes(loop: asyncio.AbstractEventLoop) -> list[Node]:
     """The nodes of a loop that are not closed."""
     return [node for node in list(_open) if node._loop is loop and not node.is_closed]
-
-
-class NodeParts(NamedTuple):
-    """What a daemon needs of its node: its sessions are further applications of the same host."""
-
-    driver: UdpDriver
-    backend: LocalBackend
-
-
-def parts_of(node: Node) -> NodeParts:
-    """For a daemon."""
-    return NodeParts(node._driver, node._local)
 
 
 def _default_name() -> str:

@@ -13,10 +13,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from contextvars import copy_context
+from typing import Any, Protocol, TypeVar
 
 from ordercast.api.checks import as_timing
-from ordercast.api.handles import OpenGroups
 from ordercast.api.local import LocalBackend
 from ordercast.api.node import NodeBase
 from ordercast.config import LAN_DATAGRAM, GroupConfig, Timing
@@ -33,10 +33,16 @@ from ordercast.view import Address
 T = TypeVar("T")
 
 
+class PassListener(Protocol):
+    """What is told of the passes."""
+
+    def settle(self) -> None: ...
+
+
 class SimDriver:
     """Runs the passes of one life of a node of a world (`ordercast.api.local.Driver`)."""
 
-    __slots__ = ("_engines", "_listener", "_node", "_timing", "_world", "host")
+    __slots__ = ("_context", "_engines", "_listeners", "_node", "_timing", "_world", "host")
 
     def __init__(
         self,
@@ -51,7 +57,8 @@ class SimDriver:
         self._world = world
         self._timing = timing
         self._engines = engines
-        self._listener: OpenGroups | None = None
+        self._listeners: list[PassListener] = []
+        self._context = copy_context()  # of the program that made the node: passes happen outside of it
         node = world.nodes.get(name)
         if node is None:
             node = world.add(name, self._boot, buffer_bytes=buffer_bytes, has_multicast=has_multicast)
@@ -77,17 +84,21 @@ class SimDriver:
             has_multicast=self._world.has_multicast(node),
         )
         self.host.start(self._world.clock(node))
-        node.after_pass = self._after_pass
+        node.after_pass = lambda now_ns: self._context.run(self._after_pass, now_ns)
         return HostStack(self.host)
 
-    def start(self, listener: OpenGroups) -> None:
+    def start(self, listener: PassListener) -> None:
         """`listener` is told of each pass."""
-        self._listener = listener
+        self._listeners.append(listener)
+
+    def add_listener(self, listener: PassListener) -> None:
+        """One more that is told of each pass, after the others: the sessions of a daemon."""
+        self._listeners.append(listener)
 
     def _after_pass(self, _now_ns: int) -> None:
-        if self._listener is not None:
-            self.host.take_log()  # a simulation logs nothing: its trace tells
-            self._listener.settle()
+        self.host.take_log()  # a simulation logs nothing: its trace tells
+        for listener in self._listeners:
+            listener.settle()
 
     # What seats and the backend ask for.
 
@@ -95,6 +106,8 @@ class SimDriver:
         return self._world.clock(self._node)
 
     def wake(self) -> None:
+        if not self.is_up:
+            return  # what is left of a life that is over
         for underlay in self.host.underlays:
             self._world.listen(self._node, underlay)
         self._world.wake(self._node)
@@ -164,7 +177,8 @@ class SimNode(NodeBase):
             has_multicast=has_multicast,
         )
         defaults = config if config is not None else GroupConfig(datagram=LAN_DATAGRAM)
-        super().__init__(LocalBackend(driver.host, defaults, driver))
+        self._local = LocalBackend(driver.host, defaults, driver)
+        super().__init__(self._local)
         self._driver = driver
         driver.start(self._open)
 
@@ -172,6 +186,11 @@ class SimNode(NodeBase):
     def host(self) -> Host:
         """What runs the protocols of this life."""
         return self._driver.host
+
+    @property
+    def parts(self) -> tuple[SimDriver, LocalBackend]:
+        """What a daemon needs of its node: its sessions are further applications of the same host."""
+        return self._driver, self._local
 
     @property
     def is_up(self) -> bool:
@@ -183,6 +202,10 @@ class SimNode(NodeBase):
         if self.is_up:
             self._driver.crash()
             self._open.fail(NotMember(f"the node {self.name!r} has crashed"))
+
+    def abort(self) -> None:
+        """As `Node.abort`: for the others this is a crash."""
+        self.crash()
 
     async def close(self) -> None:
         """Leave all groups and stop."""

@@ -26,7 +26,9 @@ from ordercast.sim.checkers.stuck import Excuse
 from ordercast.sim.many_groups import MANY_GROUPS, drawn_groups
 from ordercast.sim.many_run import run_groups
 from ordercast.sim.run import Outcome, Patch, run_scenario
-from ordercast.sim.scenario import PROFILES, check_anticipate, check_orderer
+from ordercast.sim.scenario import PROFILES, SESSIONS, check_anticipate, check_orderer
+from ordercast.sim.sessions.plan import drawn_sessions
+from ordercast.sim.sessions.run import run_sessions
 from ordercast.sim.site_groups import SITES, drawn_site_groups
 
 HANG_S: Final = 120.0
@@ -173,8 +175,9 @@ def fuzz(
         check_orderer(orderer, anticipate)
     if runs < 1 or jobs < 1 or first_seed < 0:
         raise UsageError("runs and jobs begin at 1, first-seed at 0")
-    if profile not in (*PROFILES, MANY_GROUPS):
-        raise UsageError(f"there is no profile {profile!r}; choose one of {', '.join((*PROFILES, MANY_GROUPS))}")
+    profiles = (*PROFILES, MANY_GROUPS, SESSIONS)
+    if profile not in profiles:
+        raise UsageError(f"there is no profile {profile!r}; choose one of {', '.join(profiles)}")
     work = partial(run_seed, orderer, anticipate=anticipate, profile=profile)
     report = FuzzReport(orderer, first_seed, runs, anticipate, profile)
     failed = 0
@@ -197,7 +200,9 @@ def run_seed(
     """One seed, with what is worth keeping of it."""
     begin = time.process_time()
     with _hang_guard(HANG_S):
-        if orderer == SITES:
+        if profile == SESSIONS:
+            outcome = run_sessions(drawn_sessions(seed, orderer), patch)
+        elif orderer == SITES:
             outcome = run_groups(drawn_site_groups(seed), patch)
         elif profile == MANY_GROUPS:
             outcome = run_groups(drawn_groups(seed, orderer, anticipate), patch)

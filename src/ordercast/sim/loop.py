@@ -85,9 +85,14 @@ class VirtualTimeLoop(base_events.BaseEventLoop):
         """Nobody but this thread can want to wake the loop."""
 
 
-def run_in_world(world: World, program: Coroutine[Any, Any, T], limit_ns: int = DEFAULT_LIMIT_NS) -> T:
+def run_in_world(
+    world: World,
+    program: Coroutine[Any, Any, T],
+    limit_ns: int = DEFAULT_LIMIT_NS,
+    loop: VirtualTimeLoop | None = None,
+) -> T:
     """Run a program to its end in virtual time; what it left running is cancelled, as `asyncio.run` does."""
-    loop = VirtualTimeLoop(world, limit_ns)
+    loop = loop if loop is not None else VirtualTimeLoop(world, limit_ns)
     try:
         asyncio.set_event_loop(loop)
         return loop.run_until_complete(program)

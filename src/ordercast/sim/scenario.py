@@ -29,6 +29,8 @@ SERVICES: Final[dict[str, tuple[str, ...]]] = {
 }
 SITE_SERVICES: Final = ("UNRELIABLE", "RELIABLE", "FIFO", "CAUSAL", "AGREED", "SAFE")
 """Of `sites`, whose scenarios have a topology (`site_groups.py`)."""
+SESSIONS: Final = "sessions"
+"""The profile of daemons and their clients, which has scenarios of its own (`sim/sessions/plan.py`)."""
 PROFILES: Final = ("all", "membership", "patience", "gathering", "restarts", "slow", "detector", "endurance")
 """What random scenarios are about: everything (`chance.py`), joins, leaves and failures around them (`churn.py`), long
 waits (`patience.py`), groups that are too small (`gathering.py`), restarts with and without a folder

@@ -1,0 +1,1 @@
+"""Daemons and their clients in virtual time: the real daemon and the real client library over simulated streams."""
