@@ -41,6 +41,7 @@ kill          SIGKILL of a daemon: its clients go to the others; then it is rest
 cut           one daemon is cut off from the other two for five seconds: both parts go on, and merge
 apart         the same, all three from one another
 whole         all of these one after the other
+storm         cuts, kills, restarts, pauses and clients that come and go, by chance and without waiting
 
 Each row is judged from its traces by the checkers of the simulator. Besides, a member that held a confirmed message and
 stayed must have delivered it, whatever became of the others; no two parts of a group may go on after a restart; members

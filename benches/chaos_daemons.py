@@ -13,10 +13,12 @@ import asyncio
 import contextlib
 import os
 import tempfile
+from collections import Counter
 from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from time import monotonic
+from random import Random
+from time import monotonic, time_ns
 
 from chaos_group import SHOWN_VIOLATIONS, Outcome
 from chaos_sites import SitesOptions
@@ -36,6 +38,8 @@ PACE_S = 0.2
 DELIVERED = 100
 """Messages that each client is to receive in a view before the next thing happens."""
 
+STORM_STEPS = 20
+STORM_PAUSE_S = 3.0
 CUT_S = 5.0
 MERGE_GOAL_S = 5.0
 KILL_GOAL_S = 5.0
@@ -234,4 +238,89 @@ async def _cut(outcome: Outcome, house: House, daemons: Sequence[Sequence[str]])
     )
 
 
-DAEMON_SCENARIOS = {"clients": clients, "kill": kill, "cut": cut, "apart": apart, "whole": whole}
+class Storm:
+    """Faults by chance, one after the other, whatever came of those before."""
+
+    def __init__(self, house: House, rng: Random) -> None:
+        self._house = house
+        self._rng = rng
+        self._parts: list[list[str]] = [list(DAEMONS)]
+        self._plans = iter(crew(CLIENTS + STORM_STEPS, list(DAEMONS))[CLIENTS:])
+        self.counts: Counter[str] = Counter()
+
+    async def step(self) -> None:
+        does = self._rng.choice(
+            (self._cut, self._cut, self._heal, self._kill, self._restart, self._pause, self._client)
+        )
+        self.counts[does.__name__.strip("_")] += 1
+        await does()
+        await asyncio.sleep(self._rng.uniform(0.0, STORM_PAUSE_S))
+
+    async def end(self) -> None:
+        """All daemons run and hear one another."""
+        await self._heal()
+        for name in DAEMONS:
+            await self._start(name)
+
+    async def _cut(self) -> None:
+        names = list(DAEMONS)
+        self._rng.shuffle(names)
+        at = self._rng.choice((1, 2))
+        self._parts = [names[:at], names[at:]] if self._rng.random() < 0.7 else [[name] for name in names]
+        self._apply()
+
+    async def _heal(self) -> None:
+        self._parts = [list(DAEMONS)]
+        self._apply()
+
+    def _apply(self) -> None:
+        house = self._house
+        house.options.wan.cut([[DAEMONS[name] for name in part] for part in self._parts], house.daemons)
+
+    async def _kill(self) -> None:
+        """A daemon; one stays."""
+        if len(self._house.daemons.children) > 1:
+            await self._house.daemons.crash(self._rng.choice(list(self._house.daemons.children)))
+
+    async def _restart(self) -> None:
+        down = [name for name in DAEMONS if name not in self._house.daemons.children]
+        if down:
+            await self._start(self._rng.choice(down))
+
+    async def _start(self, name: str) -> None:
+        house = self._house
+        if name not in house.daemons.children:
+            await house.daemons.start([name])
+            house.options.wan.lose(LOSS, house.daemons, [name])
+            self._apply()
+
+    async def _pause(self) -> None:
+        name = self._rng.choice(list(self._house.daemons.children))
+        await self._house.daemons.pause(name, self._rng.uniform(0.1, STORM_PAUSE_S))
+
+    async def _client(self) -> None:
+        """One is killed, and another one comes."""
+        clients = self._house.clients
+        await clients.crash([self._rng.choice(self._house.names)])
+        plan = next(self._plans)
+        await clients.launch([plan])
+        clients.children[plan.name].tell("send")
+
+
+async def storm(outcome: Outcome, options: SitesOptions) -> None:
+    """All of it by chance: nothing waits until what was done before has come to an end."""
+    seed = time_ns() % 1_000_000
+    async with clients_at_work(outcome, options) as house:
+        storm = Storm(house, Random(seed))
+        for _ in range(STORM_STEPS):
+            await storm.step()
+        began_s = monotonic()
+        await storm.end()
+        await house.until([house.names])
+        outcome.notes.append(
+            f"seed {seed}: {', '.join([f'{count} x {word}' for word, count in storm.counts.items()])}; all were together "
+            f"{monotonic() - began_s:.2f} s after the end"
+        )
+
+
+DAEMON_SCENARIOS = {"clients": clients, "kill": kill, "cut": cut, "apart": apart, "whole": whole, "storm": storm}

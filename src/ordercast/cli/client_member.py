@@ -43,6 +43,9 @@ PAUSE_S: Final = 0.05
 """Between two tries of a client of Spread to connect."""
 
 TRY_S: Final = 5.0
+CONNECT_S: Final = 60.0
+"""How long a native client tries at first: daemons may be stopped, killed or cut off just then."""
+
 CAUSES: Final = {
     bits.CAUSED_BY_JOIN: "join",
     bits.CAUSED_BY_LEAVE: "leave",
@@ -283,7 +286,7 @@ async def live() -> None:
             paths = [f"{door['spread_folder']}/{door['spread_port']}" for door in doors]
             await ClientMember(command, SpreadGroupClient(name, group, paths, chronicle), chronicle).follow()
             return
-        node = await connect([f"unix:{door['native']}" for door in doors], name=name)
+        node = await connect([f"unix:{door['native']}" for door in doors], name=name, timeout=CONNECT_S)
         try:
             joined = await node.join(group)
             await ClientMember(command, NativeClient(joined, chronicle), chronicle).follow()

@@ -83,7 +83,12 @@ class ClientProcesses:
     # Coming and going
 
     async def start(self, plans: Sequence[ClientPlan]) -> None:
-        """Start clients; returns when each of them has a view."""
+        """Start clients; returns when all are in one view."""
+        await self.launch(plans)
+        await self.until([[*self.children]], timeout_s=START_TIMEOUT_S)
+
+    async def launch(self, plans: Sequence[ClientPlan]) -> None:
+        """Start clients, and wait for nothing."""
         for plan in plans:
             settings = {
                 "name": plan.name,
@@ -94,7 +99,6 @@ class ClientProcesses:
             }
             self.plans[plan.name] = plan
             self.children[plan.name] = await Child.start(plan.name, MEMBER, settings)
-        await self.until([[*self.children]], timeout_s=START_TIMEOUT_S)
 
     async def crash(self, names: Collection[str]) -> None:
         """SIGKILL."""
