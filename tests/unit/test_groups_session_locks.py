@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.unit.channels import come_back, make_host, open_ports, pump
+from tests.unit.channels import come_back, make_host, open_ports, pump, run_pass
 from tests.unit.fake_engine import Exchange, events, fake
 from tests.unit.test_groups_sessions import messages, two_sessions
 
@@ -12,6 +12,7 @@ from ordercast.groups.calls import Asked
 from ordercast.groups.events import Answer, Request
 from ordercast.groups.requests import PendingReply
 from ordercast.service import AGREED
+from ordercast.wire.block import label_of
 
 
 def test_sessions_of_one_node_take_turns_and_the_lock_goes_back_between_them() -> None:
@@ -145,3 +146,21 @@ def test_sessions_lose_their_locks_with_the_node_and_get_those_they_wait_for_whe
     assert not held.is_held
     assert ann.take_settled() == [held, held], "granted, and lost"
     assert waiting.is_held
+
+
+def test_a_session_with_urgent_messages_submits_before_the_others() -> None:
+    """SITES section 5: what has a priority waits for no other session of its node."""
+    exchange = Exchange()
+    host = make_host(exchange)
+    (ann,), (bob,) = two_sessions(host, "a")
+    exchange.is_open = False
+    exchange.take_blocks = 1
+    for _ in range(4):
+        run_pass(host)  # whose turn it is does not matter
+        ann.offer(b"usual", AGREED)
+        bob.offer(b"urgent", AGREED, 0, 7)
+        before = len(fake(ann).sent_blocks)
+        run_pass(host)
+        first = fake(ann).sent_blocks[before]
+        assert label_of(first) == "bob"
+        run_pass(host)

@@ -159,12 +159,14 @@ class SharedGroups:
         return True
 
     def in_turn(self) -> list[Stream]:
-        """The streams in the order in which they submit in this pass: operations first, and then another session first
-        each time, so that none takes all the room for good."""
+        """The streams in the order in which they submit in this pass: operations first, then sessions that have urgent
+        messages, and of the others another one first each time, so that none takes all the room for good."""
         first, *others = self._channel.streams
         if len(others) > 1:
             self._turn = (self._turn + 1) % len(others)
             others = others[self._turn :] + others[: self._turn]
+            if any([stream.priority for stream in others]):
+                others.sort(key=lambda stream: -stream.priority)
         return [first, *others]
 
     # Ports

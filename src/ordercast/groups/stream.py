@@ -127,6 +127,11 @@ class Stream:
         return self.ready[0].first if self.ready else self.queue.next_number
 
     @property
+    def priority(self) -> int:
+        """Of what it submits next."""
+        return self.ready[0].priority if self.ready else self.queue.priority
+
+    @property
     def resume(self) -> int:
         """The number with which a later stream of the session on this underlay goes on."""
         if not self.ready:
@@ -198,7 +203,7 @@ class Stream:
         if self.is_short and not self.is_large_open:
             return False  # a message that others have the beginning of is completed: newcomers wait for its end
         engine = channel.engine
-        priority = ready[0].priority if ready else queue.priority
+        priority = self.priority
         if priority and engine.interest is not None:
             engine.interest.hurry(priority)
         room, largest = engine.room(now_ns)
