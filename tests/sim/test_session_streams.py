@@ -59,13 +59,13 @@ class Street:
 
     async def connect(self) -> None:
         await self.server.start(self._listen())
-        await self.client.start(self._dial())
+        await self.client.start(self.dial())
         await asyncio.sleep(0.01)
 
     async def _listen(self) -> None:
         await asyncio.get_running_loop().create_server(lambda: self.far, *PLACE)
 
-    async def _dial(self) -> None:
+    async def dial(self) -> None:
         await asyncio.get_running_loop().create_connection(lambda: self.near, *PLACE)
 
 
@@ -152,9 +152,9 @@ def test_a_process_that_was_killed_runs_nothing_and_its_kernel_closes_its_stream
         street.client.kill()
         await asyncio.sleep(1)
         assert len(steps) == 4
+        street.server.kill()
         with pytest.raises(ConnectionRefusedError):
-            street.server.kill()
-            await Process(street.loop, "late", "10.0.0.3").start(street._dial())
+            await Process(street.loop, "late", "10.0.0.3").start(street.dial())
 
     street = on_street(story)
     assert street.far.told == ["end", "closed"]
@@ -191,6 +191,6 @@ def test_a_machine_that_is_gone_does_not_answer() -> None:
         street.streams.dead_hosts.add(PLACE[0])
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(3):
-                await street.client.start(street._dial())
+                await street.client.start(street.dial())
 
     on_street(story)

@@ -15,8 +15,8 @@ from ordercast.sim.scenario import SESSIONS, Scenario
 from ordercast.sim.sessions.judge import judge_clients
 from ordercast.sim.sessions.plan import FORMED_NS, ClientPlan, Did, SessionAct, SessionPlan, drawn_sessions
 from ordercast.sim.sessions.run import SessionsRun, run_sessions
-from ordercast.sim.sessions.streams import StreamModel
 from ordercast.sim.sessions.seen import Fate, Life, SeenMessage, SeenView, Sent
+from ordercast.sim.sessions.streams import StreamModel
 from ordercast.trace.schema import Row
 
 SEEDS = 5

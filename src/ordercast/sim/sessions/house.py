@@ -162,7 +162,12 @@ class SimDaemon:
 
 
 def make_house(
-    world: World, loop: ProcessLoop, streams: Streams, terms: HouseTerms, names: tuple[str, ...], topology: Topology | None
+    world: World,
+    loop: ProcessLoop,
+    streams: Streams,
+    terms: HouseTerms,
+    names: tuple[str, ...],
+    topology: Topology | None,
 ) -> dict[str, SimDaemon]:
     """A daemon for each name."""
     address_of: Callable[[str], str] = (

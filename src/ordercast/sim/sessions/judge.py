@@ -209,7 +209,6 @@ class _Streams:
             return not given.groups or (bool(queue) and len(given.groups) > 1)
         return False
 
-
     def _is_discarded(self, given: Delivered) -> bool:
         """A message of its own that it does not get: a flag of Spread's, which travels in the name of a group."""
         if given.sender.partition("@")[0] != self._life.label:
@@ -299,9 +298,7 @@ def _accounts(life: Life, rows: Sequence[Row], is_calm: bool) -> Iterator[str]:
     """Messages that were accepted are submitted once, or their sender knows that it does not know."""
     counted = [sent for sent in life.sent.values() if sent.fate in (Fate.ACCEPTED, Fate.CONFIRMED)]
     unknown = sum(sent.fate in (Fate.UNKNOWN, Fate.WAITING, Fate.REFUSED) for sent in life.sent.values())
-    submitted = sum(
-        row.count or 0 for row in rows if row.kind == "submit" and row.node.partition("@")[0] == life.label
-    )
+    submitted = sum(row.count or 0 for row in rows if row.kind == "submit" and row.node.partition("@")[0] == life.label)
     if submitted > len(counted) + unknown:
         yield f"{submitted} messages were submitted, and it has sent {len(counted) + unknown}"
     excused = life.uncertain

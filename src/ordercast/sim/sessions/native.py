@@ -14,7 +14,17 @@ from ordercast.groups.events import Left, Message, Uncertain
 from ordercast.service import parse_service
 from ordercast.sim.sessions.plan import ClientPlan, Did, SessionAct
 from ordercast.sim.sessions.processes import Process
-from ordercast.sim.sessions.seen import Fate, Life, SeenLeft, SeenMessage, SeenSignal, SeenView, Sent, payload_of, tag_of
+from ordercast.sim.sessions.seen import (
+    Fate,
+    Life,
+    SeenLeft,
+    SeenMessage,
+    SeenSignal,
+    SeenView,
+    Sent,
+    payload_of,
+    tag_of,
+)
 from ordercast.sim.world import World
 from ordercast.view import View
 
@@ -122,9 +132,7 @@ class NativeProgram:
     async def _main(self) -> None:
         while self.node is None:
             try:
-                self.node = await connect(
-                    self._addresses, name=self.life.label, timeout=5.0, window=self._plan.window
-                )
+                self.node = await connect(self._addresses, name=self.life.label, timeout=5.0, window=self._plan.window)
             except (NotMember, JoinRefused, TimeoutError):
                 await asyncio.sleep(RETRY_S)
         if self._plan.is_fed:
@@ -186,7 +194,7 @@ class NativeProgram:
             if is_open:
                 sending = node.send(data, groups=groups, service=service, confirm=act.is_confirmed)
             else:
-                sending = node.group(groups[0]).send(data, service, confirm=act.is_confirmed)  # type: ignore[assignment]
+                sending = node.group(groups[0]).send(data, service, confirm=act.is_confirmed)
             await self._settle([sent], sending, act)
 
     async def _send_each(self, act: SessionAct) -> None:
@@ -197,7 +205,9 @@ class NativeProgram:
         sents = [self._note((groups[at % len(groups)],), False) for at in range(act.count)]
         payloads = [payload_of(sent.tag, act.size) for sent in sents]
         names = [sent.groups[0] for sent in sents]
-        await self._settle(sents, node.underlay.send_many(payloads, groups=names, service=parse_service(act.service)), act)
+        await self._settle(
+            sents, node.underlay.send_many(payloads, groups=names, service=parse_service(act.service)), act
+        )
 
     async def _settle(self, sents: list[Sent], sending: Any, act: SessionAct) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Scenarios of daemons and their clients, as data, and how they are drawn from a seed: `ordercast fuzz --profile sessions`.
+"""Scenarios of daemons and their clients as data, drawn from a seed: `ordercast fuzz --profile sessions`.
 
 Daemons are killed, stopped, paused and cut off from one another. Clients speak either protocol; they join, leave, send,
 stop receiving, stop altogether, are killed, and lose their streams in every way a stream can end. A seed gives the same
@@ -154,7 +154,9 @@ def drawn_sessions(seed: int, orderer: str = "sites") -> SessionPlan:
             faults = _draw_site_faults(rng, topology, length_ns)
         elif not acts and rng.random() < 0.6:
             faults = _draw_token_faults(rng, names, length_ns)
-    draw = _Acts(rng, clients, groups, TOKEN_SERVICES if orderer == "token" else SITE_SERVICES, [act.at_ns for act in acts])
+    draw = _Acts(
+        rng, clients, groups, TOKEN_SERVICES if orderer == "token" else SITE_SERVICES, [act.at_ns for act in acts]
+    )
     acts += draw.draw(length_ns)
     scenario = Scenario(
         seed=seed,
@@ -203,7 +205,9 @@ def _draw_topology(rng: random.Random) -> Topology:
         )
     )
     latency_ns = rng.choice((1, 5, 30)) * MS
-    pipe = PipeModel(latency_ns=latency_ns, bits_per_s=100_000_000, queue_bytes=1 << 20, loss=rng.choice((0.0, 0.0, 0.001)))
+    pipe = PipeModel(
+        latency_ns=latency_ns, bits_per_s=100_000_000, queue_bytes=1 << 20, loss=rng.choice((0.0, 0.0, 0.001))
+    )
     return plain_topology(crews, pipe)
 
 
@@ -339,7 +343,7 @@ class _Acts:
             return SessionAct(at_ns, name, Did.SEND_TO, names, 1, size, service, is_confirmed)
         if chance < 0.56:
             return SessionAct(at_ns, name, Did.PRIVATE, (), 1, min(size, 1_000), "AGREED", is_confirmed)
-        group = (rng.choice(self._groups),)
+        group: tuple[str, ...] = (rng.choice(self._groups),)
         count = 1 if size == LARGE_BYTES else rng.choice((1, 1, 5, 30, 100))
         kind = rng.choice((Did.SEND, Did.SEND_MANY))
         if kind is Did.SEND_MANY and rng.random() < 0.25:

@@ -317,7 +317,9 @@ class SessionsRun:
                 life = client.lives[-1]
                 got = {getattr(event, "tag", "") for queue in life.queues.values() for event in queue}
                 for group in sorted(life.wanted):
-                    lacks += [f"{client.plan.name} has not got {tag} of {group}" for tag in tags[group] if tag not in got]
+                    lacks += [
+                        f"{client.plan.name} has not got {tag} of {group}" for tag in tags[group] if tag not in got
+                    ]
             return lacks
 
         unrest = await self._rest(lambda: [*missing(), *self._unrest()], PROBE_NS)

@@ -12,7 +12,17 @@ from typing import Any, Final
 
 from ordercast.sim.sessions.plan import ClientPlan, Did, SessionAct
 from ordercast.sim.sessions.processes import Process
-from ordercast.sim.sessions.seen import Fate, Life, SeenLeft, SeenMessage, SeenSignal, SeenView, Sent, payload_of, tag_of
+from ordercast.sim.sessions.seen import (
+    Fate,
+    Life,
+    SeenLeft,
+    SeenMessage,
+    SeenSignal,
+    SeenView,
+    Sent,
+    payload_of,
+    tag_of,
+)
 from ordercast.sim.world import World
 
 ENDIAN: Final = 0x8000_0080
@@ -43,9 +53,7 @@ class SpreadProgram:
 
     __slots__ = ("_address", "_may_read", "_plan", "_shown", "_tasks", "_world", "_writer", "life", "me", "process")
 
-    def __init__(
-        self, world: World, process: Process, plan: ClientPlan, life: Life, address: tuple[str, int]
-    ) -> None:
+    def __init__(self, world: World, process: Process, plan: ClientPlan, life: Life, address: tuple[str, int]) -> None:
         self._world = world
         self._plan = plan
         self._address = address
@@ -127,7 +135,9 @@ class SpreadProgram:
 
     def _frame(self, type_: int, groups: tuple[str, ...], body: bytes = b"") -> bytes:
         """Section 4.1, in either byte order."""
-        order, mark, hint = ("<", ENDIAN, b"\x80\x07\x00\x80") if not self._plan.is_big else (">", 0, b"\x00\x00\x07\x00")
+        order, mark, hint = (
+            ("<", ENDIAN, b"\x80\x07\x00\x80") if not self._plan.is_big else (">", 0, b"\x00\x00\x07\x00")
+        )
         head = pack(f"{order}I32si4si", type_ | mark, self.me.encode(), len(groups), hint, len(body))
         return head + b"".join([pack("32s", group.encode()) for group in groups]) + body
 
