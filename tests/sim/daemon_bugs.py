@@ -59,6 +59,7 @@ DAEMON_BUGS: Final[tuple[Bug, ...]] = (
         "self._opened.append(message)",
         "self._opened.appendleft(message)",
         "Messages of one client overtake one another.",
+        60,
     ),
     _bug(
         "confirmations are not told",

@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ordercast.config import SECOND
@@ -42,8 +42,9 @@ class Delivered(NamedTuple):
 
 def judge_clients(plan: SessionPlan, lives: Sequence[Life], rows: Sequence[Row], is_quiet: bool) -> list[str]:
     """What is wrong, in words; empty: nothing."""
-    sessions = _sessions(rows)
     tags, faults = _names(lives)
+    sent = {tag: each.groups for life in lives for tag, each in life.sent.items()}
+    sessions = _sessions(rows, {key: sent.get(tag, ()) for key, tag in tags.items()})
     for life in lives:
         faults += [f"client: {life.client}: {text}" for text in life.problems]
         judge = _Streams(life, sessions, tags, _is_last(life, lives) and is_quiet)
@@ -52,7 +53,7 @@ def judge_clients(plan: SessionPlan, lives: Sequence[Life], rows: Sequence[Row],
         told = _sends(life, rows, is_quiet and is_alone, plan.is_calm)
         faults += [f"sends: {life.client}.{life.number}: {text}" for text in told]
     faults += [f"endings: {text}" for text in _endings(lives)]
-    if plan.is_calm and not plan.limits.is_blocking:
+    if plan.is_calm and plan.is_swift:
         faults += [f"pace: {text}" for text in _pace(lives)]
     return faults[:MAX_FAULTS]
 
@@ -65,8 +66,9 @@ def _is_last(life: Life, lives: Sequence[Life]) -> bool:
 # What sessions were given. --------------------------------------------------------------------------------------------
 
 
-def _sessions(rows: Sequence[Row]) -> dict[str, list[Delivered]]:
-    """By the session, as views name it: label@daemon/life."""
+def _sessions(rows: Sequence[Row], known: Mapping[tuple[str, int], tuple[str, ...]]) -> dict[str, list[Delivered]]:
+    """By the session, as views name it: label@daemon/life. `known`: the groups of messages. A row of messages to
+    various groups does not have them."""
     found: dict[str, list[Delivered]] = {}
     for row in rows:
         if "@" not in row.node or row.kind not in ("deliver", "view", "transitional", "leave"):
@@ -75,8 +77,10 @@ def _sessions(rows: Sequence[Row]) -> dict[str, list[Delivered]]:
         group, groups = row.group or "", row.groups or ((row.group,) if row.group else ())
         if row.kind == "deliver":
             first, count = row.first or 0, row.count or 0
+            sender = row.sender or ""
             for number in range(first, first + count):
-                each.append(Delivered("message", group, groups, row.sender or "", number, "", (), ""))
+                to = groups or known.get((sender, number), ())
+                each.append(Delivered("message", group, to, sender, number, "", (), ""))
         elif group:
             members = row.members or ()
             each.append(Delivered(row.kind, group, (), "", -1, row.view or "", members, row.detail or ""))
@@ -182,7 +186,8 @@ class _Streams:
             if is_spread:
                 known = self._tags.get((given.sender, given.number), event.tag)
                 is_same = known == event.tag and _private((given.sender,)) == {event.sender}
-                return is_same and set(event.groups) == _shown(given) and not self._is_discarded(given)
+                is_there = not given.groups or set(event.groups) == _shown(given)
+                return is_same and is_there and not self._is_discarded(given)
             return (event.sender, event.number) == (given.sender, given.number)
         if isinstance(event, SeenView):
             if given.kind != "view" or given.group != event.group:
@@ -200,8 +205,8 @@ class _Streams:
             return True
         if given.kind == "message":
             if is_spread:
-                return self._is_discarded(given)
-            return bool(queue) and len(given.groups) > 1
+                return self._is_discarded(given) or not given.groups
+            return not given.groups or (bool(queue) and len(given.groups) > 1)
         return False
 
     def _is_discarded(self, given: Delivered) -> bool:
@@ -220,7 +225,7 @@ def _shown(given: Delivered) -> set[str]:
 def _is_for(given: Delivered, queue: str, is_spread: bool) -> bool:
     if is_spread and given.kind != "message" and given.group.startswith(PRIVATE):
         return False  # its private group, of which it is told nothing
-    return not queue or queue == given.group or queue in given.groups
+    return not queue or queue == given.group or queue in given.groups or (given.kind == "message" and not given.groups)
 
 
 def _is_passed_over(event: SeenEvent) -> bool:

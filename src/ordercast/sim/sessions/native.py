@@ -100,6 +100,8 @@ class NativeProgram:
             case Did.LEAVE:
                 self.life.wanted.discard(act.groups[0])
                 self._run(self._change(act.groups[0]), f"leave {act.groups[0]}")
+            case Did.SEND_EACH:
+                self._run(self._send_each(act), str(act))
             case Did.SEND | Did.SEND_MANY | Did.SEND_TO | Did.PRIVATE:
                 self._run(self._send(act), str(act))
             case Did.CLOSE:
@@ -195,6 +197,18 @@ class NativeProgram:
                 sending = node.group(groups[0]).send(data, service, confirm=act.is_confirmed)
             await self._settle([sent], sending, act)
 
+    async def _send_each(self, act: SessionAct) -> None:
+        node = await self._connected()
+        groups = [name for name in act.groups if self._group(name) is not None]
+        if not groups:
+            return
+        sents = [self._note((groups[at % len(groups)],), False) for at in range(act.count)]
+        payloads = [payload_of(sent.tag, act.size) for sent in sents]
+        names = [sent.groups[0] for sent in sents]
+        await self._settle(
+            sents, node.underlay.send_many(payloads, groups=names, service=parse_service(act.service)), act
+        )
+
     async def _settle(self, sents: list[Sent], sending: Any, act: SessionAct) -> None:
         try:
             await sending
@@ -203,10 +217,11 @@ class NativeProgram:
             raise
         except OrdercastError:
             # A confirmed send that ends so may have been delivered: the group was left meanwhile.
-            is_refused = act.kind is not Did.SEND_MANY and not act.is_confirmed
+            is_refused = act.kind not in (Did.SEND_MANY, Did.SEND_EACH) and not act.is_confirmed
             self._fate(sents, Fate.REFUSED if is_refused else Fate.UNKNOWN)
             raise
-        self._fate(sents, Fate.CONFIRMED if act.is_confirmed else Fate.ACCEPTED)
+        is_confirmed = act.is_confirmed and act.kind is not Did.SEND_EACH
+        self._fate(sents, Fate.CONFIRMED if is_confirmed else Fate.ACCEPTED)
 
     def _fate(self, sents: list[Sent], fate: Fate) -> None:
         for sent in sents:

@@ -1,4 +1,4 @@
-"""Scenarios of daemons and their clients, as data, and how they are drawn from a seed: `ordercast fuzz --profile sessions`.
+"""Scenarios of daemons and their clients as data, drawn from a seed: `ordercast fuzz --profile sessions`.
 
 Daemons are killed, stopped, paused and cut off from one another. Clients speak either protocol; they join, leave, send,
 stop receiving, stop altogether, are killed, and lose their streams in every way a stream can end. A seed gives the same
@@ -44,6 +44,7 @@ class Did(StrEnum):
     LEAVE = "leave"
     SEND = "send"  # `count` messages to one of its groups, one by one
     SEND_MANY = "send-many"  # the same at once
+    SEND_EACH = "send-each"  # `count` messages at once, each to another of those of `groups` that it is in
     SEND_TO = "send-to"  # one message to all of `groups`, whether it is in them or not
     PRIVATE = "private"  # to the private groups of clients of Spread
     STALL = "stall"  # receives nothing for `for_ns`
@@ -120,6 +121,13 @@ class SessionPlan:
     def is_calm(self) -> bool:
         """Whether nothing happens to daemons and the network between them."""
         return not self.scenario.faults and not any(act.kind in OF_DAEMONS for act in self.acts)
+
+    @property
+    def is_swift(self) -> bool:
+        """Whether streams and windows are such that a client gets everything soon that is not held up by another."""
+        streams = all(each.latency_ns <= 1 * MS and each.buffer_bytes >= 16 * KIB for each in self.streams)
+        windows = min([self.limits.least_window_bytes, *[client.window for client in self.clients]])
+        return streams and windows >= 16 * KIB and not self.limits.is_blocking
 
     @property
     def config(self) -> GroupConfig:
@@ -335,9 +343,11 @@ class _Acts:
             return SessionAct(at_ns, name, Did.SEND_TO, names, 1, size, service, is_confirmed)
         if chance < 0.56:
             return SessionAct(at_ns, name, Did.PRIVATE, (), 1, min(size, 1_000), "AGREED", is_confirmed)
-        group = (rng.choice(self._groups),)
+        group: tuple[str, ...] = (rng.choice(self._groups),)
         count = 1 if size == LARGE_BYTES else rng.choice((1, 1, 5, 30, 100))
         kind = rng.choice((Did.SEND, Did.SEND_MANY))
+        if kind is Did.SEND_MANY and rng.random() < 0.25:
+            kind, group = Did.SEND_EACH, tuple(rng.sample(self._groups, min(3, len(self._groups))))
         return SessionAct(at_ns, name, kind, group, count, size, service, is_confirmed)
 
     def _trouble(self, at_ns: int, name: str) -> SessionAct:

@@ -143,6 +143,8 @@ class ProcessLoop(VirtualTimeLoop):
         """The world ends: what is left of processes may be cancelled."""
         for process in self.processes:
             process.is_dead = process.is_paused = False
+            for transport in list(process.transports):
+                transport.vanish()
 
     @property
     def _wires(self) -> Streams:

@@ -107,7 +107,7 @@ class SpreadProgram:
                 self.life.wanted.discard(act.groups[0])
                 self.life.left.add(act.groups[0])
                 self._write(self._frame(LEAVE, act.groups))
-            case Did.SEND | Did.SEND_MANY | Did.SEND_TO | Did.PRIVATE:
+            case Did.SEND | Did.SEND_MANY | Did.SEND_EACH | Did.SEND_TO | Did.PRIVATE:
                 self._send(act)
             case Did.CLOSE:
                 self.life.is_closed = True

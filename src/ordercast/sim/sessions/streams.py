@@ -151,6 +151,8 @@ class StreamTransport(_FlowControlMixin, asyncio.Transport):
             data = bytes(self._buffer[:room])
             del self._buffer[: len(data)]
             self._unread += len(data)
+            if self._streams.tap is not None:
+                self._streams.tap(self, data)
             self._send(data)
         if self._wants_eof and not self._buffer and not self._has_sent_end and not self._is_gone:
             self._has_sent_end = True
@@ -331,7 +333,7 @@ class StreamServer:
 class Streams:
     """All streams of a world."""
 
-    __slots__ = ("_next_port", "_open", "_servers", "dead_hosts", "draw", "loop", "rng", "world")
+    __slots__ = ("_next_port", "_open", "_servers", "dead_hosts", "draw", "loop", "rng", "tap", "world")
 
     def __init__(self, world: World, loop: ProcessLoop, draw: Callable[[random.Random], StreamModel]) -> None:
         """`draw`: what the next stream is like."""
@@ -343,6 +345,7 @@ class Streams:
         self._servers: dict[tuple[str, int], StreamServer] = {}
         self._open: dict[StreamTransport, None] = {}
         self._next_port = FIRST_PORT
+        self.tap: Callable[[StreamTransport, bytes], None] | None = None  # sees what is sent
         loop.streams = self
 
     def listen(
