@@ -52,12 +52,12 @@ def make(args: argparse.Namespace) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from ordercast.pipeline.regions.exact import find_exact
+    from ordercast.pipeline.regions.exact import SETTINGS, find_exact, rows_left
     from ordercast.pipeline.regions.inputs import open_subscriptions, partitions_for
 
     began = time.monotonic()
     found = open_subscriptions([args.folder])
-    with session("bench plan", args.master, heap=args.heap, rows=found.rows_guess) as spark:
+    with session("bench plan", args.master, heap=args.heap, rows=found.rows_guess, settings=SETTINGS) as spark:
         started = time.monotonic()
         exact = find_exact(found.frame(spark), partitions_for(found.rows_guess))
         ended = time.monotonic()
@@ -70,13 +70,15 @@ def run(args: argparse.Namespace) -> None:
             "java_cpu_s": round(cpu_of_java(spark), 1),
             "load_1min": os.getloadavg()[0],
         }
+        if args.explain and exact.rows is not None:
+            rows_left(exact.rows, exact.nodes, exact.groups).explain()
     print(json.dumps(told, indent=2))
 
 
 def cpu_of_java(spark: Any) -> float:
     """CPU seconds of the driver's Java, which in local mode does all the work; its start is included."""
-    java: Any = spark.sparkContext._jvm
-    return float(java.java.lang.management.ManagementFactory.getOperatingSystemMXBean().getProcessCpuTime()) / 1e9
+    words = Path(f"/proc/{spark.sparkContext._gateway.proc.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:
@@ -92,6 +94,7 @@ def main() -> None:
     making.add_argument("--groups", type=int, default=10_000)
     making.add_argument("--sets", type=int, default=20_000)
     making.set_defaults(do=make)
+    running.add_argument("--explain", action="store_true", help="show how Spark proves it")
     running.set_defaults(do=run)
     args = parser.parse_args()
     args.do(args)

@@ -27,6 +27,14 @@ MOST_SENT: Final = 4_000_000
 
 SIGNATURE: Final = ("x1", "x2", "groups")
 
+SETTINGS: Final = {
+    # What Spark keeps stays partitioned by node, and Spark knows it: the proof joins rows with nodes without a shuffle.
+    "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "false",
+    # Names repeat: as dictionaries they take a fraction of the memory.
+    "spark.sql.inMemoryColumnarStorage.compressed": "true",
+}
+"""For the session of a large plan. They change no result."""
+
 Hashes = Callable[[Column], tuple[Column, Column]]
 
 

@@ -32,6 +32,9 @@ class Units(NamedTuple):
     sets: Sequence[Ints]  # numbers of groups, rising; no set is empty
     was: Ints  # region of the previous plan, or NOTHING
     rates: Floats  # of each group
+    # Units that were merged before, on Spark: what their nodes want on average, and the one that wants least.
+    wanted: Floats | None = None
+    least: Floats | None = None
 
 
 class Merged(NamedTuple):
@@ -48,9 +51,11 @@ def merge(units: Units, costs: Costs, limits: Limits, budget: int = UNLIMITED) -
     """The plan for these units."""
     ranked = _ranked(units)
     wanted: Floats = np.array([float(ranked.rates[one].sum()) for one in ranked.sets])
+    least = wanted if units.least is None else units.least
+    wanted = wanted if units.wanted is None else units.wanted
     homes, keeps, moves = _first_homes(ranked, limits, budget)
     tiling = Tiling(ranked.rates, limits.waste)
-    _fill(tiling, ranked, wanted, homes, keeps)
+    _fill(tiling, ranked, least, homes, keeps)
     rounds = _Rounds(tiling, costs, limits, budget - moves)
     steps = [_state(ranked.sizes, wanted, tiling, homes)]
     for _ in chain(rounds.gains(), rounds.for_addresses()):
@@ -64,7 +69,7 @@ def merge(units: Units, costs: Costs, limits: Limits, budget: int = UNLIMITED) -
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
     received = tiling.rates[roots]
-    is_over = received * (1 - limits.waste) > wanted + EPSILON * received
+    is_over = received * (1 - limits.waste) > least + EPSILON * received
     kept = [int(tiling.keeps[one]) for one in live[order]]
     return Merged(as_ints(place[numbers]), kept, budget - rounds.budget, steps, int(ranked.sizes[is_over].sum()))
 
@@ -234,14 +239,14 @@ def is_waste(received: float, wanted: float, limit: float) -> bool:
     return received * (1 - limit) > wanted + EPSILON * received
 
 
-def _fill(tiling: Tiling, units: Units, wanted: Floats, homes: Ints, keeps: list[int]) -> None:
-    sets, sizes, least = [], [], []
+def _fill(tiling: Tiling, units: Units, least: Floats, homes: Ints, keeps: list[int]) -> None:
+    sets, sizes, lows = [], [], []
     for members in _split(homes):  # in the order of their numbers
         sets.append(np.unique(np.concatenate([units.sets[unit] for unit in members])))
         sizes.append(int(units.sizes[members].sum()))
-        least.append(float(wanted[members].min()))
+        lows.append(float(least[members].min()))
     settled = [0 if was == NOTHING else size for was, size in zip(keeps, sizes, strict=True)]
-    tiling.add(sets, sizes, least, keeps, settled)
+    tiling.add(sets, sizes, lows, keeps, settled)
 
 
 def _split(values: Ints) -> list[Ints]:
