@@ -3,9 +3,9 @@
     python benches/plan.py make DIR [--rows 100000000] [--nodes 1000000] [--groups 10000] [--sets 20000]
     python benches/plan.py run DIR [--master 'local[2]'] [--heap 6g]
 
-`make` writes Parquet with text columns `node` and `group`: each node has one of so many sets of groups, drawn with a
-skew (half of the nodes share the first 2 % of the sets), its rows lie scattered over all files, and one row in a hundred
-stands there twice. `run` does steps (1) to (4) of the planner, everything before merging, and prints wall time, CPU
+`make` writes Parquet with text columns `node` and `group`. Each node has one of so many sets of groups, drawn with a
+skew (half of the nodes share the first 2 % of the sets), its rows lie scattered over all files, and one row in 100 stands
+there twice. `run` does steps (1) to (4) of the planner, everything before merging, and prints wall time, CPU
 seconds of Java, and the counts that the proof gives.
 """
 
@@ -40,7 +40,9 @@ def make(args: argparse.Namespace) -> None:
     names = pa.array([f"node-{number:07}" for number in range(args.nodes)])
     groups = pa.array([f"group-{number:05}" for number in range(args.groups)])
     args.folder.mkdir(parents=True, exist_ok=True)
-    schema = pa.schema([("node", pa.dictionary(pa.int32(), pa.string())), ("group", pa.dictionary(pa.int32(), pa.string()))])
+    schema = pa.schema(
+        [("node", pa.dictionary(pa.int32(), pa.string())), ("group", pa.dictionary(pa.int32(), pa.string()))]
+    )
     for number, columns in enumerate(np.array_split(np.arange(each), FILES)):
         with pq.ParquetWriter(args.folder / f"part-{number:02}.parquet", schema, compression="zstd") as file:
             for at in columns:

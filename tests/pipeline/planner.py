@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from itertools import combinations
 
-from ordercast.pipeline.regions.costs import Costs, Limits
+from ordercast.pipeline.regions.costs import PlanCosts, PlanLimits
 
 Rows = set[tuple[str, str]]
 Tiles = frozenset[frozenset[str]]
@@ -48,7 +48,7 @@ def wastes(tiles: Tiles, rows: Iterable[tuple[str, str]], rates: Mapping[str, fl
 
 
 def gainful_pairs(
-    tiles: Tiles, rows: Iterable[tuple[str, str]], rates: Mapping[str, float], costs: Costs, limits: Limits
+    tiles: Tiles, rows: Iterable[tuple[str, str]], rates: Mapping[str, float], costs: PlanCosts, limits: PlanLimits
 ) -> list[tuple[frozenset[str], frozenset[str], float]]:
     """Pairs that share a group, could be merged within the limits, and would gain something."""
     sets = sets_of(rows)

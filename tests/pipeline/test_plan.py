@@ -20,12 +20,12 @@ from tests.pipeline.traces import write as write_trace
 
 from ordercast.errors import UsageError
 from ordercast.pipeline.regions.changes import change_exact
-from ordercast.pipeline.regions.costs import Costs, Limits
+from ordercast.pipeline.regions.costs import PlanCosts, PlanLimits
 from ordercast.pipeline.regions.exact import Exact, both_hashes, find_exact
 from ordercast.pipeline.regions.inputs import open_changes, open_rates, open_subscriptions
-from ordercast.pipeline.regions.job import Result, make_plan, write_result
+from ordercast.pipeline.regions.job import PlanResult, make_plan, write_result
 from ordercast.pipeline.regions.plan import COLUMNS, open_plan
-from ordercast.pipeline.regions.planning import Wishes, plan
+from ordercast.pipeline.regions.planning import PlanWishes, plan
 from ordercast.trace.schema import Row
 
 if TYPE_CHECKING:
@@ -63,13 +63,13 @@ def random_inputs(seed: int) -> set[tuple[str, str]]:
 
 
 def as_parquet(folder: Path, rows: Pairs, name: str = "subscriptions") -> Path:
-    listed = sorted(rows)
+    listed = list(rows)
     path = folder / f"{name}.parquet"
     pq.write_table(pa.table({"node": [node for node, _ in listed], "group": [group for _, group in listed]}), path)
     return path
 
 
-def written(spark: SparkSession, folder: Path, rows: Pairs, wishes: Wishes) -> dict[str, Any]:
+def written(spark: SparkSession, folder: Path, rows: Pairs, wishes: PlanWishes) -> dict[str, Any]:
     folder.mkdir()
     result = make_plan(spark, open_subscriptions([as_parquet(folder, rows)]), None, wishes)
     return write_result(folder, result, wishes, ["subscriptions.parquet"], None)
@@ -80,7 +80,7 @@ def written(spark: SparkSession, folder: Path, rows: Pairs, wishes: Wishes) -> d
 
 def test_figure_two_has_seven_regions(spark: SparkSession, tmp_path: Path) -> None:
     """QSM 1.3: 18 nodes, 300 groups, 7 regions of overlap."""
-    document = written(spark, tmp_path / "plan", figure_two(), Wishes())
+    document = written(spark, tmp_path / "plan", figure_two(), PlanWishes())
     assert document["exact"] | {"rows_proved": 0} == {
         "nodes": 18,
         "regions": 7,
@@ -171,7 +171,7 @@ def test_too_many_regions_for_the_driver_are_merged_on_spark_within_the_limits(s
             missing = rng.randint(0, 29)
             rows |= {(f"n{kind}-{node}", f"{kind}:{group}") for group in range(30) if group != missing}
     exact = find_exact(frame(spark, rows), 2)
-    wishes = Wishes(Costs(), Limits(waste=0.1), 1.0)
+    wishes = PlanWishes(PlanCosts(), PlanLimits(waste=0.1), 1.0)
     found = plan(spark, exact.nodes.toArrow(), exact.groups.toArrow(), None, wishes, driver_regions=30)
     assert found.spark_rounds >= 1
     listed = found.tables["nodes"]
@@ -179,7 +179,9 @@ def test_too_many_regions_for_the_driver_are_merged_on_spark_within_the_limits(s
     assert len(set(regions.values())) == 8
     assert max(wastes(tiles_of(regions), rows, {group: 1.0 for _, group in rows}).values()) <= 0.1
     driver = plan(None, exact.nodes.toArrow(), exact.groups.toArrow(), None, wishes)
-    again = dict(zip(driver.tables["nodes"]["node"].to_pylist(), driver.tables["nodes"]["region"].to_pylist(), strict=True))
+    again = dict(
+        zip(driver.tables["nodes"]["node"].to_pylist(), driver.tables["nodes"]["region"].to_pylist(), strict=True)
+    )
     assert tiles_of(again) == tiles_of(regions)
     assert found.merged.over == 0
     assert found.tables["regions"]["waste"].to_pylist() == pytest.approx(driver.tables["regions"]["waste"].to_pylist())
@@ -190,7 +192,7 @@ def test_too_many_regions_for_the_driver_are_merged_on_spark_within_the_limits(s
 
 def test_a_plan_after_a_plan_keeps_numbers_addresses_and_budget(spark: SparkSession, tmp_path: Path) -> None:
     rows = {(f"n{node}", f"g{node // 5}-{group}") for node in range(20) for group in range(20)}
-    first = written(spark, tmp_path / "first", rows, Wishes())
+    first = written(spark, tmp_path / "first", rows, PlanWishes())
     assert first["result"]["regions"] == first["result"]["addresses"] == 4
     saved = open_plan(tmp_path / "first")
     assert saved.document["hash"] == first["hash"]
@@ -200,7 +202,7 @@ def test_a_plan_after_a_plan_keeps_numbers_addresses_and_budget(spark: SparkSess
     lines = [f"n0,g0-{group},leave" for group in range(20)] + [f"n0,g3-{group},join" for group in range(20)]
     lines += [f"new,g1-{group},join" for group in range(20)] + [f"n19,g3-{group},leave" for group in range(20)]
     changes.write_text("node,group,change\n" + "\n".join(lines) + "\n")
-    wishes = Wishes(moves=1)
+    wishes = PlanWishes(moves=1)
     result = make_plan(spark, open_changes([changes]), None, wishes, saved)
     (tmp_path / "second").mkdir()
     second = write_result(tmp_path / "second", result, wishes, ["changes.csv"], saved)
@@ -223,7 +225,7 @@ def test_a_plan_after_a_plan_keeps_numbers_addresses_and_budget(spark: SparkSess
     assert "What would change" in (tmp_path / "second" / "report.html").read_text()
 
     # Without a move to spend, n0 stays, and the plan says that it is beyond the limit.
-    none = Wishes(moves=0)
+    none = PlanWishes(moves=0)
     held = make_plan(spark, open_changes([changes]), None, none, saved)
     (tmp_path / "third").mkdir()
     third = write_result(tmp_path / "third", held, none, ["<b>changes</b>.csv"], saved)
@@ -240,9 +242,10 @@ def test_a_plan_after_a_plan_keeps_numbers_addresses_and_budget(spark: SparkSess
 
 def test_the_same_subscriptions_give_the_same_files(spark: SparkSession, tmp_path: Path) -> None:
     rows = random_inputs(4)
-    shuffled = sorted(rows, key=lambda row: hash(row))
-    one = written(spark, tmp_path / "one", rows, Wishes(is_merged=False))
-    other = written(spark, tmp_path / "other", shuffled, Wishes(is_merged=False))
+    shuffled = sorted(rows)
+    random.Random(5).shuffle(shuffled)
+    one = written(spark, tmp_path / "one", sorted(rows), PlanWishes(is_merged=False))
+    other = written(spark, tmp_path / "other", shuffled, PlanWishes(is_merged=False))
     assert one["hash"] == other["hash"]
     assert one["result"]["regions"] == len(exact_tiles(rows))
     for name, columns in COLUMNS.items():
@@ -263,7 +266,7 @@ def _addresses(folder: Path) -> dict[int, int]:
 
 
 def busy_trace(folder: Path) -> Path:
-    """The nodes of figure 2, with a tenth of its groups: every node sends to every group, 100 bytes, for two seconds."""
+    """The nodes of figure 2 and a tenth of its groups: every node sends to every group, 100 bytes, for two seconds."""
     members = sets_of((node, group) for node, group in figure_two() if group.endswith("0"))
     groups = sorted(frozenset().union(*members.values()))
     rows = []
@@ -297,7 +300,7 @@ def busy_trace(folder: Path) -> Path:
 
 def test_a_plan_from_a_trace_lowers_packets_per_message(spark: SparkSession, tmp_path: Path) -> None:
     given = open_subscriptions([busy_trace(tmp_path / "trace")])
-    result: Result = make_plan(spark, given, None, Wishes())
+    result: PlanResult = make_plan(spark, given, None, PlanWishes())
     assert result.proof.regions == 7
     assert result.rates == "trace"
     packets = result.packets
@@ -308,7 +311,7 @@ def test_a_plan_from_a_trace_lowers_packets_per_message(spark: SparkSession, tmp
     assert packets["plan"].unwanted == packets["a region for each group"].unwanted == 0
     assert packets["one region"].unwanted > 0
     tmp_path.joinpath("plan").mkdir()
-    document = write_result(tmp_path / "plan", result, Wishes(), ["trace"], None)
+    document = write_result(tmp_path / "plan", result, PlanWishes(), ["trace"], None)
     page = (tmp_path / "plan" / "report.html").read_text()
     for name in ("one region", "a region for each group", "plan"):
         assert f"{document['packets'][name]['per_message']:.2f}" in page
@@ -331,16 +334,18 @@ def test_rows_that_cannot_be_used_are_named_by_file_and_column(
     path = tmp_path / "bad.csv"
     path.write_text(text)
     with pytest.raises(UsageError, match=says):
-        make_plan(spark, open_subscriptions([path]), None, Wishes())
+        make_plan(spark, open_subscriptions([path]), None, PlanWishes())
 
 
 def test_rates_weigh_groups_and_bad_ones_are_named(spark: SparkSession, tmp_path: Path) -> None:
     rows = {(node, f"g{number}") for node in "ab" for number in range(3)} | {("a", "quiet")}
     given = open_subscriptions([as_parquet(tmp_path, rows)])
-    assert make_plan(spark, given, None, Wishes()).planned.tables["regions"].num_rows == 2  # b would waste a quarter
+    assert (
+        make_plan(spark, given, None, PlanWishes()).planned.tables["regions"].num_rows == 2
+    )  # b would waste a quarter
     rates = tmp_path / "rates.csv"
     rates.write_text("group,rate\nquiet,0.01\n")
-    weighed = make_plan(spark, given, open_rates(rates), Wishes())
+    weighed = make_plan(spark, given, open_rates(rates), PlanWishes())
     assert weighed.planned.tables["regions"].num_rows == 1
     for text, says in (
         ("group,rate\ng0,-1\n", r"rates\.csv: column rate is no number, or negative"),
@@ -349,5 +354,5 @@ def test_rates_weigh_groups_and_bad_ones_are_named(spark: SparkSession, tmp_path
     ):
         rates.write_text(text)
         with pytest.raises(UsageError, match=says):
-            make_plan(spark, given, open_rates(rates), Wishes())
+            make_plan(spark, given, open_rates(rates), PlanWishes())
     assert json.dumps(weighed.proof._asdict())

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from ordercast.errors import UsageError
-from ordercast.pipeline.regions.exact import SIGNATURE, Exact, Hashes, Proof, both_hashes, rows_left
+from ordercast.pipeline.regions.exact import SIGNATURE, Exact, Exactness, Hashes, both_hashes, rows_left
 
 
 def change_exact(nodes: DataFrame, groups: DataFrame, changes: DataFrame, hashes: Hashes = both_hashes) -> Exact:
@@ -82,15 +82,13 @@ def _signed(nodes: DataFrame, steps: DataFrame, hashes: Hashes) -> DataFrame:
     ).where("groups > 0")
 
 
-def _prove(rows: DataFrame, nodes: DataFrame, placed: DataFrame, groups: DataFrame) -> Proof:
+def _prove(rows: DataFrame, nodes: DataFrame, placed: DataFrame, groups: DataFrame) -> Exactness:
     """Rows of touched nodes that their region does not have, and touched nodes whose number of groups is another."""
     left = rows_left(rows.join(placed.select("node"), "node", "left_semi"), placed, groups).select("exact")
     counted = rows.groupBy("node").agg(F.count(F.lit(1)).alias("found"))
     short = placed.join(counted, "node", "left").where("found IS NULL OR found <> groups").select("exact")
-    found = left.unionByName(short).agg(
-        F.count(F.lit(1)).alias("left"), F.count_distinct("exact").alias("collisions")
-    )
+    found = left.unionByName(short).agg(F.count(F.lit(1)).alias("left"), F.count_distinct("exact").alias("collisions"))
     told = nodes.agg(F.count(F.lit(1)).alias("nodes"), F.count_distinct("exact").alias("regions"))
     looked_up = placed.agg(F.coalesce(F.sum("groups"), F.lit(0)).alias("rows"))
     (row,) = found.crossJoin(told).crossJoin(looked_up).collect()
-    return Proof(row["rows"], row["nodes"], row["regions"], row["left"], row["collisions"], 0)
+    return Exactness(row["rows"], row["nodes"], row["regions"], row["left"], row["collisions"], 0)

@@ -13,7 +13,7 @@ DEFAULT_MOVES: Final = 0.05  # of the nodes of the previous plan
 
 
 @dataclass(frozen=True, slots=True)
-class Costs:
+class PlanCosts:
     """In packets a second, as one machine handles them. All are at least 0."""
 
     send: float = 1.0
@@ -32,7 +32,7 @@ class Costs:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class PlanLimits:
     """What no region may pass."""
 
     addresses: int = 1_024

@@ -44,7 +44,7 @@ class Exact(NamedTuple):
     rows: DataFrame | None  # node, group: distinct; None where only touched nodes were looked at
     nodes: DataFrame  # node, exact, x1, x2, groups
     groups: DataFrame  # exact, group
-    proof: Proof
+    proof: Exactness
 
     def forget(self) -> None:
         """Let Spark forget them."""
@@ -53,7 +53,7 @@ class Exact(NamedTuple):
                 frame.unpersist()
 
 
-class Proof(NamedTuple):
+class Exactness(NamedTuple):
     """What was looked at to show that regions are exact."""
 
     rows: int  # each was looked up
@@ -112,7 +112,7 @@ def find_exact(subscriptions: DataFrame, partitions: int, hashes: Hashes = both_
     return Exact(rows, exact.nodes, exact.groups, proof)
 
 
-def prove(rows: DataFrame, nodes: DataFrame, groups: DataFrame) -> Proof:
+def prove(rows: DataFrame, nodes: DataFrame, groups: DataFrame) -> Exactness:
     """Look every row up. Which rows are left is `rows_left`."""
     pairs = groups.count()
     left = rows_left(rows, nodes, groups, is_small=pairs <= MOST_SENT).agg(
@@ -122,7 +122,7 @@ def prove(rows: DataFrame, nodes: DataFrame, groups: DataFrame) -> Proof:
         F.sum("groups").alias("rows"), F.count(F.lit(1)).alias("nodes"), F.count_distinct("exact").alias("regions")
     )
     (found,) = left.crossJoin(told).collect()
-    return Proof(found["rows"] or 0, found["nodes"], found["regions"], found["left"], found["collisions"], 0)
+    return Exactness(found["rows"] or 0, found["nodes"], found["regions"], found["left"], found["collisions"], 0)
 
 
 class _Numbered(NamedTuple):
@@ -141,7 +141,7 @@ def _numbered(rows: DataFrame, signed: DataFrame, keys: tuple[str, ...]) -> _Num
     return kept
 
 
-def _told_apart(rows: DataFrame, signed: DataFrame, guess: _Numbered, proof: Proof) -> tuple[_Numbered, Proof]:
+def _told_apart(rows: DataFrame, signed: DataFrame, guess: _Numbered, proof: Exactness) -> tuple[_Numbered, Exactness]:
     """Regions again, where the nodes of collided signatures are known by their whole lists of groups."""
     collided = rows_left(rows, guess.nodes, guess.groups).select("exact").distinct()
     doubtful = guess.nodes.join(F.broadcast(collided), "exact", "left_semi").select("node")

@@ -37,7 +37,7 @@ CHANGES: Final = ("join", "leave")
 TEXT, NUMBER = "text or whole numbers", "numbers"
 
 
-class Table(NamedTuple):
+class InputTable(NamedTuple):
     """Files of one kind, checked as far as that goes without reading rows."""
 
     kind: str
@@ -101,20 +101,20 @@ class Table(NamedTuple):
         return found
 
 
-def open_subscriptions(paths: Sequence[Path]) -> Table:
+def open_subscriptions(paths: Sequence[Path]) -> InputTable:
     """subscriptions(node, group)."""
     if any((path / RUN_FILE).is_file() for path in paths):
         runs = inspect(paths)
-        return Table(TRACE, tuple(run.folder for run in runs), {}, (), sum(run.rows for run in runs), runs)
+        return InputTable(TRACE, tuple(run.folder for run in runs), {}, (), sum(run.rows for run in runs), runs)
     return _open(paths, {"node": TEXT, "group": TEXT}, "subscriptions")
 
 
-def open_changes(paths: Sequence[Path]) -> Table:
+def open_changes(paths: Sequence[Path]) -> InputTable:
     """changes(node, group, change)."""
     return _open(paths, {"node": TEXT, "group": TEXT, "change": TEXT}, "changes")
 
 
-def open_rates(path: Path) -> Table:
+def open_rates(path: Path) -> InputTable:
     """rates(group, rate)."""
     return _open([path], {"group": TEXT, "rate": NUMBER}, "rates")
 
@@ -124,7 +124,7 @@ def partitions_for(rows: int, least: int = 1) -> int:
     return max(least, -(-rows // ROWS_OF_A_PARTITION))
 
 
-def _open(paths: Sequence[Path], wanted: dict[str, str], what: str) -> Table:
+def _open(paths: Sequence[Path], wanted: dict[str, str], what: str) -> InputTable:
     files = [file for path in paths for file in _files_of(path, what)]
     kinds = {SUFFIXES[file.suffix.lower()] for file in files}
     if len(kinds) > 1:
@@ -140,7 +140,7 @@ def _open(paths: Sequence[Path], wanted: dict[str, str], what: str) -> Table:
                 raise UsageError(f"{file}: its first line differs from that of {files[0]}: {', '.join(header)}")
             names = header
             rows += file.stat().st_size // BYTES_OF_A_LINE
-    return Table(kind, tuple(files), wanted, names, rows)
+    return InputTable(kind, tuple(files), wanted, names, rows)
 
 
 def _files_of(path: Path, what: str) -> list[Path]:
@@ -212,5 +212,3 @@ def _sentence(fault: str, count: int, uri: str) -> str:
     if kind == "number":
         return f"{file}: column {name} is no number, or negative, in {rows} (in all files)"
     return f"{file}: column {name} is neither {' nor '.join(CHANGES)} in {rows} (in all files)"
-
-

@@ -19,22 +19,29 @@ from ordercast.errors import UsageError
 from ordercast.pipeline.failures import guarded
 from ordercast.pipeline.measure.job import make_folder
 from ordercast.pipeline.reading import events_of
-from ordercast.pipeline.regions.costs import DEFAULT_MOVES, Costs, Limits
-from ordercast.pipeline.regions.inputs import TRACE, Table, open_changes, open_rates, open_subscriptions, partitions_for
-from ordercast.pipeline.regions.plan import Saved, open_plan, write_plan
-from ordercast.pipeline.regions.planning import Planned, Wishes, before_of, plan
+from ordercast.pipeline.regions.costs import DEFAULT_MOVES, PlanCosts, PlanLimits
+from ordercast.pipeline.regions.inputs import (
+    TRACE,
+    InputTable,
+    open_changes,
+    open_rates,
+    open_subscriptions,
+    partitions_for,
+)
+from ordercast.pipeline.regions.plan import SavedPlan, open_plan, write_plan
+from ordercast.pipeline.regions.planning import Planned, PlanWishes, before_of, plan
 from ordercast.trace.run import software_version
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from ordercast.pipeline.regions.exact import Exact, Proof
-    from ordercast.pipeline.regions.traces import Packets
+    from ordercast.pipeline.regions.exact import Exact, Exactness
+    from ordercast.pipeline.regions.traces import PacketCounts
 
 HELP: Final = "plan regions of overlap from subscriptions, on Spark: which nodes share a multicast address"
 DESCRIPTION: Final = (
-    "Reads who subscribes to which group, from Parquet, CSV or traces, and finds the regions of overlap: nodes with the "
+    "Reads who subscribes to which group, from Parquet, CSV or traces, and finds regions of overlap: nodes with the "
     "same groups, proved exact. Regions are then merged while that is a gain and nobody receives too much that it did "
     "not want. Writes the plan as Parquet with plan.json, which a membership service loads, and a report with pictures."
 )
@@ -54,18 +61,18 @@ LARGE_ROWS: Final = 20_000_000  # from so many subscriptions on Java gets more m
 LARGE_HEAP: Final = "6g"
 
 
-class Result(NamedTuple):
+class PlanResult(NamedTuple):
     """What the job found, for the files and the report."""
 
     planned: Planned
-    proof: Proof
-    packets: dict[str, Packets]
+    proof: Exactness
+    packets: dict[str, PacketCounts]
     rates: str  # where rates come from
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
-    costs, limits = Costs(), Limits()
+    costs, limits = PlanCosts(), PlanLimits()
     parser.description = DESCRIPTION
     parser.add_argument(
         "subscriptions",
@@ -79,12 +86,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--previous", type=Path, metavar="PLAN", help="folder of the plan that is in force")
     parser.add_argument("--changes", action="store_true", help="SUBSCRIPTIONS are joins and leaves since --previous")
     parser.add_argument(
-        "--moves", type=float, default=DEFAULT_MOVES, metavar="N", help="nodes that may move; below 1 a share (%(default)s)"
+        "--moves",
+        type=float,
+        default=DEFAULT_MOVES,
+        metavar="N",
+        help="nodes that may move; below 1 a share (%(default)s)",
     )
     parser.add_argument("--no-merge", action="store_true", help="exact regions only")
     parser.add_argument("--addresses", type=int, default=limits.addresses, help="multicast addresses (%(default)s)")
     parser.add_argument("--size", type=int, default=limits.size, help="most nodes of a region (%(default)s)")
-    parser.add_argument("--waste", type=float, default=limits.waste, help="most of what a node receives unwanted (%(default)s)")
+    parser.add_argument(
+        "--waste", type=float, default=limits.waste, help="most of what a node receives unwanted (%(default)s)"
+    )
     parser.add_argument("--cost-send", type=float, default=costs.send, help="of a message sent once more (%(default)s)")
     parser.add_argument("--cost-recv", type=float, default=costs.recv, help="of an unwanted message (%(default)s)")
     parser.add_argument("--cost-token", type=float, default=costs.token, help="of a region, a second (%(default)s)")
@@ -137,17 +150,21 @@ def _run(args: argparse.Namespace) -> int:
     return BEYOND if document["result"]["over_limit_nodes"] else DONE
 
 
-def wishes_of(args: argparse.Namespace) -> Wishes:
+def wishes_of(args: argparse.Namespace) -> PlanWishes:
     """What the flags ask for."""
     if not 0 <= args.moves < float("inf"):
         raise UsageError(f"--moves is {args.moves}; it has to be a number of nodes, or a share of them below 1")
-    costs = Costs(args.cost_send, args.cost_recv, args.cost_token)
-    return Wishes(costs, Limits(args.addresses, args.size, args.waste), args.moves, not args.no_merge)
+    costs = PlanCosts(args.cost_send, args.cost_recv, args.cost_token)
+    return PlanWishes(costs, PlanLimits(args.addresses, args.size, args.waste), args.moves, not args.no_merge)
 
 
 def make_plan(
-    spark: SparkSession, given: Table, rates: Table | None, wishes: Wishes, previous: Saved | None = None
-) -> Result:
+    spark: SparkSession,
+    given: InputTable,
+    rates: InputTable | None,
+    wishes: PlanWishes,
+    previous: SavedPlan | None = None,
+) -> PlanResult:
     """The plan. What is wrong inside of files is a `UsageError`, too."""
     from ordercast.pipeline.regions.changes import change_exact
     from ordercast.pipeline.regions.exact import find_exact
@@ -169,11 +186,11 @@ def make_plan(
     planned = plan(spark, exact.nodes.toArrow(), exact.groups.toArrow(), rates_by_group, wishes, before)
     packets = _packets(spark, given, exact.rows, planned.tables) if given.kind == TRACE else {}
     exact.forget()
-    return Result(planned, exact.proof, packets, source)
+    return PlanResult(planned, exact.proof, packets, source)
 
 
 def write_result(
-    folder: Path, result: Result, wishes: Wishes, sources: list[str], previous: Saved | None
+    folder: Path, result: PlanResult, wishes: PlanWishes, sources: list[str], previous: SavedPlan | None
 ) -> dict[str, Any]:
     """The plan and its report; what plan.json says."""
     from ordercast.pipeline.regions.page import write_report
@@ -183,7 +200,9 @@ def write_result(
     return document
 
 
-def as_document(result: Result, wishes: Wishes, sources: list[str], previous: Saved | None) -> dict[str, Any]:
+def as_document(
+    result: PlanResult, wishes: PlanWishes, sources: list[str], previous: SavedPlan | None
+) -> dict[str, Any]:
     """What plan.json says, but for the files."""
     planned, proof = result.planned, result.proof
     merged, changes = planned.merged, planned.changes
@@ -229,7 +248,7 @@ def as_document(result: Result, wishes: Wishes, sources: list[str], previous: Sa
 
 
 def _rates(
-    spark: SparkSession, given: Table, rates: Table | None, previous: Saved | None
+    spark: SparkSession, given: InputTable, rates: InputTable | None, previous: SavedPlan | None
 ) -> tuple[dict[str, float] | None, str]:
     if rates is not None:
         frame, source = rates.frame(spark), str(rates.files[0].name)
@@ -252,21 +271,23 @@ def _rates(
 
 
 def _packets(
-    spark: SparkSession, given: Table, rows: DataFrame | None, tables: dict[str, pa.Table]
-) -> dict[str, Packets]:
+    spark: SparkSession, given: InputTable, rows: DataFrame | None, tables: dict[str, pa.Table]
+) -> dict[str, PacketCounts]:
     """What the messages of the trace would cost in three layouts."""
-    from ordercast.pipeline.regions.traces import Packets, lanes_of_groups, lanes_of_one_region, packets_of
+    from ordercast.pipeline.regions.traces import PacketCounts, lanes_of_groups, lanes_of_one_region, packets_of
 
     if rows is None:
         return {}
     nodes, held = tables["nodes"].select(["node", "region"]), tables["region_groups"].select(["group", "region"])
-    planned = tuple(
-        spark.createDataFrame(table).withColumnRenamed("region", "lane") for table in (nodes, held)
-    )
-    layouts = {"one region": lanes_of_one_region(rows), "a region for each group": lanes_of_groups(rows), "plan": planned}
+    planned = tuple(spark.createDataFrame(table).withColumnRenamed("region", "lane") for table in (nodes, held))
+    layouts = {
+        "one region": lanes_of_one_region(rows),
+        "a region for each group": lanes_of_groups(rows),
+        "plan": planned,
+    }
     events = events_of(spark, given.runs)
     found = {}
     for name, (members, lanes) in layouts.items():
         (row,) = packets_of(events, rows, members, lanes).collect()
-        found[name] = Packets(**row.asDict())
+        found[name] = PacketCounts(**row.asDict())
     return found

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from ordercast.pipeline.regions.costs import Costs, Limits
+from ordercast.pipeline.regions.costs import PlanCosts, PlanLimits
 from ordercast.pipeline.regions.tiling import EPSILON, NOTHING, Flags, Floats, Ints, Tiling, as_ints
 
 UNLIMITED: Final = 1 << 62
@@ -47,7 +47,7 @@ class Merged(NamedTuple):
     over: int  # nodes that waste more than the limit, because the budget of moves was spent
 
 
-def merge(units: Units, costs: Costs, limits: Limits, budget: int = UNLIMITED) -> Merged:
+def merge(units: Units, costs: PlanCosts, limits: PlanLimits, budget: int = UNLIMITED) -> Merged:
     """The plan for these units."""
     ranked = _ranked(units)
     wanted: Floats = np.array([float(ranked.rates[one].sum()) for one in ranked.sets])
@@ -57,9 +57,8 @@ def merge(units: Units, costs: Costs, limits: Limits, budget: int = UNLIMITED) -
     tiling = Tiling(ranked.rates, limits.waste)
     _fill(tiling, ranked, least, homes, keeps)
     rounds = _Rounds(tiling, costs, limits, budget - moves)
-    steps = [_state(ranked.sizes, wanted, tiling, homes)]
-    for _ in chain(rounds.gains(), rounds.for_addresses()):
-        steps.append(_state(ranked.sizes, wanted, tiling, homes))
+    merging = chain((0,), rounds.gains(), rounds.for_addresses())
+    steps = [_state(ranked.sizes, wanted, tiling, homes) for _ in merging]
     roots = tiling.roots()[homes]
     live, numbers = np.unique(roots, return_inverse=True)
     # Numbers go by the first unit of a region, so that they do not depend on how it came together.
@@ -74,17 +73,17 @@ def merge(units: Units, costs: Costs, limits: Limits, budget: int = UNLIMITED) -
     return Merged(as_ints(place[numbers]), kept, budget - rounds.budget, steps, int(ranked.sizes[is_over].sum()))
 
 
-def sweep(units: Units, costs: Costs, limits: Limits) -> list[tuple[float, int, float]]:
+def sweep(units: Units, costs: PlanCosts, limits: PlanLimits) -> list[tuple[float, int, float]]:
     """For each limit of waste: limit, regions, waste over all nodes. Without a previous plan, and without addresses."""
     fresh = units._replace(was=np.full(len(units.sizes), NOTHING, dtype=np.int64))
     found = []
     for waste in SWEEP:
-        steps = merge(fresh, costs, Limits(UNLIMITED, limits.size, waste)).steps
+        steps = merge(fresh, costs, PlanLimits(UNLIMITED, limits.size, waste)).steps
         found.append((waste, *steps[-1]))
     return found
 
 
-def gain_of(costs: Costs, sizes: tuple[Ints, Ints], rates: tuple[Floats, Floats], shared: Floats) -> Floats:
+def gain_of(costs: PlanCosts, sizes: tuple[Ints, Ints], rates: tuple[Floats, Floats], shared: Floats) -> Floats:
     """What each pair gains."""
     extra = sizes[0] * (rates[1] - shared) + sizes[1] * (rates[0] - shared)
     gain: Floats = costs.send * shared + costs.token - costs.recv * extra
@@ -96,7 +95,7 @@ class _Rounds:
 
     __slots__ = ("budget", "costs", "limits", "tiling")
 
-    def __init__(self, tiling: Tiling, costs: Costs, limits: Limits, budget: int) -> None:
+    def __init__(self, tiling: Tiling, costs: PlanCosts, limits: PlanLimits, budget: int) -> None:
         self.tiling, self.costs, self.limits, self.budget = tiling, costs, limits, budget
 
     def gains(self) -> Iterator[int]:
@@ -183,7 +182,7 @@ def _ranked(units: Units) -> Units:
     return units._replace(sets=[np.sort(rank[one]) for one in units.sets], rates=units.rates[order])
 
 
-def _first_homes(units: Units, limits: Limits, budget: int) -> tuple[Ints, list[int], int]:
+def _first_homes(units: Units, limits: PlanLimits, budget: int) -> tuple[Ints, list[int], int]:
     """The region in which each unit begins, what each of these regions was, and how many nodes had to go out."""
     homes = np.full(len(units.sizes), NOTHING, dtype=np.int64)
     keeps: list[int] = []
@@ -202,7 +201,7 @@ def _first_homes(units: Units, limits: Limits, budget: int) -> tuple[Ints, list[
     return homes, keeps + [NOTHING] * len(alone), moves
 
 
-def _put_out(units: Units, members: list[int], limits: Limits, budget: int) -> list[int]:
+def _put_out(units: Units, members: list[int], limits: PlanLimits, budget: int) -> list[int]:
     """Units that leave their region so that the rest keeps the limits. Fewest nodes for the most effect come first."""
     inside, gone = list(members), []
     rates = {unit: float(units.rates[units.sets[unit]].sum()) for unit in members}

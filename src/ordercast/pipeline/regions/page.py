@@ -61,7 +61,7 @@ def page_of(document: Document, planned: Planned) -> str:
         ),
         _card(
             "Waste against the number of regions",
-            "Each point is a plan for another limit of waste; the exact regions are on the right, and the plan is marked."
+            "Each point is a plan for another limit of waste. Exact regions are on the right; the plan is marked."
             if any(one["limit"] is not None for one in document["points"])
             else "After each round of merging: from the exact regions, on the right, to the plan.",
             waste_chart(document),
@@ -90,8 +90,8 @@ def summary_lines(document: Document) -> list[str]:
     ]
     if exact["collided_signatures"]:
         lines.append(
-            f"{exact['collided_signatures']:,} signatures collided; {exact['nodes_told_apart']:,} nodes were told apart "
-            "by their whole lists"
+            f"{exact['collided_signatures']:,} signatures collided; {exact['nodes_told_apart']:,} nodes were told "
+            "apart by their whole lists"
         )
     lines.append(
         f"{result['regions']:,} regions after merging, {result['waste']:.2%} of what nodes receive is unwanted "
@@ -104,11 +104,13 @@ def summary_lines(document: Document) -> list[str]:
     before = document["previous"]
     if before is not None:
         lines.append(
-            f"against the previous plan: {before['moved']:,} nodes move, {before['came']:,} come, {before['went']:,} go; "
-            f"{before['kept_regions']:,} regions stay, {before['new_regions']:,} are new, {before['gone_regions']:,} end"
+            f"against the plan before: {before['moved']:,} nodes move, {before['came']:,} come, {before['went']:,} go; "
+            f"{before['kept_regions']:,} regions stay, {before['new_regions']:,} begin, {before['gone_regions']:,} end"
         )
     if result["over_limit_nodes"]:
-        lines.append(f"{result['over_limit_nodes']:,} nodes stay beyond the limit of waste: the budget of moves is spent")
+        lines.append(
+            f"{result['over_limit_nodes']:,} nodes stay beyond the limit of waste: the budget of moves is spent"
+        )
     return lines
 
 
@@ -207,7 +209,9 @@ def _verdict(document: Document) -> str:
     if exact["collided_signatures"]:
         words.append(f"{exact['collided_signatures']:,} signatures collided and were told apart by their whole lists.")
     if result["over_limit_nodes"]:
-        words.append(f"{result['over_limit_nodes']:,} nodes stay beyond the limit of waste: the budget of moves is spent.")
+        words.append(
+            f"{result['over_limit_nodes']:,} nodes stay beyond the limit of waste: the budget of moves is spent."
+        )
     if result["regions_without_address"]:
         words.append(f"{result['regions_without_address']:,} regions got no address and are sent copies.")
     title = "Exact, and within the limits" if is_good else "Not within the limits"
@@ -234,7 +238,11 @@ def _packets(document: Document) -> str:
     if not document["packets"]:
         return ""
     rows = [
-        [name, *(f"{one[key]:,}" for key in ("messages", "sent", "received", "unwanted", "control")), f"{one['per_message']:.2f}"]
+        [
+            name,
+            *(f"{one[key]:,}" for key in ("messages", "sent", "received", "unwanted", "control")),
+            f"{one['per_message']:.2f}",
+        ]
         for name, one in document["packets"].items()
     ]
     names = ["layout", "messages", "sent", "received", "of these unwanted", "control", "packets for each message"]
@@ -277,7 +285,7 @@ def _regions(regions: pa.Table) -> str:
             f"{row['rate']:,.1f}",
             f"{row['waste']:.2%}",
             f"{row['worst_waste']:.2%}",
-            "–" if row["address"] is None else str(row["address"]),
+            "none" if row["address"] is None else str(row["address"]),
         ]
         for row in listed[:MOST_ROWS]
     ]
@@ -295,7 +303,9 @@ def _card(title: str, about: str, content: str, name: str) -> str:
 def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     head = "".join(f"<th{' class=num' * (place > 0)}>{escape(name)}</th>" for place, name in enumerate(names))
     body = "".join(
-        "<tr>" + "".join(f"<td{' class=num' * (place > 0)}>{escape(cell)}</td>" for place, cell in enumerate(row)) + "</tr>"
+        "<tr>"
+        + "".join(f"<td{' class=num' * (place > 0)}>{escape(cell)}</td>" for place, cell in enumerate(row))
+        + "</tr>"
         for row in rows
     )
     return f'<div class="scroll tall"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'

@@ -34,7 +34,7 @@ COLUMNS: Final = {
 MOST_DOCUMENT: Final = 1 << 20  # bytes of a plan.json
 
 
-class Saved(NamedTuple):
+class SavedPlan(NamedTuple):
     """A plan that was written."""
 
     folder: Path
@@ -48,7 +48,7 @@ class Saved(NamedTuple):
         return pq.read_table(self.path(name), partitioning=None)
 
 
-def open_plan(folder: Path) -> Saved:
+def open_plan(folder: Path) -> SavedPlan:
     """A plan to begin from; `UsageError` names what is missing, damaged or of another program."""
     path = folder / DOCUMENT
     if not path.is_file():
@@ -63,7 +63,7 @@ def open_plan(folder: Path) -> Saved:
         raise UsageError(f"{path} is damaged, or not one of ours: {error}") from error
     if written != FORMAT:
         raise UsageError(f"{path} has format {written}; this version reads {FORMAT}")
-    saved = Saved(folder.resolve(), document)
+    saved = SavedPlan(folder.resolve(), document)
     for name, wanted in hashes.items():
         try:
             found = _sha256(saved.path(name))

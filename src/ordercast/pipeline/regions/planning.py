@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from ordercast.errors import UsageError
-from ordercast.pipeline.regions.costs import DEFAULT_MOVES, DEFAULT_RATE, Costs, Limits
+from ordercast.pipeline.regions.costs import DEFAULT_MOVES, DEFAULT_RATE, PlanCosts, PlanLimits
 from ordercast.pipeline.regions.merging import UNLIMITED, Merged, Units, merge, sweep
 from ordercast.pipeline.regions.tiling import NOTHING, Floats, Ints, as_ints
 
@@ -29,11 +29,11 @@ SWEEP_REGIONS: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class PlanWishes:
     """What the plan is asked for."""
 
-    costs: Costs = field(default_factory=Costs)
-    limits: Limits = field(default_factory=Limits)
+    costs: PlanCosts = field(default_factory=PlanCosts)
+    limits: PlanLimits = field(default_factory=PlanLimits)
     moves: float = DEFAULT_MOVES  # below 1 a share of the nodes of the previous plan, else a number of nodes
     is_merged: bool = True
 
@@ -42,7 +42,7 @@ class Wishes:
         return int(self.moves * nodes) if self.moves < 1 else int(self.moves)
 
 
-class Before(NamedTuple):
+class PreviousPlan(NamedTuple):
     """What is needed of the previous plan."""
 
     regions: dict[str, int]  # node -> region
@@ -57,11 +57,11 @@ class Planned(NamedTuple):
     merged: Merged
     points: list[tuple[float | None, int, float]]  # limit (None: after a round), regions, waste
     spark_rounds: int
-    changes: Changes | None
+    changes: PlanChanges | None
     budget: int
 
 
-class Changes(NamedTuple):
+class PlanChanges(NamedTuple):
     """What differs from the previous plan."""
 
     moved: int
@@ -78,8 +78,8 @@ def plan(
     nodes: pa.Table,
     groups: pa.Table,
     rates: Mapping[str, float] | None,
-    wishes: Wishes,
-    before: Before | None = None,
+    wishes: PlanWishes,
+    before: PreviousPlan | None = None,
     *,
     driver_regions: int = DRIVER_REGIONS,
 ) -> Planned:
@@ -95,7 +95,7 @@ def plan(
         count = len(units.sizes)
         merged = Merged(np.arange(count, dtype=np.int64), [NOTHING] * count, 0, [(count, 0.0)], 0)
     else:
-        joined, rounds = _joined_on_spark(spark, units, group_names, wishes, driver_regions)
+        joined, rounds = _joined_on_spark(spark, units, wishes, driver_regions)
         merged = merge(_combined(units, joined), wishes.costs, wishes.limits, budget)
         merged = merged._replace(regions=merged.regions[joined])
     numbers = _numbers(merged, before)
@@ -110,12 +110,12 @@ def plan(
     return Planned(tables, merged, points, rounds, changes, budget)
 
 
-def before_of(nodes: pa.Table, regions: pa.Table) -> Before:
+def before_of(nodes: pa.Table, regions: pa.Table) -> PreviousPlan:
     """The previous plan as its tables say."""
     of_nodes = dict(zip(nodes["node"].to_pylist(), nodes["region"].to_pylist(), strict=True))
     pairs = zip(regions["region"].to_pylist(), regions["address"].to_pylist(), strict=True)
     addresses = {region: address for region, address in pairs if address is not None}
-    return Before(of_nodes, addresses, max(regions["region"].to_pylist(), default=-1) + 1)
+    return PreviousPlan(of_nodes, addresses, max(regions["region"].to_pylist(), default=-1) + 1)
 
 
 def _units(
@@ -147,7 +147,7 @@ def _units(
 
 
 def _joined_on_spark(
-    spark: SparkSession | None, units: Units, names: list[str], wishes: Wishes, driver_regions: int
+    spark: SparkSession | None, units: Units, wishes: PlanWishes, driver_regions: int
 ) -> tuple[Ints, int]:
     """For each unit the number of the unit that it was put to on Spark, where there are too many for the driver."""
     count = len(units.sizes)
@@ -195,7 +195,7 @@ def _combined(units: Units, joined: Ints) -> Units:
     )
 
 
-def _numbers(merged: Merged, before: Before | None) -> Ints:
+def _numbers(merged: Merged, before: PreviousPlan | None) -> Ints:
     """The lasting number of each region: the one that it had, or the next that none had."""
     fresh = before.next_region if before else 0
     found = []
@@ -205,14 +205,14 @@ def _numbers(merged: Merged, before: Before | None) -> Ints:
     return as_ints(found)
 
 
-def _points(units: Units, merged: Merged, wishes: Wishes) -> list[tuple[float | None, int, float]]:
+def _points(units: Units, merged: Merged, wishes: PlanWishes) -> list[tuple[float | None, int, float]]:
     if wishes.is_merged and len(units.sizes) <= SWEEP_REGIONS:
         return list(sweep(units, wishes.costs, wishes.limits))
     return [(None, regions, waste) for regions, waste in merged.steps]
 
 
 def _region_tables(
-    units: Units, regions: Ints, numbers: Ints, names: list[str], limits: Limits, before: Before | None
+    units: Units, regions: Ints, numbers: Ints, names: list[str], limits: PlanLimits, before: PreviousPlan | None
 ) -> dict[str, pa.Table]:
     import pyarrow as pa
 
@@ -253,8 +253,8 @@ def _region_tables(
     return {"regions": pa.table(listed), "region_groups": pa.table(held)}
 
 
-def _addresses(numbers: Ints, sizes: Ints, limits: Limits, before: Before | None) -> list[int | None]:
-    """An address of the pool for each region of several nodes: the one that it had, or a free one, larger ones first."""
+def _addresses(numbers: Ints, sizes: Ints, limits: PlanLimits, before: PreviousPlan | None) -> list[int | None]:
+    """An address for each region of several nodes: the one that it had, or a free one, larger regions first."""
     found: list[int | None] = [None] * len(numbers)
     taken: set[int] = set()
     several = sorted(np.flatnonzero(sizes > 1).tolist(), key=lambda place: (-int(sizes[place]), int(numbers[place])))
@@ -270,13 +270,13 @@ def _addresses(numbers: Ints, sizes: Ints, limits: Limits, before: Before | None
     return found
 
 
-def _changes(names: list[str], was: Ints, region: Ints, before: Before) -> Changes:
+def _changes(names: list[str], was: Ints, region: Ints, before: PreviousPlan) -> PlanChanges:
     is_old = was != NOTHING
     moved = is_old & (was != region)
     pairs, counts = np.unique(np.stack([was[moved], region[moved]], axis=1), axis=0, return_counts=True)
     flows = [(int(one), int(other), int(nodes)) for (one, other), nodes in zip(pairs, counts, strict=True)]
     old, new = set(before.regions.values()), set(region.tolist())
-    return Changes(
+    return PlanChanges(
         int(moved.sum()),
         int((~is_old).sum()),
         len(before.regions) - len(set(names) & before.regions.keys()),

@@ -17,7 +17,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from ordercast.pipeline.regions.costs import Costs, Limits
+from ordercast.pipeline.regions.costs import PlanCosts, PlanLimits
 
 BANDS: Final = 8
 ROWS: Final = 4  # hashes of a band
@@ -26,7 +26,7 @@ EPSILON: Final = 1e-9
 
 
 def merge_on_spark(
-    regions: DataFrame, groups: DataFrame, costs: Costs, limits: Limits, enough: int
+    regions: DataFrame, groups: DataFrame, costs: PlanCosts, limits: PlanLimits, enough: int
 ) -> tuple[DataFrame, int]:
     """first, region: which region each of the given ones is in now; and after how many rounds.
 
@@ -56,9 +56,7 @@ def merge_on_spark(
 
 def candidates(groups: DataFrame, rates: DataFrame) -> DataFrame:
     """one, other: pairs of regions that are likely alike."""
-    hashes = [
-        F.min(F.xxhash64(F.lit(number), F.col("group"))).alias(f"h{number}") for number in range(BANDS * ROWS)
-    ]
+    hashes = [F.min(F.xxhash64(F.lit(number), F.col("group"))).alias(f"h{number}") for number in range(BANDS * ROWS)]
     bands = [
         F.struct(F.lit(band).alias("band"), F.xxhash64(*(f"h{band * ROWS + row}" for row in range(ROWS))).alias("key"))
         for band in range(BANDS)
@@ -73,7 +71,7 @@ def candidates(groups: DataFrame, rates: DataFrame) -> DataFrame:
     )
 
 
-def best_pairs(regions: DataFrame, groups: DataFrame, costs: Costs, limits: Limits) -> DataFrame:
+def best_pairs(regions: DataFrame, groups: DataFrame, costs: PlanCosts, limits: PlanLimits) -> DataFrame:
     """one, other: pairs within the limits that are a gain, each the best partner of the other."""
     rates = groups.groupBy("region").agg(F.sum("rate").alias("rate"))
     known = regions.join(rates, "region").persist(StorageLevel.MEMORY_AND_DISK)
@@ -81,7 +79,9 @@ def best_pairs(regions: DataFrame, groups: DataFrame, costs: Costs, limits: Limi
     of_one = groups.select(F.col("region").alias("one"), "group", "rate")
     of_other = groups.select(F.col("region").alias("other"), "group")
     shared = pairs.join(of_one, "one").join(of_other, ["other", "group"]).groupBy("one", "other")
-    sides = {side: known.select(*(F.col(name).alias(_of(name, side)) for name in known.columns)) for side in ("one", "other")}
+    sides = {
+        side: known.select(*(F.col(name).alias(_of(name, side)) for name in known.columns)) for side in ("one", "other")
+    }
     weighed = shared.agg(F.sum("rate").alias("shared")).join(sides["one"], "one").join(sides["other"], "other")
     extra = F.expr("size_one * (rate_other - shared) + size_other * (rate_one - shared)")
     gain = costs.send * F.col("shared") + costs.token - costs.recv * extra

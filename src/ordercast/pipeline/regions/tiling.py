@@ -60,9 +60,7 @@ class Tiling:
         self.starts, self.counts, self.prefixes = _ints(), _ints(), _ints()
         self.groups, self.keys = _ints(), _ints()
 
-    def add(
-        self, sets: list[Ints], sizes: list[int], least: list[float], keeps: list[int], settled: list[int]
-    ) -> Ints:
+    def add(self, sets: list[Ints], sizes: list[int], least: list[float], keeps: list[int], settled: list[int]) -> Ints:
         """New regions with these groups (sorted); their numbers."""
         first, known = len(self.sizes), len(self.groups)
         numbers = np.arange(first, first + len(sets), dtype=np.int64)

@@ -5,8 +5,8 @@ leaves. A session `client@daemon` counts for its daemon, because nodes are in re
 
 **Packets** are counted by a simple model of section 2.2 and 2.3 of the QSM paper, the same for every layout of *lanes*:
 
-- Messages that one sender sends into one lane within `WINDOW_NS` share packets of `PACKET_BYTES`. A message that goes to
-  several groups of a lane is in it once. A message to groups in k lanes is sent k times.
+- Messages that one sender sends into one lane within `WINDOW_NS` share packets of `PACKET_BYTES`. A message to several
+  groups of a lane is in it once. A message to groups in k lanes is sent k times.
 - A packet is sent once and received by every member of the lane but the sender. A lane without other members costs
   nothing.
 - In each second in which a lane carries data its token visits every member (one packet sent, one received), and each
@@ -31,7 +31,7 @@ SECOND_NS: Final = 1_000_000_000
 MESSAGE: Final = ("run", "underlay", "sender", "first")
 
 
-class Packets(NamedTuple):
+class PacketCounts(NamedTuple):
     """What a layout costs: packets that machines handle, each when it is sent and whenever it is received."""
 
     messages: int
@@ -66,7 +66,7 @@ def rates_of(events: DataFrame) -> DataFrame:
 
 
 def packets_of(events: DataFrame, rows: DataFrame, members: DataFrame, lanes: DataFrame) -> DataFrame:
-    """One row, the fields of `Packets`. `rows`: node, group; `members`: node, lane; `lanes`: group, lane."""
+    """One row, the fields of `PacketCounts`. `rows`: node, group; `members`: node, lane; `lanes`: group, lane."""
     sent = _targets(events)
     messages = sent.select(*MESSAGE, "count").distinct().agg(F.coalesce(F.sum("count"), F.lit(0)).alias("messages"))
     placed = sent.join(lanes, "group").select(
@@ -108,7 +108,7 @@ def packets_of(events: DataFrame, rows: DataFrame, members: DataFrame, lanes: Da
         .agg(F.max("size").alias("size"), F.count_distinct("node").alias("senders"))
         .agg(_total(2 * (F.col("size") + F.col("senders"))).alias("control"))
     )
-    return messages.crossJoin(data).crossJoin(control).select(*Packets._fields)
+    return messages.crossJoin(data).crossJoin(control).select(*PacketCounts._fields)
 
 
 def lanes_of_one_region(rows: DataFrame) -> tuple[DataFrame, DataFrame]:
