@@ -22,12 +22,12 @@ from ordercast.parts.ranges import (
     truncated,
     union,
 )
-from ordercast.wire.ranges import MAX_RUNS, NO_LIMIT, RangeSet, decode_set, encode_set
+from ordercast.wire.ranges import MAX_RUNS, NO_LIMIT, NumberSet, decode_set, encode_set
 
 UNIVERSE = 80
 NUMBERS = st.sets(st.integers(0, UNIVERSE - 1))
 MOST = st.integers(0, 12)
-Operation = Callable[[RangeSet, RangeSet, int], RangeSet]
+Operation = Callable[[NumberSet, NumberSet, int], NumberSet]
 OPERATIONS: dict[str, tuple[Operation, Callable[[set[int], set[int]], set[int]]]] = {
     "union": (union, lambda a, b: a | b),
     "intersection": (intersection, lambda a, b: a & b),
@@ -35,11 +35,11 @@ OPERATIONS: dict[str, tuple[Operation, Callable[[set[int], set[int]], set[int]]]
 }
 
 
-def made(numbers: set[int], most: int = MAX_RUNS) -> RangeSet:
+def made(numbers: set[int], most: int = MAX_RUNS) -> NumberSet:
     return from_numbers(sorted(numbers), most)
 
 
-def check_form(found: RangeSet, most: int = MAX_RUNS) -> None:
+def check_form(found: NumberSet, most: int = MAX_RUNS) -> None:
     assert len(found.runs) <= most
     stops = [-1]
     for first, stop in found.runs:
@@ -47,7 +47,7 @@ def check_form(found: RangeSet, most: int = MAX_RUNS) -> None:
         stops.append(stop)
 
 
-def check_says(found: RangeSet, true: set[int]) -> None:
+def check_says(found: NumberSet, true: set[int]) -> None:
     """Below the limit a set is exact, and it says nothing beyond."""
     said = set(members_of(found, 10_000))
     assert said == {number for number in true if number < found.limit}

@@ -12,7 +12,7 @@ from ordercast.wire.ranges import (
     NO_LIMIT,
     SET_HEAD,
     SET_RUN,
-    RangeSet,
+    NumberSet,
     decode_set,
     encode_set,
 )
@@ -36,18 +36,18 @@ def test_numbers_that_fall_are_our_own_mistake() -> None:
 
 def test_a_run_that_the_wire_cannot_name_ends_the_set() -> None:
     found = from_runs([(5, 6), (10, 20 + MAX_RUN), (1 << 50, (1 << 50) + 1)])
-    assert found == RangeSet(((5, 6), (10, 10 + MAX_RUN)), 10 + MAX_RUN)
+    assert found == NumberSet(((5, 6), (10, 10 + MAX_RUN)), 10 + MAX_RUN)
     assert decode_set(encode_set(found)) == found
 
 
 def test_sets_that_agree_only_beyond_a_limit_have_nothing_in_common_that_is_known() -> None:
-    one, other = RangeSet(((0, 1),), 5), from_runs([(7, 9)])
-    assert intersection(one, other) == RangeSet((), 5)
-    assert union(one, other) == RangeSet(((0, 1),), 5)
+    one, other = NumberSet(((0, 1),), 5), from_runs([(7, 9)])
+    assert intersection(one, other) == NumberSet((), 5)
+    assert union(one, other) == NumberSet(((0, 1),), 5)
 
 
 def test_a_run_of_four_billion_is_named_one_by_one_only_as_far_as_asked() -> None:
-    assert list(members_of(RangeSet(((7, 7 + MAX_RUN),)), 3)) == [7, 8, 9]
+    assert list(members_of(NumberSet(((7, 7 + MAX_RUN),)), 3)) == [7, 8, 9]
 
 
 def test_a_set_that_was_not_truncated_is_not_sent() -> None:
@@ -58,7 +58,7 @@ def test_a_set_that_was_not_truncated_is_not_sent() -> None:
 
 
 def test_the_bytes_of_a_set_are_as_they_were() -> None:
-    body = encode_set(RangeSet(((1, 3), (0x102, 0x105)), 0x200))
+    body = encode_set(NumberSet(((1, 3), (0x102, 0x105)), 0x200))
     assert body.hex() == "00020000000000000200" + "010000000000000002000000" + "020100000000000003000000"
     assert encode_set(EMPTY).hex() == "0000000000000010" + "0000"
 

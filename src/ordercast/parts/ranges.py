@@ -16,11 +16,11 @@ from typing import Final
 
 from ordercast.errors import InvariantViolation
 from ordercast.wire.header import MAX_SEGMENTS
-from ordercast.wire.ranges import EMPTY, MAX_RUN, MAX_RUNS, NO_LIMIT, RangeSet, Run
+from ordercast.wire.ranges import EMPTY, MAX_RUN, MAX_RUNS, NO_LIMIT, NumberSet, Run
 
 __all__ = [
     "EMPTY",
-    "RangeSet",
+    "NumberSet",
     "blocks_of",
     "contains",
     "difference",
@@ -41,7 +41,7 @@ NO_MORE: Final = 1 << 62  # beyond every number
 # Making sets. --------------------------------------------------------------------------------------------------------
 
 
-def from_numbers(numbers: Iterable[int], most: int = MAX_RUNS) -> RangeSet:
+def from_numbers(numbers: Iterable[int], most: int = MAX_RUNS) -> NumberSet:
     """Rising numbers, in any multiplicity. It reads no more of them than it takes to know that they are too many."""
     runs: list[Run] = []
     for number in numbers:
@@ -55,10 +55,10 @@ def from_numbers(numbers: Iterable[int], most: int = MAX_RUNS) -> RangeSet:
             break  # one more than may stay tells where the limit is
         else:
             runs.append((number, number + 1))
-    return truncated(RangeSet(tuple(runs)), most)
+    return truncated(NumberSet(tuple(runs)), most)
 
 
-def from_runs(runs: Iterable[Run], limit: int = NO_LIMIT, most: int = MAX_RUNS) -> RangeSet:
+def from_runs(runs: Iterable[Run], limit: int = NO_LIMIT, most: int = MAX_RUNS) -> NumberSet:
     """Runs in any order, which may touch or overlap; empty ones are left out, and what is not below the limit."""
     joined: list[Run] = []
     for first, stop in sorted(runs):
@@ -69,45 +69,45 @@ def from_runs(runs: Iterable[Run], limit: int = NO_LIMIT, most: int = MAX_RUNS) 
             joined[-1] = (joined[-1][0], max(joined[-1][1], stop))
         else:
             joined.append((first, stop))
-    return truncated(RangeSet(tuple(joined), limit), most)
+    return truncated(NumberSet(tuple(joined), limit), most)
 
 
-def segments_of_blocks(blocks: RangeSet) -> RangeSet:
+def segments_of_blocks(blocks: NumberSet) -> NumberSet:
     """All segments that blocks may have: of a block that has not come at all, nobody knows how many there are."""
     runs = tuple([(first * MAX_SEGMENTS, stop * MAX_SEGMENTS) for first, stop in blocks.runs])
-    return truncated(RangeSet(runs, min(blocks.limit * MAX_SEGMENTS, NO_LIMIT)), MAX_RUNS)
+    return truncated(NumberSet(runs, min(blocks.limit * MAX_SEGMENTS, NO_LIMIT)), MAX_RUNS)
 
 
 # Operations. ---------------------------------------------------------------------------------------------------------
 
 
-def union(one: RangeSet, other: RangeSet, most: int = MAX_RUNS) -> RangeSet:
+def union(one: NumberSet, other: NumberSet, most: int = MAX_RUNS) -> NumberSet:
     return from_runs(one.runs + other.runs, min(one.limit, other.limit), most)
 
 
-def intersection(one: RangeSet, other: RangeSet, most: int = MAX_RUNS) -> RangeSet:
+def intersection(one: NumberSet, other: NumberSet, most: int = MAX_RUNS) -> NumberSet:
     return _swept(one, other, lambda is_in_one, is_in_other: is_in_one and is_in_other, most)
 
 
-def difference(one: RangeSet, other: RangeSet, most: int = MAX_RUNS) -> RangeSet:
+def difference(one: NumberSet, other: NumberSet, most: int = MAX_RUNS) -> NumberSet:
     """What is in the first and not in the second."""
     return _swept(one, other, lambda is_in_one, is_in_other: is_in_one and not is_in_other, most)
 
 
-def truncated(numbers: RangeSet, most: int) -> RangeSet:
+def truncated(numbers: NumberSet, most: int) -> NumberSet:
     """The lowest runs of a set, with a limit where the first run that is left out begins; the set itself if it is short
     enough. A run that is too long for the wire ends the set as well."""
     runs, limit = numbers
     for index, (first, stop) in enumerate(runs):
         if index == most:
-            return RangeSet(runs[:most], first)
+            return NumberSet(runs[:most], first)
         if stop - first > MAX_RUN:
             cut = first + MAX_RUN
-            return RangeSet((*runs[:index], (first, cut)), cut)
-    return RangeSet(runs, limit)
+            return NumberSet((*runs[:index], (first, cut)), cut)
+    return NumberSet(runs, limit)
 
 
-def _swept(one: RangeSet, other: RangeSet, keeps: Callable[[bool, bool], bool], most: int) -> RangeSet:
+def _swept(one: NumberSet, other: NumberSet, keeps: Callable[[bool, bool], bool], most: int) -> NumberSet:
     """Goes through the edges of both sets, in order: each edge enters or leaves one of them."""
     limit = min(one.limit, other.limit)
     left = [edge for run in one.runs for edge in run]
@@ -129,13 +129,13 @@ def _swept(one: RangeSet, other: RangeSet, keeps: Callable[[bool, bool], bool], 
             begin = -1
     if begin >= 0:
         runs.append((begin, limit))
-    return truncated(RangeSet(tuple(runs), limit), most)
+    return truncated(NumberSet(tuple(runs), limit), most)
 
 
 # Questions. ----------------------------------------------------------------------------------------------------------
 
 
-def contains(numbers: RangeSet, number: int) -> bool:
+def contains(numbers: NumberSet, number: int) -> bool:
     """Whether a number is known to be in the set."""
     low, high = 0, len(numbers.runs)
     while low < high:
@@ -150,12 +150,12 @@ def contains(numbers: RangeSet, number: int) -> bool:
     return False
 
 
-def size_of(numbers: RangeSet) -> int:
+def size_of(numbers: NumberSet) -> int:
     """How many numbers are known to be in it."""
     return sum([stop - first for first, stop in numbers.runs])
 
 
-def members_of(numbers: RangeSet, most: int) -> Iterator[int]:
+def members_of(numbers: NumberSet, most: int) -> Iterator[int]:
     """The lowest numbers of a set, at most so many: a run from the wire may name four billion."""
     for first, stop in numbers.runs:
         stop = min(stop, first + most)
@@ -165,14 +165,14 @@ def members_of(numbers: RangeSet, most: int) -> Iterator[int]:
             return
 
 
-def blocks_of(segments: RangeSet) -> RangeSet:
+def blocks_of(segments: NumberSet) -> NumberSet:
     """The blocks of which a segment is in the set. Of a block that the limit cuts nothing is known."""
     limit = NO_LIMIT if not segments.is_truncated else segments.limit // MAX_SEGMENTS
     runs = [(first // MAX_SEGMENTS, -(-stop // MAX_SEGMENTS)) for first, stop in segments.runs]
     return from_runs(runs, limit)
 
 
-def pieces_of(segments: RangeSet, block: int, count: int) -> tuple[Run, ...]:
+def pieces_of(segments: NumberSet, block: int, count: int) -> tuple[Run, ...]:
     """Which segments of a block that has `count` of them are in the set, as runs of segment numbers."""
     first, stop = block * MAX_SEGMENTS, block * MAX_SEGMENTS + count
     low, high = 0, len(segments.runs)

@@ -6,9 +6,9 @@ rate is what it should be (3). All rates are datagrams a second, as a float: not
 
 The paper gives k, Delta and rho. The other constants are ours:
 
-- `GROWTH` (lambda) = 0.1. A mean over ten seconds lags by five, so a rate grows by 2 % a second at best. A member with a
-  hiccup has a mean that is lower by up to a tenth, until its losses are repaired. In a region of 71 some member nearly
-  always has one: with 0.05 such a region sinks to mu_min, with 0.1 it does about what the paper's did
+- `GROWTH` (lambda) = 0.1. A mean over ten seconds lags by five, so a rate grows by 2 % a second at best. A member with
+  a hiccup has a mean that is lower by up to a tenth, until its losses are repaired. In a region of 71 some member
+  nearly always has one: with 0.05 such a region sinks to mu_min, with 0.1 it does about what the paper's did
   (`tests/paper/test_qsm_rates.py`). The price: where receivers are at their limit, up to 9 % of what is sent is lost.
 - `MIN_RATE` (mu_min) = 100: from there it takes about four minutes to 10,000, as in section 3.8.
 - `POOL` (C), `LOW`, `HIGH`, `STEP` (Delta_max) = 64, 32, 64, 32 credits: a block of 60,000 bytes takes 44 datagrams of
@@ -19,7 +19,7 @@ Deviations:
 - alpha is held between `LEAST_ALPHA` and `MOST_ALPHA`. Formula (3) is an integrator: while a sender has nothing to send
   its measured rate is low, and alpha would grow until the first burst swamps the region.
 - Formula (3) takes the actual rate of the last `ADJUSTED_OVER` intervals and not of k = 10. With the delay of a mean
-  over ten seconds and rho = 0.5, alpha swings for ever around a component that sends a fifth too much, as the test shows.
+  over ten seconds and rho = 0.5, alpha swings for ever around a component that sends a fifth too much.
 - The pool never has more than C credits: where the timer is late, what elapsed beyond that is lost. That bounds bursts.
 """
 
@@ -135,8 +135,8 @@ class QsmPolicy:
 
 
 class DemandPolicy:
-    """Ignores reports of times in which the sender had nothing to send: they tell what was sent, not what the region can
-    receive. A report counts in full where the sender used its whole rate for as long as a mean is taken over.
+    """Ignores reports of times in which the sender had nothing to send: they tell what was sent, not what the region
+    can receive. A report counts in full where the sender used its whole rate for as long as a mean is taken over.
     Otherwise it counts where less was received than sent: then the rate falls by as much, once for a loss, which means
     of several seconds tell of."""
 

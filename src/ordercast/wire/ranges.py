@@ -24,7 +24,7 @@ if (SET_HEAD.size, SET_RUN.size) != (10, 12):
     raise AssertionError("sets of numbers have fixed sizes on the wire")
 
 
-class RangeSet(NamedTuple):
+class NumberSet(NamedTuple):
     """Half-open runs that rise and do not touch each other, all below `limit`. `parts/ranges.py` computes with them."""
 
     runs: tuple[Run, ...] = ()
@@ -40,10 +40,10 @@ class RangeSet(NamedTuple):
         return SET_HEAD.size + SET_RUN.size * len(self.runs)
 
 
-EMPTY: Final = RangeSet()
+EMPTY: Final = NumberSet()
 
 
-def encode_set(numbers: RangeSet) -> bytes:
+def encode_set(numbers: NumberSet) -> bytes:
     """What is longer than a set may be on the wire has to be truncated before."""
     runs, limit = numbers
     if len(runs) > MAX_RUNS or any(stop - first > MAX_RUN for first, stop in runs):
@@ -51,7 +51,7 @@ def encode_set(numbers: RangeSet) -> bytes:
     return SET_HEAD.pack(limit, len(runs)) + b"".join([SET_RUN.pack(first, stop - first) for first, stop in runs])
 
 
-def read_set(reader: Reader, most: int = MAX_RUNS) -> RangeSet:
+def read_set(reader: Reader, most: int = MAX_RUNS) -> NumberSet:
     """One set off the front of a body, with at most so many runs."""
     limit, count = reader.unpack(SET_HEAD)
     if limit > NO_LIMIT or count > most:
@@ -66,10 +66,10 @@ def read_set(reader: Reader, most: int = MAX_RUNS) -> RangeSet:
             raise WireError("runs that are empty, do not rise, touch each other or go beyond the limit")
         least = first + length + 1
         runs.append((first, first + length))
-    return RangeSet(tuple(runs), limit)
+    return NumberSet(tuple(runs), limit)
 
 
-def decode_set(body: bytes | memoryview) -> RangeSet:
+def decode_set(body: bytes | memoryview) -> NumberSet:
     """A body that is one set."""
     reader = Reader(body)
     numbers = read_set(reader)
