@@ -317,10 +317,8 @@ async def storm(outcome: Outcome, options: SitesOptions) -> None:
         began_s = monotonic()
         await storm.end()
         await house.until([house.names])
-        outcome.notes.append(
-            f"seed {seed}: {', '.join([f'{count} x {word}' for word, count in storm.counts.items()])}; all were together "
-            f"{monotonic() - began_s:.2f} s after the end"
-        )
+        done = ", ".join([f"{count} x {word}" for word, count in storm.counts.items()])
+        outcome.notes.append(f"seed {seed}: {done}; all were together {monotonic() - began_s:.2f} s after the end")
 
 
 DAEMON_SCENARIOS = {"clients": clients, "kill": kill, "cut": cut, "apart": apart, "whole": whole, "storm": storm}

@@ -6,6 +6,7 @@ import tracemalloc
 from collections.abc import Callable
 from typing import Any, Final
 
+from tests.unit import region_samples as region
 from tests.unit import site_samples as site
 from tests.unit import wire_samples as sample
 
@@ -36,6 +37,8 @@ from ordercast.wire.calls import (
     pack_call,
 )
 from ordercast.wire.codec import Reader, Writer
+from ordercast.wire.courier import decode_courier_ack, encode_courier_ack, part_head
+from ordercast.wire.courier import open_part as open_parcel_part
 from ordercast.wire.fragments import Assembler
 from ordercast.wire.header import HEADER, HEADER_BYTES, MAGIC, Kind
 from ordercast.wire.names import decode_names, encode_names, encode_question
@@ -57,6 +60,23 @@ from ordercast.wire.ordering import (
     encode_ordered,
     encode_propose,
 )
+from ordercast.wire.ranges import decode_set, encode_set
+from ordercast.wire.regions import (
+    decode_accused,
+    decode_close,
+    decode_drained,
+    decode_numbers,
+    decode_open,
+    encode_accused,
+    encode_close,
+    encode_drained,
+    encode_numbers,
+    encode_open,
+)
+from ordercast.wire.regions import decode_ack as decode_region_ack
+from ordercast.wire.regions import decode_token as decode_region_token
+from ordercast.wire.regions import encode_ack as encode_region_ack
+from ordercast.wire.regions import encode_token as encode_region_token
 from ordercast.wire.roster import (
     SeedProgress,
     SeedState,
@@ -163,6 +183,14 @@ def _open_packet(data: bytes) -> Any:
     return open_packet(Datagram(kind, segment, last, ring, origin, number, memoryview(data)[HEADER_BYTES:]))
 
 
+def _open_parcel_part(data: bytes) -> Any:
+    """The same for parcels of a courier."""
+    if len(data) <= HEADER_BYTES:
+        return None
+    _, kind, segment, last, _, ring, origin, number = HEADER.unpack_from(data)
+    return open_parcel_part(Datagram(kind, segment, last, ring, origin, number, memoryview(data)[HEADER_BYTES:]))
+
+
 def _open_list(body: bytes) -> Any:
     """As the orderer does."""
     token, change = decode_list(body)
@@ -265,6 +293,19 @@ DECODERS: Final[dict[str, tuple[Decode, tuple[bytes, ...]]]] = {
     "decode_site_token": (decode_site_token, (encode_site_token(site.TOKEN), encode_site_token(site.RESTING))),
     "decode_wake": (decode_wake, (encode_wake(258),)),
     "decode_hello": (decode_hello, (encode_hello(site.HELLO),)),
+    "decode_set": (decode_set, (encode_set(region.BLOCKS), encode_set(region.CUT_OFF))),
+    "open_parcel_part": (_open_parcel_part, (part_head(1, region.PART) + b"body",)),
+    "decode_courier_ack": (decode_courier_ack, (encode_courier_ack(region.COURIER_ACK),)),
+    "decode_open": (decode_open, (encode_open(region.OPENING),)),
+    "decode_close": (decode_close, (encode_close(region.CLOSING),)),
+    "decode_region_token": (
+        decode_region_token,
+        (encode_region_token(region.TOKEN), encode_region_token(region.RESTING)),
+    ),
+    "decode_region_ack": (decode_region_ack, (encode_region_ack(region.ACK),)),
+    "decode_numbers": (decode_numbers, (encode_numbers(region.SEGMENTS),)),
+    "decode_drained": (decode_drained, (encode_drained(0x0102),)),
+    "decode_accused": (decode_accused, (encode_accused(region.ACCUSED),)),
     "decode_result": (decode_result, (encode_result(sample.BALLOT, sample.PROPOSAL),)),
 }
 

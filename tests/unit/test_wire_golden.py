@@ -512,6 +512,18 @@ def test_kinds_keep_their_numbers() -> None:
         "INSTALL": 55,
         "FETCH": 56,
         "SHOW": 57,
+        "COURIER_ACK": 64,
+        "CLOSE": 65,
+        "REGION_TOKEN": 66,
+        "REGION_ACK": 67,
+        "REGION_NAK": 68,
+        "GONE": 69,
+        "PUSH": 70,
+        "PULL": 71,
+        "PULLED": 72,
+        "LOST": 73,
+        "DRAINED": 74,
+        "ACCUSE": 75,
     }
     assert all(kind < FORWARD for kind in Kind), "the bit beside the kind is free"
     assert detail_of(Kind.NAK | FORWARD) == detail_of(Kind.NAK)

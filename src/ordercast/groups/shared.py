@@ -165,7 +165,7 @@ class SharedGroups:
         if len(others) > 1:
             self._turn = (self._turn + 1) % len(others)
             others = others[self._turn :] + others[: self._turn]
-            if any([stream.priority for stream in others]):
+            if any(stream.priority for stream in others):
                 others.sort(key=lambda stream: -stream.priority)
         return [first, *others]
 

@@ -98,6 +98,20 @@ class Kind(IntEnum):
     FETCH = 56  # asks a member of the class for blocks of the remainder
     SHOW = 57  # a component shows itself to configured daemons outside of it
 
+    # Regions (QSM section 2.3): parcels of a courier, and what acknowledges them.
+    COURIER_ACK = 64
+    CLOSE = 65  # a sender's final count in a view that it leaves
+    REGION_TOKEN = 66
+    REGION_ACK = 67  # of a region to a sender, with the rate that it takes
+    REGION_NAK = 68  # what a whole partition lacks, to the sender
+    GONE = 69  # the answer where the sender does not keep it any more
+    PUSH = 70  # a segment that another member is known to lack
+    PULL = 71  # a member asks another one for segments
+    PULLED = 72  # a segment in answer
+    LOST = 73  # blocks that nobody has any more
+    DRAINED = 74  # the view is forgotten where it was asked about
+    ACCUSE = 75  # to the membership service: a node does not answer
+
 
 FORWARD: Final = 0x80  # added to the kind: the receiver is to multicast it (RMP section 3.4)
 
@@ -133,6 +147,18 @@ DETAIL: Final[dict[int, str]] = {
     Kind.HOP_NAK: "nak",
     Kind.SITE_TOKEN: "token",
     Kind.WAKE: "wake",
+    Kind.COURIER_ACK: "courier-ack",
+    Kind.CLOSE: "close",
+    Kind.REGION_TOKEN: "token",
+    Kind.REGION_ACK: "ack",
+    Kind.REGION_NAK: "nak",
+    Kind.GONE: "gone",
+    Kind.PUSH: "push",
+    Kind.PULL: "pull",
+    Kind.PULLED: "pulled",
+    Kind.LOST: "lost",
+    Kind.DRAINED: "drained",
+    Kind.ACCUSE: "membership",
 }
 MEMBERSHIP_DETAIL: Final = "membership"
 UNKNOWN_DETAIL: Final = "unknown"

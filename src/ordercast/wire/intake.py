@@ -19,7 +19,8 @@ from ordercast.wire.header import FORWARD, HEADER, HEADER_BYTES, MAGIC, MAX_SEGM
 from ordercast.wire.segments import Datagram, Reassembly, strip_train
 
 MAX_DATAGRAMS: Final = 4_096  # of one batch; a train of tiny datagrams must not hold us up
-_SEGMENTS: Final = frozenset({Kind.DATA, Kind.REPAIR, Kind.PACKET})  # kinds whose segments are handed on one by one
+# Kinds whose segments are handed on one by one.
+_SEGMENTS: Final = frozenset({Kind.DATA, Kind.REPAIR, Kind.PACKET, Kind.PUSH, Kind.PULLED})
 STALE_PARTS_NS: Final = 2 * SECOND  # a control body that is not whole by then comes again as a new one
 
 
