@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from ordercast.config import MS, SECOND, MinMembers
 from ordercast.sim.checkers.chain import branches, installed_views
-from ordercast.sim.checkers.restarts import Expulsion, Reset, broken_restarts, linked_views
+from ordercast.sim.checkers.restarts import Expulsion, ResetSpan, broken_restarts, linked_views
 from ordercast.sim.checkers.stuck import Excuse, LifeSpan, Trouble, Wish, excuse_of
 from ordercast.sim.checkers.views import Rules
 from ordercast.trace.schema import Row
@@ -23,7 +23,7 @@ class History:
     rows: list[Row] = field(default_factory=list)
     troubles: list[Trouble] = field(default_factory=list)
     expulsions: list[Expulsion] = field(default_factory=list)
-    resets: list[Reset] = field(default_factory=list)
+    resets: list[ResetSpan] = field(default_factory=list)
 
     def start(self, names: str, at: int = 0) -> History:
         for name in names.split():
@@ -78,7 +78,7 @@ class History:
 
     def reset(self, rule: MinMembers, size: int, at: int, until: int) -> History:
         """A member called `reset` and was told that the group has so many members."""
-        self.resets.append(Reset(rule, size, at * MS, until * MS))
+        self.resets.append(ResetSpan(rule, size, at * MS, until * MS))
         return self
 
     def excuse(self) -> Excuse | None:

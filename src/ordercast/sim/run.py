@@ -29,7 +29,7 @@ from ordercast.sim.calling import SimCaller
 from ordercast.sim.checkers import Verdict, check_all
 from ordercast.sim.checkers.attendance import short_members
 from ordercast.sim.checkers.chain import branches
-from ordercast.sim.checkers.restarts import Reset, broken_restarts, linked_views
+from ordercast.sim.checkers.restarts import ResetSpan, broken_restarts, linked_views
 from ordercast.sim.checkers.stalled import stall_failures
 from ordercast.sim.checkers.stuck import Excuse, LifeSpan, excuse_of
 from ordercast.sim.cluster import Cluster, Terms
@@ -333,7 +333,7 @@ class _Run:
         wait_ns = cluster.terms.timing.restart_wait_ns
         patience_ns = scenario.patience_ns - EVICTION_SLACK_NS if scenario.slow == "evict" else None
         put_out = possible_expulsions(scenario.faults, patience_ns, scenario.last_ns)
-        done = [Reset(call.rule, call.size, call.asked_ns, call.ended_ns) for call in resets if call.size]
+        done = [ResetSpan(call.rule, call.size, call.asked_ns, call.ended_ns) for call in resets if call.size]
         outcome.failures += broken_restarts(outcome.rows, lives, troubles, scenario.rule_of, wait_ns, put_out, done)
         outcome.failures += broken_resets(resets, outcome.rows, is_untroubled=is_untroubled)
         outcome.failures += self._stall_failures(outcome.rows)

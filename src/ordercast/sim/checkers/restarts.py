@@ -33,7 +33,7 @@ SLACK_NS: Final = 1_500 * MS
 """A member that has just begun to hear the others again may need so long to be heard by them."""
 
 
-class Reset(NamedTuple):
+class ResetSpan(NamedTuple):
     """A reset that succeeded: what it asked for, how many members it was told of, and its time."""
 
     rule: MinMembers
@@ -57,7 +57,7 @@ def broken_restarts(
     rules: Rules,
     wait_ns: int,
     expulsions: Sequence[Expulsion] = (),
-    resets: Sequence[Reset] = (),
+    resets: Sequence[ResetSpan] = (),
 ) -> list[str]:
     """What is wrong with the views of restarted members, in words. `wait_ns`: how long they wait for the others.
     `expulsions`: those that there may have been, whether somebody has delivered them or not."""
@@ -164,7 +164,7 @@ def _too_few(
     lives: dict[str, LifeSpan],
     rules: Rules,
     expulsions: Sequence[Expulsion],
-    resets: Sequence[Reset],
+    resets: Sequence[ResetSpan],
 ) -> list[str]:
     told = [
         (f"{row.node}/{row.life}", row.at_ns, row.view)
