@@ -40,6 +40,9 @@ DELIVERED = 100
 
 STORM_STEPS = 20
 STORM_PAUSE_S = 3.0
+STORM_PACE_S = 0.8
+"""It is long, and its trace is to be judged in the same time as the others."""
+
 CUT_S = 5.0
 MERGE_GOAL_S = 5.0
 KILL_GOAL_S = 5.0
@@ -69,7 +72,7 @@ class House:
 
 
 @contextlib.asynccontextmanager
-async def clients_at_work(outcome: Outcome, options: SitesOptions) -> AsyncIterator[House]:
+async def clients_at_work(outcome: Outcome, options: SitesOptions, pace_s: float = PACE_S) -> AsyncIterator[House]:
     """Clients that send; behind it everything comes to rest and is judged."""
     trace = Path(tempfile.mkdtemp(prefix=f"daemons-{outcome.scenario}-", dir=options.traces))
     wan = options.wan
@@ -80,7 +83,7 @@ async def clients_at_work(outcome: Outcome, options: SitesOptions) -> AsyncItera
         doors = doors_of(Path(folder), list(DAEMONS))
         venue = wan.venue(trace)
         venue = replace(venue, told={**venue.told, "doors": doors}, group=GROUP, module=DAEMON)
-        house = House(SiteProcesses(venue), ClientProcesses(doors, GROUP, PACE_S), options)
+        house = House(SiteProcesses(venue), ClientProcesses(doors, GROUP, pace_s), options)
         house.daemons.write_info({"bench": "chaos", "scenario": outcome.scenario, "loss": LOSS, "clients": CLIENTS})
         try:
             await house.daemons.start(list(DAEMONS))
@@ -310,15 +313,15 @@ class Storm:
 async def storm(outcome: Outcome, options: SitesOptions) -> None:
     """All of it by chance: nothing waits until what was done before has come to an end."""
     seed = time_ns() % 1_000_000
-    async with clients_at_work(outcome, options) as house:
+    async with clients_at_work(outcome, options, STORM_PACE_S) as house:
         storm = Storm(house, Random(seed))
         for _ in range(STORM_STEPS):
             await storm.step()
         began_s = monotonic()
         await storm.end()
         await house.until([house.names])
-        done = ", ".join([f"{count} x {word}" for word, count in storm.counts.items()])
-        outcome.notes.append(f"seed {seed}: {done}; all were together {monotonic() - began_s:.2f} s after the end")
+        did = ", ".join([f"{count} x {word}" for word, count in storm.counts.items()])
+        outcome.notes.append(f"seed {seed}: {did}; all were together {monotonic() - began_s:.2f} s after the end")
 
 
 DAEMON_SCENARIOS = {"clients": clients, "kill": kill, "cut": cut, "apart": apart, "whole": whole, "storm": storm}
