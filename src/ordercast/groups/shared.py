@@ -166,7 +166,7 @@ class SharedGroups:
         others = streams[1:]
         self._turn = (self._turn + 1) % len(others)
         others = [*others[self._turn :], *others[: self._turn]]
-        if any([stream.priority for stream in others]):
+        if any(stream.priority for stream in others):
             others.sort(key=lambda stream: -stream.priority)
         return [streams[0], *others]
 
