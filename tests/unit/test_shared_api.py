@@ -306,8 +306,8 @@ async def test_misuse_of_shared_underlays_raises_with_the_alternative() -> None:
         await a.join("floor")
     await b.attach("floor")
     await turns()
-    with pytest.raises(UsageError, match="'x' is a group of the underlay 'floor': join it to call it"):
-        await b.call("x", b"?")
+    with pytest.raises(UsageError, match="calls on the underlay 'floor' are never lost: leave again out"):
+        await b.call("x", b"?", handler=1, again=True)
     await b.attach("yard")
     with pytest.raises(UsageError, match="say which underlay: this node is attached to 'floor' and 'yard'"):
         b.events()

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, Unpack
 
 from ordercast.api.checks import (
     Payload,
@@ -25,8 +25,8 @@ from ordercast.api.group import CALL_TIMEOUT_S, Group
 from ordercast.api.handles import OpenGroups
 from ordercast.api.seat import JoinRequest, NodeBackend, Seat
 from ordercast.api.shared import SharedUnderlay
-from ordercast.api.terms import as_request
-from ordercast.config import SITES_ORDERER, SITES_UNDERLAY, AlonePolicy, MinMembers, RecoveryMode, SlowPolicy
+from ordercast.api.terms import PLAIN_TERMS, UnderlayTerms, as_request
+from ordercast.config import SITES_ORDERER, SITES_UNDERLAY
 from ordercast.errors import CallTimeout, JoinRefused, NotMember, UsageError
 from ordercast.groups.caller import Call
 from ordercast.groups.checks import check_kind
@@ -34,23 +34,11 @@ from ordercast.groups.events import Event, PortEvent
 from ordercast.service import AGREED, RELIABLE, UNRELIABLE, Service
 from ordercast.view import Address, Member
 
-PATIENCE_S: Final = 10.0
-"""How long a member may hold up the group by default, before it is evicted."""
-
 JOIN_TIMEOUT_S: Final = 30.0
 """How long `join` tries by default."""
 
 CALLS_PATIENCE_S: Final = 3.0
 """How long `join` waits for calls to the same group that are under way."""
-
-_PLAIN: Final[dict[str, object]] = {
-    "min_members": "majority",
-    "recovery": "automatic",
-    "alone": "create",
-    "slow": "evict",
-    "patience": PATIENCE_S,
-}
-"""What `join` has for parameters of the underlay that are left out; None for the others."""
 
 
 class NodeBase:
@@ -125,26 +113,11 @@ class NodeBase:
         self,
         name: str | None = None,
         *,
-        orderer: str | None = None,
-        create: bool | None = None,
-        min_members: MinMembers = "majority",
-        recovery: RecoveryMode = "automatic",
-        resilience: int | None = None,
-        max_members: int | None = None,
-        buffers: int | None = None,
-        nr_buf: int | None = None,
-        max_message: int | None = None,
-        flow: str | None = None,
-        anticipate: bool | None = None,
         header: bytes = b"",
         timeout: float | None = JOIN_TIMEOUT_S,
-        ttl: int | None = None,
         contact: str | Address | None = None,
-        alone: AlonePolicy = "create",
-        bootstrap: int | None = None,
-        slow: SlowPolicy = "evict",
-        patience: float = PATIENCE_S,
         underlay: str | None = None,
+        **terms: Unpack[UnderlayTerms],
     ) -> Group:
         """Become a member; returns with the first view. Amoeba's CreateGroup and JoinGroup (section 3).
 
@@ -177,35 +150,17 @@ class NodeBase:
             check_group_name(name)
         header = as_header(header)
         check_timeout(timeout)
-        usual = self._backend.defaults.orderer
-        terms = {
-            "orderer": usual if orderer is None else orderer,
-            "create": create,
-            "min_members": min_members,
-            "recovery": recovery,
-            "resilience": resilience,
-            "max_members": max_members,
-            "buffers": buffers,
-            "nr_buf": nr_buf,
-            "max_message": max_message,
-            "flow": flow,
-            "anticipate": anticipate,
-            "ttl": ttl,
-            "alone": alone,
-            "bootstrap": bootstrap,
-            "slow": slow,
-            "patience": patience,
-        }
+        usual, orderer = self._backend.defaults.orderer, terms.get("orderer")
+        create = terms.get("create")
         if underlay is None:
-            underlay = self._backend.carrier or (SITES_UNDERLAY if terms["orderer"] == SITES_ORDERER else None)
+            underlay = self._backend.carrier or (SITES_UNDERLAY if (orderer or usual) == SITES_ORDERER else None)
         if underlay is not None:
+            asked: dict[str, object] = {**terms, "contact": contact}
             if orderer in (usual, SITES_ORDERER):
-                del terms["orderer"]  # said to be as it is, or where the underlay gets it from
-            else:
-                terms["orderer"] = orderer
-            name = _check_shared(name, underlay, {**terms, "contact": contact})
+                del asked["orderer"]  # said to be as it is, or where the underlay gets it from
+            name = _check_shared(name, underlay, asked)
             return await self._join_shared(name, underlay, orderer, header, timeout)
-        request = as_request(self._backend.defaults, **terms)  # type: ignore[arg-type]
+        request = as_request(self._backend.defaults, terms)
         if contact is not None and create:
             raise UsageError("a group that is joined through a contact exists: leave create out")
         if name is None:
@@ -251,24 +206,9 @@ class NodeBase:
         self,
         underlay: str,
         *,
-        orderer: str | None = None,
-        create: bool | None = None,
-        min_members: MinMembers = "majority",
-        recovery: RecoveryMode = "automatic",
-        resilience: int | None = None,
-        max_members: int | None = None,
-        buffers: int | None = None,
-        nr_buf: int | None = None,
-        max_message: int | None = None,
-        flow: str | None = None,
-        anticipate: bool | None = None,
         timeout: float | None = JOIN_TIMEOUT_S,
-        ttl: int | None = None,
         contact: str | Address | None = None,
-        alone: AlonePolicy = "create",
-        bootstrap: int | None = None,
-        slow: SlowPolicy = "evict",
-        patience: float = PATIENCE_S,
+        **terms: Unpack[UnderlayTerms],
     ) -> SharedUnderlay:
         """Come into a shared underlay, which carries any number of groups; returns with its first view.
 
@@ -277,25 +217,8 @@ class NodeBase:
         self._check_running()
         check_group_name(underlay)
         check_timeout(timeout)
-        request = as_request(
-            self._backend.defaults,
-            orderer=self._backend.defaults.orderer if orderer is None else orderer,
-            create=create,
-            min_members=min_members,
-            recovery=recovery,
-            resilience=resilience,
-            max_members=max_members,
-            buffers=buffers,
-            nr_buf=nr_buf,
-            max_message=max_message,
-            flow=flow,
-            anticipate=anticipate,
-            ttl=ttl,
-            alone=alone,
-            bootstrap=bootstrap,
-            slow=slow,
-            patience=patience,
-        )
+        create = terms.get("create")
+        request = as_request(self._backend.defaults, terms)
         if contact is not None and request.config.orderer == SITES_ORDERER:
             raise UsageError("the configuration of sites says where the daemons are: leave contact out")
         if contact is not None and create:
@@ -522,7 +445,7 @@ def _check_shared(name: str | None, underlay: str, terms: dict[str, object]) -> 
         raise UsageError(f"{name!r} is the name of the underlay itself; give the group another one")
     if name is None:
         raise UsageError(f'a group of a shared underlay is joined by its name: join("prices", underlay={underlay!r})')
-    given = [word for word, value in terms.items() if value != _PLAIN.get(word)]
+    given = [word for word, value in terms.items() if value != PLAIN_TERMS.get(word)]
     if given:
         raise UsageError(
             f"{', '.join(given)}: these belong to the underlay and not to one of its groups; "

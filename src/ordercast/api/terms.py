@@ -1,9 +1,9 @@
-"""What a join, or an attach, asks for: its arguments checked, as a `JoinRequest`."""
+"""What a join, or an attach, asks for: its arguments, and those checked, as a `JoinRequest`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, TypedDict
 
 from ordercast.api.checks import check_min_members, check_number
 from ordercast.api.seat import JoinRequest
@@ -18,6 +18,51 @@ from ordercast.config import (
     SlowPolicy,
 )
 from ordercast.errors import UsageError
+
+PATIENCE_S: Final = 10.0
+"""How long a member may hold up the group by default, before it is evicted."""
+
+
+class UnderlayTerms(TypedDict, total=False):
+    """What `Node.join`, `Node.attach` and their blocking twins say of an underlay. `Node.join` documents the words."""
+
+    orderer: str | None
+    create: bool | None
+    min_members: MinMembers
+    recovery: RecoveryMode
+    resilience: int | None
+    max_members: int | None
+    buffers: int | None
+    nr_buf: int | None
+    max_message: int | None
+    flow: str | None
+    anticipate: bool | None
+    ttl: int | None
+    alone: AlonePolicy
+    bootstrap: int | None
+    slow: SlowPolicy
+    patience: float
+
+
+PLAIN_TERMS: Final[UnderlayTerms] = {
+    "orderer": None,
+    "create": None,
+    "min_members": "majority",
+    "recovery": "automatic",
+    "resilience": None,
+    "max_members": None,
+    "buffers": None,
+    "nr_buf": None,
+    "max_message": None,
+    "flow": None,
+    "anticipate": None,
+    "ttl": None,
+    "alone": "create",
+    "bootstrap": None,
+    "slow": "evict",
+    "patience": PATIENCE_S,
+}
+"""What is meant where a word is left out. None: what the node has, or the group."""
 
 MAX_BUFFERS: Final = 1 << 40
 """Bytes of history that may be asked for; far above what any machine has."""
@@ -52,27 +97,19 @@ def check_sites(given: Mapping[str, object]) -> None:
             raise UsageError(f"{word}={given[word]!r} does not go with orderer='sites': {text}")
 
 
-def as_request(
-    defaults: GroupConfig,
-    *,
-    orderer: str,
-    create: bool | None,
-    min_members: MinMembers,
-    recovery: RecoveryMode,
-    resilience: int | None,
-    max_members: int | None,
-    buffers: int | None,
-    nr_buf: int | None,
-    max_message: int | None,
-    flow: str | None,
-    anticipate: bool | None,
-    ttl: int | None,
-    alone: AlonePolicy,
-    bootstrap: int | None,
-    slow: SlowPolicy,
-    patience: float,
-) -> JoinRequest:
+def as_request(defaults: GroupConfig, given: UnderlayTerms) -> JoinRequest:
     """Raise what is wrong. Header, contact and underlay are the caller's to add."""
+    unknown = sorted(given.keys() - PLAIN_TERMS.keys())
+    if unknown:
+        raise TypeError(f"join and attach have no argument {unknown[0]!r}")
+    terms: UnderlayTerms = {**PLAIN_TERMS, **given}
+    orderer = terms["orderer"] or defaults.orderer
+    create, recovery, alone, slow = terms["create"], terms["recovery"], terms["alone"], terms["slow"]
+    min_members, patience, resilience = terms["min_members"], terms["patience"], terms["resilience"]
+    max_members, max_message, bootstrap = terms["max_members"], terms["max_message"], terms["bootstrap"]
+    buffers, nr_buf, flow, anticipate, ttl = (
+        terms["buffers"], terms["nr_buf"], terms["flow"], terms["anticipate"], terms["ttl"],
+    )  # fmt: skip
     if create is not None and not isinstance(create, bool):
         raise UsageError(f"create is True, False or None, not {create!r}")
     if recovery not in ("automatic", "manual"):
@@ -85,21 +122,7 @@ def as_request(
         raise UsageError(f"patience is a number of seconds from 0.1 to {MAX_PATIENCE_S:,}, not {patience!r}")
     check_min_members(min_members)
     if orderer == SITES_ORDERER:
-        check_sites(
-            {
-                "create": create,
-                "min_members": min_members,
-                "recovery": recovery,
-                "resilience": resilience,
-                "max_members": max_members,
-                "flow": flow,
-                "anticipate": anticipate,
-                "alone": alone,
-                "bootstrap": bootstrap,
-                "slow": slow,
-                "patience": patience,
-            }
-        )
+        check_sites(terms)
     limits = {
         "resilience": resilience,
         "max_members": max_members,

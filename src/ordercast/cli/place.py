@@ -79,7 +79,7 @@ class Place(Protocol):
         """One message to a group, and the answer of its handler."""
 
 
-class DaemonPlace:
+class ClientPlace:
     """A light client of a daemon."""
 
     def __init__(self, node: ClientNode) -> None:
@@ -231,7 +231,7 @@ def through(args: argparse.Namespace, work: Callable[[Place], Coroutine[Any, Any
         if args.embedded:
             return await _embedded(args, work)
         async with await connect(args.daemon, name=args.name, timeout=CONNECT_S, reconnect=False) as node:
-            return await work(DaemonPlace(node))
+            return await work(ClientPlace(node))
 
     try:
         return run_loop(main())

@@ -21,7 +21,7 @@ from pathlib import Path
 from time import monotonic, monotonic_ns, time_ns
 from typing import Any, Final
 
-from ordercast.api.node import PATIENCE_S
+from ordercast.api.terms import PATIENCE_S
 from ordercast.cli.children import Child, ChildFailed, Saying
 from ordercast.orderers import ORDERERS
 from ordercast.service import parse_service

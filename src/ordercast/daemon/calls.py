@@ -47,7 +47,7 @@ class TooLate(NotMember):
     """An answer came when it was no longer this session's to give: its daemon has been out of the underlay since."""
 
 
-class Claim(NamedTuple):
+class SessionClaim(NamedTuple):
     """A lock that a session has asked for, under an id of its own."""
 
     port: Port
@@ -62,7 +62,7 @@ class SessionCalls:
     def __init__(self, seat: SessionSeat) -> None:
         self._seat = seat
         self._ports: dict[Port, None] = {}  # of groups whose locks or calls it has used
-        self._claims: dict[int, Claim] = {}
+        self._claims: dict[int, SessionClaim] = {}
         self._ids: dict[LockRequest, int] = {}
         self._asked: dict[Asked, None] = {}
         self._owed: dict[tuple[str, int], tuple[Port, PendingReply]] = {}  # by caller and number, the oldest first
@@ -86,7 +86,7 @@ class SessionCalls:
             self.settled.append((id_, refused))
             return
         request = port.lock(key, tries_once)
-        self._claims[id_] = Claim(port, request)
+        self._claims[id_] = SessionClaim(port, request)
         self._ids[request] = id_
         self._seat.touch(port)
 
@@ -133,16 +133,15 @@ class SessionCalls:
         self._seat.touch(base)
         return True
 
-    def owe(self, message: Message) -> bool:
-        """The session is told of a call; whether it is the one that is to answer."""
+    def owe(self, message: Message) -> None:
+        """The session is told of a call, and may be the one that is to answer."""
         owed = message.owed if isinstance(message, Request) else None
         port = self._seat.base.stream.ports.get(message.group)
         if port is None or not isinstance(owed, PendingReply):
-            return False
+            return
         self._owed[owed.sender, owed.first] = (port, owed)
         while len(self._owed) > MAX_OWED:
             del self._owed[next(iter(self._owed))]
-        return True
 
     def answer(self, caller: str, number: int, payload: bytes) -> bool:
         """Answer a call. False: there is no room. Raises TooLate where it is."""

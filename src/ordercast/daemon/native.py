@@ -139,6 +139,7 @@ class NativeConnection:
         "_delivered",
         "_frames",
         "_granted",
+        "_greeting",
         "_handles",
         "_hello",
         "_house",
@@ -152,13 +153,10 @@ class NativeConnection:
         "_waiting_bytes",
         "_watched",
         "_watches",
-        "has_calls",
         "is_over",
         "name",
         "seat",
         "secret",
-        "version",
-        "window",
     )
 
     def __init__(self, house: NativeHouse, sink: ByteSink, name: str) -> None:
@@ -169,8 +167,7 @@ class NativeConnection:
         self.seat: SessionSeat | None = None
         self.secret = b""
         self.is_over = False
-        self.version = VERSION
-        self.has_calls = False  # it uses locks or calls
+        self._greeting = ClientHello(VERSION, "", b"", 0)  # of the client that was let in
         self._hello: ClientHello | None = None  # its label is still being left
         self._frames = FrameBuffer(MAX_CLIENT_FRAME)
         self._out: list[bytes] = []  # frames of this turn
@@ -191,7 +188,6 @@ class NativeConnection:
         self._coming: Iterator[bytes] = iter(())  # frames of the event that was taken last
         self._sent = 0  # bytes of event frames
         self._consumed = 0
-        self.window = 0
 
     @property
     def is_open(self) -> bool:
@@ -246,7 +242,7 @@ class NativeConnection:
             return
         for watch in self.seat.take_settled():
             self._confirm(watch)
-        if self.has_calls:
+        if self.seat.uses_calls:
             self._out += settled_frames(self.seat.calls)
         self._grant()
         if self._pong is not None:
@@ -288,7 +284,6 @@ class NativeConnection:
             text = f"this daemon speaks versions 1 to {VERSION}, the client version {hello.version}"
             self._refuse(Refusal.VERSION, text)
             return
-        self.version = hello.version
         former = seats.named(hello.label) if hello.label else None
         if former is not None and hello.secret and isinstance(former.user, NativeConnection):
             if former.user.secret == hello.secret:
@@ -310,7 +305,7 @@ class NativeConnection:
         except UsageError as error:
             self._refuse(Refusal.USAGE, str(error))
             return
-        self.seat, self.secret, self.window = seat, house.new_secret(), hello.window
+        self.seat, self.secret, self._greeting = seat, house.new_secret(), hello
         self._granted = seats.window_bytes
         self._delivered = self._watched = seat.next_number
         self._assembler = Assembler(seat.config.max_message)
@@ -318,7 +313,7 @@ class NativeConnection:
         self._out.append(
             encode_welcome_frame(
                 Welcome(
-                    self.version,
+                    self._greeting.version,
                     seat.label,
                     seats.host.me,
                     seat.underlay,
@@ -334,7 +329,7 @@ class NativeConnection:
         )
         view = seat.daemons
         if view is not None:
-            self._event(house.encoder.frames(view, self.version))
+            self._event(house.encoder.frames(view, self._greeting.version))
         house.told(f"session {seat.label!r} has connected from {self.name}")
 
     def _refuse(self, code: Refusal, text: str) -> None:
@@ -394,7 +389,6 @@ class NativeConnection:
     def _on_lock(self, seat: SessionSeat, body: bytes) -> None:
         ask = decode_lock(body)
         name = self._group(ask.handle)
-        self.has_calls = True
         seat.calls.lock(ask.id, name, ask.key, ask.tries_once)
 
     def _on_unlock(self, seat: SessionSeat, body: bytes) -> None:
@@ -426,7 +420,7 @@ class NativeConnection:
         if self._received > self._granted:
             raise WireError(f"{self._received} bytes were sent, and the credit was {self._granted}")
         head = head_of(block)
-        if head.flags & (CHANGE | ROSTER) or (head.flags & CALLED and self.version < CALLS_VERSION):
+        if head.flags & (CHANGE | ROSTER) or (head.flags & CALLED and self._greeting.version < CALLS_VERSION):
             raise WireError("a client sends messages and fragments only")
         self._backlog.append((block, head))
         self._waiting_bytes += len(block)
@@ -464,7 +458,6 @@ class NativeConnection:
         priority = head.k if head.rank != RESILIENT_RANK else 0
         if flags & CALLED:
             name = self._group(ENTRY.unpack_from(block, HEAD_BYTES)[0])
-            self.has_calls = True
             return (seat.is_ready(name) or not seat.has(name)) and seat.calls.offer(name, block, head)
         if flags & FRAGMENTED:
             whole = self._assembler.add(0, block) if self._assembler is not None else None
@@ -543,7 +536,7 @@ class NativeConnection:
     def _pump(self, seat: SessionSeat) -> bool:
         """Send events, as far as the client and the socket take them. Whether there may be more: the socket has taken
         what it was given."""
-        sink, window = self._sink, self.window
+        sink, window = self._sink, self._greeting.window
         room = WRITE_BYTES - sink.pending_bytes()
         while self._sent - self._consumed < window and room > 0:
             frame = next(self._coming, None)
@@ -553,8 +546,8 @@ class NativeConnection:
                     self._flush()
                     return False
                 if isinstance(event, CallBatch):
-                    self.has_calls = seat.calls.owe(event.message) or self.has_calls
-                self._coming = self._house.encoder.frames(event, self.version)
+                    seat.calls.owe(event.message)
+                self._coming = self._house.encoder.frames(event, self._greeting.version)
                 continue
             self._out.append(frame)
             self._sent += len(frame)

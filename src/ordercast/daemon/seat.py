@@ -322,6 +322,10 @@ class SessionSeat:
         return self.base.engine.gives_locks
 
     @property
+    def uses_calls(self) -> bool:
+        return self._calls is not None
+
+    @property
     def calls(self) -> SessionCalls:
         if self._calls is None:
             self._calls = SessionCalls(self)

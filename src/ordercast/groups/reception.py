@@ -14,8 +14,8 @@ from ordercast.groups.calls import shown_call
 from ordercast.groups.consumption import Receipt
 from ordercast.groups.events import NO_POSITION, Batch, CallBatch, MixedBatch
 from ordercast.groups.group_views import session_name
+from ordercast.groups.open_calls import pass_by
 from ordercast.groups.opened_block import OpenedBlock
-from ordercast.groups.outside_calls import pass_by
 from ordercast.groups.port import Port
 from ordercast.groups.queued import NOBODY
 from ordercast.groups.requests import Incoming, read_call

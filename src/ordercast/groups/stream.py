@@ -18,7 +18,7 @@ import numpy.typing as npt
 from ordercast.config import MAX_BLOCK
 from ordercast.errors import InvariantViolation, OrdercastError, OutcomeUnknown, UsageError
 from ordercast.groups.consumption import PORT_BYTES, SESSION_BYTES
-from ordercast.groups.outside_calls import OutsideCalls
+from ordercast.groups.open_calls import OpenCalls
 from ordercast.groups.queue import SMALL_SHARE, Packed, SendQueue
 from ordercast.groups.queued import NO_NUMBER, NOBODY, Addressees, EachTarget, NumberedTargets, Target, listed
 from ordercast.groups.wanted import WantedGroups
@@ -110,7 +110,7 @@ class Stream:
         self.watches = Watches()
         # The last groups that it has sent to from outside: messages to the same ones share blocks.
         self.addressed: GroupNames | None = None
-        self.outside: OutsideCalls | None = None  # calls to groups that the session is not in, once there are any
+        self.outside: OpenCalls | None = None  # calls to groups that the session is not in, once there are any
 
     # State.
 
@@ -260,7 +260,7 @@ class Stream:
     def call_outside(self, group: str, payload: bytes, service: Service, handler: int, type_: int = 0) -> Asked | None:
         """Queue a call to a group that this session is not in; None: the queue is full, wait."""
         if self.outside is None:
-            self.outside = OutsideCalls(self)
+            self.outside = OpenCalls(self)
         return self.outside.call(group, payload, service, handler, type_)
 
     def offer_all_to(

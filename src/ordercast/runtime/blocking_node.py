@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 
 from ordercast.api.checks import Payload
 from ordercast.api.group import CALL_TIMEOUT_S, Group
-from ordercast.api.node import JOIN_TIMEOUT_S, PATIENCE_S, NodeBase
+from ordercast.api.node import JOIN_TIMEOUT_S, NodeBase
 from ordercast.api.shared import SharedUnderlay
-from ordercast.config import AlonePolicy, MinMembers, RecoveryMode, SlowPolicy
+from ordercast.api.terms import UnderlayTerms
 from ordercast.groups.events import Event, PortEvent
 from ordercast.runtime.blocking_group import BlockingGroup
 from ordercast.runtime.blocking_shared import BlockingUnderlay
@@ -60,52 +60,15 @@ class BlockingNodeBase:
         self,
         name: str | None = None,
         *,
-        orderer: str | None = None,
-        create: bool | None = None,
-        min_members: MinMembers = "majority",
-        recovery: RecoveryMode = "automatic",
-        resilience: int | None = None,
-        max_members: int | None = None,
-        buffers: int | None = None,
-        nr_buf: int | None = None,
-        max_message: int | None = None,
-        flow: str | None = None,
-        anticipate: bool | None = None,
         header: bytes = b"",
         timeout: float | None = JOIN_TIMEOUT_S,
-        ttl: int | None = None,
         contact: str | Address | None = None,
-        alone: AlonePolicy = "create",
-        bootstrap: int | None = None,
-        slow: SlowPolicy = "evict",
-        patience: float = PATIENCE_S,
         underlay: str | None = None,
+        **terms: Unpack[UnderlayTerms],
     ) -> BlockingGroup:
         """Become a member, as `Node.join`."""
         group = self._thread.call(
-            self._base.join(
-                name,
-                orderer=orderer,
-                create=create,
-                min_members=min_members,
-                recovery=recovery,
-                resilience=resilience,
-                max_members=max_members,
-                buffers=buffers,
-                nr_buf=nr_buf,
-                max_message=max_message,
-                flow=flow,
-                anticipate=anticipate,
-                header=header,
-                timeout=timeout,
-                ttl=ttl,
-                contact=contact,
-                alone=alone,
-                bootstrap=bootstrap,
-                slow=slow,
-                patience=patience,
-                underlay=underlay,
-            )
+            self._base.join(name, header=header, timeout=timeout, contact=contact, underlay=underlay, **terms)
         )
         return self._handle(group)
 
@@ -113,49 +76,12 @@ class BlockingNodeBase:
         self,
         underlay: str,
         *,
-        orderer: str | None = None,
-        create: bool | None = None,
-        min_members: MinMembers = "majority",
-        recovery: RecoveryMode = "automatic",
-        resilience: int | None = None,
-        max_members: int | None = None,
-        buffers: int | None = None,
-        nr_buf: int | None = None,
-        max_message: int | None = None,
-        flow: str | None = None,
-        anticipate: bool | None = None,
         timeout: float | None = JOIN_TIMEOUT_S,
-        ttl: int | None = None,
         contact: str | Address | None = None,
-        alone: AlonePolicy = "create",
-        bootstrap: int | None = None,
-        slow: SlowPolicy = "evict",
-        patience: float = PATIENCE_S,
+        **terms: Unpack[UnderlayTerms],
     ) -> BlockingUnderlay:
         """Come into a shared underlay, as `Node.attach`."""
-        shared = self._thread.call(
-            self._base.attach(
-                underlay,
-                orderer=orderer,
-                create=create,
-                min_members=min_members,
-                recovery=recovery,
-                resilience=resilience,
-                max_members=max_members,
-                buffers=buffers,
-                nr_buf=nr_buf,
-                max_message=max_message,
-                flow=flow,
-                anticipate=anticipate,
-                timeout=timeout,
-                ttl=ttl,
-                contact=contact,
-                alone=alone,
-                bootstrap=bootstrap,
-                slow=slow,
-                patience=patience,
-            )
-        )
+        shared = self._thread.call(self._base.attach(underlay, timeout=timeout, contact=contact, **terms))
         return self._underlay(shared)
 
     def group(self, name: str) -> BlockingGroup:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ordercast.groups.stream import Stream
 
 
-class OutsideCalls:
+class OpenCalls:
     """The calls of one session that have no answer yet. The send queue and those who wait bound them."""
 
     __slots__ = ("_asked", "_stream", "settled")
