@@ -70,8 +70,12 @@ class NativeProgram:
 
     @property
     def is_over(self) -> bool:
-        """It cannot be used any more: put out for good."""
-        return self.life.is_closed or (self.node is not None and self.node.is_closed)
+        """It cannot be used any more. A client that stops without having been closed was put out for good: no client
+        of ours does what a daemon does that for."""
+        if self.node is not None and self.node.is_closed and not self.life.is_closed:
+            self.life.is_closed = True
+            self.life.problems.append("it was disconnected for good")
+        return self.life.is_closed
 
     def views(self) -> dict[str, tuple[str, tuple[str, ...]]]:
         """The newest view of each of its groups."""

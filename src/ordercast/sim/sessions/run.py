@@ -127,6 +127,7 @@ class SessionsRun:
         self.clients = {client.name: SimClient(self, client) for client in plan.clients}
         self.bounds = Bounds(plan, self.house)
         self._is_healed = False
+        self._is_over = False
         self._exceptions: list[str] = []
 
     def outcome(self) -> Outcome:
@@ -149,6 +150,7 @@ class SessionsRun:
             await self._phases()
             self._judge()
         finally:
+            self._is_over = True
             self.loop.end_all()
 
     # What happens. ----------------------------------------------------------------------------------------------------
@@ -353,7 +355,7 @@ class SessionsRun:
     def _on_exception(self, _loop: object, context: dict[str, Any]) -> None:
         error = context.get("exception")
         text = context.get("message", "")
-        if "was destroyed" in text:
+        if self._is_over or "was destroyed" in text:
             return
         self._exceptions.append(f"exception: {text}: {type(error).__name__}: {error}")
 
