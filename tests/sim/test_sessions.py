@@ -13,9 +13,9 @@ from ordercast.sim.fuzz import fuzz, run_seed
 from ordercast.sim.run import Outcome
 from ordercast.sim.scenario import SESSIONS, Scenario
 from ordercast.sim.sessions.judge import judge_clients
-from ordercast.sim.sessions.plan import FORMED_NS, ClientPlan, Did, SessionAct, SessionPlan, drawn_sessions
+from ordercast.sim.sessions.plan import FORMED_NS, ClientAct, ClientPlan, Did, SessionPlan, drawn_sessions
 from ordercast.sim.sessions.run import SessionsRun, run_sessions
-from ordercast.sim.sessions.seen import Fate, Life, SeenMessage, SeenView, Sent
+from ordercast.sim.sessions.seen import ClientLife, Fate, SeenMessage, SeenView, Sent
 from ordercast.sim.sessions.streams import StreamModel
 from ordercast.trace.schema import Row
 
@@ -55,7 +55,7 @@ def test_other_orderers_are_refused() -> None:
         drawn_sessions(1, "sequencer")
 
 
-def plan(acts: list[SessionAct], limits: Limits, clients: tuple[ClientPlan, ...]) -> SessionPlan:
+def plan(acts: list[ClientAct], limits: Limits, clients: tuple[ClientPlan, ...]) -> SessionPlan:
     """Three daemons of the token orderer, and what clients do."""
     usual = drawn_sessions(2_001, "token")
     scenario = Scenario(seed=7, orderer="token", nodes=("a", "b", "c"), event_limit=400_000, command="a test")
@@ -72,9 +72,9 @@ def views_of(run: SessionsRun, name: str) -> list[SeenView]:
 
 
 def test_a_slow_client_is_put_out_with_a_reason_and_delays_nobody() -> None:
-    acts = [SessionAct(3 * SECOND, "n0", Did.STALL, for_ns=2 * SECOND)]
+    acts = [ClientAct(3 * SECOND, "n0", Did.STALL, for_ns=2 * SECOND)]
     acts += [
-        SessionAct(3 * SECOND + at * 50 * MS, "n1", Did.SEND_MANY, ("g0",), 50, 1_000, is_confirmed=True)
+        ClientAct(3 * SECOND + at * 50 * MS, "n1", Did.SEND_MANY, ("g0",), 50, 1_000, is_confirmed=True)
         for at in range(1, 12)
     ]
     limits = Limits(session_bytes=100_000, patience_ns=0, total_bytes=1 << 20)
@@ -89,9 +89,9 @@ def test_a_slow_client_is_put_out_with_a_reason_and_delays_nobody() -> None:
 
 
 def test_with_blocking_a_slow_client_is_not_put_out() -> None:
-    acts = [SessionAct(3 * SECOND, "n0", Did.STALL, for_ns=2 * SECOND)]
+    acts = [ClientAct(3 * SECOND, "n0", Did.STALL, for_ns=2 * SECOND)]
     acts += [
-        SessionAct(3 * SECOND + at * 50 * MS, "n1", Did.SEND_MANY, ("g0",), 50, 1_000, is_confirmed=True)
+        ClientAct(3 * SECOND + at * 50 * MS, "n1", Did.SEND_MANY, ("g0",), 50, 1_000, is_confirmed=True)
         for at in range(1, 12)
     ]
     limits = Limits(session_bytes=100_000, patience_ns=0, total_bytes=1 << 20, is_blocking=True)
@@ -103,8 +103,8 @@ def test_with_blocking_a_slow_client_is_not_put_out() -> None:
 
 def test_a_client_whose_daemon_is_killed_goes_to_the_next() -> None:
     acts = [
-        SessionAct(4 * SECOND, "a", Did.KILL_DAEMON, for_ns=20 * SECOND),
-        SessionAct(4 * SECOND + 30 * MS, "n0", Did.SEND, ("g0",), 20, 100),
+        ClientAct(4 * SECOND, "a", Did.KILL_DAEMON, for_ns=20 * SECOND),
+        ClientAct(4 * SECOND + 30 * MS, "n0", Did.SEND, ("g0",), 20, 100),
     ]
     moving = replace(client("n0", "a"), daemons=("a", "b"))
     run = SessionsRun(plan(acts, Limits(), (moving, client("s1", "c", is_spread=True))))
@@ -129,8 +129,8 @@ ROWS = [
 
 def verdict(numbers: list[int], is_quiet: bool = True) -> list[str]:
     """What is said of a client that got these messages."""
-    life = Life("n0", "n0", 0)
-    other = Life("n1", "n1", 0)
+    life = ClientLife("n0", "n0", 0)
+    other = ClientLife("n1", "n1", 0)
     for number in range(3):
         other.sent[f"t{number}"] = Sent(f"t{number}", ("g",), False, 0, 0, Fate.UNKNOWN)
     life.queues["g"] = [

@@ -33,7 +33,7 @@ from ordercast.view import Address
 T = TypeVar("T")
 
 
-class PassListener(Protocol):
+class PassFollower(Protocol):
     """What is told of the passes."""
 
     def settle(self) -> None: ...
@@ -57,7 +57,7 @@ class SimDriver:
         self._world = world
         self._timing = timing
         self._engines = engines
-        self._listeners: list[PassListener] = []
+        self._listeners: list[PassFollower] = []
         self._context = copy_context()  # of the program that made the node: passes happen outside of it
         node = world.nodes.get(name)
         if node is None:
@@ -87,11 +87,11 @@ class SimDriver:
         node.after_pass = lambda now_ns: self._context.run(self._after_pass, now_ns)
         return HostStack(self.host)
 
-    def start(self, listener: PassListener) -> None:
+    def start(self, listener: PassFollower) -> None:
         """`listener` is told of each pass."""
         self._listeners.append(listener)
 
-    def add_listener(self, listener: PassListener) -> None:
+    def add_listener(self, listener: PassFollower) -> None:
         """One more that is told of each pass, after the others: the sessions of a daemon."""
         self._listeners.append(listener)
 

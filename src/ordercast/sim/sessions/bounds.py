@@ -14,7 +14,7 @@ SLACK_BYTES: Final = 200_000
 """What one pass brings before a session can be looked at, and one event."""
 
 
-class Bounds:
+class MemoryWatch:
     """What was beyond its bound, in words."""
 
     __slots__ = ("_house", "_plan", "faults")

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from ordercast.config import SECOND
 from ordercast.sim.sessions.plan import SessionPlan
-from ordercast.sim.sessions.seen import Fate, Life, SeenEvent, SeenLeft, SeenMessage, SeenSignal, SeenView
+from ordercast.sim.sessions.seen import ClientLife, Fate, SeenEvent, SeenLeft, SeenMessage, SeenSignal, SeenView
 from ordercast.trace.schema import Row
 from ordercast.wire.endings import read_ending
 
@@ -27,7 +27,7 @@ PRIVATE: Final = "#"
 SELF_DISCARD: Final = 0x40
 
 
-class Delivered(NamedTuple):
+class GivenEvent(NamedTuple):
     """One message, or one view, signal or leave, of one session as the trace has it."""
 
     kind: str
@@ -40,7 +40,7 @@ class Delivered(NamedTuple):
     reason: str
 
 
-def judge_clients(plan: SessionPlan, lives: Sequence[Life], rows: Sequence[Row], is_quiet: bool) -> list[str]:
+def judge_clients(plan: SessionPlan, lives: Sequence[ClientLife], rows: Sequence[Row], is_quiet: bool) -> list[str]:
     """What is wrong, in words; empty: nothing."""
     tags, faults = _names(lives)
     sent = {tag: each.groups for life in lives for tag, each in life.sent.items()}
@@ -58,7 +58,7 @@ def judge_clients(plan: SessionPlan, lives: Sequence[Life], rows: Sequence[Row],
     return faults[:MAX_FAULTS]
 
 
-def _is_last(life: Life, lives: Sequence[Life]) -> bool:
+def _is_last(life: ClientLife, lives: Sequence[ClientLife]) -> bool:
     """Whether its process is there at the end."""
     return life is [each for each in lives if each.client == life.client][-1]
 
@@ -66,10 +66,10 @@ def _is_last(life: Life, lives: Sequence[Life]) -> bool:
 # What sessions were given. --------------------------------------------------------------------------------------------
 
 
-def _sessions(rows: Sequence[Row], known: Mapping[tuple[str, int], tuple[str, ...]]) -> dict[str, list[Delivered]]:
+def _sessions(rows: Sequence[Row], known: Mapping[tuple[str, int], tuple[str, ...]]) -> dict[str, list[GivenEvent]]:
     """By the session, as views name it: label@daemon/life. `known`: the groups of messages. A row of messages to
     various groups does not have them."""
-    found: dict[str, list[Delivered]] = {}
+    found: dict[str, list[GivenEvent]] = {}
     for row in rows:
         if "@" not in row.node or row.kind not in ("deliver", "view", "transitional", "leave"):
             continue
@@ -80,14 +80,14 @@ def _sessions(rows: Sequence[Row], known: Mapping[tuple[str, int], tuple[str, ..
             sender = row.sender or ""
             for number in range(first, first + count):
                 to = groups or known.get((sender, number), ())
-                each.append(Delivered("message", group, to, sender, number, "", (), ""))
+                each.append(GivenEvent("message", group, to, sender, number, "", (), ""))
         elif group:
             members = row.members or ()
-            each.append(Delivered(row.kind, group, (), "", -1, row.view or "", members, row.detail or ""))
+            each.append(GivenEvent(row.kind, group, (), "", -1, row.view or "", members, row.detail or ""))
     return found
 
 
-def _names(lives: Sequence[Life]) -> tuple[dict[tuple[str, int], str], list[str]]:
+def _names(lives: Sequence[ClientLife]) -> tuple[dict[tuple[str, int], str], list[str]]:
     """Which message has which number, as all native clients saw it. All clients see the groups that it was sent to."""
     tags: dict[tuple[str, int], str] = {}
     sent = {tag: set(each.groups) for life in lives for tag, each in life.sent.items()}
@@ -116,7 +116,7 @@ class _Streams:
     __slots__ = ("_is_whole", "_life", "_sessions", "_tags")
 
     def __init__(
-        self, life: Life, sessions: dict[str, list[Delivered]], tags: dict[tuple[str, int], str], is_whole: bool
+        self, life: ClientLife, sessions: dict[str, list[GivenEvent]], tags: dict[tuple[str, int], str], is_whole: bool
     ) -> None:
         """`is_whole`: it is connected, and everything has come to rest."""
         self._life = life
@@ -149,7 +149,7 @@ class _Streams:
         yield f"in {queue or 'all groups'} {text}"
 
     def _follow(
-        self, queue: str, part: list[SeenEvent], given: list[Delivered], is_spread: bool, is_whole: bool
+        self, queue: str, part: list[SeenEvent], given: list[GivenEvent], is_spread: bool, is_whole: bool
     ) -> tuple[int, str]:
         """How far what was seen is what was given, and what is wrong there; empty: nothing."""
         wanted = [each for each in given if _is_for(each, queue, is_spread)]
@@ -168,7 +168,7 @@ class _Streams:
             return len(shown), f"it has not got {rest[0]} and {len(rest) - 1} others"
         return len(shown), ""
 
-    def _given(self, first: SeenView, is_spread: bool) -> Iterator[list[Delivered]]:
+    def _given(self, first: SeenView, is_spread: bool) -> Iterator[list[GivenEvent]]:
         """What a session of it was given from its first view on: all that it may be."""
         for name, session in self._sessions.items():
             if name.partition("@")[0] != self._life.label:
@@ -179,7 +179,7 @@ class _Streams:
                 elif not is_spread and self._is_same(first, each, is_spread):
                     yield session[at:]
 
-    def _is_same(self, event: SeenEvent, given: Delivered, is_spread: bool) -> bool:
+    def _is_same(self, event: SeenEvent, given: GivenEvent, is_spread: bool) -> bool:
         if isinstance(event, SeenMessage):
             if given.kind != "message":
                 return False
@@ -199,7 +199,7 @@ class _Streams:
             return given.kind == "leave" and given.group == event.group
         return given.kind == "transitional" and given.group == event.group
 
-    def _may_skip(self, given: Delivered, queue: str, is_spread: bool) -> bool:
+    def _may_skip(self, given: GivenEvent, queue: str, is_spread: bool) -> bool:
         """Whether another queue of the application may have it, or nobody."""
         if given.kind in ("transitional", "leave"):
             return True
@@ -209,7 +209,7 @@ class _Streams:
             return not given.groups or (bool(queue) and len(given.groups) > 1)
         return False
 
-    def _is_discarded(self, given: Delivered) -> bool:
+    def _is_discarded(self, given: GivenEvent) -> bool:
         """A message of its own that it does not get: a flag of Spread's, which travels in the name of a group."""
         if given.sender.partition("@")[0] != self._life.label:
             return False
@@ -217,12 +217,12 @@ class _Streams:
         return any(int(each, 16) & SELF_DISCARD for each in flags)
 
 
-def _shown(given: Delivered) -> set[str]:
+def _shown(given: GivenEvent) -> set[str]:
     """The groups of a message, without those that only say how it was sent."""
     return {name for name in given.groups if not name.startswith(HIDDEN)}
 
 
-def _is_for(given: Delivered, queue: str, is_spread: bool) -> bool:
+def _is_for(given: GivenEvent, queue: str, is_spread: bool) -> bool:
     if is_spread and given.kind != "message" and given.group.startswith(PRIVATE):
         return False  # its private group, of which it is told nothing
     return not queue or queue == given.group or queue in given.groups or (given.kind == "message" and not given.groups)
@@ -272,7 +272,7 @@ def _told(event: SeenEvent) -> str:
 # Sends. ---------------------------------------------------------------------------------------------------------------
 
 
-def _sends(life: Life, rows: Sequence[Row], is_accountable: bool, is_calm: bool) -> Iterator[str]:
+def _sends(life: ClientLife, rows: Sequence[Row], is_accountable: bool, is_calm: bool) -> Iterator[str]:
     """`is_accountable`: everything has come to rest, and no other life of it has its name in the trace."""
     seen: dict[str, int] = {}
     for name, queue in life.queues.items():
@@ -294,7 +294,7 @@ def _sends(life: Life, rows: Sequence[Row], is_accountable: bool, is_calm: bool)
         yield from _accounts(life, rows, is_calm)
 
 
-def _accounts(life: Life, rows: Sequence[Row], is_calm: bool) -> Iterator[str]:
+def _accounts(life: ClientLife, rows: Sequence[Row], is_calm: bool) -> Iterator[str]:
     """Messages that were accepted are submitted once, or their sender knows that it does not know."""
     counted = [sent for sent in life.sent.values() if sent.fate in (Fate.ACCEPTED, Fate.CONFIRMED)]
     unknown = sum(sent.fate in (Fate.UNKNOWN, Fate.WAITING, Fate.REFUSED) for sent in life.sent.values())
@@ -312,7 +312,7 @@ def _accounts(life: Life, rows: Sequence[Row], is_calm: bool) -> Iterator[str]:
 # Ends of sessions. ----------------------------------------------------------------------------------------------------
 
 
-def _endings(lives: Sequence[Life]) -> Iterator[str]:
+def _endings(lives: Sequence[ClientLife]) -> Iterator[str]:
     headers: dict[tuple[str, str], tuple[bytes, str]] = {}
     willing = {(life.label, group) for life in lives for group in life.left}
     for life in lives:
@@ -334,7 +334,7 @@ def _endings(lives: Sequence[Life]) -> Iterator[str]:
 # Pace. ----------------------------------------------------------------------------------------------------------------
 
 
-def _pace(lives: Sequence[Life]) -> Iterator[str]:
+def _pace(lives: Sequence[ClientLife]) -> Iterator[str]:
     calm = [life for life in lives if not life.is_disturbed and not life.client.startswith("s")]
     accepted = {
         sent.tag: sent.accepted_ns

@@ -12,11 +12,11 @@ from ordercast.engine import Transitional
 from ordercast.errors import GroupFailed, JoinRefused, NotMember, OrdercastError, OutcomeUnknown, UsageError
 from ordercast.groups.events import Left, Message, Uncertain
 from ordercast.service import parse_service
-from ordercast.sim.sessions.plan import ClientPlan, Did, SessionAct
+from ordercast.sim.sessions.plan import ClientAct, ClientPlan, Did
 from ordercast.sim.sessions.processes import Process
 from ordercast.sim.sessions.seen import (
+    ClientLife,
     Fate,
-    Life,
     SeenLeft,
     SeenMessage,
     SeenSignal,
@@ -37,7 +37,9 @@ class NativeProgram:
 
     __slots__ = ("_addresses", "_locks", "_may_read", "_plan", "_tasks", "_world", "life", "node", "process")
 
-    def __init__(self, world: World, process: Process, plan: ClientPlan, life: Life, addresses: list[str]) -> None:
+    def __init__(
+        self, world: World, process: Process, plan: ClientPlan, life: ClientLife, addresses: list[str]
+    ) -> None:
         self._world = world
         self._plan = plan
         self._addresses = addresses
@@ -70,8 +72,12 @@ class NativeProgram:
 
     @property
     def is_over(self) -> bool:
-        """It cannot be used any more: put out for good."""
-        return self.life.is_closed or (self.node is not None and self.node.is_closed)
+        """It cannot be used any more. A client that stops without having been closed was put out for good: no client
+        of ours does what a daemon does that for."""
+        if self.node is not None and self.node.is_closed and not self.life.is_closed:
+            self.life.is_closed = True
+            self.life.problems.append("it was disconnected for good")
+        return self.life.is_closed
 
     def views(self) -> dict[str, tuple[str, tuple[str, ...]]]:
         """The newest view of each of its groups."""
@@ -92,7 +98,7 @@ class NativeProgram:
         else:
             self._may_read.set()
 
-    def act(self, act: SessionAct) -> None:
+    def act(self, act: ClientAct) -> None:
         match act.kind:
             case Did.JOIN:
                 self.life.wanted.add(act.groups[0])
@@ -174,7 +180,7 @@ class NativeProgram:
         except OrdercastError:
             return None
 
-    async def _send(self, act: SessionAct) -> None:
+    async def _send(self, act: ClientAct) -> None:
         node = await self._connected()
         service = parse_service(act.service)
         groups = act.groups
@@ -197,7 +203,7 @@ class NativeProgram:
                 sending = node.group(groups[0]).send(data, service, confirm=act.is_confirmed)
             await self._settle([sent], sending, act)
 
-    async def _send_each(self, act: SessionAct) -> None:
+    async def _send_each(self, act: ClientAct) -> None:
         node = await self._connected()
         groups = [name for name in act.groups if self._group(name) is not None]
         if not groups:
@@ -209,7 +215,7 @@ class NativeProgram:
             sents, node.underlay.send_many(payloads, groups=names, service=parse_service(act.service)), act
         )
 
-    async def _settle(self, sents: list[Sent], sending: Any, act: SessionAct) -> None:
+    async def _settle(self, sents: list[Sent], sending: Any, act: ClientAct) -> None:
         try:
             await sending
         except OutcomeUnknown:

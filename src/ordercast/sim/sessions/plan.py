@@ -66,7 +66,7 @@ DISTURBING: Final = frozenset((Did.STALL, Did.CLOSE, Did.KILL, Did.PAUSE, Did.CU
 
 
 @dataclass(frozen=True, slots=True)
-class SessionAct:
+class ClientAct:
     """One thing that one client, or one daemon, does or suffers."""
 
     at_ns: int
@@ -107,7 +107,7 @@ class SessionPlan:
 
     scenario: Scenario
     clients: tuple[ClientPlan, ...]
-    acts: tuple[SessionAct, ...]
+    acts: tuple[ClientAct, ...]
     limits: Limits
     spread: SpreadSettings
     streams: tuple[StreamModel, ...]  # of which each stream is one
@@ -146,7 +146,7 @@ def drawn_sessions(seed: int, orderer: str = "sites") -> SessionPlan:
     groups = tuple(f"g{number}" for number in range(rng.choice((1, 2, 4, 8))))
     clients = tuple(_draw_clients(rng, names, groups))
     is_calm = rng.random() < 0.3
-    acts: list[SessionAct] = []
+    acts: list[ClientAct] = []
     faults: list[Fault] = []
     if not is_calm:
         acts += _draw_daemon_acts(rng, names, length_ns, orderer)
@@ -254,11 +254,11 @@ def _draw_stream(rng: random.Random) -> StreamModel:
     )
 
 
-def _draw_daemon_acts(rng: random.Random, names: tuple[str, ...], length_ns: int, orderer: str) -> list[SessionAct]:
+def _draw_daemon_acts(rng: random.Random, names: tuple[str, ...], length_ns: int, orderer: str) -> list[ClientAct]:
     count = rng.choice((0, 1, 1, 2)) if orderer == "sites" else rng.choice((0, 1))
     kinds = (Did.KILL_DAEMON, Did.KILL_DAEMON, Did.KILL_MACHINE, Did.STOP_DAEMON, Did.PAUSE_DAEMON)
     return [
-        SessionAct(
+        ClientAct(
             FORMED_NS + rng.randrange(length_ns),
             rng.choice(names),
             kind,
@@ -311,7 +311,7 @@ class _Acts:
         self._times = times
         self._large = 2
 
-    def draw(self, length_ns: int) -> list[SessionAct]:
+    def draw(self, length_ns: int) -> list[ClientAct]:
         rng = self._rng
         times: list[int] = []
         at_ns = FORMED_NS + 50 * MS
@@ -322,17 +322,17 @@ class _Acts:
             times += [begin_ns + rng.choice((1, 50, 1_300)) * rng.randrange(MS) for _ in range(rng.randrange(6))]
         return [self._act(at, rng.choice(self._clients)) for at in times]
 
-    def _act(self, at_ns: int, client: ClientPlan) -> SessionAct:
+    def _act(self, at_ns: int, client: ClientPlan) -> ClientAct:
         rng, name = self._rng, client.name
         chance = rng.random()
         if chance < 0.10:
-            return SessionAct(at_ns, name, Did.JOIN, (rng.choice(self._groups),))
+            return ClientAct(at_ns, name, Did.JOIN, (rng.choice(self._groups),))
         if chance < 0.18:
-            return SessionAct(at_ns, name, Did.LEAVE, (rng.choice(self._groups),))
+            return ClientAct(at_ns, name, Did.LEAVE, (rng.choice(self._groups),))
         if chance < 0.36:
             return self._trouble(at_ns, name)
         if chance < 0.38:
-            return SessionAct(at_ns, name, Did.ASK)
+            return ClientAct(at_ns, name, Did.ASK)
         size = rng.choice((0, 10, 100, 100, 1_000, 5_000))
         if self._large and rng.random() < 0.05:
             self._large -= 1
@@ -340,17 +340,17 @@ class _Acts:
         service, is_confirmed = rng.choice(self._services), rng.random() < 0.3
         if chance < 0.5:
             names = tuple(rng.sample(self._groups, rng.randint(1, min(4, len(self._groups)))))
-            return SessionAct(at_ns, name, Did.SEND_TO, names, 1, size, service, is_confirmed)
+            return ClientAct(at_ns, name, Did.SEND_TO, names, 1, size, service, is_confirmed)
         if chance < 0.56:
-            return SessionAct(at_ns, name, Did.PRIVATE, (), 1, min(size, 1_000), "AGREED", is_confirmed)
+            return ClientAct(at_ns, name, Did.PRIVATE, (), 1, min(size, 1_000), "AGREED", is_confirmed)
         group: tuple[str, ...] = (rng.choice(self._groups),)
         count = 1 if size == LARGE_BYTES else rng.choice((1, 1, 5, 30, 100))
         kind = rng.choice((Did.SEND, Did.SEND_MANY))
         if kind is Did.SEND_MANY and rng.random() < 0.25:
             kind, group = Did.SEND_EACH, tuple(rng.sample(self._groups, min(3, len(self._groups))))
-        return SessionAct(at_ns, name, kind, group, count, size, service, is_confirmed)
+        return ClientAct(at_ns, name, kind, group, count, size, service, is_confirmed)
 
-    def _trouble(self, at_ns: int, name: str) -> SessionAct:
+    def _trouble(self, at_ns: int, name: str) -> ClientAct:
         rng = self._rng
         kind = rng.choice(
             (Did.STALL, Did.STALL, Did.STALL, Did.PAUSE, Did.CLOSE, Did.KILL, Did.KILL, Did.RESET, Did.RESET, Did.CUT)
@@ -358,4 +358,4 @@ class _Acts:
         if kind is Did.CUT and rng.random() < 0.7:
             kind = Did.RESET  # a cut takes long to be noticed
         for_ns = rng.choice((5, 100, 1_000, 3_000)) * MS if kind not in (Did.CUT, Did.RESET) else 0
-        return SessionAct(at_ns, name, kind, for_ns=for_ns)
+        return ClientAct(at_ns, name, kind, for_ns=for_ns)

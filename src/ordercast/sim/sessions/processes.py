@@ -27,7 +27,19 @@ _PROCESS: ContextVar[Process | None] = ContextVar("process", default=None)
 class Process:
     """One program on one machine, from its start to its end."""
 
-    __slots__ = ("_held", "context", "host", "is_dead", "is_paused", "loop", "name", "servers", "tasks", "transports")
+    __slots__ = (
+        "_held",
+        "context",
+        "dropped",
+        "host",
+        "is_dead",
+        "is_paused",
+        "loop",
+        "name",
+        "servers",
+        "tasks",
+        "transports",
+    )
 
     def __init__(self, loop: ProcessLoop, name: str, host: str) -> None:
         """`host`: the address of its machine."""
@@ -37,6 +49,7 @@ class Process:
         self.is_dead = False
         self.is_paused = False
         self._held: list[Guarded] = []
+        self.dropped: list[Guarded] = []  # steps of tasks that did not run any more: without them no task ends
         self.transports: dict[StreamTransport, None] = {}  # open ones
         self.servers: list[StreamServer] = []
         self.tasks: list[asyncio.Task[Any]] = []  # a loop does not keep them
@@ -58,7 +71,7 @@ class Process:
         if self.is_dead:
             return
         self.is_dead = True
-        self._held.clear()
+        self.dropped, self._held = self._held, []
         for server in list(self.servers):
             server.close()
         for transport in list(self.transports):
@@ -95,6 +108,10 @@ class Guarded:
     def __call__(self) -> None:
         process = self._process
         if process.is_dead:
+            if "Task" in type(self._callback).__name__ or isinstance(
+                getattr(self._callback, "__self__", None), asyncio.Task
+            ):
+                process.dropped.append(self)
             return
         if process.is_paused:
             process.hold(self)
@@ -140,9 +157,11 @@ class ProcessLoop(VirtualTimeLoop):
         return handle
 
     def end_all(self) -> None:
-        """The world ends: what is left of processes may be cancelled."""
+        """The world ends: what is left of processes is cancelled next, and has to run for that."""
         for process in self.processes:
             process.is_dead = process.is_paused = False
+            for guarded in process.dropped:
+                guarded.again()
             for transport in list(process.transports):
                 transport.vanish()
 

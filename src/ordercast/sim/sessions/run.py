@@ -4,8 +4,8 @@
 2. All must come to rest: every client is connected and in its groups, its sends have ended, and all members of a group
    that are clients have the same view of it.
 3. A probe: every client sends to each of its groups, and all members must get that.
-4. The judges: the checkers of traces, and `judge.py` for what clients saw. While the run lasts `Bounds` looks at the
-   memory of sessions.
+4. The judges: the checkers of traces, and `judge.py` for what clients saw. While the run lasts `MemoryWatch` looks at
+   the memory of sessions.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from ordercast.sim.checkers import check_all
 from ordercast.sim.faults import Faults
 from ordercast.sim.loop import SimulationStuck, run_in_world
 from ordercast.sim.run import PROBED, Outcome, Patch, digest_of, told_violations
-from ordercast.sim.sessions.bounds import Bounds
+from ordercast.sim.sessions.bounds import MemoryWatch
 from ordercast.sim.sessions.house import HouseTerms, SimDaemon, make_house
 from ordercast.sim.sessions.judge import judge_clients
 from ordercast.sim.sessions.native import NativeProgram
-from ordercast.sim.sessions.plan import DISTURBING, OF_DAEMONS, ClientPlan, Did, SessionAct, SessionPlan
+from ordercast.sim.sessions.plan import DISTURBING, OF_DAEMONS, ClientAct, ClientPlan, Did, SessionPlan
 from ordercast.sim.sessions.processes import Process, ProcessLoop
-from ordercast.sim.sessions.seen import Life
+from ordercast.sim.sessions.seen import ClientLife
 from ordercast.sim.sessions.spread import SpreadProgram
 from ordercast.sim.sessions.streams import Streams
 from ordercast.sim.statistics import count_rows
@@ -74,7 +74,7 @@ class SimClient:
     def __init__(self, run: SessionsRun, plan: ClientPlan) -> None:
         self._run = run
         self.plan = plan
-        self.lives: list[Life] = []
+        self.lives: list[ClientLife] = []
         self.process: Process | None = None
         self.program: Program | None = None
 
@@ -88,7 +88,7 @@ class SimClient:
             return
         number = len(self.lives)
         # Every other life has the name of the one before: its daemon may still know that.
-        life = Life(plan.name, f"{plan.name}{'' if number < 2 else number}", number)
+        life = ClientLife(plan.name, f"{plan.name}{'' if number < 2 else number}", number)
         self.lives.append(life)
         host = f"10.200.0.{1 + run.plan.clients.index(plan)}"
         self.process = process = Process(run.loop, f"{plan.name}/{number}", host)
@@ -125,8 +125,9 @@ class SessionsRun:
         terms = HouseTerms(scenario.orderer, plan.config, plan.limits, plan.spread, sites)
         self.house: dict[str, SimDaemon] = make_house(world, loop, streams, terms, scenario.nodes, scenario.topology)
         self.clients = {client.name: SimClient(self, client) for client in plan.clients}
-        self.bounds = Bounds(plan, self.house)
+        self.bounds = MemoryWatch(plan, self.house)
         self._is_healed = False
+        self._is_over = False
         self._exceptions: list[str] = []
 
     def outcome(self) -> Outcome:
@@ -149,6 +150,7 @@ class SessionsRun:
             await self._phases()
             self._judge()
         finally:
+            self._is_over = True
             self.loop.end_all()
 
     # What happens. ----------------------------------------------------------------------------------------------------
@@ -175,7 +177,7 @@ class SessionsRun:
         self.bounds.look()
         self.world.after(LOOK_NS, self._look)
 
-    def _act(self, act: SessionAct) -> None:
+    def _act(self, act: ClientAct) -> None:
         if self._is_healed:
             return
         if act.kind in OF_DAEMONS:
@@ -207,7 +209,7 @@ class SessionsRun:
                 names = [each.program.me for each in self.clients.values() if isinstance(each.program, SpreadProgram)]
                 groups = tuple(sorted({name for name in names if name}))
                 if groups:
-                    client.program.act(SessionAct(act.at_ns, act.who, Did.SEND_TO, groups, 1, act.size, "AGREED"))
+                    client.program.act(ClientAct(act.at_ns, act.who, Did.SEND_TO, groups, 1, act.size, "AGREED"))
             case _:
                 client.program.act(act)
 
@@ -217,7 +219,7 @@ class SessionsRun:
             client.end(is_killed=False)
             client.start()
 
-    def _act_daemon(self, act: SessionAct, daemon: SimDaemon) -> None:
+    def _act_daemon(self, act: ClientAct, daemon: SimDaemon) -> None:
         match act.kind:
             case Did.KILL_DAEMON | Did.KILL_MACHINE:
                 daemon.kill(machine=act.kind is Did.KILL_MACHINE)
@@ -229,7 +231,7 @@ class SessionsRun:
                 daemon.pause()
                 self._later(act, daemon.resume)
 
-    def _later(self, act: SessionAct, action: Any) -> None:
+    def _later(self, act: ClientAct, action: Any) -> None:
         self.world.at(act.at_ns + act.for_ns, self._do, action)
 
     # Phases. ----------------------------------------------------------------------------------------------------------
@@ -307,7 +309,7 @@ class SessionsRun:
                 continue
             for group in sorted(life.wanted):
                 before = set(life.sent)
-                program.act(SessionAct(world.now_ns, client.plan.name, Did.SEND, (group,), 1, 60))
+                program.act(ClientAct(world.now_ns, client.plan.name, Did.SEND, (group,), 1, 60))
                 await asyncio.sleep(0.001)
                 tags.setdefault(group, []).extend(set(life.sent) - before)
 
@@ -353,7 +355,7 @@ class SessionsRun:
     def _on_exception(self, _loop: object, context: dict[str, Any]) -> None:
         error = context.get("exception")
         text = context.get("message", "")
-        if "was destroyed" in text:
+        if self._is_over or "was destroyed" in text:
             return
         self._exceptions.append(f"exception: {text}: {type(error).__name__}: {error}")
 

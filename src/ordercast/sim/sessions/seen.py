@@ -72,7 +72,7 @@ class Sent:
 
 
 @dataclass(slots=True)
-class Life:
+class ClientLife:
     """One process of one client, from its start to its end."""
 
     client: str

@@ -10,11 +10,11 @@ import asyncio
 from struct import pack, unpack
 from typing import Any, Final
 
-from ordercast.sim.sessions.plan import ClientPlan, Did, SessionAct
+from ordercast.sim.sessions.plan import ClientAct, ClientPlan, Did
 from ordercast.sim.sessions.processes import Process
 from ordercast.sim.sessions.seen import (
+    ClientLife,
     Fate,
-    Life,
     SeenLeft,
     SeenMessage,
     SeenSignal,
@@ -53,7 +53,9 @@ class SpreadProgram:
 
     __slots__ = ("_address", "_may_read", "_plan", "_shown", "_tasks", "_world", "_writer", "life", "me", "process")
 
-    def __init__(self, world: World, process: Process, plan: ClientPlan, life: Life, address: tuple[str, int]) -> None:
+    def __init__(
+        self, world: World, process: Process, plan: ClientPlan, life: ClientLife, address: tuple[str, int]
+    ) -> None:
         self._world = world
         self._plan = plan
         self._address = address
@@ -98,7 +100,7 @@ class SpreadProgram:
         else:
             self._may_read.set()
 
-    def act(self, act: SessionAct) -> None:
+    def act(self, act: ClientAct) -> None:
         match act.kind:
             case Did.JOIN:
                 self.life.wanted.add(act.groups[0])
@@ -119,7 +121,7 @@ class SpreadProgram:
 
     # Sending. ---------------------------------------------------------------------------------------------------------
 
-    def _send(self, act: SessionAct) -> None:
+    def _send(self, act: ClientAct) -> None:
         """Section 5. A client of Spread waits for nothing: what a lost connection had is gone."""
         if self._writer is None or not act.groups:
             return
