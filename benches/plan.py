@@ -4,7 +4,7 @@
     python benches/plan.py run DIR [--master 'local[2]'] [--heap 6g]
 
 `make` writes Parquet with text columns `node` and `group`. Each node has one of so many sets of groups, drawn with a
-skew (half of the nodes share the first 2 % of the sets), its rows lie scattered over all files, and one row in 100 stands
+skew (half of the nodes share the first 2 % of the sets), its rows lie scattered over all files, and one row of 100 is
 there twice. `run` does steps (1) to (4) of the planner, everything before merging, and prints wall time, CPU
 seconds of Java, and the counts that the proof gives.
 """

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 Pairs = Iterable[tuple[str, str]]
 
+TURNS = 4
 INPUTS = 40  # random inputs, planned at once: what takes time in a small job is to begin
 
 
@@ -266,33 +267,16 @@ def _addresses(folder: Path) -> dict[int, int]:
 
 
 def busy_trace(folder: Path) -> Path:
-    """The nodes of figure 2 and a tenth of its groups: every node sends to every group, 100 bytes, for two seconds."""
+    """Nodes of figure 2 and a tenth of its groups: each node sends 100 bytes to each group in turn, four times."""
     members = sets_of((node, group) for node, group in figure_two() if group.endswith("0"))
     groups = sorted(frozenset().union(*members.values()))
     rows = []
     for node, wanted in members.items():
-        n = 0
-        for group in sorted(wanted):
-            rows.append(Row(node, 0, n, n, "join", "floor", group=group))
-            n += 1
-        for number in range(200):
-            rows.append(
-                Row(
-                    node,
-                    0,
-                    n,
-                    1_000_000_000 + number * 10_000_000,
-                    "submit",
-                    "floor",
-                    group=groups[number % len(groups)],
-                    sender=f"{node}/0",
-                    first=number,
-                    count=5,
-                    service="FIFO",
-                    bytes=500,
-                )
-            )
-            n += 1
+        rows += [Row(node, 0, n, n, "join", "floor", group=group) for n, group in enumerate(sorted(wanted))]
+        for number in range(TURNS * len(groups)):
+            at_ns = 1_000_000_000 + number // len(groups) * 20_000_000
+            submit = Row(node, 0, len(wanted) + number, at_ns, "submit", "floor", group=groups[number % len(groups)])
+            rows.append(submit._replace(sender=f"{node}/0", first=number, count=1, service="FIFO", bytes=100))
     # A session counts for its daemon.
     rows.append(Row("app@node-01", 0, 0, 5, "join", "floor", group=groups[0]))
     return write_trace(folder, rows)
@@ -304,10 +288,14 @@ def test_a_plan_from_a_trace_lowers_packets_per_message(spark: SparkSession, tmp
     assert result.proof.regions == 7
     assert result.rates == "trace"
     packets = result.packets
-    assert {one.messages for one in packets.values()} == {18 * 200 * 5}
-    print({name: round(one.per_message, 2) for name, one in packets.items()})
+    assert {one.messages for one in packets.values()} == {18 * 30 * TURNS}
     assert packets["plan"].per_message < packets["one region"].per_message
     assert packets["plan"].per_message < packets["a region for each group"].per_message
+    # A turn of one node is 30 messages. In one region these are 3 packets; with a region for each group 30; with the
+    # plan 1 for each region of ten groups, 2 for one of twenty, 3 for the one that is in all.
+    assert packets["one region"].sent == 18 * TURNS * 3
+    assert packets["a region for each group"].sent == 18 * TURNS * 30
+    assert packets["plan"].sent == 18 * TURNS * (3 * 1 + 3 * 2 + 3)
     assert packets["plan"].unwanted == packets["a region for each group"].unwanted == 0
     assert packets["one region"].unwanted > 0
     tmp_path.joinpath("plan").mkdir()

@@ -8,7 +8,7 @@ the previous plan was made. A join of a group that the node is in, and a leave o
 from __future__ import annotations
 
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from ordercast.errors import UsageError
@@ -69,7 +69,7 @@ def _signed(nodes: DataFrame, steps: DataFrame, hashes: Hashes) -> DataFrame:
     )
     joined = nodes.join(delta, "node", "full_outer")
 
-    def changed(name: str, by: str) -> F.Column:
+    def changed(name: str, by: str) -> Column:
         return F.coalesce(F.col(name), F.lit(0)).bitwiseXOR(F.coalesce(F.col(by), F.lit(0)))
 
     return joined.select(

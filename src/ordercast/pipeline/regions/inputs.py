@@ -80,7 +80,8 @@ class InputTable(NamedTuple):
 
         schema = StructType([StructField(name, StringType()) for name in (*self.names, BROKEN)])
         reader = spark.read.schema(schema).option("header", "true").option("columnNameOfCorruptRecord", BROKEN)
-        return reader.option("enforceSchema", "true").csv(paths)
+        # All columns are read, also where a query wants few: otherwise Spark does not see that a line is too short.
+        return reader.option("enforceSchema", "true").option("columnPruning", "false").csv(paths)
 
     def _faults(self) -> dict[str, Any]:
         from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it

@@ -81,7 +81,7 @@ def write_plan(folder: Path, tables: dict[str, pa.Table], document: dict[str, An
     try:
         for name, columns in COLUMNS.items():
             new, path = folder / f".{name}.parquet.{os.getpid()}", folder / f"{name}.parquet"
-            pq.write_table(tables[name].select(columns), new, compression="zstd")
+            pq.write_table(tables[name].select(list(columns)), new, compression="zstd")
             files[name] = {"rows": tables[name].num_rows, "sha256": _sha256(new)}
             new.replace(path)
         decided = {"format": FORMAT, **{key: document[key] for key in ("limits", "costs")}, "files": files}

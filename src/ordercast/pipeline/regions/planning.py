@@ -6,6 +6,7 @@ gigabyte. What is large, the subscriptions, stays on Spark.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 DRIVER_REGIONS: Final = 100_000
 """More units than these are merged on Spark first, by MinHash."""
 
-SWEEP_REGIONS: Final = 5_000
+SWEEP_REGIONS: Final = 1_000
 """For more units the report shows the rounds of the merging instead of a merging for each limit of waste."""
 
 
@@ -273,8 +274,7 @@ def _addresses(numbers: Ints, sizes: Ints, limits: PlanLimits, before: PreviousP
 def _changes(names: list[str], was: Ints, region: Ints, before: PreviousPlan) -> PlanChanges:
     is_old = was != NOTHING
     moved = is_old & (was != region)
-    pairs, counts = np.unique(np.stack([was[moved], region[moved]], axis=1), axis=0, return_counts=True)
-    flows = [(int(one), int(other), int(nodes)) for (one, other), nodes in zip(pairs, counts, strict=True)]
+    flows = Counter(zip(was[moved].tolist(), region[moved].tolist(), strict=True))
     old, new = set(before.regions.values()), set(region.tolist())
     return PlanChanges(
         int(moved.sum()),
@@ -283,7 +283,7 @@ def _changes(names: list[str], was: Ints, region: Ints, before: PreviousPlan) ->
         len(old & new),
         len(new - old),
         len(old - new),
-        sorted(flows, key=lambda flow: (-flow[2], flow)),
+        sorted(((*ends, nodes) for ends, nodes in flows.items()), key=lambda flow: (-flow[2], flow)),
     )
 
 

@@ -74,7 +74,7 @@ def candidates(groups: DataFrame, rates: DataFrame) -> DataFrame:
 def best_pairs(regions: DataFrame, groups: DataFrame, costs: PlanCosts, limits: PlanLimits) -> DataFrame:
     """one, other: pairs within the limits that are a gain, each the best partner of the other."""
     rates = groups.groupBy("region").agg(F.sum("rate").alias("rate"))
-    known = regions.join(rates, "region").persist(StorageLevel.MEMORY_AND_DISK)
+    known = regions.join(rates, "region")
     pairs = candidates(groups, rates)
     of_one = groups.select(F.col("region").alias("one"), "group", "rate")
     of_other = groups.select(F.col("region").alias("other"), "group")

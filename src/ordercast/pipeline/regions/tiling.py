@@ -21,6 +21,10 @@ NOTHING: Final = -1
 MOST_PARTNERS: Final = 128
 """Under one group, a region is compared with so many others whose rates are nearest to its own on each side."""
 
+LEAST_PARTNERS: Final = 8  # however many regions there are
+MOST_COMPARED: Final = 200_000_000
+"""Comparisons of a round. Where regions are many, or the limit of waste is loose, each has fewer partners than above."""
+
 CHUNK: Final = 4_000_000  # groups that are looked up at a time
 EPSILON: Final = 1e-9  # rates are sums of floats
 
@@ -127,7 +131,8 @@ class Tiling:
         order = np.lexsort((owners, self.rates[owners], groups))
         groups, owners = groups[order], owners[order]
         found: list[Ints] = [_ints()]
-        for distance in range(1, MOST_PARTNERS + 1):
+        partners = max(LEAST_PARTNERS, min(MOST_PARTNERS, MOST_COMPARED // max(1, len(owners))))
+        for distance in range(1, partners + 1):
             same = groups[:-distance] == groups[distance:]
             if not same.any():
                 break
