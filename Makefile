@@ -105,6 +105,8 @@ model: setup ## exhaust the models of membership and of sites, and say how many 
 	$(BIN)/python -m tests.model.exhaust
 	$(BIN)/python -m tests.model.evs.chance 20000 1
 	$(BIN)/python -m tests.model.evs.explore 120
+	$(BIN)/python -m tests.model.regions.chance 10000 1
+	$(BIN)/python -m tests.model.regions.explore 120
 
 bench: setup ## measure throughput and latency on this machine
 	$(BIN)/python benches/run.py

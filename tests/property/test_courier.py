@@ -87,6 +87,7 @@ PARCELS = st.builds(
 
 
 @given(one=PARCELS, seq=st.integers(1, 1 << 30), data=st.data())
+@settings(deadline=None)
 def test_a_part_is_read_as_it_was_written(one: Parcel, seq: int, data: st.DataObject) -> None:
     last = data.draw(st.integers(0, 255))
     part = data.draw(st.integers(0, min(last, seq - 1)))
@@ -96,13 +97,14 @@ def test_a_part_is_read_as_it_was_written(one: Parcel, seq: int, data: st.DataOb
 
 
 @given(received=st.integers(0, 1 << 30), mask=st.sets(st.integers(1, MAX_WINDOW - 1)), asked_by=st.integers(1, 1_000))
+@settings(deadline=None)
 def test_an_acknowledgement_is_read_as_it_was_written(received: int, mask: set[int], asked_by: int) -> None:
     ack = CourierAck(1, 2, 3, received, asked_by, sum(1 << at for at in mask))
     assert decode_courier_ack(encode_courier_ack(ack)) == ack
 
 
 @given(data=st.binary(max_size=120))
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 def test_any_bytes_are_refused_or_read(data: bytes) -> None:
     courier = Courier(2, TIMING)
     with contextlib.suppress(WireError):
@@ -132,6 +134,7 @@ def test_any_bytes_are_refused_or_read(data: bytes) -> None:
         max_size=20,
     )
 )
+@settings(deadline=None)
 def test_acknowledgements_of_anything_break_nothing(acks: list[CourierAck]) -> None:
     """A peer that lies about what it has loses parcels, and nothing else happens."""
     courier = Courier(1, TIMING)

@@ -56,6 +56,7 @@ def check_says(found: NumberSet, true: set[int]) -> None:
 
 
 @given(numbers=NUMBERS, most=MOST)
+@settings(deadline=None)
 def test_a_set_that_was_cut_off_is_exact_below_its_limit(numbers: set[int], most: int) -> None:
     found = made(numbers, most)
     check_form(found, most)
@@ -73,7 +74,7 @@ def test_a_set_that_was_cut_off_is_exact_below_its_limit(numbers: set[int], most
     most_other=MOST,
     most=MOST,
 )
-@settings(max_examples=400)
+@settings(max_examples=400, deadline=None)
 def test_operations_on_sets_that_were_cut_off_stay_true(
     name: str, one: set[int], other: set[int], most_one: int, most_other: int, most: int
 ) -> None:
@@ -87,6 +88,7 @@ def test_operations_on_sets_that_were_cut_off_stay_true(
 
 
 @given(one=NUMBERS, other=NUMBERS, most=MOST)
+@settings(deadline=None)
 def test_a_pull_never_names_what_the_predecessor_lacks(one: set[int], other: set[int], most: int) -> None:
     """The successor's missing numbers, less those that its predecessor reported: also where the report was cut off."""
     pull = difference(made(one), made(other, most))
@@ -94,6 +96,7 @@ def test_a_pull_never_names_what_the_predecessor_lacks(one: set[int], other: set
 
 
 @given(runs=st.lists(st.tuples(st.integers(0, UNIVERSE), st.integers(0, UNIVERSE)), max_size=40), most=MOST)
+@settings(deadline=None)
 def test_runs_in_any_order_become_one_set(runs: list[tuple[int, int]], most: int) -> None:
     found = from_runs(runs, most=most)
     check_form(found, most)
@@ -101,11 +104,13 @@ def test_runs_in_any_order_become_one_set(runs: list[tuple[int, int]], most: int
 
 
 @given(numbers=NUMBERS, most=st.integers(0, UNIVERSE))
+@settings(deadline=None)
 def test_no_more_members_are_named_than_were_asked_for(numbers: set[int], most: int) -> None:
     assert list(members_of(made(numbers), most)) == sorted(numbers)[:most]
 
 
 @given(numbers=st.sets(st.integers(0, 256 * 12 - 1), max_size=60), most=MOST, block=st.integers(0, 12))
+@settings(deadline=None)
 def test_blocks_and_segments_are_told_apart(numbers: set[int], most: int, block: int) -> None:
     segments = made(numbers, most)
     blocks = blocks_of(segments)
@@ -117,6 +122,7 @@ def test_blocks_and_segments_are_told_apart(numbers: set[int], most: int, block:
 
 
 @given(blocks=NUMBERS, most=MOST)
+@settings(deadline=None)
 def test_a_block_that_did_not_come_lacks_all_its_segments(blocks: set[int], most: int) -> None:
     found = segments_of_blocks(made(blocks, most))
     check_form(found)
@@ -124,6 +130,7 @@ def test_a_block_that_did_not_come_lacks_all_its_segments(blocks: set[int], most
 
 
 @given(numbers=NUMBERS, most=MOST)
+@settings(deadline=None)
 def test_a_set_is_read_as_it_was_written(numbers: set[int], most: int) -> None:
     found = made(numbers, most)
     assert decode_set(encode_set(found)) == found
@@ -131,7 +138,7 @@ def test_a_set_is_read_as_it_was_written(numbers: set[int], most: int) -> None:
 
 
 @given(body=st.binary(max_size=80))
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 def test_any_bytes_are_a_set_in_its_one_form_or_are_refused(body: bytes) -> None:
     try:
         found = decode_set(body)

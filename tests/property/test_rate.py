@@ -27,7 +27,7 @@ STEPS = st.lists(st.tuples(st.integers(0, 300 * MS), st.integers(1, LARGEST)), m
 
 
 @given(rate=RATES, steps=STEPS)
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 def test_no_more_leaves_than_the_pool_the_rate_and_one_block(rate: float, steps: list[tuple[int, int]]) -> None:
     credits = CreditPool(rate)
     now_ns = sent = 0
@@ -43,6 +43,7 @@ def test_no_more_leaves_than_the_pool_the_rate_and_one_block(rate: float, steps:
 
 
 @given(counts=st.lists(st.tuples(st.integers(0, 3 * SECOND), st.integers(0, 1_000)), max_size=60))
+@settings(deadline=None)
 def test_a_mean_is_what_came_in_the_intervals_that_it_is_over(counts: list[tuple[int, int]]) -> None:
     meter, now_ns = RateMeter(0, samples=4), 0
     by_second: dict[int, int] = {}
@@ -67,7 +68,7 @@ EVENTS = st.lists(
 
 
 @given(name=st.sampled_from(POLICIES), events=EVENTS)
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 def test_rate_and_alpha_stay_within_their_bounds_whatever_is_reported(
     name: str, events: list[tuple[int, float | None, int]]
 ) -> None:
