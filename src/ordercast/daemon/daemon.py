@@ -30,9 +30,7 @@ STEP_S: Final = 0.01
 class OrdercastDaemon:
     """Made inside a running loop; `async with` starts and stops it."""
 
-    def __init__(
-        self, config: DaemonConfig, *, engines: EngineFactory | None = None, clock_offset_ns: int = 0
-    ) -> None:
+    def __init__(self, config: DaemonConfig, *, engines: EngineFactory | None = None, clock_offset_ns: int = 0) -> None:
         """engines: what makes the engine of `sites`, for tests. clock_offset_ns: of the trace, as in its run.json."""
         self.config = config
         check_daemon(config)
