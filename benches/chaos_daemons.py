@@ -1,7 +1,8 @@
 """Rows of `chaos.py --orderer daemons`: three daemons in three sites, and thirty clients of them, all processes.
 
-Every second client is native, the others speak Spread's protocol; all are in one group and send to it. Two in a hundred
-packets between daemons are lost in every row. Clients reach their daemon through unix sockets, whatever the network.
+Half of the clients are native, the others speak Spread's protocol; all are in one group and send to it. Two in a
+hundred packets between daemons are lost in every row. Clients reach their daemon through unix sockets, whatever the
+network.
 
 Each row is judged three times: what the clients have seen must fit together, message by message and view by view, and
 so must their vs_sets (`ordercast.cli.chronicle`); the traces of daemons and sessions must keep every guarantee.
