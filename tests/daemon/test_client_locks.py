@@ -11,7 +11,18 @@ import pytest
 from tests.daemon.houses import DaemonHouse
 from tests.network.quick import fresh, within
 
-from ordercast import Answer, Group, LockDenied, NotMember, OutcomeUnknown, Request, Unhandled, UsageError, View
+from ordercast import (
+    Answer,
+    Group,
+    LockDenied,
+    NotMember,
+    OutcomeUnknown,
+    Request,
+    Unhandled,
+    UsageError,
+    View,
+    connect_blocking,
+)
 from ordercast.wire.endings import SessionEnd
 
 
@@ -282,3 +293,28 @@ async def test_where_the_orderer_has_no_locks_the_error_is_that_of_an_embedded_n
             with pytest.raises(UsageError, match="locks, handlers, calls need"):
                 await each.call(b"?", handler=2)
         assert texts[0] == texts[1]
+
+
+@within(30)
+async def test_the_blocking_twin_has_locks_handlers_and_calls(tmp_path: Path) -> None:
+    async with DaemonHouse(tmp_path) as house, in_group(house, "bob") as (bob,):
+
+        def program() -> list[object]:
+            with connect_blocking(house.address, name="alice") as alice:
+                group = alice.join("work")
+                with group.lock("disk", timeout=5) as lock:
+                    held = (lock.is_held, lock.token > 0, group.locks["disk"].token == lock.token)
+                with pytest.raises(Unhandled):
+                    group.call(b"?", handler=4)
+                with group.handler(2, timeout=5) as requests:
+                    for request in requests:
+                        group.reply(request, request.payload.upper())
+                        break
+                    number = group.request(b"told", handler=3)
+                return [held, number >= 0, alice.call("work", b"only told")]
+
+        working = asyncio.create_task(asyncio.to_thread(program))
+        while "2" not in bob.locks:
+            await asyncio.sleep(0.005)
+        assert await bob.call(b"what?", handler=2) == b"WHAT?"
+        assert await working == [(True, True, True), True, None]

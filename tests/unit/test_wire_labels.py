@@ -30,7 +30,7 @@ from ordercast.wire.block import (
     payload_bytes,
     with_label,
 )
-from ordercast.wire.calls import CallHead, pack_call
+from ordercast.wire.calls import CallHead, open_call, pack_call
 from ordercast.wire.labels import MAX_LABEL, read_label, wrong_with
 from ordercast.wire.roster import decode_operation, encode_joins
 
@@ -91,8 +91,11 @@ def test_blocks_that_are_no_session_s_have_no_label() -> None:
         head_of(_claiming(plain, 4))
 
 
-def test_a_call_may_be_a_session_s() -> None:
-    head_of(_claiming(pack_call(1, AGREED, CallHead(0, 0, 2, "a/0", ("", 0)), b"x" * 80), 4))
+def test_a_call_of_a_session_has_its_label_behind_the_payload() -> None:
+    plain = pack_call(1, AGREED, CallHead(0, 0, 2, "a/0", ("", 0)), b"x" * 80)
+    labelled = with_label(plain, LABEL.encode())
+    assert label_of(labelled) == LABEL
+    assert open_call(labelled) == open_call(plain)
 
 
 @pytest.mark.parametrize("size", [MAX_LABEL + 1, 0xFFFF])

@@ -266,7 +266,7 @@ class Port:
         if self._locks is None:
             shared = self.channel.shared
             self._locks = shared.locks.of_group(self.group) if shared is not None else Locks(self.channel.me.id)
-            if self.view is not None:
+            if self.view is not None and self.group:
                 self._locks.on_view(self.view, self)
             self.channel.add_talker(self)
         return self._locks
@@ -534,9 +534,8 @@ class Port:
         """Locks that the view gives to this node are written to the trace, where the time of that is given."""
         self.view = view
         self.changed()
-        is_base = self.channel.shared is not None and not self.group
-        if is_base or (self._locks is None and self.channel.me.id not in view.locks.values()):
-            return
+        if not self.group or (self._locks is None and self.channel.me.id not in view.locks.values()):
+            return  # a base port has no locks: those in the view of its underlay are those of groups
         for key in self.locks.on_view(view, self):
             owner = self.locks.owner(key)
             if now_ns is not None:
