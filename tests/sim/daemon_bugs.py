@@ -54,14 +54,6 @@ DAEMON_BUGS: Final[tuple[Bug, ...]] = (
         "Members of the other groups do not get it.",
     ),
     _bug(
-        "messages that were opened are offered in another order",
-        "NativeConnection._open",
-        "self._opened.append(message)",
-        "self._opened.appendleft(message)",
-        "Messages of one client overtake one another.",
-        60,
-    ),
-    _bug(
         "confirmations are not told",
         "NativeConnection.settle",
         "self._confirm(watch)",
@@ -205,11 +197,12 @@ DAEMON_BUGS: Final[tuple[Bug, ...]] = (
         "sites",
     ),
     _bug(
-        "a client tries its daemons once",
-        "LinkKeeper._connect_again",
-        "await asyncio.sleep(pause_s)",
-        "return",
-        "A client whose daemon is down for a moment never comes back.",
+        "only a client whose connection breaks comes back",
+        "LinkKeeper._keep",
+        "why in _FINAL",
+        "why != SessionEnd.LOST",
+        "A client that was too slow, or whose daemon was stopped, stays away.",
+        60,
     ),
     # Spread's clients
     _bug(
