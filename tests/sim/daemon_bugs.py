@@ -125,15 +125,6 @@ DAEMON_BUGS: Final[tuple[Bug, ...]] = (
         "sites",
     ),
     _bug(
-        "a session is not told of room that its open sends had taken",
-        "SessionSeat._note_sent",
-        "self.base.stream.waiting[self.base] = None",
-        "",
-        "A client that sends to groups of others waits for nothing.",
-        60,
-        "sites",
-    ),
-    _bug(
         "a session that ends while its join is under way leaves without a reason",
         "SharedGroups.leave",
         "self._reasons[port.stream.label, port.group] = header",
