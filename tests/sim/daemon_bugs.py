@@ -54,14 +54,6 @@ DAEMON_BUGS: Final[tuple[Bug, ...]] = (
         "Members of the other groups do not get it.",
     ),
     _bug(
-        "messages that were opened are offered in another order",
-        "NativeConnection._open",
-        "self._opened.append(message)",
-        "self._opened.appendleft(message)",
-        "Messages of one client overtake one another.",
-        60,
-    ),
-    _bug(
         "confirmations are not told",
         "NativeConnection.settle",
         "self._confirm(watch)",
@@ -133,15 +125,6 @@ DAEMON_BUGS: Final[tuple[Bug, ...]] = (
         "sites",
     ),
     _bug(
-        "a session is not told of room that its open sends had taken",
-        "SessionSeat._note_sent",
-        "self.base.stream.waiting[self.base] = None",
-        "",
-        "A client that sends to groups of others waits for nothing.",
-        60,
-        "sites",
-    ),
-    _bug(
         "a session that ends while its join is under way leaves without a reason",
         "SharedGroups.leave",
         "self._reasons[port.stream.label, port.group] = header",
@@ -205,11 +188,12 @@ DAEMON_BUGS: Final[tuple[Bug, ...]] = (
         "sites",
     ),
     _bug(
-        "a client tries its daemons once",
-        "LinkKeeper._connect_again",
-        "await asyncio.sleep(pause_s)",
-        "return",
-        "A client whose daemon is down for a moment never comes back.",
+        "only a client whose connection breaks comes back",
+        "LinkKeeper._keep",
+        "why in _FINAL",
+        "why != SessionEnd.LOST",
+        "A client that was too slow, or whose daemon was stopped, stays away.",
+        60,
     ),
     # Spread's clients
     _bug(

@@ -114,6 +114,24 @@ def test_a_client_whose_daemon_is_killed_goes_to_the_next() -> None:
     assert run.clients["n0"].program.member.startswith("n0@b/")
 
 
+@pytest.mark.parametrize("is_spread", [False, True], ids=["native", "spread"])
+def test_a_client_that_fills_its_window_with_sends_to_groups_of_others_goes_on(is_spread: bool) -> None:
+    name = "s0" if is_spread else "n0"
+    acts = [
+        ClientAct(3 * SECOND, name, Did.SEND_TO if not is_spread else Did.SEND, ("g9",), 1, 90_000),
+        *[ClientAct(3 * SECOND + at, name, Did.SEND_TO, ("g9",), 1, 5_000) for at in range(40)],
+        ClientAct(3 * SECOND + MS, name, Did.SEND, ("g0",), 1, 100),
+    ]
+    limits = Limits(window_bytes=16_384, least_window_bytes=16_384)
+    run = SessionsRun(plan(acts, limits, (client(name, "a", is_spread=is_spread), client("n1", "b"))))
+    outcome = run.outcome()
+    assert outcome.held, outcome.failures
+    life = run.clients[name].lives[0]
+    last = list(life.sent)[41]
+    seen = [event for event in run.clients["n1"].lives[0].queues["g0"] if isinstance(event, SeenMessage)]
+    assert [event.at_ns < 4 * SECOND for event in seen if event.tag == last] == [True]
+
+
 # The judge. -----------------------------------------------------------------------------------------------------------
 
 
