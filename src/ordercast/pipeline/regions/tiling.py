@@ -23,7 +23,7 @@ MOST_PARTNERS: Final = 128
 
 LEAST_PARTNERS: Final = 8  # however many regions there are
 MOST_COMPARED: Final = 200_000_000
-"""Comparisons of a round. Where regions are many, or the limit of waste is loose, each has fewer partners than above."""
+"""Comparisons of a round. Where regions are many, or the limit of waste is loose, each has fewer partners."""
 
 CHUNK: Final = 4_000_000  # groups that are looked up at a time
 EPSILON: Final = 1e-9  # rates are sums of floats
