@@ -15,6 +15,7 @@ def judge(world: World) -> None:
     _judge_complete(world, lost)
     _judge_regional(world, lost)
     _judge_lost(world, lost)
+    _judge_told(world)
     _judge_rest(world)
 
 
@@ -63,6 +64,19 @@ def _judge_lost(world: World, lost: set[tuple[ViewId, int, int]]) -> None:
         for node in world.views[view].members:
             if world.is_up(node) and number in world.nodes[node].delivered.get(sender, ()):
                 raise Violation(f"lost: {block} of sender {sender} in {view}: {node} has delivered it, a cacher lives")
+
+
+def _judge_told(world: World) -> None:
+    """No gap is silent: what an OPEN says to exist in a view that the member was in is delivered or reported lost."""
+    reported = set(world.losses)
+    for node, view, sender, count in world.told:
+        for block in range(1, count) if world.is_up(node) else ():
+            number = _message(world, view, sender, block)
+            if (
+                number not in world.nodes[node].delivered.get(sender, ())
+                and (node, view, sender, block) not in reported
+            ):
+                raise Violation(f"told: {node} was told of {block} of sender {sender} in {view}, and of nothing else")
 
 
 def _judge_rest(world: World) -> None:

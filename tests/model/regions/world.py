@@ -50,6 +50,7 @@ class World:
         self.tokens: list[Token] = []
         self.suspects: Callable[[int], frozenset[int]] = lambda _: frozenset()  # of a starter, without a rule
         self.losses: list[tuple[int, ViewId, int, int]] = []  # node, view, sender, block
+        self.told: list[tuple[int, ViewId, int, int]] = []  # node, view, sender, count that an OPEN named there
         self.log: list[tuple[object, ...]] = []
 
     # The membership service. -----------------------------------------------------------------------------------------
@@ -236,11 +237,13 @@ class World:
         if may_keep:
             record.kept.add(block)
         content = self.content[view, sender, block]
-        if isinstance(content, Opening) and self.rules.open_raises_cutoff:
+        if isinstance(content, Opening):
             for other, count in content.counts:
                 if node_id in self.views[other].members and other not in node.forgotten:
-                    earlier = node.record(other, sender)
-                    earlier.cutoff = max(earlier.cutoff, count)
+                    self.told.append((node_id, other, sender, count))
+                    if self.rules.open_raises_cutoff:
+                        earlier = node.record(other, sender)
+                        earlier.cutoff = max(earlier.cutoff, count)
         self.say("got", node_id, view, sender, block, source)
         self.deliver(node)
 
