@@ -179,15 +179,6 @@ DAEMON_BUGS: Final[tuple[Bug, ...]] = (
         "The daemon sends nothing any more when the window is full.",
     ),
     _bug(
-        "a message to several groups is received in any of them",
-        "ClientReceiving._addressee",
-        "name in seats and seats[name].is_member",
-        "name in seats",
-        "A message comes in a group before its first view.",
-        120,
-        "sites",
-    ),
-    _bug(
         "only a client whose connection breaks comes back",
         "LinkKeeper._keep",
         "why in _FINAL",
@@ -197,35 +188,10 @@ DAEMON_BUGS: Final[tuple[Bug, ...]] = (
     ),
     # Spread's clients
     _bug(
-        "messages that were taken are offered once more",
-        "SpreadSession._send",
-        "self._requests[0] = request._replace(bodies=bodies[taken:])",
-        "self._requests[0] = request",
-        "Messages come twice.",
-        120,
-    ),
-    _bug(
         "a sender gets what it discards",
         "SpreadSession.settle",
         "relayed.messages and not (relayed.is_discarding and relayed.sender == me)",
         "relayed.messages",
         "SELF_DISCARD does nothing.",
-    ),
-    _bug(
-        "a group that was left cannot be joined again",
-        "SpreadSession._on_left",
-        "self._leaving.discard(group)",
-        "pass",
-        "The join waits, and all that follows it.",
-        60,
-    ),
-    _bug(
-        "a signal has no end",
-        "Memberships.on_view",
-        "self._views[group] = view",
-        "self._views.setdefault(group, view)",
-        "Causes of views are made of an old one.",
-        60,
-        "sites",
     ),
 )
