@@ -31,7 +31,7 @@ Doors = dict[str, dict[str, Any]]
 """Where each daemon takes clients: a unix socket, and a folder with the one of Spread, which has a port as its name."""
 
 
-class ClientPlan(NamedTuple):
+class ClientProcess(NamedTuple):
     """One client: its name, its kind, and the daemons that it tries, in turn."""
 
     name: str
@@ -56,14 +56,14 @@ def doors_of(folder: Path, daemons: Sequence[str]) -> Doors:
     return found
 
 
-def crew(count: int, daemons: Sequence[str]) -> list[ClientPlan]:
+def crew(count: int, daemons: Sequence[str]) -> list[ClientProcess]:
     """So many clients of so many daemons in turn, of both kinds at each of them. A client that loses its daemon goes to
     the next one."""
     plans = []
     for at in range(count):
         first = at % len(daemons)
         kind = (NATIVE, SPREAD)[at // len(daemons) % 2]
-        plans.append(ClientPlan(f"{kind[0]}{at}", kind, (*daemons[first:], *daemons[:first])))
+        plans.append(ClientProcess(f"{kind[0]}{at}", kind, (*daemons[first:], *daemons[:first])))
     return plans
 
 
@@ -78,16 +78,16 @@ class ClientProcesses:
         self._pace_s = pace_s
         self._fallen: list[Child] = []
         self.children: dict[str, Child] = {}
-        self.plans: dict[str, ClientPlan] = {}
+        self.plans: dict[str, ClientProcess] = {}
 
     # Coming and going
 
-    async def start(self, plans: Sequence[ClientPlan]) -> None:
+    async def start(self, plans: Sequence[ClientProcess]) -> None:
         """Start clients; returns when all are in one view."""
         await self.launch(plans)
         await self.until([[*self.children]], timeout_s=START_TIMEOUT_S)
 
-    async def launch(self, plans: Sequence[ClientPlan]) -> None:
+    async def launch(self, plans: Sequence[ClientProcess]) -> None:
         """Start clients, and wait for nothing."""
         for plan in plans:
             settings = {
