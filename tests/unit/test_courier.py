@@ -8,7 +8,7 @@ from tests.unit.couriers import TIMING, Post, parcel
 from ordercast.config import MS, SECOND
 from ordercast.engine import NEVER
 from ordercast.errors import InvariantViolation, UsageError
-from ordercast.parts.courier import MAX_PEERS, MAX_WAITING, Courier, CourierTerms, Verdict
+from ordercast.parts.courier import MAX_PEERS, MAX_WAITING, Courier, CourierFailure, CourierTerms
 from ordercast.wire.courier import MAX_WINDOW, CourierAck, Parcel, ParcelPart, cut_parcel
 from ordercast.wire.header import Kind
 
@@ -72,7 +72,7 @@ def test_after_its_tries_it_gives_up_with_a_verdict_and_drops_what_waited() -> N
     post.send(1, 2, *[parcel(number) for number in range(5)])
     post.run()
     ((node, verdict),) = post.given_up
-    assert (node, verdict.peer, verdict.verdict, verdict.parcels) == (1, 2, Verdict.UNANSWERED, 5)
+    assert (node, verdict.peer, verdict.verdict, verdict.parcels) == (1, 2, CourierFailure.UNANSWERED, 5)
     assert max(sum(part.seq == seq for _, part in post.sent) for seq in range(1, 6)) == TIMING.tries
     assert post.couriers[1].is_at_rest
 
@@ -100,7 +100,7 @@ def test_a_later_life_at_the_same_place_takes_nothing_that_was_meant_for_the_ear
     post.run()
     assert bodies(post, 2) == [0]
     assert post.couriers[2].strange
-    assert [verdict.verdict for _, verdict in post.given_up] == [Verdict.UNANSWERED]
+    assert [verdict.verdict for _, verdict in post.given_up] == [CourierFailure.UNANSWERED]
 
 
 def test_urgent_parcels_leave_before_repairs() -> None:
@@ -160,7 +160,7 @@ def test_too_many_repairs_are_refused_and_too_many_urgent_parcels_are_a_verdict(
     assert not post.given_up
     assert post.send(1, 2, parcel(0, 900)) == [False]
     ((_, verdict),) = post.given_up
-    assert (verdict.verdict, verdict.parcels) == (Verdict.OVERRUN, 3)
+    assert (verdict.verdict, verdict.parcels) == (CourierFailure.OVERRUN, 3)
     assert post.couriers[1].waiting(2) == 0
 
 

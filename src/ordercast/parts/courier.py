@@ -59,7 +59,7 @@ class CourierTerms:
             raise UsageError(f"a courier needs datagrams of {MIN_DATAGRAM} bytes, and room for parcels to wait")
 
 
-class Verdict(Enum):
+class CourierFailure(Enum):
     """Why a courier gave up on a peer."""
 
     UNANSWERED = "a part was sent too often without an answer"
@@ -70,7 +70,7 @@ class Undelivered(NamedTuple):
     """What waited for this peer was dropped: so many parcels, or the last parts of them."""
 
     peer: int
-    verdict: Verdict
+    verdict: CourierFailure
     parcels: int
 
 
@@ -355,7 +355,7 @@ class Courier:
         sender = found.sender
         if sender.waiting >= MAX_WAITING or sender.waiting_bytes + len(parcel.body) > self._terms.waiting_bytes:
             if is_urgent:
-                self._give_up(peer, sender, Verdict.OVERRUN)
+                self._give_up(peer, sender, CourierFailure.OVERRUN)
             return False
         sender.push(parcel, is_urgent)
         self._active[peer] = found
@@ -408,7 +408,7 @@ class Courier:
         self._acks.clear()
         for peer, found in list(self._active.items()):
             if found.sender.due_ns <= now_ns and found.sender.late(now_ns) >= self._timing.tries:
-                self._give_up(peer, found.sender, Verdict.UNANSWERED)
+                self._give_up(peer, found.sender, CourierFailure.UNANSWERED)
         parts: list[ParcelPart] = []
         self._ready_ns = NEVER
         for is_urgent in (True, False):
@@ -445,7 +445,7 @@ class Courier:
         part, last = sent.part_last
         return ParcelPart(self._me, peer, sender.connection, seq, seq - sender.oldest, part, last, sent.parcel)
 
-    def _give_up(self, peer: int, sender: _Sender, verdict: Verdict) -> None:
+    def _give_up(self, peer: int, sender: _Sender, verdict: CourierFailure) -> None:
         self._connections += 1
         self._given_up.append(Undelivered(peer, verdict, sender.give_up(self._connections)))
         self._active.pop(peer, None)

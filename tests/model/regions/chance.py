@@ -111,8 +111,8 @@ class Chance:
         take(self.world, step)
         name, *values = step
         self.messages -= name == "send"
-        is_alive = name != "exclude" or self.world.nodes[values[0]].is_alive  # type: ignore[index]
-        self.faults -= name in ("sender dies", "crash", "move", "exclude") and is_alive
+        is_known = name == "exclude" and isinstance(values[0], int) and not self.world.nodes[values[0]].is_alive
+        self.faults -= name in ("sender dies", "crash", "move", "exclude") and not is_known
 
 
 def take(world: World, step: Step) -> None:

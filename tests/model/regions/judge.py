@@ -92,7 +92,7 @@ def _judge_rest(world: World) -> None:
                 raise Violation(f"rest: {where}: {sorted(record.refused)} refused")
             if world.tiles[-1][view.region] != view and not record.is_empty:
                 raise Violation(f"rest: {where}: an old view is not forgotten")
-        for view_id, view in world.views.items():
-            is_old = world.tiles[-1][view_id.region] != view_id
-            if is_old and node.id in view.members and view_id.epoch <= node.epoch and view_id not in node.forgotten:
-                raise Violation(f"rest: {node.id} has not forgotten {view_id}")
+        for each in world.views.values():
+            is_old = world.tiles[-1][each.id.region] != each.id
+            if is_old and node.id in each.members and each.id.epoch <= node.epoch and each.id not in node.forgotten:
+                raise Violation(f"rest: {node.id} has not forgotten {each.id}")

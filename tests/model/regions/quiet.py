@@ -39,14 +39,14 @@ def _go_round(world: World) -> None:
             if lane.ack < lane.count:
                 world.repeat_tail(sender, view)
             if world.is_closing(sender, view):
-                for node in world.views[view].members:
-                    world.say_close(sender, view, node)
+                for member in world.views[view].members:
+                    world.say_close(sender, view, member)
     for view in list(world.views):
         members = [each for each in world.views[view].members if world.is_up(each)]
         here = [each for each in members if view not in world.nodes[each].forgotten]
-        for node in here:
-            if rounds.leads(world, node, view) or world.rules.anybody_starts:
-                rounds.run(world, rounds.start(world, view, node))
+        for starter in here:
+            if rounds.leads(world, starter, view) or world.rules.anybody_starts:
+                rounds.run(world, rounds.start(world, view, starter))
                 break
     for node in world.nodes:
         if world.is_up(node.id):
