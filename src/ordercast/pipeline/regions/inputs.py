@@ -69,7 +69,9 @@ class InputTable(NamedTuple):
         (counted,) = rows.agg(*(F.count_if(fault).alias(name) for name, fault in faults.items())).collect()
         for name, fault in faults.items():
             if counted[name]:
-                where = rows.where(fault).select(F.col("_metadata.file_path")).first()
+                # With the wanted columns: Spark refuses a query that looks at nothing but broken lines.
+                wanted = [F.col(f"`{column}`") for column in self.wanted]
+                where = rows.where(fault).select(F.col("_metadata.file_path"), *wanted).first()
                 raise UsageError(_sentence(name, counted[name], where[0] if where else "?"))
 
     def _scan(self, spark: SparkSession) -> DataFrame:
