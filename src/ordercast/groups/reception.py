@@ -362,6 +362,8 @@ class Reception:
     ) -> int:
         """The rows of a block to several groups: one for each run of messages to one group that the session wants, or,
         if it wants all of it and it mixes many groups, one. The position of the last message that it wants.
+
+        Where blocks are pruned, who has to hold a message depends on its group: there no row mixes groups.
         """
         rows, head, position, service = stream.rows, opened.head, opened.position, opened.service
         previous = self._previous.get(stream.label, -1)
@@ -369,7 +371,8 @@ class Reception:
             size = sum(map(len, opened.payloads))
             rows.deliver_many(now_ns, groups, opened.sender, head.first, head.count, service, position, previous, size)
             return position + head.count - 1
-        for number, start, stop in row_runs(groups) if is_whole else runs_of(groups):
+        may_mix = is_whole and self._channel.engine.interest is None
+        for number, start, stop in row_runs(groups) if may_mix else runs_of(groups):
             if number == MIXED:
                 rows.deliver(
                     now_ns, MIXED, opened.sender, head.first, head.count, service, position, previous, opened.size

@@ -104,6 +104,16 @@ class SimClient:
             self.process.kill()
 
 
+def _waiting(daemon: SimDaemon) -> list[str]:
+    """What a daemon still has for clients, which may be put out for it."""
+    hub = daemon.daemon.hub if daemon.daemon is not None else None
+    if hub is None or daemon.process is None:
+        return []
+    found = [f"{seat.held_bytes} bytes wait for {seat.label}" for seat in hub.seats.all if seat.held_bytes]
+    unsent = sum(transport.get_write_buffer_size() for transport in daemon.process.transports)
+    return [*found, f"{unsent} bytes wait in the sockets of {daemon.name}"] if unsent else found
+
+
 class SessionsRun:
     """One run, phase by phase."""
 
@@ -279,6 +289,7 @@ class SessionsRun:
         underlay = {each.view for each in self.house.values()}
         if len(underlay) > 1 or "" in underlay:
             found.append(f"the daemons are in different views: {', '.join(sorted(underlay))}")
+        found += [text for each in self.house.values() for text in _waiting(each)]
         views: dict[str, dict[tuple[str, ...], str]] = {}
         for name, client in self.clients.items():
             program = client.program
