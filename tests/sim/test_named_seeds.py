@@ -27,6 +27,8 @@ SEEDS = (
 )
 
 OF_MEMBERSHIP = (
+    # The sequencer forgot a leaver whose vote was needed when its node asked to join again, and what it lacked.
+    ("sequencer", 1_540_015_035),
     ("sequencer", 1_110_001_043),  # a ring lacked a dead member's vote to decide its end, and did not say so
     ("timestamp", 730_015_156),  # a join was given up and ordered; cut off, that member went after 3 s and was missed
     ("timestamp", 730_016_202),  # the same: a member that wanted nothing but to vote went while another still heard it

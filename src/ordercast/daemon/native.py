@@ -244,7 +244,6 @@ class NativeConnection:
             self._confirm(watch)
         if self.seat.uses_calls:
             self._out += settled_frames(self.seat.calls)
-        self._grant()
         if self._pong is not None:
             self._out.append(encode_ping(self._pong, FrameKind.PONG))
             self._pong = None
@@ -254,6 +253,8 @@ class NativeConnection:
             self._flush()
         while self._pump(self.seat):
             pass  # each round gives the socket WRITE_BYTES: the window of the client bounds them
+        self._grant()  # what waits for the client counts: behind the events that it has just been given
+        self._flush()
 
     def ended(self, ending: Ending) -> None:
         self.is_over = True

@@ -335,6 +335,8 @@ class Sequencer:
         """Order a change like a message. A member's own leave waits for its own blocks."""
         if not self._asker.ask(now_ns, change) and self._ordering.role is not None:
             if self._ordering.role.is_leaving(change.member.id):
+                if not self._ring.is_decided:
+                    return  # its leave may need its own vote, and that the history: it asks again
                 self._ordering.role.forget(change.member.id)  # it comes back: it has seen its own leave
             self._ordering.role.propose(change)
 
