@@ -146,8 +146,9 @@ class ClientSession:
 
     @property
     def has_events(self) -> bool:
-        """Whether the application has events to take."""
-        return any(seat.has_events for seat in self._places())
+        """Whether the application has events to take. It has no hand on a group before its join has returned, and what
+        such a group is told meanwhile does not count."""
+        return any(seat.has_events for seat in self._places() if seat is self.base or seat.stay)
 
     def supports(self, service: Service) -> bool:
         return supported(self.terms.ranks, service)
