@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
+from itertools import accumulate
 from typing import Final, cast
 
 from ordercast.daemon.seat import SessionSeat
@@ -309,10 +311,13 @@ class SpreadSession(asyncio.Protocol):
         addressed = address(request.type, request.hint, request.groups)
         if addressed is None:
             return True
-        if seat.room <= 0:
+        room = seat.room
+        if room <= 0:
             return False
         groups, service, type_ = addressed
         bodies = request.bodies
+        if sum(map(len, bodies)) > room:
+            bodies = bodies[: 1 + bisect_right(list(accumulate(map(len, bodies))), room)]  # and one message more
         try:
             if len(groups) == 1 and seat.has(groups[0]):
                 taken = seat.send_many(bodies, groups, service, type_)
@@ -323,8 +328,8 @@ class SpreadSession(asyncio.Protocol):
             if stronger is None:
                 return True
             taken = seat.send_all(bodies, *stronger)
-        if taken < len(bodies):
-            self._requests[0] = request._replace(bodies=bodies[taken:])
+        if taken < len(request.bodies):
+            self._requests[0] = request._replace(bodies=request.bodies[taken:])
             return False
         return True
 

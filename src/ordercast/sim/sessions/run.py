@@ -136,6 +136,7 @@ class SessionsRun:
         self.house: dict[str, SimDaemon] = make_house(world, loop, streams, terms, scenario.nodes, scenario.topology)
         self.clients = {client.name: SimClient(self, client) for client in plan.clients}
         self.bounds = MemoryWatch(plan, self.house)
+        self._is_probed = False
         self._is_healed = False
         self._is_over = False
         self._exceptions: list[str] = []
@@ -340,6 +341,7 @@ class SessionsRun:
             outcome.failures.append(f"probe: {'; '.join(unrest[:6])}")
             return
         outcome.is_quiet = True
+        self._is_probed = bool(tags)  # somebody is in a group at the end
 
     # Judgement. -------------------------------------------------------------------------------------------------------
 
@@ -357,7 +359,7 @@ class SessionsRun:
             rows,
             clock="virtual",
             quiet=outcome.is_quiet,
-            expect=PROBED if outcome.is_quiet else (),
+            expect=PROBED if self._is_probed else (),
             min_members=scenario.rule_of,
             partitions=CONTINUE if has_components else QUORUM,
         )
