@@ -133,7 +133,8 @@ def _open(paths: Sequence[Path], wanted: dict[str, str], what: str) -> InputTabl
     if len(kinds) > 1:
         raise UsageError(f"{what} are of one kind, Parquet or CSV: {files[0]} and others are of both")
     (kind,) = kinds
-    rows, names = 0, ()
+    rows = 0
+    names: tuple[str, ...] = ()
     for file in files:
         if kind == PARQUET:
             rows += _parquet_rows(file, wanted)

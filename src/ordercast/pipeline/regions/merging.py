@@ -143,7 +143,7 @@ class _Rounds:
         best = np.full(len(tiling.sizes), len(order), dtype=np.int64)
         np.minimum.at(best, one, places)
         np.minimum.at(best, other, places)
-        chosen = []
+        chosen: list[tuple[int, int]] = []
         for place in np.flatnonzero((best[one] == places) & (best[other] == places)):
             pair = (int(one[place]), int(other[place]))
             cost = int(min(tiling.settled[pair[0]], tiling.settled[pair[1]]))
@@ -203,7 +203,8 @@ def _first_homes(units: Units, limits: PlanLimits, budget: int) -> tuple[Ints, l
 
 def _put_out(units: Units, members: list[int], limits: PlanLimits, budget: int) -> list[int]:
     """Units that leave their region so that the rest keeps the limits. Fewest nodes for the most effect come first."""
-    inside, gone = list(members), []
+    inside = list(members)
+    gone: list[int] = []
     rates = {unit: float(units.rates[units.sets[unit]].sum()) for unit in members}
 
     def faults(of: list[int]) -> int:

@@ -224,7 +224,7 @@ def _region_tables(
     keys, places = np.unique(pairs, return_inverse=True)
     wanted = np.bincount(places, np.repeat(units.sizes, lengths)).astype(np.int64)
     of_region, of_group = keys // width, keys % width
-    rates: Floats = np.bincount(of_region, units.rates[of_group], count)
+    rates: Floats = np.bincount(of_region, units.rates[of_group], count).astype(np.float64)
     wants = np.array([float(units.rates[one].sum()) for one in units.sets])
     worst = np.zeros(count)
     share = np.divide(rates[regions] - wants, rates[regions], out=np.zeros(len(wants)), where=rates[regions] > 0)
