@@ -9,11 +9,11 @@ from typing import Self
 
 from tests.network.quick import QUICK, fresh
 
-from ordercast import Node
 from ordercast.client.node import ClientNode, connect
 from ordercast.daemon.hub import Hub
 from ordercast.daemon.listener import Listener
 from ordercast.daemon.seat import Limits
+from ordercast.runtime.node import SessionNode
 
 
 class DaemonHouse:
@@ -23,7 +23,7 @@ class DaemonHouse:
         self, folder: Path, name: str = "d", *, floor: str = "", limits: Limits | None = None, orderer: str = "token"
     ) -> None:
         self.path = folder / f"{name}.sock"
-        self.node = Node(f"{name}-{fresh()}", timing=QUICK)
+        self.node = SessionNode(f"{name}-{fresh()}", timing=QUICK)
         self.floor = floor or fresh()
         self._limits = limits
         self._orderer = orderer

@@ -14,7 +14,7 @@ from typing import NamedTuple, Self
 from tests.daemon.spread_bytes import AGREED, JOIN, KILL, LEAVE, LITTLE_PLAIN, NULL_CHOICE, hello, little
 from tests.network.quick import QUICK
 
-from ordercast import Node, UsageError
+from ordercast import UsageError
 from ordercast.api.shared import SharedUnderlay
 from ordercast.cli.cut_engine import Hearing, cut_engines
 from ordercast.cli.local_sites import settings_of_sites, sites_of_settings
@@ -24,6 +24,7 @@ from ordercast.daemon.listener import Listener
 from ordercast.daemon.seat import Limits
 from ordercast.daemon.spread.listener import SpreadListener
 from ordercast.daemon.spread.settings import SpreadSettings
+from ordercast.runtime.node import SessionNode
 
 LOWEST_PORT, HIGHEST_PORT = 15_000, 32_000  # Java and 3.17 take no port from 32,768 on
 
@@ -31,7 +32,7 @@ LOWEST_PORT, HIGHEST_PORT = 15_000, 32_000  # Java and 3.17 take no port from 32
 class Daemon:
     """One daemon of a house."""
 
-    def __init__(self, node: Node, floor: SharedUnderlay, hub: Hub, listener: SpreadListener, port: int) -> None:
+    def __init__(self, node: SessionNode, floor: SharedUnderlay, hub: Hub, listener: SpreadListener, port: int) -> None:
         self.node = node
         self.floor = floor
         self.hub = hub
@@ -79,7 +80,7 @@ class SpreadHouse:
 
     async def start(self, name: str) -> None:
         engines = cut_engines(self.config, self._hearing[name])
-        node = Node(name, sites=self.config, timing=QUICK, engines=engines, trace=self._trace)
+        node = SessionNode(name, sites=self.config, timing=QUICK, engines=engines, trace=self._trace)
         floor = await node.attach(SITES_UNDERLAY)
         hub = Hub(node, SITES_UNDERLAY, self._limits)
         listener = SpreadListener(hub.seats, self._settings, [each.name for each in self.config.daemons])

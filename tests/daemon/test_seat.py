@@ -8,13 +8,14 @@ from collections.abc import Callable
 import pytest
 from tests.network.quick import QUICK, fresh, within
 
-from ordercast import AGREED, SAFE, Left, Node, NotMember, UsageError, View
+from ordercast import AGREED, SAFE, Left, NotMember, UsageError, View
 from ordercast.config import MS
 from ordercast.daemon.hub import Hub
 from ordercast.daemon.seat import Limits, SessionSeat
 from ordercast.errors import WireError
 from ordercast.groups.events import Batch, MixedBatch, PortEvent
 from ordercast.groups.watches import Watch
+from ordercast.runtime.node import SessionNode
 from ordercast.wire.block import pack_run
 from ordercast.wire.endings import Ending, SessionEnd, encode_ending, read_ending
 
@@ -66,7 +67,7 @@ class House:
     """A daemon without sockets for clients."""
 
     def __init__(self, limits: Limits | None = None) -> None:
-        self.node = Node(timing=QUICK)
+        self.node = SessionNode(timing=QUICK)
         self._limits = limits
         self._floor = fresh()
 

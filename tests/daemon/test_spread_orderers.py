@@ -8,9 +8,9 @@ import pytest
 from tests.daemon.spread_house import Frame, RawClient, listen, membership
 from tests.network.quick import QUICK, fresh, within
 
-from ordercast import Node
 from ordercast.daemon.hub import Hub
 from ordercast.daemon.spread.listener import SpreadListener
+from ordercast.runtime.node import SessionNode
 
 LIMIT_S = 60.0
 LITTLE = bytes.fromhex("80000080")
@@ -20,7 +20,7 @@ LITTLE = bytes.fromhex("80000080")
 @within(LIMIT_S)
 async def test_every_orderer_serves_clients_of_spread(orderer: str) -> None:
     """Services that an orderer does not give are made stronger, and shown as they were."""
-    async with Node(f"d-{fresh()}", timing=QUICK) as node:
+    async with SessionNode(f"d-{fresh()}", timing=QUICK) as node:
         floor = fresh()
         await node.attach(floor, orderer=orderer)
         hub = Hub(node, floor)

@@ -22,7 +22,7 @@ from ordercast.daemon.status import answer, knows_groups
 from ordercast.errors import OrdercastError, UsageError
 from ordercast.groups.events import Event
 from ordercast.orderers import ORDERERS
-from ordercast.runtime.node import Node
+from ordercast.runtime.node import SessionNode
 from ordercast.runtime.running import run as run_loop
 from ordercast.service import Service
 from ordercast.wire.client_frames import Question
@@ -110,7 +110,7 @@ class ClientPlace:
 class SharedPlace:
     """A node of its own in a shared underlay."""
 
-    def __init__(self, node: Node, underlay: str, orderer: str) -> None:
+    def __init__(self, node: SessionNode, underlay: str, orderer: str) -> None:
         self._node = node
         self._underlay = underlay
         self._orderer = orderer
@@ -156,7 +156,7 @@ class SharedPlace:
 class GroupsPlace:
     """A node of its own whose groups have an underlay each."""
 
-    def __init__(self, node: Node, orderer: str, peers: Sequence[str]) -> None:
+    def __init__(self, node: SessionNode, orderer: str, peers: Sequence[str]) -> None:
         self._node = node
         self._orderer = orderer
         self._peers = peers
@@ -244,7 +244,7 @@ def through(args: argparse.Namespace, work: Callable[[Place], Coroutine[Any, Any
 async def _embedded(args: argparse.Namespace, work: Callable[[Place], Coroutine[Any, Any, _T]]) -> _T:
     peers = [peer.strip() for peer in (args.peers or "").split(",") if peer.strip()]
     orderer = args.orderer or (SITES_ORDERER if args.sites else DEFAULT_ORDERER)
-    node = Node(args.name, args.host or "127.0.0.1", peers=peers, insecure=bool(args.insecure), sites=args.sites)
+    node = SessionNode(args.name, args.host or "127.0.0.1", peers=peers, insecure=bool(args.insecure), sites=args.sites)
     async with node:
         underlay = args.underlay or (SITES_UNDERLAY if orderer == SITES_ORDERER else None)
         if underlay is not None:

@@ -18,7 +18,7 @@ from ordercast.daemon.spread.listener import SpreadListener
 from ordercast.errors import UsageError
 from ordercast.groups.engines import EngineFactory
 from ordercast.runtime.addresses import is_loopback
-from ordercast.runtime.node import Node
+from ordercast.runtime.node import SessionNode
 
 ATTACH_S: Final = 60.0
 """How long a daemon tries to come into its underlay."""
@@ -143,9 +143,9 @@ MAX_PATH: Final = 107
 """What the kernel has room for."""
 
 
-def _make_node(config: DaemonConfig, engines: EngineFactory | None, offset_ns: int) -> Node:
+def _make_node(config: DaemonConfig, engines: EngineFactory | None, offset_ns: int) -> SessionNode:
     if config.orderer != SITES_ORDERER:
-        return Node(
+        return SessionNode(
             config.name,
             config.host,
             config.port,
@@ -160,7 +160,7 @@ def _make_node(config: DaemonConfig, engines: EngineFactory | None, offset_ns: i
         sites, site = lone_site(name, config.port or _free_port()), None
     elif name is None and site is None:
         name = sites.daemons[0].name  # the only one
-    return Node(
+    return SessionNode(
         name,
         site=site,
         sites=sites,

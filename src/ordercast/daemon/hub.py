@@ -41,7 +41,7 @@ class HubDriver(Protocol):
 
 
 class DaemonNode(Protocol):
-    """The node of a daemon: on real sockets (`runtime.node.Node`), or in virtual time."""
+    """The node of a daemon: on real sockets (`runtime.node.SessionNode`), or in virtual time."""
 
     @property
     def member(self) -> Member: ...

@@ -192,11 +192,6 @@ class Node(NodeBase):
         """Counters of the sockets, as the program goes on; `stats` has the same numbers."""
         return self._driver.counters
 
-    @property
-    def parts(self) -> tuple[UdpDriver, LocalBackend]:
-        """What a daemon needs of its node: its sessions are further applications of the same host."""
-        return self._driver, self._local
-
     def read_drops(self) -> int:
         """Datagrams that this node's sockets dropped since the last call, because they were full."""
         return self._driver.read_drops()
@@ -273,6 +268,15 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 def open_nodes(loop: asyncio.AbstractEventLoop) -> list[Node]:
     """The nodes of a loop that are not closed."""
     return [node for node in list(_open) if node._loop is loop and not node.is_closed]
+
+
+class SessionNode(Node):
+    """A node of a daemon."""
+
+    @property
+    def parts(self) -> tuple[UdpDriver, LocalBackend]:
+        """What the daemon needs of it: its sessions are further applications of the same host."""
+        return self._driver, self._local
 
 
 def _default_name() -> str:

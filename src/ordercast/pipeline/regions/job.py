@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -70,6 +71,24 @@ class PlanResult(NamedTuple):
     rates: str  # where rates come from
 
 
+def _number(text: str) -> float:
+    """A number; what it may be depends on the option, and is checked with the others."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"expected a number, not {text!r}")
+    return value
+
+
+def _whole(text: str) -> int:
+    value = _number(text)
+    if not value.is_integer():
+        raise argparse.ArgumentTypeError(f"expected a whole number, not {text!r}")
+    return int(value)
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
     costs, limits = PlanCosts(), PlanLimits()
@@ -87,20 +106,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--changes", action="store_true", help="SUBSCRIPTIONS are joins and leaves since --previous")
     parser.add_argument(
         "--moves",
-        type=float,
+        type=_number,
         default=DEFAULT_MOVES,
         metavar="N",
         help="nodes that may move; below 1 a share (%(default)s)",
     )
     parser.add_argument("--no-merge", action="store_true", help="exact regions only")
-    parser.add_argument("--addresses", type=int, default=limits.addresses, help="multicast addresses (%(default)s)")
-    parser.add_argument("--size", type=int, default=limits.size, help="most nodes of a region (%(default)s)")
+    parser.add_argument("--addresses", type=_whole, default=limits.addresses, help="multicast addresses (%(default)s)")
+    parser.add_argument("--size", type=_whole, default=limits.size, help="most nodes of a region (%(default)s)")
     parser.add_argument(
-        "--waste", type=float, default=limits.waste, help="most of what a node receives unwanted (%(default)s)"
+        "--waste", type=_number, default=limits.waste, help="most of what a node receives unwanted (%(default)s)"
     )
-    parser.add_argument("--cost-send", type=float, default=costs.send, help="of a message sent once more (%(default)s)")
-    parser.add_argument("--cost-recv", type=float, default=costs.recv, help="of an unwanted message (%(default)s)")
-    parser.add_argument("--cost-token", type=float, default=costs.token, help="of a region, a second (%(default)s)")
+    parser.add_argument("--cost-send", type=_number, default=costs.send, help="of a message sent again (%(default)s)")
+    parser.add_argument("--cost-recv", type=_number, default=costs.recv, help="of an unwanted message (%(default)s)")
+    parser.add_argument("--cost-token", type=_number, default=costs.token, help="of a region, a second (%(default)s)")
     parser.add_argument("--master", default=None, metavar="URL", help="Spark's master (all cores of this machine)")
     parser.add_argument("--heap", default=None, metavar="SIZE", help="memory of the driver, such as 2g")
     parser.add_argument("--json", action="store_true", help="print plan.json instead of a summary")
