@@ -328,8 +328,8 @@ ROSTER_BUGS: Final[tuple[Bug, ...]] = (
     ),
     _bug(
         "locks of a port that ended stay",
-        "SharedGroups.detach",
-        "self._unlocking.update({lock: None for lock in self._own_locks if lock.startswith(prefix)})",
+        "SharedLocks.detach",
+        "self.unlocking.update({lock: None for lock in self._own if lock.startswith(prefix)})",
         "",
         "Nobody gives them back.",
         180,
@@ -338,8 +338,8 @@ ROSTER_BUGS: Final[tuple[Bug, ...]] = (
     _bug(
         "a call goes to any group",
         "Reception.run",
-        "batch = self._call_batch(call, ports)",
-        "batch = self._call_batch(call, next(iter(routes.values())))",
+        "port.calls.deliver(call)",
+        "next(iter(routes.values()))[0].calls.deliver(call)",
         "The holder of another group's handler answers.",
         30,
         "token",

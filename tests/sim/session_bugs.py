@@ -81,8 +81,8 @@ SESSION_BUGS: Final[tuple[Bug, ...]] = (
     _bug(
         "only one session of a node gets a block",
         "Reception.run",
-        "handed = [(port, shown if port.stream.label else batch) for port in ports]",
-        "handed = [(port, shown if port.stream.label else batch) for port in ports[:1]]",
+        "handed = [(port, batch) for port in ports]",
+        "handed = [(port, batch) for port in ports[:1]]",
         "The others of the same group do not.",
         20,
         "timestamp",

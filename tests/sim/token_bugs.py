@@ -386,7 +386,7 @@ TOKEN_BUGS: Final[tuple[Bug, ...]] = (
     _in_token(
         "every member that knows a handler's holder answers",
         "deliver",
-        "holder != self._me.id",
+        "holder != self._node or self._locks.owner(str(head.handler)) not in (None, self._owner)",
         "holder is None",
         "A call has several answers.",
         16,

@@ -21,7 +21,7 @@ from ordercast.wire.cuts import Ballot, Lineage, Remainder, Result, ViewId
 
 CAUGHT: Final = (
     ("S is of the sites that are present", FIRST_DENSE + 2, "stable"),
-    ("the signal does not stand before SAFE blocks", FIRST_DENSE + 2, "signal"),
+    ("the signal does not stand before SAFE blocks", FIRST_DENSE + 5, "signal"),
     ("beyond the horizon nothing is delivered", FIRST_DENSE, "remainder"),
     ("the next view begins above what was delivered", 5, "first LTS"),
     ("the counter is that of the coordinator's view plus one", 1, "counter"),
