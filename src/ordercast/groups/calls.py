@@ -160,9 +160,9 @@ class Calls:
         """Take an answer: the head of the message that is to carry it to the group, None where it goes to a caller."""
         if owed.stay != self._stay:
             raise NotMember(f"this node was out of {self._group!r} since call {owed.first} of {owed.sender} came to it")
-        if owed.answer is not None and owed.is_again:
-            return None  # the application has the call more than once, and its first answer counts
         if owed.answer is not None:
+            if owed.is_again:
+                return None  # the application has the call more than once, and its first answer counts
             raise UsageError(f"call {owed.first} of {owed.sender} has been answered: there is at most one answer")
         owed.answer = payload
         if not owed.is_outside:

@@ -6,11 +6,12 @@ happened and what to do. What is wrong with the input is a `UsageError` and exit
 
 from __future__ import annotations
 
+import argparse
 import errno
 import logging
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -18,6 +19,7 @@ from typing import Final
 from ordercast.errors import OrdercastError, UsageError
 from ordercast.pipeline.reading import explain
 
+UNUSABLE: Final = 2
 FAILED: Final = 3
 
 FULL: Final = ("No space left on device", "Disk quota exceeded")
@@ -51,6 +53,24 @@ def explained() -> Iterator[None]:
         if found is None:
             raise
         raise found from error
+
+
+def as_program(
+    app: str,
+    examples: str,
+    configure: Callable[[argparse.ArgumentParser], None],
+    run: Callable[[argparse.Namespace], int],
+    arguments: Sequence[str] | None,
+) -> int:
+    """A job as a program of its own; its exit code."""
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog=app, epilog=examples, formatter_class=raw, allow_abbrev=False)
+    configure(parser)
+    try:
+        return run(parser.parse_args(arguments))
+    except UsageError as error:
+        print(f"{app}: {error}", file=sys.stderr)
+        return UNUSABLE
 
 
 def guarded(app: str, work: Callable[[], int]) -> int:

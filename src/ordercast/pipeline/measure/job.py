@@ -9,14 +9,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ordercast.errors import UsageError
-from ordercast.pipeline.failures import cannot_write, guarded
+from ordercast.pipeline.failures import as_program, cannot_write, guarded
 from ordercast.pipeline.reading import TraceRun, Traces, events_of, inspect
 from ordercast.trace.convert import load_pyarrow
 
@@ -42,7 +41,7 @@ EXAMPLES: Final = """examples:
       on a cluster; its workers must see the trace under the same path"""
 
 APP: Final = "ordercast measure"
-DONE, UNUSABLE = 0, 2
+DONE = 0
 SUMMARY: Final = "summary.json"
 
 
@@ -58,14 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The job as a program of its own."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(prog=APP, epilog=EXAMPLES, formatter_class=raw, allow_abbrev=False)
-    configure(parser)
-    try:
-        return run(parser.parse_args(arguments))
-    except UsageError as error:
-        print(f"{APP}: {error}", file=sys.stderr)
-        return UNUSABLE
+    return as_program(APP, EXAMPLES, configure, run, arguments)
 
 
 def run(args: argparse.Namespace) -> int:

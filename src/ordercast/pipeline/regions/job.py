@@ -10,14 +10,13 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ordercast.errors import UsageError
-from ordercast.pipeline.failures import guarded
+from ordercast.pipeline.failures import as_program, guarded
 from ordercast.pipeline.measure.job import make_folder
 from ordercast.pipeline.reading import events_of
 from ordercast.pipeline.regions.costs import DEFAULT_MOVES, PlanCosts, PlanLimits
@@ -57,7 +56,7 @@ EXAMPLES: Final = """examples:
       from joins and leaves alone (columns node, group, change)"""
 
 APP: Final = "ordercast plan"
-DONE, BEYOND, UNUSABLE = 0, 1, 2
+DONE, BEYOND = 0, 1
 LARGE_ROWS: Final = 20_000_000  # from so many subscriptions on Java gets more memory
 LARGE_HEAP: Final = "6g"
 
@@ -127,14 +126,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The job as a program of its own."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(prog=APP, epilog=EXAMPLES, formatter_class=raw, allow_abbrev=False)
-    configure(parser)
-    try:
-        return run(parser.parse_args(arguments))
-    except UsageError as error:
-        print(f"{APP}: {error}", file=sys.stderr)
-        return UNUSABLE
+    return as_program(APP, EXAMPLES, configure, run, arguments)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ordercast.errors import UsageError
-from ordercast.pipeline.failures import cannot_write, guarded
+from ordercast.pipeline.failures import as_program, cannot_write, guarded
 from ordercast.pipeline.measure.job import make_folder, measure_runs
 from ordercast.pipeline.reading import TraceRun, events_of, inspect
 from ordercast.pipeline.report.verdict import JudgedProperty, ReportVerdict
@@ -44,7 +42,7 @@ EXAMPLES: Final = """examples:
       figures only; the report says that the guarantees were not judged"""
 
 APP: Final = "ordercast report"
-HELD, VIOLATED, UNUSABLE = 0, 1, 2
+HELD, VIOLATED = 0, 1
 FILE: Final = "report.html"
 TITLE: Final = "Ordercast report"
 
@@ -65,14 +63,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The job as a program of its own."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(prog=APP, epilog=EXAMPLES, formatter_class=raw, allow_abbrev=False)
-    configure(parser)
-    try:
-        return run(parser.parse_args(arguments))
-    except UsageError as error:
-        print(f"{APP}: {error}", file=sys.stderr)
-        return UNUSABLE
+    return as_program(APP, EXAMPLES, configure, run, arguments)
 
 
 def run(args: argparse.Namespace) -> int:

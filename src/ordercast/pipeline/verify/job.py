@@ -10,13 +10,12 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ordercast.errors import UsageError
-from ordercast.pipeline.failures import cannot_write, guarded
+from ordercast.pipeline.failures import as_program, cannot_write, guarded
 from ordercast.pipeline.reading import TraceRun, event_schema, events_of, inspect
 from ordercast.pipeline.verify import integrity, liveness, order, promises, resilience, views
 from ordercast.pipeline.verify.engine import SparkEngine, SqlEngine
@@ -48,7 +47,7 @@ EXAMPLES: Final = """examples:
       on a cluster; its workers must see the trace under the same path"""
 
 APP: Final = "ordercast verify"
-HELD, VIOLATED, UNUSABLE = 0, 1, 2
+HELD, VIOLATED = 0, 1
 SHOWN: Final = 40
 NEIGHBOURHOOD: Final = 8  # events before and after, with --around
 TABLE: Final = "violations.parquet"
@@ -71,14 +70,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The job as a program of its own."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(prog=APP, epilog=EXAMPLES, formatter_class=raw, allow_abbrev=False)
-    configure(parser)
-    try:
-        return run(parser.parse_args(arguments))
-    except UsageError as error:
-        print(f"{APP}: {error}", file=sys.stderr)
-        return UNUSABLE
+    return as_program(APP, EXAMPLES, configure, run, arguments)
 
 
 def run(args: argparse.Namespace) -> int:
