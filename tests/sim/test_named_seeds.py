@@ -91,6 +91,10 @@ STOOD_STILL = (
 )
 
 OF_ENDURANCE = (
+    # The word that a change is decided overtook the change, and was dropped: a busy ring went on without a bound.
+    ("token", 1_700_002_839),
+    # Applications were blamed for what they were given in the moment in which another member had been put out.
+    ("token", 1_700_006_076),
     ("token", 1_420_000_051),  # two engines of one node, the first of which served on, made views of the same name
     ("timestamp", 1_150_001_657),  # a member that had evicted itself went before one that was cut off knew of it
     ("timestamp", 1_150_001_028),  # the judge forgot that a restarted leaver may have kept the view without it
