@@ -27,6 +27,8 @@ SEEDS = (
 )
 
 OF_MEMBERSHIP = (
+    ("sequencer", 1_580_004_340),  # a member did not hear that a message was safe, and its application was blamed
+    ("sequencer", 1_580_017_211),  # the same, where only the sequencer's datagrams were lost
     # The sequencer forgot a leaver whose vote was needed when its node asked to join again, and what it lacked.
     ("sequencer", 1_540_015_035),
     ("sequencer", 1_110_001_043),  # a ring lacked a dead member's vote to decide its end, and did not say so
