@@ -140,6 +140,7 @@ OF_SITES = (
     560_001_034,  # a large message of a session that had left did not begin again when a daemon came
     560_001_052,  # rosters were exchanged behind a signal, and the groups that had a view of it did not hear the signal
     930_000_047,  # a group that a session sent to ended with its own leave, and the message did not name the group
+    695_000_333,  # what waited for a group that its session had left went by a number that the group had no more
 )
 
 
