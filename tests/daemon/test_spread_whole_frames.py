@@ -159,7 +159,7 @@ async def test_a_thousand_messages_that_were_not_delivered_end_a_session() -> No
             for number in range(at, at + 50):
                 alice.cast([b"g"], b"%06d" % number + body)
             at += 50
-            frames = []
+            frames: list[Frame] = []
             while len(frames) < 50 and (not frames or frames[-1].type == AGREED):
                 frames.append(await alice.frame())
             seen += [frame.body for frame in frames if frame.type == AGREED]
