@@ -77,10 +77,12 @@ async def until(group: Group, members: int) -> None:
             return
 
 
-def arrivals_of(send: Callable[[World, list[Group]], list[Coroutine[None, None, None]]], seconds: float) -> Arrivals:
+def arrivals_of(
+    send: Callable[[World, list[Group]], list[Coroutine[None, None, None]]], seconds: float, world: World | None = None
+) -> Arrivals:
     """What comes to the west while `send` goes on in the east."""
     topology = parse_topology(SLOW, "slow.toml")
-    world = World(11, LAN, topology=topology)
+    world = world if world is not None else World(11, LAN, topology=topology)
     found = Arrivals(lambda: world.now_ns)
 
     async def program() -> None:
@@ -134,3 +136,12 @@ def test_the_rest_gets_a_fifth_of_a_link_that_urgent_messages_would_fill() -> No
     rest, both = found.bytes["e2"], found.bytes["e2"] + found.bytes["e3"]
     assert rest >= 0.2 * both - DEBT  # a fifth, but for what they are owed at the end
     assert rest < 0.4 * both
+
+
+def test_the_trace_of_urgent_messages_can_be_read() -> None:
+    """Their priority stands where RESILIENT has its k, and is no part of their service."""
+    world = World(11, LAN, topology=parse_topology(SLOW, "slow.toml"))
+    arrivals_of(lambda world, groups: [now_and_then(world, groups[2], 15)], 1, world)
+    sender = next(row.sender for row in world.rows() if row.kind == "submit")
+    found = {row.kind: row.service for row in world.rows() if row.sender == sender and row.service is not None}
+    assert found == dict.fromkeys(("submit", "hold", "placed", "deliver"), "AGREED")

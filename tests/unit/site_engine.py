@@ -39,6 +39,7 @@ class SiteEngine(FakeEngine):
         self.seq = 0
         self.declared: dict[str, int] = {}  # group -> the place of the stream that all have to read
         self.hurried = 0
+        self.is_behind = False
         self.masks: list[int] = []  # of the blocks that it stamped, but for operations
         self.interest = self
         daemon.stack = self
@@ -79,6 +80,9 @@ class SiteEngine(FakeEngine):
 
     def hurry(self, priority: int) -> None:
         self.hurried = priority
+
+    def lag(self, is_behind: bool) -> None:
+        self.is_behind = is_behind
 
     def is_stable(self, name: str) -> bool:
         place = self.declared.get(name)

@@ -5,17 +5,15 @@ A process is one client, native or of Spread (`client_member`). All of them send
 
 from __future__ import annotations
 
-import asyncio
-import signal
 import socket
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from time import monotonic
 from typing import Any, Final, NamedTuple
 
-from ordercast.cli.children import Child, ChildFailed, Saying
+from ordercast.cli.children import Child, Saying
 from ordercast.cli.chronicle import Transition, disagreements
+from ordercast.cli.process_crew import ProcessCrew
 
 MEMBER: Final = "ordercast.cli.client_member"
 DAEMON: Final = "ordercast.cli.daemon_member"
@@ -23,7 +21,6 @@ DAEMON: Final = "ordercast.cli.daemon_member"
 
 START_TIMEOUT_S: Final = 120.0
 VIEW_TIMEOUT_S: Final = 90.0
-POLL_S: Final = 0.05
 NATIVE: Final = "native"
 SPREAD: Final = "spread"
 
@@ -70,15 +67,19 @@ def crew(count: int, daemons: Sequence[str]) -> list[ClientProcess]:
 class ClientProcesses:
     """Clients, each in a process of its own."""
 
-    __slots__ = ("_doors", "_fallen", "_group", "_pace_s", "children", "plans")
+    __slots__ = ("_crew", "_doors", "_group", "_pace_s", "plans")
 
     def __init__(self, doors: Doors, group: str, pace_s: float) -> None:
+        self._crew = ProcessCrew("clients", VIEW_TIMEOUT_S)
         self._doors = doors
         self._group = group
         self._pace_s = pace_s
-        self._fallen: list[Child] = []
-        self.children: dict[str, Child] = {}
         self.plans: dict[str, ClientProcess] = {}
+
+    @property
+    def children(self) -> dict[str, Child]:
+        """Those that live."""
+        return self._crew.children
 
     # Coming and going
 
@@ -98,32 +99,24 @@ class ClientProcesses:
                 "doors": [self._doors[name] for name in plan.daemons],
             }
             self.plans[plan.name] = plan
-            self.children[plan.name] = await Child.start(plan.name, MEMBER, settings)
+            await self._crew.start(plan.name, MEMBER, settings)
 
     async def crash(self, names: Collection[str]) -> None:
         """SIGKILL."""
-        fallen = [self.children.pop(name) for name in names]
-        for child in fallen:
-            child.signal(signal.SIGKILL)
-        for child in fallen:
-            await child.fall(START_TIMEOUT_S)
-        self._fallen += fallen
+        await self._crew.crash(names)
 
     async def kill(self) -> None:
         """End every process without a warning, whatever happened before."""
-        await asyncio.gather(*(child.kill() for child in self.children.values()))
+        await self._crew.kill()
 
     # What is said to them
 
     def tell(self, word: str, **fields: Any) -> None:
-        for child in self.children.values():
-            child.tell(word, **fields)
+        self._crew.tell(word, **fields)
 
     async def ask(self) -> dict[str, Saying]:
         """Where each client is."""
-        children = list(self.children.values())
-        answers = await asyncio.gather(*(child.ask("ask", "answer", VIEW_TIMEOUT_S) for child in children))
-        return {child.name: answer for child, answer in zip(children, answers, strict=True)}
+        return await self._crew.ask()
 
     async def until(
         self,
@@ -135,37 +128,21 @@ class ClientProcesses:
     ) -> dict[str, Saying]:
         """Wait until the clients of each part are in one view of exactly these, none of them at a daemon of `without`,
         and each has received so many messages in it; what they said then."""
-        deadline_s = monotonic() + timeout_s
-        while True:
-            answers = await self.ask()
-            if all(_are_together(answers, part, delivering, without) for part in parts):
-                return answers
-            if monotonic() > deadline_s:
-                seen = {name: f"{said['view'][:8]} {len(said['members'])}" for name, said in answers.items()}
-                raise ChildFailed(f"the clients are not where they should be after {timeout_s:g} s: {seen}")
-            await asyncio.sleep(POLL_S)
+        return await self._crew.until(
+            lambda answers: all(_are_together(answers, part, delivering, without) for part in parts),
+            lambda said: f"{said['view'][:8]} {len(said['members'])}",
+            timeout_s,
+        )
 
     async def drain(self) -> dict[str, Saying]:
         """Wait until nobody sends, and all have received the same in the last view; what they said then."""
-        children = list(self.children.values())
-        await asyncio.gather(*(child.ask("quiet", "flushed", VIEW_TIMEOUT_S) for child in children))
-        deadline_s = monotonic() + VIEW_TIMEOUT_S
-        while True:
-            answers = await self.ask()
-            if len({(said["view"], said["count"], said["checksum"]) for said in answers.values()}) == 1:
-                return answers
-            if monotonic() > deadline_s:
-                raise ChildFailed(f"{', '.join(answers)} have not received the same after {VIEW_TIMEOUT_S:g} s")
-            await asyncio.sleep(POLL_S)
+        return await self._crew.drain(lambda said: (said["view"], said["count"], said["checksum"]), VIEW_TIMEOUT_S)
 
     # What they have seen
 
     def transitions(self) -> dict[str, list[Transition]]:
         """By the name of the client, of those that were killed, too."""
-        return {
-            child.name: [Transition.read(said) for said in child.heard("view")]
-            for child in (*self.children.values(), *self._fallen)
-        }
+        return {child.name: [Transition.read(said) for said in child.heard("view")] for child in self._crew.everybody}
 
     def disagreements(self) -> list[str]:
         """What they cannot have seen all together."""

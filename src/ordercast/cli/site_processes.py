@@ -16,14 +16,14 @@ from pathlib import Path
 from time import monotonic, monotonic_ns, time_ns
 from typing import Any, Final
 
-from ordercast.cli.children import Child, ChildFailed, Saying
+from ordercast.cli.children import Child, Saying
+from ordercast.cli.process_crew import ProcessCrew
 from ordercast.sites import SitesConfig
 from ordercast.trace.run import RunInfo, parameters_of_sites, software_version
 
 MEMBER: Final = "ordercast.cli.sites_member"
 START_TIMEOUT_S: Final = 60.0
 VIEW_TIMEOUT_S: Final = 60.0
-POLL_S: Final = 0.05
 
 
 @dataclass(slots=True)
@@ -43,15 +43,19 @@ class SitesVenue:
 class SiteProcesses:
     """The daemons of one configuration, each in a process of its own."""
 
-    __slots__ = ("_fallen", "_lives", "children", "crashed", "offset_ns", "venue")
+    __slots__ = ("_crew", "_lives", "crashed", "offset_ns", "venue")
 
     def __init__(self, venue: SitesVenue) -> None:
         self.venue = venue
-        self.children: dict[str, Child] = {}
+        self._crew = ProcessCrew("daemons", START_TIMEOUT_S)
         self.crashed: dict[tuple[str, int], int] = {}  # (name, life) -> when, on the run clock
         self.offset_ns = time_ns() - monotonic_ns()
         self._lives: dict[str, int] = {}
-        self._fallen: list[Child] = []
+
+    @property
+    def children(self) -> dict[str, Child]:
+        """Those that live."""
+        return self._crew.children
 
     # Coming and going
 
@@ -70,7 +74,7 @@ class SiteProcesses:
                 "group": venue.group,
                 "service": venue.service,
             }
-            self.children[name] = await Child.start(name, venue.module, settings, venue.prefixes.get(name, ()))
+            await self._crew.start(name, venue.module, settings, venue.prefixes.get(name, ()))
         for name in names:
             await self.children[name].expect("up", START_TIMEOUT_S)
         up_s = monotonic() - began_s
@@ -80,12 +84,7 @@ class SiteProcesses:
 
     async def crash(self, name: str) -> None:
         """SIGKILL."""
-        child = self.children.pop(name)
-        child.signal(signal.SIGKILL)
-        at_ns = monotonic_ns() + self.offset_ns
-        await child.fall(START_TIMEOUT_S)
-        self._fallen.append(child)
-        self.crashed[name, self._lives[name]] = at_ns
+        self.crashed[name, self._lives[name]] = await self._crew.crash([name]) + self.offset_ns
 
     async def pause(self, name: str, seconds: float) -> None:
         """SIGSTOP for a while."""
@@ -104,13 +103,12 @@ class SiteProcesses:
 
     async def kill(self) -> None:
         """End every process without a warning, whatever happened before."""
-        await asyncio.gather(*(child.kill() for child in self.children.values()))
+        await self._crew.kill()
 
     # What is said to them
 
     def tell(self, word: str, **fields: Any) -> None:
-        for child in self.children.values():
-            child.tell(word, **fields)
+        self._crew.tell(word, **fields)
 
     def cut(self, parts: Sequence[Collection[str]]) -> None:
         """Daemons of sites in different parts do not hear one another: each drops what it receives from the others.
@@ -130,44 +128,29 @@ class SiteProcesses:
 
     async def ask(self) -> dict[str, Saying]:
         """Where each daemon is; everything that was told before is done."""
-        children = list(self.children.values())
-        answers = await asyncio.gather(*(child.ask("ask", "answer", START_TIMEOUT_S) for child in children))
-        return {child.name: answer for child, answer in zip(children, answers, strict=True)}
+        return await self._crew.ask()
 
     async def until(
         self, parts: Sequence[Collection[str]], *, delivering: bool = False, timeout_s: float = VIEW_TIMEOUT_S
     ) -> dict[str, Saying]:
         """Wait until the daemons of each part are in one view of exactly these, and, if wanted, each has delivered
         something in it; what they said then."""
-        deadline_s = monotonic() + timeout_s
-        while True:
-            answers = await self.ask()
-            if all(_are_together(answers, part, delivering) for part in parts):
-                return answers
-            if monotonic() > deadline_s:
-                seen = {name: " ".join(said["members"]) for name, said in answers.items()}
-                raise ChildFailed(f"the daemons are not where they should be after {timeout_s:g} s: {seen}")
-            await asyncio.sleep(POLL_S)
+        return await self._crew.until(
+            lambda answers: all(_are_together(answers, part, delivering) for part in parts),
+            lambda said: " ".join(said["members"]),
+            timeout_s,
+        )
 
     async def drain(self) -> dict[str, Saying]:
         """Wait until nobody sends, and all have delivered the same in the last view; what they said then."""
-        children = list(self.children.values())
-        await asyncio.gather(*(child.ask("quiet", "flushed", VIEW_TIMEOUT_S) for child in children))
-        deadline_s = monotonic() + VIEW_TIMEOUT_S
-        while True:
-            answers = await self.ask()
-            if len({(said["view"], said["ordered"], said["checksum"]) for said in answers.values()}) == 1:
-                return answers
-            if monotonic() > deadline_s:
-                raise ChildFailed(f"{', '.join(answers)} have not delivered the same after {VIEW_TIMEOUT_S:g} s")
-            await asyncio.sleep(POLL_S)
+        return await self._crew.drain(lambda said: (said["view"], said["ordered"], said["checksum"]), VIEW_TIMEOUT_S)
 
     # The proof
 
     def disagreements(self) -> list[str]:
         """Daemons that have gone from one view to the next together have delivered the same in the former."""
         ends: dict[tuple[str, str, str], dict[tuple[int, int], str]] = {}
-        for child in (*self.children.values(), *self._fallen):
+        for child in self._crew.everybody:
             for said in child.heard("ended"):
                 key = said["view"], said["next"], " ".join(said["came_with"])
                 ends.setdefault(key, {}).setdefault((said["ordered"], said["checksum"]), child.name)

@@ -253,6 +253,7 @@ class NativeConnection:
             self._flush()
         while self._pump(self.seat):
             pass  # each round gives the socket WRITE_BYTES: the window of the client bounds them
+        self.seat.note_lag(self._sent - self._consumed)
         self._grant()  # what waits for the client counts: behind the events that it has just been given
         self._flush()
 

@@ -37,6 +37,7 @@ from typing import Final, Protocol
 
 from ordercast.config import SECOND, GroupConfig
 from ordercast.daemon.calls import SessionCalls
+from ordercast.daemon.lagging import Lags
 from ordercast.errors import NotMember, UsageError
 from ordercast.groups.checks import check_priority
 from ordercast.groups.events import Batch, PortEvent
@@ -362,6 +363,12 @@ class SessionSeat:
             self._touch()
         return event
 
+    def note_lag(self, out_bytes: int) -> None:
+        """Of the events that the adapter has taken, so much has not been received by the client, as far as is known."""
+        lags = self._seats.lags
+        lags.note(self._passes.now_ns(), self, self.held_bytes + out_bytes, self.taken_bytes - out_bytes)
+        lags.tell(self.base.engine.interest)
+
     # The end.
 
     def close(self, why: SessionEnd, text: str = "") -> None:
@@ -416,6 +423,7 @@ class Seats:
         "config",
         "endings",
         "host",
+        "lags",
         "limits",
         "passes",
         "refused",
@@ -435,6 +443,7 @@ class Seats:
         self._behind: dict[SessionSeat, None] = {}  # those that hold more than they may
         self._waiting: dict[str, list[SeatUser]] = {}  # labels that are being left, and who wants them
         self.endings = dict.fromkeys(SessionEnd, 0)  # how many sessions ended how
+        self.lags = Lags(self.limits.session_bytes, self.limits.patience_ns, self.limits.is_blocking)
         self.refused = 0
 
     def __len__(self) -> int:
@@ -493,6 +502,8 @@ class Seats:
         seat.ending = ending
         self.endings[ending.why] += 1
         self._by_base.pop(seat.base, None)
+        self.lags.forget(seat)
+        self.lags.tell(seat.base.engine.interest)
         if seat.base.gone is None:
             self.host.touch(seat.base)
         self.host.close_session(seat.session, encode_ending(*ending))

@@ -28,6 +28,10 @@ class InterestPort(Protocol):
     def hurry(self, priority: int) -> None:
         """A message with a priority waits to be stamped."""
 
+    def lag(self, is_behind: bool) -> None:
+        """Whether applications here are behind with receiving: others stamp less ahead while urgent messages are
+        about."""
+
     def is_stable(self, name: str) -> bool:
         """Whether every daemon of the engine's view knows of the interest that was declared in it; False where it was
         declared in an earlier view. What was declared earlier is stable earlier."""

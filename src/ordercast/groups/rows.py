@@ -16,7 +16,7 @@ from typing import Final
 
 from ordercast.engine import Buffer, Note
 from ordercast.errors import WireError
-from ordercast.service import AGREED_RANK, Service
+from ordercast.service import AGREED_RANK, RESILIENT_RANK, Service
 from ordercast.trace import recorder as trace
 from ordercast.trace.naming import session_name
 from ordercast.trace.recorder import NULL, Recorder, Traffic
@@ -407,8 +407,9 @@ class Rows:
                 name = names.get(note.origin) or f"{note.origin:016x}"
                 sender = recorder.string(traced_name(f"{label}@{name}"))
             position = note.position if note.position >= 0 and head.rank >= AGREED_RANK else NULL
+            k = head.k if head.rank == RESILIENT_RANK else 0  # otherwise it is a priority, which no row has
             recorder.row(
-                code, now_ns, self._underlay, group, self._view, sender, head.first, head.count, head.rank, head.k,
+                code, now_ns, self._underlay, group, self._view, sender, head.first, head.count, head.rank, k,
                 position, NULL, nbytes, detail,
             )  # fmt: skip
         return log

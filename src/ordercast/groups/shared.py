@@ -81,10 +81,10 @@ class SharedGroups:
         "_seed",
         "_seq",
         "_shown",
+        "_submitted",
         "_telling",
         "_to_name",
         "_transitional",
-        "_turn",
         "_unanswered",
         "large",
         "left",
@@ -125,7 +125,7 @@ class SharedGroups:
         self._transitional = ""  # the underlay's view that is being recovered, until all groups know of the next one
         self.locks = SharedLocks(channel)
         self.large: Stream | None = None  # the session whose large message is under way, or was last
-        self._turn = 0  # the session that submits first rises from pass to pass
+        self._submitted: Stream | None = None  # the last one whose blocks without a priority were taken
         self.system = Stream(channel, Session(), 0, is_system=True)  # of the node itself: operations
         channel.streams.append(self.system)
 
@@ -162,14 +162,19 @@ class SharedGroups:
 
     def in_turn(self) -> list[Stream]:
         """The streams in the order in which they submit in this pass: operations first, then sessions that have urgent
-        messages, and of the others another one first each time, so that none takes all the room for good."""
+        messages, and of the others first the one behind the last that did submit, so that none takes all the room for
+        good. (The next one in each pass would not do: where every third pass has room, it may be the same one.)"""
         first, *others = self._channel.streams
         if len(others) > 1:
-            self._turn = (self._turn + 1) % len(others)
-            others = others[self._turn :] + others[: self._turn]
+            at = others.index(self._submitted) + 1 if self._submitted in others else 0
+            others = others[at:] + others[:at]
             if any(stream.priority for stream in others):
                 others.sort(key=lambda stream: -stream.priority)
         return [first, *others]
+
+    def note_submitted(self, stream: Stream) -> None:
+        """The engine has taken blocks without a priority of it."""
+        self._submitted = stream
 
     # Ports
 

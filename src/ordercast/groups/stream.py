@@ -234,6 +234,8 @@ class Stream:
         count = engine.submit(now_ns, [packed.block for packed in ready], channel.out)
         taken = ready[:count]
         del ready[:count]
+        if taken and not priority and channel.shared is not None:
+            channel.shared.note_submitted(self)
         for packed in taken:
             if packed.service.rank != UNRELIABLE_RANK:  # those have no block number, and are delivered in this pass
                 out = OutBlock(packed.first, packed.messages, packed.group, packed.groups, packed.addressees)

@@ -71,6 +71,10 @@ class PriorityQueues(Generic[T]):
         """How many items of a level wait."""
         return len(self._queues[level])
 
+    def size(self, level: int) -> int:
+        """Of all items of a level."""
+        return sum([size for size, _ in self._queues[level]])
+
     def __len__(self) -> int:
         return self._length
 

@@ -352,6 +352,7 @@ class SpreadSession(asyncio.Protocol):
                 self._on_change(event)
         self._work()
         self._flush()
+        seat.note_lag(self._out.waiting_bytes)
         self._desk.settle()
 
     def _on_change(self, event: object) -> None:

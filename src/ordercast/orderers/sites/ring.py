@@ -210,6 +210,11 @@ class SiteRing:
         return max(0, self.share - self._queues.count(_OWN)) if self._token is not None else 0
 
     @property
+    def queued_bytes(self) -> int:
+        """Of own packets that leave with this visit."""
+        return self._queues.size(_OWN)
+
+    @property
     def state(self) -> SiteState:
         """The site has stamped up to `seq`, and stamps above `clock` from then on: as the last visit of the token here
         left it, or as it is, while the token is here."""
@@ -380,8 +385,8 @@ class SiteRing:
 
     # Output
 
-    def step(self, now_ns: int) -> RingOutput:
-        """Ring_handle_token, or what a daemon without the token has to say."""
+    def step(self, now_ns: int, *, keeps_token: bool = False) -> RingOutput:
+        """Ring_handle_token, or what a daemon without the token has to say. `keeps_token`: it is not passed on yet."""
         packets: list[Numbered] = []
         controls: list[RingControl] = []
         token = self._token
@@ -390,7 +395,8 @@ class SiteRing:
         elif self.is_alone:
             self._go_around_alone(token)
         elif self._has_work(token):
-            self._visit(now_ns, token, packets, controls)
+            if not keeps_token:
+                self._visit(now_ns, token, packets, controls)
         elif self._rests_at != self.me:
             self._rests_at = self.me
             controls.append(self._notice(ALL, token, RESTS))

@@ -191,17 +191,19 @@ class NativeProgram:
         if act.kind is Did.SEND_MANY:
             sents = [self._note(groups, False) for _ in range(act.count)]
             payloads = [payload_of(sent.tag, act.size) for sent in sents]
-            await self._settle(sents, node.group(groups[0]).send_many(payloads, service, confirm=act.is_confirmed), act)
+            group = node.group(groups[0])
+            sending = group.send_many(payloads, service, confirm=act.is_confirmed, priority=act.priority)
+            await self._settle(sents, sending, act)
             return
         for _ in range(act.count):
             is_open = act.kind is not Did.SEND
             sent = self._note(groups, is_open)
             data = payload_of(sent.tag, act.size)
             if is_open:
-                sending = node.send(data, groups=groups, service=service, confirm=act.is_confirmed)
+                one = node.send(data, groups=groups, service=service, confirm=act.is_confirmed, priority=act.priority)
             else:
-                sending = node.group(groups[0]).send(data, service, confirm=act.is_confirmed)
-            await self._settle([sent], sending, act)
+                one = node.group(groups[0]).send(data, service, confirm=act.is_confirmed, priority=act.priority)
+            await self._settle([sent], one, act)
 
     async def _send_each(self, act: ClientAct) -> None:
         node = await self._connected()
@@ -212,7 +214,9 @@ class NativeProgram:
         payloads = [payload_of(sent.tag, act.size) for sent in sents]
         names = [sent.groups[0] for sent in sents]
         await self._settle(
-            sents, node.underlay.send_many(payloads, groups=names, service=parse_service(act.service)), act
+            sents,
+            node.underlay.send_many(payloads, groups=names, service=parse_service(act.service), priority=act.priority),
+            act,
         )
 
     async def _settle(self, sents: list[Sent], sending: Any, act: ClientAct) -> None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from ordercast.config import MS, SECOND, GroupConfig
+from ordercast.config import MAX_PRIORITY, MS, SECOND, GroupConfig
 from ordercast.daemon.seat import Limits
 from ordercast.daemon.spread.settings import SpreadSettings
 from ordercast.errors import UsageError
@@ -35,6 +35,8 @@ LARGE_BYTES: Final = 90_000
 """A message that does not fit a block."""
 TOKEN_SERVICES: Final = ("UNRELIABLE", "RELIABLE", "FIFO", "CAUSAL", "AGREED", "AGREED", "RESILIENT(1)", "SAFE")
 SITE_SERVICES: Final = ("RELIABLE", "FIFO", "CAUSAL", "AGREED", "AGREED", "SAFE")
+URGENT_FROM: Final = 1_620_000_000
+"""From this seed on native clients of sites send urgent messages, too. Earlier ones are as they were."""
 
 
 class Did(StrEnum):
@@ -62,6 +64,7 @@ class Did(StrEnum):
 
 
 OF_DAEMONS: Final = frozenset((Did.KILL_DAEMON, Did.KILL_MACHINE, Did.STOP_DAEMON, Did.PAUSE_DAEMON))
+SENDING: Final = frozenset((Did.SEND, Did.SEND_MANY, Did.SEND_EACH, Did.SEND_TO))
 DISTURBING: Final = frozenset((Did.STALL, Did.CLOSE, Did.KILL, Did.PAUSE, Did.CUT, Did.RESET))
 
 
@@ -78,10 +81,12 @@ class ClientAct:
     service: str = "AGREED"
     is_confirmed: bool = False
     for_ns: int = 0
+    priority: int = 0
 
     def __str__(self) -> str:
         groups = f" {','.join(self.groups)}" if self.groups else ""
         sent = f" {self.count} x {self.size} {self.service}" if self.kind.startswith("send") else ""
+        sent += f" priority {self.priority}" if self.priority else ""
         time = f" for {self.for_ns / MS:.0f} ms" if self.for_ns else ""
         return f"{self.at_ns / MS:.3f} ms: {self.who} {self.kind}{groups}{sent}{time}"
 
@@ -181,6 +186,8 @@ def drawn_sessions(seed: int, orderer: str = "sites") -> SessionPlan:
     )
     streams = tuple([_draw_stream(rng) for _ in range(rng.choice((1, 1, 3)))])
     ordered = tuple(sorted(acts, key=lambda act: act.at_ns))
+    if topology is not None and seed >= URGENT_FROM:
+        ordered = _with_priorities(random.Random(f"{orderer}/{seed}/urgent"), ordered)
     return SessionPlan(scenario, clients, ordered, limits, spread, streams)
 
 
@@ -288,6 +295,19 @@ def _draw_token_faults(rng: random.Random, names: tuple[str, ...], length_ns: in
     at_ns = FORMED_NS + rng.randrange(length_ns)
     for_ns = rng.choice((100, 1_500, 4_000)) * MS
     return [Fault(at_ns, FaultKind.PARTITION, (rng.choice(names),), for_ns=for_ns)]
+
+
+def _with_priorities(rng: random.Random, acts: tuple[ClientAct, ...]) -> tuple[ClientAct, ...]:
+    """In two of three scenarios some sends are urgent."""
+    share = rng.choice((0.0, 0.1, 0.5))
+    return tuple(
+        [
+            replace(act, priority=rng.choice((1, 10, MAX_PRIORITY)))
+            if act.who.startswith("n") and act.kind in SENDING and rng.random() < share
+            else act
+            for act in acts
+        ]
+    )
 
 
 class _Acts:

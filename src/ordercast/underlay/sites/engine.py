@@ -30,8 +30,8 @@ from ordercast.membership.components.daemons import Daemon, Daemons
 from ordercast.membership.components.installing import ComponentInstall
 from ordercast.membership.components.membership import KINDS, ComponentsMembership
 from ordercast.orderers.orderer import Suspicion, SuspicionReason
+from ordercast.orderers.sites.brake import Brake
 from ordercast.orderers.sites.interests import DeclaredInterests, Interests, group_key
-from ordercast.orderers.sites.urgency import Hold
 from ordercast.parts.probing import Probing
 from ordercast.service import AGREED_RANK, MAJORITY_RANK, RELIABLE_RANK, RESILIENT_RANK, UNRELIABLE_RANK, Service
 from ordercast.sites import SitesConfig
@@ -92,11 +92,11 @@ class SitesFactory:
 
 class SitesEngine:
     __slots__ = (
+        "_brake",
         "_consumed",
         "_daemons",
         "_declared",
         "_here",
-        "_hold",
         "_intake",
         "_is_closed",
         "_membership",
@@ -153,7 +153,7 @@ class SitesEngine:
         # Sending
         self._next_block = next_block
         self._unreliable = 0  # number of the next UNRELIABLE block
-        self._hold = Hold()
+        self._brake = Brake()
         self._declared = DeclaredInterests()  # of the present view
         # Delivering
         self._ticket = 1
@@ -193,18 +193,18 @@ class SitesEngine:
         is_stuck = blocks <= 0 or is_full or self._is_behind
         if not ring.is_holding:
             # A token with nothing to stamp would go around as fast as it can, for as long as a slow site is waited for.
-            if not is_stuck and self._hold.is_over(now_ns):
+            if not is_stuck and self._brake.hold.is_over(now_ns):
                 ring.want()
             return 0, 0
         if is_stuck or network.backlog >= MAX_BACKLOG:
             return 0, 0
         step = self.config.datagram - PACKET_OVERHEAD
-        burst = min(network.burst_bytes, ring.share * step)
+        burst = min(self._brake.burst(now_ns, network.burst_bytes), ring.share * step)
         # No visit has room for more than its share: blocks that are larger would wait for it for good.
         largest = min(MAX_BLOCK, 256 * step - STAMP_BYTES, burst)
         if network.is_wide:
             largest = min(largest, network.wide_bytes)
-        return min(ring.room * step, unstable, burst), largest
+        return min(ring.room * step, unstable, burst - ring.queued_bytes), largest
 
     def after(self) -> int:
         return 0
@@ -219,6 +219,8 @@ class SitesEngine:
         ring, taken = network.ring, 0
         urgency, elsewhere = ring.urgency, self._wiring.routes.present & ~(1 << self._here)
         here, me, datagram = self._here, self.me.id, self.config.datagram
+        brake = self._brake
+        is_braking = brake.is_on(now_ns)
         for block in blocks:
             head = head_of(block)
             if taken and (ring.room <= 0 or streams.horizon.room(ring.site_seq) <= 0):
@@ -231,14 +233,18 @@ class SitesEngine:
                 mask = (self.interests.mask(numbers) & self._wiring.routes.present) | 1 << here
             priority = min(head.k, MAX_PRIORITY)
             network.is_wide = mask & elsewhere > 0
+            if priority:
+                brake.hear(now_ns)
+            elif is_braking and not head.flags & ROSTER:
+                break
             if network.is_wide and not head.flags & ROSTER:
                 if not urgency.may_stamp(priority):
-                    self._hold.wait(now_ns, priority)
+                    self._brake.hold.wait(now_ns, priority)
                     if not priority:
                         urgency.hold()
                     break
                 urgency.stamped(priority, len(block))
-                self._hold.end()
+                self._brake.hold.end()
             is_whole = not head.flags & FRAGMENTED  # a large message needs all of its fragments
             if head.rank == UNRELIABLE_RANK and is_whole:
                 self._unreliable += 1
@@ -253,6 +259,7 @@ class SitesEngine:
                 prefix = streams.enter_own(me, seq, stamp, block, head, out)
                 number, is_reliable = here << SITE_SHIFT | seq, True
             network.send_own(cut_block(me, number, mask, prefix, block, datagram, priority, is_reliable))
+            brake.stamped(now_ns, len(block))
             taken += 1
         return taken
 
@@ -327,7 +334,10 @@ class SitesEngine:
         return lts is not None and self._streams is not None and lts <= self._streams.horizon.stable
 
     def hurry(self, priority: int) -> None:
-        self._hold.hurry(priority)
+        self._brake.hold.hurry(priority)
+
+    def lag(self, is_behind: bool) -> None:
+        self._brake.is_behind = is_behind
 
     def _stamp_interests(self, out: Outbox) -> None:
         network, streams = self._network, self._streams
@@ -378,6 +388,8 @@ class SitesEngine:
             self._watch.detector.heard(origin, now_ns)
             packet = network.receive(now_ns, datagram)
             if packet is not None:
+                if packet.priority:
+                    self._brake.hear(now_ns)
                 streams.take(now_ns, packet, out)
                 network.ring.hear_clock(streams.horizon.clock)
 
@@ -398,13 +410,17 @@ class SitesEngine:
             out.notes += streams.take_notes()
             return
         ring, horizon = network.ring, streams.horizon
+        keeps_token = False
         if ring.is_holding:
             self._stamp_interests(out)
+            keeps_token = self._brake.keeps_token(now_ns, ring.is_alone)
+        else:
+            self._brake.passed()
         for skip in network.take_passed():
             streams.skip(skip)
         ring.hear_clock(horizon.clock)
         horizon.update(self._here, *ring.state)
-        network.step(now_ns, horizon.report, out)
+        network.step(now_ns, horizon.report, out, keeps_token=keeps_token)
         horizon.update(self._here, *ring.state)
         self._deliver(streams, out)
         streams.release()
@@ -424,8 +440,7 @@ class SitesEngine:
         membership, network = self._membership, self._network
         if self._is_closed or membership is None or network is None:
             return
-        if self._hold.is_over(now_ns):
-            self._hold.end()
+        self._brake.expire(now_ns)
         self._intake.expire(now_ns)
         if self._streams is not None:
             self._streams.loose.expire(now_ns)
@@ -445,7 +460,7 @@ class SitesEngine:
         network, membership = self._network, self._membership
         if self._is_closed or network is None or membership is None:
             return NEVER
-        due_ns = min(membership.deadline_ns(), self._intake.due_ns, self._hold.deadline_ns())
+        due_ns = min(membership.deadline_ns(), self._intake.due_ns, self._brake.deadline_ns())
         if self._streams is not None:
             due_ns = min(due_ns, self._streams.loose.due_ns)
         if membership.is_working:
@@ -491,7 +506,7 @@ class SitesEngine:
         self.interests.place(places)
         self._writer.ring = view.ring
         self._declared = DeclaredInterests()
-        self._hold.end()
+        self._brake.hold.end()
         self._streams = streams = ViewStreams(
             self.me.id, self._here, places, install.first_lts, self.interests, install.roster_groups
         )

@@ -333,12 +333,12 @@ class SiteNetwork:
             self._send_skip(to, source, *self._pruned.pop((to, source)))
         return bool(sources)
 
-    def step(self, now_ns: int, horizon: int, out: Outbox) -> None:
+    def step(self, now_ns: int, horizon: int, out: Outbox, *, keeps_token: bool = False) -> None:
         """End a pass, after `take_passed`: the token, an UPDATE, then what the links let pass."""
         ring, writer, sends = self.ring, self._writer, out.sends
         ring.set_horizon(horizon)
         self.measure()
-        packets, controls = ring.step(now_ns)
+        packets, controls = ring.step(now_ns, keeps_token=keeps_token)
         if packets:
             sends += packet_sends(To.ALL, writer.tag, writer.ring, self._here, packets)
         for control in controls:
