@@ -154,7 +154,7 @@ def _lans(found: SpreadFigures) -> FigureTable:
         "(busy). The local rate is that at which the messages leave their sender; all of them are delivered. In all: "
         "with what goes over the link, since that crosses the LAN as well. First to last delivery: the change of the "
         "rate between these two. It says little of a short run: AGREED messages come in bursts, with each word of the "
-        "other site, up to 0.6 s apart, and the first and the last burst may have waited for different times.",
+        "other site, up to 0.7 s apart, and the first and the last burst may have waited for different times.",
     )
 
 
