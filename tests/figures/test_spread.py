@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.figures.measured import quick_spread
 
-from ordercast.config import MS
+from ordercast.config import MS, SECOND
 from ordercast.errors import UsageError
 from ordercast.figures.report import ClaimStatus
-from ordercast.figures.site_lab import SiteLab, WanLine, hops, line_of, one_ring
+from ordercast.figures.site_lab import Sending, SiteLab, WanLine, hops, line_of, one_ring
 from ordercast.figures.spread import (
     HOP_WINDOW,
     JHU,
@@ -61,6 +61,17 @@ def test_the_lan_keeps_its_rate_while_a_slow_link_is_full() -> None:
     assert beside.local == pytest.approx(alone.local, rel=0.05)
     assert beside.wide > 0
     assert beside.local > 50 * beside.wide
+
+
+def test_the_rate_of_a_sender_counts_from_its_first_pass_to_its_last() -> None:
+    """What the last pass sends is not counted: it has had no time yet."""
+    sending = Sending(100)
+    for second, sent in enumerate((100, 160, 160, 220, 280, 280)):
+        sending.note(second * SECOND, sent)
+    assert sending.per_s == 120 / 3
+    once = Sending()
+    once.note(SECOND, 60)
+    assert (once.per_s, Sending().per_s) == (0, 0)
 
 
 def test_a_link_without_interested_receivers_carries_control_only() -> None:

@@ -446,3 +446,29 @@ def test_of_the_updates_of_a_source_the_newest_waits() -> None:
     assert later[1:] == [update(0, 1, 9), update(1, 1, 9)]
     end.queue(update(0, 2, 11))
     assert end.waiting == 1
+
+
+def test_control_packets_follow_one_another_no_faster_than_the_line_takes_them() -> None:
+    """Section 3.2: aggregated control information. A burst of them would stand before a slow line, and what they say
+    would be old when it comes. Data behind them goes with them."""
+    end = link(HopTerms(bytes_per_s=10_000, burst_bytes=100_000, ack_short_ns=SECOND))
+    each_ns = (update(0, 1, 1).size + LINE_BYTES) * SECOND // 10_000
+    end.queue(update(0, 1, 1))
+    end.queue(update(1, 1, 1))
+    end.queue(packet(7))
+    assert [seq for seq, _ in end.step(START_NS).packets] == [1]
+    end.queue(update(1, 2, 2))
+    assert end.deadline_ns() == START_NS + each_ns
+    assert not end.step(START_NS + each_ns - 1).packets
+    later = end.step(START_NS + each_ns).packets
+    assert [(seq, each.kind) for seq, each in later] == [(2, Kind.UPDATE), (3, Kind.PACKET)]
+    assert later[0][1].body == update(1, 2, 2).body, "the newest has taken the place of the one that waited"
+
+
+def test_data_does_not_wait_for_the_pace_of_control_packets() -> None:
+    """It has the burst of the bucket, as before."""
+    end = link(HopTerms(bytes_per_s=10_000, burst_bytes=100_000))
+    end.queue(update(0, 1, 1))
+    for number in range(1, 6):
+        end.queue(packet(number))
+    assert len(end.step(START_NS).packets) == 6

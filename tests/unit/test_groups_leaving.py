@@ -415,6 +415,66 @@ def test_a_large_message_begins_again_where_its_group_was_made_anew_under_it() -
     assert payloads(made) == [bytes(200_000)]
 
 
+def test_a_name_that_was_read_before_the_leave_does_not_count_behind_it() -> None:
+    """It was asked for while the join was under way, and the join has taken its place."""
+    exchange = Exchange()
+    one, two = make_host(exchange, "x"), make_host(exchange, "y")
+    (b,), _ = open_ports(one, "b"), open_ports(two, "c")
+    pump(one, two)
+    exchange.is_open = False
+    a = one.open(0, "a", config=GroupConfig())
+    b.stream.offer_to(["a", "b"], b"1", AGREED)
+    pump(one)  # the join and the name are out
+    join, name = exchange.waiting
+    exchange.waiting[:], exchange.is_open = [join], True
+    exchange.order()
+    exchange.is_open = False
+    pump(one)
+    assert a.is_member
+    exchange.room_bytes = 64
+    b.stream.offer_to(["a", "b"], bytes(1_000), AGREED)
+    one.leave(a)
+    pump(one, now_ns=0)
+    pump(one, now_ns=LEAVE_PATIENCE_NS)
+    first, *leaving = exchange.waiting  # the leave, and a name behind it
+    exchange.waiting[:], exchange.is_open = [name, first], True
+    exchange.order()
+    exchange.waiting[:], exchange.is_open = leaving, False
+    pump(one, now_ns=LEAVE_PATIENCE_NS)
+    (made,) = open_ports(two, "a")
+    pump(two)
+    exchange.room_bytes = 1 << 20
+    pump(one, now_ns=LEAVE_PATIENCE_NS)
+    exchange.is_open = True
+    exchange.order()
+    pump(one, two, now_ns=LEAVE_PATIENCE_NS)
+    assert bytes(1_000) in payloads(made)
+
+
+def test_messages_wait_for_a_leave_that_is_taken_back_and_ordered_after_all() -> None:
+    """The group ends with it, and is made anew before the session is back."""
+    exchange = Exchange()
+    one, two = make_host(exchange, "x"), make_host(exchange, "y")
+    (a, b), _ = open_ports(one, "a", "b"), open_ports(two, "c")
+    pump(one, two)
+    exchange.is_open = False
+    one.leave(a, is_ordered=True)
+    pump(one)
+    exchange.fail("z is silent")
+    pump(one, two)
+    one.reset(0, b, 1)
+    pump(one, two)
+    (made,) = open_ports(two, "a")
+    pump(two)
+    a.offer(b"1", AGREED)
+    pump(one)
+    exchange.is_open = True
+    exchange.order()
+    pump(one, two)
+    assert a.is_member
+    assert payloads(made) == [b"1"]
+
+
 def test_a_group_is_not_opened_on_an_underlay_that_is_being_left() -> None:
     exchange = Exchange()
     host = make_host(exchange)

@@ -103,6 +103,30 @@ def _directions(places: Iterable[str]) -> list[Direction]:
     return [(source, target) for source in names for target in names if source != target]
 
 
+class Sending:
+    """How fast messages leave: of the first and of the last pass in which any did, when, and how many had before."""
+
+    __slots__ = ("_begin", "_last", "_sent")
+
+    def __init__(self, sent: int = 0) -> None:
+        self._sent = sent
+        self._begin: tuple[int, int] | None = None
+        self._last = (0, sent)
+
+    def note(self, now_ns: int, sent: int) -> None:
+        if sent > self._sent:
+            self._last = (now_ns, self._sent)
+            self._begin = self._begin or self._last
+            self._sent = sent
+
+    @property
+    def per_s(self) -> float:
+        """Messages. Those of the last pass do not count: nothing says how long they took. 0: there was one pass."""
+        begin_ns, before = self._begin or self._last
+        last_ns, sent = self._last
+        return (sent - before) * SECOND / (last_ns - begin_ns) if last_ns > begin_ns else 0.0
+
+
 class SiteProgram:
     """The program on one machine: it sends and takes as fast as it may."""
 
@@ -120,6 +144,7 @@ class SiteProgram:
         "last_ns",
         "node",
         "port",
+        "sending",
     )
 
     def __init__(self, lab: SiteLab, name: str, group: str) -> None:
@@ -135,6 +160,7 @@ class SiteProgram:
         self.delivered = 0
         self.first: tuple[int, int] | None = None  # when it took something for the first time, and how much it had then
         self.last_ns = 0  # when it took something last
+        self.sending = Sending()
         self.corrupt = 0
 
     def boot(self, node: Machine) -> HostStack:
@@ -162,6 +188,7 @@ class SiteProgram:
         if host is None or port is None:
             return
         host.take_news()
+        self.sending.note(now_ns, port.messages_sent)
         before = self.delivered
         while (event := port.take()) is not None:
             if isinstance(event, Batch):
@@ -189,6 +216,7 @@ class Moved:
     """What a transfer has shown."""
 
     bits_per_s: float  # from the first submit to the last delivery at the last member
+    sent_bits_per_s: float  # what leaves the sender, from the first pass in which anything does to the last
     steady_bits_per_s: float  # from the first delivery to the last, at the slowest member: without the latency
     ns: int
 
@@ -239,6 +267,7 @@ class SiteLab:
         for program in members:
             program.first = None
         begin_ns = world.now_ns
+        source.sending = Sending(source.port.messages_sent if source.port is not None else 0)
         source.send(count, size, service)
         is_over = world.run_until(
             lambda: all(program.delivered >= goal for program, goal in zip(members, goals, strict=True)),
@@ -251,7 +280,7 @@ class SiteLab:
             first_ns, had = program.first or (begin_ns, 0)
             rates.append((program.delivered - had) * size * 8 * SECOND / max(program.last_ns - first_ns, 1))
         took_ns = world.now_ns - begin_ns
-        return Moved(count * size * 8 * SECOND / took_ns, min(rates), took_ns)
+        return Moved(count * size * 8 * SECOND / took_ns, source.sending.per_s * size * 8, min(rates), took_ns)
 
     def counted(self) -> dict[Direction, tuple[Counter[str], Counter[str]]]:
         """Datagrams and bytes that each pipe has carried so far, by kind."""

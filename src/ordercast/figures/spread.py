@@ -34,6 +34,7 @@ DAEMONS: Final = {JHU: "j", UCSB: "u", RUTGERS: "r"}
 THREE: Final = (JHU, UCSB, RUTGERS)
 TWO: Final = (JHU, UCSB)
 
+MORE: Final = 100_000
 MESSAGES: Final = 10_000
 FEWER: Final = 1_000
 SIZE: Final = 1_024
@@ -79,6 +80,7 @@ class SpreadPlan:
         (DETOUR_SHARE, RUTGERS),
     )  # of JHU - Rutgers, and the source
     lans: tuple[tuple[str, int], ...] = (
+        ("AGREED", MORE),
         ("AGREED", MESSAGES),
         ("AGREED", LAN_MESSAGES),
         ("FIFO", LAN_MESSAGES),
@@ -144,7 +146,8 @@ class LanRate:
     service: str
     messages: int
     state: str  # of the line to the other site
-    local: float  # bits per second
+    local: float  # bits per second that leave the sender
+    delivered: float  # from the first delivery to the last
     wide: float
 
 
@@ -274,7 +277,8 @@ class _Runs:
         arrived = far.delivered - before if far is not None else 0
         lab.programs["e1"].stop()
         self._end(lab)
-        return LanRate(name, messages, state, moved.steady_bits_per_s, arrived * SIZE * 8 * SECOND / moved.ns)
+        wide = arrived * SIZE * 8 * SECOND / moved.ns
+        return LanRate(name, messages, state, moved.sent_bits_per_s, moved.steady_bits_per_s, wide)
 
     def prune(self, members: tuple[str, ...], source: str) -> Pruned:
         self._tell(f"pruning: members at {', '.join(members)}, source {source}")

@@ -461,6 +461,8 @@ class Channel:
                 if leave.is_ordered:
                     del self.leaving[port]
                     port.stay()
+                    if self.shared is not None:
+                        self.shared.take_back(port)
                 elif leave.header is None:
                     leave.header = b""  # the engine has forgotten it, and is told again: it goes without
             self._add(upcall)

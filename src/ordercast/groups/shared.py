@@ -82,6 +82,7 @@ class SharedGroups:
         "_seq",
         "_shown",
         "_submitted",
+        "_taken_back",
         "_telling",
         "_to_name",
         "_transitional",
@@ -107,6 +108,7 @@ class SharedGroups:
         self._leaving: list[tuple[str, int, bytes]] = []  # label, number of the group, and header
         self._to_name: list[NameKey] = []
         self._parting: set[Port] = set()  # whose leave is on its way: the group may have another number behind it
+        self._taken_back: set[Port] = set()  # ports that stay, because the underlay failed, and whose leave is out
         self._reasons: dict[NameKey, bytes] = {}  # headers of ports that ended before their leaves could be ordered
         # Groups that a session is not in, and has asked a number for: the last message to each. The latest come last.
         self._named: dict[NameKey, tuple[Stream, int]] = {}
@@ -189,7 +191,7 @@ class SharedGroups:
             self._channel.consumption.ports -= 1
             port.stream.part_from(port)
         self._joining.pop(port, None)
-        self._parting.discard(port)
+        self._forget_leave(port)
         if self._regrouping is not None:
             self._regrouping.forget(port)
         self._note_base(port)
@@ -213,6 +215,15 @@ class SharedGroups:
         if self._regrouping is not None:
             self._regrouping.note_leave(port, header)
         return True
+
+    def take_back(self, port: Port) -> None:
+        """The port stays. If its leave is on its way all the same, it is out of the group for a moment."""
+        if port in self._parting:
+            self._taken_back.add(port)
+
+    def _forget_leave(self, port: Port) -> None:
+        self._parting.discard(port)
+        self._taken_back.discard(port)
 
     def _note_base(self, port: Port) -> None:
         """A join or leave has ended: tasks may wait at the underlay for many of them."""
@@ -259,9 +270,9 @@ class SharedGroups:
 
     def is_held(self, stream: Stream) -> bool:
         """Whether a session must not submit now, because its groups may be about to have other numbers: components have
-        merged. Until all rosters are exchanged only these are sent."""
+        merged, and until all rosters are exchanged only these are sent; or a leave that it has taken back is out."""
         if self._regrouping is None:
-            return False
+            return any(port.stream is stream for port in self._taken_back) and not self.is_at_rest
         return self._regrouping.is_late(self.is_behind) or not (stream.is_system or self.roster.is_seeded)
 
     def offer(self, now_ns: int) -> None:
@@ -479,8 +490,8 @@ class SharedGroups:
                 self._on_named(operation.label, operation.names)
 
     def _on_named(self, label: str, names: Sequence[str]) -> None:
-        """Own names have been read. Those of groups that the session is in without a port, because the port ended
-        while its join was under way, have had no effect. Those of a session that has ended are given back."""
+        """Own names have been read. Those of groups that the session is on its way out of, or in without a port because
+        it ended while its join was under way, have had no effect. Those of a session that has ended are given back."""
         for name in names:
             key = (label, name)
             self._unanswered.discard(key)
@@ -488,7 +499,8 @@ class SharedGroups:
                 self._unname(key)
                 continue
             record, port = self.roster.find(name), self._port(label, name)
-            if record is not None and self._key(label) in record.members and (port is None or port.number < 0):
+            is_in = record is not None and self._key(label) in record.members
+            if is_in and (port is None or port.number < 0 or port in self._parting):
                 self._name_again(key)
 
     def _name_again(self, key: NameKey) -> None:
@@ -506,6 +518,7 @@ class SharedGroups:
         self._reasons.clear()
         self._leaving.clear()
         self._parting.clear()
+        self._taken_back.clear()
         self._to_name = list(self._named)
         self._unanswered = set(self._named)
         ports = [port for stream in self.streams.values() for port in stream.ports.values()]
@@ -578,7 +591,7 @@ class SharedGroups:
             channel.end_port(now_ns, port, Left(wanted=True, returning=False, text="left", group=port.group))
             return
         # A leave that was taken back when the underlay failed has been ordered after all, for instance.
-        self._parting.discard(port)
+        self._forget_leave(port)
         channel.reception.detach(port)
         port.number = NO_NUMBER
         port.on_departed()

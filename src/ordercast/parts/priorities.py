@@ -38,6 +38,12 @@ class PriorityQueues(Generic[T]):
             return self._queues[0][0][0] if self._length else 0
         return self._queues[self._chosen()][0][0]
 
+    def peek(self) -> T:
+        """What `pop` gives."""
+        if not self._length:
+            raise InvariantViolation("nothing waits")
+        return self._queues[0 if len(self._queues[0]) == self._length else self._chosen()][0][1]
+
     def pop(self) -> T:
         if not self._length:
             raise InvariantViolation("nothing waits")

@@ -20,6 +20,9 @@ Errata of figure 3.2, and deviations:
 - The bucket counts bytes on the line. Many small packets would fill the router before a slow line otherwise.
 - One UPDATE of a source waits at a time: the newest, in the place of the oldest. A site makes one with each rotation of
   its token, and a slow link would have nothing else to send.
+- SKIPs and UPDATEs follow one another no faster than the line takes them, also where the bucket would let a burst pass.
+  Many of them, with one block each, would stand before a slow line for as long as more come; held back, they become
+  one. All sites wait for what they say.
 """
 
 from __future__ import annotations
@@ -101,6 +104,8 @@ class HopSender:
     __slots__ = (
         "_again",
         "_bucket",
+        "_bytes_per_s",
+        "_control_ns",
         "_open",
         "_queues",
         "_updates",
@@ -117,6 +122,8 @@ class HopSender:
         self._queues: PriorityQueues[LinkPacket] = PriorityQueues(PRIORITIES)
         self._updates: dict[int, LinkPacket] = {}  # the newest of each source, while one waits; at most one per site
         self._bucket = Bucket(terms.bytes_per_s, terms.burst_bytes)
+        self._bytes_per_s = terms.bytes_per_s
+        self._control_ns = 0  # when the line has taken the last SKIP or UPDATE
         self._open: dict[int, LinkPacket] = {}  # open_pkts; at most `window`
         self._again: dict[int, None] = {}  # of those, what is to be sent again, in the order of the requests
         self.window = terms.window  # s_cur_window
@@ -178,11 +185,16 @@ class HopSender:
             self.resent += 1
             sent.append((seq, packet))
         while self.highest - self.other_aru < self.window and (size := self._queues.next_size()):
+            if self._control_ns > now_ns and self._queues.peek().kind != Kind.PACKET:
+                self.ready_ns = self._control_ns
+                break
             if not take(now_ns, size + LINE_BYTES):
                 self.ready_ns = self._bucket.ready_ns(size + LINE_BYTES)
                 break
             packet = self._queues.pop()
             self.waiting_bytes -= size
+            if packet.kind != Kind.PACKET:
+                self._control_ns = now_ns + (size + LINE_BYTES) * SECOND // self._bytes_per_s
             if packet.kind == Kind.UPDATE:
                 packet = self._updates.pop(packet.source)
             elif packet.kind == Kind.SKIP:
