@@ -167,8 +167,8 @@ def table() -> list[str]:
         f"Those of sessions begin at seed {SESSIONS_FROM:,} of `--many-groups`. Those of sites begin at seed 0 or 1;",
         f"where links have to differ, at {FIRST_WIDE:,}; where much has to happen at once, at {FIRST_DENSE:,}",
         f"(`tests/sim/sites_bug.py`); one at {LEFT_AND_MADE_ANEW:,}. Those of daemons and their clients are planted",
-        f"into the scenarios of `--profile sessions`, from seed {FIRST_SESSIONS:,} on. Words about standing still that are",
-        "wrong in two of 15,000 runs begin at the seed of `--profile membership` that showed them.",
+        f"into the scenarios of `--profile sessions`, from seed {FIRST_SESSIONS:,} on. Words about standing still that",
+        "are wrong in two of 15,000 runs begin at the seed of `--profile membership` that showed them.",
     ]
     for section in SECTIONS:
         lines += _section(section)

@@ -81,7 +81,6 @@ class SharedGroups:
         "_seed",
         "_seq",
         "_shown",
-        "_submitted",
         "_taken_back",
         "_telling",
         "_to_name",
@@ -92,6 +91,7 @@ class SharedGroups:
         "locks",
         "roster",
         "streams",
+        "submitted",
         "system",
         "waiting",
     )
@@ -127,7 +127,7 @@ class SharedGroups:
         self._transitional = ""  # the underlay's view that is being recovered, until all groups know of the next one
         self.locks = SharedLocks(channel)
         self.large: Stream | None = None  # the session whose large message is under way, or was last
-        self._submitted: Stream | None = None  # the last one whose blocks without a priority were taken
+        self.submitted: Stream | None = None  # the last one whose blocks without a priority were taken
         self.system = Stream(channel, Session(), 0, is_system=True)  # of the node itself: operations
         channel.streams.append(self.system)
 
@@ -168,15 +168,11 @@ class SharedGroups:
         good. (The next one in each pass would not do: where every third pass has room, it may be the same one.)"""
         first, *others = self._channel.streams
         if len(others) > 1:
-            at = others.index(self._submitted) + 1 if self._submitted in others else 0
+            at = others.index(self.submitted) + 1 if self.submitted in others else 0
             others = others[at:] + others[:at]
             if any(stream.priority for stream in others):
                 others.sort(key=lambda stream: -stream.priority)
         return [first, *others]
-
-    def note_submitted(self, stream: Stream) -> None:
-        """The engine has taken blocks without a priority of it."""
-        self._submitted = stream
 
     # Ports
 
@@ -595,8 +591,7 @@ class SharedGroups:
         channel.reception.detach(port)
         port.number = NO_NUMBER
         port.on_departed()
-        left = Left(wanted=False, returning=True, text=why, group=port.group)
-        port.tell(left)
+        port.tell(Left(wanted=False, returning=True, text=why, group=port.group))
         self._joining[port] = None
 
     def write_leave(self, now_ns: int, port: Port) -> None:

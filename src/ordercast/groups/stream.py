@@ -235,7 +235,7 @@ class Stream:
         taken = ready[:count]
         del ready[:count]
         if taken and not priority and channel.shared is not None:
-            channel.shared.note_submitted(self)
+            channel.shared.submitted = self
         for packed in taken:
             if packed.service.rank != UNRELIABLE_RANK:  # those have no block number, and are delivered in this pass
                 out = OutBlock(packed.first, packed.messages, packed.group, packed.groups, packed.addressees)
