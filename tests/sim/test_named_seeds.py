@@ -93,6 +93,8 @@ STOOD_STILL = (
 )
 
 OF_ENDURANCE = (
+    # The judge did not see that a member may be expelled after its crash, and vote on that when it is back.
+    ("sequencer", 1_820_003_632),
     # The word that a change is decided overtook the change, and was dropped: a busy ring went on without a bound.
     ("token", 1_700_002_839),
     # Applications were blamed for what they were given in the moment in which another member had been put out.

@@ -215,11 +215,12 @@ def _may_vote_out(
     lives: dict[str, LifeSpan],
     expulsions: Iterable[Expulsion],
 ) -> bool:
-    """Whether a member may have been put out of the last view, and was up for the view after it all the same."""
+    """Whether a member may have been put out of the last view, and was up for the view after it all the same. It may
+    have crashed before it was put out, and be back with its folder: others notice a crash only later."""
     life = lives.get(member)
     if life is None or not _was_up(member, lives, view.first_ns, view.first_ns):
         return False
-    node, until_ns = member.rpartition("/")[0], min(life.ended_ns, view.first_ns)
+    node, until_ns = member.rpartition("/")[0], view.first_ns
     return any(
         each.node == node and life.began_ns < each.end_ns and last.first_ns <= each.end_ns and each.begin_ns <= until_ns
         for each in expulsions
