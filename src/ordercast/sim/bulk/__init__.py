@@ -25,7 +25,7 @@ it hears the multicast addresses that this returns.
 
 from ordercast.sim.bulk.faults import BulkFaults, Hiccups, HiccupSchedule
 from ordercast.sim.bulk.load import LoadProgram, ReadyBlocks
-from ordercast.sim.bulk.node import BulkEngine, BulkNode, Listener, Program, Want
+from ordercast.sim.bulk.node import BulkEngine, BulkNode, MulticastListener, Program, Want
 from ordercast.sim.bulk.sampling import Samples
 from ordercast.sim.bulk.tally import DATA_KINDS, NodeTally
 from ordercast.sim.bulk.world import BulkWorld
@@ -38,8 +38,8 @@ __all__ = [
     "BulkWorld",
     "HiccupSchedule",
     "Hiccups",
-    "Listener",
     "LoadProgram",
+    "MulticastListener",
     "NodeTally",
     "Program",
     "ReadyBlocks",

@@ -10,10 +10,9 @@ from typing import NamedTuple, Protocol
 from ordercast.engine import NEVER, Outbox, Upcall
 from ordercast.sim.bulk.skips import Skips
 from ordercast.sim.bulk.tally import NodeTally
-from ordercast.sim.world import NORMAL_SPEED, PORT
+from ordercast.sim.machine import NORMAL_SPEED, PORT
+from ordercast.sim.multicast import NOTHING
 from ordercast.view import Address
-
-NOTHING: frozenset[Address] = frozenset()
 
 
 class BulkEngine(Protocol):
@@ -40,7 +39,7 @@ class BulkEngine(Protocol):
     def is_at_rest(self) -> bool: ...
 
 
-class Listener(Protocol):
+class MulticastListener(Protocol):
     """An engine that hears multicast addresses besides the one of all nodes."""
 
     def listens(self) -> frozenset[Address]:
@@ -71,7 +70,7 @@ class Program(Protocol):
         """Whether it has nothing more to do, for worlds that are to come to rest."""
 
 
-class Batch(NamedTuple):
+class QueuedBatch(NamedTuple):
     """Datagrams that wait in a socket buffer."""
 
     source: Address
@@ -132,7 +131,7 @@ class BulkNode:
         self.listens: Callable[[], frozenset[Address]] | None = None
         self.listening = NOTHING
         # socket
-        self.inbox: deque[Batch] = deque()
+        self.inbox: deque[QueuedBatch] = deque()
         self.inbox_bytes = 0
         self.buffer_bytes = buffer_bytes
         # processor

@@ -28,11 +28,13 @@ from typing import Any, Final, NamedTuple
 from ordercast.config import MS, SECOND
 from ordercast.engine import NEVER, Note, Outbox, Send, To
 from ordercast.errors import UsageError
-from ordercast.sim.bulk.node import NOTHING, Batch, BulkEngine, BulkNode, Program, Want
+from ordercast.sim.bulk.node import BulkEngine, BulkNode, Program, QueuedBatch, Want
 from ordercast.sim.bulk.skips import Skips
 from ordercast.sim.datagrams import COALESCE_NS, KIND_OFFSET
+from ordercast.sim.machine import NORMAL_SPEED
+from ordercast.sim.multicast import NOTHING, MulticastTable, is_multicast
 from ordercast.sim.network import IDEAL, SOCKET_OVERHEAD_BYTES, NetworkModel
-from ordercast.sim.world import BUFFER_BYTES, DRAIN_BATCHES, NORMAL_SPEED, SPIN_PASSES, SYMBOLIC, Livelock
+from ordercast.sim.world import BUFFER_BYTES, DRAIN_BATCHES, SPIN_PASSES, SYMBOLIC, Livelock
 from ordercast.view import Address
 from ordercast.wire.header import FORWARD
 
@@ -40,6 +42,7 @@ MAX_NODES: Final = 10_000
 EVENT_LIMIT: Final = 1 << 40  # runs are long on purpose; a test sets a smaller one
 UNIFORM: Final = "uniform"  # the cause of losses that the model of the network has
 REST_CHECK_NS: Final = 50 * MS
+EVERYBODY: Final = frozenset({To.ALL})
 
 
 class Flight(NamedTuple):
@@ -63,9 +66,8 @@ class BulkWorld:
         "_cuts",
         "_event_limit",
         "_heap",
-        "_hearing",
         "_jitter",
-        "_listeners",
+        "_multicasts",
         "_out",
         "_sequence",
         "_sides",
@@ -101,8 +103,7 @@ class BulkWorld:
         self.notes: dict[str, Callable[[BulkNode, int, list[Note]], None]] = {}  # by node: who wants its notes
         # the network
         self._by_address: dict[Address, BulkNode] = {}
-        self._hearing: dict[Address, dict[BulkNode, None]] = {}  # who listens, in the order in which they began
-        self._listeners: dict[Address, tuple[BulkNode, ...]] = {}  # the same, as long as it does not change
+        self._multicasts: MulticastTable[BulkNode] = MulticastTable()
         self._cuts: set[tuple[BulkNode, BulkNode]] = set()
         self._sides: dict[str, int] = {}  # empty: no partition
         self._jitter = self.stream("jitter")
@@ -157,7 +158,7 @@ class BulkWorld:
         node.has_work = node.program is not None
         if node.program is not None:
             node.program.begin()
-        self._listen(node, To.ALL)
+        self._multicasts.hear(node, EVERYBODY)
         self.at(self.now_ns, self._begin, (node, node.life))
 
     def start_all(self) -> None:
@@ -169,9 +170,7 @@ class BulkWorld:
         node = self.nodes[name]
         if node.engine is None:
             return
-        for address in node.listening:
-            self._unlisten(node, address)
-        self._unlisten(node, To.ALL)
+        self._multicasts.hear(node, NOTHING)
         node.engine = node.listens = None
         node.listening = NOTHING
         node.inbox.clear()
@@ -287,17 +286,15 @@ class BulkWorld:
                 texts.append(f"{node}: its program has more to do")
         return texts
 
+    def listeners(self, address: Address) -> list[str]:
+        """The nodes that hear a multicast address now."""
+        return [node.name for node in self._multicasts.listeners(address)]
+
     # Arrivals. -------------------------------------------------------------------------------------------------------
 
     def _arrive(self, flight: Flight) -> None:
         """A multicast is at the ports of those that listen now."""
-        listeners = self._listeners.get(flight.to)
-        if listeners is None:
-            hearing = self._hearing.get(flight.to)
-            if hearing is None:
-                return  # nobody has ever listened
-            listeners = self._listeners[flight.to] = tuple(hearing)
-        self._pass_ports(flight, listeners)
+        self._pass_ports(flight, self._multicasts.listeners(flight.to))
 
     def _arrive_alone(self, flight: Flight) -> None:
         node = self._by_address[flight.to]
@@ -409,7 +406,7 @@ class BulkWorld:
             size, taken = fits * stride, fits * each
         node.tally.received[kind] += fits
         node.tally.received_bytes[kind] += size
-        node.inbox.append(Batch(source.address, body, stride if fits > 1 else 0, fits))
+        node.inbox.append(QueuedBatch(source.address, body, stride if fits > 1 else 0, fits))
         node.inbox_bytes += taken
         if not node.is_paused:
             at_ns = max(self.now_ns, node.busy_until_ns)
@@ -451,13 +448,13 @@ class BulkWorld:
                 return
             at_ns = now_ns + self.model.pass_ns * node.slowness // NORMAL_SPEED
             self._finish(node, engine, at_ns)
-            if node.deadline_ns > at_ns:
+            if node.wake_ns > at_ns:
                 node.spins = 0
             else:
                 self._note_spin(node)
             return
         model, out = self.model, self._out
-        batches: list[Batch] = []
+        batches: list[QueuedBatch] = []
         cost_ns = model.pass_ns
         while inbox and len(batches) < DRAIN_BATCHES:
             batch = inbox.popleft()
@@ -501,7 +498,8 @@ class BulkWorld:
         if node.listens is not None:
             listening = node.listens()
             if listening is not node.listening:
-                self._relisten(node, listening)
+                node.listening = listening
+                self._multicasts.hear(node, listening | EVERYBODY)
         node.deadline_ns = deadline_ns = engine.deadline_ns()
         if want:
             node.has_work = True
@@ -510,12 +508,13 @@ class BulkWorld:
             self._plan(node, wake_ns)
 
     def _note_spin(self, node: BulkNode) -> None:
-        """A pass without input left a timer overdue: now and then that divides a long pass, always it is a bug."""
+        """A pass that received and sent nothing that took time is to be followed by another one at once: an overdue
+        timer that does not run, or a program that sends without end where sending costs nothing."""
         node.spins += 1
         if node.spins > SPIN_PASSES:
             raise Livelock(
-                f"{node} has asked {SPIN_PASSES} times in a row for a timer that is overdue, at "
-                f"{self.now_ns / SECOND:.3f} s of virtual time: `expire` does not clear it"
+                f"{node} has asked {SPIN_PASSES} times in a row for a pass at once, at {self.now_ns / SECOND:.3f} s of "
+                "virtual time: `expire` does not clear a timer, or a program sends where nothing takes time"
             )
 
     def _transmit(self, node: BulkNode, send: Send, now_ns: int) -> int:
@@ -563,37 +562,6 @@ class BulkWorld:
             flight = Flight(node, to, part, stride if some > 1 else 0, some, taken_ns, kind)
             heappush(self._heap, (end_ns + model.latency_ns, self._sequence, arrive, flight))
         return now_ns + datagrams * each_ns
-
-    # Who listens where. ----------------------------------------------------------------------------------------------
-
-    def listeners(self, address: Address) -> list[str]:
-        """The nodes that hear a multicast address now."""
-        return [node.name for node in self._hearing.get(address, ())]
-
-    def _relisten(self, node: BulkNode, listening: frozenset[Address]) -> None:
-        # The order of a set does not matter: each address has a list of its own.
-        for address in node.listening - listening:
-            self._unlisten(node, address)
-        for address in listening - node.listening:
-            self._listen(node, address)
-        node.listening = listening
-
-    def _listen(self, node: BulkNode, address: Address) -> None:
-        self._hearing.setdefault(address, {})[node] = None
-        self._listeners.pop(address, None)
-
-    def _unlisten(self, node: BulkNode, address: Address) -> None:
-        hearing = self._hearing[address]
-        hearing.pop(node, None)
-        self._listeners.pop(address, None)
-        if not hearing:
-            del self._hearing[address]
-
-
-def is_multicast(address: Address) -> bool:
-    """Whether an IPv4 address is one of a multicast group."""
-    first, _, _ = address[0].partition(".")
-    return first.isdecimal() and 224 <= int(first) < 240
 
 
 def check_model(model: NetworkModel) -> None:
