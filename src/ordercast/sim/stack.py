@@ -35,7 +35,7 @@ class Stack(Protocol):
 
 
 class HearingStack(Stack, Protocol):
-    """A stack that listens to multicast addresses besides those of its underlays: a region has an address of its own."""
+    """A stack that listens to multicast addresses besides those of its underlays: a region has one of its own."""
 
     def hears(self) -> frozenset[Address]:
         """The addresses: *the same object* as long as nothing changes. It is asked after every pass."""

@@ -45,7 +45,7 @@ class BulkFaults:
         for fault in sorted(faults, key=lambda fault: fault.at_ns):
             if fault.kind not in HANDLED:
                 raise UsageError(
-                    f"the bulk simulation has no fault {fault.kind!r}; it has {', '.join(sorted(HANDLED))}"
+                    f"the bulk simulation has no fault {str(fault.kind)!r}; it has {', '.join(sorted(HANDLED))}"
                 )
             world.at(fault.at_ns, self._begin, fault)
             if fault.for_ns:

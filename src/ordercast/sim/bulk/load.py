@@ -142,9 +142,9 @@ class LoadProgram:
             if not self._held and not self._next(now_ns):
                 return Want.NOTHING
             room, largest = engine.room(now_ns)
-            size = sum(map(len, self._held))
+            size = max(map(len, self._held))  # a set has one block for each lane, and room is that of a lane
             if size > room:
-                if max(map(len, self._held)) > largest:
+                if 0 < largest < size:  # 0: the engine takes nothing yet
                     raise UsageError(f"a block of {size} bytes is larger than the engine's largest, {largest}")
                 return Want.LATER
             taken = engine.submit(now_ns, self._held, out)
