@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ordercast.engine import NEVER, Outbox, Send
+from ordercast.engine import NEVER, Note, Outbox, Send
 from ordercast.sim.bulk import BulkNode, BulkWorld
 from ordercast.sim.world import BUFFER_BYTES
 from ordercast.view import Address
@@ -24,6 +24,7 @@ class RecordingEngine:
         self.passes: list[int] = []
         self.fired: list[int] = []
         self.queue: list[Send] = []
+        self.notes: list[Note] = []
         self.timer_ns = NEVER
         self.hears = hears
         self.is_busy = False
@@ -42,7 +43,8 @@ class RecordingEngine:
     def after_batch(self, now_ns: int, out: Outbox) -> None:
         self.passes.append(now_ns)
         out.sends += self.queue
-        self.queue = []
+        out.notes += self.notes
+        self.queue, self.notes = [], []
 
     def expire(self, now_ns: int, out: Outbox) -> None:  # noqa: ARG002
         self.fired.append(now_ns)

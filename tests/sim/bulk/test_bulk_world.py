@@ -6,7 +6,7 @@ import pytest
 from tests.sim.bulk.recording import House
 
 from ordercast.config import MS, SECOND
-from ordercast.engine import Send, To
+from ordercast.engine import Note, Send, To
 from ordercast.errors import UsageError
 from ordercast.sim.bulk import BulkWorld
 from ordercast.sim.network import ETHERNET, IDEAL, LAN, PENTIUM, SOCKET_OVERHEAD_BYTES, NetworkModel, slowed
@@ -359,12 +359,25 @@ def test_jitter_gives_receivers_times_of_their_own_and_keeps_the_order_of_a_link
     assert len({tuple(arrivals(house, name)) for name in "bcd"}) == 3
 
 
+def test_notes_go_to_who_asked_for_those_of_a_node() -> None:
+    house = House(BulkWorld(1, IDEAL), "ab", BOTH)
+    told: list[tuple[str, int, list[str]]] = []
+    house.world.notes["b"] = lambda node, now_ns, notes: told.append((str(node), now_ns, [each.kind for each in notes]))
+    house["a"].notes, house["b"].notes = [Note("hold", 1)], [Note("gap", 1), Note("repaired", 1)]
+    for name in "ab":
+        house.world.wake(house.world[name])
+    house.world.run_until(MS)
+    assert told == [("b/0", 0, ["gap", "repaired"])]
+
+
 def test_rest_names_the_nodes_that_are_not_at_rest() -> None:
     house = House(BulkWorld(1, IDEAL), "ab", BOTH)
     house["b"].is_busy = True
     assert house.world.run_to_rest(SECOND) == ["b/0: its engine is not at rest"]
     house["b"].is_busy = False
-    assert house.world.run_to_rest(2 * SECOND) == []
+    began_ns = house.world.now_ns
+    assert house.world.run_to_rest(began_ns + SECOND) == []
+    assert house.world.now_ns == began_ns + 200 * MS  # it must last
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ from ordercast.sim.datagrams import COALESCE_NS, KIND_OFFSET
 from ordercast.sim.machine import NORMAL_SPEED
 from ordercast.sim.multicast import NOTHING, MulticastTable, is_multicast
 from ordercast.sim.network import IDEAL, SOCKET_OVERHEAD_BYTES, NetworkModel
-from ordercast.sim.world import BUFFER_BYTES, DRAIN_BATCHES, SPIN_PASSES, SYMBOLIC, Livelock
+from ordercast.sim.world import BUFFER_BYTES, DRAIN_BATCHES, REST_HOLD_NS, SPIN_PASSES, SYMBOLIC, Livelock
 from ordercast.view import Address
 from ordercast.wire.header import FORWARD
 
@@ -264,11 +264,16 @@ class BulkWorld:
             self.events += events
         self.now_ns = max(self.now_ns, limit_ns)
 
-    def run_to_rest(self, limit_ns: int) -> list[str]:
-        """Go on until nothing is outstanding anywhere; what was not at rest at `limit_ns`, in words."""
-        while (unrest := self.unrest()) and self.now_ns < limit_ns:
+    def run_to_rest(self, limit_ns: int, hold_ns: int = REST_HOLD_NS) -> list[str]:
+        """Go on until nothing is outstanding anywhere, and has not been for `hold_ns`: what is under way between two
+        nodes is seen at neither. What was not at rest at `limit_ns`, in words."""
+        since_ns = NEVER
+        while True:
+            unrest = self.unrest()
+            since_ns = NEVER if unrest else min(since_ns, self.now_ns)
+            if self.now_ns >= limit_ns or self.now_ns - since_ns >= hold_ns:
+                return unrest
             self.run_until(min(self.now_ns + REST_CHECK_NS, limit_ns))
-        return unrest
 
     def unrest(self) -> list[str]:
         """Which nodes are not at rest now."""
@@ -310,7 +315,7 @@ class BulkWorld:
         now_ns = self.now_ns
         jitter_ns = self.model.jitter_ns
         ready: list[BulkNode] = []
-        late: dict[int, list[BulkNode]] = {}
+        late: dict[int, list[BulkNode]] | None = None
         for node in nodes:
             if node is source:
                 continue
@@ -327,12 +332,15 @@ class BulkWorld:
                 at_ns = max(at_ns, now_ns + int(self._jitter.random() * jitter_ns))
             if at_ns > now_ns:
                 node.ingress_free_ns = at_ns
+                if late is None:
+                    late = {}
                 late.setdefault(at_ns, []).append(node)
             else:
                 node.ingress_free_ns = now_ns
                 ready.append(node)
-        for at_ns, some in late.items():
-            self.at(at_ns, self._arrive_late, (flight, some))
+        if late is not None:
+            for at_ns, some in late.items():
+                self.at(at_ns, self._arrive_late, (flight, some))
         if ready:
             self._reach(flight, ready)
 
