@@ -9,7 +9,9 @@ from typing import Final
 from ordercast.wire.header import FORWARD, Kind, detail_of
 
 KINDS: Final = FORWARD  # kinds are below the flag
-DATA_KINDS: Final = frozenset({Kind.DATA, Kind.UNRELIABLE})  # blocks on their first way; all other kinds are control
+DATA_KINDS: Final = frozenset(
+    {Kind.DATA, Kind.UNRELIABLE, Kind.CARRIER, Kind.PACKET, Kind.REQUEST, Kind.ORDERED}
+)  # blocks on their first way. All other kinds are control, also blocks that are sent again, pushed or pulled
 
 
 class NodeTally:
