@@ -1,0 +1,1 @@
+"""QSM's regions: lanes of senders, views of members, the token (docs/design/regions.md)."""
