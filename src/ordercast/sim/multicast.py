@@ -23,7 +23,7 @@ class MulticastTable(Generic[T]):
     def hear(self, listener: T, addresses: frozenset[Address]) -> None:
         """From now on it hears these, and no others."""
         before = self._by_listener.get(listener, NOTHING)
-        if addresses is before:
+        if addresses is before or addresses == before:
             return
         # The order of a set does not matter here: each address has a list of its own.
         for address in before - addresses:

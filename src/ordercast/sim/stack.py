@@ -38,4 +38,4 @@ class HearingStack(Stack, Protocol):
     """A stack that listens to multicast addresses besides those of its underlays: a region has one of its own."""
 
     def hears(self) -> frozenset[Address]:
-        """The addresses: *the same object* as long as nothing changes. It is asked after every pass."""
+        """The addresses. It is asked after every pass: the same object as long as nothing changes costs least."""

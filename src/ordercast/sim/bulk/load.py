@@ -13,6 +13,7 @@ from typing import Final
 from ordercast.config import SECOND
 from ordercast.engine import Outbox, Run, Upcall
 from ordercast.errors import UsageError
+from ordercast.orderers.regions.upcalls import LaneRun, RegionUpcall
 from ordercast.sim.bulk.node import BulkEngine, Want
 from ordercast.sim.bulk.world import BulkWorld
 from ordercast.wire.block import head_of
@@ -75,6 +76,7 @@ class LoadProgram:
         "lag_ns",
         "messages",
         "name",
+        "on_other",
         "on_run",
         "submitted",
         "taken",
@@ -103,7 +105,8 @@ class LoadProgram:
         self._held: list[bytes] = []  # of a set that the engine took in part
         self.submitted = 0  # messages
         # taking
-        self.on_run: Callable[[int, Run], None] | None = None  # who looks at every delivery
+        self.on_run: Callable[[int, Run | LaneRun], None] | None = None  # who looks at every delivery
+        self.on_other: Callable[[int, Upcall | RegionUpcall], None] | None = None  # and at all other upcalls
         self.taken = 0  # messages
         self.blocks = 0
         self.is_stalled = False  # it takes what it gets, and finishes with nothing
@@ -155,10 +158,13 @@ class LoadProgram:
             self.submitted += self.messages
         return Want.NOW
 
-    def take(self, now_ns: int, engine: BulkEngine, upcalls: Sequence[Upcall]) -> Want:
+    def take(self, now_ns: int, engine: BulkEngine, upcalls: Sequence[Upcall | RegionUpcall]) -> Want:
         before = self._taken_seq
         for upcall in upcalls:
-            if isinstance(upcall, Run) and upcall.deliveries:
+            if not isinstance(upcall, (Run, LaneRun)):
+                if self.on_other is not None:
+                    self.on_other(now_ns, upcall)
+            elif upcall.deliveries:
                 self.blocks += len(upcall.deliveries)
                 for delivery in upcall.deliveries:
                     self.taken += _COUNT.unpack_from(delivery.block, _COUNT_OFFSET)[0]

@@ -8,6 +8,7 @@ from enum import IntEnum
 from typing import NamedTuple, Protocol
 
 from ordercast.engine import NEVER, Outbox, Upcall
+from ordercast.orderers.regions.upcalls import RegionUpcall
 from ordercast.sim.bulk.skips import Skips
 from ordercast.sim.bulk.tally import NodeTally
 from ordercast.sim.machine import NORMAL_SPEED, PORT
@@ -43,7 +44,7 @@ class MulticastListener(Protocol):
     """An engine that hears multicast addresses besides the one of all nodes."""
 
     def listens(self) -> frozenset[Address]:
-        """The addresses: *the same object* as long as nothing changes. It is asked after every pass."""
+        """The addresses. It is asked after every pass: the same object as long as nothing changes costs least."""
 
 
 class Want(IntEnum):
@@ -60,7 +61,7 @@ class Program(Protocol):
     def turn(self, now_ns: int, engine: BulkEngine, out: Outbox) -> Want:
         """In a pass, before `after_batch`: consume, submit."""
 
-    def take(self, now_ns: int, engine: BulkEngine, upcalls: Sequence[Upcall]) -> Want:
+    def take(self, now_ns: int, engine: BulkEngine, upcalls: Sequence[Upcall | RegionUpcall]) -> Want:
         """What the engine hands over. The list is used again."""
 
     def begin(self) -> None:

@@ -505,7 +505,7 @@ class BulkWorld:
             out.notes.clear()
         if node.listens is not None:
             listening = node.listens()
-            if listening is not node.listening:
+            if listening is not node.listening and listening != node.listening:
                 node.listening = listening
                 self._multicasts.hear(node, listening | EVERYBODY)
         node.deadline_ns = deadline_ns = engine.deadline_ns()
