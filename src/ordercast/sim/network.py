@@ -181,22 +181,6 @@ NETWORKS: Final[dict[str, NetworkModel]] = {
 }
 
 
-def slowed(model: NetworkModel, factor: int) -> NetworkModel:
-    """The same machines and media with packet rates divided by `factor`: each packet takes so many times as long, and
-    latency stays. A figure of many minutes needs a `factor`-th of the events; timers of a protocol are as they were, so
-    that its control traffic weighs `factor` times as much beside the data. Buffers are to be divided as well."""
-    return replace(
-        model,
-        name=f"{model.name}/{factor}",
-        bits_per_s=model.bits_per_s // factor,
-        pass_ns=model.pass_ns * factor,
-        send_ns=model.send_ns * factor,
-        receive_ns=model.receive_ns * factor,
-        send_byte_ps=model.send_byte_ps * factor,
-        receive_byte_ps=model.receive_byte_ps * factor,
-    )
-
-
 class QueuedFrame(NamedTuple):
     """A datagram in the queue of a node's interface."""
 

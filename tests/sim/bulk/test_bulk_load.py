@@ -12,7 +12,7 @@ from ordercast.errors import UsageError
 from ordercast.service import FIFO
 from ordercast.sim.bulk import BulkNode, BulkWorld, LoadProgram, NodeTally, ReadyBlocks, Samples
 from ordercast.sim.bulk.flood import FloodEngine
-from ordercast.sim.network import PENTIUM, NetworkModel, slowed
+from ordercast.sim.network import PENTIUM, NetworkModel
 from ordercast.view import Address
 from ordercast.wire.block import head_of, open_messages, pack_run
 from ordercast.wire.header import Kind
@@ -46,11 +46,11 @@ class Gate(FloodEngine):
         self.consumed.append((now_ns, seq))
 
 
-def flood_world(nodes: int, model: NetworkModel, seed: int = 1) -> BulkWorld:
+def flood_world(nodes: int, model: NetworkModel, *, stands_for: int = 1) -> BulkWorld:
     def boot(node: BulkNode) -> FloodEngine:
         return FloodEngine(node.index, HEARS, REGION)
 
-    world = BulkWorld(seed, model)
+    world = BulkWorld(1, model, stands_for=stands_for)
     for index in range(nodes):
         name = f"n{index}"
         world.add(name, boot, program=LoadProgram(world, name))
@@ -126,10 +126,10 @@ def test_a_saturated_sender_sends_what_its_processor_can() -> None:
     assert load.submitted == pytest.approx(SECOND / (96_000 + 5_000 / 16), rel=0.01)
 
 
-def test_slowed_machines_send_a_twentieth() -> None:
+def test_blocks_that_stand_for_twenty_come_at_a_twentieth_of_the_rate() -> None:
     rates = []
-    for model in (PENTIUM, slowed(PENTIUM, 20)):
-        world = flood_world(2, model)
+    for stands_for in (1, 20):
+        world = flood_world(2, PENTIUM, stands_for=stands_for)
         world["n0"].program = load = LoadProgram(world, "n0", ReadyBlocks([pack_run(0, FIFO, [bytes(8)])]))
         world.start_all()
         world.run_until(4 * SECOND)

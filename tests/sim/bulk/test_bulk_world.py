@@ -9,7 +9,7 @@ from ordercast.config import MS, SECOND
 from ordercast.engine import Note, Send, To
 from ordercast.errors import UsageError
 from ordercast.sim.bulk import BulkWorld
-from ordercast.sim.network import ETHERNET, IDEAL, LAN, PENTIUM, SOCKET_OVERHEAD_BYTES, NetworkModel, slowed
+from ordercast.sim.network import ETHERNET, IDEAL, LAN, PENTIUM, SOCKET_OVERHEAD_BYTES, NetworkModel
 from ordercast.sim.world import Livelock
 from ordercast.view import Address
 from ordercast.wire.header import Kind
@@ -78,11 +78,31 @@ def test_a_packet_of_the_papers_machines_takes_what_the_paper_measured() -> None
     assert arrivals(house, "b") == [first + index * 101_000 for index in range(10)]
 
 
-def test_slowed_machines_take_longer_for_a_packet_and_not_for_the_way() -> None:
-    house = House(BulkWorld(1, slowed(PENTIUM, 20)), "ab", BOTH)
+def test_a_block_that_stands_for_twenty_takes_as_long_and_control_does_not() -> None:
+    house = House(BulkWorld(1, PENTIUM, stands_for=20), "ab", BOTH)
+    wire_ns = (62 + 66) * 80
     house.send("a", Send(REGION, [data(62)], 0))
     house.world.run_until(SECOND)
-    assert arrivals(house, "b") == [20 * (5_000 + 96_000 + (62 + 66) * 80 + 5_000 + 75_000) + 50_000]
+    assert arrivals(house, "b") == [5_000 + 20 * (96_000 + wire_ns) + 50_000 + 20 * (5_000 + 75_000)]
+    token = bytes([0xC7, Kind.REGION_TOKEN, *bytes(60)])
+    house.send("a", Send(REGION, [token], 0))
+    house.world.run_until(2 * SECOND)
+    assert arrivals(house, "b")[1:] == [SECOND + 5_000 + 96_000 + wire_ns + 50_000 + 5_000 + 75_000]
+
+
+def test_a_train_of_such_blocks_fills_ports_and_sockets_as_many() -> None:
+    """Three segments of 100 bytes, each for ten: 1.1 ms on the wire, and 11,240 bytes of a socket buffer."""
+    house = House(BulkWorld(1, WIRE, stands_for=10), "ab", BOTH, buffer_bytes=2 * 10 * (100 + SOCKET_OVERHEAD_BYTES))
+    world = house.world
+    world.pause("b")
+    house.send("a", Send(REGION, [data(300)], 100))
+    world.run_until(SECOND)
+    assert world["b"].tally.dropped == 1
+    assert world["a"].egress_free_ns == 3 * 10 * 110_000
+    world.resume("b")
+    world.run_until(2 * SECOND)
+    assert sum(len(each.data) for each in house["b"].seen) == 200
+    assert world["b"].inbox_bytes == 0
 
 
 # Addresses. ----------------------------------------------------------------------------------------------------------

@@ -20,7 +20,9 @@ it hears the multicast addresses that this returns.
     world["n0"].tally.by_detail()                   # datagrams by the words of the trace
     world["n3"].tally.sent[Kind.REGION_TOKEN]       # by kind
 
-`slowed(PENTIUM, 20)` has packet rates divided by 20, for long figures; divide buffers as well.
+With `BulkWorld(1, PENTIUM, stands_for=20)` a datagram with a block takes as much of processors, ports and socket
+buffers as twenty, for long figures: rates are divided by 20, and control costs what it does. An engine of regions runs
+as a `RegionalNode`, with views that `GivenViews` hands it (`regional.py`).
 """
 
 from ordercast.sim.bulk.faults import BulkFaults, Hiccups, HiccupSchedule

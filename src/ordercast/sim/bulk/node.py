@@ -78,6 +78,7 @@ class QueuedBatch(NamedTuple):
     body: memoryview
     stride: int
     datagrams: int
+    weight: int  # how many datagrams each of them stands for
 
 
 class BulkNode:

@@ -1,8 +1,8 @@
 """An engine of regions as a node of the bulk simulation runs it, and views that are given without a service.
 
 The contract of such an engine (`groups/regions/engines.py`) differs from `Engine` in two points: `room` and `submit`
-name a region, and upcalls are taken. `RegionalNode` closes the gap: a set of blocks has one block for each of its lanes,
-in their order, and what is taken goes into the outbox with the pass.
+name a region, and upcalls are taken. `RegionalNode` closes the gap: a set of blocks has one block for each of its
+lanes, in their order, and what is taken goes into the outbox with the pass.
 """
 
 from __future__ import annotations

@@ -13,6 +13,8 @@ DATA_KINDS: Final = frozenset(
     {Kind.DATA, Kind.UNRELIABLE, Kind.CARRIER, Kind.PACKET, Kind.REQUEST, Kind.ORDERED}
 )  # blocks on their first way. All other kinds are control, also blocks that are sent again, pushed or pulled
 
+BLOCK_KINDS: Final = DATA_KINDS | {Kind.REPAIR, Kind.PUSH, Kind.PULLED}  # all that carry blocks
+
 
 class NodeTally:
     """Datagrams and bytes of one node over all its lives. A multicast counts once where it is sent.

@@ -23,13 +23,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
 from random import Random
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from ordercast.config import MS, SECOND
 from ordercast.engine import NEVER, Note, Outbox, Send, To
 from ordercast.errors import UsageError
+from ordercast.sim.bulk.flight import Flight, check_model
 from ordercast.sim.bulk.node import BulkEngine, BulkNode, Program, QueuedBatch, Want
 from ordercast.sim.bulk.skips import Skips
+from ordercast.sim.bulk.tally import BLOCK_KINDS, KINDS
 from ordercast.sim.datagrams import COALESCE_NS, KIND_OFFSET
 from ordercast.sim.machine import NORMAL_SPEED
 from ordercast.sim.multicast import NOTHING, MulticastTable, is_multicast
@@ -43,18 +45,6 @@ EVENT_LIMIT: Final = 1 << 40  # runs are long on purpose; a test sets a smaller 
 UNIFORM: Final = "uniform"  # the cause of losses that the model of the network has
 REST_CHECK_NS: Final = 50 * MS
 EVERYBODY: Final = frozenset({To.ALL})
-
-
-class Flight(NamedTuple):
-    """Datagrams between the port of their sender and those of their receivers."""
-
-    source: BulkNode
-    to: Address
-    body: memoryview
-    stride: int  # 0: one datagram
-    datagrams: int
-    wire_ns: int  # that they take of a receiver's port
-    kind: int
 
 
 class BulkWorld:
@@ -71,6 +61,7 @@ class BulkWorld:
         "_out",
         "_sequence",
         "_sides",
+        "_weights",
         "events",
         "model",
         "nodes",
@@ -87,9 +78,12 @@ class BulkWorld:
         seed: int | str,
         model: NetworkModel = IDEAL,
         *,
+        stands_for: int = 1,
         coalesce_ns: int = COALESCE_NS,
         event_limit: int = EVENT_LIMIT,
     ) -> None:
+        """stands_for: each datagram that carries a block takes as much of processors, ports and socket buffers as so
+        many. Packet rates are then divided by it, and control costs what it does."""
         check_model(model)
         self.seed = seed
         self.model = model
@@ -107,6 +101,7 @@ class BulkWorld:
         self._cuts: set[tuple[BulkNode, BulkNode]] = set()
         self._sides: dict[str, int] = {}  # empty: no partition
         self._jitter = self.stream("jitter")
+        self._weights = [stands_for if kind in BLOCK_KINDS else 1 for kind in range(KINDS)]
         # time
         self._heap: list[tuple[int, int, Callable[[Any], None], Any]] = []
         self._sequence = 0
@@ -382,7 +377,7 @@ class BulkWorld:
         now_ns = self.now_ns
         size = len(body)
         model = self.model
-        cost_ns = model.pass_ns + model.receive_cost_ns(datagrams, size)
+        cost_ns = (model.pass_ns + model.receive_cost_ns(datagrams, size)) * self._weights[kind]
         address, out = source.address, self._out
         for node in nodes:
             engine = node.engine
@@ -403,9 +398,10 @@ class BulkWorld:
         source, _, body, stride, datagrams, _, kind = flight
         size = len(body)
         fits = datagrams
-        taken = size + datagrams * SOCKET_OVERHEAD_BYTES
+        weight = self._weights[kind]
+        taken = (size + datagrams * SOCKET_OVERHEAD_BYTES) * weight
         if node.inbox_bytes + taken > node.buffer_bytes:
-            each = (stride if datagrams > 1 else size) + SOCKET_OVERHEAD_BYTES
+            each = ((stride if datagrams > 1 else size) + SOCKET_OVERHEAD_BYTES) * weight
             fits = max(0, min(datagrams - 1, (node.buffer_bytes - node.inbox_bytes) // each))
             node.tally.dropped += datagrams - fits
             if not fits:
@@ -414,7 +410,7 @@ class BulkWorld:
             size, taken = fits * stride, fits * each
         node.tally.received[kind] += fits
         node.tally.received_bytes[kind] += size
-        node.inbox.append(QueuedBatch(source.address, body, stride if fits > 1 else 0, fits))
+        node.inbox.append(QueuedBatch(source.address, body, stride if fits > 1 else 0, fits, weight))
         node.inbox_bytes += taken
         if not node.is_paused:
             at_ns = max(self.now_ns, node.busy_until_ns)
@@ -463,15 +459,17 @@ class BulkWorld:
             return
         model, out = self.model, self._out
         batches: list[QueuedBatch] = []
-        cost_ns = model.pass_ns
+        cost_ns, heaviest = 0, 1
         while inbox and len(batches) < DRAIN_BATCHES:
             batch = inbox.popleft()
             batches.append(batch)
             size = len(batch.body)
-            node.inbox_bytes -= size + batch.datagrams * SOCKET_OVERHEAD_BYTES
-            cost_ns += model.receive_cost_ns(batch.datagrams, size)
-        at_ns = now_ns + cost_ns * node.slowness // NORMAL_SPEED
-        for source, body, stride, _ in batches:
+            weight = batch.weight
+            heaviest = max(heaviest, weight)
+            node.inbox_bytes -= (size + batch.datagrams * SOCKET_OVERHEAD_BYTES) * weight
+            cost_ns += model.receive_cost_ns(batch.datagrams, size) * weight
+        at_ns = now_ns + (cost_ns + model.pass_ns * heaviest) * node.slowness // NORMAL_SPEED
+        for source, body, stride, _, _ in batches:
             engine.receive(at_ns, source, body, stride, out)
         self.receptions += len(batches)
         self._finish(node, engine, at_ns)
@@ -546,23 +544,24 @@ class BulkWorld:
         elif not is_multicast(to):
             self.unroutable += datagrams
         model = self.model
+        weight = self._weights[kind]
         body = memoryview(data)
         if datagrams == 1:
-            done_ns = now_ns + model.send_cost_ns(1, size) * node.slowness // NORMAL_SPEED
-            wire_ns = model.wire_ns(size)
+            done_ns = now_ns + model.send_cost_ns(1, size) * weight * node.slowness // NORMAL_SPEED
+            wire_ns = model.wire_ns(size) * weight
             node.egress_free_ns = end_ns = max(done_ns, node.egress_free_ns) + wire_ns
             self._sequence += 1
             flight = Flight(node, to, body, 0, 1, wire_ns, kind)
             heappush(self._heap, (end_ns + model.latency_ns, self._sequence, arrive, flight))
             return done_ns
-        each_ns = model.send_cost_ns(1, stride) * node.slowness // NORMAL_SPEED
-        wire_ns = model.wire_ns(stride)
+        each_ns = model.send_cost_ns(1, stride) * weight * node.slowness // NORMAL_SPEED
+        wire_ns = model.wire_ns(stride) * weight
         together = max(1, self._coalesce_ns // max(each_ns, wire_ns, 1))
         for first in range(0, datagrams, together):
             stop = min(first + together, datagrams)
             part = body[first * stride : stop * stride]
             some = stop - first
-            taken_ns = wire_ns * (some - 1) + model.wire_ns(len(part) - stride * (some - 1))
+            taken_ns = wire_ns * (some - 1) + model.wire_ns(len(part) - stride * (some - 1)) * weight
             done_ns = now_ns + stop * each_ns
             end_ns = max(node.egress_free_ns + taken_ns, done_ns + taken_ns - wire_ns * (some - 1))
             node.egress_free_ns = end_ns
@@ -570,21 +569,3 @@ class BulkWorld:
             flight = Flight(node, to, part, stride if some > 1 else 0, some, taken_ns, kind)
             heappush(self._heap, (end_ns + model.latency_ns, self._sequence, arrive, flight))
         return now_ns + datagrams * each_ns
-
-
-def check_model(model: NetworkModel) -> None:
-    """Raise for a network that the bulk simulation does not have."""
-    missing = [
-        text
-        for text, is_there in (
-            ("a shared medium", model.is_shared and model.bits_per_s > 0),
-            ("turns on a medium", model.takes_turns),
-            ("a spread of delays", model.spread_ns > 0),
-            ("doubled datagrams", model.duplicate > 0),
-            ("reordered datagrams", model.reorder > 0),
-            ("nodes without multicast", not model.has_multicast),
-        )
-        if is_there
-    ]
-    if missing:
-        raise UsageError(f"the bulk simulation has no {', no '.join(missing)}: use sim/world.py for {model.name!r}")
