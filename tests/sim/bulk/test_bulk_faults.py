@@ -121,6 +121,13 @@ def test_two_of_a_hundred_seconds_have_a_hiccup_with_a_uniform_share() -> None:
         assert seconds == sorted(set(seconds))
 
 
+def test_a_node_that_has_nothing_but_hiccups_has_one_in_every_second() -> None:
+    world = flooded(2, 1, LINK, 100)
+    schedule = HiccupSchedule(world, Hiccups(1.0), ["n1"])
+    world.run_until(20 * SECOND)
+    assert [second for second, _ in schedule.shares["n1"]] == list(range(1, 21))
+
+
 def test_in_a_hiccup_a_node_loses_its_share_and_before_and_after_nothing() -> None:
     world = flooded(10, 3, LINK, 1_000)
     schedule = HiccupSchedule(world, Hiccups(0.2), [f"n{index}" for index in range(1, 10)])

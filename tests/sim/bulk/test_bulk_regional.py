@@ -39,6 +39,7 @@ class PlainRegions:
         self.left = dict.fromkeys(range(1, 9), left)
         self.submitted: list[tuple[int, int]] = []  # region, first number
         self.views: dict[int, GivenView] = {}
+        self.has_epoch = False
         self.config = GroupConfig()
         self.counters: dict[str, int] = {}
         self._up: list[RegionUpcall] = [Joined()]
@@ -68,7 +69,7 @@ class PlainRegions:
         return 0
 
     def room(self, now_ns: int, region: int) -> tuple[int, int]:  # noqa: ARG002
-        return self.left[region], 1_400
+        return (self.left[region] if self.has_epoch else 0), 1_400
 
     def submit(self, now_ns: int, region: int, blocks: Sequence[bytes], out: Outbox) -> int:  # noqa: ARG002
         for block in blocks:
@@ -98,6 +99,7 @@ class PlainRegions:
 
     def after_batch(self, now_ns: int, out: Outbox) -> None:  # noqa: ARG002
         for epoch in self.source.take_epochs():
+            self.has_epoch = True
             self.views = {view.view: view for view in epoch.views if self.me in view.members}
             self._up.append(Installed(epoch))
 
@@ -158,6 +160,7 @@ class Regions:
 
 
 def test_a_message_goes_once_to_each_lane_and_reaches_the_members_of_its_region() -> None:
+    """The sender has room when the first epoch is installed, at the end of a pass. No timer wakes it then."""
     regions = Regions()
     regions.world.run_until(SECOND)
     assert regions.engines["s"].submitted == [(lane, number) for number in range(100) for lane in (1, 2)]

@@ -66,6 +66,7 @@ class LoadProgram:
         "_free_seq",
         "_given_seq",
         "_held",
+        "_is_short",
         "_lagging_seq",
         "_left",
         "_source",
@@ -103,6 +104,7 @@ class LoadProgram:
         self._left = (limit + self.messages - 1) // self.messages if limit is not None else -1  # sets; -1: no end
         self._due = 0  # sets whose time has come, where there is a rate
         self._held: list[bytes] = []  # of a set that the engine took in part
+        self._is_short = False  # the engine had no room when it was asked last
         self.submitted = 0  # messages
         # taking
         self.on_run: Callable[[int, Run | LaneRun], None] | None = None  # who looks at every delivery
@@ -141,6 +143,7 @@ class LoadProgram:
             engine.consume(now_ns, free_seq, out)
         if self._source is None or not (self._due or self._held or not self._every_ns):
             return Want.NOTHING
+        self._is_short = False
         for _ in range(BLOCKS_PER_TURN):
             if not self._held and not self._next(now_ns):
                 return Want.NOTHING
@@ -149,10 +152,12 @@ class LoadProgram:
             if size > room:
                 if 0 < largest < size:  # 0: the engine takes nothing yet
                     raise UsageError(f"a block of {size} bytes is larger than the engine's largest, {largest}")
+                self._is_short = True
                 return Want.LATER
             taken = engine.submit(now_ns, self._held, out)
             if taken < len(self._held):
                 del self._held[:taken]
+                self._is_short = True
                 return Want.LATER
             self._held.clear()
             self.submitted += self.messages
@@ -160,8 +165,11 @@ class LoadProgram:
 
     def take(self, now_ns: int, engine: BulkEngine, upcalls: Sequence[Upcall | RegionUpcall]) -> Want:
         before = self._taken_seq
+        want = Want.NOTHING
         for upcall in upcalls:
             if not isinstance(upcall, (Run, LaneRun)):
+                if self._is_short:
+                    want = Want.NOW  # a view or an epoch may have made room, after this pass had its turn
                 if self.on_other is not None:
                     self.on_other(now_ns, upcall)
             elif upcall.deliveries:
@@ -172,12 +180,12 @@ class LoadProgram:
                 if self.on_run is not None:
                     self.on_run(now_ns, upcall)
         if self._taken_seq == before:
-            return Want.NOTHING
+            return want
         if not self.lag_ns:
-            return Want.NOW if engine.waits_for_application() else Want.LATER
+            return Want.NOW if engine.waits_for_application() else max(want, Want.LATER)
         if self._lagging_seq < 0:
             self._work(now_ns)
-        return Want.NOTHING
+        return want
 
     def is_done(self) -> bool:
         return not (self._due or self._held or self._lagging_seq >= 0 or (self._every_ns == 0 and self.is_sending))
