@@ -32,3 +32,10 @@ class Stack(Protocol):
 
     def unrest(self) -> list[str]:
         """What is not at rest, in words; empty when everything is."""
+
+
+class HearingStack(Stack, Protocol):
+    """A stack that listens to multicast addresses besides those of its underlays: a region has one of its own."""
+
+    def hears(self) -> frozenset[Address]:
+        """The addresses. It is asked after every pass: the same object as long as nothing changes costs least."""

@@ -19,7 +19,6 @@ others as they were.
 from __future__ import annotations
 
 import random
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
 from typing import Any, Final
@@ -28,7 +27,10 @@ from ordercast.config import MS, SECOND
 from ordercast.engine import NEVER, Send, To
 from ordercast.errors import OrdercastError, UsageError
 from ordercast.sim.datagrams import KIND_OFFSET, Arrival, Train
-from ordercast.sim.folders import SimFolder
+from ordercast.sim.machine import NORMAL_SPEED as NORMAL_SPEED
+from ordercast.sim.machine import PORT as PORT
+from ordercast.sim.machine import Machine as Machine
+from ordercast.sim.multicast import NOTHING, MulticastTable
 from ordercast.sim.network import IDEAL, SOCKET_OVERHEAD_BYTES, Network, NetworkModel
 from ordercast.sim.pipes import Pipes
 from ordercast.sim.stack import Stack
@@ -45,85 +47,12 @@ DRAIN_BATCHES: Final = 256  # reads in one pass, as in the runtime; the rest wai
 REST_CHECK_NS: Final = 20 * MS  # how often a world that is to come to rest is looked at
 REST_HOLD_NS: Final = 200 * MS  # rest must last this long to count
 SPIN_PASSES: Final = 1_000  # passes in a row of a node whose timer is always overdue and never runs
-PORT: Final = 7_000
 PROBE: Final = bytes([Kind.PROBE])
 SYMBOLIC: Final = frozenset({To.ALL, To.MULTICAST, To.ANYONE})
-NORMAL_SPEED: Final = 100  # percent of the model's processor costs
 
 
 class Livelock(OrdercastError):
     """The run needed more events than it was allowed: something happens again and again without progress."""
-
-
-class Machine:
-    """One machine of the world: it outlives the lives of what runs on it."""
-
-    __slots__ = (
-        "address",
-        "after_pass",
-        "arrived",
-        "boot",
-        "buffer_bytes",
-        "busy_until_ns",
-        "dropped",
-        "folder",
-        "has_multicast",
-        "has_work",
-        "inbox",
-        "inbox_bytes",
-        "index",
-        "is_dead",
-        "is_paused",
-        "last_ns",
-        "life",
-        "listening",
-        "name",
-        "recorders",
-        "reports",
-        "slowness",
-        "spins",
-        "stack",
-        "wake_ns",
-    )
-
-    def __init__(
-        self, index: int, name: str, boot: Callable[[Machine], Stack], buffer_bytes: int, has_multicast: bool
-    ) -> None:
-        self.index = index
-        self.name = name
-        self.address: Address = (f"10.0.{index // 250}.{index % 250 + 1}", PORT)
-        self.boot = boot
-        self.buffer_bytes = buffer_bytes
-        self.has_multicast = has_multicast  # it can send and hear multicasts, where the network has them
-        self.folder: SimFolder | None = None  # what it keeps over its lives, if anything
-        # the present life
-        self.life = -1
-        self.stack: Stack | None = None  # None: down
-        self.recorders: list[Recorder] = []  # of all lives
-        self.listening: dict[str, None] = {}  # underlays whose multicasts it hears, in the order in which it began to
-        self.after_pass: Callable[[int], None] | None = None  # the application's turn
-        self.is_dead = False  # the whole machine is down, not only the process: its kernel says nothing
-        # socket
-        self.reports: list[Report] = []  # the error queue
-        self.inbox: deque[Train] = deque()
-        self.inbox_bytes = 0
-        self.dropped = 0
-        self.arrived = 0  # datagrams that reached its interface: without coalescing each is an interrupt
-        # processor
-        self.is_paused = False
-        self.slowness = NORMAL_SPEED
-        self.busy_until_ns = 0
-        self.last_ns = 0  # the last time that the stack was told
-        self.wake_ns = NEVER  # when the next pass is planned
-        self.has_work = False  # the application asked for it
-        self.spins = 0
-
-    @property
-    def is_up(self) -> bool:
-        return self.stack is not None
-
-    def __str__(self) -> str:
-        return f"{self.name}/{self.life}"
 
 
 class World:
@@ -135,6 +64,7 @@ class World:
         "_events",
         "_heap",
         "_medium_ns",
+        "_multicasts",
         "_sequence",
         "network",
         "nodes",
@@ -164,6 +94,7 @@ class World:
         self.passes = 0
         self.peers: dict[str, list[str]] = {}  # static ones of a node without multicast; by default all others
         self._by_address: dict[Address, Machine] = {}
+        self._multicasts: MulticastTable[Machine] = MulticastTable()  # of addresses that stacks listen to
         # The third and fourth of an event are never compared: no two events have the same sequence number.
         self._heap: list[tuple[int, int, Callable[[Any], None], Any]] = []
         self._sequence = 0
@@ -266,6 +197,7 @@ class World:
         node.reports.clear()
         node.inbox_bytes = 0
         node.listening.clear()
+        self._multicasts.hear(node, NOTHING)
         node.wake_ns = NEVER
         node.has_work = False
 
@@ -477,6 +409,9 @@ class World:
         if stack.deadline_ns() <= now_ns:
             stack.expire(now_ns)
         sends = stack.finish(now_ns)
+        hears = getattr(stack, "hears", None)  # of a `HearingStack`
+        if hears is not None:
+            self._multicasts.hear(node, hears())
         if node.folder is not None and node.folder.has_struck:
             self.crash(node.name)  # what it stored is on disk, and nothing of the pass leaves
             return
@@ -521,6 +456,8 @@ class World:
         if to in SYMBOLIC and self.has_multicast(node):
             arrive = self._arrive  # the first transmission; the others are copies
             self.reports.overheard[node.name, To.ALL] = data
+        elif to not in SYMBOLIC and to not in self._by_address:
+            arrive = self._arrive  # a multicast address
         for targets in self._targets(node, stack, underlay, to):
             leave_ns += self.network.model.send_cost_ns(datagrams, size) * node.slowness // NORMAL_SPEED
             for arrival in self.network.transmit(leave_ns, node.name, targets, data, stride):
@@ -554,7 +491,7 @@ class World:
         """The transmissions that a destination takes, each with its receivers."""
         if to not in SYMBOLIC:
             target = self._by_address.get(to)
-            return [[target.name]] if target is not None else []
+            return [[target.name]] if target is not None else self._hearing(node, to)
         multicasts: list[list[str]] = []
         alone: Sequence[Address] = ()
         if self.has_multicast(node):
@@ -574,6 +511,14 @@ class World:
             alone = stack.audience(underlay)
         known = (self._by_address.get(address) for address in alone)
         return multicasts + [[other.name] for other in known if other is not None and other is not node]
+
+    def _hearing(self, node: Machine, to: Address) -> list[list[str]]:
+        """The same of a multicast address: one transmission, or none without multicast."""
+        if not self.has_multicast(node):
+            return []
+        listeners = self._multicasts.listeners(to)
+        hear = [other.name for other in listeners if other.has_multicast and other is not node]
+        return [[name for name in hear if self._is_near(node.name, name)]] if listeners else []
 
     def _is_near(self, source: str, target: str) -> bool:
         """Whether two nodes are in one place."""
