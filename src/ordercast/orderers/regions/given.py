@@ -53,3 +53,7 @@ class GivenEpoch(NamedTuple):
     excluded: tuple[int, ...] = ()  # nodes, by id
     groups: tuple[RegionGroups, ...] = ()
     is_whole: bool = False
+    exclusions: int = 0
+    """The last epoch up to this one that excluded anybody: it names what a token knows of exclusions. Every node is
+    told of every epoch that excludes somebody, so all have the same number. 0: this one if it excludes somebody, else
+    what was known before."""
