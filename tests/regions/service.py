@@ -163,12 +163,16 @@ class Service:
         )
 
     def snapshot(self, node: int) -> GivenEpoch:
+        """With views of this node that have ended and are not settled."""
+        old = [self.views[name] for name, end in self.ends.items() if end > self.settled and name in self.views]
+        old = [view for view in old if any(member.id == node for member in view.members)]
         return GivenEpoch(
             SERVICE,
             self.number,
             self.settled,
             self.region_of.get(node, 0),
-            tuple(self.tiles.values()),
+            (*self.tiles.values(), *old),
+            tuple([view.view for view in old]),
             excluded=tuple(self.excluded),
             is_whole=True,
             exclusions=self.exclusions,
@@ -179,6 +183,7 @@ class Service:
         source = self.sources[node]
         if source.under_way:
             source.under_way.clear()
+            self.ends[-self.number] = self.number  # for this node its old views have ended here
             source.tell(now_ns, self.snapshot(node))
 
     def settle(self, now_ns: int) -> None:

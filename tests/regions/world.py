@@ -52,8 +52,7 @@ class Seen:
     """What one node saw and did."""
 
     delivered: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # origin -> (number, rank)
-    lost: list[tuple[str, int, int]] = field(default_factory=list)  # view, origin, block
-    views: list[str] = field(default_factory=list)  # of deliveries, in order, without repetitions
+    lost: list[tuple[str, int, int]] = field(default_factory=list)  # region:epoch of the view, origin, block
     blocks: dict[tuple[str, int], set[int]] = field(default_factory=dict)  # view, origin -> numbers of blocks
     sent: list[Sent] = field(default_factory=list)
     acked: dict[int, int] = field(default_factory=dict)
@@ -219,16 +218,18 @@ class World:
         seen = place.seen
         for upcall in place.engine.take():
             match upcall:
-                case LaneRun(_, view, deliveries):
+                case LaneRun(region, view, deliveries):
+                    name = f"{region}:{view.partition('@')[0]}"
                     for delivery in deliveries:
                         assert delivery.seq > place.ticket
                         place.ticket = delivery.seq
                         payload = open_messages(delivery.block).payloads[0]
                         number, rank = MARK.unpack_from(payload)
                         seen.delivered.setdefault(delivery.origin, []).append((number, rank))
-                        seen.blocks.setdefault((view, delivery.origin), set()).add(delivery.number)
-                case BlocksLost(_, view, origin, first, count):
-                    seen.lost += [(view, origin, block) for block in range(first, first + count)]
+                        seen.blocks.setdefault((name, delivery.origin), set()).add(delivery.number)
+                case BlocksLost(region, view, origin, first, count):
+                    name = f"{region}:{view.partition('@')[0]}"
+                    seen.lost += [(name, origin, block) for block in range(first, first + count)]
                 case LaneAcked(region, count):
                     assert count > seen.acked.get(region, 0)
                     seen.acked[region] = count

@@ -1,8 +1,8 @@
 """From blocks to deliveries: first in, first out in a lane, over views and moves (docs/design/regions.md).
 
 Block 0 of a lane, OPEN, names how much its sender sent in earlier views: who was in one of them finishes it first. An
-OPEN that is Lost waits for all earlier views of this member in which it knows of the sender. RELIABLE is delivered as it
-comes.
+OPEN that is Lost waits for all earlier views of this member in which it knows of the sender. RELIABLE is delivered as
+it comes.
 """
 
 from __future__ import annotations

@@ -326,7 +326,11 @@ class RegionsEngine:
         for view in epoch.views:
             node.post.meet(view.members)
             out.notes += [Note("name", member.id, detail=str(member)) for member in view.members]
-            if view.view not in node.views and any(member.id == me for member in view.members):
+            if (
+                view.view not in node.views
+                and view.view not in node.forgotten
+                and any(member.id == me for member in view.members)
+            ):
                 node.views[view.view] = MemberView(view, me, node.exclusions, now_ns, node.terms.token_ns)
         for name, found in list(node.views.items()):
             if name in ended:

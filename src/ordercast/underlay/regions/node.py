@@ -11,6 +11,7 @@ from ordercast.orderers.regions.delivery import Deliveries, FifoDelivery
 from ordercast.orderers.regions.exclusions import Exclusions
 from ordercast.orderers.regions.given import GivenView
 from ordercast.orderers.regions.member_view import MemberView
+from ordercast.orderers.regions.record import UNKNOWN
 from ordercast.parts.courier import CourierTerms
 from ordercast.parts.rate import POLICIES
 from ordercast.underlay.regions.post import Post
@@ -87,6 +88,16 @@ class RegionNode:
 
     def tally(self, name: str, count: int = 1) -> None:
         self.counters[name] = self.counters.get(name, 0) + count
+
+    def tidy(self, view: MemberView, sender: int) -> None:
+        """Forget segments of blocks that are Lost, or beyond the final count of a dead sender."""
+        record = view.records.get(sender)
+        if record is None or not len(self.parts):
+            return
+        lane = (view.given.view, sender)
+        for key in [key for key in self.parts if key[:2] == lane]:
+            if record.has(key[2]) or UNKNOWN < record.final <= key[2]:
+                self.parts.forget(key)
 
     def forget(self, view: MemberView) -> None:
         """Everybody has everything that was ever sent in it."""

@@ -201,6 +201,7 @@ class MemberDesk:
         blocks = decode_numbers(parcel.body)
         record = view.record(parcel.origin) if view is not None and _is_member(view, peer) else None
         if view is not None and record is not None and record.lose_all(blocks):
+            self._node.tidy(view, parcel.origin)
             self._node.fifo.advance(view, record)
 
     def on_gone(self, peer: int, parcel: Parcel) -> None:

@@ -81,7 +81,8 @@ class LaneDesk:
         for region in [region for region, view in self._tiles.items() if view.view in ended]:
             del self._tiles[region]
         for view in views:
-            self._tiles[view.region] = view
+            if view.view not in ended:
+                self._tiles[view.region] = view
 
     def to_confirm(self, epoch: int) -> int:
         """The last epoch for which every lane that it, or an earlier one, ended is settled; 0: nothing new."""
@@ -117,6 +118,7 @@ class LaneDesk:
                 self._send_block(now_ns, lane, block, self._taken.get(region, 0), out)
             self._taken[region] = self._taken.get(region, 0) + 1
             taken += 1
+        self._tell_acked(region)
         return taken
 
     def _open(self, now_ns: int, region: int, out: Outbox) -> Lane:
@@ -219,7 +221,10 @@ class LaneDesk:
     def _after_progress(self, lane: Lane) -> None:
         if lane.ended and lane.is_done:
             self._closing.pop(lane.given.view, None)
-        region = lane.given.region
+        self._tell_acked(lane.given.region)
+
+    def _tell_acked(self, region: int) -> None:
+        """UNRELIABLE blocks need no acknowledgement."""
         open_first = [each.first_open for each in self.lanes() if each.given.region == region and each.first_open >= 0]
         count = min(open_first, default=self._taken.get(region, 0))
         if count > self._acked.get(region, 0):

@@ -129,6 +129,7 @@ class TokenDesk:
                 parcel = Parcel(Kind.REGION_ACK, view.given.view, sender, 0, encode_ack(ack))
                 node.post.send(sender, parcel)
         for sender in work.changed:
+            node.tidy(view, sender)
             record = view.records.get(sender)
             if record is not None:
                 node.fifo.advance(view, record)
