@@ -18,7 +18,7 @@ from tests.regions.world import LEVELS, Link, World
 from ordercast.config import MS, SECOND, GroupConfig
 
 STEPS: Final = 60
-REST_NS: Final = 90 * SECOND
+REST_NS: Final = 30 * SECOND  # 300 rounds
 
 
 class Chance:

@@ -30,11 +30,11 @@ class Exclusions:
     def __len__(self) -> int:
         return len(self._since)
 
-    def install(self, epoch: int, nodes: Iterable[int], is_whole: bool) -> list[int]:
+    def install(self, epoch: int, nodes: Iterable[int], is_gap: bool) -> list[int]:
         """What an epoch says; which nodes are new among them. `epoch`: `GivenEpoch.exclusions`."""
         fresh = [node for node in nodes if node not in self._since]
         self.epoch = max(self.epoch, epoch)
-        if is_whole:
+        if is_gap:
             self.floor = self.epoch
         for node in fresh:
             self._since[node] = self.epoch

@@ -36,6 +36,7 @@ DISCOVERY: Final = frozenset({Kind.FIND, Kind.HERE})
 class RegionsEngine:
     __slots__ = (
         "_departing_ns",
+        "_has_asked_to_leave",
         "_has_joined",
         "_intake",
         "_is_closed",
@@ -60,6 +61,7 @@ class RegionsEngine:
         self._service = 0
         self._has_joined = False
         self._departing_ns = NEVER  # until when a leaver waits for its lanes
+        self._has_asked_to_leave = False
         self._is_closed = False
 
     # Questions
@@ -283,8 +285,10 @@ class RegionsEngine:
             self._close(Departed(True, False, "left"))
         elif self._source.state == Attending.OUT:
             self._close(Departed(False, True, "the membership service has excluded this node"))
-        elif self._departing_ns != NEVER and (self._lanes.is_acknowledged or self._departing_ns <= now_ns):
-            self._source.depart(now_ns)
+        elif self._departing_ns != NEVER and not self._has_asked_to_leave:
+            if self._lanes.is_acknowledged or self._departing_ns <= now_ns:
+                self._has_asked_to_leave = True
+                self._source.depart(now_ns)
 
     def _close(self, departed: Departed) -> None:
         self._is_closed = True
@@ -294,7 +298,8 @@ class RegionsEngine:
         if self._is_closed:
             return NEVER
         due_ns = min(self._source.deadline_ns(), self._intake.due_ns, self._tokens.deadline_ns())
-        return min(due_ns, self._lanes.deadline_ns(), self._node.post.courier.deadline_ns(), self._departing_ns)
+        leaving_ns = self._departing_ns if not self._has_asked_to_leave else NEVER
+        return min(due_ns, self._lanes.deadline_ns(), self._node.post.courier.deadline_ns(), leaving_ns)
 
     # Epochs
 
@@ -319,7 +324,8 @@ class RegionsEngine:
             known = [*node.views, *[view.view for view in self._lanes.tiles.values()]]
             ended.update([view for view in known if view not in named])
         of_exclusions = epoch.exclusions or (epoch.number if epoch.excluded else 0)
-        fresh = node.exclusions.install(of_exclusions, epoch.excluded, epoch.is_whole)
+        is_gap = epoch.is_whole and epoch.exclusions > 0
+        fresh = node.exclusions.install(of_exclusions, epoch.excluded, is_gap)
         for peer in fresh:
             node.post.drop(peer)
         self._lanes.install(now_ns, epoch.number, epoch.views, sorted(ended))

@@ -46,7 +46,7 @@ class TokenDesk:
         if starter in node.exclusions or token.epoch < node.exclusions.floor:
             return
         view = node.views.get(name)
-        if token.epoch > node.exclusions.epoch or (view is None and name not in node.forgotten):
+        if token.epoch > node.epoch or (view is None and name not in node.forgotten):
             self._hold(name, Held(token, starter, number, NEVER))
         elif view is None:
             self._pass_forgotten(name, token, starter, number)
