@@ -28,12 +28,12 @@ class Chance:
         self.rng = rng = random.Random(f"regions {seed}")
         self.regions = rng.randint(1, 2)
         nodes = rng.randint(2, 7)
-        loss = rng.choice((0.0, 0.02, 0.1, 0.3))
+        loss = rng.choice((0.0, 0.02, 0.1, 0.3, 0.5))
         link = Link(loss, rng.choice((0.0, 0.05)), rng.choice((0.0, 0.1, 0.4)))
         config = GroupConfig(datagram=rng.choice((512, 1_400)), history_bytes=rng.choice((16_384, 65_536)))
         self.world = World(random.Random(f"net {seed}"), nodes, rng.randint(1, 3), link, config, rng.random() < 0.8)
         self.world.sizes = rng.choice(([1], [1, 300], [1, 1_000, 4_000]))
-        self.faults = rng.randint(0, 4)
+        self.faults = rng.randint(0, 6)
         self.log: list[str] = []
         outside = nodes - 1 if nodes > 2 and rng.random() < 0.4 else nodes
         self.world.join({index: 1 + index % self.regions if index < outside else 0 for index in range(nodes)})

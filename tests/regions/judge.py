@@ -118,8 +118,8 @@ def _judge_told(world: World) -> None:
             name = _text(world, view)
             if not world.is_up(place) or max(place.seen.blocks.get((name, origin), {0})) < 1:
                 continue
-            if place.member.id == origin:
-                continue
+            if place.member.id == origin or (name, origin, 0) in place.seen.lost:
+                continue  # it knows what it sent; or OPEN itself is lost, and has told nothing
             for earlier in opening.earlier:
                 if member.id in {each.id for each in world.service.views[earlier.view].members}:
                     _judge_told_of(world, place, origin, earlier.view, earlier.final)

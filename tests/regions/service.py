@@ -136,7 +136,7 @@ class Service:
                 self.ends[old.view] = self.number
                 del self.tiles[region]
             if now:
-                address = (f"239.0.0.{region}", self.number) if self.has_multicast else None
+                address = (f"239.0.0.{region}", 6_000) if self.has_multicast else None
                 name = self.number * 1_000 + region
                 view = GivenView(region, name, self.number, "gms", address, tuple(now), (), self.partition_members)
                 made.append(view)

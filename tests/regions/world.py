@@ -13,15 +13,17 @@ from typing import Final
 from tests.regions.service import FakeSource, Service
 
 from ordercast.config import MS, SECOND, GroupConfig, Timing
-from ordercast.engine import NEVER, Outbox, Send
+from ordercast.engine import NEVER, Departed, Outbox, Send
 from ordercast.orderers.regions.upcalls import BlocksLost, Installed, LaneAcked, LaneRun
 from ordercast.service import FIFO, RELIABLE, UNRELIABLE, Service as Level
 from ordercast.underlay.regions.engine import RegionsEngine
 from ordercast.underlay.regions.node import RegionTerms
 from ordercast.view import Address, Member, node_id
 from ordercast.wire.block import open_messages, pack_run
+from ordercast.wire.courier import Parcel, ParcelPart, part_head
 from ordercast.wire.header import HEADER, HEADER_BYTES, Kind
 from ordercast.wire.regions import LaneOpening, decode_open
+from ordercast.wire.segments import Datagram
 
 TOKEN_NS: Final = 100 * MS
 TIMING: Final = Timing(retransmit_ns=20 * MS, retransmit_min_ns=10 * MS, retransmit_max_ns=200 * MS, tries=6)
@@ -97,7 +99,10 @@ class World:
         self.ever_excluded: set[int] = set()
         # What was on the wire: (view, origin, block) -> number of the message, or what OPEN says
         self.content: dict[tuple[int, int, int], int | LaneOpening] = {}
+        self.departures: dict[int, list[Departed]] = {}
+        self.taps: list[Callable[[bytes], None]] = []  # they hear every datagram
         self.sizes = [1]
+        self.drops: Callable[[Datagram, Place, Place], bool] = lambda datagram, source, target: False
         self.datagrams = 0
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
         self._serial = 0
@@ -192,6 +197,17 @@ class World:
             place.engine.receive(self.now_ns, source, memoryview(data), stride, out)
             self._end_pass(place, out)
 
+    def deliver(self, place: Place, source: Place, data: bytes) -> None:
+        """A datagram that was kept back."""
+        self._receive(place, source.member.address, data, 0)
+
+    def push(self, source: Place, target: Place, data: bytes) -> None:
+        """The block of a datagram comes from another member: as a PUSH of its own courier connection."""
+        _, _, segment, last, tag, ring, origin, number = HEADER.unpack_from(data)
+        parcel = Parcel(Kind.PUSH, ring, origin, number, data[HEADER_BYTES:], segment, last)
+        part = ParcelPart(source.member.id, target.member.id, 1_000_000, 1, 0, 0, 0, parcel)
+        self._receive(target, source.member.address, part_head(tag, part) + bytes(parcel.body), 0)
+
     def _end_pass(self, place: Place, out: Outbox) -> None:
         place.engine.after_batch(self.now_ns, out)
         self._hear(place)
@@ -230,6 +246,8 @@ class World:
                 case BlocksLost(region, view, origin, first, count):
                     name = f"{region}:{view.partition('@')[0]}"
                     seen.lost += [(name, origin, block) for block in range(first, first + count)]
+                case Departed():
+                    self.departures.setdefault(place.index, []).append(upcall)
                 case LaneAcked(region, count):
                     assert count > seen.acked.get(region, 0)
                     seen.acked[region] = count
@@ -257,13 +275,22 @@ class World:
         for target in targets:
             pieces = [data[at : at + stride] for at in range(0, len(data), stride)]
             self.datagrams += len(pieces)
-            fates = [self._fate() for _ in pieces]
+            for tap in self.taps:
+                for piece in pieces:
+                    tap(piece)
+            fates = [[] if self._is_dropped(piece, place, target) else self._fate() for piece in pieces]
             if all(fate == [0] for fate in fates):
                 self._later(target, source, data, stride, 0)
                 continue
             for piece, fate in zip(pieces, fates, strict=True):
                 for late_ns in fate:
                     self._later(target, source, piece, 0, late_ns)
+
+    def _is_dropped(self, piece: bytes, source: Place, target: Place) -> bool:
+        """By a script."""
+        _, kind, segment, last, _, ring, origin, number = HEADER.unpack_from(piece)
+        body = memoryview(piece)[HEADER_BYTES:]
+        return self.drops(Datagram(kind, segment, last, ring, origin, number, body), source, target)
 
     def _fate(self) -> list[int]:
         """How late each copy comes; none: it is lost."""

@@ -186,7 +186,7 @@ REGIONS_BUGS: Final[tuple[Bug, ...]] = (
     _bug(
         "OPEN waits for nothing",
         "FifoDelivery._may_open",
-        "return all([self._has_finished(each.view, record.sender, each.final) for each in record.opening.earlier])",
+        "return all(self._has_finished(each.view, record.sender, each.final) for each in record.opening.earlier)",
         "return True",
         "Messages of the next view overtake those of the one before.",
         50,

@@ -117,13 +117,13 @@ class RegionsEngine:
             and all(view.is_quiet for view in views)
         )
 
-    def waiting(self, now_ns: int) -> Waiting | None:
+    def waiting(self, now_ns: int) -> Waiting | None:  # noqa: ARG002
         """What keeps this node from going on."""
         state = self._source.state
         if state in (Attending.SEARCHING, Attending.ASKING):
             return Waiting(StallReason.JOIN, (), f"{state.value}: look whether the membership service runs")
         for lane in self._lanes.lanes():
-            if lane.kept and lane.tail_ns <= now_ns + self._node.terms.token_ns:
+            if lane.kept:
                 living = [str(each) for each in lane.given.members if each.id not in self._node.exclusions]
                 text = (
                     f"region {lane.given.region} has not acknowledged {len(lane.kept)} blocks in view {lane.given.id}"
