@@ -76,7 +76,10 @@ def _lost_opening(is_old_view_still: bool) -> None:
     world.crash(3)
     world.exclude(3)
     world.run_for(200 * MS + 12 * TOKEN_NS)
-    world.deliver(world.places[1], sender, block)
+    if is_old_view_still:
+        world.push(world.places[0], world.places[1], block)
+    else:
+        world.deliver(world.places[1], sender, block)
     world.run_for(5 * MS)
     _end(world)
 
@@ -110,10 +113,54 @@ def late_copy() -> None:
         _end(world)
 
 
+def delivered_and_kept_by_nobody() -> None:
+    """Member 1, the only cacher of block 1, is excluded; member 0 has delivered the block and dropped it, member 2 lacks
+    it, the living sender has an ACK for it. Nobody will ever have it to give."""
+    world = _world(3, 1)
+    sender = world.places[3]
+
+    def drops(datagram: Datagram, source: Place, target: Place) -> bool:
+        return target.index == 2 and datagram.number == 1 and datagram.kind in (Kind.DATA, Kind.PUSH, Kind.PULLED)
+
+    world.drops = drops
+    world.send(sender)
+    world.run_for(4 * TOKEN_NS)
+    world.crash(1)
+    world.exclude(1)
+    world.run_for(1 * MS)
+    _end(world)
+
+
+def found_after_all() -> None:
+    """Block 2 of a dead sender comes to member 1 after it was asked for the last time and before the verdict: member 0
+    has refused it, and has to take it later."""
+    for when in range(0, 40):
+        world = _world(3, 3)
+        sender = world.places[3]
+        kept: list[bytes] = []
+        world.drops = lambda datagram, source, target: datagram.kind == Kind.DATA and datagram.number == 2
+        world.taps.append(kept.append)
+        for _ in range(3):
+            world.send(sender)
+        block = next(data for data in kept if data[1] == Kind.DATA and data[24] == 2)
+        world.run_for(5 * MS)
+        world.crash(3)
+        world.exclude(3)
+        world.run_for(200 * MS + when * 10 * MS)
+        # The starter's token is lost from now on: its verdict never comes, and it is excluded.
+        world.push(world.places[1], world.places[2], block)
+        world.crash(0)
+        world.exclude(0)
+        _end(world)
+
+
 SCRIPTS: Final[dict[str, Callable[[], None]]] = {
     "OPEN does not raise the cutoff": told_of_a_block,
     "blocks of a dead sender are taken from its hand": dead_hand,
     "an OPEN that is lost waits for nothing": lost_opening,
     "candidates are not refused": late_copy,
+    "refusals do not end": found_after_all,
+    "who has delivered a block counts as keeping it": delivered_and_kept_by_nobody,
+    "the sender's GONE is not heard": delivered_and_kept_by_nobody,
 }
 """By the planted bug that each of them catches."""

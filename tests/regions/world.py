@@ -20,7 +20,7 @@ from ordercast.underlay.regions.engine import RegionsEngine
 from ordercast.underlay.regions.node import RegionTerms
 from ordercast.view import Address, Member, node_id
 from ordercast.wire.block import open_messages, pack_run
-from ordercast.wire.courier import Parcel, ParcelPart, part_head
+from ordercast.wire.courier import PREFIX, Parcel, ParcelPart, part_head
 from ordercast.wire.header import HEADER, HEADER_BYTES, Kind
 from ordercast.wire.regions import LaneOpening, decode_open
 from ordercast.wire.segments import Datagram
@@ -101,6 +101,7 @@ class World:
         self.content: dict[tuple[int, int, int], int | LaneOpening] = {}
         self.departures: dict[int, list[Departed]] = {}
         self.taps: list[Callable[[bytes], None]] = []  # they hear every datagram
+        self.connections: dict[tuple[int, int], int] = {}  # of couriers, as the wire shows them
         self.sizes = [1]
         self.drops: Callable[[Datagram, Place, Place], bool] = lambda datagram, source, target: False
         self.datagrams = 0
@@ -202,10 +203,12 @@ class World:
         self._receive(place, source.member.address, data, 0)
 
     def push(self, source: Place, target: Place, data: bytes) -> None:
-        """The block of a datagram comes from another member: as a PUSH of its own courier connection."""
+        """The block of a datagram comes from another member, as a PUSH that its courier sends much later. It does not
+        know of it: acknowledgements are strange to it, until it begins a new connection."""
         _, _, segment, last, tag, ring, origin, number = HEADER.unpack_from(data)
         parcel = Parcel(Kind.PUSH, ring, origin, number, data[HEADER_BYTES:], segment, last)
-        part = ParcelPart(source.member.id, target.member.id, 1_000_000, 1, 0, 0, 0, parcel)
+        connection = self.connections.get((source.member.id, target.member.id), 1)
+        part = ParcelPart(source.member.id, target.member.id, connection, 900, 899, 0, 0, parcel)
         self._receive(target, source.member.address, part_head(tag, part) + bytes(parcel.body), 0)
 
     def _end_pass(self, place: Place, out: Outbox) -> None:
@@ -307,7 +310,10 @@ class World:
     def _note(self, data: bytes, stride: int) -> None:
         """What blocks say, as the wire shows it."""
         _, kind, segment, _, _, ring, origin, number = HEADER.unpack_from(data)
-        if kind == Kind.DATA and not segment and (ring, origin, number) not in self.content:
+        if kind > Kind.COURIER_ACK:
+            sender, to, connection, *_ = PREFIX.unpack_from(data, HEADER_BYTES)
+            self.connections[sender, to] = connection
+        elif kind == Kind.DATA and not segment and (ring, origin, number) not in self.content:
             if number:
                 at = HEADER_BYTES + 24 + 12 + 4
                 self.content[ring, origin, number] = MARK.unpack_from(data, at)[0]

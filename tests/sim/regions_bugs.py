@@ -86,6 +86,17 @@ REGIONS_BUGS: Final[tuple[Bug, ...]] = (
         50,
     ),
     _bug(
+        "blocks of a partition without members are not asked for",
+        "_ask_others",
+        (
+            "asks.append(Errand(sender, partition, segments))",
+            "pulls.append(Errand(others[visit.number % len(others)], partition, segments))",
+        ),
+        ("pass", "pass"),
+        "Who lacks them never gets them.",
+        50,
+    ),
+    _bug(
         "only cachers keep a block",
         "SenderRecord.take",
         "block >= self.purge and (answers or block >= self.ack)",

@@ -99,6 +99,16 @@ class RegionNode:
             if record.has(key[2]) or UNKNOWN < record.final <= key[2]:
                 self.parts.forget(key)
 
+    def tidy_dead(self, view: MemberView) -> None:
+        """Two complete rounds that knew of their deaths tell that there is nothing of these senders: segments that came
+        are of blocks that nobody has whole."""
+        if not len(self.parts):
+            return
+        dead = self.exclusions.as_of(view.cleaner)
+        empty = {sender for sender, record in view.records.items() if record.is_empty and sender in dead}
+        for key in [key for key in self.parts if key[0] == view.given.view and key[1] in empty]:
+            self.parts.forget(key)
+
     def forget(self, view: MemberView) -> None:
         """Everybody has everything that was ever sent in it."""
         name = view.given.view

@@ -96,6 +96,7 @@ class TokenDesk:
                 return
             token, work = view.visit(now_ns, token, starter, number, node.parts)
             self._carry_out(view, work)
+            node.tidy_dead(view)
             token = token._replace(place=token.place + 1)
             after = stops[token.place].node
             if after != me:
