@@ -64,9 +64,9 @@ def test_everybody_answers_for_blocks_of_a_partition_without_members() -> None:
 def test_exclusions_are_known_by_epoch() -> None:
     exclusions = Exclusions()
     assert exclusions.install(3, [7], False) == [7]
-    assert exclusions.install(5, [7, 8], False) == [8]
-    assert exclusions.as_of(4) == {7}
-    assert exclusions.as_of(5) == {7, 8}
+    assert exclusions.install(5, [8], False) == [8]
+    assert exclusions.as_of(4, 1) == {7}
+    assert exclusions.as_of(5, 1) == {7, 8} == exclusions.out_of(1)
     assert (exclusions.epoch, exclusions.floor) == (5, 0)
 
 
@@ -74,6 +74,16 @@ def test_after_a_gap_tokens_of_before_cannot_be_followed() -> None:
     exclusions = Exclusions()
     exclusions.install(9, [7, 8], True)
     assert (exclusions.epoch, exclusions.floor) == (9, 9)
+    assert exclusions.install(9, [7, 8], True) == []
     exclusions.prune({8})
-    assert 7 not in exclusions
-    assert 8 in exclusions
+    assert exclusions.out_of(1) == {8}
+
+
+def test_a_node_that_came_back_is_excluded_from_earlier_views_alone() -> None:
+    exclusions = Exclusions()
+    exclusions.install(3, [7], False)
+    assert exclusions.out_of(2) == {7}
+    assert exclusions.out_of(3) == frozenset()
+    exclusions.install(8, [7], False)
+    assert exclusions.as_of(7, 4) == frozenset()
+    assert exclusions.as_of(7, 2) == exclusions.as_of(8, 4) == {7}

@@ -140,7 +140,7 @@ class FifoDelivery:
         record = found.records.get(sender)
         if record is not None and record.next >= count:
             return True
-        if sender not in self._exclusions or record is None:
+        if record is None or sender not in self._exclusions.out_of(found.given.epoch):
             return False
         return record.final != UNKNOWN and record.next >= record.final
 

@@ -2,14 +2,17 @@
 be excluded by others from the protocol").
 
 A token is computed with the exclusions of one epoch, and all members have to compute the same: an epoch that excludes
-nobody does not count, since nodes that it does not concern never hear of it.
+nobody does not count, since nodes that it does not concern never hear of it. A node that comes back has the same id,
+and is new in views that were made since: an exclusion concerns earlier views only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from typing import Final
 
-EMPTY_SET: frozenset[int] = frozenset()
+CACHED: Final = 64  # sets that were computed lately
+TIMES_KEPT: Final = 8  # exclusions of one node that are remembered
 
 
 class Exclusions:
@@ -19,36 +22,39 @@ class Exclusions:
     __slots__ = ("_cache", "_since", "epoch", "floor")
 
     def __init__(self) -> None:
-        self._since: dict[int, int] = {}  # node -> epoch
-        self._cache: dict[int, frozenset[int]] = {}
+        self._since: dict[int, tuple[int, ...]] = {}  # node -> epochs
+        self._cache: dict[tuple[int, int], frozenset[int]] = {}
         self.epoch = 0
         self.floor = 0
-
-    def __contains__(self, node: int) -> bool:
-        return node in self._since
 
     def __len__(self) -> int:
         return len(self._since)
 
     def install(self, epoch: int, nodes: Iterable[int], is_gap: bool) -> list[int]:
-        """What an epoch says; which nodes are new among them. `epoch`: `GivenEpoch.exclusions`."""
-        fresh = [node for node in nodes if node not in self._since]
+        """What an epoch says; which nodes are new among them. `epoch`: `GivenEpoch.exclusions`. `is_gap`: these are all
+        exclusions since some time."""
+        fresh = [node for node in nodes if node not in self._since or not is_gap]
         self.epoch = max(self.epoch, epoch)
         if is_gap:
             self.floor = self.epoch
         for node in fresh:
-            self._since[node] = self.epoch
+            self._since[node] = (*self._since.get(node, ()), self.epoch)[-TIMES_KEPT:]
         self._cache.clear()
         return fresh
 
-    def as_of(self, epoch: int) -> frozenset[int]:
-        """Who was excluded when this epoch was the last."""
-        found = self._cache.get(epoch)
+    def as_of(self, epoch: int, made: int) -> frozenset[int]:
+        """Who was excluded from a view that the epoch `made` has made, when `epoch` was the last."""
+        found = self._cache.get((epoch, made))
         if found is None:
-            if len(self._cache) > 16:
+            if len(self._cache) > CACHED:
                 self._cache.clear()
-            found = self._cache[epoch] = frozenset([node for node, since in self._since.items() if since <= epoch])
+            nodes = [node for node, since in self._since.items() if any(made < each <= epoch for each in since)]
+            found = self._cache[epoch, made] = frozenset(nodes)
         return found
+
+    def out_of(self, made: int) -> frozenset[int]:
+        """Who is excluded from a view by now."""
+        return self.as_of(self.epoch, made)
 
     def prune(self, concerned: Collection[int]) -> None:
         """Forget nodes that no view or record names any more."""

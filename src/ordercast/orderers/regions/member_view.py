@@ -139,7 +139,7 @@ class MemberView:
 
     def on_exclusions(self) -> None:
         """Somebody was excluded."""
-        self._partitions = partitions_of(self.given, self._exclusions.as_of(self._exclusions.epoch))
+        self._partitions = partitions_of(self.given, self._exclusions.out_of(self.given.epoch))
         self.answered = answered_by(self._partitions, self.mine)
 
     @property
@@ -152,11 +152,9 @@ class MemberView:
 
     def expect(self, now_ns: int, interval_ns: int) -> None:
         """A token was here. Members lose patience one after the other."""
-        rank = 0
-        for member in self.given.members:
-            if member.id == self.me:
-                break
-            rank += member.id not in self._exclusions
+        out = self._exclusions.out_of(self.given.epoch)
+        living = [member.id for member in self.given.members if member.id not in out]
+        rank = living.index(self.me) if self.me in living else 0
         self.silence_ns = now_ns + LEADER_PATIENCE * interval_ns + min(rank, 16) * interval_ns // 2
 
     # Records
@@ -183,7 +181,7 @@ class MemberView:
         """Partitions and stops of a token."""
         found = self._rings.get((epoch, starter))
         if found is None:
-            partitions = partitions_of(self.given, self._exclusions.as_of(epoch))
+            partitions = partitions_of(self.given, self._exclusions.as_of(epoch, self.given.epoch))
             if len(self._rings) >= RINGS_KEPT:
                 self._rings.clear()
             found = self._rings[epoch, starter] = (partitions, ring_of(partitions, starter))
@@ -219,7 +217,7 @@ class MemberView:
         stop = stops[token.place]
         is_start = not token.place
         before = stops[token.place - 1].node if token.place and not stop.is_first else 0
-        out = self._exclusions.as_of(token.epoch)
+        out = self._exclusions.as_of(token.epoch, self.given.epoch)
         visit = Visit(
             self.me,
             self.mine,
@@ -230,7 +228,7 @@ class MemberView:
             before if before != self.me else 0,
             partitions,
             out,
-            self._exclusions.as_of(token.clean),
+            self._exclusions.as_of(token.clean, self.given.epoch),
             self.answered,
         )
         if token.epoch > self.token_epoch:
@@ -276,7 +274,7 @@ class MemberView:
         rounds.out_ns = NEVER
         rounds.lost = 0
         work = Work([], [], [], [], [])
-        out_before = self._exclusions.as_of(token.clean)
+        out_before = self._exclusions.as_of(token.clean, self.given.epoch)
         rate = int(min(fair_share(token.rate, token.senders), MAX_RATE)) if token.rate < MAX_RATE else MAX_RATE
         for entry in token.entries:
             record = self.record(entry.sender)

@@ -30,7 +30,7 @@ from ordercast.wire.segments import Datagram
 
 EXCLUDED_KEPT: Final = 4_096  # excluded nodes that are remembered before those without a view are forgotten
 # Without courier: blocks, acknowledgements of couriers, and what finds the service.
-DISCOVERY: Final = frozenset({Kind.FIND, Kind.HERE})
+DISCOVERY: Final = frozenset({76, 77})  # WHO and SERVICE, between nodes and replicas of the service
 
 
 class RegionsEngine:
@@ -124,7 +124,8 @@ class RegionsEngine:
             return Waiting(StallReason.JOIN, (), f"{state.value}: look whether the membership service runs")
         for lane in self._lanes.lanes():
             if lane.kept:
-                living = [str(each) for each in lane.given.members if each.id not in self._node.exclusions]
+                out = self._node.exclusions.out_of(lane.given.epoch)
+                living = [str(each) for each in lane.given.members if each.id not in out]
                 text = (
                     f"region {lane.given.region} has not acknowledged {len(lane.kept)} blocks in view {lane.given.id}"
                 )
@@ -207,7 +208,7 @@ class RegionsEngine:
             self._source.on_datagram(now_ns, source, datagram, out)
         else:
             found = node.post.on_part(datagram, source)
-            if found is not None and found[0] not in node.exclusions:
+            if found is not None:
                 self._on_parcel(now_ns, *found, out)
 
     def _on_parcel(self, now_ns: int, peer: int, parcel: Parcel, out: Outbox) -> None:
@@ -277,7 +278,7 @@ class RegionsEngine:
             self._intake.reject()
 
     def _accuse(self, now_ns: int, accused: Accused) -> None:
-        if accused.node and accused.node != self._node.me.id and accused.node not in self._node.exclusions:
+        if accused.node and accused.node != self._node.me.id:
             self._source.accuse(now_ns, accused)
 
     def _leave_in_order(self, now_ns: int) -> None:
@@ -324,7 +325,7 @@ class RegionsEngine:
             known = [*node.views, *[view.view for view in self._lanes.tiles.values()]]
             ended.update([view for view in known if view not in named])
         of_exclusions = epoch.exclusions or (epoch.number if epoch.excluded else 0)
-        is_gap = epoch.is_whole and epoch.exclusions > 0
+        is_gap = epoch.is_whole and bool(node.views or self._lanes.tiles)
         fresh = node.exclusions.install(of_exclusions, epoch.excluded, is_gap)
         for peer in fresh:
             node.post.drop(peer)

@@ -104,7 +104,7 @@ class RegionNode:
         are of blocks that nobody has whole."""
         if not len(self.parts):
             return
-        dead = self.exclusions.as_of(view.cleaner)
+        dead = self.exclusions.as_of(view.cleaner, view.given.epoch)
         empty = {sender for sender, record in view.records.items() if record.is_empty and sender in dead}
         for key in [key for key in self.parts if key[0] == view.given.view and key[1] in empty]:
             self.parts.forget(key)

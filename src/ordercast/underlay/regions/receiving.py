@@ -45,7 +45,7 @@ class MemberDesk:
 
     def __init__(self, node: RegionNode) -> None:
         self._node = node
-        self._recent: dict[int, Recent] = {}
+        self._recent: dict[tuple[int, int], Recent] = {}  # by view and sender
         self._early: dict[int, list[Datagram]] = {}  # by view
         self._early_bytes = 0
 
@@ -128,15 +128,16 @@ class MemberDesk:
         """Without a lane: at most once, and in no order."""
         node = self._node
         view = node.views.get(datagram.ring)
-        if view is None or datagram.origin in node.exclusions:
+        if view is None or datagram.origin in node.exclusions.out_of(view.given.epoch):
             return
         block = _bytes_of(datagram.body)
         head_of(block)
-        recent = self._recent.get(datagram.origin)
+        lane = (datagram.ring, datagram.origin)
+        recent = self._recent.get(lane)
         if recent is None:
             if len(self._recent) >= MAX_RECENT:
                 del self._recent[next(iter(self._recent))]
-            recent = self._recent[datagram.origin] = Recent()
+            recent = self._recent[lane] = Recent()
         if node.up.lag_bytes >= node.config.history_bytes:
             node.tally("overrun_drops")
         elif recent.is_new(datagram.number):
@@ -171,6 +172,8 @@ class MemberDesk:
         node = self._node
         view = node.views.get(parcel.ring)
         if view is None or not _is_member(view, peer) or parcel.origin == node.me.id:
+            return
+        if peer in node.exclusions.out_of(view.given.epoch):
             return
         if peer == parcel.origin and peer in view.stopped:
             return
@@ -251,8 +254,9 @@ class MemberDesk:
                 self._node.post.send(peer, parcel)
 
     def ask(self, view: MemberView, errands: list[SenderErrand]) -> None:
+        out = self._node.exclusions.out_of(view.given.epoch)
         for sender, (_, partition, segments) in errands:
-            if segments.runs and sender not in self._node.exclusions:
+            if segments.runs and sender not in out:
                 parcel = Parcel(Kind.REGION_NAK, view.given.view, sender, partition, encode_numbers(segments))
                 self._node.post.send(sender, parcel)
 

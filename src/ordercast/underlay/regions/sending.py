@@ -165,7 +165,7 @@ class LaneDesk:
 
     def _targets(self, given: GivenView) -> list[Address]:
         """The region's multicast address; copies to members that do not hear it, and where it is cheaper."""
-        me, out = self._node.me.id, self._node.exclusions
+        me, out = self._node.me.id, self._node.exclusions.out_of(given.epoch)
         others = [member for member in given.members if member.id != me and member.id not in out]
         if given.address is None or len(others) == 1:
             return [member.address for member in others]
@@ -258,7 +258,8 @@ class LaneDesk:
         """CLOSE to one member after the other, beginning with the leader, until all of them have everything."""
         node = self._node
         given = lane.given
-        living = [member.id for member in given.members if member.id not in node.exclusions]
+        out = node.exclusions.out_of(given.epoch)
+        living = [member.id for member in given.members if member.id not in out]
         lane.close_ns = now_ns + node.terms.token_ns
         if not living:
             lane.drain()  # nobody is left who could lack anything

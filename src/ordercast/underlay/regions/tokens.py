@@ -43,9 +43,10 @@ class TokenDesk:
 
     def _arrive(self, now_ns: int, name: int, token: RegionToken, starter: int, number: int, may_wait: bool) -> None:
         node = self._node
-        if starter in node.exclusions or token.epoch < node.exclusions.floor:
-            return
         view = node.views.get(name)
+        made = view.given.epoch if view is not None else node.epoch
+        if starter in node.exclusions.out_of(made) or token.epoch < node.exclusions.floor:
+            return
         if token.epoch > node.epoch or (view is None and name not in node.forgotten):
             self._hold(name, Held(token, starter, number, NEVER))
         elif view is None:
@@ -109,7 +110,7 @@ class TokenDesk:
         node = self._node
         self._members.answer_drained(starter, name)
         given = node.forgotten[name].given
-        stops = ring_of(partitions_of(given, node.exclusions.as_of(token.epoch)), starter)
+        stops = ring_of(partitions_of(given, node.exclusions.as_of(token.epoch, given.epoch)), starter)
         me = node.me.id
         place = token.place
         if place >= len(stops) or stops[place].node != me:
@@ -125,8 +126,9 @@ class TokenDesk:
         members.push(view, work.pushes)
         members.pull(view, work.pulls)
         members.ask(view, work.naks)
+        out = node.exclusions.out_of(view.given.epoch)
         for sender, ack in work.acks:
-            if sender not in node.exclusions:
+            if sender not in out:
                 parcel = Parcel(Kind.REGION_ACK, view.given.view, sender, 0, encode_ack(ack))
                 node.post.send(sender, parcel)
         for sender in work.changed:
