@@ -18,7 +18,10 @@ def caught(bug: Bug, most: int = 0) -> tuple[int, str] | None:
     """The first seed whose run is bad with the bug, and what the judge says."""
     with planted(bug):
         for seed in range(bug.first_seed, bug.first_seed + (most or bug.bound)):
-            text, _ = run(seed)
+            try:
+                text, _ = run(seed)
+            except (ArithmeticError, LookupError) as error:
+                text = f"raised: {error!r}"
             if text:
                 return seed, text
     return None
