@@ -23,8 +23,8 @@ REGIONS_BUGS: Final[tuple[Bug, ...]] = (
     _bug(
         "a token leaves the last member out",
         "MemberView.way",
-        "partitions_of(self.given, self._exclusions.as_of(epoch))",
-        "partitions_of(self.given, self._exclusions.as_of(epoch) | ({self.given.members[-1].id} - {starter}))",
+        "partitions_of(self.given, self._exclusions.as_of(epoch, self.given.epoch))",
+        "partitions_of(self.given, self._exclusions.as_of(epoch, self.given.epoch) | ({self.given.members[-1].id} - {starter}))",
         "What is acknowledged, or purged, that member may lack.",
         60,
     ),
