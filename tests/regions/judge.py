@@ -5,6 +5,8 @@ Nothing here knows an engine. The judges are those of `tests/model/regions/judge
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from tests.regions.world import Place, World
 
 from ordercast.service import FIFO_RANK, UNRELIABLE_RANK
@@ -34,7 +36,7 @@ def judge_order(world: World) -> None:
             if len(set(numbers)) < len(numbers):
                 raise Violation(f"once: {where}: {_first_double(numbers)} twice")
             ordered = [number for number, rank in messages if rank == FIFO_RANK]
-            for before, after in zip(ordered, ordered[1:], strict=False):
+            for before, after in pairwise(ordered):
                 if after < before:
                     raise Violation(f"fifo: {where}: {after} after {before}")
 
@@ -45,11 +47,11 @@ def _first_double(numbers: list[int]) -> int:
 
 def _message(world: World, view: str, origin: int, block: int) -> int:
     """The number of the message in a block; 0 of OPEN, and of what was never on the wire."""
-    found = world.content.get((_name(world, view), origin, block), 0)
+    found = world.content.get((_name(view), origin, block), 0)
     return found if isinstance(found, int) else 0
 
 
-def _name(world: World, view: str) -> int:
+def _name(view: str) -> int:
     """A region's views have distinct epochs; the origin's regions are told apart by the wire."""
     region, _, epoch = view.partition(":")
     return int(epoch) * 1_000 + int(region)
@@ -78,7 +80,7 @@ def _judge_complete(world: World, lost: set[tuple[str, int, int]]) -> None:
 
 def _judge_regional(world: World, lost: set[tuple[str, int, int]]) -> None:
     """Members of a view that live have delivered the same of it, what was lost apart."""
-    lost_blocks = {(_name(world, view), origin, block) for view, origin, block in lost}
+    lost_blocks = {(_name(view), origin, block) for view, origin, block in lost}
     lanes: dict[tuple[int, int], set[int]] = {}
     for (view, origin, block), content in world.content.items():
         if isinstance(content, int) and (view, origin, block) not in lost_blocks:
@@ -95,7 +97,7 @@ def _judge_lost(world: World, lost: set[tuple[str, int, int]]) -> None:
     """All or nothing, while a cacher lives."""
     for view, origin, block in sorted(lost):
         number = _message(world, view, origin, block)
-        given = world.service.views[_name(world, view)]
+        given = world.service.views[_name(view)]
         count = max(1, len(given.members) // given.partition_members)
         cachers = [member.id for index, member in enumerate(given.members) if index % count == block % count]
         if not number or not any(world.is_up(world.by_id[each]) for each in cachers):

@@ -1,6 +1,8 @@
 """A membership service for engines of regions in one process: it decides epochs by what a test tells it, and each node
 hears of them late and in order. A node's side of it is `FakeSource`, which implements `ViewSource`."""
 
+# ruff: noqa: ARG002 - a fake has every input of the contract
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -144,10 +146,7 @@ class Service:
         for node in list(self.sources):
             if node in self.excluded and node not in excluded:
                 continue
-            if node in before:
-                epoch = self._delta(node, made, ended, excluded)
-            else:
-                epoch = self.snapshot(node)
+            epoch = self._delta(node, made, ended, excluded) if node in before else self.snapshot(node)
             self.sources[node].tell(now_ns, epoch)
 
     def _delta(self, node: int, made: Sequence[GivenView], ended: Sequence[int], excluded: Sequence[int]) -> GivenEpoch:

@@ -1,6 +1,8 @@
 """A small deterministic world of engines of regions: virtual time, a network that loses, doubles, delays and reorders
 datagrams, nodes that crash, and what everybody saw. It knows datagrams and upcalls, and nothing inside of engines."""
 
+# ruff: noqa: ARG005 - what drops datagrams looks at some of what it is given
+
 from __future__ import annotations
 
 import heapq
@@ -15,7 +17,8 @@ from tests.regions.service import FakeSource, Service
 from ordercast.config import MS, SECOND, GroupConfig, Timing
 from ordercast.engine import NEVER, Departed, Outbox, Send
 from ordercast.orderers.regions.upcalls import BlocksLost, Installed, LaneAcked, LaneRun
-from ordercast.service import FIFO, RELIABLE, UNRELIABLE, Service as Level
+from ordercast.service import FIFO, RELIABLE, UNRELIABLE
+from ordercast.service import Service as Level
 from ordercast.underlay.regions.engine import RegionsEngine
 from ordercast.underlay.regions.node import RegionTerms
 from ordercast.view import Address, Member, node_id

@@ -24,7 +24,10 @@ REGIONS_BUGS: Final[tuple[Bug, ...]] = (
         "a token leaves the last member out",
         "MemberView.way",
         "partitions_of(self.given, self._exclusions.as_of(epoch, self.given.epoch))",
-        "partitions_of(self.given, self._exclusions.as_of(epoch, self.given.epoch) | ({self.given.members[-1].id} - {starter}))",
+        (
+            "partitions_of(self.given, self._exclusions.as_of(epoch, self.given.epoch) | "
+            "({self.given.members[-1].id} - {starter}))"
+        ),
         "What is acknowledged, or purged, that member may lack.",
         60,
     ),
@@ -76,7 +79,10 @@ REGIONS_BUGS: Final[tuple[Bug, ...]] = (
             "asks.append(Errand(sender, partition, segments))",
             "pulls.append(Errand(others[visit.number % len(others)], partition, segments))",
         ),
-        ("pass", "pass"),
+        (
+            "pass",
+            "pass",
+        ),
         "Who lacks them never gets them.",
         60,
     ),
@@ -107,8 +113,14 @@ REGIONS_BUGS: Final[tuple[Bug, ...]] = (
     _bug(
         "nothing is pushed or pulled",
         "TokenDesk._carry_out",
-        ("members.push(view, work.pushes)", "members.pull(view, work.pulls)"),
-        ("pass", "pass"),
+        (
+            "members.push(view, work.pushes)",
+            "members.pull(view, work.pulls)",
+        ),
+        (
+            "pass",
+            "pass",
+        ),
         "What some members lack is never repaired.",
         60,
     ),
@@ -165,7 +177,7 @@ REGIONS_BUGS: Final[tuple[Bug, ...]] = (
     _bug(
         "OPEN waits for nothing",
         "FifoDelivery._may_open",
-        "return all(self._has_finished(each.view, record.sender, each.final) for each in record.opening.earlier)",
+        ("return all(self._has_finished(each.view, record.sender, each.final) for each in record.opening.earlier)"),
         "return True",
         "Messages of the next view overtake those of the one before.",
         60,
@@ -174,13 +186,16 @@ REGIONS_BUGS: Final[tuple[Bug, ...]] = (
         "OPEN names views of its own region alone",
         "LaneDesk._open",
         "[EarlierView(each.given.region, view, each.count) for view, each in self._closing.items()]",
-        "[EarlierView(each.given.region, view, each.count) for view, each in self._closing.items() if each.given.region == region]",
+        (
+            "[EarlierView(each.given.region, view, each.count) for view, each in self._closing.items() "
+            "if each.given.region == region]"
+        ),
         "A member that moved gets messages in the wrong order.",
         60,
     ),
     _bug(
         "lanes are done before everybody has everything",
-        "Lane.is_done",
+        "RegionLane.is_done",
         "return self.is_drained or (self.is_settled and self.purge >= self.count)",
         "return self.is_settled",
         "The next OPEN does not name them.",
@@ -250,8 +265,14 @@ REGIONS_SCRIPTED: Final[tuple[Bug, ...]] = (
     _bug(
         "refusals do not end",
         "_merge",
-        ("still = intersection(before, entry.candidates)", "del verdicts.refused[starter]"),
-        ("still = before", "pass"),
+        (
+            "still = intersection(before, entry.candidates)",
+            "del verdicts.refused[starter]",
+        ),
+        (
+            "still = before",
+            "pass",
+        ),
         "A block that was found after all is never taken.",
         0,
     ),
@@ -280,7 +301,11 @@ REGIONS_UNSEEN: Final[tuple[Bug, ...]] = (
         "MemberDesk.answer_drained",
         "self._node.post.send(peer, Parcel(Kind.DRAINED, view, self._node.me.id, 0, body))",
         "",
-        "Who is left in a view waits for others for ever. Nothing shows it: tokens go through members that have forgotten a view, and ACKs come from a courier. A lane would wait where the starter dies with its last ACK.",
+        (
+            "Who is left in a view waits for others for ever. Nothing shows it: tokens go through "
+            "members that have forgotten a view, and ACKs come from a courier. A lane would wait where "
+            "the starter dies with its last ACK."
+        ),
         0,
     ),
     _bug(
@@ -288,7 +313,7 @@ REGIONS_UNSEEN: Final[tuple[Bug, ...]] = (
         "answered_by",
         "index == partition or not each",
         "index == partition",
-        "They are acknowledged although members lack them. Nothing shows it: what is lost so, no cacher lives for.",
+        ("They are acknowledged although members lack them. Nothing shows it: what is lost so, no cacher lives for."),
         0,
     ),
     _bug(
@@ -296,7 +321,10 @@ REGIONS_UNSEEN: Final[tuple[Bug, ...]] = (
         "LaneDesk.to_confirm",
         "not lane.is_settled",
         "False",
-        "A view is forgotten while a sender sends into it. Nothing shows it: it takes a sender of which no member of the old view has a single block.",
+        (
+            "A view is forgotten while a sender sends into it. Nothing shows it: it takes a sender of "
+            "which no member of the old view has a single block."
+        ),
         0,
     ),
 )

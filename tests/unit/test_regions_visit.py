@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from ordercast.orderers.regions.partitions import Partitions, Stop, answered_by
 from ordercast.orderers.regions.record import SenderRecord
-from ordercast.orderers.regions.visit import Errand, Visit, Visited, conclude_entry, new_entry, visit_entry
+from ordercast.orderers.regions.visit import Errand, Visit, VisitOutcome, conclude_entry, new_entry, visit_entry
 from ordercast.parts.ranges import EMPTY, NumberSet, from_numbers, segments_of_blocks
 from ordercast.wire.regions import FINAL, REPORTED, SEEN, TokenEntry
 from ordercast.wire.segments import Reassembly
@@ -29,7 +31,7 @@ class Round:
         self.parts = Reassembly(0)
         self.number = 0
 
-    def at(self, node: int, entry: TokenEntry | None, stop: Stop, before: int = 0, starter: int = 1) -> Visited:
+    def at(self, node: int, entry: TokenEntry | None, stop: Stop, before: int = 0, starter: int = 1) -> VisitOutcome:
         mine = next(index for index, each in enumerate(self.partitions) if node in each)
         answered = answered_by(self.partitions, mine)
         record = self.records[node]
@@ -37,12 +39,12 @@ class Round:
         is_start = entry is None
         return visit_entry(visit, record, entry or new_entry(record, SENDER in self.out, True), self.parts, is_start)
 
-    def go(self, starter: int = 1) -> list[Visited]:
+    def go(self, starter: int = 1) -> list[VisitOutcome]:
         """A whole round through one partition; its visits."""
         self.number += 1
         (ring,) = self.partitions
         visits = [self.at(ring[0], None, Stop(ring[0], 0, is_first=True), starter=starter)]
-        for before, node in zip(ring, ring[1:], strict=False):
+        for before, node in pairwise(ring):
             visits.append(self.at(node, visits[-1].entry, Stop(node, 0), before, starter))
         visits.append(self.at(ring[0], visits[-1].entry, Stop(ring[0], 0, is_return=True), ring[-1], starter))
         conclude_entry(self.records[starter], visits[-1].entry, self.out, False)

@@ -21,14 +21,14 @@ UNPURGED: Final = 4  # times the history that may be acknowledged by cachers and
 ANSWERED: Final = 1_024  # blocks that one NAK is answered for; the rest is asked for again
 
 
-class Answer(NamedTuple):
+class NakAnswer(NamedTuple):
     """What a NAK asks for and is kept: runs of segments of each block. `gone`: what is not kept any more."""
 
     blocks: list[tuple[int, bytes, tuple[tuple[int, int], ...]]]
     gone: NumberSet
 
 
-class Lane:
+class RegionLane:
     __slots__ = (
         "_ordinals",
         "_sizes",
@@ -121,7 +121,7 @@ class Lane:
             self.rate.report(now_ns, ack.rate)
         return has_freed
 
-    def answer(self, partition: int, count: int, segments: NumberSet, step: int) -> Answer:
+    def answer(self, partition: int, count: int, segments: NumberSet, step: int) -> NakAnswer:
         """To a NAK of a partition, one of `count`."""
         found = []
         gone = []
@@ -135,7 +135,7 @@ class Lane:
             else:
                 pieces = pieces_of(segments, divided, max(1, -(-len(block) // step)))
                 found.append((number, block, pieces))
-        return Answer(found, from_numbers(gone) if gone else EMPTY)
+        return NakAnswer(found, from_numbers(gone) if gone else EMPTY)
 
     def end(self, now_ns: int, epoch: int) -> None:
         self.ended = epoch

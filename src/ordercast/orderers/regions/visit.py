@@ -49,7 +49,7 @@ class Visit(NamedTuple):
     answered: tuple[bool, ...]  # for which blocks this member has to keep, by what it knows itself
 
 
-class Visited(NamedTuple):
+class VisitOutcome(NamedTuple):
     """What comes of a visit: the entry that goes on, and errands. `naks`: to the sender; `has_lost`: there are verdicts
     that are new here."""
 
@@ -94,7 +94,9 @@ def new_entry(record: SenderRecord, is_dead: bool, is_start: bool) -> TokenEntry
     )
 
 
-def visit_entry(visit: Visit, record: SenderRecord, entry: TokenEntry, parts: Reassembly, is_start: bool) -> Visited:
+def visit_entry(
+    visit: Visit, record: SenderRecord, entry: TokenEntry, parts: Reassembly, is_start: bool
+) -> VisitOutcome:
     stop, mine, partitions = visit.stop, visit.mine, visit.partitions
     count = len(partitions)
     has_lost = _merge(visit, record, entry)
@@ -124,7 +126,7 @@ def visit_entry(visit: Visit, record: SenderRecord, entry: TokenEntry, parts: Re
             lost=verdicts.carried,
             gone=verdicts.gone,
         )
-        return Visited(entry, pushes, pulls, asked, has_lost)
+        return VisitOutcome(entry, pushes, pulls, asked, has_lost)
     common = naks if stop.is_first or not entry.flags & REPORTED else intersection(entry.common, naks)
     maximum = max(entry.maximum, record.known)
     own = record.own_prefix(answered_by(partitions, mine), max(cutoff, maximum))
@@ -157,7 +159,7 @@ def visit_entry(visit: Visit, record: SenderRecord, entry: TokenEntry, parts: Re
         verdicts.carried,
         verdicts.gone,
     )
-    return Visited(onward, pushes, pulls, asks, has_lost)
+    return VisitOutcome(onward, pushes, pulls, asks, has_lost)
 
 
 def _merge(visit: Visit, record: SenderRecord, entry: TokenEntry) -> bool:

@@ -284,12 +284,15 @@ class RegionsEngine:
     def _leave_in_order(self, now_ns: int) -> None:
         if self._source.state == Attending.LEFT:
             self._close(Departed(True, False, "left"))
-        elif self._source.state == Attending.OUT:
+            return
+        if self._source.state == Attending.OUT:
             self._close(Departed(False, True, "the membership service has excluded this node"))
-        elif self._departing_ns != NEVER and not self._has_asked_to_leave:
-            if self._lanes.is_acknowledged or self._departing_ns <= now_ns:
-                self._has_asked_to_leave = True
-                self._source.depart(now_ns)
+            return
+        if self._departing_ns == NEVER or self._has_asked_to_leave:
+            return
+        if self._lanes.is_acknowledged or self._departing_ns <= now_ns:
+            self._has_asked_to_leave = True
+            self._source.depart(now_ns)
 
     def _close(self, departed: Departed) -> None:
         self._is_closed = True

@@ -8,7 +8,7 @@ from typing import Final
 from ordercast.config import MAX_BLOCK
 from ordercast.engine import NEVER, Outbox, Send
 from ordercast.orderers.regions.given import GivenView
-from ordercast.orderers.regions.lane import Lane
+from ordercast.orderers.regions.lane import RegionLane
 from ordercast.orderers.regions.partitions import partition_count
 from ordercast.orderers.regions.upcalls import LaneAcked
 from ordercast.parts.rate import SendingRate, policy_of
@@ -40,8 +40,8 @@ class LaneDesk:
     def __init__(self, node: RegionNode) -> None:
         self._node = node
         self._tiles: dict[int, GivenView] = {}  # region -> its view, as of the installed epoch
-        self._live: dict[int, Lane] = {}  # region -> lane
-        self._closing: dict[int, Lane] = {}  # view -> lane, in the order in which they were opened
+        self._live: dict[int, RegionLane] = {}  # region -> lane
+        self._closing: dict[int, RegionLane] = {}  # view -> lane, in the order in which they were opened
         self._taken: dict[int, int] = {}  # region -> blocks that were ever taken for it
         self._acked: dict[int, int] = {}  # region -> what LaneAcked told last
         self._confirmed = 0
@@ -53,7 +53,7 @@ class LaneDesk:
     def tiles(self) -> dict[int, GivenView]:
         return self._tiles
 
-    def lanes(self) -> Iterator[Lane]:
+    def lanes(self) -> Iterator[RegionLane]:
         yield from self._closing.values()
         yield from self._live.values()
 
@@ -101,7 +101,8 @@ class LaneDesk:
             return 0, MAX_BLOCK
         lane = self._live.get(region)
         if lane is None:
-            return (0 if self.undrained(region) >= MAX_VIEWS else config.history_bytes), MAX_BLOCK
+            is_full = self.undrained(region) >= MAX_VIEWS or len(self._closing) >= MAX_EARLIER
+            return (0 if is_full else config.history_bytes), MAX_BLOCK
         lane.rate.expire(now_ns)
         return lane.room(config.history_bytes, config.history_blocks, node.segment_bytes), MAX_BLOCK
 
@@ -121,17 +122,17 @@ class LaneDesk:
         self._tell_acked(region)
         return taken
 
-    def _open(self, now_ns: int, region: int, out: Outbox) -> Lane:
+    def _open(self, now_ns: int, region: int, out: Outbox) -> RegionLane:
         """Block 0: how many blocks this node sent in earlier views that may not be drained yet."""
         node = self._node
         rate = SendingRate(now_ns, policy_of(node.terms.rate_policy), node.terms.first_rate)
-        lane = self._live[region] = Lane(self._tiles[region], rate)
+        lane = self._live[region] = RegionLane(self._tiles[region], rate)
         earlier = [EarlierView(each.given.region, view, each.count) for view, each in self._closing.items()]
-        opening = LaneOpening(node.epoch, tuple(earlier[-MAX_EARLIER:]))
+        opening = LaneOpening(node.epoch, tuple(earlier))
         self._send_block(now_ns, lane, encode_open(opening), -1, out)
         return lane
 
-    def _send_block(self, now_ns: int, lane: Lane, block: bytes, ordinal: int, out: Outbox) -> None:
+    def _send_block(self, now_ns: int, lane: RegionLane, block: bytes, ordinal: int, out: Outbox) -> None:
         node = self._node
         segments = segments_of(len(block), node.config.datagram - PREFIX_BYTES)
         number = lane.add(now_ns, block, ordinal, segments, TAIL_ROUNDS * node.terms.token_ns)
@@ -209,7 +210,7 @@ class LaneDesk:
             lane.drain()
             self._after_progress(lane)
 
-    def _lane(self, view: int) -> Lane | None:
+    def _lane(self, view: int) -> RegionLane | None:
         lane = self._closing.get(view)
         if lane is not None:
             return lane
@@ -218,7 +219,7 @@ class LaneDesk:
                 return each
         return None
 
-    def _after_progress(self, lane: Lane) -> None:
+    def _after_progress(self, lane: RegionLane) -> None:
         if lane.ended and lane.is_done:
             self._closing.pop(lane.given.view, None)
         self._tell_acked(lane.given.region)
@@ -241,7 +242,7 @@ class LaneDesk:
             if lane.close_ns <= now_ns:
                 self._close(now_ns, lane)
 
-    def _repeat_tail(self, now_ns: int, lane: Lane, out: Outbox) -> None:
+    def _repeat_tail(self, now_ns: int, lane: RegionLane, out: Outbox) -> None:
         """Nobody may know of it."""
         node = self._node
         number = lane.count - 1
@@ -254,7 +255,7 @@ class LaneDesk:
         lane.rate.take(now_ns, segments_of(len(block), datagram))
         node.tally("tails_repeated")
 
-    def _close(self, now_ns: int, lane: Lane) -> None:
+    def _close(self, now_ns: int, lane: RegionLane) -> None:
         """CLOSE to one member after the other, beginning with the leader, until all of them have everything."""
         node = self._node
         given = lane.given

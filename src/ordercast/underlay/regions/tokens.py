@@ -17,7 +17,7 @@ MAX_HELD: Final = 64  # tokens that wait here, one of each view
 START_SHARE: Final = 4  # a token leaves after so many parts of the history
 
 
-class Held(NamedTuple):
+class HeldToken(NamedTuple):
     """A token that waits: for an epoch, for a view, or for the application."""
 
     token: RegionToken
@@ -32,7 +32,7 @@ class TokenDesk:
     def __init__(self, node: RegionNode, members: MemberDesk) -> None:
         self._node = node
         self._members = members
-        self._held: dict[int, Held] = {}
+        self._held: dict[int, HeldToken] = {}
         self._accused: list[Accused] = []
 
     # Inputs
@@ -48,16 +48,16 @@ class TokenDesk:
         if starter in node.exclusions.out_of(made) or token.epoch < node.exclusions.floor:
             return
         if token.epoch > node.epoch or (view is None and name not in node.forgotten):
-            self._hold(name, Held(token, starter, number, NEVER))
+            self._hold(name, HeldToken(token, starter, number, NEVER))
         elif view is None:
             self._pass_forgotten(name, token, starter, number)
         elif may_wait and node.up.lag_bytes >= node.config.history_bytes // START_SHARE:
             # The application lags: the region goes no faster than it, as long as nobody loses patience.
-            self._hold(name, Held(token, starter, number, now_ns + LEADER_PATIENCE * node.terms.token_ns // 2))
+            self._hold(name, HeldToken(token, starter, number, now_ns + LEADER_PATIENCE * node.terms.token_ns // 2))
         else:
             self._go(now_ns, view, token, starter, number)
 
-    def _hold(self, name: int, held: Held) -> None:
+    def _hold(self, name: int, held: HeldToken) -> None:
         before = self._held.get(name)
         if before is not None and before.starter == held.starter and before.number > held.number:
             return
