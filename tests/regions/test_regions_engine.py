@@ -283,6 +283,25 @@ def test_an_excluded_node_departs() -> None:
     assert heard == [Departed(False, True, "the membership service has excluded this node")]
 
 
+def test_an_excluded_node_comes_back_with_its_id_and_another_engine() -> None:
+    world = a_world(4)
+    send(world, 3, 2)
+    send(world, 0)
+    world.exclude(3)
+    world.run_for(500 * MS)
+    world.come_back(3, 1)
+    world.run_for(500 * MS)
+    send(world, 3, 2)
+    assert world.send(world.places[3], UNRELIABLE)
+    send(world, 0, 2)
+    assert world.come_to_rest(), [each.engine.describe() for each in world.places]
+    heard = numbers(world, 0, 3)
+    assert [number for number in heard if number != 3] == [1, 2, 1, 2]
+    assert 3 in heard
+    assert numbers(world, 3, 0) == [2, 3]
+    assert world.places[3].seen.acked == {1: 3}
+
+
 def test_another_service_makes_a_node_depart() -> None:
     world = a_world(2)
     place = world.places[1]

@@ -118,15 +118,27 @@ class World:
     def make_node(self) -> Place:
         index = len(self.places)
         name = f"n{index:02}"
-        address = (f"10.0.0.{index + 1}", 7_000)
-        member = Member(node_id(name, 1), name, 1, address, has_multicast=True)
-        source = FakeSource(member.id, lambda: self.rng.choice((1, 5, 20, 150)) * MS)
-        terms = RegionTerms(token_ns=TOKEN_NS)
-        engine = RegionsEngine(member, self.config, TIMING, source, terms)
-        place = Place(index, engine, source, member)
+        member = Member(node_id(name, 1), name, 1, (f"10.0.0.{index + 1}", 7_000), has_multicast=True)
+        place = self._make_engine(index, member)
         self.places.append(place)
-        self.by_id[member.id] = self.by_address[address] = place
         return place
+
+    def _make_engine(self, index: int, member: Member) -> Place:
+        source = FakeSource(member.id, lambda: self.rng.choice((1, 5, 20, 150)) * MS)
+        engine = RegionsEngine(member, self.config, TIMING, source, RegionTerms(token_ns=TOKEN_NS))
+        place = Place(index, engine, source, member)
+        self.by_id[member.id] = self.by_address[member.address] = place
+        return place
+
+    def come_back(self, index: int, region: int) -> None:
+        """A node that was excluded is new, with the same id and another engine."""
+        old = self.places[index]
+        old.is_alive = False
+        self.places[index] = self._make_engine(index, old.member)
+        self.service.excluded.remove(old.member.id)
+        del self.service.sources[old.member.id]
+        self.ever_excluded.discard(old.member.id)
+        self.join({index: region})
 
     def join(self, regions: dict[int, int]) -> None:
         """Nodes by index come into regions; 0: into none, to send."""

@@ -35,12 +35,13 @@ TAIL_ROUNDS: Final = 2  # token intervals without an ACK that frees something: t
 
 
 class LaneDesk:
-    __slots__ = ("_acked", "_closing", "_confirmed", "_live", "_node", "_taken", "_tiles", "_unreliable")
+    __slots__ = ("_acked", "_by_view", "_closing", "_confirmed", "_live", "_node", "_taken", "_tiles", "_unreliable")
 
     def __init__(self, node: RegionNode) -> None:
         self._node = node
         self._tiles: dict[int, GivenView] = {}  # region -> its view, as of the installed epoch
         self._live: dict[int, RegionLane] = {}  # region -> lane
+        self._by_view: dict[int, RegionLane] = {}  # all of them
         self._closing: dict[int, RegionLane] = {}  # view -> lane, in the order in which they were opened
         self._taken: dict[int, int] = {}  # region -> blocks that were ever taken for it
         self._acked: dict[int, int] = {}  # region -> what LaneAcked told last
@@ -127,6 +128,7 @@ class LaneDesk:
         node = self._node
         rate = SendingRate(now_ns, policy_of(node.terms.rate_policy), node.terms.first_rate)
         lane = self._live[region] = RegionLane(self._tiles[region], rate)
+        self._by_view[lane.given.view] = lane
         earlier = [EarlierView(each.given.region, view, each.count) for view, each in self._closing.items()]
         opening = LaneOpening(node.epoch, tuple(earlier))
         self._send_block(now_ns, lane, encode_open(opening), -1, out)
@@ -176,7 +178,7 @@ class LaneDesk:
     # What regions say
 
     def on_ack(self, now_ns: int, parcel: Parcel) -> None:
-        lane = self._lane(parcel.ring)
+        lane = self._by_view.get(parcel.ring)
         ack = decode_ack(parcel.body)
         if lane is not None:
             lane.on_ack(now_ns, ack, TAIL_ROUNDS * self._node.terms.token_ns)
@@ -186,7 +188,7 @@ class LaneDesk:
         """Segments that a whole partition lacks: by multicast to all, or GONE to who asked."""
         node = self._node
         segments = decode_numbers(parcel.body)
-        lane = self._lane(parcel.ring)
+        lane = self._by_view.get(parcel.ring)
         if lane is None or parcel.origin != node.me.id:
             return
         count = partition_count(lane.given)
@@ -210,23 +212,19 @@ class LaneDesk:
             lane.drain()
             self._after_progress(lane)
 
-    def _lane(self, view: int) -> RegionLane | None:
-        lane = self._closing.get(view)
-        if lane is not None:
-            return lane
-        for each in self._live.values():
-            if each.given.view == view:
-                return each
-        return None
-
     def _after_progress(self, lane: RegionLane) -> None:
         if lane.ended and lane.is_done:
             self._closing.pop(lane.given.view, None)
+            self._by_view.pop(lane.given.view, None)
         self._tell_acked(lane.given.region)
 
     def _tell_acked(self, region: int) -> None:
         """UNRELIABLE blocks need no acknowledgement."""
-        open_first = [each.first_open for each in self.lanes() if each.given.region == region and each.first_open >= 0]
+        lanes = [lane for lane in self._closing.values() if lane.given.region == region]
+        live = self._live.get(region)
+        if live is not None:
+            lanes.append(live)
+        open_first = [lane.first_open for lane in lanes if lane.first_open >= 0]
         count = min(open_first, default=self._taken.get(region, 0))
         if count > self._acked.get(region, 0):
             self._acked[region] = count
