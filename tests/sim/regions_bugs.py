@@ -191,7 +191,7 @@ REGIONS_BUGS: Final[tuple[Bug, ...]] = (
             "if each.given.region == region]"
         ),
         "A member that moved gets messages in the wrong order.",
-        60,
+        100,
     ),
     _bug(
         "lanes are done before everybody has everything",

@@ -36,7 +36,9 @@ GIVEN: Final = 1_024  # blocks of which one errand, or one question, brings segm
 BUSY: Final = 2_048  # parcels that wait for a peer: it is given no more
 EARLY_BYTES: Final = 1 << 20  # blocks of views that are not known here yet
 MAX_EARLY: Final = 4_096
-KEPT: Final = 8  # times the history that a member keeps of one sender: an honest one has half of that out
+# Times the history that a member keeps, or lets wait for a gap, of one sender. An honest one has half of that out: with
+# less than it may have out, a member with a gap could not take what closes it.
+KEPT: Final = 8
 MAX_RECENT: Final = 2_048  # senders whose UNRELIABLE numbers are remembered
 
 
@@ -75,8 +77,8 @@ class MemberDesk:
             return
         node = self._node
         history = node.config.history_bytes
-        is_ahead = record.waiting_bytes >= history and number != record.prefix
-        if node.up.lag_bytes >= history or is_ahead or record.kept_bytes >= KEPT * history:
+        is_full = max(record.waiting_bytes, record.kept_bytes) >= KEPT * history and number != record.prefix
+        if is_full or node.up.lag_bytes >= history:
             node.tally("overrun_drops")
             return
         if last:
