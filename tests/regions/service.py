@@ -38,6 +38,8 @@ class FakeSource:
         self.state = Attending.IN
         self.table = NoGroups()
         self.confirmed = 0
+        self.is_slow_to_leave = False  # then an epoch excludes the node later
+        self.has_asked_to_leave = False
         self.accused: list[Accused] = []
         self.under_way: list[tuple[int, GivenEpoch]] = []
         self._due: list[GivenEpoch] = []
@@ -58,7 +60,9 @@ class FakeSource:
     def follow(self, now_ns: int, names: Sequence[str]) -> None: ...
 
     def depart(self, now_ns: int) -> None:
-        self.state = Attending.LEFT
+        self.has_asked_to_leave = True
+        if not self.is_slow_to_leave:
+            self.state = Attending.LEFT
 
     def pending(self) -> int:
         return 0

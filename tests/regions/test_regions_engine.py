@@ -261,6 +261,29 @@ def test_an_application_that_does_not_receive_stops_the_senders() -> None:
     assert numbers(world, 1, 0) == list(range(1, sent + 1))
 
 
+def test_a_member_with_a_gap_takes_more_than_one_history() -> None:
+    """Cachers acknowledge what another partition lacks: so much more may be out. A member that dropped what waits for a
+    gap would get it block by block."""
+    world = a_world(5, outside=1, config=GroupConfig(datagram=1_400, history_bytes=16_384))
+    world.sizes = [1_000]
+    begin_ns = world.now_ns
+    world.drops = lambda datagram, source, target: (
+        target.index == 1
+        and datagram.number == 2
+        and world.now_ns < begin_ns + 2 * SECOND
+        and datagram.kind != Kind.PULL
+    )
+    sent = 0
+    for _ in range(100):
+        sent += world.send(world.places[4])
+        world.run_for(20 * MS)
+    assert sent > 40, "more than two histories"
+    assert numbers(world, 1, 4) == [1]
+    rest(world)
+    assert not any(place.engine.counters.get("overrun_drops") for place in world.places)
+    assert numbers(world, 1, 4) == list(range(1, sent + 1))
+
+
 def test_a_region_that_does_not_acknowledge_is_named() -> None:
     world = a_world(3)
     world.crash(1)
@@ -324,6 +347,25 @@ def test_a_node_leaves_when_its_lanes_are_acknowledged() -> None:
     world.run_for(500 * MS)
     assert heard == [Departed(True, False, "left")]
     assert place.engine.is_at_rest()
+
+
+def test_a_leaver_takes_part_in_its_old_view_until_the_service_lets_it_go() -> None:
+    world = a_world(3)
+    place = world.places[2]
+    place.source.is_slow_to_leave = True
+    send(world, 0)
+    heard = listen(world, place)
+    place.engine.depart(world.now_ns, Outbox())
+    world.touch(place)
+    world.run_for(300 * MS)
+    assert place.source.has_asked_to_leave
+    world.move(2, 0)
+    world.run_for(1 * SECOND)
+    assert not heard
+    world.exclude(2)
+    world.run_for(300 * MS)
+    assert heard == [Departed(True, False, "left")]
+    rest(world)
 
 
 @pytest.mark.parametrize("service", [UNRELIABLE, RELIABLE, FIFO])

@@ -311,8 +311,11 @@ class RegionsEngine:
         """False: this node is out of it."""
         node = self._node
         me = node.me.id
+        if me in epoch.excluded and self._has_asked_to_leave:
+            self._close(Departed(True, False, "left"))
+            return False
         if (self._service and epoch.service != self._service) or me in epoch.excluded:
-            what = "is another one" if epoch.service != self._service else "has excluded this node"
+            what = "has excluded this node" if me in epoch.excluded else "is another one"
             self._close(Departed(False, True, f"the membership service {what}"))
             return False
         if epoch.number <= node.epoch and self._service:
