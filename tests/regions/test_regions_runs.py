@@ -17,8 +17,8 @@ from tests.sim.regions_bugs import REGIONS_BUGS, REGIONS_SCRIPTED, REGIONS_UNSEE
 from ordercast.config import MS
 from ordercast.engine import Outbox
 
-RUNS = 60
-SAMPLE = REGIONS_BUGS[::6]
+RUNS = 40
+SAMPLE = REGIONS_BUGS[::8]
 
 
 @pytest.mark.parametrize("first", range(1, RUNS + 1, 10))
