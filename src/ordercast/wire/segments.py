@@ -186,6 +186,12 @@ class Reassembly:
                 ranges.append((segment, segment + 1))
         return ranges
 
+    def piece(self, key: tuple[int, int, int], segment: int) -> tuple[bytes, int] | None:
+        """One segment of a body that is not whole, with the number of the last; None where it has not come."""
+        partial = self._partial.get(key)
+        found = partial.pieces[segment] if partial is not None and segment <= partial.last else None
+        return (found, partial.last) if partial is not None and found is not None else None
+
     def __iter__(self) -> Iterator[tuple[int, int, int]]:
         return iter(self._partial)
 

@@ -42,7 +42,9 @@ class RegionGroups(NamedTuple):
 
 class GivenEpoch(NamedTuple):
     """One decision of the service, as far as it concerns one node. Epochs of a node come in order; some that do not
-    concern it are passed over. `is_whole`: a snapshot, and what it does not name is gone."""
+    concern it are passed over. `is_whole`: a snapshot, and what it does not name is gone. After a gap it names in
+    `views` and in `ended` those views of this node, too, that have ended meanwhile and are not settled: it owes its
+    part in them."""
 
     service: int  # 64 bits: which service; of another one nothing of before holds, and the node is new to it
     number: int
@@ -53,3 +55,7 @@ class GivenEpoch(NamedTuple):
     excluded: tuple[int, ...] = ()  # nodes, by id
     groups: tuple[RegionGroups, ...] = ()
     is_whole: bool = False
+    exclusions: int = 0
+    """The last epoch up to this one that excluded anybody: it names what a token knows of exclusions. Every node is
+    told of every epoch that excludes somebody, so all have the same number. 0: this one if it excludes somebody, else
+    what was known before."""

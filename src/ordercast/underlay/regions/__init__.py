@@ -1,0 +1,1 @@
+"""The engine of regions (docs/design/regions.md)."""

@@ -1,0 +1,121 @@
+"""What all parts of one engine of regions read: views, exclusions, parcels, and what comes up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from ordercast.config import SECOND, GroupConfig, Timing
+from ordercast.errors import UsageError
+from ordercast.orderers.regions.delivery import Deliveries, FifoDelivery
+from ordercast.orderers.regions.exclusions import Exclusions
+from ordercast.orderers.regions.given import GivenView
+from ordercast.orderers.regions.member_view import MemberView
+from ordercast.orderers.regions.record import UNKNOWN
+from ordercast.parts.courier import CourierTerms
+from ordercast.parts.rate import POLICIES
+from ordercast.underlay.regions.post import Post
+from ordercast.view import Member
+from ordercast.wire.courier import PREFIX_BYTES
+from ordercast.wire.header import HEADER_BYTES
+from ordercast.wire.segments import Reassembly
+
+MAX_VIEWS: Final = 8  # lanes to one region that are not drained: a sender opens no more
+MAX_MEMBER_VIEWS: Final = 64  # that a member has at once, old ones included
+FORGOTTEN_KEPT: Final = 256  # forgotten views whose tokens are passed on, and whose names are answered DRAINED
+
+
+@dataclass(frozen=True, slots=True)
+class RegionTerms:
+    """The tuning values of regions; docs/design/regions.md has the reasons."""
+
+    token_ns: int = SECOND  # QSM section 2.3.2
+    rate_policy: str = "demand"
+    first_rate: float = 10_000.0  # datagrams a second of a new lane; the paper's policy begins with 100
+    courier_bytes_per_s: int = 4_000_000
+
+    def __post_init__(self) -> None:
+        if self.rate_policy not in POLICIES:
+            raise UsageError(f"unknown rate policy {self.rate_policy!r}; this version has {', '.join(POLICIES)}")
+        if self.token_ns < 1_000_000 or self.first_rate <= 0:
+            raise UsageError("a token leaves every millisecond at most, and a lane begins with a positive rate")
+
+
+class Forgotten(NamedTuple):
+    """What is left of a view that has drained."""
+
+    given: GivenView
+    epoch: int  # that ended it
+
+
+class RegionNode:
+    __slots__ = (
+        "config",
+        "counters",
+        "epoch",
+        "exclusions",
+        "fifo",
+        "forgotten",
+        "me",
+        "parts",
+        "post",
+        "segment_bytes",
+        "tag",
+        "terms",
+        "timing",
+        "up",
+        "views",
+    )
+
+    def __init__(self, me: Member, tag: int, config: GroupConfig, timing: Timing, terms: RegionTerms) -> None:
+        self.me = me
+        self.tag = tag
+        self.config = config
+        self.timing = timing
+        self.terms = terms
+        self.counters: dict[str, int] = {}
+        self.epoch = 0
+        self.exclusions = Exclusions()
+        self.views: dict[int, MemberView] = {}  # that this node is a member of, old ones included
+        self.forgotten: dict[int, Forgotten] = {}
+        self.up = Deliveries()
+        self.fifo = FifoDelivery(self.views, self.exclusions, self.up)
+        # Segments are so much shorter than datagrams that each fits a parcel unchanged.
+        self.parts = Reassembly(config.datagram - PREFIX_BYTES)
+        self.segment_bytes = config.datagram - PREFIX_BYTES - HEADER_BYTES
+        terms_of_courier = CourierTerms(bytes_per_s=terms.courier_bytes_per_s, datagram=config.datagram)
+        self.post = Post(me.id, tag, timing, terms_of_courier)
+
+    def tally(self, name: str, count: int = 1) -> None:
+        self.counters[name] = self.counters.get(name, 0) + count
+
+    def tidy(self, view: MemberView, sender: int) -> None:
+        """Forget segments of blocks that are Lost, or beyond the final count of a dead sender."""
+        record = view.records.get(sender)
+        if record is None or not len(self.parts):
+            return
+        lane = (view.given.view, sender)
+        for key in [key for key in self.parts if key[:2] == lane]:
+            if record.has(key[2]) or UNKNOWN < record.final <= key[2]:
+                self.parts.forget(key)
+
+    def tidy_dead(self, view: MemberView) -> None:
+        """Two complete rounds that knew of their deaths tell that there is nothing of these senders: segments that came
+        are of blocks that nobody has whole."""
+        if not len(self.parts):
+            return
+        dead = self.exclusions.as_of(view.cleaner, view.given.epoch)
+        empty = {sender for sender, record in view.records.items() if record.is_empty and sender in dead}
+        for key in [key for key in self.parts if key[0] == view.given.view and key[1] in empty]:
+            self.parts.forget(key)
+
+    def forget(self, view: MemberView) -> None:
+        """Everybody has everything that was ever sent in it."""
+        name = view.given.view
+        del self.views[name]
+        self.forgotten[name] = Forgotten(view.given, view.ended)
+        while len(self.forgotten) > FORGOTTEN_KEPT:
+            del self.forgotten[next(iter(self.forgotten))]
+        for key in [key for key in self.parts if key[0] == name]:
+            self.parts.forget(key)
+        self.fifo.retry()

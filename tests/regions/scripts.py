@@ -1,0 +1,168 @@
+"""Runs written by hand, for rules that chance hardly ever needs: each holds with its rule, and breaks without it. They
+are those of `tests/model/regions/scripts.py`."""
+
+# ruff: noqa: ARG001, ARG005 - what drops datagrams looks at some of what it is given
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Final
+
+from tests.regions.judge import Violation, judge
+from tests.regions.world import TOKEN_NS, Link, Place, World
+
+from ordercast.config import MS, SECOND
+from ordercast.wire.header import Kind
+from ordercast.wire.segments import Datagram
+
+
+def _world(nodes: int, r: int, seed: int = 1) -> World:
+    """One region, and a sender outside of it, which comes last."""
+    world = World(random.Random(seed), nodes + 1, r, Link())
+    world.join({index: 1 if index < nodes else 0 for index in range(nodes + 1)})
+    world.run_for(300 * MS)
+    return world
+
+
+def _end(world: World) -> None:
+    world.drops = lambda datagram, source, target: False
+    if not world.come_to_rest(30 * SECOND):
+        raise Violation("rest: it does not come to rest")
+    judge(world)
+
+
+def told_of_a_block() -> None:
+    """Nobody has block 1 of the old view, its sender is dead and did not say CLOSE, and OPEN of the new view tells that
+    there is one."""
+    world = _world(3, 1)
+    sender = world.places[3]
+    world.drops = lambda datagram, source, target: (
+        (datagram.ring == 1_001 and datagram.number == 1 and datagram.kind == Kind.DATA) or datagram.kind == Kind.CLOSE
+    )
+    world.send(sender)
+    world.run_for(1 * MS)
+    world.exclude(2)
+    world.run_for(200 * MS)
+    world.send(sender)
+    world.run_for(5 * MS)
+    world.crash(3)
+    _end(world)
+
+
+def _lost_opening(is_old_view_still: bool) -> None:
+    """Nobody has block 2 of the old view but for a copy on its way, and nobody the OPEN that tells of it; the sender is
+    dead. In the new view OPEN is lost. Who does not finish the old view first, or takes the late copy from the dead
+    sender's hand after it was finished, delivers the sender's messages in the wrong order."""
+    world = _world(3, 1)
+    sender = world.places[3]
+    kept: list[bytes] = []
+
+    def drops(datagram: Datagram, source: Place, target: Place) -> bool:
+        is_data = datagram.kind == Kind.DATA
+        is_old = datagram.ring == 1_001
+        is_token = datagram.kind == Kind.REGION_TOKEN and is_old and is_old_view_still
+        is_block = is_data and (datagram.number == 2 if is_old else datagram.number == 0)
+        return is_token or is_block or datagram.kind == Kind.CLOSE
+
+    world.drops = drops
+    world.taps.append(kept.append)
+    world.send(sender)
+    world.send(sender)
+    block = next(data for data in kept if data[1] == Kind.DATA and data[24] == 2)
+    world.run_for(1 * MS)
+    world.exclude(2)
+    world.run_for(200 * MS)
+    world.send(sender)
+    world.run_for(5 * MS)
+    world.crash(3)
+    world.exclude(3)
+    world.run_for(200 * MS + 12 * TOKEN_NS)
+    if is_old_view_still:
+        world.push(world.places[0], world.places[1], block)
+    else:
+        world.deliver(world.places[1], sender, block)
+    world.run_for(5 * MS)
+    _end(world)
+
+
+def lost_opening() -> None:
+    _lost_opening(True)
+
+
+def dead_hand() -> None:
+    _lost_opening(False)
+
+
+def late_copy() -> None:
+    """Block 2 of a dead sender is nowhere but on its way to member 1, and arrives there while the verdict is made.
+    Whoever lacks it refuses it meanwhile: the verdict holds for all."""
+    for when in range(0, 60, 2):
+        world = _world(3, 3)
+        sender = world.places[3]
+        kept: list[bytes] = []
+        world.drops = lambda datagram, source, target: datagram.kind == Kind.DATA and datagram.number == 2
+        world.taps.append(kept.append)
+        for _ in range(3):
+            world.send(sender)
+        block = next(data for data in kept if data[1] == Kind.DATA and data[24] == 2)
+        world.run_for(5 * MS)
+        world.crash(3)
+        world.exclude(3)
+        world.run_for(200 * MS)
+        world.run_for(when * 10 * MS)
+        world.push(world.places[2], world.places[1], block)
+        _end(world)
+
+
+def delivered_and_kept_by_nobody() -> None:
+    """Member 1, the only cacher of block 1, is excluded; member 0 has delivered the block and dropped it, member 2
+    lacks it, the living sender has an ACK for it. Nobody will ever have it to give."""
+    world = _world(3, 1)
+    sender = world.places[3]
+
+    def drops(datagram: Datagram, source: Place, target: Place) -> bool:
+        return target.index == 2 and datagram.number == 1 and datagram.kind in (Kind.DATA, Kind.PUSH, Kind.PULLED)
+
+    world.drops = drops
+    world.send(sender)
+    world.run_for(4 * TOKEN_NS)
+    world.crash(1)
+    world.exclude(1)
+    world.run_for(1 * MS)
+    _end(world)
+
+
+def found_after_all() -> None:
+    """Block 2 of a dead sender comes to member 1 after it was asked for the last time and before the verdict: member 0
+    has refused it, and has to take it later."""
+    for when in range(40):
+        world = _world(3, 3)
+        sender = world.places[3]
+        kept: list[bytes] = []
+        world.drops = lambda datagram, source, target: datagram.kind == Kind.DATA and datagram.number == 2
+        world.taps.append(kept.append)
+        for _ in range(3):
+            world.send(sender)
+        block = next(data for data in kept if data[1] == Kind.DATA and data[24] == 2)
+        world.run_for(5 * MS)
+        world.crash(3)
+        world.exclude(3)
+        world.run_for(200 * MS + when * 10 * MS)
+        # The starter's token is lost from now on: its verdict never comes, and it is excluded.
+        world.push(world.places[1], world.places[2], block)
+        world.crash(0)
+        world.exclude(0)
+        _end(world)
+
+
+SCRIPTS: Final[dict[str, Callable[[], None]]] = {
+    "OPEN does not raise the cutoff": told_of_a_block,
+    "blocks of a dead sender are taken from its hand": dead_hand,
+    "an OPEN that is lost waits for nothing": lost_opening,
+    "candidates are not refused": late_copy,
+    "refusals do not end": found_after_all,
+    "who has delivered a block counts as keeping it": delivered_and_kept_by_nobody,
+    "the sender's GONE is not heard": delivered_and_kept_by_nobody,
+}
+"""By the planted bug that each of them catches."""
