@@ -4,11 +4,13 @@ judged at once, since a job costs more than its runs.
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from tests.pipeline.duck import DuckEngine
+from tests.pipeline.random_regions import RandomTiling, disturb
 from tests.pipeline.region_traces import REGION_FAULTS, REGION_LEGAL
 from tests.pipeline.traces import write
 
@@ -83,3 +85,32 @@ def test_spark_says_what_the_second_engine_says(spark: SparkSession, folders: li
     assert told[0] == {one for one in told[1] if one[0] in IN_SPARK}
     assert {one[0] for one in told[0]} == set(IN_SPARK) - {"legal_story"}
     assert all(by_spark.checked[name] for name in REGIONAL)
+
+
+SEEDS = range(40)
+
+
+def test_random_faults_are_judged_alike(tmp_path: Path) -> None:
+    """What is random and without a fault is legal; with one, both judges say the same. All runs in one job."""
+    wanted: dict[str, set[str]] = {}
+    kinds: dict[str, str] = {}
+    folders: list[Path] = []
+    for seed in SEEDS:
+        rng = random.Random(seed)
+        world = RandomTiling(rng).world
+        verdict = check_all(world.rows())
+        assert verdict.held, (seed, "\n".join(verdict.summary()))
+        folders.append(write(tmp_path / f"legal-{seed}", world.rows()))
+        wanted[f"legal-{seed}"] = set()
+        kinds[f"fault-{seed}"] = disturb(world, rng)
+        verdict = check_all(world.rows())
+        found = {name for name, result in verdict.properties.items() if result.total}
+        wanted[f"fault-{seed}"] = found - {"well_formed"}
+        folders.append(write(tmp_path / f"fault-{seed}", world.rows()))
+    runs = inspect(folders)
+    findings = judge(DuckEngine(runs), runs)
+    told = {name: {one.property for one in findings.violations() if one.run == name} for name in wanted}
+    differ = {name: (kinds.get(name), told[name], wanted[name]) for name in wanted if told[name] != wanted[name]}
+    assert not differ
+    assert len({name for names in wanted.values() for name in names}) >= 5, "the faults are of few kinds"
+    assert sum(map(bool, wanted.values())) > len(SEEDS) // 2
