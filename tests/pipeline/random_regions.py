@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tests.pipeline.region_traces import Post, Tiling
-from tests.unit.trace_builder import World, member
+from tests.unit.trace_builder import Event, World, member
 
 NODES: Final = "abcdef"
 OUTSIDE: Final = "s"
@@ -183,5 +183,6 @@ def disturb(world: World, rng: random.Random) -> str:
         event.columns["members"] = (*event.columns["members"][::-1], "z/0")
     else:
         columns = {name: event.columns[name] for name in ("underlay", "view", "sender")}
-        world.event(event.member, "lost", **columns, first=rng.randint(1, 4), count=1)
+        told = Event(event.member, "lost", event.at_ns, {**columns, "first": rng.randint(1, 4), "count": 1})
+        world.events.insert(next(at for at, one in enumerate(world.events) if one is event) + 1, told)
     return kind

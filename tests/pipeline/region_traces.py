@@ -358,6 +358,31 @@ REGION_LEGAL: tuple[Callable[[], World], ...] = (
 )
 
 
+def planned() -> Tiling:
+    """A region of a, b and d; a wants g and h, b wants g, d wants h. s sends to both, and d dies."""
+    one = Tiling(*"abds")
+    one.join("a", "g", "h")
+    one.join("b", "g")
+    one.join("d", "h")
+    one.view(1, 1, "abd")
+    one.post("s", "g", count=6)
+    one.post("s", "h", count=4)
+    one.post("a", "h", count=2)  # its own are not received
+    one.submit("s", "g", service="UNRELIABLE", count=9)
+    one.crash("d")  # it delivered 4 to h, behind 6 that it did not want; and 2 of a
+    one.post("s", "g", count=10)
+    lost = one.submit("a", "g", count=3)
+    one.deliver("a", lost, 1)
+    one.lost("b", lost, 1)
+    for kind, count, size in (
+        *(("data", 10, 9_000), ("token", 4, 160), ("push", 3, 600), ("pull", 2, 100), ("pulled", 2, 120)),
+        ("courier-ack", 5, 20),
+    ):
+        one.event("s", "tx", detail=kind, count=count, bytes=size)
+        one.event("a", "rx", detail=kind, count=count, bytes=size)
+    return one
+
+
 # Faults of integrity -------------------------------------------------------------------------------------------------
 
 

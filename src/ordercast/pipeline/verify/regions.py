@@ -185,7 +185,7 @@ class RegionJudge:
         lanes = {
             (row["w"], row["vw"], row["m"]): row["last"]
             for row in engine.rows(
-                "SELECT m, w, vw, max(pos) AS last FROM {ev_whole} WHERE kind = 'carry' GROUP BY m, w, vw"
+                "SELECT m, w, vw, coalesce(max(pos), 0) AS last FROM {ev_whole} WHERE kind = 'carry' GROUP BY m, w, vw"
             )
         }
         gone = {

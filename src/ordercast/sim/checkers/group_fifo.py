@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from ordercast.service import FIFO_RANK
 from ordercast.sim.checkers.ranges import Range, RangeSet, merged, subtract
-from ordercast.sim.checkers.region_records import Attendee, Piece, RegionalTrace, Sent, Span
+from ordercast.sim.checkers.region_records import Attendee, CarriedMessages, GroupSpan, Piece, RegionalTrace
 from ordercast.sim.checkers.verdict import Explained, PropertyResult
 
 NAME = "group_fifo"
@@ -28,7 +28,7 @@ def check(regional: RegionalTrace, explained: Explained | None = None) -> Proper
     """Judge the order of each sender's messages to each group, at each life."""
     result = PropertyResult(NAME, "delivered ranges")
     explained = explained if explained is not None else Explained()
-    sent_to: dict[tuple[str, str], list[Sent]] = {}
+    sent_to: dict[tuple[str, str], list[CarriedMessages]] = {}
     for line in regional.sent.values():
         for sent in line:
             if sent.rank >= FIFO_RANK and sent.serial is not None:
@@ -53,7 +53,7 @@ class _Walk:
         self.have: dict[str, list[Range]] = {}  # serials, by sender
         self.reported: set[tuple[str, Range]] = set()
 
-    def check(self, sent_to: dict[tuple[str, str], list[Sent]]) -> None:
+    def check(self, sent_to: dict[tuple[str, str], list[CarriedMessages]]) -> None:
         serials: dict[str, list[Range]] = {}
         for piece in self.life.pieces:
             found = piece.sent.serials(*piece.span)
@@ -93,7 +93,9 @@ class _Walk:
                 view=piece.given.view,
             )
 
-    def _check_holes(self, sender: str, group: str, span: Span, pieces: list[Piece], sent: list[Sent]) -> None:
+    def _check_holes(
+        self, sender: str, group: str, span: GroupSpan, pieces: list[Piece], sent: list[CarriedMessages]
+    ) -> None:
         spans = [(piece.sent.serials(*piece.span) or (0, 0), piece.sent.stay) for piece in pieces]
         low = min(first for (first, _), _ in spans)
         tops: dict[int, int] = {}  # by stay of the sender: the last serial that came
@@ -128,7 +130,7 @@ class _Walk:
                 span=hole,
             )
 
-    def _explain(self, sender: str, hole: Range, sent: list[Sent]) -> None:
+    def _explain(self, sender: str, hole: Range, sent: list[CarriedMessages]) -> None:
         for one in sent:
             first, stop = one.serials(one.first, one.stop) or (0, 0)
             low, high = max(first, hole[0]), min(stop, hole[1])

@@ -8,7 +8,7 @@ How the columns are read:
 - A life is *in* a region view from its `view` row on, to the end of the stay: it has to finish a view that has ended.
 - It is in a group from `join`, or from a `view` row of the group, to `leave` or the end of the stay.
 - What a message is, is said by two rows of its sender: `submit` (service, serial) and `carry` (view, block, groups).
-  *Sent* are ranges of numbers for which both say the same.
+  *Carried messages* are ranges of numbers for which both say the same.
 - A message is *owed* to a life that installed its view, as long as the life is in one of its groups since before: it
   came into the group not after it installed the view, by its own clock, or before the message was carried, where
   clocks can be compared.
@@ -32,7 +32,7 @@ from ordercast.trace.schema import Row
 ENDS: Final = frozenset(("stop", "crash"))
 
 
-class Sent(NamedTuple):
+class CarriedMessages(NamedTuple):
     """Messages of one sender in one region with one view, block, service and list of groups."""
 
     region: str
@@ -53,7 +53,7 @@ class Sent(NamedTuple):
         return None if self.serial is None else (self.serial + first - self.first, self.serial + stop - self.first)
 
 
-class Install(NamedTuple):
+class RegionEntry(NamedTuple):
     """A life installs a region view."""
 
     n: int
@@ -64,7 +64,7 @@ class Install(NamedTuple):
     stay: int
 
 
-class Span(NamedTuple):
+class GroupSpan(NamedTuple):
     """A life is in a group during events `[n, stop_n)`."""
 
     n: int
@@ -72,7 +72,7 @@ class Span(NamedTuple):
     at_ns: int
 
 
-class Loss(NamedTuple):
+class LostBlocks(NamedTuple):
     """A `lost` row: blocks `[first, stop)` of a lane."""
 
     n: int
@@ -104,7 +104,7 @@ class Piece(NamedTuple):
     """What of a `deliver` row was sent together, and no rule of integrity rejects."""
 
     given: Given
-    sent: Sent
+    sent: CarriedMessages
     first: int
     stop: int
 
@@ -137,16 +137,16 @@ class Attendee:
         self.member = member
         self.has_regions = False
         self.cuts: list[tuple[int, int, str]] = []  # (n, at_ns, kind) of the ends of its stays
-        self.installs: list[Install] = []
-        self.views: dict[tuple[str, str], Install] = {}  # (region, view)
+        self.installs: list[RegionEntry] = []
+        self.views: dict[tuple[str, str], RegionEntry] = {}  # (region, view)
         self.group_views: list[Row] = []
-        self.spans: dict[str, list[Span]] = {}
+        self.spans: dict[str, list[GroupSpan]] = {}
         # messages
         self.submits: dict[str, list[Row]] = {}  # by region
         self.carries: dict[str, list[Row]] = {}
         self.confirmed: dict[str, RangeSet] = {}
         self.deliveries: list[Given] = []
-        self.losses: list[Loss] = []
+        self.losses: list[LostBlocks] = []
         self.pieces: list[Piece] = []
         self.lost: dict[tuple[str, str, str], RangeSet] = {}  # (region, view, sender) -> blocks
 
@@ -162,7 +162,7 @@ class Attendee:
         """Whether it is in one of these groups at event `n`."""
         return any(span.n <= n < span.stop_n for group in groups for span in self.spans.get(group, ()))
 
-    def lacks(self, sent: Sent, ranges: list[Range]) -> list[Range]:
+    def lacks(self, sent: CarriedMessages, ranges: list[Range]) -> list[Range]:
         """What of these messages was not said to be lost here."""
         blocks = self.lost.get((sent.region, sent.view, sent.sender))
         if blocks is None or sent.block is None or sent.begin is None or not ranges:
@@ -194,7 +194,7 @@ class RegionalTrace:
         self.lives: dict[str, Attendee] = {}
         self.rejected: list[Rejected] = []
         self.views: dict[tuple[str, str], tuple[str, ...]] = {}  # as the first that installed it has it
-        self.sent: dict[tuple[str, str], list[Sent]] = {}  # (region, sender), by number
+        self.sent: dict[tuple[str, str], list[CarriedMessages]] = {}  # (region, sender), by number
         self._firsts: dict[tuple[str, str], list[int]] = {}
         self._submitted: dict[tuple[str, str], list[Range]] = {}
         self.lanes: dict[tuple[str, str, str], int] = {}  # (region, view, sender) -> last block
@@ -223,14 +223,14 @@ class RegionalTrace:
         """Whether the trace has regions."""
         return bool(self.lives)
 
-    def sent_in(self, region: str, sender: str, first: int, stop: int) -> list[Sent]:
+    def sent_in(self, region: str, sender: str, first: int, stop: int) -> list[CarriedMessages]:
         """What touches these numbers."""
         line = self.sent.get((region, sender), [])
         firsts = self._firsts.get((region, sender), [])
         low = max(bisect_right(firsts, first) - 1, 0)
         return [one for one in line[low : bisect_left(firsts, stop)] if one.stop > first]
 
-    def until(self, life: Attendee, install: Install, sent: Sent) -> int | None:
+    def until(self, life: Attendee, install: RegionEntry, sent: CarriedMessages) -> int | None:
         """Up to which event these messages are owed to a life that installed their view; None: not at all."""
         ends = [
             span.stop_n
@@ -242,18 +242,20 @@ class RegionalTrace:
         ]
         return max(ends, default=None)
 
-    def missing(self, life: Attendee, sent: Sent) -> list[Range]:
+    def missing(self, life: Attendee, sent: CarriedMessages) -> list[Range]:
         """What of these messages a life neither delivered nor was told to be lost."""
         have = self.delivered.get((life.member, sent.region, sent.sender))
         gaps = have.missing(sent.first, sent.stop) if have is not None else [(sent.first, sent.stop)]
         return life.lacks(sent, gaps)
 
-    def owed(self, region: str, sender: str, least: int) -> Iterator[tuple[Attendee, Install, Sent, int]]:
+    def owed(
+        self, region: str, sender: str, least: int
+    ) -> Iterator[tuple[Attendee, RegionEntry, CarriedMessages, int]]:
         """Messages of a lane that have at least this rank, with each life that they are owed to, and until when."""
         installed = [
             (life, install) for life in self.lives.values() for install in life.installs if install.region == region
         ]
-        by_view: dict[str, list[tuple[Attendee, Install]]] = {}
+        by_view: dict[str, list[tuple[Attendee, RegionEntry]]] = {}
         for life, install in installed:
             by_view.setdefault(install.view, []).append((life, install))
         for sent in self.sent.get((region, sender), ()):
@@ -306,7 +308,7 @@ class RegionalTrace:
         elif row.kind in ("join", "view") and row.group is not None:
             spans = life.spans.setdefault(row.group, [])
             if not spans or spans[-1].stop_n != FOREVER:
-                spans.append(Span(row.n, FOREVER, row.at_ns))
+                spans.append(GroupSpan(row.n, FOREVER, row.at_ns))
             if row.kind == "view":
                 life.group_views.append(row)
 
@@ -315,7 +317,7 @@ class RegionalTrace:
         if kind == "view":
             if row.view is not None and row.members:
                 stay = len(life.cuts)
-                install = Install(row.n, row.at_ns, region, row.view, tuple(row.members), stay)
+                install = RegionEntry(row.n, row.at_ns, region, row.view, tuple(row.members), stay)
                 life.installs.append(install)
                 life.views.setdefault((region, row.view), install)
                 self.views.setdefault((region, row.view), tuple(row.members))
@@ -334,14 +336,14 @@ class RegionalTrace:
             rank = service[0] if service is not None else UNRELIABLE_RANK
             life.deliveries.append(Given(row.n, row.at_ns, region, row.view, row.sender, row.first, stop, rank))
         elif kind == "lost" and row.sender is not None and row.view is not None:
-            life.losses.append(Loss(row.n, region, row.view, row.sender, row.first, stop))
+            life.losses.append(LostBlocks(row.n, region, row.view, row.sender, row.first, stop))
             life.lost.setdefault((region, row.view, row.sender), RangeSet()).add(row.first, stop)
 
     def _send(self, trace: Trace, life: Attendee, region: str) -> None:
         """Cut what was carried where submits begin and end."""
         submits = life.submits.get(region, [])
         firsts = [row.first or 0 for row in submits]
-        line: list[Sent] = []
+        line: list[CarriedMessages] = []
         for row in life.carries[region]:
             first, view = row.first or 0, row.view or ""
             if row.position is not None:
@@ -356,7 +358,7 @@ class RegionalTrace:
                     service = trace.service(submit.service)
                     serial = submit.position + low - begins if submit.position is not None else None
                     line.append(
-                        Sent(
+                        CarriedMessages(
                             *(region, life.member, low, high, view, row.position, begin, serial),
                             *(tuple(row.groups or ()), service[0] if service is not None else UNRELIABLE_RANK),
                             *(row.at_ns, life.stay(row.n)),
@@ -379,7 +381,7 @@ class RegionalTrace:
             for sent in parts:
                 self._take(life, given, sent)
 
-    def _take(self, life: Attendee, given: Given, sent: Sent) -> None:
+    def _take(self, life: Attendee, given: Given, sent: CarriedMessages) -> None:
         first, stop = max(given.first, sent.first), min(given.stop, sent.stop)
         have = self.delivered.setdefault((life.member, sent.region, sent.sender), RangeSet())
         twice = have.add(first, stop)

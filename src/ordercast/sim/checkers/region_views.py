@@ -12,7 +12,7 @@ Reading.
 
 from __future__ import annotations
 
-from ordercast.sim.checkers.region_records import Attendee, Given, Loss, RegionalTrace
+from ordercast.sim.checkers.region_records import Attendee, Given, LostBlocks, RegionalTrace
 from ordercast.sim.checkers.verdict import PropertyResult, span_text
 
 NAME = "region_views"
@@ -55,7 +55,7 @@ def _check_installs(regional: RegionalTrace, life: Attendee, result: PropertyRes
         result.report(f"{life.member} at n={install.n} {what}", member=life.member, view=install.view)
 
 
-def _check_within(life: Attendee, row: Given | Loss, result: PropertyResult) -> None:
+def _check_within(life: Attendee, row: Given | LostBlocks, result: PropertyResult) -> None:
     result.checked += 1
     if is_within(life, row):
         return
@@ -70,7 +70,7 @@ def _check_within(life: Attendee, row: Given | Loss, result: PropertyResult) -> 
     )
 
 
-def is_within(life: Attendee, row: Given | Loss) -> bool:
+def is_within(life: Attendee, row: Given | LostBlocks) -> bool:
     """Whether a row names a view that the life is in."""
     install = life.views.get((row.region, row.view or ""))
     return install is not None and install.n < row.n and install.stay == life.stay(row.n)

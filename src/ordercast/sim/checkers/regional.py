@@ -19,7 +19,7 @@ from __future__ import annotations
 from ordercast.service import RELIABLE_RANK
 from ordercast.sim.checkers.ranges import Range, merged, subtract
 from ordercast.sim.checkers.records import FOREVER
-from ordercast.sim.checkers.region_records import Attendee, Install, Loss, RegionalTrace, Sent
+from ordercast.sim.checkers.region_records import Attendee, CarriedMessages, LostBlocks, RegionalTrace, RegionEntry
 from ordercast.sim.checkers.region_views import is_within
 from ordercast.sim.checkers.verdict import Explained, PropertyResult, span_text
 
@@ -76,7 +76,7 @@ def _check_both(life: Attendee, result: PropertyResult) -> None:
             )
 
 
-def _check_loss(regional: RegionalTrace, life: Attendee, loss: Loss, result: PropertyResult) -> None:
+def _check_loss(regional: RegionalTrace, life: Attendee, loss: LostBlocks, result: PropertyResult) -> None:
     result.checked += 1
     members = regional.views[loss.region, loss.view]
     last = regional.lanes.get((loss.region, loss.view, loss.sender), 0)
@@ -100,7 +100,7 @@ def _check_loss(regional: RegionalTrace, life: Attendee, loss: Loss, result: Pro
     )
 
 
-def _lost_in(regional: RegionalTrace, loss: Loss) -> list[Sent]:
+def _lost_in(regional: RegionalTrace, loss: LostBlocks) -> list[CarriedMessages]:
     return [
         sent
         for sent in regional.sent.get((loss.region, loss.sender), ())
@@ -108,7 +108,7 @@ def _lost_in(regional: RegionalTrace, loss: Loss) -> list[Sent]:
     ]
 
 
-def _has_gone(regional: RegionalTrace, loss: Loss) -> bool:
+def _has_gone(regional: RegionalTrace, loss: LostBlocks) -> bool:
     source = regional.lives.get(loss.sender)
     if source is None:
         return False
@@ -116,7 +116,7 @@ def _has_gone(regional: RegionalTrace, loss: Loss) -> bool:
     return any(not source.survives(stay) for stay in stays) or not stays
 
 
-def _was_confirmed(regional: RegionalTrace, loss: Loss) -> bool:
+def _was_confirmed(regional: RegionalTrace, loss: LostBlocks) -> bool:
     source = regional.lives.get(loss.sender)
     confirmed = source.confirmed.get(loss.region) if source is not None else None
     if confirmed is None:
@@ -130,8 +130,8 @@ def _check_alike(
     regional: RegionalTrace, region: str, sender: str, result: PropertyResult, explained: Explained
 ) -> None:
     source = regional.lives[sender]
-    had: dict[Sent, list[Range]] = {}  # what some survivor delivered
-    owed: list[tuple[Attendee, Install, Sent]] = []
+    had: dict[CarriedMessages, list[Range]] = {}  # what some survivor delivered
+    owed: list[tuple[Attendee, RegionEntry, CarriedMessages]] = []
     for life in regional.lives.values():
         for piece in life.pieces:
             if (piece.sent.region, piece.sent.sender) == (region, sender):
