@@ -5,19 +5,22 @@ judged at once, since a job costs more than its runs.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from tests.pipeline.duck import DuckEngine
 from tests.pipeline.random_regions import RandomTiling, disturb
-from tests.pipeline.region_traces import REGION_FAULTS, REGION_LEGAL
+from tests.pipeline.region_traces import REGION_FAULTS, REGION_LEGAL, Tiling, story
 from tests.pipeline.traces import write
+from tests.unit.trace_builder import World
 
+from ordercast.errors import UsageError
 from ordercast.pipeline.reading import inspect
 from ordercast.pipeline.verify.findings import REGIONAL, ROOT, Findings
 from ordercast.pipeline.verify.job import judge, verify
-from ordercast.sim.checkers import check_all
+from ordercast.sim.checkers import REGIONAL_PROPERTIES, check_all
 from ordercast.trace.schema import Row
 
 if TYPE_CHECKING:
@@ -114,3 +117,77 @@ def test_random_faults_are_judged_alike(tmp_path: Path) -> None:
     assert not differ
     assert len({name for names in wanted.values() for name in names}) >= 5, "the faults are of few kinds"
     assert sum(map(bool, wanted.values())) > len(SEEDS) // 2
+
+
+def test_what_is_missing_is_judged_at_a_quiet_end_only(tmp_path: Path) -> None:
+    cases = [case for case in CASES if case.breaks in ("regional", "liveness")]
+    runs = inspect([write(tmp_path / case.name, case.rows, quiet=False) for case in cases])
+    findings = judge(DuckEngine(runs), runs)
+    for case in cases:
+        verdict = check_all(case.rows, quiet=False)
+        told = {one.property for one in findings.violations() if one.run == case.name}
+        assert {name for name, result in verdict.properties.items() if result.total} == told, case.name
+        assert told == (set() if "missing" in case.name or case.breaks == "liveness" else told)
+
+
+def test_where_clocks_differ_only_what_needs_them_is_left_out(tmp_path: Path) -> None:
+    names = ("legal_story", "legal_waste", "before_it_was_carried", "survivors_differ", "lost_in_a_move")
+    cases = [case for case in CASES if case.name in names]
+    runs = inspect([write(tmp_path / case.name, case.rows, clock="many") for case in cases])
+    findings = judge(DuckEngine(runs), runs)
+    for case in cases:
+        verdict = check_all(case.rows, clock="many")
+        found = {name for name, result in verdict.properties.items() if result.total}
+        assert found == ({case.breaks} if case.breaks not in (None, "integrity") else set()), case.name
+        assert found == {one.property for one in findings.violations() if one.run == case.name}
+
+
+def stronger_than_fifo() -> World:
+    one = Tiling(*"as")
+    one.join("a", "g")
+    one.view(1, 1, "a")
+    one.post("s", "g", service="SAFE")
+    return one.world
+
+
+def held_in_a_region() -> World:
+    one = Tiling(*"as")
+    one.join("a", "g")
+    one.view(1, 1, "a")
+    sent = one.post("s", "g")
+    one.event("a", "hold", 1, sender="s/0", first=sent.lanes[1].first, count=1, service="FIFO", view="1@gms@z/0")
+    return one.world
+
+
+def carried_with_a_hole() -> World:
+    one = story()
+    one.world.drop(*one.world.find("d", "carry")[-1:])
+    one.tiling.of("d", "carry").columns["first"] = 7
+    return one.world
+
+
+def lost_outside_of_regions() -> World:
+    world = World(*"ab")
+    world.event("a", "lost", sender="b/0", first=0, count=1, view="1@a/0")
+    return world
+
+
+@pytest.mark.parametrize("make", [stronger_than_fifo, held_in_a_region, carried_with_a_hole, lost_outside_of_regions])
+def test_rows_that_regions_do_not_have_are_no_trace(make: Callable[[], World]) -> None:
+    assert check_all(make().rows()).properties["well_formed"].total
+
+
+def test_a_service_that_regions_do_not_have_cannot_be_judged(tmp_path: Path) -> None:
+    runs = inspect([write(tmp_path / "run", stronger_than_fifo().rows())])
+    with pytest.raises(UsageError, match="none of a region"):
+        judge(DuckEngine(runs), runs)
+
+
+def test_properties_of_regions_are_shown_where_there_are_some(tmp_path: Path) -> None:
+    plain = World(*"ab")
+    plain.send("a", "ab")
+    assert not set(check_all(plain.rows()).properties) & set(REGIONAL_PROPERTIES)
+    assert set(check_all(story().world.rows(), expect=REGIONAL_PROPERTIES).properties) >= set(REGIONAL)
+    assert check_all(plain.rows(), expect=("regional",)).vacuous == ["regional"]
+    runs = inspect([write(tmp_path / "plain", plain.rows())])
+    assert not set(judge(DuckEngine(runs), runs).judged) & set(REGIONAL)

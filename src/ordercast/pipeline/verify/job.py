@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 HELP: Final = "prove or refute the guarantees over the traces of any number of runs, on Spark"
 DESCRIPTION: Final = (
     "Reads trace folders, of real and simulated runs, and judges eight properties: integrity, fifo, causal, "
-    "total_order, virtual_synchrony, resilience, liveness and promises; of regions three more. Violations come with the smallest evidence "
-    "found, root causes before their consequences."
+    "total_order, virtual_synchrony, resilience, liveness and promises; of regions three more. "
+    "Violations come with the smallest evidence found, root causes before their consequences."
 )
 EXAMPLES: Final = """examples:
   ordercast verify ./trace
