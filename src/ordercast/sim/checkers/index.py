@@ -54,6 +54,7 @@ class Trace:
         "_services",
         "delivery_rows",
         "duplicates",
+        "has_regions",
         "lives",
         "misnamed",
         "row_count",
@@ -67,6 +68,7 @@ class Trace:
         self.lives: dict[tuple[str, int], list[Row]] = {}
         self.underlays: dict[str, UnderlayTrace] = {}
         self.row_count = 0
+        self.has_regions = False
         self.spurious: list[tuple[DeliveryRow, UnderlayTrace]] = []
         self.duplicates: list[tuple[DeliveryRow, UnderlayTrace, Range]] = []
         self.weakened: list[tuple[DeliveryRow, UnderlayTrace, Submit]] = []
@@ -146,6 +148,7 @@ class Trace:
                             self._leave(each, row[2], row[3], kind)
                     continue
                 if is_regional(name):
+                    self.has_regions = True
                     continue
                 underlay = self._underlay(name)
                 local = locals_here[name] = underlay.locals[member] = Local(member, name)

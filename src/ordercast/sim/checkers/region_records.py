@@ -199,7 +199,7 @@ class RegionalTrace:
         self._submitted: dict[tuple[str, str], list[Range]] = {}
         self.lanes: dict[tuple[str, str, str], int] = {}  # (region, view, sender) -> last block
         self.delivered: dict[tuple[str, str, str], RangeSet] = {}  # (member, region, sender)
-        if not any(is_regional(row[5]) for rows in trace.lives.values() for row in rows):
+        if not trace.has_regions:
             return
         newest: dict[str, int] = {}
         for node, life in trace.lives:
