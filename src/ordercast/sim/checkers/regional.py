@@ -19,7 +19,7 @@ from __future__ import annotations
 from ordercast.service import RELIABLE_RANK
 from ordercast.sim.checkers.ranges import Range, merged, subtract
 from ordercast.sim.checkers.records import FOREVER
-from ordercast.sim.checkers.region_records import Attendee, CarriedMessages, LostBlocks, RegionalTrace, RegionEntry
+from ordercast.sim.checkers.region_records import Attendee, CarriedMessages, LostBlocks, RegionalTrace
 from ordercast.sim.checkers.region_views import is_within
 from ordercast.sim.checkers.verdict import Explained, PropertyResult, span_text
 
@@ -39,9 +39,20 @@ def check(regional: RegionalTrace, explained: Explained | None = None, *, quiet:
     if not quiet:
         result.note = "the run did not end quietly: what is missing was not judged"
         return result
+    had = _had_by_survivors(regional)
     for region, sender in regional.sent:
-        _check_alike(regional, region, sender, result, explained)
+        _check_alike(regional, region, sender, had, result, explained)
     return result
+
+
+def _had_by_survivors(regional: RegionalTrace) -> dict[CarriedMessages, list[Range]]:
+    found: dict[CarriedMessages, list[Range]] = {}
+    for life in regional.lives.values():
+        for piece in life.pieces:
+            install = life.views.get((piece.sent.region, piece.sent.view))
+            if install is not None and life.survives(install.stay):
+                found.setdefault(piece.sent, []).append(piece.span)
+    return {sent: merged(spans) for sent, spans in found.items()}
 
 
 def _check_views(life: Attendee, result: PropertyResult) -> None:
@@ -127,26 +138,22 @@ def _was_confirmed(regional: RegionalTrace, loss: LostBlocks) -> bool:
 
 
 def _check_alike(
-    regional: RegionalTrace, region: str, sender: str, result: PropertyResult, explained: Explained
+    regional: RegionalTrace,
+    region: str,
+    sender: str,
+    had: dict[CarriedMessages, list[Range]],
+    result: PropertyResult,
+    explained: Explained,
 ) -> None:
     source = regional.lives[sender]
-    had: dict[CarriedMessages, list[Range]] = {}  # what some survivor delivered
-    owed: list[tuple[Attendee, RegionEntry, CarriedMessages]] = []
-    for life in regional.lives.values():
-        for piece in life.pieces:
-            if (piece.sent.region, piece.sent.sender) == (region, sender):
-                install = life.views.get((region, piece.sent.view))
-                if install is not None and life.survives(install.stay):
-                    had.setdefault(piece.sent, []).append(piece.span)
     for life, install, sent, until in regional.owed(region, sender, RELIABLE_RANK):
-        if until == FOREVER and life.survives(install.stay):
-            owed.append((life, install, sent))
-    for life, install, sent in owed:
+        if until != FOREVER or not life.survives(install.stay):
+            continue
         is_everything = sender in install.members and source.survives(sent.stay)
-        due = [(sent.first, sent.stop)] if is_everything else sorted(had.get(sent, []))
+        due = [(sent.first, sent.stop)] if is_everything else had.get(sent, [])
         result.checked += sum(stop - first for first, stop in due)
         lacking = regional.missing(life, sent)
-        missing = subtract(lacking, subtract(lacking, merged(due)))
+        missing = subtract(lacking, subtract(lacking, due))
         for span in explained.unexplained(life.member, region, sender, missing):
             explained.add_missing(life.member, region, sender, [span])
             why = "its sender lives" if is_everything else "another survivor delivered it"
