@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 
 from ordercast.pipeline.reading import TraceRun
-from ordercast.pipeline.verify.engine import EVENTS, Record
+from ordercast.pipeline.verify.engine import EVENTS, ORDINARY, Record
 from ordercast.trace.convert import parquet_schema
 
 COLUMNS = ", ".join(f'"{name}"' for name in parquet_schema().names)
@@ -35,7 +35,7 @@ class DuckEngine:
         self._name("events")
         self._db.execute(f"CREATE VIEW oc_events AS {' UNION ALL '.join(parts)}")
         self.define(
-            "ev",
+            "ev_whole",
             EVENTS.format(
                 group='"group"',
                 join="array_to_string(list_sort(groups), chr(31))",
@@ -44,6 +44,7 @@ class DuckEngine:
             ),
             keep=True,
         )
+        self.define("ev", ORDINARY.format(source="{ev_whole}"))
 
     def define(self, name: str, sql: str, *, keep: bool = False) -> None:
         text = sql.format(**self._names)
@@ -77,6 +78,12 @@ class DuckEngine:
 
     def digest(self, *columns: str) -> str:
         return f"hash({', '.join(columns)}) // 2"
+
+    def each_number(self, first: str, stop: str) -> str:
+        return f"unnest(range({first}, {stop}))"
+
+    def each_name(self, column: str) -> str:
+        return f"unnest(string_split({column}, chr(31)))"
 
     def close(self) -> None:
         self._db.close()

@@ -15,6 +15,7 @@ pytest.importorskip("pyspark", reason="Spark is an extra: pip install 'ordercast
 
 import pyarrow.parquet as pq
 from tests.pipeline.browser import drawn, rendered, script_errors, text_of
+from tests.pipeline.region_traces import planned
 from tests.pipeline.traces import write as write_trace
 from tests.unit.trace_builder import World
 
@@ -41,11 +42,12 @@ GROUPS = 120
 
 
 class Measured(NamedTuple):
-    """Three runs, and one with very many groups, measured once for all tests."""
+    """Three runs, one with very many groups, and one with regions, measured once for all tests."""
 
     runs: tuple[TraceRun, ...]
     found: Measures
     many: Measures
+    planned: Measures
 
 
 def many_groups() -> list[Row]:
@@ -65,9 +67,10 @@ def measured(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> M
         with contextlib.redirect_stdout(io.StringIO()):
             assert main(["sim", *words, "--trace", str(folder / orderer)]) == 0
     write_trace(folder / "many", many_groups())
-    runs = inspect([folder / name for name in (*ORDERERS, "many")])
+    write_trace(folder / "planned", planned().world.rows())
+    runs = inspect([folder / name for name in (*ORDERERS, "many", "planned")])
     found = measure_runs(spark, runs)
-    return Measured(runs[:-1], _only(found, *runs[:-1]), _only(found, runs[-1]))
+    return Measured(runs[:-2], _only(found, *runs[:-2]), _only(found, runs[-2]), _only(found, runs[-1]))
 
 
 def test_totals_are_those_of_the_rows(measured: Measured) -> None:
@@ -213,6 +216,36 @@ def test_of_very_many_groups_the_busiest_have_figures_of_their_own(
     assert f"<td>{rest}</td>" in table
     assert f"<td>g{GROUPS - MOST_GROUPS}</td>" in table
     assert table.count("<tr>") == MOST_GROUPS + 2
+
+
+def test_of_regions_waste_control_and_repairs_are_counted(measured: Measured) -> None:
+    """Worked out by hand from what `planned` says."""
+    found = measured.planned
+    waste = {row["node"]: (row["received"], row["delivered"], row["wasted"]) for row in found.rows("region_waste")}
+    assert waste == {"a": (20, 20, 0), "b": (22, 16, 6), "d": (12, 6, 6)}
+    (total,) = found.rows("region_totals")
+    assert (total["regions"], total["blocks"], total["carried"], total["lost_blocks"]) == (1, 5, 34, 1)
+    assert (total["tokens"], total["pushed"], total["pulls"], total["pulled"]) == (4, 3, 2, 2)
+    assert (total["data_bytes"], total["control_bytes"], total["control_share"]) == (9_000, 1_000, 0.1)
+    assert (total["received"], total["wasted"]) == (54, 12)
+    assert total["waste_share"] == pytest.approx(12 / 54)
+    text = "\n".join(summary_lines(found))
+    for word in ("repairs by push", "messages received and not wanted", "22.2 %", "at d in region/1", "10.0 %"):
+        assert word in text
+    (run,) = as_json(found)["runs"]
+    assert run["regions"][0]["tokens"] == 4
+    assert [row["node"] for row in run["waste"]] == ["a", "b", "d"]
+    assert measured.found.rows("region_totals") == []
+
+
+def test_a_report_of_regions_shows_them(spark: SparkSession, measured: Measured, tmp_path: Path) -> None:
+    found = measured.planned
+    page = write_report(spark, found.runs, tmp_path, None, title="planned", measured=found)
+    dom = rendered(page, tmp_path, "")
+    assert script_errors(dom) == ""
+    text = text_of(drawn(dom))
+    for word in ("repairs by push", "received and not wanted", "22.2 %", "nodes with waste"):
+        assert word in text
 
 
 def test_nothing_of_a_trace_can_end_the_data_of_the_page() -> None:

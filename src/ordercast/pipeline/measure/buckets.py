@@ -32,6 +32,7 @@ class Span(NamedTuple):
     events: int
     groups: int = 1  # that messages went to, about
     group_views: int = 0  # rows of views of lightweight groups
+    carried: int = 0  # rows of blocks of regions
 
 
 def group_name() -> Column:
@@ -52,6 +53,7 @@ def spans(events: DataFrame) -> DataFrame:
         F.count(F.lit(1)).alias("events"),
         F.approx_count_distinct(F.when(F.col("kind").isin("submit", "deliver"), group_name())).alias("groups"),
         F.count_if((F.col("kind") == "view") & F.col("group").isNotNull()).alias("group_views"),
+        F.count_if(F.col("kind") == "carry").alias("carried"),
     )
 
 

@@ -135,7 +135,10 @@ def as_json(found: Measures) -> dict[str, Any]:
                 ("views", "view_totals"),
                 ("group_views", "group_view_totals"),
                 ("rotation", "rotation_totals"),
+                ("regions", "region_totals"),
+                ("waste", "region_waste"),
             )
+            if table in found.tables
         }
         info = asdict(one.info)
         told = {key: info[key] for key in ("orderer", "source", "clock", "seed", "services", "started")}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from ordercast.pipeline.measure import changes, groups, latency, sketches, throughput, traffic
+from ordercast.pipeline.measure import changes, groups, latency, regions, sketches, throughput, traffic
 from ordercast.pipeline.measure.buckets import Span, axis_of, spans, width_of, with_bucket, with_time
 from ordercast.pipeline.reading import TraceRun, Traces
 
@@ -36,7 +36,9 @@ class Measures:
     tables: dict[str, pa.Table] = field(default_factory=dict)
 
     def rows(self, name: str, **wanted: Any) -> list[dict[str, Any]]:
-        """The rows of a table that have these values, without sketches."""
+        """The rows of a table that have these values, without sketches; none of a table that these traces have not."""
+        if name not in self.tables:
+            return []
         table = self.tables[name]
         if "sketch" in table.column_names:
             table = table.drop_columns(["sketch"])
@@ -107,6 +109,9 @@ def _measure(spark: SparkSession, traces: Traces) -> Measures:
     # Without a row there is nothing to count: an empty table costs no scan.
     of_groups = groups.view_totals(events if any(span.group_views for span in found) else events.limit(0))
     keep("group_view_totals", of_groups, "run", "reason")
+    if any(span.carried for span in found):
+        wasted = keep("region_waste", regions.waste(events), "run", "region", "node")
+        keep("region_totals", regions.region_totals(events, wasted), "run")
     keep("marks", changes.marks(events), "run", "at_ns", "node", "n")
     return result
 

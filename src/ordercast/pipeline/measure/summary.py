@@ -11,6 +11,8 @@ from ordercast.pipeline.measure.measures import Measures
 FEW_GROUPS: Final = 5  # up to which each of them is shown with its members
 SHOWN_GROUPS: Final = 10  # of more; the tables have all that have figures of their own
 
+SHOWN_NODES: Final = 5  # of those with waste
+
 STAGES: Final = {
     "send": "send to delivery",
     "reception": "reception to delivery",
@@ -26,7 +28,7 @@ def summary_lines(found: Measures) -> list[str]:
         span = found.spans[one.name]
         seconds = (span.ended_ns - span.began_ns) / 1e9
         lines += ["", f"run {one.name}: {one.info.orderer}, {one.info.source}, {seconds:.1f} s, {span.events:,} events"]
-        for part in (_throughput, _latency, _groups, _datagrams, _changes):
+        for part in (_throughput, _latency, _groups, _datagrams, _regions, _changes):
             told = part(found, one.name)
             if len(told) > 1:
                 lines += ["", *(f"  {line}" for line in columns(told))]
@@ -135,6 +137,32 @@ def _datagrams(found: Measures, run: str) -> list[Sequence[str]]:
             cells += [f"{row['datagrams']:,}", "-" if each is None else f"{each:.3f}"]
         rows.append(cells)
     return rows
+
+
+def _regions(found: Measures, run: str) -> list[Sequence[str]]:
+    """Where the trace has regions: what their traffic is, and what nodes received in vain."""
+    rows: list[Sequence[str]] = [("regions", "count", "of all")]
+    for row in found.rows("region_totals", run=run):
+        rows += [
+            ("regions with traffic", f"{row['regions']:,}", ""),
+            ("blocks sent", f"{row['blocks']:,}", ""),
+            ("blocks lost, at all members", f"{row['lost_blocks']:,}", ""),
+            ("control, bytes", f"{row['control_bytes']:,}", _share(row["control_share"])),
+            ("tokens", f"{row['tokens']:,}", ""),
+            ("repairs by push", f"{row['pushed']:,}", ""),
+            ("repairs by pull", f"{row['pulled']:,}", ""),
+            ("messages received and not wanted", f"{row['wasted']:,}", _share(row["waste_share"])),
+        ]
+    worst = sorted(found.rows("region_waste", run=run), key=lambda row: (-(row["share"] or 0.0), row["node"]))
+    return rows + [
+        (f"  at {row['node']} in {row['region']}", f"{row['wasted']:,}", _share(row["share"]))
+        for row in worst[:SHOWN_NODES]
+        if row["wasted"]
+    ]
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f} %"
 
 
 def _changes(found: Measures, run: str) -> list[Sequence[str]]:

@@ -15,6 +15,7 @@ from ordercast.trace.run import software_version
 
 MOST_VIEWS: Final = 400  # of one run that are marked; those with other members come first
 MOST_PARAMETERS: Final = 200
+MOST_WASTE: Final = 40  # nodes of regions
 LONGEST_PARAMETER: Final = 400  # characters
 STAGE_ORDER: Final = ("send", "reception", "t1", "t2")
 PLAIN_REASONS: Final = ("lock", "unlock")  # views that change nobody's membership
@@ -108,6 +109,8 @@ def _run(
         "changes": [_without(row, "run") for row in found.rows("view_totals", run=name)],
         "repairs": [_without(row, "run") for row in found.rows("repair_totals", run=name)],
         "rotation": [_without(row, "run") for row in found.rows("rotation_totals", run=name)],
+        "regions": [_without(row, "run") for row in found.rows("region_totals", run=name)],
+        "waste": _waste([_without(row, "run") for row in found.rows("region_waste", run=name)]),
         "views": _views(found.rows("view_changes", run=name), at),
         "marks": [{"kind": row["kind"], "node": row["node"], "at": at(row["at_ns"])} for row in marks],
         "lives": _lives(marks, at, at(span.ended_ns)),
@@ -122,6 +125,12 @@ def parameters(given: Mapping[str, Any]) -> list[tuple[str, str]]:
         text = value if isinstance(value, str) else json.dumps(value)
         found.append((key, text if len(text) <= LONGEST_PARAMETER else f"{text[:LONGEST_PARAMETER]}…"))
     return found[:MOST_PARAMETERS]
+
+
+def _waste(rows: Sequence[Row]) -> list[Row]:
+    """The nodes with the greatest share of what they did not want."""
+    worst = sorted(rows, key=lambda row: (-(row["share"] or 0.0), row["region"], row["node"]))
+    return worst[:MOST_WASTE]
 
 
 def _delivered(series: Sequence[Row], nodes: Sequence[str]) -> dict[str, list[float | None]]:

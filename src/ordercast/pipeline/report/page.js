@@ -416,6 +416,18 @@
     return box;
   };
 
+  const drawRegions = (run) => {
+    const box = card("Regions", "What keeps regions reliable, and what nodes received without wanting it: messages to groups of their region that they are not in.", "regions");
+    const percent = (value) => (value === null ? "–" : `${trim(100 * value)} %`);
+    for (const one of run.regions) {
+      const rows = [["regions with traffic", grouped(one.regions), ""], ["blocks sent", grouped(one.blocks), ""], ["blocks lost, at all members", grouped(one.lost_blocks), ""], ["control, bytes", short(one.control_bytes), percent(one.control_share)], ["tokens", grouped(one.tokens), ""], ["repairs by push", grouped(one.pushed), ""], ["repairs by pull", grouped(one.pulled), ""], ["received and not wanted", grouped(one.wasted), percent(one.waste_share)]];
+      box.append(el("div", { class: "scroll" }, tableOf(["", "count", "of all"], rows, [1, 2])));
+    }
+    const waste = run.waste.filter((one) => one.wasted).map((one) => [one.node, one.region, grouped(one.received), grouped(one.wasted), percent(one.share)]);
+    if (waste.length) box.append(el("details", {}, [el("summary", { text: "nodes with waste" }), el("div", { class: "scroll" }, tableOf(["node", "region", "received", "not wanted", "of all"], waste, [2, 3, 4]))]));
+    return box;
+  };
+
   const drawChanges = (run) => {
     const box = card("Views, repairs and the token", "A view change lasts from a member's last delivery before it to its first after; in an idle group that includes the wait for the next message.", "changes");
     const rows = run.changes.map((one) => [`view change: ${one.reason || "–"}`, grouped(one.views), time(one.min_ns), time(one.p50_ns), time(one.max_ns)]);
@@ -683,7 +695,7 @@
     found.append(throughput, latency, drawTimeline(run, isFirst));
     if (data.runs.length === 1) found.append(el("div", { class: "two" }, [drawDistribution([run]), drawDatagrams(run)]));
     else found.append(drawDatagrams(run));
-    found.append(drawLatencyTable(run), ...(run.groups.length > 1 ? [drawGroups(run)] : []), drawChanges(run), drawParameters(run));
+    found.append(drawLatencyTable(run), ...(run.groups.length > 1 ? [drawGroups(run)] : []), ...(run.regions.length ? [drawRegions(run)] : []), drawChanges(run), drawParameters(run));
     return found;
   };
 

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ordercast.pipeline.reading import TraceRun, events_of
+from ordercast.trace.naming import REGIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -44,6 +45,12 @@ class SqlEngine(Protocol):
 
     def digest(self, *columns: str) -> str:
         """A 64-bit number, signed, that stands for these values; the same for equal ones."""
+
+    def each_number(self, first: str, stop: str) -> str:
+        """In a SELECT: one row for each number of `[first, stop)`, which is not empty."""
+
+    def each_name(self, column: str) -> str:
+        """In a SELECT: one row for each name of a target."""
 
     def close(self) -> None:
         """Forget all tables."""
@@ -92,6 +99,12 @@ class SparkEngine:
     def digest(self, *columns: str) -> str:
         return f"xxhash64({', '.join(columns)})"
 
+    def each_number(self, first: str, stop: str) -> str:
+        return f"explode(sequence({first}, {stop} - 1))"
+
+    def each_name(self, column: str) -> str:
+        return f"explode(split({column}, chr(31)))"
+
     def close(self) -> None:
         self._beside.shutdown(cancel_futures=True)
         for frame in self._kept:
@@ -110,7 +123,8 @@ class SparkEngine:
             "count": "`count`",
             "world": "coalesce(w, xxhash64(r, underlay))",
         }
-        self.define(name, EVENTS.format(**words).replace("{events}", f"{{{name}_files}}"))
+        self.define(f"{name}_whole", EVENTS.format(**words).replace("{events}", f"{{{name}_files}}"))
+        self.define(name, ORDINARY.format(source=f"{{{name}_whole}}"))
 
     def _name(self, name: str, frame: DataFrame) -> None:
         self._names[name] = PREFIX + name
@@ -128,6 +142,10 @@ SELECT m, r, n, at_ns, kind, underlay AS u, {world} AS w, view AS vw, members, c
     ELSE CASE WHEN service LIKE 'RESILIENT(%)'
       THEN 1280 + CAST(substr(service, 11, length(service) - 11) AS INT) END END AS svc,
   CASE WHEN `groups` IS NULL THEN coalesce({group}, '') ELSE {join} END AS tgt,
-  position AS pos, prev_position AS prev, service, detail
+  position AS pos, prev_position AS prev, service, detail,
+  CASE WHEN underlay = '@' OR underlay LIKE 'region/%' THEN 1 ELSE 0 END AS is_regional
 FROM {{events}}
-""".replace("`groups`", "groups")
+""".replace("`groups`", "groups").replace("@", REGIONS)
+
+# Rows of regions have tables of their own (`region_facts.py`).
+ORDINARY: Final = "SELECT * FROM {source} WHERE is_regional = 0"

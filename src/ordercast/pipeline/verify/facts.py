@@ -1,5 +1,6 @@
 """The tables that the checks share, made in a few scans.
 
+- `ev_whole`, `few_whole`: all rows; `ev` and `few` are without those of regions (`region_facts.py`).
 - `few`: all rows but submits and those of single messages at each member. What they say of lives and views is read
   on the driver (`history.py`).
 - `sub`: what was submitted, one row for each `submit`, with the sender's number `sid` (sender life in an underlay).
@@ -22,7 +23,7 @@ from typing import Any, Final
 
 from ordercast.errors import UsageError
 from ordercast.pipeline.reading import TraceRun
-from ordercast.pipeline.verify.engine import Record, SqlEngine
+from ordercast.pipeline.verify.engine import ORDINARY, Record, SqlEngine
 from ordercast.pipeline.verify.history import BETWEEN, FOREVER, Life, Line, Rules, read_history
 from ordercast.pipeline.verify.names import DigestNames, sender_digest, target_digest, view_digest
 from ordercast.trace.schema import CONTINUE, KINDS
@@ -252,7 +253,8 @@ def gather(engine: SqlEngine, runs: Sequence[TraceRun], quiet: Sequence[bool], r
     """Make the tables; `UsageError` if the rows are not those of a trace."""
     parts = [part for run in runs for part in run.parts]
     engine.load("lives", [("m", "int"), ("name", "string")], [(m, part.name) for m, part in enumerate(parts)])
-    engine.define("few", FEW, keep=True)
+    engine.define("few_whole", FEW, keep=True)
+    engine.define("few", ORDINARY.format(source="{few_whole}"))
     engine.define("submits", _submits_sql(engine), keep=True)
     submitted = engine.begin(SUBMITTED)
     members = _read_lives(engine, runs)
@@ -268,8 +270,8 @@ def gather(engine: SqlEngine, runs: Sequence[TraceRun], quiet: Sequence[bool], r
 
 
 FEW: Final = """
-SELECT m, r, n, at_ns, kind, u, tgt, vw, members, came_with, sender, a, b, detail FROM {ev}
-WHERE kind NOT IN ('submit', 'deliver', 'hold', 'placed', 'tx', 'rx')
+SELECT m, r, n, at_ns, kind, u, w, tgt, vw, members, came_with, sender, a, b, detail, is_regional FROM {ev_whole}
+WHERE kind NOT IN ('submit', 'deliver', 'hold', 'placed', 'carry', 'tx', 'rx')
 """
 
 CONTROL: Final = """
@@ -352,7 +354,7 @@ FROM {{num}} {joined} GROUP BY m, v, sid, t, cls
 def _read_lives(engine: SqlEngine, runs: Sequence[TraceRun]) -> dict[int, TracedLife]:
     found: dict[int, list[Record]] = {}
     is_certain = all(part.is_numbered for run in runs for part in run.parts)
-    for row in engine.rows(LIVES.format(source="{few}" if is_certain else "{ev}")):
+    for row in engine.rows(LIVES.format(source="{few_whole}" if is_certain else "{ev_whole}")):
         found.setdefault(row["m"], []).append(row)
     members: dict[int, TracedLife] = {}
     for r, run in enumerate(runs):

@@ -28,6 +28,8 @@ PROPERTIES: Final = (
     "liveness",
     "promises",
 )
+REGIONAL: Final = ("region_views", "group_fifo", "regional")  # judged where a trace has regions
+ALL: Final = (*PROPERTIES, *REGIONAL)
 ROOT: Final = "root"
 CONSEQUENCE: Final = "consequence"
 MAX_KEPT: Final = 1000  # violations of one property that are kept; more are counted
@@ -56,9 +58,10 @@ COLUMNS: Final = ViolationRow._fields[:-1]
 class Findings:
     """All that was found, in the order in which it was found."""
 
-    checked: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PROPERTIES, 0))
-    totals: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PROPERTIES, 0))
+    checked: dict[str, int] = field(default_factory=lambda: dict.fromkeys(ALL, 0))
+    totals: dict[str, int] = field(default_factory=lambda: dict.fromkeys(ALL, 0))
     not_judged: dict[str, str] = field(default_factory=dict)  # property -> why, where some run could not be judged
+    has_regions: bool = False
     kept: list[ViolationRow] = field(default_factory=list)
     room: dict[str, int] = field(default_factory=dict)  # property -> violations so far, consequences too
     # what is explained
@@ -90,8 +93,13 @@ class Findings:
 
     def violations(self) -> list[ViolationRow]:
         """Root causes in the order of judgement, then their consequences."""
-        place = {name: at for at, name in enumerate(PROPERTIES)}
+        place = {name: at for at, name in enumerate(ALL)}
         return sorted(self.kept, key=lambda one: (one.severity != ROOT, place[one.property]))
+
+    @property
+    def judged(self) -> tuple[str, ...]:
+        """The properties that these traces ask for."""
+        return ALL if self.has_regions else PROPERTIES
 
     @property
     def held(self) -> bool:

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any, Final
 from ordercast.errors import UsageError
 from ordercast.pipeline.failures import as_program, cannot_write, guarded
 from ordercast.pipeline.reading import TraceRun, event_schema, events_of, inspect
-from ordercast.pipeline.verify import integrity, liveness, order, promises, resilience, views
+from ordercast.pipeline.verify import integrity, liveness, order, promises, regions, resilience, views
 from ordercast.pipeline.verify.engine import SparkEngine, SqlEngine
 from ordercast.pipeline.verify.facts import gather
-from ordercast.pipeline.verify.findings import COLUMNS, PROPERTIES, ROOT, Findings, ViolationRow
+from ordercast.pipeline.verify.findings import COLUMNS, ROOT, Findings, ViolationRow
 from ordercast.pipeline.verify.history import Rules
+from ordercast.pipeline.verify.region_facts import gather_regions
 from ordercast.pipeline.verify.sessions import seat_sessions
 from ordercast.trace.schema import CONTINUE
 
@@ -30,9 +31,9 @@ if TYPE_CHECKING:
 
 HELP: Final = "prove or refute the guarantees over the traces of any number of runs, on Spark"
 DESCRIPTION: Final = (
-    "Reads trace folders, of real and simulated runs, and judges the eight properties: integrity, fifo, causal, "
-    "total_order, virtual_synchrony, resilience, liveness and promises. Violations come with the smallest evidence "
-    "found, root causes before their consequences."
+    "Reads trace folders, of real and simulated runs, and judges eight properties: integrity, fifo, causal, "
+    "total_order, virtual_synchrony, resilience, liveness and promises; of regions three more. "
+    "Violations come with the smallest evidence found, root causes before their consequences."
 )
 EXAMPLES: Final = """examples:
   ordercast verify ./trace
@@ -120,6 +121,10 @@ def judge(engine: SqlEngine, runs: Sequence[TraceRun], *, unfinished: bool = Fal
     order.check(facts, findings)
     views.check(facts, findings)
     resilience.check(facts, findings, begun)
+    found = gather_regions(facts)
+    if found is not None:
+        findings.has_regions = True
+        regions.check(facts, findings, found)
     settled = liveness.settle(facts, findings)
     lost = liveness.find_lost(facts, findings, settled)
     promises.check(facts, findings, settled, lost)
@@ -144,7 +149,8 @@ def as_json(runs: Sequence[TraceRun], findings: Findings) -> dict[str, Any]:
     """The verdict for a program."""
     return {
         "properties": {
-            name: {"checked": int(findings.checked[name]), "violations": findings.totals[name]} for name in PROPERTIES
+            name: {"checked": int(findings.checked[name]), "violations": findings.totals[name]}
+            for name in findings.judged
         },
         "runs": [run.name for run in runs],
     }
@@ -154,7 +160,7 @@ def report(folders: Sequence[Path], runs: Sequence[TraceRun], findings: Findings
     """The verdict for people."""
     rows = sum(run.rows for run in runs)
     lines = [f"{'held' if findings.held else 'VIOLATED'}: {rows} rows of {len(runs)} run{'s' * (len(runs) != 1)}"]
-    for name in PROPERTIES:
+    for name in findings.judged:
         total = findings.totals[name]
         state = f"VIOLATED {total} time{'s' * (total != 1)}" if total else "held"
         note = f"; {findings.not_judged[name]}" if name in findings.not_judged else ""

@@ -7,6 +7,9 @@ Each property is a module with a `check(trace, ...)` of its own over one shared 
 it reads its sentence of docs/trace.md. The same code judges simulated and real runs, so it knows rows only: nothing of
 engines, orderers or the simulator, and nothing beyond the standard library.
 
+Regions have an index of their own (`region_records.py`) and three properties more, which are judged where a trace has
+regions: whoever wrote it.
+
 Order of judgement: form, then integrity, then the rest, each silent about what an earlier one explained.
 """
 
@@ -18,15 +21,19 @@ from typing import Final
 from ordercast.sim.checkers import (
     causal,
     fifo,
+    group_fifo,
     integrity,
     liveness,
     promises,
+    region_views,
+    regional,
     resilience,
     total_order,
     virtual_synchrony,
     well_formed,
 )
 from ordercast.sim.checkers.index import Trace
+from ordercast.sim.checkers.region_records import RegionalTrace
 from ordercast.sim.checkers.verdict import MAX_VIOLATIONS, Explained, PropertyResult, Verdict, Violation
 from ordercast.sim.checkers.views import Rules
 from ordercast.trace.schema import CONTINUE, PARTITIONS, QUORUM, Row
@@ -35,6 +42,7 @@ __all__ = [
     "CLOCKS",
     "MAX_VIOLATIONS",
     "PROPERTIES",
+    "REGIONAL_PROPERTIES",
     "PropertyResult",
     "Trace",
     "Verdict",
@@ -42,9 +50,12 @@ __all__ = [
     "causal",
     "check_all",
     "fifo",
+    "group_fifo",
     "integrity",
     "liveness",
     "promises",
+    "region_views",
+    "regional",
     "resilience",
     "total_order",
     "virtual_synchrony",
@@ -65,6 +76,9 @@ PROPERTIES: Final = (
     liveness.NAME,
 )
 """All properties in the order of judgement. Promises before liveness: a lost confirmed message is the worse fault."""
+
+REGIONAL_PROPERTIES: Final = (region_views.NAME, group_fifo.NAME, regional.NAME)
+"""What is judged, in this order and between the others, of a trace that has regions."""
 
 
 def check_all(
@@ -89,23 +103,28 @@ def check_all(
     """
     if clock not in CLOCKS:
         raise ValueError(f"unknown clock {clock!r}; choose one of {', '.join(CLOCKS)}")
-    unknown = [name for name in expect or () if name not in PROPERTIES]
+    known = (*PROPERTIES, *REGIONAL_PROPERTIES)
+    unknown = [name for name in expect or () if name not in known]
     if unknown:
-        raise ValueError(f"unknown properties {', '.join(unknown)}; choose from {', '.join(PROPERTIES)}")
+        raise ValueError(f"unknown properties {', '.join(unknown)}; choose from {', '.join(known)}")
     if partitions not in PARTITIONS:
         raise ValueError(f"unknown partitions {partitions!r}; choose one of {', '.join(PARTITIONS)}")
     has_components = partitions == CONTINUE
     min_members = 1 if has_components else min_members
     trace = Trace(rows)
     explained = Explained()
+    regions = RegionalTrace(trace, comparable=clock != "many")
     results = [
         well_formed.check(trace),
-        integrity.check(trace, clock=clock),
-        fifo.check(trace, explained),
+        integrity.check(trace, clock=clock, regional=regions),
+        *([region_views.check(regions)] if regions else []),
+        fifo.check(trace, explained, regional=regions),
+        *([group_fifo.check(regions, explained)] if regions else []),
         causal.check(trace, explained),
         total_order.check(trace, explained),
         virtual_synchrony.check(trace, explained, min_members=min_members, has_components=has_components),
         resilience.check(trace, explained, clock=clock, quiet=quiet, has_components=has_components),
+        *([regional.check(regions, explained, quiet=quiet)] if regions else []),
         promises.check(
             *(trace, explained),
             clock=clock,
@@ -115,7 +134,12 @@ def check_all(
             has_components=has_components,
         ),
         liveness.check(
-            trace, explained, clock=clock, quiet=quiet, min_members=min_members, has_components=has_components
+            *(trace, explained),
+            clock=clock,
+            quiet=quiet,
+            min_members=min_members,
+            has_components=has_components,
+            regional=regions,
         ),
     ]
     return Verdict({result.name: result for result in results}, trace.row_count, tuple(expect or ()))

@@ -13,6 +13,7 @@ Reading.
 - Owed is what certainly goes to groups that the member is in: in the group from the start of the hole to the delivery
   after it. Rows of unknown targets are not owed. UNRELIABLE and RELIABLE messages leave no holes.
 - Sessions share the views that their daemons share.
+- Regions: senders outside a view owe the same, see `lanes.py`.
 - A message that came late is one fault (it did not rise), not also a hole.
 """
 
@@ -21,15 +22,17 @@ from __future__ import annotations
 from bisect import bisect_right
 
 from ordercast.service import FIFO_RANK
+from ordercast.sim.checkers import lanes
 from ordercast.sim.checkers.index import Trace
 from ordercast.sim.checkers.ranges import Range
 from ordercast.sim.checkers.records import DeliveryRow, Local, MemberPeriod, UnderlayTrace
+from ordercast.sim.checkers.region_records import RegionalTrace
 from ordercast.sim.checkers.verdict import Explained, PropertyResult, span_text
 
 NAME = "fifo"
 
 
-def check(trace: Trace, explained: Explained | None = None) -> PropertyResult:
+def check(trace: Trace, explained: Explained | None = None, *, regional: RegionalTrace | None = None) -> PropertyResult:
     """Judge the order of each sender's messages at each member."""
     result = PropertyResult(NAME, "delivered ranges")
     explained = explained if explained is not None else Explained()
@@ -37,6 +40,8 @@ def check(trace: Trace, explained: Explained | None = None) -> PropertyResult:
         for local in underlay.locals.values():
             if local.deliveries:
                 _check_local(underlay, local, result, explained)
+    if regional:
+        lanes.check_fifo(regional, result, explained)
     return result
 
 

@@ -16,6 +16,7 @@ Built once per trace. How the columns of docs/trace.md are read:
   `sessions.py` finds. Of a session whose daemon is not in the trace they are not known.
 - What a message was asked to be is said by its `submit`. A delivery may claim more (CAUSAL delivered as AGREED),
   never less.
+- Rows of regions (underlays `regions` and `region/N`) are not here: `region_records.py` has an index of their own.
 - A delivery that property 1 rejects (spurious, twice, to groups that the life is not in) is *tainted* here and ignored
   by every later property. One that names other groups than its submit is judged on as if it named those.
 """
@@ -42,6 +43,7 @@ from ordercast.sim.checkers.records import (
 )
 from ordercast.sim.checkers.sessions import seat_session
 from ordercast.sim.checkers.verdict import split_member
+from ordercast.trace.naming import is_regional
 from ordercast.trace.schema import Row
 
 
@@ -52,6 +54,7 @@ class Trace:
         "_services",
         "delivery_rows",
         "duplicates",
+        "has_regions",
         "lives",
         "misnamed",
         "row_count",
@@ -65,6 +68,7 @@ class Trace:
         self.lives: dict[tuple[str, int], list[Row]] = {}
         self.underlays: dict[str, UnderlayTrace] = {}
         self.row_count = 0
+        self.has_regions = False
         self.spurious: list[tuple[DeliveryRow, UnderlayTrace]] = []
         self.duplicates: list[tuple[DeliveryRow, UnderlayTrace, Range]] = []
         self.weakened: list[tuple[DeliveryRow, UnderlayTrace, Submit]] = []
@@ -110,9 +114,9 @@ class Trace:
                 bucket = lives.setdefault(key, [])
             bucket.append(row)
             if row[6] is not None:
-                if row[6] != row[5] or row[4] == "view":
+                if (row[6] != row[5] or row[4] == "view") and not is_regional(row[5]):
                     self._underlay(row[5]).lightweight.add(row[6])
-            elif row[7]:
+            elif row[7] and not is_regional(row[5]):
                 self._underlay(row[5]).lightweight.update(row[7])
         self.row_count = count
         for bucket in lives.values():
@@ -142,6 +146,9 @@ class Trace:
                     for each in locals_here.values():
                         if kind != "start":
                             self._leave(each, row[2], row[3], kind)
+                    continue
+                if is_regional(name):
+                    self.has_regions = True
                     continue
                 underlay = self._underlay(name)
                 local = locals_here[name] = underlay.locals[member] = Local(member, name)

@@ -7,21 +7,23 @@ sender life and number. `Submitted` means by that sender, before: at the sender 
 clock, where the clocks of two nodes can be compared. A delivery whose service is weaker than the one submitted
 delivers something that was not asked for, and is reported here, once, while the other properties go on to judge what
 was asked. The same holds for one that names other groups than its submit: a message has the same groups everywhere. On
-a shared underlay a life delivers only what goes to a group in whose view it is at that moment.
+a shared underlay a life delivers only what goes to a group in whose view it is at that moment. Regions: `lanes.py`.
 """
 
 from __future__ import annotations
 
+from ordercast.sim.checkers import lanes
 from ordercast.sim.checkers.index import Trace
 from ordercast.sim.checkers.ranges import merged, subtract
 from ordercast.sim.checkers.records import Local, UnderlayTrace
+from ordercast.sim.checkers.region_records import RegionalTrace
 from ordercast.sim.checkers.verdict import PropertyResult, span_text
 from ordercast.trace.schema import Row
 
 NAME = "integrity"
 
 
-def check(trace: Trace, *, clock: str = "virtual") -> PropertyResult:
+def check(trace: Trace, *, clock: str = "virtual", regional: RegionalTrace | None = None) -> PropertyResult:
     """Judge integrity; with `clock` other than `many` also that a submit comes before its deliveries in time."""
     result = PropertyResult(NAME, "delivered ranges", checked=trace.delivery_rows)
     for delivery, underlay in trace.spurious:
@@ -76,6 +78,8 @@ def check(trace: Trace, *, clock: str = "virtual") -> PropertyResult:
         for local in underlay.locals.values():
             for row in local.redeliveries:
                 _check_again(underlay, local, row, result)
+    if regional:
+        lanes.check_integrity(regional, result)
     return result
 
 

@@ -28,15 +28,17 @@ Reading.
 - *A gap is open* at a member that stayed in if nothing of `repaired`, `hold`, `deliver` has filled it since; unless it
   is of UNRELIABLE messages, or was noticed in an earlier view and its sender did not come along: what no survivor has
   is lost with its view.
+- Regions: `lanes.py`.
 """
 
 from __future__ import annotations
 
 from ordercast.service import RELIABLE_RANK
-from ordercast.sim.checkers import components, group_views
+from ordercast.sim.checkers import components, group_views, lanes
 from ordercast.sim.checkers.index import Trace
 from ordercast.sim.checkers.ranges import Range, merged, size_of, subtract
 from ordercast.sim.checkers.records import FOREVER, Local, MemberPeriod, Submit, UnderlayTrace
+from ordercast.sim.checkers.region_records import RegionalTrace
 from ordercast.sim.checkers.verdict import Explained, PropertyResult, span_text
 from ordercast.sim.checkers.views import Rules, may_go_on
 
@@ -51,6 +53,7 @@ def check(
     quiet: bool = True,
     min_members: Rules = "majority",
     has_components: bool = False,
+    regional: RegionalTrace | None = None,
 ) -> PropertyResult:
     """Judge what every member that stayed in had to deliver by the end."""
     result = PropertyResult(NAME, "messages owed to members")
@@ -75,6 +78,8 @@ def check(
             _check_group_views(settled, result)
         if has_components:
             components.check_rest(settled, result)
+    if regional:
+        lanes.check_liveness(regional, result, explained)
     return result
 
 

@@ -85,7 +85,8 @@ class Verdict:
     @property
     def vacuous(self) -> list[str]:
         """Properties that the caller expected to see examined, and that examined nothing."""
-        return [name for name in self.expect if not self.properties[name].judged or not self.properties[name].checked]
+        judged = {name for name, result in self.properties.items() if result.judged and result.checked}
+        return [name for name in self.expect if name not in judged]
 
     @property
     def held(self) -> bool:

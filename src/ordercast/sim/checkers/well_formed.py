@@ -10,6 +10,11 @@ a `deliver` is property 5's. A session writes neither `hold` nor `placed`. A row
 and underlay. `prev_position` is the last position of the ordered delivery before it in the same underlay and life;
 after a `leave` of the underlay -1 is taken, too, since docs/trace.md does not say whether `here` outlives it. A
 delivery weaker than AGREED that carries a position (CAUSAL given as AGREED) may count as ordered or not.
+
+Regions: their rows name no group but in `groups` of `carry`, and no service stronger than FIFO; nothing is held, placed
+or signalled there, and only there is something carried or lost. A view has no `came_with`. A `submit` has a serial
+(`position`). A `carry` row is the sender's own, its numbers go on where the last ended, and its blocks count from 1 in
+each view of a region; those of UNRELIABLE messages have none.
 """
 
 from __future__ import annotations
@@ -17,9 +22,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from ordercast.service import AGREED_RANK
+from ordercast.service import AGREED_RANK, FIFO_RANK, RELIABLE_RANK
 from ordercast.sim.checkers.index import Trace
 from ordercast.sim.checkers.verdict import PropertyResult
+from ordercast.trace.naming import is_region, is_regional
 from ordercast.trace.schema import KINDS, Row
 
 NAME = "well_formed"
@@ -30,6 +36,8 @@ MESSAGE_KINDS: Final = frozenset({"submit", "hold", "placed", "deliver", "redeli
 OWN_VIEW_KINDS: Final = frozenset({"submit", "hold", "placed", "redeliver", "confirm", "lock", "unlock", "reply"})
 DAEMON_KINDS: Final = frozenset({"hold", "placed"})
 KNOWN_KINDS: Final = frozenset(KINDS)
+REGION_KINDS: Final = frozenset({"carry", "lost"})
+NOT_OF_REGIONS: Final = frozenset({"hold", "placed", "transitional", "redeliver", "reply", "lock", "unlock"})
 
 
 def check(trace: Trace) -> PropertyResult:
@@ -43,7 +51,18 @@ def check(trace: Trace) -> PropertyResult:
 class _Life:
     """The walk over one life."""
 
-    __slots__ = ("entered", "installed", "known_senders", "member", "next_number", "positions", "result", "trace")
+    __slots__ = (
+        "blocks",
+        "carried",
+        "entered",
+        "installed",
+        "known_senders",
+        "member",
+        "next_number",
+        "positions",
+        "result",
+        "trace",
+    )
 
     def __init__(self, trace: Trace, member: str, result: PropertyResult) -> None:
         self.trace = trace
@@ -54,6 +73,8 @@ class _Life:
         self.installed: dict[str, set[str]] = {}
         self.entered: set[str] = set()  # underlays of which it installed a view
         self.known_senders: set[str] = set()
+        self.carried: dict[str, int] = {}  # region -> the number that the next carry begins with
+        self.blocks: dict[tuple[str, str | None], int] = {}  # (region, view) -> the last block
 
     def check(self, rows: list[Row]) -> None:
         for row in rows:
@@ -82,12 +103,54 @@ class _Life:
                 self.positions.setdefault(row[5], {-1}).add(-1)
             elif kind not in KNOWN_KINDS:
                 self._say(row, f"unknown kind {kind!r}")
+            if is_regional(row[5]) or kind in REGION_KINDS:
+                self._regional(row, kind)
+                continue
             if row[8] is not None and kind in OWN_VIEW_KINDS:
                 installed = self.installed.get(row[5])
                 if installed is not None and row[5] not in self.entered:
                     continue  # a session's view of the underlay is its daemon's
                 if row[8] not in installed if installed is not None else kind not in ("submit", "hold", "confirm"):
                     self._say(row, f"a {kind} row names view {row[8]}, which it never installed")
+
+    def _regional(self, row: Row, kind: str) -> None:
+        """What regions ask for in addition."""
+        if kind in NOT_OF_REGIONS or (kind in REGION_KINDS and not is_region(row.underlay)):
+            self._say(row, f"a {kind} row in {row.underlay or 'no underlay'}")
+        elif kind == "lost":
+            if row.sender is None or row.view is None or (row.first or 0) < 0 or (row.count or 0) < 1:
+                self._say(row, "a lost row without sender, view or blocks")
+        elif kind == "carry":
+            self._carry(row)
+        elif kind in MESSAGE_KINDS:
+            service = self.trace.service(row.service)
+            if service is not None and service[0] > FIFO_RANK:
+                self._say(row, f"a {kind} row of {row.service} in a region, where nothing is stronger than FIFO")
+            if row.group is not None or row.groups is not None or not is_region(row.underlay):
+                self._say(row, f"a {kind} row of regions that names a group, or no region")
+            if kind == "submit" and (row.position is None or row.view is None):
+                self._say(row, "a submit row of a region without a serial or the view that it addresses")
+
+    def _carry(self, row: Row) -> None:
+        service = self.trace.service(row.service)
+        if service is None or row.first is None or row.count is None or not row.groups or row.view is None:
+            self._say(row, "a carry row without numbers, groups, view or service")
+            return
+        if row.sender != self.member:
+            self._say(row, f"it carried in the name of {row.sender}")
+        due = self.carried.get(row.underlay, 0)
+        if row.first != due or row.count < 0:
+            self._say(row, f"a carry row starts at number {row.first} where {due} was due")
+        self.carried[row.underlay] = row.first + row.count
+        lane = row.underlay, row.view
+        last = self.blocks.get(lane, 0)
+        if (row.position is None) != (service[0] < RELIABLE_RANK):
+            self._say(row, f"a carry row of {row.service} with block {row.position}")
+        elif row.position is not None:
+            begin = row.position if row.prev_position is None else row.prev_position
+            if row.position not in ((last, last + 1) if last else (1,)) or not 1 <= begin <= row.position:
+                self._say(row, f"block {row.position}, begun in block {begin}, follows block {last}")
+            self.blocks[lane] = row.position
 
     def _is_lightweight(self, row: Row) -> bool:
         underlay = self.trace.underlays.get(row[5])
@@ -167,10 +230,10 @@ class _Life:
         seen.add(key)
         if len(set(members)) != len(members):
             self._say(row, f"view {view} names a member twice")
-        if self.member not in members:
+        if self.member not in members and not is_regional(row.underlay):  # of regions, region_views says it
             self._say(row, f"view {view} does not hold the member that wrote it")
         if row.came_with is None:
-            if row.group is None:
+            if row.group is None and not is_regional(row.underlay):
                 self._say(row, f"view {view} has no came_with")
         elif self.member not in row.came_with or not set(row.came_with) <= set(members):
             self._say(row, f"came_with of view {view} is not a part of its members with the writer in it")
