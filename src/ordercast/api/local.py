@@ -11,21 +11,23 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from ordercast.api.regional import RegionBase, RegionSeat
 from ordercast.api.resolved import ResolvedGroups
-from ordercast.api.seat import BaseSeat, JoinRequest, Respond, Seat, Waited
+from ordercast.api.seat import SLICE, BaseSeat, JoinRequest, Respond, Seat, Waited
 from ordercast.api.stats import all_group_stats, all_node_stats
-from ordercast.config import SITES_ORDERER, GroupConfig, MinMembers
+from ordercast.config import REGIONS_ORDERER, SITES_ORDERER, GroupConfig, MinMembers
 from ordercast.engine import Reset
 from ordercast.errors import NotMember, OrdercastError, UsageError
 from ordercast.groups.caller import Call, Caller
 from ordercast.groups.calls import Asked
-from ordercast.groups.checks import check_priority
+from ordercast.groups.checks import check_priority, no_feeds
 from ordercast.groups.events import Left, PortEvent
 from ordercast.groups.host import Host
 from ordercast.groups.locks import LockRequest
 from ordercast.groups.naming import NameQuery, Naming
 from ordercast.groups.port import Port
 from ordercast.groups.queued import NOBODY
+from ordercast.groups.regions.port import RegionPort
 from ordercast.groups.requests import PendingReply
 from ordercast.groups.status import GroupStatus
 from ordercast.groups.stream import NUMBERED_MESSAGES
@@ -195,6 +197,13 @@ class LocalSeat:
     def end_number(self) -> int:
         return self.port.end_number
 
+    def expect_feed(self, is_active: bool) -> None:
+        if is_active:
+            raise no_feeds(self.group, self.config.orderer)
+
+    def feed_room(self) -> int:
+        return 0
+
     def flush(self) -> Watch | None:
         return self.port.flush()
 
@@ -318,6 +327,10 @@ class LocalBase(LocalSeat):
     def slow_groups(self) -> list[str]:
         return [name for name, port in self.port.stream.ports.items() if port.is_holding_up]
 
+    @property
+    def slice_size(self) -> int:
+        return SLICE
+
     def feed(self) -> None:
         self.port.stream.feed()
 
@@ -432,7 +445,7 @@ class PortsUnderway:
 class LocalBackend:
     """The seats of one host."""
 
-    __slots__ = ("_bases", "_driver", "_guests", "_seats", "_settled", "defaults", "host")
+    __slots__ = ("_bases", "_driver", "_guests", "_regional", "_seats", "_settled", "defaults", "host")
 
     def __init__(self, host: Host, defaults: GroupConfig, driver: Driver) -> None:
         self.host = host
@@ -440,6 +453,7 @@ class LocalBackend:
         self._driver = driver
         self._seats: dict[Port, LocalSeat] = {}  # of groups; those that were joined with others, once they are wanted
         self._bases: dict[Port, LocalBase] = {}  # of shared underlays
+        self._regional: dict[RegionPort, RegionSeat] = {}  # of groups on regions that somebody holds, and of them all
         self._settled: list[Waited] = []
         self._guests: dict[Port, None] = {}  # ports of labelled sessions that have news
 
@@ -473,6 +487,8 @@ class LocalBackend:
     # Groups.
 
     def open(self, group: str, request: JoinRequest) -> Seat:
+        if request.config.orderer == REGIONS_ORDERER:
+            return self._open_regional(group, request)
         underlay = request.underlay
         self._driver.prepare(self.host.underlay_of(group) if underlay is None else underlay, request.config.orderer)
         port = self.host.open(
@@ -493,8 +509,30 @@ class LocalBackend:
         self._driver.wake()
         return seat
 
+    def _open_regional(self, group: str, request: JoinRequest) -> Seat:
+        if request.header:
+            raise UsageError("groups on regions are joined without a header: leave it out")
+        regions = self.host.open_regions(self._driver.now_ns(), request.config)
+        if self.host.port(group) is not None:
+            raise UsageError(f"this node is in {group!r} already, on an underlay: leave that first")
+        seat = self._regional_seat(regions.open(group))
+        seat.wake()
+        return seat
+
+    def _regional_seat(self, port: RegionPort) -> RegionSeat:
+        seat = self._regional.get(port)
+        if seat is None:
+            made = RegionSeat if port.group else RegionBase
+            seat = self._regional[port] = made(self.host, port, self._driver)
+        return seat
+
     def attach(self, underlay: str, request: JoinRequest) -> BaseSeat:
         self._driver.prepare(underlay, request.config.orderer)
+        if request.config.orderer == REGIONS_ORDERER:
+            base = self._regional_seat(self.host.open_regions(self._driver.now_ns(), request.config).base)
+            assert isinstance(base, RegionBase)
+            self._driver.wake()
+            return base
         port = self.host.attach(
             self._driver.now_ns(),
             underlay,
@@ -523,7 +561,8 @@ class LocalBackend:
     def seat(self, group: str) -> Seat | None:
         port = self.host.port(group)
         if port is None:
-            return None
+            regional = self.host.regions.port(group) if self.host.regions is not None else None
+            return self._regional_seat(regional) if regional is not None else None
         seat = self._seats.get(port)
         if seat is None and port.channel.shared is not None:
             seat = self._seats[port] = LocalSeat(self.host, port, self._driver)
@@ -535,6 +574,13 @@ class LocalBackend:
             if isinstance(port, Caller | Naming):
                 self._settled.extend(port.settled)
                 port.settled.clear()
+                continue
+            if isinstance(port, RegionPort):
+                regional = self._regional.get(port)
+                if regional is not None:
+                    found.append(regional)
+                    if port.gone is not None:
+                        del self._regional[port]
                 continue
             if port.stream.label:
                 self._guests[port] = None

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ordercast.api.resolved import ResolvedGroups
-from ordercast.api.seat import Respond, Waited
+from ordercast.api.seat import SLICE, Respond, Waited
 from ordercast.api.stats import all_group_stats
 from ordercast.config import GroupConfig, MinMembers
 from ordercast.engine import Reset, StallReason
 from ordercast.errors import GroupFailed, MessageTooLarge, NotMember, OrdercastError, UsageError
 from ordercast.groups.calls import Asked
-from ordercast.groups.checks import check_kind, check_priority, no_locks, unsupported
+from ordercast.groups.checks import check_kind, check_priority, no_feeds, no_locks, unsupported
 from ordercast.groups.events import Batch, Left, PortEvent, Uncertain
 from ordercast.groups.locks import LockRequest
 from ordercast.groups.queued import NOBODY
@@ -219,6 +219,13 @@ class ClientSeat:
 
     def watch(self, first: int, stop: int, service: Service) -> Watch:
         return self.session.sending.watch(first, stop, service, self if self is not self.session.base else None)
+
+    def expect_feed(self, is_active: bool) -> None:
+        if is_active:
+            raise no_feeds(self.group, self.config.orderer)
+
+    def feed_room(self) -> int:
+        return 0
 
     def flush(self) -> Watch | None:
         watch = self.session.sending.flush()
@@ -429,6 +436,10 @@ class ClientBase(ClientSeat):
     @property
     def slow_groups(self) -> list[str]:
         return []  # the daemon waits for the client as a whole, and disconnects it
+
+    @property
+    def slice_size(self) -> int:
+        return SLICE
 
     def feed(self) -> None:
         self.session.feed()

@@ -26,13 +26,18 @@ from ordercast.groups.caller import Caller
 from ordercast.groups.channel import Channel
 from ordercast.groups.checks import check_header, check_name
 from ordercast.groups.directory import Directory, OwnDirectory, Placement
-from ordercast.groups.driven import Deadlines, Driven, Handle, LogLine
+from ordercast.groups.driven import Deadlines, Driven, Handle, LogLine, Tagged
 from ordercast.groups.engines import EngineFactory, underlay_engines
 from ordercast.groups.naming import Naming
+from ordercast.groups.plugged import Plugged
 from ordercast.groups.port import Port
+from ordercast.groups.regions.channel import RegionChannel
+from ordercast.groups.regions.engines import RegionEngineFactory
+from ordercast.groups.regions.port import RegionPort
 from ordercast.groups.session import Session
 from ordercast.groups.sessions import Sessions
 from ordercast.groups.storing import Entries, Store
+from ordercast.orderers.regions.given import REGIONS_UNDERLAY
 from ordercast.trace import recorder as trace
 from ordercast.trace.recorder import Recorder
 from ordercast.view import Address, Member, group_tag, node_id
@@ -70,7 +75,10 @@ class Host:
         "_naming",
         "_news",
         "_order",
+        "_plugged",
         "_recorder",
+        "_region_engines",
+        "_regions",
         "_rng",
         "_sessions",
         "_tags",
@@ -92,6 +100,7 @@ class Host:
         timing: Timing | None = None,
         recorder: Recorder | None = None,
         engines: EngineFactory | None = None,
+        regions: RegionEngineFactory | None = None,
         directory: Directory | None = None,
         has_multicast: bool = True,
         ttl: int = 1,
@@ -103,6 +112,7 @@ class Host:
         self._recorder = recorder
         self._entries = Entries(store)  # what it must not forget over a restart
         self._engines = engines if engines is not None else underlay_engines()
+        self._region_engines = regions  # None: this node knows no membership service
         self._directory: Directory = directory if directory is not None else OwnDirectory()
         self._sessions = Sessions()
         # channels and callers
@@ -111,6 +121,8 @@ class Host:
         self._ending: dict[Channel, None] = {}  # left underlays where others may still need this node's history
         self._callers: dict[str, Caller] = {}  # groups that this node calls, and is not in
         self._calling: dict[int, list[Caller]] = {}  # the same, by tag
+        self._regions: RegionChannel | None = None  # all groups on regions
+        self._plugged = Plugged()  # what else gets datagrams
         self._naming: Naming | None = None  # once this node asks others for their groups, or is asked
         self._order = 0
         # underlays that were left; MAX_REMEMBERED bounds both
@@ -261,6 +273,41 @@ class Host:
         self._dirty[channel] = None
         return port
 
+    def open_regions(self, now_ns: int, config: GroupConfig) -> RegionChannel:
+        """All groups of this node on regions: one engine for them, made when the first one is wanted."""
+        if self._regions is not None and not self._regions.is_over:
+            return self._regions
+        if self._region_engines is None:
+            raise UsageError('orderer="regions" needs a membership service: give the node one')
+        if REGIONS_UNDERLAY in self._channels:
+            raise UsageError(
+                f"this node is in a group {REGIONS_UNDERLAY!r} with an underlay of its own: leave it first"
+            )
+        if self._is_closed:
+            raise UsageError("this node has been closed")
+        engine = self._region_engines(self.me, config, self._timing, Random(self._rng.getrandbits(64)))
+        channel = RegionChannel(self.me, engine, self._order, recorder=self._recorder)
+        self._order += 1
+        engine.start(now_ns, channel.out)
+        self._regions = channel
+        self.plug(channel)
+        self._dirty[channel] = None
+        return channel
+
+    @property
+    def regions(self) -> RegionChannel | None:
+        """Its groups on regions; None before the first one."""
+        return self._regions
+
+    def plug(self, driven: Tagged) -> None:
+        """Drive something else as well: it gets all datagrams with the tag of its underlay."""
+        self._plugged.add(driven)
+        self._dirty[driven] = None
+
+    def listens(self) -> frozenset[Address]:
+        """Multicast addresses that this node has to hear, besides those of its underlays."""
+        return self._plugged.listens()
+
     def open_session(self, label: str) -> Session:
         """Another application at this node, in groups of shared underlays: a member of its own, `label@name/life`. Give
         it to `open` and `attach`."""
@@ -291,7 +338,7 @@ class Host:
     @property
     def underlays(self) -> list[str]:
         """The underlays that this node is in, or on its way into."""
-        return list(self._channels)
+        return list(dict.fromkeys([*self._channels, *self._plugged.underlays]))
 
     @property
     def callers(self) -> list[Caller]:
@@ -374,7 +421,8 @@ class Host:
             stride = size
         (tag,) = TAG.unpack_from(data, TAG_OFFSET)
         # One underlay needs no second look: its engine drops what is not of its ring.
-        if stride < size and len(self._tags) + len(self._calling) > 1 and is_mixed(data, stride, tag):
+        others = len(self._calling) + len(self._plugged)
+        if stride < size and len(self._tags) + others > 1 and is_mixed(data, stride, tag):
             self.counters["mixed_trains"] += 1
             for start in range(0, size, stride):
                 self.receive(now_ns, source, data[start : start + stride], 0)
@@ -384,8 +432,13 @@ class Host:
             self._receive_reply(now_ns, source, data, stride, tag)
             if kind == _REPLY and stride == size:
                 return
+        is_plugged = tag in self._plugged
+        if is_plugged:
+            self._dirty.update(dict.fromkeys(self._plugged.receive(now_ns, source, data, stride, tag)))
         channels = self._tags.get(tag)
         if channels is None:
+            if is_plugged:
+                return
             if tag == NAMELESS_TAG:
                 names = [port.group for port in self.ports if port.is_joinable]
                 self.naming.receive(now_ns, source, data, stride, names)
@@ -400,11 +453,13 @@ class Host:
 
     def unreachable(self, now_ns: int, address: Address, quoted: bytes) -> None:
         """Somebody says that no process listens at `address`, and quotes a datagram of ours."""
-        for channel in (
-            self._tags.get(TAG.unpack_from(quoted, TAG_OFFSET)[0], ()) if len(quoted) >= HEADER_BYTES else ()
-        ):
+        if len(quoted) < HEADER_BYTES:
+            return
+        (tag,) = TAG.unpack_from(quoted, TAG_OFFSET)
+        for channel in self._tags.get(tag, ()):
             channel.engine.unreachable(now_ns, address, quoted, channel.out)
             self._dirty[channel] = None
+        self._dirty.update(dict.fromkeys(self._plugged.unreachable(now_ns, address, quoted, tag)))
 
     def expire(self, now_ns: int) -> None:
         """Run what is due."""
@@ -445,7 +500,7 @@ class Host:
             self._recorder.flush()
         return sends
 
-    def take_news(self) -> list[Port | Caller | Naming]:
+    def take_news(self) -> list[Port | Caller | Naming | RegionPort]:
         """Ports of channels, callers and the naming, as far as they were worked on since the last call."""
         if not self._news:
             return []
@@ -485,7 +540,7 @@ class Host:
 
     def knows(self, underlay: str) -> bool:
         """Whether datagrams of this underlay are of any use here: it is open, or was left and still answers."""
-        return bool(self._all(underlay))
+        return bool(self._all(underlay)) or group_tag(underlay) in self._plugged
 
     @property
     def is_lingering(self) -> bool:
@@ -508,6 +563,10 @@ class Host:
             self._news[channel] = None
             for stream in channel.streams:
                 stream.session.ports.clear()
+        for driven in self._plugged.all:
+            driven.stop(now_ns)
+            self._news[driven] = None
+        self._plugged.clear()
         for caller in self.callers:
             self._close_caller(now_ns, caller, NotMember("this node has been closed"))
         self._channels.clear()
@@ -547,6 +606,10 @@ class Host:
         if session.label and not placement.is_shared:
             raise UsageError(f"{session} is in groups of shared underlays only, not in {placement.underlay!r}")
         check_name(placement.underlay)
+        if self._regions is not None and placement.underlay == REGIONS_UNDERLAY:
+            raise UsageError(
+                f"{REGIONS_UNDERLAY!r} is the underlay of this node's regions: give the group another name"
+            )
         open_one = self._channels.get(placement.underlay)
         if open_one is not None and (open_one.shared is not None) != placement.is_shared:
             how = "an underlay that carries groups" if open_one.shared is not None else "a group of its own"
@@ -562,7 +625,10 @@ class Host:
 
     def _close(self, now_ns: int, driven: Driven) -> None:
         """The application's part has ended. A left underlay goes on answering until its engine wants no more time."""
-        if isinstance(driven, Caller):
+        if isinstance(driven, RegionChannel):
+            if driven.engine.is_closed:
+                self._unplug(now_ns, driven)
+        elif isinstance(driven, Caller):
             self._close_caller(now_ns, driven, None)
         elif isinstance(driven, Channel):
             if self._channels.get(driven.underlay) is driven:
@@ -572,6 +638,15 @@ class Host:
                 if memory is not None:
                     self._memories[driven.underlay] = memory
             self._ending[driven] = None
+
+    def _unplug(self, now_ns: int, driven: Tagged) -> None:
+        """It has nothing left to do."""
+        self._plugged.remove(driven)
+        driven.stop(now_ns)
+        driven.deadline_ns = driven.armed_ns = NEVER
+        if self._regions is driven:
+            self._regions = None
+        self.has_ended = True
 
     def _close_caller(self, now_ns: int, caller: Caller, error: OrdercastError | None) -> None:
         """Its numbers are kept; tasks that still wait learn `error`."""

@@ -242,6 +242,12 @@ class SendQueue:
         else:
             self._items.append(AddressedMessages(groups, service, type_, [payload], priority))
 
+    def offer_stretch(self, stretch: Stretch) -> None:
+        """Take messages that are measured, and that another queue has bounded (`groups/regions/`)."""
+        self.count += len(stretch.lengths)
+        self.queued_bytes += stretch.nbytes
+        self._items.append(stretch)
+
     def offer_operation(self, body: bytes) -> None:
         """Take an operation on the roster. It comes behind what was offered before."""
         self.queued_bytes += len(body)

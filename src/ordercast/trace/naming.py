@@ -4,6 +4,8 @@ A session is a client of a daemon and a node of its own in the trace: `client@da
 Clients choose their names, so what no folder can be called is written as `+` and two hexadecimal digits for each byte.
 Two different names stay different. A daemon that lets a client come back under its old name in the same life goes on
 counting its messages: it is the same node.
+
+Regions have underlays `region/N`; what concerns all of them, as groups and their views, has the underlay `regions`.
 """
 
 from __future__ import annotations
@@ -12,6 +14,9 @@ import re
 from typing import Final
 
 MAX_NAME: Final = 120
+
+REGIONS: Final = "regions"  # the underlay of what concerns all regions
+_REGION: Final = re.compile(r"region/[0-9]+")
 
 # Starts with a letter or digit, so that no file is hidden; '@' is in the names of a daemon's clients. Left out on
 # purpose: '/' leaves the folder, '=' and '%' mean something to readers of partitioned folders.
@@ -45,6 +50,16 @@ def is_session_of(name: str, daemon: str) -> bool:
     """Whether a name is that of a session of this daemon."""
     client = name.removesuffix(f"@{daemon}")
     return client not in ("", name) and bool(_NODE_NAME.fullmatch(name)) and ".." not in name
+
+
+def region_underlay(region: int) -> str:
+    """The underlay of a region's rows."""
+    return f"region/{region}"
+
+
+def is_region(underlay: str) -> bool:
+    """Whether an underlay is a region's."""
+    return _REGION.fullmatch(underlay) is not None
 
 
 def _escaped(one: str) -> str:

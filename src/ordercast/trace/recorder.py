@@ -62,6 +62,8 @@ GAP: Final = KINDS.index("gap")
 REPAIRED: Final = KINDS.index("repaired")
 STALLED: Final = KINDS.index("stalled")
 RESUMED: Final = KINDS.index("resumed")
+CARRY: Final = KINDS.index("carry")
+LOST: Final = KINDS.index("lost")
 
 # What gathers between two writes: two thousand rows, far more than a pass makes. A fuller pass is written in pieces.
 BUFFER_BYTES: Final = 2048 * CELL_BYTES

@@ -64,4 +64,6 @@ KINDS: Final[tuple[str, ...]] = (
     "repaired",
     "stalled",
     "resumed",
+    "carry",
+    "lost",
 )

@@ -1,0 +1,92 @@
+"""What a node has in one region: a queue that packs blocks across groups, and how far they are acknowledged."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from ordercast.config import MAX_BLOCK
+from ordercast.groups.queue import Packed, SendQueue
+from ordercast.groups.queued import AddressedMessages, LargeMessage, Stretch
+from ordercast.groups.regions.waits import LaneWaits
+from ordercast.wire.block import pack_fragment
+
+
+class Lane:
+    """One region that this node sends to. Messages are numbered over all views of the region, and over all stays."""
+
+    __slots__ = ("_serials", "acked", "largest", "queue", "ready", "region", "room", "submitted", "waits")
+
+    def __init__(self, region: int, next_number: int, submitted: int) -> None:
+        self.region = region
+        self.queue = SendQueue(next_number)  # filled and emptied in one pass
+        self.ready: list[Packed] = []  # packed, and refused by the engine for now
+        # of the pass
+        self.room = 0  # bytes that may leave, less what is in the queue
+        self.largest = MAX_BLOCK
+        # Blocks that the engine took and has to acknowledge, over all views; those of UNRELIABLE messages do not count.
+        self.submitted = submitted
+        self.acked = submitted
+        self.waits = LaneWaits()
+        # For the trace: the serial of messages of the lane, as (first number, how many, first serial).
+        self._serials: deque[tuple[int, int, int]] = deque()
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is out or waits."""
+        return self.acked >= self.submitted and not self.ready and not self.queue.count
+
+    def open(self, room: int, largest: int) -> None:
+        """A pass begins."""
+        self.largest = min(largest, MAX_BLOCK)
+        self.room = room - sum([len(packed.block) for packed in self.ready])
+
+    def add(self, stretch: Stretch, serial: int) -> None:
+        """Take messages that follow one another."""
+        count = len(stretch.lengths)
+        self._serials.append((self.queue.end_number, count, serial))
+        self.queue.offer_stretch(stretch)
+
+    def add_addressed(self, item: AddressedMessages, serial: int) -> None:
+        """Take messages to several groups."""
+        self._serials.append((self.queue.end_number, len(item.payloads), serial))
+        for payload in item.payloads:
+            self.queue.offer_addressed(payload, item.service, item.type, item.groups)
+
+    def add_fragment(self, large: LargeMessage, start: int, stop: int, numbers: list[int], serial: int) -> None:
+        """Take bytes [start, stop) of a large message. With the last of them it has its number."""
+        self.pack()
+        queue = self.queue
+        number = numbers[0] if len(numbers) == 1 else 0
+        targets = numbers if len(numbers) > 1 else ()
+        first, is_last = queue.next_number, stop == len(large.payload)
+        block = pack_fragment(first, large.service, number, large.type, large.payload, start, stop, 0, targets)
+        nbytes = len(large.payload) if is_last else 0
+        shown = int(is_last)
+        self.ready.append(
+            Packed(block, first, shown, nbytes, large.service, shown, large.group, None, large.groups, numbers)
+        )
+        if is_last:
+            self._serials.append((first, 1, serial))
+            queue.next_number += 1
+
+    def pack(self) -> None:
+        """Make blocks of all that is in the queue."""
+        queue, ready, largest = self.queue, self.ready, self.largest
+        while queue.count:
+            packed = queue.pack(largest, largest)
+            if packed is None:
+                break
+            ready.append(packed)
+
+    def serials(self, count: int) -> list[tuple[int, int, int]]:
+        """Of so many messages that the engine has taken: (first number, how many, first serial) for each run of serials."""
+        found: list[tuple[int, int, int]] = []
+        serials = self._serials
+        while count and serials:
+            at, size, serial = serials.popleft()
+            run = min(size, count)
+            found.append((at, run, serial))
+            if run < size:
+                serials.appendleft((at + run, size - run, serial + run))
+            count -= run
+        return found

@@ -1,0 +1,622 @@
+"""How messages to groups get into lanes (QSM section 2.1; docs/design/regions.md, "What a sender does").
+
+A message waits in the queue of its route, the set of its group's regions (`route.py`). It leaves for all of them in one
+pass, when each lane has room for it; lanes pack blocks on their own, across groups and routes. So nobody who moves
+misses a message, and a region that takes nothing holds up only the groups that it is in.
+
+Messages to several groups have the regions of all of them. What the same node sends to one of these groups afterwards
+stays behind, also where it has another route.
+
+An epoch changes routes. What waits is sorted again; a large message of which fragments are out begins anew, since
+nobody can have it whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ordercast.engine import Outbox
+from ordercast.errors import OrdercastError, OutcomeUnknown
+from ordercast.groups.queue import QUEUE_BYTES, SMALL_SHARE
+from ordercast.groups.queued import AddressedMessages, LargeMessage, NumberedTargets, Routes, Stretch, Target, listed
+from ordercast.groups.regions.engines import RegionalEngine
+from ordercast.groups.regions.joined import JoinedGroups
+from ordercast.groups.regions.lanes import Lane
+from ordercast.groups.regions.route import Route, RouteItem, copy_of, stretch_of
+from ordercast.groups.regions.rows import RegionRows
+from ordercast.groups.regions.targets import NamedGroups, RouteNumbers
+from ordercast.groups.regions.views import RegionViews
+from ordercast.groups.regions.waits import LaneWait
+from ordercast.groups.watches import Watch
+from ordercast.service import UNRELIABLE_RANK, Service
+from ordercast.wire.block import FRAGMENT_OVERHEAD, GROUP_BYTES, LENGTH, OVERHEAD, groups_of, head_of
+
+ALL_BYTES: Final = 16 << 20
+"""Payload bytes that wait in all routes together. At the bound nothing more is taken, and callers wait."""
+
+ALL_MESSAGES: Final = 1 << 20
+"""The same for messages."""
+
+COLUMN_BYTES: Final = 2 + GROUP_BYTES
+"""What a message takes in the columns of a block."""
+
+MAX_BUDGET: Final = 1 << 40
+"""Of messages to groups that nobody is in: they leave for no lane."""
+
+FREE_LANES: Final = 1_024
+"""Lanes that have nothing out and are kept for the regions that hold; beyond it only their numbers are."""
+
+
+class RegionSending:
+    """The routes and lanes of one node."""
+
+    __slots__ = (
+        "_barrier",
+        "_engine",
+        "_is_held",
+        "_joined",
+        "_multis",
+        "_numbers",
+        "_order",
+        "_out",
+        "_passed",
+        "_route_numbers",
+        "_routes",
+        "_rows",
+        "_touched",
+        "_unnumbered",
+        "_views",
+        "_waits",
+        "count",
+        "lanes",
+        "nbytes",
+        "serial",
+        "settled",
+    )
+
+    def __init__(
+        self, engine: RegionalEngine, views: RegionViews, rows: RegionRows, out: Outbox, joined: JoinedGroups
+    ) -> None:
+        self._engine = engine
+        self._views = views
+        self._rows = rows
+        self._out = out
+        self._joined = joined  # counts messages by group
+        # what waits
+        self._routes: dict[tuple[int, ...], Route] = {}  # that something waits in, by their regions
+        self._unnumbered = Route(())  # to groups that have no number yet
+        self._route_numbers = RouteNumbers(engine.table)
+        self._order = 0  # of the last item
+        self._barrier = 0  # the order of the last message to several groups
+        self._multis: list[tuple[int, frozenset[int]]] = []  # messages to several groups that wait, and their regions
+        self._is_held = True  # this node is not in the service
+        self.count = 0
+        self.nbytes = 0
+        self.serial = 0  # of the next message that leaves
+        # lanes
+        self.lanes: dict[int, Lane] = {}  # by region
+        self._numbers: dict[int, tuple[int, int]] = {}  # of regions without a lane: its next message, and its blocks
+        # the pass
+        self._touched: dict[int, Lane] = {}
+        self._passed: list[tuple[LaneWait, list[Lane]]] = []
+        # waits
+        self._waits: dict[Watch, LaneWait] = {}
+        self.settled: list[Watch] = []  # for the API to take
+
+    # State.
+
+    @property
+    def has_work(self) -> bool:
+        """Whether something waits to leave."""
+        return self.count > 0
+
+    @property
+    def has_out(self) -> bool:
+        """Whether something is not acknowledged."""
+        return any(lane.acked < lane.submitted or lane.ready for lane in self.lanes.values())
+
+    @property
+    def has_waits(self) -> bool:
+        return bool(self._waits)
+
+    @property
+    def has_room(self) -> bool:
+        return self.nbytes < ALL_BYTES and self.count < ALL_MESSAGES
+
+    def marks(self) -> object:
+        """Something that changes when anything goes on; None: nothing waits."""
+        if not self.count and not self.has_out:
+            return None
+        return (self.serial, self.count, tuple([(lane.submitted, lane.acked) for lane in self.lanes.values()]))
+
+    def route_of(self, number: int) -> Route:
+        """Where messages to a group wait."""
+        if not number:
+            return self._unnumbered
+        return self._route(self._route_numbers.regions(number))
+
+    def room(self, now_ns: int, number: int) -> int:
+        """Bytes that may leave for a group now; 0 while something waits before it."""
+        route = self.route_of(number)
+        if self._is_held or route is self._unnumbered or not route.is_idle or self._multis:
+            return 0
+        rooms = [self._engine.room(now_ns, region)[0] for region in route.regions]
+        return min([max(0, room) for room in rooms], default=QUEUE_BYTES)
+
+    def any_room(self, now_ns: int) -> int:
+        """Bytes that may leave for the region that takes most; 0 while something waits."""
+        if self._is_held or self.count:
+            return 0
+        rooms = [self._engine.room(now_ns, region)[0] for region in self._views.current]
+        return min(max(rooms, default=QUEUE_BYTES), QUEUE_BYTES)
+
+    # In.
+
+    def offer(self, payload: bytes, service: Service, type_: int, group: Target, route: Route) -> None:
+        """Queue one message to a group. Hot: once per `send`."""
+        self._order += 1
+        route.offer(payload, service, type_, group, self._order, self._barrier)
+        self.count += 1
+        self.nbytes += len(payload)
+
+    def offer_many(
+        self, payloads: Sequence[bytes], service: Service, type_: int, lengths: list[int] | None, group: Target
+    ) -> int:
+        """Queue messages to one group, from the first on; how many were taken."""
+        if not self.has_room:
+            return 0
+        route = self.route_of(group.number)
+        before = route.nbytes
+        self._order += 1
+        taken = route.offer_many(payloads, service, type_, lengths, group, None, self._order)
+        self.count += taken
+        self.nbytes += route.nbytes - before
+        return taken
+
+    def offer_numbered(
+        self,
+        payloads: Sequence[bytes],
+        service: Service,
+        type_: int,
+        lengths: list[int],
+        numbers: npt.NDArray[np.uint32],
+        routes: Routes,
+    ) -> int:
+        """Queue messages, each to the group of its number; how many were taken.
+
+        Hot: benches measure it as `send_many` to many groups. Mostly all groups have one route.
+        """
+        if not self.has_room or not len(payloads):
+            return 0
+        take, total = 0, 0
+        for length in lengths:  # as many as fit a queue: one call must not fill all of them
+            if total >= QUEUE_BYTES:
+                break
+            total += length
+            take += 1
+        found = self._route_numbers.of_all(numbers[:take])
+        if not all(self._route(regions).has_room for regions, _ in found):
+            return 0
+        self._order += 1
+        for regions, at in found:
+            route = self._route(regions)
+            if at is None:
+                some, sizes, which = payloads[:take], lengths[:take], numbers[:take]
+            else:
+                index: list[int] = at.tolist()
+                some, sizes, which = [payloads[i] for i in index], [lengths[i] for i in index], numbers[at]
+            before, start = route.nbytes, 0
+            while start < len(some):  # the bound of the route was asked for: it may be crossed once
+                targets = NumberedTargets(which[start:], routes)
+                done = route.offer_many(some[start:], service, type_, sizes[start:], None, targets, self._order)
+                start += done or self._force(route, some, sizes, service, type_, targets, start)
+            self.count += len(some)
+            self.nbytes += route.nbytes - before
+        return take
+
+    def _force(
+        self,
+        route: Route,
+        payloads: Sequence[bytes],
+        lengths: list[int],
+        service: Service,
+        type_: int,
+        targets: NumberedTargets,
+        start: int,
+    ) -> int:
+        rest = stretch_of(payloads[start:], service, type_, lengths[start:], None, targets)
+        route.put(self._order, rest)
+        return len(payloads) - start
+
+    def offer_addressed(self, payload: bytes, service: Service, type_: int, groups: NamedGroups) -> bool:
+        """Queue one message to several groups, or to one that this node is not in; False: there is no room."""
+        regions = self._regions_of(groups)
+        route = self._unnumbered if regions is None else self._route(regions)
+        if not self.has_room or not route.has_room:
+            return False
+        self._order += 1
+        route.offer_addressed([payload], service, type_, groups, self._order)
+        self.count += 1
+        self.nbytes += len(payload)
+        if len(groups.names) > 1:
+            self._barrier = self._order
+            self._multis.append((self._order, frozenset(regions) if regions is not None else frozenset()))
+        return True
+
+    # Waits.
+
+    def watch(self, watch: Watch, route: Route | None = None, *, is_whole: bool = True) -> LaneWait:
+        """Wait for what was offered to a route so far, or to all. Not `is_whole`: more is to come, then `mark`."""
+        wait = self._waits[watch] = LaneWait(watch)
+        if is_whole:
+            self.mark(wait, route)
+        return wait
+
+    def flush(self, number: int = 0) -> Watch | None:
+        """Wait for everything that was offered to a group, or to all groups; None: there is nothing to wait for."""
+        route = self.route_of(number) if number else None
+        if not self.has_out and not (self.count if route is None else route.count):
+            return None
+        watch = Watch(0, 0, None)
+        wait = self.watch(watch, route)
+        if route is not None:
+            self._wait_for_lanes(wait)
+        return watch
+
+    def mark(self, wait: LaneWait, route: Route | None) -> None:
+        """Everything that a wait is for was offered."""
+        for each in [route] if route is not None else [*self._routes.values(), self._unnumbered]:
+            if each.count or each is route:
+                each.mark(wait)
+                if each is not self._unnumbered:
+                    self._routes.setdefault(each.regions, each)
+        if route is None:
+            self._wait_for_lanes(wait)
+
+    def forget(self, watch: Watch) -> None:
+        """Nobody waits for it any more."""
+        self._waits.pop(watch, None)
+
+    def _wait_for_lanes(self, wait: LaneWait) -> None:
+        for lane in self.lanes.values():
+            if lane.acked < lane.submitted:
+                lane.waits.add(lane.submitted, wait)
+
+    def _settle(self, now_ns: int, waits: Sequence[LaneWait]) -> None:
+        for wait in waits:
+            watch = wait.watch
+            if self._waits.pop(watch, None) is None:
+                continue
+            self.settled.append(watch)
+            if watch.error is None and watch.service is not None:
+                watch.remaining = 0
+                for region, view, number in wait.shown:
+                    self._rows.confirm(now_ns, region, view, number, 1, watch.service)
+
+    # One pass.
+
+    def submit(self, now_ns: int) -> bool:
+        """Let leave what there is room for; whether anything did."""
+        if self._is_held:
+            return False
+        self._touched.clear()
+        for lane in self.lanes.values():
+            if lane.ready:
+                self._touch(now_ns, lane)
+        before = self.serial
+        has_moved = False
+        for route in sorted(self._routes.values(), key=_order_of) if self._routes else ():
+            has_moved |= self._advance(now_ns, route)
+            if route.is_idle:
+                del self._routes[route.regions]
+        for lane in self._touched.values():
+            has_moved |= self._flush(now_ns, lane)
+        if self._passed:
+            passed, self._passed = self._passed, []
+            for wait, lanes in passed:
+                self._pass_mark(now_ns, wait, lanes)
+        return has_moved or self.serial != before
+
+    def acked(self, now_ns: int, region: int, count: int) -> None:
+        """So many blocks to a region are stable at its cachers."""
+        lane = self.lanes.get(region)
+        if lane is not None and count > lane.acked:
+            lane.acked = min(count, lane.submitted)
+            self._settle(now_ns, lane.waits.acked(lane.acked))
+
+    def begin(self) -> None:
+        """This node is in the service."""
+        self._is_held = False
+
+    def install(self, now_ns: int) -> None:
+        """An epoch was installed: routes, and the numbers of groups, may be others."""
+        self._route_numbers.clear()
+        routes = [*self._routes.values(), self._unnumbered]
+        waits: dict[LaneWait, None] = {}
+        items: list[tuple[int, RouteItem]] = []
+        for route in routes:
+            items += route.take_all()
+            for _, wait in route.marks:
+                wait.marks -= 1
+                waits[wait] = None
+            route.marks.clear()
+        items.sort(key=_first_of)
+        self._routes.clear()
+        self._unnumbered = Route(())
+        self._multis.clear()
+        for order, item in items:
+            self._place(order, item)
+        for wait in waits:
+            self.mark(wait, None)
+        for wait in self._waits.values():
+            if wait not in waits:  # some of what it is for may have left for lanes that have ended
+                self._wait_for_lanes(wait)
+        self._settle(now_ns, [wait for wait in waits if wait.is_over])
+        self._end_lanes()
+
+    def depart(self, now_ns: int) -> None:
+        """This node is out of the service. What waits is kept, by names: groups get other numbers."""
+        self._is_held = True
+        lost = OutcomeUnknown("this node was out of the regions before its messages were acknowledged")
+        for lane in self.lanes.values():
+            lane.ready.clear()
+            lane.acked = lane.submitted
+            self._settle(now_ns, lane.waits.fail(lost))
+        for route in self._routes.values():
+            route.list_targets()
+
+    def fail(self, error: OrdercastError) -> None:
+        """All waits end with `error`."""
+        for watch in self._waits:
+            watch.error = error
+            self.settled.append(watch)
+        self._waits.clear()
+
+    # In detail.
+
+    def _route(self, regions: tuple[int, ...]) -> Route:
+        route = self._routes.get(regions)
+        if route is None:
+            route = self._routes[regions] = Route(regions)
+        return route
+
+    def _lane(self, region: int) -> Lane:
+        lane = self.lanes.get(region)
+        if lane is None:
+            lane = self.lanes[region] = Lane(region, *self._numbers.pop(region, (0, 0)))
+        return lane
+
+    def _touch(self, now_ns: int, lane: Lane) -> None:
+        if lane.region not in self._touched:
+            self._touched[lane.region] = lane
+            lane.open(*self._engine.room(now_ns, lane.region))
+
+    def _regions_of(self, groups: NamedGroups) -> tuple[int, ...] | None:
+        """The regions of several groups; None: not all of them have a number."""
+        numbers = groups.numbers()
+        if numbers is None:
+            return None
+        regions_of = self._route_numbers.regions
+        if len(numbers) == 1:
+            return regions_of(numbers[0])
+        return tuple(sorted({region for number in numbers for region in regions_of(number)}))
+
+    def _advance(self, now_ns: int, route: Route) -> bool:
+        """Let messages of a route leave for its lanes."""
+        lanes = [self._lane(region) for region in route.regions]
+        for lane in lanes:
+            self._touch(now_ns, lane)
+        has_moved = False
+        while (head := route.head) is not None:
+            if self._multis and self._must_wait(route, head):
+                break
+            room = min([lane.room for lane in lanes], default=MAX_BUDGET)
+            largest = min([lane.largest for lane in lanes], default=MAX_BUDGET)
+            is_small = room * SMALL_SHARE < largest and route.nbytes > room
+            if room <= OVERHEAD or (is_small and any(lane.acked < lane.submitted for lane in lanes)):
+                break
+            if isinstance(head, Stretch):
+                part = route.draw(room - OVERHEAD, largest - OVERHEAD, COLUMN_BYTES)
+                if part is None:
+                    if route.head is head:
+                        break
+                    continue
+                self._spread(lanes, part)
+            elif isinstance(head, LargeMessage):
+                if not self._fragment(route, lanes, head, min(room, largest)):
+                    break
+            elif not self._spread_addressed(route, lanes, head, room, largest):
+                break
+            has_moved = True
+        for wait in route.take_marks():
+            self._passed.append((wait, lanes))
+        return has_moved
+
+    def _must_wait(self, route: Route, head: RouteItem) -> bool:
+        """Messages to several groups keep their place among what is sent to each of them."""
+        order, regions = route.order, set(route.regions)
+        if self._is_multi(head):
+            if self._unnumbered.order < order:
+                return True
+            others = [other for other in self._routes.values() if other.order < order]
+            return any(not regions.isdisjoint(other.regions) for other in others)
+        return any(at < order and (not where or not regions.isdisjoint(where)) for at, where in self._multis)
+
+    def _is_multi(self, item: RouteItem) -> bool:
+        groups = None if isinstance(item, Stretch) else item.groups
+        return isinstance(groups, NamedGroups) and len(groups.names) > 1
+
+    def _spread(self, lanes: list[Lane], part: Stretch) -> None:
+        count, nbytes = len(part.lengths), part.nbytes
+        if part.group is not None:
+            part.group.messages_sent += count
+        elif isinstance(part.groups, NumberedTargets):
+            self._joined.wanted.count(part.groups.numbers)
+        elif part.groups is not None:
+            for target in part.groups:
+                target.messages_sent += 1
+        for at, lane in enumerate(lanes):
+            lane.add(copy_of(part) if at else part, self.serial)
+        self._charge(lanes, nbytes + COLUMN_BYTES * count)
+        self.serial += count
+        self.count -= count
+        self.nbytes -= nbytes
+
+    def _spread_addressed(
+        self, route: Route, lanes: list[Lane], head: AddressedMessages, room: int, largest: int
+    ) -> bool:
+        numbers = head.groups.numbers() or ()
+        extra = LENGTH.size + GROUP_BYTES * len(numbers)
+        size = sum(head.lengths) + 2 * len(head.lengths) + extra
+        if size + OVERHEAD > min(room, largest):
+            if size + OVERHEAD <= largest:
+                return False
+            route.make_addressed_large(head)
+            return True
+        order = route.order
+        item = route.draw_addressed()
+        if item is None:
+            return False
+        self._end_multi(order, item)
+        for lane in lanes:
+            lane.add_addressed(item, self.serial)
+        self._charge(lanes, size)
+        count = len(item.payloads)
+        self.serial += count
+        self.count -= count
+        self.nbytes -= sum(item.lengths)
+        return True
+
+    def _fragment(self, route: Route, lanes: list[Lane], large: LargeMessage, limit: int) -> bool:
+        """Let the next fragment of a large message leave; all lanes get the same."""
+        if large.groups is not None:
+            numbers = list(large.groups.numbers() or ())
+        else:
+            numbers = [large.group.number] if large.group is not None else []
+        overhead = FRAGMENT_OVERHEAD + (LENGTH.size + GROUP_BYTES * len(numbers) if len(numbers) > 1 else 0)
+        if limit <= overhead:
+            return False
+        size, start = len(large.payload), large.offset
+        stop = min(start + limit - overhead, size) if lanes else size
+        for lane in lanes:
+            lane.add_fragment(large, start, stop, numbers, self.serial)
+        self._charge(lanes, stop - start + overhead)
+        large.offset = stop
+        if stop == size:
+            order = route.order
+            route.end_large()
+            self._end_multi(order, large)
+            if large.group is not None:
+                large.group.messages_sent += 1
+            self.serial += 1
+            self.count -= 1
+            self.nbytes -= size
+        return True
+
+    def _charge(self, lanes: list[Lane], nbytes: int) -> None:
+        for lane in lanes:
+            lane.room -= nbytes + OVERHEAD * (1 + 2 * nbytes // lane.largest)
+
+    def _end_multi(self, order: int, item: RouteItem) -> None:
+        if self._multis and self._is_multi(item):
+            self._multis = [each for each in self._multis if each[0] != order]
+
+    def _flush(self, now_ns: int, lane: Lane) -> bool:
+        """Pack what a lane got in this pass, and give it to the engine."""
+        lane.pack()
+        ready = lane.ready
+        if not ready:
+            return False
+        count = self._engine.submit(now_ns, lane.region, [packed.block for packed in ready], self._out)
+        taken = ready[:count]
+        del ready[:count]
+        is_on, view = self._rows.is_on, self._views.id_of(lane.region)
+        for packed in taken:
+            if packed.service.rank != UNRELIABLE_RANK:
+                lane.submitted += 1
+            if is_on:
+                nbytes = packed.payload_bytes
+                for first, run, serial in lane.serials(packed.messages):
+                    self._rows.submit(now_ns, lane.region, view, first, run, serial, packed.service, nbytes)
+                    nbytes = 0
+                groups = groups_of(packed.block, head_of(packed.block))
+                self._rows.carry(now_ns, lane.region, view, packed.first, packed.messages, groups, packed.service)
+            else:
+                lane.serials(packed.messages)
+        return count > 0
+
+    def _pass_mark(self, now_ns: int, wait: LaneWait, lanes: list[Lane]) -> None:
+        """Everything before a mark has been given to these lanes."""
+        wait.marks -= 1
+        for lane in lanes:
+            wait.shown.append((lane.region, self._views.id_of(lane.region), lane.queue.end_number - 1))
+            count = lane.submitted + sum([packed.service.rank != UNRELIABLE_RANK for packed in lane.ready])
+            if lane.acked < count:
+                lane.waits.add(count, wait)
+        if wait.is_over:
+            self._settle(now_ns, [wait])
+
+    def _place(self, order: int, item: RouteItem) -> None:
+        """Put what waits into the route that it has now."""
+        if isinstance(item, Stretch):
+            if item.groups is not None:
+                self._divide(order, item)
+                return
+            self.route_of(item.target.number).put(order, item)
+            return
+        groups = item.groups
+        if groups is None:
+            if isinstance(item, LargeMessage) and item.group is not None:
+                self.route_of(item.group.number).put(order, item)
+            return
+        assert isinstance(groups, NamedGroups)
+        regions = self._regions_of(groups)
+        (self._unnumbered if regions is None else self._route(regions)).put(order, item)
+        if len(groups.names) > 1:
+            self._multis.append((order, frozenset(regions) if regions is not None else frozenset()))
+
+    def _divide(self, order: int, item: Stretch) -> None:
+        """A stretch whose groups may have different routes from now on."""
+        item.measure()
+        targets = listed(item.targets(item.at, len(item.lengths)))
+        found: dict[Route, list[int]] = {}
+        for at, target in enumerate(targets, item.at):
+            found.setdefault(self.route_of(target.number), []).append(at)
+        if len(found) == 1:
+            next(iter(found)).put(order, item)
+            return
+        for route, index in found.items():
+            part = stretch_of(
+                [item.payloads[at] for at in index],
+                item.service,
+                item.type,
+                [item.lengths[at] for at in index],
+                None,
+                [targets[at - item.at] for at in index],
+            )
+            route.put(order, part)
+
+    def _end_lanes(self) -> None:
+        """Keep only the numbers of lanes whose regions have ended, once everything is acknowledged."""
+        current = self._views.current
+        for region in [
+            each for each, lane in self.lanes.items() if each not in current or len(self.lanes) > FREE_LANES
+        ]:
+            lane = self.lanes[region]
+            if region not in current:
+                lane.ready.clear()  # the engine takes nothing for it any more
+            if lane.is_idle:
+                self._numbers[region] = (lane.queue.end_number, lane.submitted)
+                del self.lanes[region]
+
+
+def _order_of(route: Route) -> int:
+    return route.order
+
+
+def _first_of(item: tuple[int, RouteItem]) -> int:
+    return item[0]
