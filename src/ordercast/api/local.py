@@ -531,7 +531,7 @@ class LocalBackend:
         if request.config.orderer == REGIONS_ORDERER:
             base = self._regional_seat(self.host.open_regions(self._driver.now_ns(), request.config).base)
             assert isinstance(base, RegionBase)
-            self._driver.wake()
+            base.wake()
             return base
         port = self.host.attach(
             self._driver.now_ns(),
@@ -561,7 +561,7 @@ class LocalBackend:
     def seat(self, group: str) -> Seat | None:
         port = self.host.port(group)
         if port is None:
-            regional = self.host.regions.port(group) if self.host.regions is not None else None
+            regional = regions.port(group) if (regions := self.host.plugged.regions) is not None else None
             return self._regional_seat(regional) if regional is not None else None
         seat = self._seats.get(port)
         if seat is None and port.channel.shared is not None:

@@ -26,10 +26,10 @@ from ordercast.groups.caller import Caller
 from ordercast.groups.channel import Channel
 from ordercast.groups.checks import check_header, check_name
 from ordercast.groups.directory import Directory, OwnDirectory, Placement
-from ordercast.groups.driven import Deadlines, Driven, Handle, LogLine, Tagged
+from ordercast.groups.driven import Deadlines, Driven, Handle, LogLine
 from ordercast.groups.engines import EngineFactory, underlay_engines
 from ordercast.groups.naming import Naming
-from ordercast.groups.plugged import Plugged
+from ordercast.groups.plugged import Callers, ChannelTags, Plugged
 from ordercast.groups.port import Port
 from ordercast.groups.regions.channel import RegionChannel
 from ordercast.groups.regions.engines import RegionEngineFactory
@@ -60,8 +60,8 @@ class Host:
 
     __slots__ = (
         "_blocks",
+        "_by_tag",
         "_callers",
-        "_calling",
         "_channels",
         "_deadlines",
         "_directory",
@@ -75,18 +75,15 @@ class Host:
         "_naming",
         "_news",
         "_order",
-        "_plugged",
         "_recorder",
-        "_region_engines",
-        "_regions",
         "_rng",
         "_sessions",
-        "_tags",
         "_timing",
         "counters",
         "has_ended",
         "has_log",
         "me",
+        "plugged",
     )
 
     def __init__(
@@ -112,17 +109,14 @@ class Host:
         self._recorder = recorder
         self._entries = Entries(store)  # what it must not forget over a restart
         self._engines = engines if engines is not None else underlay_engines()
-        self._region_engines = regions  # None: this node knows no membership service
         self._directory: Directory = directory if directory is not None else OwnDirectory()
         self._sessions = Sessions()
         # channels and callers
         self._channels: dict[str, Channel] = {}  # the open ones, by underlay
-        self._tags: dict[int, list[Channel]] = {}  # these and the ending ones
+        self._by_tag = ChannelTags()  # these and the ending ones
         self._ending: dict[Channel, None] = {}  # left underlays where others may still need this node's history
-        self._callers: dict[str, Caller] = {}  # groups that this node calls, and is not in
-        self._calling: dict[int, list[Caller]] = {}  # the same, by tag
-        self._regions: RegionChannel | None = None  # all groups on regions
-        self._plugged = Plugged()  # what else gets datagrams
+        self._callers = Callers()  # of groups that this node calls, and is not in
+        self.plugged = Plugged(regions)  # what else gets datagrams
         self._naming: Naming | None = None  # once this node asks others for their groups, or is asked
         self._order = 0
         # underlays that were left; MAX_REMEMBERED bounds both
@@ -242,7 +236,7 @@ class Host:
             text = f"this node joined {caller.group!r} while its call was under way: it may or may not have been "
             self._close_caller(now_ns, caller, OutcomeUnknown(text + "carried out"))
         self._channels[underlay] = channel
-        self._tags.setdefault(group_tag(underlay), []).append(channel)
+        self._by_tag.add(channel)
         return channel
 
     def attach(
@@ -274,39 +268,14 @@ class Host:
         return port
 
     def open_regions(self, now_ns: int, config: GroupConfig) -> RegionChannel:
-        """All groups of this node on regions: one engine for them, made when the first one is wanted."""
-        if self._regions is not None and not self._regions.is_over:
-            return self._regions
-        if self._region_engines is None:
-            raise UsageError('orderer="regions" needs a membership service: give the node one')
-        if REGIONS_UNDERLAY in self._channels:
-            raise UsageError(
-                f"this node is in a group {REGIONS_UNDERLAY!r} with an underlay of its own: leave it first"
-            )
-        if self._is_closed:
-            raise UsageError("this node has been closed")
-        engine = self._region_engines(self.me, config, self._timing, Random(self._rng.getrandbits(64)))
-        channel = RegionChannel(self.me, engine, self._order, recorder=self._recorder)
-        self._order += 1
-        engine.start(now_ns, channel.out)
-        self._regions = channel
-        self.plug(channel)
-        self._dirty[channel] = None
-        return channel
-
-    @property
-    def regions(self) -> RegionChannel | None:
-        """Its groups on regions; None before the first one."""
-        return self._regions
-
-    def plug(self, driven: Tagged) -> None:
-        """Drive something else as well: it gets all datagrams with the tag of its underlay."""
-        self._plugged.add(driven)
-        self._dirty[driven] = None
-
-    def listens(self) -> frozenset[Address]:
-        """Multicast addresses that this node has to hear, besides those of its underlays."""
-        return self._plugged.listens()
+        """All groups of this node on regions."""
+        regions = self.plugged.regions
+        if regions is None or regions.is_over:
+            self._check_underlay(Placement(REGIONS_UNDERLAY, True), self.session)
+            made = (self.me, config, self._timing, self._rng, self._recorder)
+            regions = self.plugged.open_regions(now_ns, self._order, *made)
+            self._order += 1
+        return regions
 
     def open_session(self, label: str) -> Session:
         """Another application at this node, in groups of shared underlays: a member of its own, `label@name/life`. Give
@@ -338,12 +307,12 @@ class Host:
     @property
     def underlays(self) -> list[str]:
         """The underlays that this node is in, or on its way into."""
-        return list(dict.fromkeys([*self._channels, *self._plugged.underlays]))
+        return list(dict.fromkeys([*self._channels, *self.plugged.underlays]))
 
     @property
     def callers(self) -> list[Caller]:
         """The groups that this node calls without being in them."""
-        return list(self._callers.values())
+        return self._callers.all
 
     def caller(self, group: str, *, datagram: int, contacts: Sequence[Address] = ()) -> Caller:
         """What calls a group that this node is not in; opened by the first call, closed when it has long been idle.
@@ -355,19 +324,10 @@ class Host:
             placement = self._place(group, self.session)
             if placement.is_shared:
                 raise UsageError(f"{group!r} shares the underlay {placement.underlay!r}; only members can send to it")
-            caller = Caller(
-                group,
-                self.me,
-                self._timing,
-                self._order,
-                datagram=datagram,
-                contacts=list(contacts),
-                resume=(self.session.numbers.get(group, 0), self._blocks.get(group, 0)),
-                recorder=self._recorder,
-            )
+            resume = (self.session.numbers.get(group, 0), self._blocks.get(group, 0))
+            made = (group, self.me, self._timing, self._order)
+            caller = self._callers.open(*made, datagram, contacts, resume, self._recorder)
             self._order += 1
-            self._callers[group] = caller
-            self._calling.setdefault(group_tag(group), []).append(caller)
         return caller
 
     @property
@@ -421,21 +381,21 @@ class Host:
             stride = size
         (tag,) = TAG.unpack_from(data, TAG_OFFSET)
         # One underlay needs no second look: its engine drops what is not of its ring.
-        others = len(self._calling) + len(self._plugged)
-        if stride < size and len(self._tags) + others > 1 and is_mixed(data, stride, tag):
+        others = len(self._callers.tags) + len(self.plugged.tags)
+        if stride < size and len(self._by_tag.tags) + others > 1 and is_mixed(data, stride, tag):
             self.counters["mixed_trains"] += 1
             for start in range(0, size, stride):
                 self.receive(now_ns, source, data[start : start + stride], 0)
             return
         kind = data[1]
-        if self._calling and tag in self._calling:
-            self._receive_reply(now_ns, source, data, stride, tag)
+        if tag in self._callers.tags:
+            self._dirty.update(dict.fromkeys(self._callers.receive(now_ns, source, data, stride, tag)))
             if kind == _REPLY and stride == size:
                 return
-        is_plugged = tag in self._plugged
+        is_plugged = tag in self.plugged.tags
         if is_plugged:
-            self._dirty.update(dict.fromkeys(self._plugged.receive(now_ns, source, data, stride, tag)))
-        channels = self._tags.get(tag)
+            self._dirty.update(dict.fromkeys(self.plugged.receive(now_ns, source, data, stride, tag)))
+        channels = self._by_tag.tags.get(tag)
         if channels is None:
             if is_plugged:
                 return
@@ -444,7 +404,7 @@ class Host:
                 self.naming.receive(now_ns, source, data, stride, names)
                 self._dirty[self.naming] = None
             else:
-                self.counters["unknown_group"] += tag not in self._calling
+                self.counters["unknown_group"] += tag not in self._callers.tags
             return
         for channel in channels:
             channel.received.add(kind, -(-size // stride), size)
@@ -453,13 +413,11 @@ class Host:
 
     def unreachable(self, now_ns: int, address: Address, quoted: bytes) -> None:
         """Somebody says that no process listens at `address`, and quotes a datagram of ours."""
-        if len(quoted) < HEADER_BYTES:
-            return
-        (tag,) = TAG.unpack_from(quoted, TAG_OFFSET)
-        for channel in self._tags.get(tag, ()):
+        tag = TAG.unpack_from(quoted, TAG_OFFSET)[0] if len(quoted) >= HEADER_BYTES else -1
+        for channel in self._by_tag.tags.get(tag, ()):
             channel.engine.unreachable(now_ns, address, quoted, channel.out)
             self._dirty[channel] = None
-        self._dirty.update(dict.fromkeys(self._plugged.unreachable(now_ns, address, quoted, tag)))
+        self._dirty.update(dict.fromkeys(self.plugged.unreachable(now_ns, address, quoted, tag)))
 
     def expire(self, now_ns: int) -> None:
         """Run what is due."""
@@ -524,23 +482,20 @@ class Host:
 
     def audience(self, underlay: str) -> list[Address]:
         """Where `To.ALL` of an underlay goes when there is no multicast."""
-        return list(dict.fromkeys([each for channel in self._all(underlay) for each in channel.engine.audience()]))
+        return self._by_tag.audience(underlay)
 
     def copies(self, underlay: str) -> list[Address]:
         """The addresses that get a copy of each multicast of an underlay, because they hear none."""
-        channels = self._all(underlay)
-        if len(channels) == 1:
-            return channels[0].engine.copies()
-        return list(dict.fromkeys([address for channel in channels for address in channel.engine.copies()]))
+        return self._by_tag.copies(underlay)
 
     def ttl(self, underlay: str) -> int:
         """How far multicasts of an underlay go."""
-        channel = self._channels.get(underlay) or next(iter(self._all(underlay)), None)
+        channel = self._channels.get(underlay) or next(iter(self._by_tag.of(underlay)), None)
         return channel.engine.ttl if channel is not None else self.me.ttl
 
     def knows(self, underlay: str) -> bool:
         """Whether datagrams of this underlay are of any use here: it is open, or was left and still answers."""
-        return bool(self._all(underlay)) or group_tag(underlay) in self._plugged
+        return bool(self._by_tag.of(underlay)) or group_tag(underlay) in self.plugged.tags
 
     @property
     def is_lingering(self) -> bool:
@@ -550,27 +505,25 @@ class Host:
     @property
     def lingering_work(self) -> int:
         """Datagrams that came for underlays that were left, heartbeats apart: it rises while members need something."""
-        meters = [channel.received for channel in self._ending]
-        return sum([meter.total - meter.count(Kind.SYNC) for meter in meters])
+        return sum([each.received.total - each.received.count(Kind.SYNC) for each in self._ending])
 
     def close(self, now_ns: int) -> None:
         """Stop of the node's own will, without a word to anybody: leave the groups first. Flushes the trace."""
         if self._is_closed:
             return
         self._is_closed = True
-        for channel in [channel for channels in self._tags.values() for channel in channels]:
+        for channel in self._by_tag.all:
             channel.stop(now_ns)
             self._news[channel] = None
             for stream in channel.streams:
                 stream.session.ports.clear()
-        for driven in self._plugged.all:
-            driven.stop(now_ns)
+        for driven in self.plugged.all:
+            self.plugged.close(now_ns, driven)
             self._news[driven] = None
-        self._plugged.clear()
         for caller in self.callers:
             self._close_caller(now_ns, caller, NotMember("this node has been closed"))
         self._channels.clear()
-        self._tags.clear()
+        self._by_tag.tags.clear()
         self._ending.clear()
         self._dirty.clear()
         self._deadlines.clear()
@@ -580,11 +533,6 @@ class Host:
             self._recorder.flush()
 
     # In detail.
-
-    def _all(self, underlay: str) -> list[Channel]:
-        """The channels of an underlay. A node that has left and comes back has two: the old one goes on answering
-        members that the new one asks to be let in."""
-        return [channel for channel in self._tags.get(group_tag(underlay), ()) if channel.underlay == underlay]
 
     def _place(self, group: str, session: Session, underlay: str | None = None) -> Placement:
         """Where a group is carried. Raises what stands against joining or calling it."""
@@ -606,10 +554,8 @@ class Host:
         if session.label and not placement.is_shared:
             raise UsageError(f"{session} is in groups of shared underlays only, not in {placement.underlay!r}")
         check_name(placement.underlay)
-        if self._regions is not None and placement.underlay == REGIONS_UNDERLAY:
-            raise UsageError(
-                f"{REGIONS_UNDERLAY!r} is the underlay of this node's regions: give the group another name"
-            )
+        if self.plugged.has_regions and placement.underlay == REGIONS_UNDERLAY:
+            raise UsageError(f"this node's regions have the name {REGIONS_UNDERLAY!r}: give the group another one")
         open_one = self._channels.get(placement.underlay)
         if open_one is not None and (open_one.shared is not None) != placement.is_shared:
             how = "an underlay that carries groups" if open_one.shared is not None else "a group of its own"
@@ -617,17 +563,12 @@ class Host:
         if len(self._blocks) >= MAX_REMEMBERED and placement.underlay not in self._blocks:
             raise UsageError(f"this node has used {MAX_REMEMBERED} groups in its life; start a new one")
 
-    def _receive_reply(self, now_ns: int, source: Address, data: memoryview, stride: int, tag: int) -> None:
-        """What callers take of a batch; replies may come in one train with what is meant for members."""
-        for caller in self._calling[tag]:
-            caller.receive(now_ns, source, data, stride)
-            self._dirty[caller] = None
-
     def _close(self, now_ns: int, driven: Driven) -> None:
         """The application's part has ended. A left underlay goes on answering until its engine wants no more time."""
         if isinstance(driven, RegionChannel):
             if driven.engine.is_closed:
-                self._unplug(now_ns, driven)
+                self.plugged.close(now_ns, driven)
+                self.has_ended = True
         elif isinstance(driven, Caller):
             self._close_caller(now_ns, driven, None)
         elif isinstance(driven, Channel):
@@ -639,18 +580,9 @@ class Host:
                     self._memories[driven.underlay] = memory
             self._ending[driven] = None
 
-    def _unplug(self, now_ns: int, driven: Tagged) -> None:
-        """It has nothing left to do."""
-        self._plugged.remove(driven)
-        driven.stop(now_ns)
-        driven.deadline_ns = driven.armed_ns = NEVER
-        if self._regions is driven:
-            self._regions = None
-        self.has_ended = True
-
     def _close_caller(self, now_ns: int, caller: Caller, error: OrdercastError | None) -> None:
         """Its numbers are kept; tasks that still wait learn `error`."""
-        del self._callers[caller.group]
+        self._callers.remove(caller)
         self.session.numbers[caller.group], self._blocks[caller.group] = caller.resume
         if error is not None:
             caller.fail(error)
@@ -658,10 +590,6 @@ class Host:
         caller.stop(now_ns)
         caller.deadline_ns = caller.armed_ns = NEVER
         self._dirty.pop(caller, None)
-        tag = group_tag(caller.group)
-        callers = [other for other in self._calling.pop(tag) if other is not caller]
-        if callers:
-            self._calling[tag] = callers
 
     def _forget_ended(self, now_ns: int) -> None:
         """Forget left underlays that have nothing to do. One pass later: their last sends may still be resolved."""
@@ -669,7 +597,4 @@ class Host:
             del self._ending[channel]
             self.has_ended = True
             channel.stop(now_ns)
-            tag = group_tag(channel.underlay)
-            channels = [other for other in self._tags.pop(tag, ()) if other is not channel]
-            if channels:
-                self._tags[tag] = channels
+            self._by_tag.remove(channel)

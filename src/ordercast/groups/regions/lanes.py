@@ -79,7 +79,7 @@ class Lane:
             ready.append(packed)
 
     def serials(self, count: int) -> list[tuple[int, int, int]]:
-        """Of so many messages that the engine has taken: (first number, how many, first serial) for each run of serials."""
+        """Of so many messages that the engine has taken: (first number, how many, first serial) for each run."""
         found: list[tuple[int, int, int]] = []
         serials = self._serials
         while count and serials:

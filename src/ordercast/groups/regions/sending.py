@@ -22,13 +22,14 @@ import numpy.typing as npt
 from ordercast.engine import Outbox
 from ordercast.errors import OrdercastError, OutcomeUnknown
 from ordercast.groups.queue import QUEUE_BYTES, SMALL_SHARE
-from ordercast.groups.queued import AddressedMessages, LargeMessage, NumberedTargets, Routes, Stretch, Target, listed
+from ordercast.groups.queued import AddressedMessages, LargeMessage, NumberedTargets, Routes, Stretch, Target
 from ordercast.groups.regions.engines import RegionalEngine
 from ordercast.groups.regions.joined import JoinedGroups
 from ordercast.groups.regions.lanes import Lane
-from ordercast.groups.regions.route import Route, RouteItem, copy_of, stretch_of
+from ordercast.groups.regions.route import Route, copy_of, stretch_of
+from ordercast.groups.regions.routing import Routing
 from ordercast.groups.regions.rows import RegionRows
-from ordercast.groups.regions.targets import NamedGroups, RouteNumbers
+from ordercast.groups.regions.targets import NamedGroups
 from ordercast.groups.regions.views import RegionViews
 from ordercast.groups.regions.waits import LaneWait
 from ordercast.groups.watches import Watch
@@ -55,20 +56,15 @@ class RegionSending:
     """The routes and lanes of one node."""
 
     __slots__ = (
-        "_barrier",
         "_engine",
         "_is_held",
         "_joined",
-        "_multis",
         "_numbers",
-        "_order",
         "_out",
         "_passed",
-        "_route_numbers",
-        "_routes",
+        "_routing",
         "_rows",
         "_touched",
-        "_unnumbered",
         "_views",
         "_waits",
         "count",
@@ -87,12 +83,7 @@ class RegionSending:
         self._out = out
         self._joined = joined  # counts messages by group
         # what waits
-        self._routes: dict[tuple[int, ...], Route] = {}  # that something waits in, by their regions
-        self._unnumbered = Route(())  # to groups that have no number yet
-        self._route_numbers = RouteNumbers(engine.table)
-        self._order = 0  # of the last item
-        self._barrier = 0  # the order of the last message to several groups
-        self._multis: list[tuple[int, frozenset[int]]] = []  # messages to several groups that wait, and their regions
+        self._routing = Routing(engine.table)
         self._is_held = True  # this node is not in the service
         self.count = 0
         self.nbytes = 0
@@ -135,14 +126,12 @@ class RegionSending:
 
     def route_of(self, number: int) -> Route:
         """Where messages to a group wait."""
-        if not number:
-            return self._unnumbered
-        return self._route(self._route_numbers.regions(number))
+        return self._routing.route_of(number)
 
     def room(self, now_ns: int, number: int) -> int:
         """Bytes that may leave for a group now; 0 while something waits before it."""
-        route = self.route_of(number)
-        if self._is_held or route is self._unnumbered or not route.is_idle or self._multis:
+        route = self._routing.route_of(number)
+        if self._is_held or route is self._routing.unnumbered or not route.is_idle or self._routing.has_multis:
             return 0
         rooms = [self._engine.room(now_ns, region)[0] for region in route.regions]
         return min([max(0, room) for room in rooms], default=QUEUE_BYTES)
@@ -158,8 +147,8 @@ class RegionSending:
 
     def offer(self, payload: bytes, service: Service, type_: int, group: Target, route: Route) -> None:
         """Queue one message to a group. Hot: once per `send`."""
-        self._order += 1
-        route.offer(payload, service, type_, group, self._order, self._barrier)
+        routing = self._routing
+        route.offer(payload, service, type_, group, routing.next_order(), routing.barrier)
         self.count += 1
         self.nbytes += len(payload)
 
@@ -169,10 +158,9 @@ class RegionSending:
         """Queue messages to one group, from the first on; how many were taken."""
         if not self.has_room:
             return 0
-        route = self.route_of(group.number)
+        route = self._routing.route_of(group.number)
         before = route.nbytes
-        self._order += 1
-        taken = route.offer_many(payloads, service, type_, lengths, group, None, self._order)
+        taken = route.offer_many(payloads, service, type_, lengths, group, None, self._routing.next_order())
         self.count += taken
         self.nbytes += route.nbytes - before
         return taken
@@ -198,12 +186,12 @@ class RegionSending:
                 break
             total += length
             take += 1
-        found = self._route_numbers.of_all(numbers[:take])
-        if not all(self._route(regions).has_room for regions, _ in found):
+        found = self._routing.numbers.of_all(numbers[:take])
+        if not all(self._routing.route(regions).has_room for regions, _ in found):
             return 0
-        self._order += 1
+        order = self._routing.next_order()
         for regions, at in found:
-            route = self._route(regions)
+            route = self._routing.route(regions)
             if at is None:
                 some, sizes, which = payloads[:take], lengths[:take], numbers[:take]
             else:
@@ -212,7 +200,7 @@ class RegionSending:
             before, start = route.nbytes, 0
             while start < len(some):  # the bound of the route was asked for: it may be crossed once
                 targets = NumberedTargets(which[start:], routes)
-                done = route.offer_many(some[start:], service, type_, sizes[start:], None, targets, self._order)
+                done = route.offer_many(some[start:], service, type_, sizes[start:], None, targets, order)
                 start += done or self._force(route, some, sizes, service, type_, targets, start)
             self.count += len(some)
             self.nbytes += route.nbytes - before
@@ -229,22 +217,21 @@ class RegionSending:
         start: int,
     ) -> int:
         rest = stretch_of(payloads[start:], service, type_, lengths[start:], None, targets)
-        route.put(self._order, rest)
+        route.put(self._routing.order, rest)
         return len(payloads) - start
 
     def offer_addressed(self, payload: bytes, service: Service, type_: int, groups: NamedGroups) -> bool:
         """Queue one message to several groups, or to one that this node is not in; False: there is no room."""
-        regions = self._regions_of(groups)
-        route = self._unnumbered if regions is None else self._route(regions)
+        regions = self._routing.regions_of(groups)
+        route = self._routing.unnumbered if regions is None else self._routing.route(regions)
         if not self.has_room or not route.has_room:
             return False
-        self._order += 1
-        route.offer_addressed([payload], service, type_, groups, self._order)
+        order = self._routing.next_order()
+        route.offer_addressed([payload], service, type_, groups, order)
         self.count += 1
         self.nbytes += len(payload)
         if len(groups.names) > 1:
-            self._barrier = self._order
-            self._multis.append((self._order, frozenset(regions) if regions is not None else frozenset()))
+            self._routing.add_multi(order, regions)
         return True
 
     # Waits.
@@ -258,7 +245,7 @@ class RegionSending:
 
     def flush(self, number: int = 0) -> Watch | None:
         """Wait for everything that was offered to a group, or to all groups; None: there is nothing to wait for."""
-        route = self.route_of(number) if number else None
+        route = self._routing.route_of(number) if number else None
         if not self.has_out and not (self.count if route is None else route.count):
             return None
         watch = Watch(0, 0, None)
@@ -269,11 +256,11 @@ class RegionSending:
 
     def mark(self, wait: LaneWait, route: Route | None) -> None:
         """Everything that a wait is for was offered."""
-        for each in [route] if route is not None else [*self._routes.values(), self._unnumbered]:
+        for each in [route] if route is not None else self._routing.all:
             if each.count or each is route:
                 each.mark(wait)
-                if each is not self._unnumbered:
-                    self._routes.setdefault(each.regions, each)
+                if each is not self._routing.unnumbered:
+                    self._routing.routes.setdefault(each.regions, each)
         if route is None:
             self._wait_for_lanes(wait)
 
@@ -309,10 +296,10 @@ class RegionSending:
                 self._touch(now_ns, lane)
         before = self.serial
         has_moved = False
-        for route in sorted(self._routes.values(), key=_order_of) if self._routes else ():
+        for route in sorted(self._routing.routes.values(), key=_order_of) if self._routing.routes else ():
             has_moved |= self._advance(now_ns, route)
             if route.is_idle:
-                del self._routes[route.regions]
+                del self._routing.routes[route.regions]
         for lane in self._touched.values():
             has_moved |= self._flush(now_ns, lane)
         if self._passed:
@@ -334,22 +321,7 @@ class RegionSending:
 
     def install(self, now_ns: int) -> None:
         """An epoch was installed: routes, and the numbers of groups, may be others."""
-        self._route_numbers.clear()
-        routes = [*self._routes.values(), self._unnumbered]
-        waits: dict[LaneWait, None] = {}
-        items: list[tuple[int, RouteItem]] = []
-        for route in routes:
-            items += route.take_all()
-            for _, wait in route.marks:
-                wait.marks -= 1
-                waits[wait] = None
-            route.marks.clear()
-        items.sort(key=_first_of)
-        self._routes.clear()
-        self._unnumbered = Route(())
-        self._multis.clear()
-        for order, item in items:
-            self._place(order, item)
+        waits = self._routing.sort()
         for wait in waits:
             self.mark(wait, None)
         for wait in self._waits.values():
@@ -366,7 +338,7 @@ class RegionSending:
             lane.ready.clear()
             lane.acked = lane.submitted
             self._settle(now_ns, lane.waits.fail(lost))
-        for route in self._routes.values():
+        for route in self._routing.routes.values():
             route.list_targets()
 
     def fail(self, error: OrdercastError) -> None:
@@ -377,12 +349,6 @@ class RegionSending:
         self._waits.clear()
 
     # In detail.
-
-    def _route(self, regions: tuple[int, ...]) -> Route:
-        route = self._routes.get(regions)
-        if route is None:
-            route = self._routes[regions] = Route(regions)
-        return route
 
     def _lane(self, region: int) -> Lane:
         lane = self.lanes.get(region)
@@ -395,16 +361,6 @@ class RegionSending:
             self._touched[lane.region] = lane
             lane.open(*self._engine.room(now_ns, lane.region))
 
-    def _regions_of(self, groups: NamedGroups) -> tuple[int, ...] | None:
-        """The regions of several groups; None: not all of them have a number."""
-        numbers = groups.numbers()
-        if numbers is None:
-            return None
-        regions_of = self._route_numbers.regions
-        if len(numbers) == 1:
-            return regions_of(numbers[0])
-        return tuple(sorted({region for number in numbers for region in regions_of(number)}))
-
     def _advance(self, now_ns: int, route: Route) -> bool:
         """Let messages of a route leave for its lanes."""
         lanes = [self._lane(region) for region in route.regions]
@@ -412,7 +368,7 @@ class RegionSending:
             self._touch(now_ns, lane)
         has_moved = False
         while (head := route.head) is not None:
-            if self._multis and self._must_wait(route, head):
+            if self._routing.has_multis and self._routing.must_wait(route, head):
                 break
             room = min([lane.room for lane in lanes], default=MAX_BUDGET)
             largest = min([lane.largest for lane in lanes], default=MAX_BUDGET)
@@ -435,20 +391,6 @@ class RegionSending:
         for wait in route.take_marks():
             self._passed.append((wait, lanes))
         return has_moved
-
-    def _must_wait(self, route: Route, head: RouteItem) -> bool:
-        """Messages to several groups keep their place among what is sent to each of them."""
-        order, regions = route.order, set(route.regions)
-        if self._is_multi(head):
-            if self._unnumbered.order < order:
-                return True
-            others = [other for other in self._routes.values() if other.order < order]
-            return any(not regions.isdisjoint(other.regions) for other in others)
-        return any(at < order and (not where or not regions.isdisjoint(where)) for at, where in self._multis)
-
-    def _is_multi(self, item: RouteItem) -> bool:
-        groups = None if isinstance(item, Stretch) else item.groups
-        return isinstance(groups, NamedGroups) and len(groups.names) > 1
 
     def _spread(self, lanes: list[Lane], part: Stretch) -> None:
         count, nbytes = len(part.lengths), part.nbytes
@@ -481,7 +423,7 @@ class RegionSending:
         item = route.draw_addressed()
         if item is None:
             return False
-        self._end_multi(order, item)
+        self._routing.end_multi(order, item)
         for lane in lanes:
             lane.add_addressed(item, self.serial)
         self._charge(lanes, size)
@@ -509,7 +451,7 @@ class RegionSending:
         if stop == size:
             order = route.order
             route.end_large()
-            self._end_multi(order, large)
+            self._routing.end_multi(order, large)
             if large.group is not None:
                 large.group.messages_sent += 1
             self.serial += 1
@@ -520,10 +462,6 @@ class RegionSending:
     def _charge(self, lanes: list[Lane], nbytes: int) -> None:
         for lane in lanes:
             lane.room -= nbytes + OVERHEAD * (1 + 2 * nbytes // lane.largest)
-
-    def _end_multi(self, order: int, item: RouteItem) -> None:
-        if self._multis and self._is_multi(item):
-            self._multis = [each for each in self._multis if each[0] != order]
 
     def _flush(self, now_ns: int, lane: Lane) -> bool:
         """Pack what a lane got in this pass, and give it to the engine."""
@@ -560,46 +498,6 @@ class RegionSending:
         if wait.is_over:
             self._settle(now_ns, [wait])
 
-    def _place(self, order: int, item: RouteItem) -> None:
-        """Put what waits into the route that it has now."""
-        if isinstance(item, Stretch):
-            if item.groups is not None:
-                self._divide(order, item)
-                return
-            self.route_of(item.target.number).put(order, item)
-            return
-        groups = item.groups
-        if groups is None:
-            if isinstance(item, LargeMessage) and item.group is not None:
-                self.route_of(item.group.number).put(order, item)
-            return
-        assert isinstance(groups, NamedGroups)
-        regions = self._regions_of(groups)
-        (self._unnumbered if regions is None else self._route(regions)).put(order, item)
-        if len(groups.names) > 1:
-            self._multis.append((order, frozenset(regions) if regions is not None else frozenset()))
-
-    def _divide(self, order: int, item: Stretch) -> None:
-        """A stretch whose groups may have different routes from now on."""
-        item.measure()
-        targets = listed(item.targets(item.at, len(item.lengths)))
-        found: dict[Route, list[int]] = {}
-        for at, target in enumerate(targets, item.at):
-            found.setdefault(self.route_of(target.number), []).append(at)
-        if len(found) == 1:
-            next(iter(found)).put(order, item)
-            return
-        for route, index in found.items():
-            part = stretch_of(
-                [item.payloads[at] for at in index],
-                item.service,
-                item.type,
-                [item.lengths[at] for at in index],
-                None,
-                [targets[at - item.at] for at in index],
-            )
-            route.put(order, part)
-
     def _end_lanes(self) -> None:
         """Keep only the numbers of lanes whose regions have ended, once everything is acknowledged."""
         current = self._views.current
@@ -616,7 +514,3 @@ class RegionSending:
 
 def _order_of(route: Route) -> int:
     return route.order
-
-
-def _first_of(item: tuple[int, RouteItem]) -> int:
-    return item[0]
