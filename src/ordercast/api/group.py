@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Final, Literal, Self, TypeVar, overload
+from typing import Any, Final, Literal, Self, overload
 
 from ordercast.api.calling import Calling
 from ordercast.api.checks import (
@@ -48,8 +48,6 @@ from ordercast.view import Member, View
 
 CALL_TIMEOUT_S: Final = 30.0
 """How long a call waits for its answer by default."""
-
-_Fed = TypeVar("_Fed")
 
 
 class Group:
@@ -274,20 +272,20 @@ class Group:
     def feed(self, fn: GroupFeed, *, service: Service | None = None, type: int = 0) -> Feed[Payload]:
         """Have a function asked for messages when they may leave, instead of sending them (orderer "regions" only).
 
-        `fn(room_bytes, max_messages)` returns payloads: at most `max_messages`, and about `room_bytes`. It is called in
-        the event loop when rate and window permit, must not block, and is not called again after an empty answer until
-        `signal()` of what is returned. An exception stops the feed, and goes to the loop's exception handler.
+        `fn(room_bytes, max_messages)` returns payloads. It is called in the event loop when rate and window permit, must
+        not block, and rests after an empty answer until `signal()` of what is returned. An exception stops it.
         """
         seat = self._seat
         seat.check_open()
         chosen = self._default_service if service is None else service
-        return self._feed_by(Feed(seat, fn, group_offer(seat, chosen, type), self._loop))
+        feed = Feed(seat, fn, group_offer(seat, chosen, type), self._loop)
+        self._feed_by(feed)
+        return feed
 
-    def _feed_by(self, feed: Feed[_Fed]) -> Feed[_Fed]:
+    def _feed_by(self, feed: Feed[Any]) -> None:
         if self._feed is not None:
             self._feed.stop()
         self._feed = feed
-        return feed
 
     async def flush(self) -> None:
         """Wait until everything that was sent before is delivered here. Errors are those of a confirmed send."""

@@ -11,10 +11,11 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ordercast.api.regional import RegionBase, RegionSeat
+from ordercast.api.regional import RegionSeats
 from ordercast.api.resolved import ResolvedGroups
 from ordercast.api.seat import SLICE, BaseSeat, JoinRequest, Respond, Seat, Waited
 from ordercast.api.stats import all_group_stats, all_node_stats
+from ordercast.api.underway import PortsUnderway
 from ordercast.config import REGIONS_ORDERER, SITES_ORDERER, GroupConfig, MinMembers
 from ordercast.engine import Reset
 from ordercast.errors import NotMember, OrdercastError, UsageError
@@ -415,33 +416,6 @@ class LocalBase(LocalSeat):
         return found
 
 
-class PortsUnderway:
-    """Groups that are being joined, or left, together."""
-
-    __slots__ = ("_are_leaving", "_done", "_ports")
-
-    def __init__(self, ports: Sequence[Port], are_leaving: bool) -> None:
-        self._ports = ports
-        self._are_leaving = are_leaving
-        self._done = 0  # the first of them are: they come to their end in their order, so that each is looked at once
-
-    @property
-    def is_over(self) -> bool:
-        ports, are_leaving = self._ports, self._are_leaving
-        while self._done < len(ports):
-            port = ports[self._done]
-            if port.gone is None and (are_leaving or port.view is None):
-                return False
-            self._done += 1
-        return True
-
-    def check(self) -> None:
-        """Raise where a group has been left before it was joined."""
-        for port in self._ports:
-            if port.gone is not None and not self._are_leaving:
-                raise NotMember(f"{port.group!r} was left before it was joined: {port.gone.text}")
-
-
 class LocalBackend:
     """The seats of one host."""
 
@@ -453,7 +427,7 @@ class LocalBackend:
         self._driver = driver
         self._seats: dict[Port, LocalSeat] = {}  # of groups; those that were joined with others, once they are wanted
         self._bases: dict[Port, LocalBase] = {}  # of shared underlays
-        self._regional: dict[RegionPort, RegionSeat] = {}  # of groups on regions that somebody holds, and of them all
+        self._regional = RegionSeats(host, driver)  # of groups on regions
         self._settled: list[Waited] = []
         self._guests: dict[Port, None] = {}  # ports of labelled sessions that have news
 
@@ -488,7 +462,9 @@ class LocalBackend:
 
     def open(self, group: str, request: JoinRequest) -> Seat:
         if request.config.orderer == REGIONS_ORDERER:
-            return self._open_regional(group, request)
+            if self.host.port(group) is not None:
+                raise UsageError(f"this node is in {group!r} already, on an underlay: leave that first")
+            return self._regional.open(group, request)
         underlay = request.underlay
         self._driver.prepare(self.host.underlay_of(group) if underlay is None else underlay, request.config.orderer)
         port = self.host.open(
@@ -509,30 +485,10 @@ class LocalBackend:
         self._driver.wake()
         return seat
 
-    def _open_regional(self, group: str, request: JoinRequest) -> Seat:
-        if request.header:
-            raise UsageError("groups on regions are joined without a header: leave it out")
-        regions = self.host.open_regions(self._driver.now_ns(), request.config)
-        if self.host.port(group) is not None:
-            raise UsageError(f"this node is in {group!r} already, on an underlay: leave that first")
-        seat = self._regional_seat(regions.open(group))
-        seat.wake()
-        return seat
-
-    def _regional_seat(self, port: RegionPort) -> RegionSeat:
-        seat = self._regional.get(port)
-        if seat is None:
-            made = RegionSeat if port.group else RegionBase
-            seat = self._regional[port] = made(self.host, port, self._driver)
-        return seat
-
     def attach(self, underlay: str, request: JoinRequest) -> BaseSeat:
         self._driver.prepare(underlay, request.config.orderer)
         if request.config.orderer == REGIONS_ORDERER:
-            base = self._regional_seat(self.host.open_regions(self._driver.now_ns(), request.config).base)
-            assert isinstance(base, RegionBase)
-            base.wake()
-            return base
+            return self._regional.attach(request)
         port = self.host.attach(
             self._driver.now_ns(),
             underlay,
@@ -561,8 +517,7 @@ class LocalBackend:
     def seat(self, group: str) -> Seat | None:
         port = self.host.port(group)
         if port is None:
-            regional = regions.port(group) if (regions := self.host.plugged.regions) is not None else None
-            return self._regional_seat(regional) if regional is not None else None
+            return self._regional.seat(group)
         seat = self._seats.get(port)
         if seat is None and port.channel.shared is not None:
             seat = self._seats[port] = LocalSeat(self.host, port, self._driver)
@@ -576,11 +531,7 @@ class LocalBackend:
                 port.settled.clear()
                 continue
             if isinstance(port, RegionPort):
-                regional = self._regional.get(port)
-                if regional is not None:
-                    found.append(regional)
-                    if port.gone is not None:
-                        del self._regional[port]
+                found += self._regional.news(port)
                 continue
             if port.stream.label:
                 self._guests[port] = None

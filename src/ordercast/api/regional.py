@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ordercast.api.resolved import ResolvedGroups
-from ordercast.api.seat import Respond, Waited
+from ordercast.api.seat import JoinRequest, Respond, Waited
 from ordercast.api.stats import all_group_stats
 from ordercast.config import GroupConfig, MinMembers
 from ordercast.engine import Reset
@@ -19,6 +19,7 @@ from ordercast.groups.checks import check_priority, no_locks
 from ordercast.groups.driven import Handle
 from ordercast.groups.events import Left, PortEvent
 from ordercast.groups.locks import LockRequest
+from ordercast.groups.regions.channel import RegionChannel
 from ordercast.groups.regions.port import RegionPort, no_resets
 from ordercast.groups.requests import PendingReply
 from ordercast.groups.status import GroupStatus
@@ -34,13 +35,17 @@ FEED_BYTES: Final = 1 << 20
 
 
 class RegionHost(Protocol):
-    """What a seat needs of its host."""
+    """What seats need of their host."""
 
     def touch(self, port: Handle) -> None: ...
 
+    def open_regions(self, now_ns: int, config: GroupConfig) -> RegionChannel: ...
+
 
 class PassDriver(Protocol):
-    """What a seat needs of its driver."""
+    """What seats need of their driver."""
+
+    def now_ns(self) -> int: ...
 
     def wake(self) -> None: ...
 
@@ -169,7 +174,7 @@ class RegionSeat:
         return self.port.has_room
 
     def expect_room(self, is_waiting: bool) -> None:
-        waiting = self.port.channel.waiting
+        waiting = self.port.channel.handles.waiting
         if is_waiting:
             waiting[self.port] = None
         else:
@@ -295,7 +300,7 @@ class RegionBase(RegionSeat):
 
     @property
     def slow_groups(self) -> list[str]:
-        return [name for name, port in self.port.channel.ports.items() if port.events.is_holding_up]
+        return [name for name, port in self.port.channel.handles.ports.items() if port.events.is_holding_up]
 
     @property
     def slice_size(self) -> int:
@@ -418,3 +423,54 @@ class RegionsUnderway:
         """Raise where a group was left before it was joined."""
         if self._port.gone is not None and not self._are_leaving:
             raise NotMember(f"the groups were left before they were joined: {self._port.gone.text}")
+
+
+class RegionSeats:
+    """The seats of one host on regions: of groups that somebody holds, and of all of them."""
+
+    __slots__ = ("_driver", "_host", "_regions", "_seats")
+
+    def __init__(self, host: RegionHost, driver: PassDriver) -> None:
+        self._host = host
+        self._driver = driver
+        self._regions: RegionChannel | None = None
+        self._seats: dict[RegionPort, RegionSeat] = {}
+
+    def open(self, group: str, request: JoinRequest) -> RegionSeat:
+        """Begin to join a group."""
+        if request.header:
+            raise UsageError("groups on regions are joined without a header: leave it out")
+        seat = self._seat(self._open(request).open(group))
+        seat.wake()
+        return seat
+
+    def attach(self, request: JoinRequest) -> RegionBase:
+        """The seat of all groups."""
+        port = self._open(request).base
+        seat = self._seats.get(port)
+        base = seat if isinstance(seat, RegionBase) else RegionBase(self._host, port, self._driver)
+        self._seats[port] = base
+        base.wake()
+        return base
+
+    def seat(self, group: str) -> RegionSeat | None:
+        """The seat of a group that this node is in, or on its way into."""
+        port = self._regions.port(group) if self._regions is not None else None
+        return self._seat(port) if port is not None else None
+
+    def news(self, port: RegionPort) -> list[RegionSeat]:
+        """The seat of a port that something has happened to, if it has one. One that has ended is forgotten."""
+        seat = self._seats.get(port)
+        if seat is not None and port.gone is not None:
+            del self._seats[port]
+        return [seat] if seat is not None else []
+
+    def _open(self, request: JoinRequest) -> RegionChannel:
+        self._regions = self._host.open_regions(self._driver.now_ns(), request.config)
+        return self._regions
+
+    def _seat(self, port: RegionPort) -> RegionSeat:
+        seat = self._seats.get(port)
+        if seat is None:
+            seat = self._seats[port] = RegionSeat(self._host, port, self._driver)
+        return seat

@@ -273,7 +273,9 @@ class SharedUnderlay:
         seat.check_open()
         chosen = seat.default_service if service is None else service
         loop = asyncio.get_running_loop()
-        return self._group._feed_by(Feed(seat, fn, node_offer(seat, chosen, type), loop))
+        feed = Feed(seat, fn, node_offer(seat, chosen, type), loop)
+        self._group._feed_by(feed)
+        return feed
 
     async def flush(self) -> None:
         """Wait until everything that this node has sent on the underlay is delivered here."""

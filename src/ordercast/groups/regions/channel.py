@@ -13,14 +13,15 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from ordercast.config import SECOND
 from ordercast.engine import NEVER, Departed, Joined, Note, Outbox
 from ordercast.errors import MessageTooLarge, NotMember, OrdercastError, UsageError
 from ordercast.groups.checks import check_kind, check_name
 from ordercast.groups.consumption import Consumption
 from ordercast.groups.driven import LogLine
 from ordercast.groups.events import Left
+from ordercast.groups.regions.asking import RegionRequests
 from ordercast.groups.regions.engines import RegionalEngine
+from ordercast.groups.regions.handles import RegionHandles
 from ordercast.groups.regions.joined import JoinedGroups
 from ordercast.groups.regions.port import RegionPort, check_supported
 from ordercast.groups.regions.reception import RegionReception
@@ -40,15 +41,9 @@ from ordercast.view import Address, Member, Reason, View
 PASS_ROUNDS: Final = 4
 """Rounds of submit and after_batch in one pass, where acknowledgements have made room; then others have a turn."""
 
-LEAVE_PATIENCE_NS: Final = 3 * SECOND
-"""How long a leave waits until what was sent to the group before it has left."""
-
 CONSUMED_SHARE: Final = 8
 """When the application has finished with this part of `history_blocks` the engine is told at once, else with the next
 pass."""
-
-MAX_FOLLOWED: Final = 1 << 20
-"""Groups that a node sends to without being in them; a further one is an error."""
 
 
 class RegionChannel:
@@ -56,40 +51,28 @@ class RegionChannel:
 
     __slots__ = (
         "_addressed",
-        "_asked",
-        "_depart_asked",
-        "_followed",
         "_is_over",
-        "_news",
         "_now_ns",
-        "_urgent",
         "armed_ns",
         "base",
-        "by_number",
         "consumption",
         "deadline_ns",
         "engine",
-        "feeding",
-        "is_fed",
+        "handles",
         "is_in",
-        "is_refused",
         "joined",
         "log",
-        "max_message",
         "me",
         "order",
         "out",
-        "pending_leaves",
-        "ports",
         "received",
         "reception",
+        "requests",
         "rows",
         "sending",
         "sent",
         "supported",
-        "unnumbered",
         "views",
-        "waiting",
         "watching",
     )
 
@@ -99,30 +82,18 @@ class RegionChannel:
         self.engine = engine
         self.order = order
         self.out = Outbox()
-        self.max_message = engine.config.max_message
         self.supported: set[Service] = set()
-        self._urgent = max(1, engine.config.history_blocks // CONSUMED_SHARE)
         # membership
         self.is_in = False  # the service knows this node
         self._is_over = False
-        self._depart_asked = False
         self.views = RegionViews(me)
         self.joined = JoinedGroups()
-        self._asked: list[tuple[str, list[str]]] = []  # what the engine is to be told with the next pass, in order
-        self.pending_leaves: dict[str, int] = {}  # groups that are left once everything before has left; until when
-        self._followed: dict[str, None] = {}  # groups that this node sends to and is not in
-        self.unnumbered: dict[str, None] = {}  # those of them that the service has not numbered
+        self.requests = RegionRequests(engine)
         self._addressed: NamedGroups | None = None  # the last ones: messages to the same groups share blocks
         # handles
         self.consumption = Consumption()
+        self.handles = RegionHandles()
         self.base = RegionPort("", self)
-        self.ports: dict[str, RegionPort] = {}  # by name
-        self.by_number: dict[int, RegionPort] = {}
-        self.is_fed = False  # the base port receives all groups
-        self.waiting: dict[RegionPort, None] = {}  # ports whose tasks wait for room
-        self.is_refused = False  # something did not fit since a pass has last moved anything
-        self.feeding: dict[RegionPort, None] = {}  # ports whose applications have a feed
-        self._news: dict[RegionPort, None] = {}
         # traffic
         self.rows = RegionRows(recorder, str(me), self.name_of)
         self.sending = RegionSending(engine, self.views, self.rows, self.out, self.joined)
@@ -147,7 +118,12 @@ class RegionChannel:
     @property
     def is_consumption_urgent(self) -> bool:
         """Whether the engine is to be told soon that the application has received."""
-        return self.consumption.done_seq - self.consumption.consumed_seq >= self._urgent
+        share = max(1, self.engine.config.history_blocks // CONSUMED_SHARE)
+        return self.consumption.done_seq - self.consumption.consumed_seq >= share
+
+    @property
+    def max_message(self) -> int:
+        return self.engine.config.max_message
 
     @property
     def default_service(self) -> Service:
@@ -168,7 +144,7 @@ class RegionChannel:
 
     def check_new(self, names: Sequence[str]) -> None:
         """Raise if one of these groups cannot be joined."""
-        if self._is_over or self._depart_asked:
+        if self._is_over or self.requests.departs:
             raise NotMember("this node is leaving its regions: wait until it is out, and join again")
         numbers = self.joined.numbers
         for name in names:
@@ -184,24 +160,24 @@ class RegionChannel:
         """Begin to join groups. Where one of them cannot be joined, none is."""
         self.check_new(names)
         self.joined.join(names)
-        self._asked.append(("join", list(names)))
+        self.requests.join(names)
 
     def open(self, name: str) -> RegionPort:
         """Begin to join a group, with a handle."""
         self.join([name])
-        port = self.ports[name] = RegionPort(name, self)
+        port = self.handles.ports[name] = RegionPort(name, self)
         self.note(port)
         return port
 
     def port(self, name: str) -> RegionPort | None:
         """The handle of a group that this node is in, or on its way into; made when it is first asked for."""
-        port = self.ports.get(name)
+        port = self.handles.ports.get(name)
         if port is None and name in self.joined.numbers and name not in self.joined.leaving:
-            port = self.ports[name] = RegionPort(name, self)
+            port = self.handles.ports[name] = RegionPort(name, self)
             number = self.joined.numbers[name]
             if number:
-                self.by_number[number] = port
-                if not self.is_fed:
+                self.handles.by_number[number] = port
+                if not self.handles.is_fed:
                     port.show_view()
                     self.reception.attach(port, number)
             self.note(port)
@@ -211,23 +187,24 @@ class RegionChannel:
         """Leave groups, once what was sent to them has left."""
         for name in names:
             if name in self.joined.numbers and name not in self.joined.leaving:
-                self.pending_leaves.setdefault(name, NEVER)
-                port = self.ports.get(name)
+                self.requests.leaves.setdefault(name, NEVER)
+                port = self.handles.ports.get(name)
                 if port is not None:
                     port.is_leaving = True
 
     def leave_all(self) -> None:
         """Leave everything, and the service."""
-        self._depart_asked = True
+        self.requests.departs = True
+        self.requests.leaves.setdefault("", NEVER)
         self.base.is_leaving = True
-        for port in self.ports.values():
+        for port in self.handles.ports.values():
             port.is_leaving = True
 
     def feed(self) -> None:
         """Receive all groups at the base port from here on."""
-        if not self.is_fed:
-            self.is_fed = True
-            self.reception.feed(self.base, list(self.ports.values()))
+        if not self.handles.is_fed:
+            self.handles.is_fed = True
+            self.reception.feed(self.base, list(self.handles.ports.values()))
 
     # Sending.
 
@@ -239,13 +216,13 @@ class RegionChannel:
     def address(self, groups: Sequence[str], payload: bytes, service: Service, type_: int) -> bool:
         """Queue one message to groups that this node need not be in; False: the queue is full."""
         check_kind(service, type_)
-        self._follow(groups)
+        self.requests.follow(groups, self.joined)
         addressed = self._addressed
         if addressed is None or addressed.names != tuple(groups):
             addressed = self._addressed = NamedGroups(groups, self.engine.table)
         if self.sending.offer_addressed(payload, service, type_, addressed):
             return True
-        self.is_refused = True
+        self.handles.is_refused = True
         return False
 
     def offer_numbered(
@@ -258,18 +235,8 @@ class RegionChannel:
     ) -> int:
         """Queue messages, each to a group of this node; how many were taken."""
         taken = self.sending.offer_numbered(payloads, service, type_, lengths, numbers, self)
-        self.is_refused = self.is_refused or not taken
+        self.handles.is_refused = self.handles.is_refused or not taken
         return taken
-
-    def _follow(self, groups: Sequence[str]) -> None:
-        new = [name for name in groups if name not in self.joined.numbers and name not in self._followed]
-        if not new:
-            return
-        if len(self._followed) + len(new) > MAX_FOLLOWED:
-            raise UsageError(f"this node sends to {MAX_FOLLOWED} groups without being in them: join them, or use fewer")
-        self._followed.update(dict.fromkeys(new))
-        self.unnumbered.update(dict.fromkeys(new))
-        self._asked.append(("follow", new))
 
     # Driving.
 
@@ -288,8 +255,7 @@ class RegionChannel:
         """Ask the service, submit what there is room for, and take what the engine has for the application."""
         self._now_ns = now_ns
         engine, out, sending = self.engine, self.out, self.sending
-        if self._asked:
-            self._ask(now_ns)
+        self.requests.ask(now_ns)
         seq = self.consumption.take()
         if seq >= 0 and not self._is_over:
             engine.consume(now_ns, seq, out)
@@ -297,12 +263,10 @@ class RegionChannel:
         for turn in range(PASS_ROUNDS):
             has_moved = sending.submit(now_ns)
             if has_moved:
-                self.is_refused = False
-                for port in self.waiting:
-                    self.note(port)
+                self.handles.has_moved()
             if not has_moved and turn:
                 break
-            if self.pending_leaves or self._depart_asked:
+            if self.requests.leaves:
                 self._leave(now_ns)
             engine.after_batch(now_ns, out)
             for upcall in engine.take():
@@ -315,21 +279,18 @@ class RegionChannel:
             self._went_out(now_ns)
         if sending.settled:
             self._settle()
-        if self.feeding:
+        if self.handles.feeding:
             self._feed(now_ns)
         self.rows.node.traffic(now_ns, self.sent, self.received)
-        self.deadline_ns = now_ns if wants_pass else min(engine.deadline_ns(), self.watching.after_pass(now_ns))
-        for due_ns in self.pending_leaves.values():
-            self.deadline_ns = min(self.deadline_ns, due_ns)
-            break
+        due_ns = min(engine.deadline_ns(), self.watching.after_pass(now_ns), self.requests.due_ns)
+        self.deadline_ns = now_ns if wants_pass else due_ns
 
     def take_news(self) -> list[RegionPort]:
-        news, self._news = self._news, {}
-        return list(news)
+        return self.handles.take_news()
 
     def note(self, port: RegionPort) -> None:
         """Something happened to a port."""
-        self._news[port] = None
+        self.handles.note(port)
 
     def stop(self, now_ns: int) -> None:
         """The node stops."""
@@ -371,34 +332,29 @@ class RegionChannel:
     def _on_installed(self, now_ns: int, installed: Installed) -> None:
         self._come_in(now_ns)
         has_moved = self.views.install(installed.epoch)
-        table, joined = self.engine.table, self.joined
-        came = joined.came_in(table, self.views.mine)
+        came = self.joined.came_in(self.engine.table, self.views.mine)
         for name, number in came:
             if self.rows.is_on:
                 self.rows.join(now_ns, name)
-            port = self.ports.get(name)
-            if port is not None:
-                self.by_number[number] = port
-                port.changed()
+            self.handles.number(name, number)
         self._went_out(now_ns)
         own = self.views.own
         if has_moved and own is not None:
             self.rows.view(now_ns, own)
         if has_moved or self.base.shown is None:
             self.base.changed()
-            if self.is_fed:
+            if self.handles.is_fed:
                 self.base.show_view()
-        for name in [name for name in self.unnumbered if table.number(name)]:
-            del self.unnumbered[name]
+        self.requests.installed()
         self.sending.install(now_ns)
         if came:
             self.base.changed()
-        if not self.is_fed:
+        if not self.handles.is_fed:
             self._show_views()
 
     def _show_views(self) -> None:
         """Newcomers get their first view, and who waits for an event gets the one that has changed."""
-        for port in self.ports.values():
+        for port in self.handles.ports.values():
             if (port.shown is None or port.is_starved) and port.is_member:
                 port.show_view()
                 if port.events:
@@ -426,18 +382,15 @@ class RegionChannel:
         joined = self.joined
         if not joined.leaving:
             return
-        is_answered = not self._asked and not self.engine.pending()
-        for name in joined.went_out(self.engine.table, self.views.mine, is_answered=is_answered):
+        for name in joined.went_out(self.engine.table, self.views.mine, is_answered=self.requests.is_answered):
             self._end(now_ns, name, Left(wanted=True, returning=False, text="left", group=name))
 
     def _end(self, now_ns: int, name: str, left: Left) -> None:
         if self.rows.is_on:
             self.rows.leave(now_ns, name, left.text)
         self.joined.drop(name)
-        port = self.ports.pop(name, None)
+        port = self.handles.pop(name)
         if port is not None:
-            self.by_number = {number: each for number, each in self.by_number.items() if each is not port}
-            self.feeding.pop(port, None)
             port.end(left)
         self.base.changed()
 
@@ -449,24 +402,24 @@ class RegionChannel:
         self.consumption.on_departed()
         self.sending.depart(now_ns)
         self.joined.depart()
-        self.by_number.clear()
-        self.unnumbered = dict.fromkeys(self._followed)
+        self.handles.by_number.clear()
+        self.requests.depart()
         left = Left(gone.wanted, gone.returning, gone.text)
         if gone.returning:
-            for port in self.ports.values():
+            for port in self.handles.ports.values():
                 port.out()
-                if not self.is_fed:
+                if not self.handles.is_fed:
                     port.tell(replace(left, group=port.group))
             self.base.out()
-            if self.is_fed:
+            if self.handles.is_fed:
                 self.base.tell(left)
             return
         self._is_over = True
         error = NotMember(f"this node is no longer in its regions: {gone.text}")
         self.sending.fail(error)
-        for port in list(self.ports.values()):
+        for port in list(self.handles.ports.values()):
             port.end(replace(left, group=port.group))
-        self.ports.clear()
+        self.handles.ports.clear()
         self.base.end(left)
 
     def _take_notes(self, now_ns: int) -> None:
@@ -480,34 +433,17 @@ class RegionChannel:
 
     # In detail.
 
-    def _ask(self, now_ns: int) -> None:
-        asked, self._asked = self._asked, []
-        for what, names in asked:
-            if what == "join":
-                self.engine.join(now_ns, names)
-            else:
-                self.engine.follow(now_ns, names)
-
     def _leave(self, now_ns: int) -> None:
         """Groups to which nothing waits to be sent are left; the service, when nothing waits at all."""
-        ready: list[str] = []
-        for name, due_ns in self.pending_leaves.items():
-            if due_ns == NEVER:
-                self.pending_leaves[name] = due_ns = now_ns + LEAVE_PATIENCE_NS
-            number = self.engine.table.number(name)
-            if due_ns <= now_ns or not self.is_in or not self.sending.route_of(number).count:
-                ready.append(name)
-        if ready:
-            for name in ready:
-                del self.pending_leaves[name]
-            self.joined.leave(ready)
-            self.engine.leave(now_ns, ready)
-        if self._depart_asked:
-            due_ns = self.pending_leaves.setdefault("", now_ns + LEAVE_PATIENCE_NS)
-            if not self.sending.count or due_ns <= now_ns or not self.is_in:
-                self._depart_asked = False
-                self.pending_leaves.clear()
-                self.engine.depart(now_ns, self.out)
+        ready = self.requests.take_leaves(now_ns, self.sending, is_in=self.is_in)
+        names = [name for name in ready if name]
+        if names:
+            self.joined.leave(names)
+            self.engine.leave(now_ns, names)
+        if len(names) < len(ready):
+            self.requests.departs = False
+            self.requests.leaves.clear()
+            self.engine.depart(now_ns, self.out)
 
     def _settle(self) -> None:
         """The API takes what has come to its end from any port."""
@@ -515,7 +451,7 @@ class RegionChannel:
 
     def _feed(self, now_ns: int) -> None:
         """Applications with a feed are asked where something may leave at once."""
-        for port in self.feeding:
+        for port in self.handles.feeding:
             if port.feed_bytes < 0 or not self.is_in:
                 continue
             if port.group:

@@ -11,7 +11,7 @@ from ordercast.groups.regions.waits import LaneWaits
 from ordercast.wire.block import pack_fragment
 
 
-class Lane:
+class SendLane:
     """One region that this node sends to. Messages are numbered over all views of the region, and over all stays."""
 
     __slots__ = ("_serials", "acked", "largest", "queue", "ready", "region", "room", "submitted", "waits")

@@ -125,7 +125,7 @@ class RegionPort:
     def has_room(self) -> bool:
         sending = self.channel.sending
         if not self.group:
-            return sending.has_room and not self.channel.is_refused
+            return sending.has_room and not self.channel.handles.is_refused
         return sending.has_room and sending.route_of(self.number).has_room
 
     def try_offer(self, payload: bytes, service: Service, type_: int) -> int:
@@ -196,7 +196,7 @@ class RegionPort:
 
     def expect_feed(self, is_active: bool) -> None:
         """A feed begins to ask for room, or has ended that."""
-        feeding = self.channel.feeding
+        feeding = self.channel.handles.feeding
         if is_active:
             feeding[self] = None
             self.feed_bytes = 0
@@ -217,7 +217,7 @@ class RegionPort:
     def _has_new_view(self) -> bool:
         """An epoch has changed the view since the application was told of one. A node that receives all groups at once
         is told when that happens."""
-        if not self.group or self.shown is None or self.channel.is_fed:
+        if not self.group or self.shown is None or self.channel.handles.is_fed:
             return False
         view = self.view
         return view is not None and view is not self.shown

@@ -94,7 +94,7 @@ class RegionReception:
         channel = self._channel
         consumption, names, rows = channel.consumption, channel.views.names, channel.rows
         region, view, nexts = run.region, run.view, self._next
-        base = channel.base if channel.is_fed else None
+        base = channel.base if channel.handles.is_fed else None
         wanted, is_on = channel.joined.wanted, rows.is_on
         if len(nexts) > MAX_SENDERS:
             nexts.clear()
@@ -177,13 +177,13 @@ class RegionReception:
         if not lost.count:
             return
         event = Lost(sender, self._next.get((lost.region, lost.origin), -1), lost.count)
-        if channel.is_fed:
+        if channel.handles.is_fed:
             channel.base.tell(event)
             return
-        for port in channel.ports.values():
+        for port in channel.handles.ports.values():
             if port.is_member:
                 port.tell(Lost(event.sender, event.first, event.count, port.group))
-        if len(channel.ports) < len(channel.joined.numbers):
+        if len(channel.handles.ports) < len(channel.joined.numbers):
             self._lost.append((channel.consumption.hold(0, 0).turn, event))
 
     def depart(self) -> None:
@@ -210,7 +210,7 @@ class RegionReception:
         if self._lost:
             for turn, lost in self._lost:
                 found.append((Lost(lost.sender, lost.first, lost.count, port.group), Receipt(-1, 1, 0, turn)))
-            if len(self._channel.ports) >= len(self._channel.joined.numbers):
+            if len(self._channel.handles.ports) >= len(self._channel.joined.numbers):
                 self._lost.clear()  # every group has been told
         if found:
             port.events.take_over(found)
@@ -251,7 +251,7 @@ class RegionReception:
     def _hand_out(self, seq: int, number: int, batch: Batch, size: int) -> None:
         """A block of one group, for its handle or for the backlog."""
         channel = self._channel
-        port = channel.by_number.get(number)
+        port = channel.handles.by_number.get(number)
         if port is not None:
             self._add(port, batch, self._receipt(seq, port, size))
             return
@@ -264,7 +264,7 @@ class RegionReception:
     ) -> None:
         """A block of several groups, for their handles; the rest goes to the backlog."""
         channel = self._channel
-        by_number, size = channel.by_number, len(opened.block) or opened.size
+        by_number, size = channel.handles.by_number, len(opened.block) or opened.size
         parts: dict[int, list[int]] = {}
         if is_multi:
             # A node gets it once, by the first of its groups, and learns of all.

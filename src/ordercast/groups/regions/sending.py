@@ -25,7 +25,7 @@ from ordercast.groups.queue import QUEUE_BYTES, SMALL_SHARE
 from ordercast.groups.queued import AddressedMessages, LargeMessage, NumberedTargets, Routes, Stretch, Target
 from ordercast.groups.regions.engines import RegionalEngine
 from ordercast.groups.regions.joined import JoinedGroups
-from ordercast.groups.regions.lanes import Lane
+from ordercast.groups.regions.lanes import SendLane
 from ordercast.groups.regions.route import Route, copy_of, stretch_of
 from ordercast.groups.regions.routing import Routing
 from ordercast.groups.regions.rows import RegionRows
@@ -89,11 +89,11 @@ class RegionSending:
         self.nbytes = 0
         self.serial = 0  # of the next message that leaves
         # lanes
-        self.lanes: dict[int, Lane] = {}  # by region
+        self.lanes: dict[int, SendLane] = {}  # by region
         self._numbers: dict[int, tuple[int, int]] = {}  # of regions without a lane: its next message, and its blocks
         # the pass
-        self._touched: dict[int, Lane] = {}
-        self._passed: list[tuple[LaneWait, list[Lane]]] = []
+        self._touched: dict[int, SendLane] = {}
+        self._passed: list[tuple[LaneWait, list[SendLane]]] = []
         # waits
         self._waits: dict[Watch, LaneWait] = {}
         self.settled: list[Watch] = []  # for the API to take
@@ -350,13 +350,13 @@ class RegionSending:
 
     # In detail.
 
-    def _lane(self, region: int) -> Lane:
+    def _lane(self, region: int) -> SendLane:
         lane = self.lanes.get(region)
         if lane is None:
-            lane = self.lanes[region] = Lane(region, *self._numbers.pop(region, (0, 0)))
+            lane = self.lanes[region] = SendLane(region, *self._numbers.pop(region, (0, 0)))
         return lane
 
-    def _touch(self, now_ns: int, lane: Lane) -> None:
+    def _touch(self, now_ns: int, lane: SendLane) -> None:
         if lane.region not in self._touched:
             self._touched[lane.region] = lane
             lane.open(*self._engine.room(now_ns, lane.region))
@@ -392,7 +392,7 @@ class RegionSending:
             self._passed.append((wait, lanes))
         return has_moved
 
-    def _spread(self, lanes: list[Lane], part: Stretch) -> None:
+    def _spread(self, lanes: list[SendLane], part: Stretch) -> None:
         count, nbytes = len(part.lengths), part.nbytes
         if part.group is not None:
             part.group.messages_sent += count
@@ -409,7 +409,7 @@ class RegionSending:
         self.nbytes -= nbytes
 
     def _spread_addressed(
-        self, route: Route, lanes: list[Lane], head: AddressedMessages, room: int, largest: int
+        self, route: Route, lanes: list[SendLane], head: AddressedMessages, room: int, largest: int
     ) -> bool:
         numbers = head.groups.numbers() or ()
         extra = LENGTH.size + GROUP_BYTES * len(numbers)
@@ -433,7 +433,7 @@ class RegionSending:
         self.nbytes -= sum(item.lengths)
         return True
 
-    def _fragment(self, route: Route, lanes: list[Lane], large: LargeMessage, limit: int) -> bool:
+    def _fragment(self, route: Route, lanes: list[SendLane], large: LargeMessage, limit: int) -> bool:
         """Let the next fragment of a large message leave; all lanes get the same."""
         if large.groups is not None:
             numbers = list(large.groups.numbers() or ())
@@ -459,11 +459,11 @@ class RegionSending:
             self.nbytes -= size
         return True
 
-    def _charge(self, lanes: list[Lane], nbytes: int) -> None:
+    def _charge(self, lanes: list[SendLane], nbytes: int) -> None:
         for lane in lanes:
             lane.room -= nbytes + OVERHEAD * (1 + 2 * nbytes // lane.largest)
 
-    def _flush(self, now_ns: int, lane: Lane) -> bool:
+    def _flush(self, now_ns: int, lane: SendLane) -> bool:
         """Pack what a lane got in this pass, and give it to the engine."""
         lane.pack()
         ready = lane.ready
@@ -487,7 +487,7 @@ class RegionSending:
                 lane.serials(packed.messages)
         return count > 0
 
-    def _pass_mark(self, now_ns: int, wait: LaneWait, lanes: list[Lane]) -> None:
+    def _pass_mark(self, now_ns: int, wait: LaneWait, lanes: list[SendLane]) -> None:
         """Everything before a mark has been given to these lanes."""
         wait.marks -= 1
         for lane in lanes:

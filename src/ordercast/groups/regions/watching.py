@@ -71,9 +71,9 @@ class RegionStalls:
         if not channel.is_in:
             return OUT
         joined, sends = channel.joined, channel.sending.marks()
-        if sends is None and not joined.joining and not joined.leaving and not channel.pending_leaves:
+        if sends is None and not joined.joining and not joined.leaving and not channel.requests.leaves:
             return None
-        return (channel.views.epoch, sends, len(joined.joining), len(joined.leaving), len(channel.pending_leaves))
+        return (channel.views.epoch, sends, len(joined.joining), len(joined.leaving), len(channel.requests.leaves))
 
     def _look(self, now_ns: int) -> None:
         channel, work, holding = self._channel, self._work, self._holding
@@ -105,7 +105,7 @@ class RegionStalls:
     def _own_reason(self) -> Waiting | None:
         """What the engine does not know: groups that the service has not numbered."""
         channel = self._channel
-        names = [*channel.joined.joining, *channel.unnumbered]
+        names = [*channel.joined.joining, *channel.requests.unnumbered]
         if not names:
             return None
         shown = ", ".join(map(repr, names[:NAMED_GROUPS]))
@@ -143,7 +143,7 @@ class RegionStalls:
 
     def _tell(self, event: Stalled | Resumed) -> None:
         channel = self._channel
-        for port in [channel.base] if channel.is_fed else [channel.base, *channel.ports.values()]:
+        for port in [channel.base] if channel.handles.is_fed else [channel.base, *channel.handles.ports.values()]:
             if port.gone is None:
                 port.notify(event)
 
