@@ -272,9 +272,8 @@ class Group:
     def feed(self, fn: GroupFeed, *, service: Service | None = None, type: int = 0) -> Feed[Payload]:
         """Have a function asked for messages when they may leave, instead of sending them (orderer "regions" only).
 
-        `fn(room_bytes, max_messages)` returns payloads. It is called in the event loop when rate and window permit, must
-        not block, and rests after an empty answer until `signal()` of what is returned. An exception stops it.
-        """
+        `fn(room_bytes, max_messages)` returns payloads. It is called when rate and window permit, must not block, and
+        rests after an empty answer until `signal()` of what is returned. An exception stops it."""
         seat = self._seat
         seat.check_open()
         chosen = self._default_service if service is None else service
