@@ -92,12 +92,10 @@ class FakeService:
         self._decide()
 
     def exclude(self, engine: FakeRegions) -> None:
-        """The service takes a node for dead; it comes back with the same groups."""
-        wants = self.wants.pop(engine)
+        """The service takes a node for dead, and tells it so."""
+        del self.wants[engine]
         self._decide()
         engine.put_out()
-        self.wants[engine] = wants
-        self._decide()
 
     def _decide(self) -> None:
         self.epoch += 1
@@ -184,6 +182,7 @@ class FakeRegions:
 
     def put_out(self) -> None:
         self._departed = Departed(False, True, "excluded")
+        self.is_closed = True
         self.given.clear()
 
     def lose(self, region: int, origin: int, first: int, count: int) -> None:
@@ -205,11 +204,11 @@ class FakeRegions:
             if region in self.rooms:
                 self.rooms[region] -= len(block)
             number = 0
+            count = self.submitted[region] = self.submitted.get(region, 0) + 1
             others = [member for member in view.members if member.id != self.me.id]
             if block[12] != UNRELIABLE_RANK:
                 number = self._numbers.get(view.view, 1)
                 self._numbers[view.view] = number + 1
-                count = self.submitted[region] = self.submitted.get(region, 0) + 1
                 self._counts[view.view, number] = count
                 if others:
                     self._out[region, count] = {member.id for member in others}
@@ -281,8 +280,6 @@ class FakeRegions:
             out.sends += [Send(source, [ack], 0) for source, ack in held]
         if self._departed is not None:
             self._upcalls.append(self._departed)
-            if self._departed.returning:
-                self._upcalls.append(Joined())
             self._departed = None
         given, self.given = self.given, []
         for epoch, covered, known in given:

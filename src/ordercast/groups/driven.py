@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ordercast.engine import NEVER, Outbox
 from ordercast.groups.rows import Meter
-from ordercast.view import Address
 
 if TYPE_CHECKING:
     from ordercast.groups.caller import Caller
@@ -60,22 +59,6 @@ class Driven(Protocol):
 
     def take_news(self) -> Sequence[Port | Caller | Naming | RegionPort]:
         """What the API looks at after a pass."""
-
-
-class Tagged(Driven, Protocol):
-    """One that gets all datagrams of a tag, beside the channels of groups: regions, or a desk of their service."""
-
-    @property
-    def received(self) -> Meter: ...
-
-    def receive(self, now_ns: int, source: Address, data: memoryview, stride: int) -> None: ...
-
-    def unreachable(self, now_ns: int, address: Address, quoted: bytes) -> None: ...
-
-    def listens(self) -> frozenset[Address]:
-        """Multicast addresses that it has to hear, besides its underlay's."""
-
-    def stop(self, now_ns: int) -> None: ...
 
 
 class Handle(Protocol):

@@ -22,6 +22,7 @@ from typing import Final
 from ordercast.config import AlonePolicy, Demands, GroupConfig, MinMembers, RecoveryMode, Timing
 from ordercast.engine import NEVER, Send
 from ordercast.errors import NotMember, OrdercastError, OutcomeUnknown, UsageError
+from ordercast.groups.attached import Attachments
 from ordercast.groups.caller import Caller
 from ordercast.groups.channel import Channel
 from ordercast.groups.checks import check_header, check_name
@@ -29,7 +30,6 @@ from ordercast.groups.directory import Directory, OwnDirectory, Placement
 from ordercast.groups.driven import Deadlines, Driven, Handle, LogLine
 from ordercast.groups.engines import EngineFactory, underlay_engines
 from ordercast.groups.naming import Naming
-from ordercast.groups.plugged import Callers, ChannelTags, Plugged
 from ordercast.groups.port import Port
 from ordercast.groups.regions.channel import RegionChannel
 from ordercast.groups.regions.engines import RegionEngineFactory
@@ -37,6 +37,7 @@ from ordercast.groups.regions.port import RegionPort
 from ordercast.groups.session import Session
 from ordercast.groups.sessions import Sessions
 from ordercast.groups.storing import Entries, Store
+from ordercast.groups.tags import Callers, ChannelTags
 from ordercast.orderers.regions.given import REGIONS_UNDERLAY
 from ordercast.trace import recorder as trace
 from ordercast.trace.recorder import Recorder
@@ -79,11 +80,11 @@ class Host:
         "_rng",
         "_sessions",
         "_timing",
+        "attached",
         "counters",
         "has_ended",
         "has_log",
         "me",
-        "plugged",
     )
 
     def __init__(
@@ -116,7 +117,7 @@ class Host:
         self._by_tag = ChannelTags()  # these and the ending ones
         self._ending: dict[Channel, None] = {}  # left underlays where others may still need this node's history
         self._callers = Callers()  # of groups that this node calls, and is not in
-        self.plugged = Plugged(regions)  # what else gets datagrams
+        self.attached = Attachments(regions)  # what is no channel and no caller
         self._naming: Naming | None = None  # once this node asks others for their groups, or is asked
         self._order = 0
         # underlays that were left; MAX_REMEMBERED bounds both
@@ -269,12 +270,11 @@ class Host:
 
     def open_regions(self, now_ns: int, config: GroupConfig) -> RegionChannel:
         """All groups of this node on regions."""
-        regions = self.plugged.regions
+        regions = self.attached.regions
         if regions is None or regions.is_over:
             self._check_underlay(Placement(REGIONS_UNDERLAY, True), self.session)
-            made = (self.me, config, self._timing, self._rng, self._recorder)
-            regions = self.plugged.open_regions(now_ns, self._order, *made)
-            self._order += 1
+            made = (self._order, self.me, config, self._timing, self._rng, self._recorder)
+            regions, self._order = self.attached.open_regions(now_ns, *made), self._order + 1
         return regions
 
     def open_session(self, label: str) -> Session:
@@ -307,7 +307,7 @@ class Host:
     @property
     def underlays(self) -> list[str]:
         """The underlays that this node is in, or on its way into."""
-        return list(dict.fromkeys([*self._channels, *self.plugged.underlays]))
+        return list(dict.fromkeys([*self._channels, *self.attached.underlays]))
 
     @property
     def callers(self) -> list[Caller]:
@@ -381,7 +381,7 @@ class Host:
             stride = size
         (tag,) = TAG.unpack_from(data, TAG_OFFSET)
         # One underlay needs no second look: its engine drops what is not of its ring.
-        others = len(self._callers.tags) + len(self.plugged.tags)
+        others = len(self._callers.tags) + len(self.attached.tags)
         if stride < size and len(self._by_tag.tags) + others > 1 and is_mixed(data, stride, tag):
             self.counters["mixed_trains"] += 1
             for start in range(0, size, stride):
@@ -392,12 +392,12 @@ class Host:
             self._dirty.update(dict.fromkeys(self._callers.receive(now_ns, source, data, stride, tag)))
             if kind == _REPLY and stride == size:
                 return
-        is_plugged = tag in self.plugged.tags
-        if is_plugged:
-            self._dirty.update(dict.fromkeys(self.plugged.receive(now_ns, source, data, stride, tag)))
+        is_attached = tag in self.attached.tags
+        if is_attached:
+            self.attached.receive(now_ns, source, data, stride, tag, self._dirty)
         channels = self._by_tag.tags.get(tag)
         if channels is None:
-            if is_plugged:
+            if is_attached:
                 return
             if tag == NAMELESS_TAG:
                 names = [port.group for port in self.ports if port.is_joinable]
@@ -417,7 +417,7 @@ class Host:
         for channel in self._by_tag.tags.get(tag, ()):
             channel.engine.unreachable(now_ns, address, quoted, channel.out)
             self._dirty[channel] = None
-        self._dirty.update(dict.fromkeys(self.plugged.unreachable(now_ns, address, quoted, tag)))
+        self.attached.unreachable(now_ns, address, quoted, tag, self._dirty)
 
     def expire(self, now_ns: int) -> None:
         """Run what is due."""
@@ -495,7 +495,7 @@ class Host:
 
     def knows(self, underlay: str) -> bool:
         """Whether datagrams of this underlay are of any use here: it is open, or was left and still answers."""
-        return bool(self._by_tag.of(underlay)) or group_tag(underlay) in self.plugged.tags
+        return bool(self._by_tag.of(underlay)) or group_tag(underlay) in self.attached.tags
 
     @property
     def is_lingering(self) -> bool:
@@ -517,9 +517,9 @@ class Host:
             self._news[channel] = None
             for stream in channel.streams:
                 stream.session.ports.clear()
-        for driven in self.plugged.all:
-            self.plugged.close(now_ns, driven)
-            self._news[driven] = None
+        if self.attached.regions is not None:
+            self._news[self.attached.regions] = None
+            self.attached.close_regions(now_ns)
         for caller in self.callers:
             self._close_caller(now_ns, caller, NotMember("this node has been closed"))
         self._channels.clear()
@@ -554,7 +554,7 @@ class Host:
         if session.label and not placement.is_shared:
             raise UsageError(f"{session} is in groups of shared underlays only, not in {placement.underlay!r}")
         check_name(placement.underlay)
-        if self.plugged.has_regions and placement.underlay == REGIONS_UNDERLAY:
+        if self.attached.has_regions and placement.underlay == REGIONS_UNDERLAY:
             raise UsageError(f"this node's regions have the name {REGIONS_UNDERLAY!r}: give the group another one")
         open_one = self._channels.get(placement.underlay)
         if open_one is not None and (open_one.shared is not None) != placement.is_shared:
@@ -567,7 +567,7 @@ class Host:
         """The application's part has ended. A left underlay goes on answering until its engine wants no more time."""
         if isinstance(driven, RegionChannel):
             if driven.engine.is_closed:
-                self.plugged.close(now_ns, driven)
+                self.attached.close_regions(now_ns)
                 self.has_ended = True
         elif isinstance(driven, Caller):
             self._close_caller(now_ns, driven, None)

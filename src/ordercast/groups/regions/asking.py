@@ -73,6 +73,15 @@ class RegionRequests:
     def depart(self) -> None:
         """This node is out of the service."""
         self.unnumbered = dict.fromkeys(self._followed)
+        self._asked.clear()
+
+    def begin_again(self, engine: RegionalEngine, names: Sequence[str]) -> None:
+        """Ask another engine for everything."""
+        self._engine = engine
+        if names:
+            self._asked.append((True, list(names)))
+        if self._followed:
+            self._asked.append((False, list(self._followed)))
 
     def take_leaves(self, now_ns: int, sending: RegionSending, *, is_in: bool) -> list[str]:
         """The groups that the service is to be told of now."""

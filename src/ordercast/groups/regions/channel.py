@@ -6,7 +6,7 @@ that costs more, as a queue of events or a view, is made when somebody asks for 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -27,7 +27,7 @@ from ordercast.groups.regions.port import RegionPort, check_supported
 from ordercast.groups.regions.reception import RegionReception
 from ordercast.groups.regions.rows import RegionRows
 from ordercast.groups.regions.sending import RegionSending
-from ordercast.groups.regions.targets import NamedGroups, NamedTarget
+from ordercast.groups.regions.targets import CurrentTable, NamedGroups, NamedTarget
 from ordercast.groups.regions.views import RegionViews
 from ordercast.groups.regions.watching import RegionStalls
 from ordercast.groups.rows import Meter
@@ -52,6 +52,7 @@ class RegionChannel:
     __slots__ = (
         "_addressed",
         "_is_over",
+        "_make",
         "_now_ns",
         "armed_ns",
         "base",
@@ -72,14 +73,20 @@ class RegionChannel:
         "sending",
         "sent",
         "supported",
+        "table",
         "views",
         "watching",
     )
 
-    def __init__(self, me: Member, engine: RegionalEngine, order: int, *, recorder: Recorder | None) -> None:
+    def __init__(
+        self, me: Member, make: Callable[[], RegionalEngine], order: int, *, recorder: Recorder | None
+    ) -> None:
+        """`make`: an engine, and another one whenever this node was excluded."""
         # what it is
         self.me = me
-        self.engine = engine
+        self._make = make
+        self.engine = engine = make()
+        self.table = CurrentTable(engine.table)
         self.order = order
         self.out = Outbox()
         self.supported: set[Service] = set()
@@ -96,7 +103,7 @@ class RegionChannel:
         self.base = RegionPort("", self)
         # traffic
         self.rows = RegionRows(recorder, str(me), self.name_of)
-        self.sending = RegionSending(engine, self.views, self.rows, self.out, self.joined)
+        self.sending = RegionSending(engine, self.table, self.views, self.rows, self.out, self.joined)
         self.reception = RegionReception(self)
         self.sent = Meter()
         self.received = Meter()
@@ -131,11 +138,11 @@ class RegionChannel:
 
     def name_of(self, number: int) -> str:
         """The name of a group; empty: not known here."""
-        return self.engine.table.name(number)
+        return self.table.name(number)
 
     def target_of(self, number: int) -> NamedTarget:
         """The group of this number, for messages that wait until this node is back in the service."""
-        return NamedTarget(self.joined.name(number) or self.name_of(number), self.engine.table)
+        return NamedTarget(self.joined.name(number) or self.name_of(number), self.table)
 
     def listens(self) -> frozenset[Address]:
         return self.engine.listens()
@@ -219,7 +226,7 @@ class RegionChannel:
         self.requests.follow(groups, self.joined)
         addressed = self._addressed
         if addressed is None or addressed.names != tuple(groups):
-            addressed = self._addressed = NamedGroups(groups, self.engine.table)
+            addressed = self._addressed = NamedGroups(groups, self.table)
         if self.sending.offer_addressed(payload, service, type_, addressed):
             return True
         self.handles.is_refused = True
@@ -240,8 +247,17 @@ class RegionChannel:
 
     # Driving.
 
+    @property
+    def driven(self) -> RegionChannel:
+        return self
+
+    def start(self, now_ns: int) -> None:
+        """Begin to look for the service."""
+        self.engine.start(now_ns, self.out)
+
     def receive(self, now_ns: int, source: Address, data: memoryview, stride: int) -> None:
         """A batch of datagrams with the tag of regions."""
+        self.received.add(data[1], -(-len(data) // stride), len(data))
         self.engine.receive(now_ns, source, data, stride, self.out)
 
     def unreachable(self, now_ns: int, address: Address, quoted: bytes) -> None:
@@ -254,11 +270,11 @@ class RegionChannel:
     def finish(self, now_ns: int) -> None:
         """Ask the service, submit what there is room for, and take what the engine has for the application."""
         self._now_ns = now_ns
-        engine, out, sending = self.engine, self.out, self.sending
+        out, sending = self.out, self.sending
         self.requests.ask(now_ns)
         seq = self.consumption.take()
         if seq >= 0 and not self._is_over:
-            engine.consume(now_ns, seq, out)
+            self.engine.consume(now_ns, seq, out)
         wants_pass = False
         for turn in range(PASS_ROUNDS):
             has_moved = sending.submit(now_ns)
@@ -268,8 +284,8 @@ class RegionChannel:
                 break
             if self.requests.leaves:
                 self._leave(now_ns)
-            engine.after_batch(now_ns, out)
-            for upcall in engine.take():
+            self.engine.after_batch(now_ns, out)
+            for upcall in self.engine.take():
                 self._on_upcall(now_ns, upcall)
             if out.notes:
                 self._take_notes(now_ns)
@@ -282,7 +298,7 @@ class RegionChannel:
         if self.handles.feeding:
             self._feed(now_ns)
         self.rows.node.traffic(now_ns, self.sent, self.received)
-        due_ns = min(engine.deadline_ns(), self.watching.after_pass(now_ns), self.requests.due_ns)
+        due_ns = min(self.engine.deadline_ns(), self.watching.after_pass(now_ns), self.requests.due_ns)
         self.deadline_ns = now_ns if wants_pass else due_ns
 
     def take_news(self) -> list[RegionPort]:
@@ -301,6 +317,21 @@ class RegionChannel:
     def fail(self, error: OrdercastError) -> None:
         """The node cannot go on."""
         self.sending.fail(error)
+
+    def unrest(self) -> list[str]:
+        """What is still to be done, for who waits until nothing is."""
+        texts = []
+        if not self._is_over and not self.is_in:
+            texts.append("this node is not in the service")
+        if not self.engine.is_at_rest():
+            texts.append("the engine is not at rest")
+        if self.sending.count:
+            texts.append(f"{self.sending.count} messages wait to be sent")
+        if self.joined.joining or self.joined.leaving or self.requests.leaves:
+            texts.append("groups are being joined or left")
+        if self.base.events or any(port.events for port in self.handles.ports.values()) or self.reception.has_backlog:
+            texts.append("the application has not taken everything")
+        return texts
 
     def take_settled(self) -> list[Watch]:
         settled, self.sending.settled = self.sending.settled, []
@@ -332,7 +363,7 @@ class RegionChannel:
     def _on_installed(self, now_ns: int, installed: Installed) -> None:
         self._come_in(now_ns)
         has_moved = self.views.install(installed.epoch)
-        came = self.joined.came_in(self.engine.table, self.views.mine)
+        came = self.joined.came_in(self.table, self.views.mine)
         for name, number in came:
             if self.rows.is_on:
                 self.rows.join(now_ns, name)
@@ -365,7 +396,7 @@ class RegionChannel:
         if not port.group:
             return self.views.of_node()
         number = self.joined.numbers.get(port.group, 0)
-        found, before = self.views.of_regions(self.engine.table.regions(number)), port.shown
+        found, before = self.views.of_regions(self.table.regions(number)), port.shown
         if before is None:
             return replace(found, group=port.group, came_with=(str(self.me),))
         former = set(before.members)
@@ -382,7 +413,7 @@ class RegionChannel:
         joined = self.joined
         if not joined.leaving:
             return
-        for name in joined.went_out(self.engine.table, self.views.mine, is_answered=self.requests.is_answered):
+        for name in joined.went_out(self.table, self.views.mine, is_answered=self.requests.is_answered):
             self._end(now_ns, name, Left(wanted=True, returning=False, text="left", group=name))
 
     def _end(self, now_ns: int, name: str, left: Left) -> None:
@@ -413,6 +444,7 @@ class RegionChannel:
             self.base.out()
             if self.handles.is_fed:
                 self.base.tell(left)
+            self._begin_again(now_ns)
             return
         self._is_over = True
         error = NotMember(f"this node is no longer in its regions: {gone.text}")
@@ -421,6 +453,15 @@ class RegionChannel:
             port.end(replace(left, group=port.group))
         self.handles.ports.clear()
         self.base.end(left)
+
+    def _begin_again(self, now_ns: int) -> None:
+        """Come back as a new member: another engine is asked for everything."""
+        engine = self.engine = self._make()
+        self.table.table = engine.table
+        self.sending.use(engine)
+        self.requests.begin_again(engine, list(self.joined.numbers))
+        engine.start(now_ns, self.out)
+        self.requests.ask(now_ns)
 
     def _take_notes(self, now_ns: int) -> None:
         notes: list[Note] = self.out.notes

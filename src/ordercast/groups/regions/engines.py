@@ -19,7 +19,8 @@ from ordercast.view import Address, Member
 
 
 class RegionalEngine(Protocol):
-    """One engine for a node, whatever the number of its groups and regions."""
+    """One engine for a node, whatever the number of its groups and regions. After `Departed` it is of no use: where
+    that is `returning`, the groups make another one and ask for all groups again."""
 
     @property
     def config(self) -> GroupConfig: ...
@@ -105,9 +106,7 @@ class SourceFactory(Protocol):
 class SourcedEngine(Protocol):
     """What makes an engine that hears of views by a source."""
 
-    def __call__(
-        self, me: Member, config: GroupConfig, timing: Timing, rng: Random, source: ViewSource, /
-    ) -> RegionalEngine: ...
+    def __call__(self, me: Member, config: GroupConfig, timing: Timing, source: ViewSource, /) -> RegionalEngine: ...
 
 
 class SourcedEngines:
@@ -120,5 +119,4 @@ class SourcedEngines:
         self._source = source
 
     def __call__(self, me: Member, config: GroupConfig, timing: Timing, rng: Random, /) -> RegionalEngine:
-        source = self._source(me, timing, Random(rng.getrandbits(64)))
-        return self._engine(me, config, timing, rng, source)
+        return self._engine(me, config, timing, self._source(me, timing, rng))

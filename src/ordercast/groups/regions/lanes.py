@@ -23,7 +23,7 @@ class SendLane:
         # of the pass
         self.room = 0  # bytes that may leave, less what is in the queue
         self.largest = MAX_BLOCK
-        # Blocks that the engine took and has to acknowledge, over all views; those of UNRELIABLE messages do not count.
+        # Blocks that the engine took, over all views, and how many of them are acknowledged.
         self.submitted = submitted
         self.acked = submitted
         self.waits = LaneWaits()

@@ -76,7 +76,7 @@ class RegionPort:
     @property
     def number(self) -> int:
         """The service's number of the group; 0: not known yet."""
-        return self.channel.engine.table.number(self.group)
+        return self.channel.table.number(self.group)
 
     @number.setter
     def number(self, number: int) -> None:

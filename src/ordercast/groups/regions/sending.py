@@ -33,7 +33,8 @@ from ordercast.groups.regions.targets import NamedGroups
 from ordercast.groups.regions.views import RegionViews
 from ordercast.groups.regions.waits import LaneWait
 from ordercast.groups.watches import Watch
-from ordercast.service import UNRELIABLE_RANK, Service
+from ordercast.membership.given import NumberedGroups
+from ordercast.service import Service
 from ordercast.wire.block import FRAGMENT_OVERHEAD, GROUP_BYTES, LENGTH, OVERHEAD, groups_of, head_of
 
 ALL_BYTES: Final = 16 << 20
@@ -75,7 +76,13 @@ class RegionSending:
     )
 
     def __init__(
-        self, engine: RegionalEngine, views: RegionViews, rows: RegionRows, out: Outbox, joined: JoinedGroups
+        self,
+        engine: RegionalEngine,
+        table: NumberedGroups,
+        views: RegionViews,
+        rows: RegionRows,
+        out: Outbox,
+        joined: JoinedGroups,
     ) -> None:
         self._engine = engine
         self._views = views
@@ -83,7 +90,7 @@ class RegionSending:
         self._out = out
         self._joined = joined  # counts messages by group
         # what waits
-        self._routing = Routing(engine.table)
+        self._routing = Routing(table)
         self._is_held = True  # this node is not in the service
         self.count = 0
         self.nbytes = 0
@@ -315,6 +322,13 @@ class RegionSending:
             lane.acked = min(count, lane.submitted)
             self._settle(now_ns, lane.waits.acked(lane.acked))
 
+    def use(self, engine: RegionalEngine) -> None:
+        """Another engine, which has taken nothing yet. Messages go on with their numbers."""
+        self._engine = engine
+        for lane in self.lanes.values():
+            lane.submitted = lane.acked = 0
+        self._numbers = {region: (number, 0) for region, (number, _) in self._numbers.items()}
+
     def begin(self) -> None:
         """This node is in the service."""
         self._is_held = False
@@ -474,8 +488,7 @@ class RegionSending:
         del ready[:count]
         is_on, view = self._rows.is_on, self._views.id_of(lane.region)
         for packed in taken:
-            if packed.service.rank != UNRELIABLE_RANK:
-                lane.submitted += 1
+            lane.submitted += 1
             if is_on:
                 nbytes = packed.payload_bytes
                 for first, run, serial in lane.serials(packed.messages):
@@ -492,7 +505,7 @@ class RegionSending:
         wait.marks -= 1
         for lane in lanes:
             wait.shown.append((lane.region, self._views.id_of(lane.region), lane.queue.end_number - 1))
-            count = lane.submitted + sum([packed.service.rank != UNRELIABLE_RANK for packed in lane.ready])
+            count = lane.submitted + len(lane.ready)
             if lane.acked < count:
                 lane.waits.add(count, wait)
         if wait.is_over:

@@ -10,6 +10,24 @@ import numpy.typing as npt
 from ordercast.membership.given import NumberedGroups
 
 
+class CurrentTable:
+    """The table of the engine that a node has now: there is another one after an exclusion."""
+
+    __slots__ = ("table",)
+
+    def __init__(self, table: NumberedGroups) -> None:
+        self.table = table
+
+    def number(self, name: str) -> int:
+        return self.table.number(name)
+
+    def name(self, number: int) -> str:
+        return self.table.name(number)
+
+    def regions(self, number: int) -> tuple[int, ...]:
+        return self.table.regions(number)
+
+
 class NamedTarget:
     """A group that messages wait for, by its name. Its number is the service's of now; 0: not known."""
 

@@ -48,7 +48,8 @@ class RegionViews:
         if ended:
             self.current = {region: view for region, view in self.current.items() if view.view not in ended}
         for view in epoch.views:
-            self.current[view.region] = view
+            if view.view not in ended:  # it may be told of one that has ended meanwhile
+                self.current[view.region] = view
             for member in view.members:
                 self.names[member.id] = str(member)
         if len(self.names) > MAX_NAMES:
