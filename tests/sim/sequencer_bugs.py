@@ -26,8 +26,8 @@ SEQUENCER_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a member acknowledges one seq too many",
         "Acknowledger.acks",
-        "return Acks(self._log.received, self._delivery.consumed)",
-        "return Acks(min(self._log.received + 1, self._log.highest), self._delivery.consumed)",
+        "return Acks(self._log.received, self._delivery.consumed, self._is_behind)",
+        "return Acks(min(self._log.received + 1, self._log.highest), self._delivery.consumed, self._is_behind)",
         "SAFE and the history count a message that the member does not have.",
         32,
     ),

@@ -11,6 +11,11 @@ from typing import Final
 from tests.sim.bug import Bug
 from tests.sim.sites_bug import sites_bug
 
+from ordercast.sim.site_groups import SITES
+
+LEFT_AND_MADE_ANEW: Final = 695_000_333
+"""The one of 5,000 seeds in which a group ends and comes back while messages to it wait."""
+
 SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
     # Interest
     sites_bug(
@@ -137,6 +142,16 @@ SITES_ROSTER_BUGS: Final[tuple[Bug, ...]] = (
         "pass",
         "A session does not get out of its group.",
         16,
+    ),
+    Bug(
+        "what waits for a group that its session has left goes by the old number",
+        "Stream.part_from",
+        "self.parted[port] = None",
+        "pass",
+        "The group was made anew, and its members do not get it.",
+        1,
+        SITES,
+        first_seed=LEFT_AND_MADE_ANEW,
     ),
     # Group views
     sites_bug(

@@ -27,6 +27,8 @@ SEEDS = (
 )
 
 OF_MEMBERSHIP = (
+    ("sequencer", 1_580_004_340),  # a member did not hear that a message was safe, and its application was blamed
+    ("sequencer", 1_580_017_211),  # the same, where only the sequencer's datagrams were lost
     # The sequencer forgot a leaver whose vote was needed when its node asked to join again, and what it lacked.
     ("sequencer", 1_540_015_035),
     ("sequencer", 1_110_001_043),  # a ring lacked a dead member's vote to decide its end, and did not say so
@@ -91,6 +93,10 @@ STOOD_STILL = (
 )
 
 OF_ENDURANCE = (
+    # The word that a change is decided overtook the change, and was dropped: a busy ring went on without a bound.
+    ("token", 1_700_002_839),
+    # Applications were blamed for what they were given in the moment in which another member had been put out.
+    ("token", 1_700_006_076),
     ("token", 1_420_000_051),  # two engines of one node, the first of which served on, made views of the same name
     ("timestamp", 1_150_001_657),  # a member that had evicted itself went before one that was cut off knew of it
     ("timestamp", 1_150_001_028),  # the judge forgot that a restarted leaver may have kept the view without it
@@ -134,6 +140,7 @@ OF_SITES = (
     560_001_034,  # a large message of a session that had left did not begin again when a daemon came
     560_001_052,  # rosters were exchanged behind a signal, and the groups that had a view of it did not hear the signal
     930_000_047,  # a group that a session sent to ended with its own leave, and the message did not name the group
+    695_000_333,  # what waited for a group that its session had left went by a number that the group had no more
 )
 
 

@@ -26,8 +26,9 @@ FAULTS = {
     "no reason of a join under way": ("sites", 1_300_000_040),
     "no reason over a view change": ("sites", 1_300_001_072),
     "a message before the view": ("sites", 1_300_000_093),
+    "a probe into a stream that is cut": ("sites", 1_590_000_694),
 }
-"""Seeds that showed faults, which were mended."""
+"""Seeds that showed faults, of the code or of a judge, which were mended."""
 
 
 @pytest.mark.parametrize("orderer", ["sites", "token"])
@@ -130,6 +131,18 @@ def test_a_client_that_fills_its_window_with_sends_to_groups_of_others_goes_on(i
     last = list(life.sent)[41]
     seen = [event for event in run.clients["n1"].lives[0].queues["g0"] if isinstance(event, SeenMessage)]
     assert [event.at_ns < 4 * SECOND for event in seen if event.tag == last] == [True]
+
+
+def test_a_run_is_not_at_rest_while_a_daemon_has_the_session_of_a_client_whose_stream_is_cut() -> None:
+    """The next life of the client but one has another name, so it does not have to wait for that session to end."""
+    acts = [ClientAct(3 * SECOND, "n0", Did.CUT)]
+    acts += [ClientAct(at * SECOND, "n0", Did.KILL, for_ns=200 * MS) for at in (4, 5)]
+    run = SessionsRun(plan(acts, Limits(), (client("n0", "a"), client("n1", "b"))))
+    outcome = run.outcome()
+    assert outcome.held, outcome.failures
+    last = views_of(run, "n1")[-1]
+    assert last.members == ("n1@b/0", "n02@a/0")
+    assert last.header.startswith(b"session ended (lost)")
 
 
 # The judge. -----------------------------------------------------------------------------------------------------------

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from tests.unit.channels import come_back, fill, make_host, open_ports, pump, run_pass
 from tests.unit.fake_engine import Exchange, events, fake, payloads
 
-from ordercast.config import GroupConfig
+from ordercast.config import MAX_BLOCK, GroupConfig
 from ordercast.engine import Departed, Failed
 from ordercast.errors import (
     NotMember,
     UsageError,
 )
 from ordercast.groups.events import Left
-from ordercast.groups.port import LEAVE_PATIENCE_NS
+from ordercast.groups.port import LEAVE_PATIENCE_NS, Port
 from ordercast.service import AGREED
 from ordercast.view import Reason, View
+from ordercast.wire.block import head_of, pack_run
 
 
 def test_the_underlay_is_left_with_its_last_port() -> None:
@@ -165,8 +168,9 @@ def test_a_leave_before_the_join_is_ordered_takes_the_session_out_after_it() -> 
     a.offer(b"1", AGREED)
     pump(host)
     assert a.channel.shared is not None
-    assert list(a.channel.shared.roster.groups) == ["a"]
-    assert payloads(a) == [b"1"], "and its message holds up nobody"
+    members = {name: len(record.members) for name, record in a.channel.shared.roster.groups.items()}
+    assert members == {"a": 1, "b": 0}, "the name is there for its message"
+    assert payloads(a) == [b"1"], "which holds up nobody"
 
 
 def test_a_group_that_is_opened_again_while_its_first_join_is_under_way() -> None:
@@ -309,6 +313,106 @@ def test_a_leave_that_is_held_up_is_not_waited_for_forever() -> None:
     exchange.room_bytes = 1 << 20
     pump(host, now_ns=LEAVE_PATIENCE_NS)
     assert a.gone is not None
+
+
+def send_one(port: Port, payload: bytes) -> None:
+    port.offer(payload, AGREED)
+
+
+def send_a_batch(port: Port, payload: bytes) -> None:
+    """By the numbers of its groups, as `send_many` does."""
+    ports = [port, port.stream.ports["b"], port]
+    port.stream.offer_many_to([payload, b"", b""], AGREED, 0, [len(payload), 0, 0], ports, numbered=2)
+
+
+def send_to_several(port: Port, payload: bytes) -> None:
+    port.stream.offer_to(["b", port.group], payload, AGREED)
+
+
+def send_a_block(port: Port, payload: bytes) -> None:
+    """As a client of a daemon does."""
+    block = pack_run(0, AGREED, [payload], 0, 0, 0)
+    assert port.queue.offer_block(block, head_of(block), port)
+
+
+SENDS = (send_one, send_a_batch, send_to_several, send_a_block)
+
+
+@pytest.mark.parametrize("send", SENDS)
+@pytest.mark.parametrize("size", [1_000, 30_000, 200_000])
+def test_what_waits_while_its_session_leaves_a_group_reaches_those_who_make_it_anew(
+    send: Callable[[Port, bytes], None], size: int
+) -> None:
+    """The group ends with the leave, and comes back under another number before the message is submitted."""
+    if send is send_a_block and size > MAX_BLOCK:
+        pytest.skip("a client cuts it")
+    exchange = Exchange()
+    one, two = make_host(exchange, "x"), make_host(exchange, "y")
+    a, b = open_ports(one, "a", "b")
+    open_ports(two, "c")
+    pump(one, two)
+    exchange.is_open = False
+    b.offer(bytes(200_000), AGREED)  # holds up what is behind it
+    pump(one)
+    send(a, b"!".ljust(size, b"."))
+    one.leave(a)
+    pump(one, now_ns=0)
+    pump(one, now_ns=LEAVE_PATIENCE_NS)
+    (made,) = open_ports(two, "a")
+    exchange.is_open = True
+    exchange.order()
+    pump(one, two, now_ns=LEAVE_PATIENCE_NS)
+    assert a.gone is not None
+    assert made.is_member
+    assert b"!".ljust(size, b".") in payloads(made)
+    assert a.channel.shared is not None
+    assert a.channel.shared.is_at_rest
+
+
+@pytest.mark.parametrize("send", SENDS)
+def test_nothing_goes_under_the_number_of_a_group_whose_leave_is_on_its_way(
+    send: Callable[[Port, bytes], None],
+) -> None:
+    """The leave overtakes a message that has to wait for room, and the group is made anew between the two."""
+    exchange = Exchange()
+    one, two = make_host(exchange, "x"), make_host(exchange, "y")
+    (a, _), _ = open_ports(one, "a", "b"), open_ports(two, "c")
+    pump(one, two)
+    exchange.is_open, exchange.room_bytes = False, 64
+    send(a, b"!".ljust(1_000, b"."))
+    one.leave(a)
+    pump(one, now_ns=0)
+    pump(one, now_ns=LEAVE_PATIENCE_NS)
+    assert exchange.waiting, "the leave is out"
+    (made,) = open_ports(two, "a")
+    pump(two)
+    exchange.room_bytes = 1 << 20
+    pump(one, now_ns=LEAVE_PATIENCE_NS)
+    exchange.is_open = True
+    exchange.order()
+    pump(one, two, now_ns=LEAVE_PATIENCE_NS)
+    assert b"!".ljust(1_000, b".") in payloads(made)
+
+
+def test_a_large_message_begins_again_where_its_group_was_made_anew_under_it() -> None:
+    """Its first fragments went to the group that its session has left since."""
+    exchange = Exchange()
+    one, two = make_host(exchange, "x"), make_host(exchange, "y")
+    (a, _), _ = open_ports(one, "a", "b"), open_ports(two, "c")
+    pump(one, two)
+    exchange.room_bytes = exchange.largest = 1_000
+    a.offer(bytes(200_000), AGREED)
+    run_pass(one)
+    assert a.queue.has_begun
+    exchange.room_bytes, exchange.is_open = 64, False
+    one.leave(a)
+    pump(one, now_ns=0)
+    pump(one, now_ns=LEAVE_PATIENCE_NS)
+    (made,) = open_ports(two, "a")
+    exchange.room_bytes, exchange.is_open = 1 << 20, True
+    exchange.order()
+    pump(one, two, now_ns=LEAVE_PATIENCE_NS)
+    assert payloads(made) == [bytes(200_000)]
 
 
 def test_a_group_is_not_opened_on_an_underlay_that_is_being_left() -> None:

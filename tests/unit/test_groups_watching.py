@@ -205,6 +205,13 @@ def test_an_application_that_holds_up_the_others_is_named_in_its_own_log() -> No
     assert host.deadline_ns() == NEVER
 
 
+def test_the_own_application_is_not_blamed_where_nobody_has_waited_for_it() -> None:
+    _, host, port = blocked()
+    fake(port).stall = Waiting(StallReason.NOT_RECEIVING, (str(port.channel.me),), "the application does not receive")
+    run_until(host, 3 * STALL_NS)
+    assert told(port) == [], "the engine has only just handed over what it waits for"
+
+
 def test_a_look_that_comes_late_blames_nobody() -> None:
     """The process itself stood still, or its application kept the loop for long."""
     _, host, port = blocked()

@@ -77,6 +77,20 @@ def test_a_receiver_votes_and_knows_where_it_makes_the_quorum() -> None:
     assert not bob.deciding
 
 
+def test_a_decision_that_overtakes_its_change_counts_when_the_change_comes() -> None:
+    dora = Voter("d", joined("abcde", "abcd"))
+    log = dora.party.orderer.log
+    log.received = LAST_SEQ - 1
+    dora.hear(Kind.DECIDED, "a")
+    assert not dora.knows
+    assert log.highest == LAST_SEQ, "what others speak of is looked for"
+    log.received = LAST_SEQ
+    dora.start()
+    assert dora.knows
+    assert dora.said() == [(address("a"), Kind.VOTE, False)], "it has a vote all the same, and asks for nothing"
+    assert dora.deciding.deadline_ns() == NEVER
+
+
 def test_the_member_that_ordered_a_change_counts_votes_and_tells_all() -> None:
     ann = voter("a", joined("abcde", "abcd", creator="b"))
     assert ann.said() == [(address("b"), Kind.VOTE, False)]

@@ -12,19 +12,25 @@ from tests.unit.rings import VIEW, A, B, C, block_of, ring_of
 
 from ordercast.api.expelling import find_member
 from ordercast.config import MS, SECOND, GroupConfig
-from ordercast.engine import Change, Departed, StallReason
+from ordercast.engine import Change, Departed, Outbox, StallReason
 from ordercast.errors import NotMember, UsageError, WireError
 from ordercast.groups.consumption import Consumption
 from ordercast.groups.events import Left
 from ordercast.membership.quorum.local import departed_by
 from ordercast.orderers.logged.expelling import Expulsions, eviction, is_current, renewed
+from ordercast.orderers.logged.in_order import InOrderDelivery
 from ordercast.orderers.logged.leaving import REPEAT_NS
-from ordercast.orderers.sequencer.role import SequencerRole
+from ordercast.orderers.logged.window import SendWindow
+from ordercast.orderers.sequencer.acknowledging import Acknowledger
+from ordercast.orderers.sequencer.announcing import Announcer
+from ordercast.orderers.sequencer.role import BEHIND_NS, SequencerRole
 from ordercast.parts.changes import next_view
 from ordercast.parts.slow import SlowReceivers
+from ordercast.parts.timers import Timers
+from ordercast.service import AGREED, SAFE
 from ordercast.underlay.returning import WayBack
 from ordercast.view import MAY_RETURN, Reason, View
-from ordercast.wire.ordering import decode_expulsion, encode_expulsion
+from ordercast.wire.ordering import Acks, decode_expulsion, encode_expulsion
 from ordercast.wire.token import decode_change, encode_change
 
 WITH_C = replace(VIEW, members=(A, B, C), numbers={A.id: 0, B.id: 0, C.id: 4})
@@ -67,7 +73,48 @@ def test_an_application_that_waits_for_what_another_member_lacks_is_not_slow() -
     assert role.holding_up(0) == {}, "B lacks it, and the history waits for B"
     role.acknowledge(B.id, 11, 11, 11)
     role.acknowledge(A.id, 11, 11, 11)
+    role.note_behind(0, C.id, 10)
     assert role.holding_up(0) == {C.id: 10}
+
+
+def test_only_by_its_own_word_an_application_is_slow() -> None:
+    """A member that is heard may have missed that a message is safe: its application cannot receive it."""
+    role = SequencerRole(WITH_C, A.id, 10, 0)
+    role.is_blocked = True
+    for member, consumed in ((A, 11), (B, 11), (C, 10)):
+        assert role.acknowledge(member.id, 11, consumed, 11)
+    assert role.holding_up(0) == {}
+    assert role.lagging(0, 11) == ([], [C.id])
+    role.note_behind(0, C.id, 10)
+    assert role.holding_up(BEHIND_NS - 1) == {C.id: 10}
+    assert role.lagging(BEHIND_NS - 1, 11) == ([C.id], [])
+    assert role.holding_up(BEHIND_NS) == {}, "it would have said so again"
+    role.note_behind(BEHIND_NS, C.id, 10)
+    role.acknowledge(A.id, 12, 11, 12)
+    role.acknowledge(C.id, 11, 11, 12)
+    assert role.lagging(BEHIND_NS, 11) == ([], []), "it has consumed since"
+
+
+def test_an_application_is_behind_when_it_leaves_what_it_was_given() -> None:
+    ring = ring_of(A, WITH_C)
+    delivery = InOrderDelivery(ring, SendWindow(ring, has_policy=False).outgoing)
+    acknowledger = Acknowledger(ring, delivery, Announcer(ring, delivery), Timers())
+    quiet_ns = ring.timing.ack_quiet_ns
+    acknowledger.look(0)
+    for seq, service in ((11, AGREED), (12, SAFE)):
+        ring.log.hold(B.id, seq - 11, block_of(seq - 11, service=service))
+        ring.log.assign(seq, B.id, seq - 11)
+    assert len(list(ring.log.advance())) == 2
+    now_ns = SECOND  # it has been at rest for long: that is not its application's time
+    delivery.deliver(Outbox())
+    acknowledger.look(now_ns)
+    assert acknowledger.acks() == Acks(12, 10, False)
+    acknowledger.look(now_ns + quiet_ns)
+    assert acknowledger.acks() == Acks(12, 10, True)
+    delivery.consume(11)
+    acknowledger.look(now_ns + 2 * quiet_ns)
+    acknowledger.look(now_ns + 3 * quiet_ns)
+    assert acknowledger.acks() == Acks(12, 11, False), "the next message is SAFE, and nobody has said that it is"
 
 
 def test_a_group_that_waits_evicts_nobody() -> None:

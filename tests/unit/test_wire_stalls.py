@@ -6,7 +6,17 @@ import pytest
 
 from ordercast.config import MAX_MEMBERS
 from ordercast.errors import WireError
-from ordercast.wire.ordering import LEAD, NO_HOLDUP, Holdup, Lead, decode_lead, encode_lead
+from ordercast.wire.ordering import (
+    LEAD,
+    NO_HOLDUP,
+    Acks,
+    Holdup,
+    Lead,
+    decode_acks,
+    decode_lead,
+    encode_acks,
+    encode_lead,
+)
 from ordercast.wire.views import Ballot, decode_ballot, decode_check, encode_ballot, encode_check
 
 BALLOT = Ballot(3, 40, 65_534, 9)
@@ -24,6 +34,15 @@ def test_the_bytes_of_a_lead() -> None:
     assert encode_lead(Lead(9, 7, 8, 2))[-4:] == b"\x02\x00\x00\x00", "nobody: as before there was such a field"
     assert encode_lead(Lead(9, 7, 8, 2, Holdup(1, False)))[-4:] == b"\x02\x00\x02\x00"
     assert encode_lead(Lead(9, 7, 8, 2, Holdup(1, True)))[-4:] == b"\x02\x00\x02\x80"
+
+
+def test_an_acknowledgement_says_that_the_application_leaves_what_it_was_given() -> None:
+    plain, behind = Acks(9, 7), Acks(9, 7, is_behind=True)
+    assert encode_acks(plain) == b"\x09" + bytes(7) + b"\x07" + bytes(7), "as before there was such a bit"
+    assert encode_acks(behind) == b"\x09" + bytes(7) + b"\x07" + bytes(6) + b"\x80"
+    assert [decode_acks(encode_acks(each)) for each in (plain, behind)] == [plain, behind]
+    with pytest.raises(WireError, match="more consumed"):
+        decode_acks(encode_acks(Acks(6, 7, is_behind=True)))
 
 
 def test_a_check_is_a_ballot_and_its_answer_names_those_that_answered() -> None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Final, NamedTuple
 
@@ -359,18 +359,16 @@ class SendQueue:
             if isinstance(item, Stretch):
                 item.list_targets()
 
-    def targets(self) -> list[Target]:
-        """The groups of what is queued, each once."""
-        found: dict[int, Target] = {}
+    def readdress(self, targets: Mapping[Target, Target]) -> set[Target]:
+        """What is queued for some groups goes to others instead; which of them there are. The targets are listed."""
+        found: set[Target] = set()
         for item in self._items:
             if isinstance(item, Stretch):
-                each = listed(item.targets(item.at, len(item.payloads)))
+                found |= item.readdress(targets)
             elif isinstance(item, QueuedBlock | QueuedCall | LargeMessage) and item.group is not None:
-                each = [item.group]
-            else:
-                continue
-            found.update({id(target): target for target in each})
-        return list(found.values())
+                found |= targets.keys() & (item.group,)
+                item.group = targets.get(item.group, item.group)
+        return found
 
     def drop_operations(self) -> None:
         """What this node wanted of a roster that it has left."""
@@ -432,12 +430,14 @@ class SendQueue:
         overhead = FRAGMENT_OVERHEAD + (LENGTH.size + GROUP_BYTES * len(numbers) if len(numbers) > 1 else 0)
         if limit <= overhead:
             return None
+        number = large.group.number if large.group is not None else numbers[0] if len(numbers) == 1 else 0
+        targets = numbers if len(numbers) > 1 else ()
+        if large.numbers != (number, *targets):
+            large.numbers, large.offset = (number, *targets), 0  # a group that its session has left was made anew
         size = len(large.payload)
         start = large.offset
         stop = min(start + limit - overhead, size)
         first = self.next_number
-        number = large.group.number if large.group is not None else numbers[0] if len(numbers) == 1 else 0
-        targets = numbers if len(numbers) > 1 else ()
         block = pack_fragment(first, large.service, number, large.type, large.payload, start, stop, after, targets)
         large.offset = stop
         # Its number is spent, and shown to the trace, with the first fragment: the rest may never get out.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Final, Protocol, TypeAlias
 
@@ -42,8 +42,9 @@ NOBODY: Final = 0
 
 
 class Target(Protocol):
-    """The group that a message is for: a port. Its number may change while the message waits, because this node was
-    out of the underlay in between; so it is asked for when a block is packed."""
+    """The group that a message is for: a port, or a name. Its number may change while the message waits, because this
+    node was out of the underlay in between, or the session is out of the group; so it is asked for when a block is
+    packed."""
 
     number: int  # NO_NUMBER: none yet, and the message waits
     messages_sent: int
@@ -169,6 +170,16 @@ class Stretch:
         if self.groups is not None:
             self.groups = listed(self.groups)
 
+    def readdress(self, targets: Mapping[Target, Target]) -> set[Target]:
+        """Messages to some groups go to others instead; which of them there are. The targets are listed."""
+        each: Sequence[Target] = listed(self.groups or ()) if self.group is None else [self.group]
+        found = targets.keys() & each
+        if found and self.group is not None:
+            self.group = targets[self.group]
+        elif found:
+            self.groups = [targets.get(target, target) for target in each]
+        return found
+
     @property
     def target(self) -> Target:
         """The group of the next message."""
@@ -218,7 +229,18 @@ class Stretch:
 class LargeMessage:
     """One message larger than a block, and how far it has been submitted."""
 
-    __slots__ = ("group", "groups", "is_out", "is_traced", "offset", "payload", "priority", "service", "type")
+    __slots__ = (
+        "group",
+        "groups",
+        "is_out",
+        "is_traced",
+        "numbers",
+        "offset",
+        "payload",
+        "priority",
+        "service",
+        "type",
+    )
 
     def __init__(
         self,
@@ -236,6 +258,7 @@ class LargeMessage:
         self.payload = payload
         self.priority = priority
         self.offset = 0
+        self.numbers: tuple[int, ...] = ()  # of its groups, in the fragments up to `offset`
         self.is_traced = False  # its number has been shown to the trace
         self.is_out = False  # its last fragment was sent once: somebody may have it whole
 

@@ -106,9 +106,6 @@ class Reception:
         self._routes.clear()
         for stream in self._streams:
             stream.wanted.clear()
-            for target in stream.queue.targets():
-                if isinstance(target, Port) and target.gone is not None and target.number > NOBODY:
-                    target.number = find(target.group)  # it has ended, and some of what it has sent still waits
         for port in ports:
             port.number = find(port.group)
             if port.number > NOBODY:

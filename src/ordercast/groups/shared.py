@@ -75,6 +75,7 @@ class SharedGroups:
         "_leaving",
         "_maker",
         "_named",
+        "_parting",
         "_reasons",
         "_regrouping",
         "_seed",
@@ -105,6 +106,7 @@ class SharedGroups:
         self._joining: dict[Port, None] = {}
         self._leaving: list[tuple[str, int, bytes]] = []  # label, number of the group, and header
         self._to_name: list[NameKey] = []
+        self._parting: set[Port] = set()  # whose leave is on its way: the group may have another number behind it
         self._reasons: dict[NameKey, bytes] = {}  # headers of ports that ended before their leaves could be ordered
         # Groups that a session is not in, and has asked a number for: the last message to each. The latest come last.
         self._named: dict[NameKey, tuple[Stream, int]] = {}
@@ -180,7 +182,9 @@ class SharedGroups:
         label = port.stream.label
         if port.group:
             self._channel.consumption.ports -= 1
+            port.stream.part_from(port)
         self._joining.pop(port, None)
+        self._parting.discard(port)
         if self._regrouping is not None:
             self._regrouping.forget(port)
         self._note_base(port)
@@ -199,6 +203,8 @@ class SharedGroups:
                 self._reasons[port.stream.label, port.group] = header
             return False
         self._leaving.append((port.stream.label, port.number, header))
+        self._parting.add(port)
+        port.stream.part_from(port)
         if self._regrouping is not None:
             self._regrouping.note_leave(port, header)
         return True
@@ -341,10 +347,11 @@ class SharedGroups:
         """The number of a group that a session is about to send to.
 
         A group that the session is not in is named, also where others have made it: the group could end with them, and
-        come back under another number, while the message is under way.
+        come back under another number, while the message is under way. So is one that it is on its way out of: the name
+        goes behind the leave.
         """
         port = stream.ports.get(name)
-        if port is not None and port.number >= 0:
+        if port is not None and port.number >= 0 and port not in self._parting:
             return port.number
         key = (stream.label, name)
         if key not in self._named:
@@ -493,6 +500,7 @@ class SharedGroups:
         self.locks.on_departed()
         self._reasons.clear()
         self._leaving.clear()
+        self._parting.clear()
         self._to_name = list(self._named)
         self._unanswered = set(self._named)
         ports = [port for stream in self.streams.values() for port in stream.ports.values()]
@@ -565,6 +573,7 @@ class SharedGroups:
             channel.end_port(now_ns, port, Left(wanted=True, returning=False, text="left", group=port.group))
             return
         # A leave that was taken back when the underlay failed has been ordered after all, for instance.
+        self._parting.discard(port)
         channel.reception.detach(port)
         port.number = NO_NUMBER
         port.on_departed()

@@ -17,17 +17,17 @@ import numpy.typing as npt
 
 from ordercast.config import MAX_BLOCK
 from ordercast.errors import InvariantViolation, OrdercastError, OutcomeUnknown, UsageError
+from ordercast.groups.addressing import GroupNames, NamedGroup
 from ordercast.groups.consumption import PORT_BYTES, SESSION_BYTES
 from ordercast.groups.open_calls import OpenCalls
 from ordercast.groups.queue import SMALL_SHARE, Packed, SendQueue
-from ordercast.groups.queued import NO_NUMBER, NOBODY, Addressees, EachTarget, NumberedTargets, Target, listed
+from ordercast.groups.queued import NO_NUMBER, Addressees, EachTarget, NumberedTargets, Target, listed
 from ordercast.groups.wanted import WantedGroups
 from ordercast.groups.watches import Watch, Watches
 from ordercast.service import UNRELIABLE_RANK, Service
 from ordercast.wire.block import open_column
 
 if TYPE_CHECKING:
-    from ordercast.groups.addressing import GroupNames
     from ordercast.groups.calls import Asked
     from ordercast.groups.channel import Channel
     from ordercast.groups.port import Port
@@ -69,6 +69,7 @@ class Stream:
         "me",
         "outside",
         "outstanding",
+        "parted",
         "ports",
         "queue",
         "ready",
@@ -99,6 +100,7 @@ class Stream:
         # sending
         self.queue = SendQueue(next_number, session.label.encode())
         self.has_numbers = False  # some of what is queued or out names its groups by their numbers
+        self.parted: dict[Port, None] = {}  # that it is on its way out of, or out: what is queued for them goes by name
         self.ready: list[Packed] = []  # packed, and refused by the engine for now; at most PASS_BLOCKS
         # Own block number -> what is not yet delivered here. The engine's room bounds it.
         self.outstanding: dict[int, OutBlock] = {}
@@ -195,6 +197,8 @@ class Stream:
 
     def submit(self, now_ns: int) -> bool:
         """Pack and submit what the engine has room for; False if there was nothing to do."""
+        if self.parted:
+            self._readdress()
         channel, queue, ready = self.channel, self.queue, self.ready
         if channel.view is None or (queue.is_waiting and not ready):
             return False
@@ -334,6 +338,30 @@ class Stream:
     def forget_number(self, port: Port) -> None:
         """The group of this port is about to have another number, or none."""
         port.messages_sent += self.wanted.take_count(port.number)
+        self._list_targets()
+
+    def part_from(self, port: Port) -> None:
+        """The session is on its way out of the group of this port, or out of it. The group may end with it, and be made
+        anew under another number, before what is queued for it leaves: that is sent from outside, by the group's name.
+        """
+        if self.queue.count or self.ready:
+            self.parted[port] = None
+
+    def _readdress(self) -> None:
+        """One pass over the queue for all ports that have parted since the last one."""
+        parted, self.parted, shared = self.parted, {}, self.channel.shared
+        if shared is None or not parted:
+            return
+        self._unpack()
+        self._list_targets()
+        by_name: dict[Target, Target] = {port: NamedGroup(GroupNames(shared, self, [port.group])) for port in parted}
+        found = self.queue.readdress(by_name)
+        for port in parted:
+            if port in found:
+                shared.number_of(port.group, self)  # all of them are named at once
+
+    def _list_targets(self) -> None:
+        """Keep the groups of what is queued and out, not their numbers."""
         if self.has_numbers:
             self.has_numbers = False
             self.queue.list_targets()
@@ -361,22 +389,20 @@ class Stream:
     def on_departed(self) -> None:
         """This node is out of a shared underlay. Blocks that have not left are made anew, with other numbers of groups;
         what it wanted of the roster goes with it."""
-        queue = self.queue
         self._unpack()
+        self._readdress()
         if self.outside is not None:
             self.outside.on_departed()
-        queue.drop_operations()
+        self.queue.drop_operations()
         self.rosters += 1
         self.wanted.clear()
-        for target in queue.targets():
-            if target.number > NOBODY:
-                target.number = NOBODY  # a port that has ended: its group may have another number later
 
     def before_renumbering(self) -> None:
         """All groups are about to have other numbers: what has not left is made anew, with those."""
         self._unpack()
         for port in self.ports.values():
             self.forget_number(port)
+        self._readdress()
         self.rosters += 1
 
     def _unpack(self) -> None:

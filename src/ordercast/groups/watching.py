@@ -23,6 +23,7 @@ STALL_NS: Final = SECOND  # without progress: this is what the guide promises
 UNEXPLAINED_NS: Final = 5 * SECOND  # after this a wait must have a reason
 TICK_NS: Final = 250 * MS  # between two looks, so that a stall is told at most this much late
 SLOW_TICK_NS: Final = SECOND  # the same once it has been told
+HELD_NS: Final = 100 * MS  # an application that others have waited for no longer than this is not blamed
 LATE_NS: Final = SECOND  # a look that comes so late: this process stood still itself, and blames nobody for that
 TOLD_AT_ONCE: Final = 1_024
 """Ports that are told of a stall in one pass. A shared underlay may have very many."""
@@ -30,6 +31,7 @@ TOLD_AT_ONCE: Final = 1_024
 NAMED_SESSIONS: Final = 3
 """Sessions that a text names; of more it tells the number."""
 
+AWAITED: Final = ("awaited",)  # the mark of an application that others wait for, also while it receives slowly
 OUT: Final = ("out",)  # the mark of a node that is on its way in, for the first time or again
 UNEXPLAINED: Final = "unexplained"  # in the trace: judges take it for a failure
 WARNING: Final = "warning"
@@ -69,6 +71,7 @@ class StallWatch:
     """What the applications on one channel wait for. `log` is for the driver, `counters` for whoever looks."""
 
     __slots__ = (
+        "_awaited",
         "_candidate",
         "_channel",
         "_holding",
@@ -89,6 +92,7 @@ class StallWatch:
         # What may stand still
         self._work = Standstill()  # joins, leaves, sends and confirmations, and a ring that does not work
         self._requests = Standstill()  # locks and calls
+        self._awaited = Standstill()  # others wait for this node's application, whether it receives or not
         self._holding = Standstill()  # what this node's application has not received, while others wait for it
         self.due_ns = NEVER  # when to look next; NEVER: nothing waits
         # What was found
@@ -123,19 +127,21 @@ class StallWatch:
         work, requests, holding = self._work, self._requests, self._holding
         late_ns = now_ns - self.due_ns
         if late_ns > LATE_NS:
-            for each in (work, requests, holding):
+            for each in (work, requests, holding, self._awaited):
                 each.shift(late_ns)
         work_ns = work.update(now_ns, self._work_mark())
         requests_ns = requests.update(now_ns, self._request_mark())
-        holding_ns = holding.update(now_ns, self._holding_mark())
+        held = self._holding_mark()
+        holding_ns = holding.update(now_ns, held)
+        waited_ns = self._awaited.update(now_ns, AWAITED if held is not None else None)
         asking, found, is_stuck = None, None, work_ns >= STALL_NS
         if is_stuck:
-            found = self._channel.engine.waiting(now_ns)
+            found = self._reason(now_ns, waited_ns)
         if requests_ns >= STALL_NS:
             asking = self._asked_of()
             if asking is None and not is_stuck:
                 is_stuck, work_ns = True, requests_ns
-                found = self._channel.engine.waiting(now_ns)
+                found = self._reason(now_ns, waited_ns)
         self._is_unexplained = self._is_unexplained and is_stuck
         if found is None and is_stuck:
             self._explain_later(now_ns, work_ns)
@@ -148,6 +154,14 @@ class StallWatch:
         else:
             is_told = self.stalled is not None or self.asking is not None or self._is_told_holding
             self.due_ns = now_ns + (SLOW_TICK_NS if is_told else TICK_NS)
+
+    def _reason(self, now_ns: int, waited_ns: int) -> Waiting | None:
+        """What the engine waits for. The application here is not blamed for what it has only just been given, as when
+        the group goes on after another member held it up."""
+        found, me = self._channel.engine.waiting(now_ns), (str(self._channel.me),)
+        if found is None or found.reason is not StallReason.NOT_RECEIVING or found.waiting_for != me:
+            return found
+        return found if waited_ns >= HELD_NS else None
 
     def _has_work(self) -> bool:
         """Whether a mark would be there. Hot: once per pass of a member that only receives, so no mark is made."""

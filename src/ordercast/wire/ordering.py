@@ -13,7 +13,7 @@ from ordercast.wire.codec import MAX_NUMBER, Reader, Writer
 
 Buffer = bytes | bytearray | memoryview
 
-ACKS: Final = Struct("<QQ")  # received up to, consumed up to
+ACKS: Final = Struct("<QQ")  # received up to, consumed up to, with BEHIND
 LEAD: Final = Struct("<QQQHH")  # highest sequence number, stable, safe, active senders, and who holds up the group
 ASSIGNMENT: Final = Struct("<QQQI")  # sequence number, origin, block number, count: a run
 MISSING: Final = Struct("<QQIHH")  # origin (0: the log), number, count, first segment, stop segment (0: all)
@@ -34,10 +34,16 @@ _SWAP: Final = byteorder == "big"
 
 
 class Acks(NamedTuple):
-    """What a member tells the sequencer with every datagram: everything up to and including these."""
+    """What a member tells the sequencer with every datagram: everything up to and including these; and whether its
+    application leaves what it was given. What is not consumed may also wait for a word that this member has not heard,
+    and only the member itself can tell."""
 
     received: int
     consumed: int
+    is_behind: bool = False
+
+
+_BEHIND: Final = 1 << 63  # besides what is consumed
 
 
 class Holdup(NamedTuple):
@@ -154,16 +160,19 @@ def decode_ordered(body: Buffer) -> tuple[Lead, int, int, memoryview]:
 
 
 def encode_acks(acks: Acks) -> bytes:
-    return ACKS.pack(acks.received, acks.consumed)
+    return ACKS.pack(acks.received, acks.consumed | _BEHIND * acks.is_behind)
 
 
 def decode_acks(body: Buffer) -> Acks:
     if len(body) < ACKS.size:
         raise WireError("acknowledgement too short")
-    acks = Acks(*ACKS.unpack_from(body))
-    if acks.consumed > acks.received:
+    received, consumed = ACKS.unpack_from(body)
+    is_behind = consumed >= _BEHIND
+    if is_behind:
+        consumed -= _BEHIND
+    if consumed > received:
         raise WireError("more consumed than received")
-    return acks
+    return Acks(received, consumed, is_behind)
 
 
 def encode_nak(acks: Acks, missing: Iterable[Missing], target: int = 0) -> bytes:

@@ -28,13 +28,25 @@ CREATOR_TRIES: Final = 2  # votes for the member that ordered the change alone; 
 class Deciding:
     """The last change of one ring, until it is known to be decided; and our own leave, until others know that."""
 
-    __slots__ = ("_due_ns", "_holders", "_informed", "_is_departing", "_local", "_orderer", "_tries", "_view", "joins")
+    __slots__ = (
+        "_due_ns",
+        "_holders",
+        "_informed",
+        "_is_departing",
+        "_local",
+        "_orderer",
+        "_told_seq",
+        "_tries",
+        "_view",
+        "joins",
+    )
 
     def __init__(self, local: LocalMember, orderer: LoggedOrderer) -> None:
         self._local = local
         self._orderer = orderer
         self._view: View | None = None  # made by a change that is not known to be decided
         self._holders: set[int] = set()  # members that are known to hold it
+        self._told_seq = -1  # of a change that others know to be decided, and that we do not have yet
         self._due_ns = NEVER
         self._tries = 0
         self.joins: dict[int, View] = {}  # newcomer -> the view that let it in; it may not know that yet
@@ -82,9 +94,9 @@ class Deciding:
         me, orderer = self._local.me.id, self._orderer
         creator, holders = id_of(view.creator), holders_known(view, me)
         if creator != me and (is_new or not is_decided(view, {creator})):
-            asks = not is_decided(view, holders)  # it may have been decided while we lacked it
+            asks = self._told_seq < view.seq and not is_decided(view, holders)  # it may have been while we lacked it
             self._say(Kind.VOTE, self._address_of(creator), view.seq, out, asks)
-        if orderer.decided >= view.seq or is_decided(view, holders):
+        if max(orderer.decided, self._told_seq) >= view.seq or is_decided(view, holders):
             self._decide(view, out)
             return
         self._view, self._holders, self._tries = view, holders, 0
@@ -108,6 +120,10 @@ class Deciding:
         if log.received < seq:  # what we do not have we cannot know; it will be asked again
             if seq <= log.received + log.ahead:
                 log.highest = max(log.highest, seq)  # and we look for it, although the group is at rest
+                if kind in (Kind.DECIDED, Kind.DEPART):
+                    # It has overtaken the change. To ask again would take a while, in which a busy ring orders what we
+                    # could not deliver.
+                    self._told_seq = max(self._told_seq, seq)
             return seq
         orderer.learn(origin, seq)
         if kind == Kind.VOTE:

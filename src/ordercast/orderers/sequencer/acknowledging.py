@@ -25,6 +25,9 @@ class Acknowledger:
         "_delivery",
         "_held_later",
         "_is_asked",
+        "_is_behind",
+        "_left_at",
+        "_left_ns",
         "_log",
         "_ring",
         "_timers",
@@ -43,6 +46,9 @@ class Acknowledger:
         self._announcer = announcer
         self._timers = timers
         self._acked = Acks(ring.view.seq, ring.view.seq)
+        self._left_ns = -1  # since when the application has left what it was given; -1: it has finished with that
+        self._left_at = 0  # how far it had consumed then
+        self._is_behind = False
         self.is_due = False  # the sequencer is to hear from us now
         self.owed: deque[int] = deque(maxlen=STATUSES_OWED)  # status rounds: consumed up to where we answer
         self.asked_seq = 0  # how far the log was at the last of them
@@ -52,7 +58,21 @@ class Acknowledger:
         self._held_later: dict[int, tuple[int, int]] = {}
 
     def acks(self) -> Acks:
-        return Acks(self._log.received, self._delivery.consumed)
+        return Acks(self._log.received, self._delivery.consumed, self._is_behind)
+
+    def look(self, now_ns: int) -> None:
+        """Once per pass, behind deliveries: whether the application has left what it was given, for as long as a
+        question waits for it. The application has no turn within a pass."""
+        delivery = self._delivery
+        if delivery.consumed == delivery.delivered:
+            self._left_ns = -1
+        elif self._left_ns < 0 or delivery.consumed != self._left_at:
+            self._left_ns, self._left_at = now_ns, delivery.consumed
+        self._is_behind = 0 <= self._left_ns <= now_ns - self._ring.timing.ack_quiet_ns
+
+    @property
+    def _has_news(self) -> bool:
+        return self._acked.received != self._log.received or self._acked.consumed != self._delivery.consumed
 
     def told(self, now_ns: int) -> None:
         """The sequencer has just been told how far we are."""
@@ -85,7 +105,7 @@ class Acknowledger:
         owed = self.owed
         while owed and self._delivery.consumed >= owed[0]:
             owed.popleft()
-            self.is_due |= self._is_asked or self.acks() != self._acked
+            self.is_due |= self._is_asked or self._has_news
         if last_strong_seq > self._acked.received:
             self.is_due = True  # others wait to deliver it
         for origin, (k, reach) in list(self._held_later.items()):
@@ -97,7 +117,7 @@ class Acknowledger:
             self.to_leader(now_ns, Kind.HELD, encode_held(self.acks(), holding), out)
         if self.is_due:
             self.to_leader(now_ns, Kind.ACK, encode_acks(self.acks()), out)
-        elif self._is_asked or (owed and self.acks() != self._acked):
+        elif self._is_asked or (owed and self._has_news):
             self._timers.set_earlier(SequencerTimer.QUIET, now_ns + self._ring.timing.ack_quiet_ns)
         # What nobody asked about goes with the next message or heartbeat.
 

@@ -110,17 +110,17 @@ class Announcer:
         self.sync_now = False
         self.spoke_ns = now_ns
         if role.others:
-            holdup = self._holdup_of(role)
+            holdup = self._holdup_of(now_ns, role)
             role.rounds.asked(self._ring.log, is_for_room)
             lead = self.lead_info()._replace(holdup=holdup)
             out.sends.append(self._ring.writer.control(To.ALL, Kind.STATUS, encode_lead(lead)))
 
-    def _holdup_of(self, role: SequencerRole) -> Holdup:
+    def _holdup_of(self, now_ns: int, role: SequencerRole) -> Holdup:
         """The first member that the history waits for: the others can say so to their applications. Members that are
         asked for the first time have not had the time to answer."""
         if not role.rounds.is_open(self._ring.log):
             return NO_HOLDUP
-        slow, late = role.lagging(self._ring.log.received)
+        slow, late = role.lagging(now_ns, self._ring.log.received)
         named = slow or late
         index = self._ring.view.index(named[0]) if named else -1
         return Holdup(index, bool(slow)) if index >= 0 else NO_HOLDUP

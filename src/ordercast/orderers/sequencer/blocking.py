@@ -39,7 +39,7 @@ def sequencer_blocked_by(
     if silent is not None:
         return silent
     if role is not None:
-        return _as_sequencer(ring, delivery, role)
+        return _as_sequencer(now_ns, ring, delivery, role)
     if is_in_vain(outgoing):
         return no_answer(ring, [leader], "messages are ordered there, and what this node sends is not acknowledged")
     if log.received < log.highest:
@@ -53,18 +53,19 @@ def sequencer_blocked_by(
     return no_answer(ring, [leader], "messages are ordered there, and what this node waits for is not")
 
 
-def _as_sequencer(ring: RingState, delivery: InOrderDelivery, role: SequencerRole) -> Waiting | None:
+def _as_sequencer(now_ns: int, ring: RingState, delivery: InOrderDelivery, role: SequencerRole) -> Waiting | None:
     log, me = ring.log, ring.me.id
     lacking = role.not_holding(log, ring.view, me)
     if lacking:
         return no_answer(ring, lacking, "a RESILIENT message is not acknowledged")
-    slow, late = role.lagging(log.received)
-    if late:
-        return no_answer(ring, late, ASKED)
+    slow, late = role.lagging(now_ns, log.received)
     if me in slow and delivery.consumed < delivery.delivered:
         return own_application(ring)
     others = [member for member in slow if member != me]
     if others:
         return not_receiving(ring, others)
+    silent = [member for member in late if member != me]
+    if silent:
+        return no_answer(ring, silent, ASKED)
     awaited = role.changes.awaited(log.next_number)
     return no_answer(ring, awaited, "what the last recovery left open is not sent again") if awaited else None

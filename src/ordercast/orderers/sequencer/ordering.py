@@ -212,7 +212,11 @@ class SequencerOrdering:
     def lead(self, now_ns: int, role: SequencerRole, out: Outbox) -> None:
         """After a batch, as the sequencer: stability, status rounds, answers to those that wait for our word."""
         ring, log, delivery, announcer = self._ring, self._ring.log, self._delivery, self._announcer
-        role.acknowledge(ring.me.id, log.received, delivery.consumed, log.received)
+        self._acknowledger.look(now_ns)
+        acks = self._acknowledger.acks()
+        role.acknowledge(ring.me.id, acks.received, acks.consumed, log.received)
+        if acks.is_behind:
+            role.note_behind(now_ns, ring.me.id, acks.consumed)
         delivery.safe = max(delivery.safe, role.safe)
         share_bytes = self._window.stop_at(len(log.active) - (GROUP_ORIGIN in log.active))
         before = log.stable
@@ -239,14 +243,16 @@ class SequencerOrdering:
     def _evict_slow(self, now_ns: int, role: SequencerRole) -> None:
         """Members whose applications have kept the history full for too long, this one perhaps among them. The change
         is ordered with the next pass, which the acknowledgements that are awaited bring about. What a member has
-        consumed is known by its own word only: the time of one that is not heard begins again when it is."""
+        consumed is known by its own word only: the time of one that is not heard begins again when it is. Others that
+        hold up the group go before us: the next sequencer would wait for them from the beginning."""
         holding_up = role.holding_up(now_ns)
         if holding_up:
             for member in self._detector.unheard(now_ns, UNHEARD * self._detector.heartbeat_ns):
                 holding_up.pop(member, None)
         for member in self._slow.look(now_ns, holding_up):
             slow = self._ring.view.member(member)
-            if slow is not None and len(self._ring.view.members) > 1:
+            may_go = member != self._ring.me.id or len(holding_up) == 1
+            if slow is not None and may_go and len(self._ring.view.members) > 1:
                 role.propose(eviction(self._ring, slow))
 
     def _wait_for_acks(self, now_ns: int, role: SequencerRole) -> None:

@@ -19,18 +19,28 @@ from ordercast.view import DEPARTURES, Address, Member, Reason, View
 from ordercast.wire.block import ENTRY_BYTES, FRAGMENT, FRAGMENTED, HEAD, HEAD_BYTES, LAST
 
 WANTED_NS: Final = 300 * MS  # a member without room says so again within this time
+BEHIND_NS: Final = 500 * MS
+"""How long a member's word counts that its application does not receive. While the history waits for it, it is asked
+every 60 ms."""
 
 
 class MemberRow:
     """What the sequencer knows of one member."""
 
-    __slots__ = ("consumed", "held", "leaves_at", "received")
+    __slots__ = ("behind_at", "behind_ns", "consumed", "held", "leaves_at", "received")
 
     def __init__(self, received: int, consumed: int) -> None:
         self.received = received
         self.consumed = consumed
         self.held: dict[int, int] = {}  # origin -> blocks held up to (half-open), for resilience
         self.leaves_at = 0  # sequence number of its own leave; 0 while it stays
+        self.behind_ns = -BEHIND_NS  # when it last said that its application does not receive, and
+        self.behind_at = 0  # how far that had consumed then
+
+    def is_behind(self, now_ns: int) -> bool:
+        """Whether its application does not receive, by its own word: what is not consumed may also wait for a word of
+        ours that was lost on the way to it, as long as it only is heard."""
+        return self.behind_at == self.consumed and now_ns - self.behind_ns < BEHIND_NS
 
 
 class SequencerRole:
@@ -99,6 +109,12 @@ class SequencerRole:
             self._measure()
         return True
 
+    def note_behind(self, now_ns: int, member: int, consumed: int) -> None:
+        """A member says that its application has consumed so much, and leaves the rest."""
+        row = self._table.get(member)
+        if row is not None:
+            row.behind_ns, row.behind_at = now_ns, consumed
+
     def admit(self, member: int, seq: int) -> None:
         self._table[member] = MemberRow(seq, seq)
         self._changed()
@@ -125,13 +141,16 @@ class SequencerRole:
         row = self._table.get(member)
         return row is not None and row.leaves_at > 0
 
-    def lagging(self, received: int) -> tuple[list[int], list[int]]:
-        """The members that the history waits for: those that have received least, or, where all have everything, those
-        that have consumed least. A member consumes nothing that must be safe before others have it."""
+    def lagging(self, now_ns: int, received: int) -> tuple[list[int], list[int]]:
+        """The members that the history waits for: those whose applications do not receive, and those that do not
+        answer. They have received least, or, where all have everything, consumed least. A member consumes nothing that
+        must be safe before others have it, and it has heard that."""
         rows = self._table.items()
         if self.safe < received:
             return [], [member for member, row in rows if row.received == self.safe]
-        return [member for member, row in rows if row.consumed == self.stable < received], []
+        last = [member for member, row in rows if row.consumed == self.stable < received]
+        slow = [member for member in last if self._table[member].is_behind(now_ns)]
+        return slow, [member for member in last if member not in slow]
 
     def not_holding(self, log: Log, view: View, me: int) -> list[int]:
         """The members whose word is missing before a RESILIENT block that is here can be ordered."""
@@ -159,14 +178,14 @@ class SequencerRole:
     def holding_up(self, now_ns: int) -> dict[int, int]:
         """Members whose applications keep the history full, and how far they have consumed; none while there is room,
         or nobody misses it. While a member lacks what comes next the history waits for that one: no application can
-        receive what must be safe before."""
+        receive what must be safe before. A member that says nothing of its application may lack a word of ours."""
         if not self.is_blocked and now_ns - self.wanted_ns > WANTED_NS:
             return {}
         stable, safe = self.stable, self.safe
         return {
             member: row.consumed
             for member, row in self._table.items()
-            if row.consumed == stable < safe and not row.leaves_at
+            if row.consumed == stable < safe and row.is_behind(now_ns) and not row.leaves_at
         }
 
     def is_held_up(self, log: Log, last_safe_seq: int, is_decided: bool) -> bool:

@@ -289,7 +289,7 @@ class Sequencer:
             self._receiver.assign(seq, from_, number, 1)
             self._on_lead(lead)
         elif kind == Kind.REQUEST:
-            self._on_acks(origin, decode_acks(body))
+            self._on_acks(now_ns, origin, decode_acks(body))
             self._on_request(origin, number, bytes(body[ACKS.size :]), out)
         elif kind == Kind.SYNC:
             self._on_sync(source, origin, decode_lead(body), out)
@@ -306,25 +306,25 @@ class Sequencer:
                 self._acknowledger.is_due |= ring.has_left
         elif kind == Kind.ACK:
             acks = decode_acks(body)
-            self._on_acks(origin, acks)
+            self._on_acks(now_ns, origin, acks)
             self._remind(now_ns, acks.received)
         elif kind == Kind.NAK:
             acks, _, missing = decode_nak(body)
-            self._on_acks(origin, acks)
+            self._on_acks(now_ns, origin, acks)
             self._repair(source, missing, out)
         elif kind == Kind.HELD:
             acks, holding = decode_held(body)
-            self._on_acks(origin, acks)
+            self._on_acks(now_ns, origin, acks)
             self._on_held(now_ns, origin, holding)
         elif kind == Kind.CARRIER:
             acks, holding, block = decode_carrier(body)
-            self._on_acks(origin, acks)
+            self._on_acks(now_ns, origin, acks)
             if self._ordering.role is not None:
                 self._on_held(now_ns, origin, holding)
             self._on_request(origin, number, bytes(block), out)
         elif kind == Kind.PROPOSE:
             acks, operation, header = decode_propose(body)
-            self._on_acks(origin, acks)
+            self._on_acks(now_ns, origin, acks)
             self._asker.on_propose(origin, operation, header, self._ordering.role)
 
     def greet(self) -> None:
@@ -359,6 +359,7 @@ class Sequencer:
         if self._ordering.role is not None:
             self._ordering.lead(now_ns, self._ordering.role, out)
         else:
+            self._acknowledger.look(now_ns)
             self._acknowledger.follow(now_ns, self._receiver.last_strong_seq, out)
         if not self._ring.has_left:
             out.notes.extend(self._repairs.look(now_ns, self._ordering.role is not None))
@@ -513,10 +514,12 @@ class Sequencer:
         if self._ring.has_left:
             self._acknowledger.is_due = True  # we have left, and the sequencer waits to hear that we know
 
-    def _on_acks(self, origin: int, acks: Acks) -> None:
+    def _on_acks(self, now_ns: int, origin: int, acks: Acks) -> None:
         role, received = self._ordering.role, self._ring.log.received
         if role is not None and not role.acknowledge(origin, acks.received, acks.consumed, received):
             self._ring.count("strange_acks")
+        elif role is not None and acks.is_behind:
+            role.note_behind(now_ns, origin, acks.consumed)
 
     def _remind(self, now_ns: int, received: int) -> None:
         """A member says how far it is. If it lacks our last word it waits for us, and would soon suspect one that

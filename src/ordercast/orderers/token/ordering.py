@@ -165,6 +165,8 @@ class TokenOrdering:
         is_expelling = bool(changes) and changes[0].reason == Reason.EXPEL
         if is_overrun and not is_expelling and (not changes or self._delivery.is_overrun(change_waits=True)):
             return
+        if not ring.is_decided and log.unstable_bytes > 2 * self._window.ceiling:
+            return  # nothing is delivered here until the last change is known to be decided: more must not come
         if log.received < log.highest:
             log.highest = log.received  # what was spoken of beyond the last pass is hearsay: only we order
         # An expulsion waits for nothing that an application holds up. What comes again after a failure goes before it.

@@ -2,7 +2,8 @@
 
 1. Everything of the plan happens. Then all faults end: daemons that are down are started, clients receive again.
 2. All must come to rest: every client is connected and in its groups, its sends have ended, and all members of a group
-   that are clients have the same view of it.
+   that are clients have the same view of it. A stream that is cut is a fault until both of its ends have noticed, also
+   where the process at one of them is over: a daemon keeps the session of such a client, and what it is sent.
 3. A probe: every client sends to each of its groups, and all members must get that.
 4. The judges: the checkers of traces, and `judge.py` for what clients saw. While the run lasts `MemoryWatch` looks at
    the memory of sessions.
@@ -291,6 +292,11 @@ class SessionsRun:
         if len(underlay) > 1 or "" in underlay:
             found.append(f"the daemons are in different views: {', '.join(sorted(underlay))}")
         found += [text for each in self.house.values() for text in _waiting(each)]
+        found += [
+            f"{process.name} has not noticed that a stream of it is cut"
+            for process in self.loop.processes
+            if any(transport.is_cut for transport in process.transports)
+        ]
         views: dict[str, dict[tuple[str, ...], str]] = {}
         for name, client in self.clients.items():
             program = client.program
@@ -302,8 +308,6 @@ class SessionsRun:
                 found.append(f"{name} is not there any more")
             else:
                 found += program.unrest
-                if any(transport.is_cut for transport in program.process.transports):
-                    found.append(f"{name} has not noticed that its stream is cut")
                 for group, (id_, members) in program.views().items():
                     if id_:
                         views.setdefault(group, {})[id_, *members] = name
