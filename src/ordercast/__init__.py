@@ -29,7 +29,7 @@ from ordercast.groups.events import Answer, Batch, Event, Left, Lost, Message, M
 from ordercast.groups.status import GroupState, GroupStatus, Resumed, Stalled
 from ordercast.runtime.blocking import BlockingNode
 from ordercast.runtime.blocking_client import BlockingClient, connect_blocking
-from ordercast.runtime.blocking_group import BlockingGroup, BlockingHandler, BlockingLock
+from ordercast.runtime.blocking_group import BlockingFeed, BlockingGroup, BlockingHandler, BlockingLock
 from ordercast.runtime.blocking_shared import BlockingUnderlay
 from ordercast.runtime.node import Node
 from ordercast.runtime.running import run
@@ -59,6 +59,7 @@ __all__ = [
     "Answer",
     "Batch",
     "BlockingClient",
+    "BlockingFeed",
     "BlockingGroup",
     "BlockingHandler",
     "BlockingLock",

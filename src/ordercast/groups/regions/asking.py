@@ -11,6 +11,8 @@ from ordercast.errors import UsageError
 from ordercast.groups.regions.engines import RegionalEngine
 from ordercast.groups.regions.joined import JoinedGroups
 from ordercast.groups.regions.sending import RegionSending
+from ordercast.groups.regions.targets import NamedGroups
+from ordercast.membership.given import NumberedGroups
 
 LEAVE_PATIENCE_NS: Final = 3 * SECOND
 """How long a leave waits until what was sent to the group before it has left."""
@@ -22,12 +24,13 @@ MAX_FOLLOWED: Final = 1 << 20
 class RegionRequests:
     """Joins and follows leave with the next pass; leaves, when everything that was sent before has left."""
 
-    __slots__ = ("_asked", "_engine", "_followed", "departs", "leaves", "unnumbered")
+    __slots__ = ("_addressed", "_asked", "_engine", "_followed", "departs", "leaves", "unnumbered")
 
     def __init__(self, engine: RegionalEngine) -> None:
         self._engine = engine
         self._asked: list[tuple[bool, list[str]]] = []  # joins, or follows, in order
         self._followed: dict[str, None] = {}  # groups that this node sends to and is not in
+        self._addressed: NamedGroups | None = None  # the last ones: messages to the same groups share blocks
         self.unnumbered: dict[str, None] = {}  # those of them that the service has not numbered
         self.leaves: dict[str, int] = {}  # groups that are to be left, and until when that waits
         self.departs = False  # everything is to be left
@@ -54,6 +57,12 @@ class RegionRequests:
         self._followed.update(dict.fromkeys(new))
         self.unnumbered.update(dict.fromkeys(new))
         self._asked.append((False, new))
+
+    def addressed(self, names: Sequence[str], table: NumberedGroups) -> NamedGroups:
+        """What a message to these groups is for."""
+        if self._addressed is None or self._addressed.names != tuple(names):
+            self._addressed = NamedGroups(names, table)
+        return self._addressed
 
     def ask(self, now_ns: int) -> None:
         """A pass begins."""

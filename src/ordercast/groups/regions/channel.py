@@ -27,7 +27,7 @@ from ordercast.groups.regions.port import RegionPort, check_supported
 from ordercast.groups.regions.reception import RegionReception
 from ordercast.groups.regions.rows import RegionRows
 from ordercast.groups.regions.sending import RegionSending
-from ordercast.groups.regions.targets import CurrentTable, NamedGroups, NamedTarget
+from ordercast.groups.regions.targets import CurrentTable, NamedTarget
 from ordercast.groups.regions.views import RegionViews
 from ordercast.groups.regions.watching import RegionStalls
 from ordercast.groups.rows import Meter
@@ -50,7 +50,6 @@ class RegionChannel:
     """All groups of one node on regions. Its `engine` is driven by the `Host` only."""
 
     __slots__ = (
-        "_addressed",
         "_is_over",
         "_make",
         "_now_ns",
@@ -96,7 +95,6 @@ class RegionChannel:
         self.views = RegionViews(me)
         self.joined = JoinedGroups()
         self.requests = RegionRequests(engine)
-        self._addressed: NamedGroups | None = None  # the last ones: messages to the same groups share blocks
         # handles
         self.consumption = Consumption()
         self.handles = RegionHandles()
@@ -224,9 +222,7 @@ class RegionChannel:
         """Queue one message to groups that this node need not be in; False: the queue is full."""
         check_kind(service, type_)
         self.requests.follow(groups, self.joined)
-        addressed = self._addressed
-        if addressed is None or addressed.names != tuple(groups):
-            addressed = self._addressed = NamedGroups(groups, self.table)
+        addressed = self.requests.addressed(groups, self.table)
         if self.sending.offer_addressed(payload, service, type_, addressed):
             return True
         self.handles.is_refused = True
