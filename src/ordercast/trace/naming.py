@@ -16,7 +16,7 @@ from typing import Final
 MAX_NAME: Final = 120
 
 REGIONS: Final = "regions"  # the underlay of what concerns all regions
-_REGION: Final = re.compile(r"region/[0-9]+")
+_REGION: Final = "region/"
 
 # Starts with a letter or digit, so that no file is hidden; '@' is in the names of a daemon's clients. Left out on
 # purpose: '/' leaves the folder, '=' and '%' mean something to readers of partitioned folders.
@@ -54,12 +54,17 @@ def is_session_of(name: str, daemon: str) -> bool:
 
 def region_underlay(region: int) -> str:
     """The underlay of a region's rows."""
-    return f"region/{region}"
+    return f"{_REGION}{region}"
 
 
 def is_region(underlay: str) -> bool:
     """Whether an underlay is a region's."""
-    return _REGION.fullmatch(underlay) is not None
+    return underlay.startswith(_REGION)
+
+
+def is_regional(underlay: str) -> bool:
+    """Whether an underlay is a region's, or that of all regions."""
+    return underlay.startswith(_REGION) or underlay == REGIONS
 
 
 def _escaped(one: str) -> str:
