@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from ordercast.groups.regions.channel import RegionChannel
     from ordercast.groups.regions.port import RegionPort
 
+ACK_STALL_NS: Final = 4 * SECOND
+"""Without progress of what was sent: a region acknowledges once in a round of its token, which takes a second, and a
+repair takes up to three rounds."""
+
 NAMED_GROUPS: Final = 3
 """Groups that a text names; of more it tells the number."""
 
@@ -75,6 +79,12 @@ class RegionStalls:
             return None
         return (channel.views.epoch, sends, len(joined.joining), len(joined.leaving), len(channel.requests.leaves))
 
+    @property
+    def _patience_ns(self) -> int:
+        channel = self._channel
+        is_asking = channel.joined.joining or channel.joined.leaving or channel.requests.unnumbered
+        return STALL_NS if is_asking or not channel.is_in else ACK_STALL_NS
+
     def _look(self, now_ns: int) -> None:
         channel, work, holding = self._channel, self._work, self._holding
         late_ns = now_ns - self.due_ns if self.due_ns < NEVER else 0
@@ -84,7 +94,7 @@ class RegionStalls:
         work_ns = work.update(now_ns, self._mark())
         unfinished = channel.consumption.has_unfinished and not channel.is_over
         holding_ns = holding.update(now_ns, (channel.consumption.done_seq,) if unfinished else None)
-        if work_ns >= STALL_NS:
+        if work_ns >= self._patience_ns:
             found = channel.engine.waiting(now_ns) or self._own_reason()
             if found is None:
                 self._explain_later(now_ns, work_ns)
