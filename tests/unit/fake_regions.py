@@ -11,7 +11,7 @@ from random import Random
 from struct import Struct
 
 from ordercast.config import REGIONS_UNDERLAY, GroupConfig, Timing
-from ordercast.engine import NEVER, Delivery, Departed, Joined, Outbox, Send, Waiting
+from ordercast.engine import NEVER, Delivery, Departed, Joined, Note, Outbox, Send, Waiting
 from ordercast.membership.given import Attending
 from ordercast.orderers.regions.given import GivenEpoch, GivenView
 from ordercast.orderers.regions.upcalls import BlocksLost, Installed, LaneAcked, LaneRun, RegionUpcall
@@ -58,12 +58,15 @@ class FakeService:
         self.by_name: dict[int, GivenView] = {}  # all that there ever were
         self.covered: dict[int, tuple[int, ...]] = {}
         self._regions: dict[frozenset[str], int] = {}
+        self._gone: list[int] = []  # nodes that the next epoch excludes
         self.is_held = False  # requests wait
         self.waiting: list[tuple[FakeRegions, str, list[str]]] = []
+        self.members: dict[int, str] = {}  # all that there ever were, by their ids
         self.made: list[FakeRegions] = []  # engines, in the order of making
 
     def engines(self, me: Member, config: GroupConfig, _timing: Timing, _rng: Random, /) -> FakeRegions:
         engine = FakeRegions(self, me, config)
+        self.members[me.id] = str(me)
         self.made.append(engine)
         return engine
 
@@ -79,6 +82,7 @@ class FakeService:
             wants = self.wants.setdefault(engine, {})
             if what == "depart":
                 del self.wants[engine]
+                self._gone.append(engine.me.id)
             elif what == "leave":
                 for name in names:
                     wants.pop(name, None)
@@ -94,11 +98,13 @@ class FakeService:
     def exclude(self, engine: FakeRegions) -> None:
         """The service takes a node for dead, and tells it so."""
         del self.wants[engine]
+        self._gone.append(engine.me.id)
         self._decide()
         engine.put_out()
 
     def _decide(self) -> None:
         self.epoch += 1
+        gone, self._gone = tuple(self._gone), []
         members: dict[int, list[Member]] = {}
         wanted: dict[int, dict[str, None]] = {}
         mine: dict[FakeRegions, int] = {}
@@ -124,7 +130,9 @@ class FakeService:
         same: dict[tuple[int, ...], tuple[int, ...]] = {}
         self.covered = {number: same.setdefault(t, t) for number, found in covered.items() if (t := tuple(found))}
         for engine, region in mine.items():
-            epoch = GivenEpoch(self.id, self.epoch, self.epoch, region, tuple(self.views.values()), is_whole=True)
+            epoch = GivenEpoch(
+                self.id, self.epoch, self.epoch, region, tuple(self.views.values()), excluded=gone, is_whole=True
+            )
             engine.given.append((epoch, self.covered, len(self.names) - 1))
 
 
@@ -258,6 +266,7 @@ class FakeRegions:
             self._tell_acked(region)
             return
         view = self.service.by_name[ring]
+        out.notes.append(Note("name", origin, detail=self.service.members[origin]))
         self._deliver(region, view, origin, number, bytes(data[HEADER_BYTES + BODY.size :]))
         if number:
             ack = HEADER.pack(MAGIC, Kind.ACK, 0, 0, TAG, ring, self.me.id, number) + BODY.pack(ACK, region)

@@ -6,22 +6,42 @@ from collections import deque
 
 from ordercast.config import MAX_BLOCK
 from ordercast.groups.queue import Packed, SendQueue
-from ordercast.groups.queued import AddressedMessages, LargeMessage, Stretch
+from ordercast.groups.queued import AddressedMessages, Addressees, LargeMessage, Stretch
 from ordercast.groups.regions.waits import LaneWaits
-from ordercast.wire.block import pack_fragment
+from ordercast.service import Service
+from ordercast.wire.block import OVERHEAD, pack_fragment
+
+BlockKind = tuple[Service, int, Addressees | None]
+"""Messages of one service and type, each to one group or all to the same groups, share a block."""
 
 
 class SendLane:
     """One region that this node sends to. Messages are numbered over all views of the region, and over all stays."""
 
-    __slots__ = ("_serials", "acked", "largest", "queue", "ready", "region", "room", "submitted", "waits")
+    __slots__ = (
+        "_serials",
+        "acked",
+        "kind",
+        "largest",
+        "queue",
+        "ready",
+        "region",
+        "room",
+        "space",
+        "submitted",
+        "view",
+        "waits",
+    )
 
     def __init__(self, region: int, next_number: int, submitted: int) -> None:
         self.region = region
         self.queue = SendQueue(next_number)  # filled and emptied in one pass
         self.ready: list[Packed] = []  # packed, and refused by the engine for now
         # of the pass
-        self.room = 0  # bytes that may leave, less what is in the queue
+        self.view = ""  # of the region, when the blocks that are ready were packed
+        self.room = 0  # bytes that may leave
+        self.space = 0  # bytes of messages that the next block has room for
+        self.kind: BlockKind | None = None  # of the messages that are in the queue; None: there are none
         self.largest = MAX_BLOCK
         # Blocks that the engine took, over all views, and how many of them are acknowledged.
         self.submitted = submitted
@@ -35,10 +55,18 @@ class SendLane:
         """Nothing is out or waits."""
         return self.acked >= self.submitted and not self.ready and not self.queue.count
 
-    def open(self, room: int, largest: int) -> None:
+    def open(self, room: int, largest: int, view: str) -> None:
         """A pass begins."""
+        if not self.ready:
+            self.view = view
         self.largest = min(largest, MAX_BLOCK)
-        self.room = room - sum([len(packed.block) for packed in self.ready])
+        self.room = room if not self.ready else 0
+        self.space = self.largest - OVERHEAD
+        self.kind = None
+
+    def takes(self, kind: BlockKind) -> bool:
+        """Whether messages of this kind may be in the next block."""
+        return self.kind is None or (self.space > 0 and self.kind == kind)
 
     def add(self, stretch: Stretch, serial: int) -> None:
         """Take messages that follow one another."""

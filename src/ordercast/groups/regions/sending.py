@@ -46,6 +46,9 @@ ALL_MESSAGES: Final = 1 << 20
 COLUMN_BYTES: Final = 2 + GROUP_BYTES
 """What a message takes in the columns of a block."""
 
+PASS_WAVES: Final = 256
+"""Blocks that leave for a lane in one round of a pass; the rest of the queue follows in the next one."""
+
 MAX_BUDGET: Final = 1 << 40
 """Of messages to groups that nobody is in: they leave for no lane."""
 
@@ -69,6 +72,7 @@ class RegionSending:
         "_views",
         "_waits",
         "count",
+        "dropped_blocks",
         "lanes",
         "nbytes",
         "serial",
@@ -95,6 +99,7 @@ class RegionSending:
         self.count = 0
         self.nbytes = 0
         self.serial = 0  # of the next message that leaves
+        self.dropped_blocks = 0  # that an engine has refused although it had room, until their region had another view
         # lanes
         self.lanes: dict[int, SendLane] = {}  # by region
         self._numbers: dict[int, tuple[int, int]] = {}  # of regions without a lane: its next message, and its blocks
@@ -297,11 +302,20 @@ class RegionSending:
         """Let leave what there is room for; whether anything did."""
         if self._is_held:
             return False
+        has_moved = False
+        for _ in range(PASS_WAVES):
+            if not self._wave(now_ns):
+                break
+            has_moved = True
+        return has_moved
+
+    def _wave(self, now_ns: int) -> bool:
+        """Let one block leave for each lane that has room: an engine takes one while there is any room at all. More than
+        that it may refuse, and what other lanes have sent meanwhile would reach a member that moves twice, or never."""
         self._touched.clear()
         for lane in self.lanes.values():
             if lane.ready:
                 self._touch(now_ns, lane)
-        before = self.serial
         has_moved = False
         for route in sorted(self._routing.routes.values(), key=_order_of) if self._routing.routes else ():
             has_moved |= self._advance(now_ns, route)
@@ -313,7 +327,7 @@ class RegionSending:
             passed, self._passed = self._passed, []
             for wait, lanes in passed:
                 self._pass_mark(now_ns, wait, lanes)
-        return has_moved or self.serial != before
+        return has_moved
 
     def acked(self, now_ns: int, region: int, count: int) -> None:
         """So many blocks to a region are stable at its cachers."""
@@ -373,7 +387,7 @@ class RegionSending:
     def _touch(self, now_ns: int, lane: SendLane) -> None:
         if lane.region not in self._touched:
             self._touched[lane.region] = lane
-            lane.open(*self._engine.room(now_ns, lane.region))
+            lane.open(*self._engine.room(now_ns, lane.region), self._views.id_of(lane.region))
 
     def _advance(self, now_ns: int, route: Route) -> bool:
         """Let messages of a route leave for its lanes."""
@@ -386,21 +400,28 @@ class RegionSending:
                 break
             room = min([lane.room for lane in lanes], default=MAX_BUDGET)
             largest = min([lane.largest for lane in lanes], default=MAX_BUDGET)
-            is_small = room * SMALL_SHARE < largest and route.nbytes > room
-            if room <= OVERHEAD or (is_small and any(lane.acked < lane.submitted for lane in lanes)):
+            is_small = room * SMALL_SHARE < largest and route.nbytes > room  # room is sure to come
+            if room <= 0 or (is_small and any(lane.acked < lane.submitted for lane in lanes)):
                 break
+            groups = None if isinstance(head, Stretch) else head.groups
+            kind = (head.service, head.type, groups)
+            if not all(lane.takes(kind) for lane in lanes):
+                break
+            space = min([lane.space for lane in lanes], default=MAX_BUDGET)
             if isinstance(head, Stretch):
-                part = route.draw(room - OVERHEAD, largest - OVERHEAD, COLUMN_BYTES)
+                part = route.draw(space, largest - OVERHEAD, COLUMN_BYTES)
                 if part is None:
                     if route.head is head:
                         break
                     continue
                 self._spread(lanes, part)
             elif isinstance(head, LargeMessage):
-                if not self._fragment(route, lanes, head, min(room, largest)):
+                if any(lane.kind is not None for lane in lanes) or not self._fragment(route, lanes, head, largest):
                     break
-            elif not self._spread_addressed(route, lanes, head, room, largest):
+            elif not self._spread_addressed(route, lanes, head, space, largest):
                 break
+            for lane in lanes:
+                lane.kind = kind
             has_moved = True
         for wait in route.take_marks():
             self._passed.append((wait, lanes))
@@ -417,22 +438,22 @@ class RegionSending:
                 target.messages_sent += 1
         for at, lane in enumerate(lanes):
             lane.add(copy_of(part) if at else part, self.serial)
-        self._charge(lanes, nbytes + COLUMN_BYTES * count)
+        for lane in lanes:
+            lane.space -= nbytes + COLUMN_BYTES * count
         self.serial += count
         self.count -= count
         self.nbytes -= nbytes
 
     def _spread_addressed(
-        self, route: Route, lanes: list[SendLane], head: AddressedMessages, room: int, largest: int
+        self, route: Route, lanes: list[SendLane], head: AddressedMessages, space: int, largest: int
     ) -> bool:
         numbers = head.groups.numbers() or ()
         extra = LENGTH.size + GROUP_BYTES * len(numbers)
         size = sum(head.lengths) + 2 * len(head.lengths) + extra
-        if size + OVERHEAD > min(room, largest):
-            if size + OVERHEAD <= largest:
-                return False
-            route.make_addressed_large(head)
-            return True
+        if size > space:
+            if size + OVERHEAD > largest:
+                route.make_addressed_large(head)
+            return False  # with the next wave
         order = route.order
         item = route.draw_addressed()
         if item is None:
@@ -440,7 +461,8 @@ class RegionSending:
         self._routing.end_multi(order, item)
         for lane in lanes:
             lane.add_addressed(item, self.serial)
-        self._charge(lanes, size)
+        for lane in lanes:
+            lane.space -= size
         count = len(item.payloads)
         self.serial += count
         self.count -= count
@@ -460,7 +482,8 @@ class RegionSending:
         stop = min(start + limit - overhead, size) if lanes else size
         for lane in lanes:
             lane.add_fragment(large, start, stop, numbers, self.serial)
-        self._charge(lanes, stop - start + overhead)
+        for lane in lanes:
+            lane.space = 0
         large.offset = stop
         if stop == size:
             order = route.order
@@ -472,10 +495,6 @@ class RegionSending:
             self.count -= 1
             self.nbytes -= size
         return True
-
-    def _charge(self, lanes: list[SendLane], nbytes: int) -> None:
-        for lane in lanes:
-            lane.room -= nbytes + OVERHEAD * (1 + 2 * nbytes // lane.largest)
 
     def _flush(self, now_ns: int, lane: SendLane) -> bool:
         """Pack what a lane got in this pass, and give it to the engine."""
@@ -514,12 +533,13 @@ class RegionSending:
     def _end_lanes(self) -> None:
         """Keep only the numbers of lanes whose regions have ended, once everything is acknowledged."""
         current = self._views.current
-        for region in [
-            each for each, lane in self.lanes.items() if each not in current or len(self.lanes) > FREE_LANES
-        ]:
-            lane = self.lanes[region]
-            if region not in current:
-                lane.ready.clear()  # the engine takes nothing for it any more
+        for region, lane in list(self.lanes.items()):
+            # What the engine has refused, and others have: to other members than those it was for it must not go.
+            if lane.ready and self._views.id_of(region) != lane.view:
+                self.dropped_blocks += len(lane.ready)
+                lane.ready.clear()
+            if region in current and len(self.lanes) <= FREE_LANES:
+                continue
             if lane.is_idle:
                 self._numbers[region] = (lane.queue.end_number, lane.submitted)
                 del self.lanes[region]
