@@ -22,6 +22,7 @@ class SendLane:
         "_serials",
         "acked",
         "kind",
+        "large",
         "largest",
         "queue",
         "ready",
@@ -36,6 +37,8 @@ class SendLane:
     def __init__(self, region: int, next_number: int, submitted: int) -> None:
         self.region = region
         self.queue = SendQueue(next_number)  # filled and emptied in one pass
+        # A message of which fragments are out: nothing else leaves before its end, or it would take its number.
+        self.large: LargeMessage | None = None
         self.ready: list[Packed] = []  # packed, and refused by the engine for now
         # of the pass
         self.view = ""  # of the region, when the blocks that are ready were packed
@@ -64,8 +67,10 @@ class SendLane:
         self.space = self.largest - OVERHEAD
         self.kind = None
 
-    def takes(self, kind: BlockKind) -> bool:
-        """Whether messages of this kind may be in the next block."""
+    def takes(self, kind: BlockKind, head: object) -> bool:
+        """Whether messages of this kind may be in the next block. `head`: what is to leave."""
+        if self.large is not None and self.large is not head:
+            return False
         return self.kind is None or (self.space > 0 and self.kind == kind)
 
     def add(self, stretch: Stretch, serial: int) -> None:
@@ -93,6 +98,7 @@ class SendLane:
         self.ready.append(
             Packed(block, first, shown, nbytes, large.service, shown, large.group, None, large.groups, numbers)
         )
+        self.large = None if is_last else large
         if is_last:
             self._serials.append((first, 1, serial))
             queue.next_number += 1

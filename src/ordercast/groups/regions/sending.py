@@ -310,8 +310,8 @@ class RegionSending:
         return has_moved
 
     def _wave(self, now_ns: int) -> bool:
-        """Let one block leave for each lane that has room: an engine takes one while there is any room at all. More than
-        that it may refuse, and what other lanes have sent meanwhile would reach a member that moves twice, or never."""
+        """Let one block leave for each lane that has room: an engine takes one while there is any room at all. More it
+        may refuse, and what other lanes have sent meanwhile would reach a member that moves twice, or never."""
         self._touched.clear()
         for lane in self.lanes.values():
             if lane.ready:
@@ -350,6 +350,8 @@ class RegionSending:
     def install(self, now_ns: int) -> None:
         """An epoch was installed: routes, and the numbers of groups, may be others."""
         waits = self._routing.sort()
+        for lane in self.lanes.values():
+            lane.large = None  # it begins again
         for wait in waits:
             self.mark(wait, None)
         for wait in self._waits.values():
@@ -364,6 +366,7 @@ class RegionSending:
         lost = OutcomeUnknown("this node was out of the regions before its messages were acknowledged")
         for lane in self.lanes.values():
             lane.ready.clear()
+            lane.large = None
             lane.acked = lane.submitted
             self._settle(now_ns, lane.waits.fail(lost))
         for route in self._routing.routes.values():
@@ -405,7 +408,7 @@ class RegionSending:
                 break
             groups = None if isinstance(head, Stretch) else head.groups
             kind = (head.service, head.type, groups)
-            if not all(lane.takes(kind) for lane in lanes):
+            if not all(lane.takes(kind, head) for lane in lanes):
                 break
             space = min([lane.space for lane in lanes], default=MAX_BUDGET)
             if isinstance(head, Stretch):
