@@ -69,7 +69,7 @@ def receive(regions: RegionChannel) -> int:
 
 
 def measure(groups: int, messages: int) -> tuple[float, float, float]:
-    """Seconds to join, bytes for each group and node, messages a second of processor time from `send_many` to `node.batches()`."""
+    """Seconds to join, bytes for each group and node, messages a second from `send_many` to `node.batches()`."""
     bus = Bus()
     names = [f"group/{number}" for number in range(groups)]
     bus.run()
@@ -116,7 +116,7 @@ def main() -> None:
     joined_s, each, many = measure(args.groups, args.messages)
     _, _, few_again = measure(1, args.messages)
     print(
-        f"{args.groups:,} joins of one node: {joined_s:.2f} s, {each:.0f} bytes each (traced; service's tables included)"
+        f"{args.groups:,} joins of one node: {joined_s:.2f} s, {each:.0f} bytes each (with the service's tables)"
     )
     print(f"1 group: {few:,.0f} and {few_again:,.0f} messages/s; {args.groups:,} groups: {many:,.0f} messages/s")
     print(f"ratio {many / ((few + few_again) / 2):.2f}")

@@ -30,6 +30,7 @@ from ordercast import (
 from ordercast.config import SECOND
 from ordercast.engine import StallReason, Waiting
 from ordercast.sim.api import SimNode, Simulation, simulate
+from ordercast.sim.world import World
 
 Program = Callable[[Simulation], Coroutine[Any, Any, None]]
 
@@ -367,7 +368,8 @@ def test_a_node_in_several_groups_of_a_message_gets_it_once() -> None:
         await a.send(b"both", groups=["red", "green"], confirm=True)
         await a.group("red").send(b"end", confirm=True)
         await a.group("green").send(b"end", confirm=True)
-        red, green = [], []
+        red: list[bytes] = []
+        green: list[bytes] = []
         for handle, found in ((b.group("red"), red), (b.group("green"), green)):
             while not found or found[-1] != b"end":
                 found += [message.payload for message in await messages(handle, 1)]
@@ -397,6 +399,58 @@ def test_a_large_message_that_an_epoch_interrupts_begins_again() -> None:
             assert (await messages(each.group("red"), 1))[0].payload == payload
 
     run(program, service)
+
+
+def test_nothing_of_another_route_takes_the_number_of_a_large_message() -> None:
+    service = FakeService()
+
+    async def program(node: Simulation) -> None:
+        a, b, c = node("a"), node("b"), node("c")
+        await b.join_many(["red", "green"], orderer="regions")
+        await c.join("green", orderer="regions")
+        await a.attach("regions")
+        await a.send(b"0", groups=["red"], confirm=True)
+        engine = service.made[2]
+        (region,) = engine.table.regions(engine.table.number("red"))
+        engine.rooms[region] = 50_000
+        payload = bytes(range(256)) * 1_000
+        await a.send(payload, groups=["red"])
+        await until(lambda: len(engine.blocks) > 1)
+        await a.send(b"small", groups=["green"])  # to the same region and another one
+        engine.rooms.clear()
+        await (await a.attach("regions")).flush()
+        assert (await messages(b.group("red"), 2))[1].payload == payload
+        assert (await messages(b.group("green"), 1))[0].payload == b"small"
+        assert (await messages(c.group("green"), 1))[0].payload == b"small"
+
+    run(program, service)
+
+
+def test_the_trace_has_lanes_their_blocks_and_views_of_groups() -> None:
+    service, world = FakeService(), World(1)
+
+    async def program(node: Simulation) -> None:
+        a, b = await both_in(node, "red", "green")
+        await a.group("red").send_many([b"1", b"2"])
+        await a.group("green").send(b"3", confirm=True)
+        await messages(b.group("green"), 1)
+        await a.group("red").leave()
+
+    simulate(program, world=world, regions=service.engines, limit_ns=60 * SECOND)
+    rows = world.nodes["a"].recorders[0].rows()
+    lane = f"region/{service.made[0].submitted and next(iter(service.made[0].submitted))}"
+    shown = [(row.kind, row.first, row.count, row.groups) for row in rows if row.kind in ("submit", "carry", "deliver")]
+    assert shown[:3] == [("submit", 0, 2, None), ("submit", 2, 1, None), ("carry", 0, 2, ("red",))]
+    assert shown[3:] == [("carry", 2, 1, ("green",)), ("deliver", 0, 3, None)]
+    assert {row.underlay for row in rows if row.kind in ("submit", "carry", "deliver", "confirm")} == {lane}
+    assert [row.first for row in rows if row.kind == "confirm"] == [2]
+    assert [(row.kind, row.group) for row in rows if row.kind in ("join", "leave")] == [
+        ("join", None),
+        ("join", "red"),
+        ("join", "green"),
+        ("leave", "red"),
+    ]
+    assert {row.group for row in rows if row.kind == "view" and row.underlay == "regions"} == {"red", "green"}
 
 
 def test_unreliable_messages_are_numbered_with_the_others_and_need_no_acknowledgement() -> None:
@@ -539,9 +593,9 @@ def test_lost_blocks_are_told_to_the_groups_and_to_whoever_receives_all() -> Non
         batches = b.batches()
         engine.lose(engine.mine, a.member.id, 0, 1)  # OPEN holds no messages
         engine.lose(engine.mine, a.member.id, 5, 1)
-        async for event in batches:
-            if isinstance(event, Lost) and not event.group:
-                assert event == Lost(str(a.member), 2, 1)
+        async for told in batches:
+            if isinstance(told, Lost) and not told.group:
+                assert told == Lost(str(a.member), 2, 1)
                 break
 
     run(program, service)
