@@ -115,9 +115,7 @@ def main() -> None:
     _, _, few = measure(1, args.messages)
     joined_s, each, many = measure(args.groups, args.messages)
     _, _, few_again = measure(1, args.messages)
-    print(
-        f"{args.groups:,} joins of one node: {joined_s:.2f} s, {each:.0f} bytes each (with the service's tables)"
-    )
+    print(f"{args.groups:,} joins of one node: {joined_s:.2f} s, {each:.0f} bytes each (with the service's tables)")
     print(f"1 group: {few:,.0f} and {few_again:,.0f} messages/s; {args.groups:,} groups: {many:,.0f} messages/s")
     print(f"ratio {many / ((few + few_again) / 2):.2f}")
 
