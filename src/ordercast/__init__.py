@@ -1,5 +1,6 @@
 """Group communication: every member sees the same messages, joins, leaves and failures in the same order."""
 
+from ordercast.api.feeding import Feed
 from ordercast.api.group import Group
 from ordercast.api.locking import Handler, Lock, LockHolder
 from ordercast.api.resolved import ResolvedGroups
@@ -24,11 +25,11 @@ from ordercast.errors import (
     UnsupportedService,
     UsageError,
 )
-from ordercast.groups.events import Answer, Batch, Event, Left, Message, MixedBatch, Request, Uncertain
+from ordercast.groups.events import Answer, Batch, Event, Left, Lost, Message, MixedBatch, Request, Uncertain
 from ordercast.groups.status import GroupState, GroupStatus, Resumed, Stalled
 from ordercast.runtime.blocking import BlockingNode
 from ordercast.runtime.blocking_client import BlockingClient, connect_blocking
-from ordercast.runtime.blocking_group import BlockingGroup, BlockingHandler, BlockingLock
+from ordercast.runtime.blocking_group import BlockingFeed, BlockingGroup, BlockingHandler, BlockingLock
 from ordercast.runtime.blocking_shared import BlockingUnderlay
 from ordercast.runtime.node import Node
 from ordercast.runtime.running import run
@@ -58,6 +59,7 @@ __all__ = [
     "Answer",
     "Batch",
     "BlockingClient",
+    "BlockingFeed",
     "BlockingGroup",
     "BlockingHandler",
     "BlockingLock",
@@ -67,6 +69,7 @@ __all__ = [
     "ClientNode",
     "Event",
     "Failed",
+    "Feed",
     "Group",
     "GroupConfig",
     "GroupFailed",
@@ -79,6 +82,7 @@ __all__ = [
     "Lock",
     "LockDenied",
     "LockHolder",
+    "Lost",
     "Member",
     "Message",
     "MessageTooLarge",

@@ -33,6 +33,10 @@ MIN_PATIENCE_NS: Final = 100 * MS  # a busy member speaks so often: less could n
 MAX_PATIENCE_NS: Final = 365 * 24 * 3_600 * SECOND
 DEFAULT_ORDERER: Final = "token"  # fully symmetric, with all services, locks and calls
 SITES_ORDERER: Final = "sites"  # needs a configuration of sites, which the node has
+REGIONS_ORDERER: Final = "regions"  # needs a membership service
+REGIONS_UNDERLAY: Final = (
+    "regions"  # all regions of a node: its tag is on every datagram, its address finds the service
+)
 SITES_UNDERLAY: Final = "sites"  # carries the groups of such a node where no other underlay is named
 
 

@@ -105,7 +105,7 @@ class UnknownOutcome(NamedTuple):
     stop: int
 
 
-class Lost(NamedTuple):
+class LogLost(NamedTuple):
     """Members were restarted, and those that had a log are no quorum: what only the others held may be gone."""
 
     view: str  # in which it was delivered, where it was
@@ -144,7 +144,7 @@ Upcall = (
     | Refused
     | Departed
     | UnknownOutcome
-    | Lost
+    | LogLost
     | Reset
     | Denied
     | RepeatedCall

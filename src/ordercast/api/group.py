@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
 from types import TracebackType
-from typing import Final, Literal, Self, overload
+from typing import Any, Final, Literal, Self, overload
 
 from ordercast.api.calling import Calling
 from ordercast.api.checks import (
@@ -25,6 +25,7 @@ from ordercast.api.checks import (
     check_timeout,
 )
 from ordercast.api.expelling import Expelling
+from ordercast.api.feeding import Feed, GroupFeed, group_offer
 from ordercast.api.locking import Handler, Lock, LockHolder
 from ordercast.api.readiness import Readiness
 from ordercast.api.receiving import EventReader
@@ -59,6 +60,7 @@ class Group:
         self._sending = SendTurns(seat, loop)
         self._calling = Calling(seat, self._sending, loop)
         self._reader = EventReader(seat, loop)
+        self._feed: Feed[Any] | None = None
         self._handlers: set[Handler] = set()  # held, or waited for
         self._readiness = Readiness(seat)
         self._follow: Callable[[], None] | None = None  # called after each pass that brought news; of an underlay
@@ -266,6 +268,23 @@ class Group:
             return None
         await self._sending.outcome(watch)
         return watch.position
+
+    def feed(self, fn: GroupFeed, *, service: Service | None = None, type: int = 0) -> Feed[Payload]:
+        """Have a function asked for messages when they may leave, instead of sending them (orderer "regions" only).
+
+        `fn(room_bytes, max_messages)` returns payloads. It is called when rate and window permit, must not block, and
+        rests after an empty answer until `signal()` of what is returned. An exception stops it."""
+        seat = self._seat
+        seat.check_open()
+        chosen = self._default_service if service is None else service
+        feed = Feed(seat, fn, group_offer(seat, chosen, type), self._loop)
+        self._feed_by(feed)
+        return feed
+
+    def _feed_by(self, feed: Feed[Any]) -> None:
+        if self._feed is not None:
+            self._feed.stop()
+        self._feed = feed
 
     async def flush(self) -> None:
         """Wait until everything that was sent before is delivered here. Errors are those of a confirmed send."""
@@ -502,6 +521,8 @@ class Group:
         self._sending.settle()
         self._reader.settle()
         self._readiness.settle()
+        if self._feed is not None:
+            self._feed._settle()
         if self._follow is not None:
             self._follow()
         if has_ended and seat.gone is not None:

@@ -11,21 +11,24 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from ordercast.api.regional import RegionSeats
 from ordercast.api.resolved import ResolvedGroups
-from ordercast.api.seat import BaseSeat, JoinRequest, Respond, Seat, Waited
+from ordercast.api.seat import SLICE, BaseSeat, JoinRequest, Respond, Seat, Waited
 from ordercast.api.stats import all_group_stats, all_node_stats
-from ordercast.config import SITES_ORDERER, GroupConfig, MinMembers
+from ordercast.api.underway import PortsUnderway
+from ordercast.config import REGIONS_ORDERER, SITES_ORDERER, GroupConfig, MinMembers
 from ordercast.engine import Reset
 from ordercast.errors import NotMember, OrdercastError, UsageError
 from ordercast.groups.caller import Call, Caller
 from ordercast.groups.calls import Asked
-from ordercast.groups.checks import check_priority
+from ordercast.groups.checks import check_priority, no_feeds
 from ordercast.groups.events import Left, PortEvent
 from ordercast.groups.host import Host
 from ordercast.groups.locks import LockRequest
 from ordercast.groups.naming import NameQuery, Naming
 from ordercast.groups.port import Port
 from ordercast.groups.queued import NOBODY
+from ordercast.groups.regions.port import RegionPort
 from ordercast.groups.requests import PendingReply
 from ordercast.groups.status import GroupStatus
 from ordercast.groups.stream import NUMBERED_MESSAGES
@@ -195,6 +198,13 @@ class LocalSeat:
     def end_number(self) -> int:
         return self.port.end_number
 
+    def expect_feed(self, is_active: bool) -> None:
+        if is_active:
+            raise no_feeds(self.group, self.config.orderer)
+
+    def feed_room(self) -> int:
+        return 0
+
     def flush(self) -> Watch | None:
         return self.port.flush()
 
@@ -318,6 +328,10 @@ class LocalBase(LocalSeat):
     def slow_groups(self) -> list[str]:
         return [name for name, port in self.port.stream.ports.items() if port.is_holding_up]
 
+    @property
+    def slice_size(self) -> int:
+        return SLICE
+
     def feed(self) -> None:
         self.port.stream.feed()
 
@@ -402,37 +416,10 @@ class LocalBase(LocalSeat):
         return found
 
 
-class PortsUnderway:
-    """Groups that are being joined, or left, together."""
-
-    __slots__ = ("_are_leaving", "_done", "_ports")
-
-    def __init__(self, ports: Sequence[Port], are_leaving: bool) -> None:
-        self._ports = ports
-        self._are_leaving = are_leaving
-        self._done = 0  # the first of them are: they come to their end in their order, so that each is looked at once
-
-    @property
-    def is_over(self) -> bool:
-        ports, are_leaving = self._ports, self._are_leaving
-        while self._done < len(ports):
-            port = ports[self._done]
-            if port.gone is None and (are_leaving or port.view is None):
-                return False
-            self._done += 1
-        return True
-
-    def check(self) -> None:
-        """Raise where a group has been left before it was joined."""
-        for port in self._ports:
-            if port.gone is not None and not self._are_leaving:
-                raise NotMember(f"{port.group!r} was left before it was joined: {port.gone.text}")
-
-
 class LocalBackend:
     """The seats of one host."""
 
-    __slots__ = ("_bases", "_driver", "_guests", "_seats", "_settled", "defaults", "host")
+    __slots__ = ("_bases", "_driver", "_guests", "_regional", "_seats", "_settled", "defaults", "host")
 
     def __init__(self, host: Host, defaults: GroupConfig, driver: Driver) -> None:
         self.host = host
@@ -440,6 +427,7 @@ class LocalBackend:
         self._driver = driver
         self._seats: dict[Port, LocalSeat] = {}  # of groups; those that were joined with others, once they are wanted
         self._bases: dict[Port, LocalBase] = {}  # of shared underlays
+        self._regional = RegionSeats(host, driver)  # of groups on regions
         self._settled: list[Waited] = []
         self._guests: dict[Port, None] = {}  # ports of labelled sessions that have news
 
@@ -473,6 +461,10 @@ class LocalBackend:
     # Groups.
 
     def open(self, group: str, request: JoinRequest) -> Seat:
+        if request.config.orderer == REGIONS_ORDERER:
+            if self.host.port(group) is not None:
+                raise UsageError(f"this node is in {group!r} already, on an underlay: leave that first")
+            return self._regional.open(group, request)
         underlay = request.underlay
         self._driver.prepare(self.host.underlay_of(group) if underlay is None else underlay, request.config.orderer)
         port = self.host.open(
@@ -495,6 +487,8 @@ class LocalBackend:
 
     def attach(self, underlay: str, request: JoinRequest) -> BaseSeat:
         self._driver.prepare(underlay, request.config.orderer)
+        if request.config.orderer == REGIONS_ORDERER:
+            return self._regional.attach(request)
         port = self.host.attach(
             self._driver.now_ns(),
             underlay,
@@ -523,7 +517,7 @@ class LocalBackend:
     def seat(self, group: str) -> Seat | None:
         port = self.host.port(group)
         if port is None:
-            return None
+            return self._regional.seat(group)
         seat = self._seats.get(port)
         if seat is None and port.channel.shared is not None:
             seat = self._seats[port] = LocalSeat(self.host, port, self._driver)
@@ -535,6 +529,9 @@ class LocalBackend:
             if isinstance(port, Caller | Naming):
                 self._settled.extend(port.settled)
                 port.settled.clear()
+                continue
+            if isinstance(port, RegionPort):
+                found += self._regional.news(port)
                 continue
             if port.stream.label:
                 self._guests[port] = None

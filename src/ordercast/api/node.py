@@ -21,12 +21,13 @@ from ordercast.api.checks import (
     check_handler,
     check_timeout,
 )
+from ordercast.api.feeding import Feed, NodeFeed
 from ordercast.api.group import CALL_TIMEOUT_S, Group
 from ordercast.api.handles import OpenGroups
 from ordercast.api.seat import JoinRequest, NodeBackend, Seat
 from ordercast.api.shared import SharedUnderlay
 from ordercast.api.terms import PLAIN_TERMS, UnderlayTerms, as_request
-from ordercast.config import SITES_ORDERER, SITES_UNDERLAY
+from ordercast.config import REGIONS_ORDERER, REGIONS_UNDERLAY, SITES_ORDERER, SITES_UNDERLAY
 from ordercast.errors import CallTimeout, JoinRefused, NotMember, UsageError
 from ordercast.groups.caller import Call
 from ordercast.groups.checks import check_kind
@@ -36,6 +37,9 @@ from ordercast.view import Address, Member
 
 JOIN_TIMEOUT_S: Final = 30.0
 """How long `join` tries by default."""
+
+UNDERLAYS: Final = {SITES_ORDERER: SITES_UNDERLAY, REGIONS_ORDERER: REGIONS_UNDERLAY}
+"""The underlay that carries groups of an orderer where no other is named."""
 
 CALLS_PATIENCE_S: Final = 3.0
 """How long `join` waits for calls to the same group that are under way."""
@@ -153,10 +157,10 @@ class NodeBase:
         usual, orderer = self._backend.defaults.orderer, terms.get("orderer")
         create = terms.get("create")
         if underlay is None:
-            underlay = self._backend.carrier or (SITES_UNDERLAY if (orderer or usual) == SITES_ORDERER else None)
+            underlay = self._backend.carrier or UNDERLAYS.get(orderer or usual)
         if underlay is not None:
             asked: dict[str, object] = {**terms, "contact": contact}
-            if orderer in (usual, SITES_ORDERER):
+            if orderer in (usual, *UNDERLAYS):
                 del asked["orderer"]  # said to be as it is, or where the underlay gets it from
             name = _check_shared(name, underlay, asked)
             return await self._join_shared(name, underlay, orderer, header, timeout)
@@ -218,9 +222,16 @@ class NodeBase:
         check_group_name(underlay)
         check_timeout(timeout)
         create = terms.get("create")
+        if underlay == REGIONS_UNDERLAY and terms.get("orderer") is None:
+            terms = {**terms, "orderer": REGIONS_ORDERER}
         request = as_request(self._backend.defaults, terms)
-        if contact is not None and request.config.orderer == SITES_ORDERER:
+        orderer = request.config.orderer
+        if contact is not None and orderer == SITES_ORDERER:
             raise UsageError("the configuration of sites says where the daemons are: leave contact out")
+        if contact is not None and orderer == REGIONS_ORDERER:
+            raise UsageError("regions are found by their membership service: leave contact out")
+        if orderer == REGIONS_ORDERER and underlay != REGIONS_UNDERLAY:
+            raise UsageError(f"all regions of a node are the underlay {REGIONS_UNDERLAY!r}: leave underlay out")
         if contact is not None and create:
             raise UsageError("an underlay that is joined through a contact exists: leave create out")
         located = await self._backend.locate(contact) if contact is not None else None
@@ -267,17 +278,18 @@ class NodeBase:
             found._settle()
         return found
 
-    async def join_many(self, names: Iterable[str], *, underlay: str | None = None, header: bytes = b"") -> None:
+    async def join_many(
+        self, names: Iterable[str], *, underlay: str | None = None, header: bytes = b"", orderer: str | None = None
+    ) -> None:
         """Join many groups of a shared underlay, which is attached first where it is not: see `SharedUnderlay`.
 
-        It may be left out where this node is a daemon of sites.
+        It may be left out where this node is a daemon of sites, and with orderer="regions".
         """
         if underlay is None:
-            is_daemon = self._backend.defaults.orderer == SITES_ORDERER
-            underlay = self._backend.carrier or (SITES_UNDERLAY if is_daemon else None)
+            underlay = self._backend.carrier or UNDERLAYS.get(orderer or self._backend.defaults.orderer)
             if underlay is None:
                 raise UsageError("say which underlay carries the groups: join_many(names, underlay=...)")
-        await (await self.attach(underlay)).join_many(names, header)
+        await (await self.attach(underlay, orderer=orderer)).join_many(names, header)
 
     async def leave_many(self, names: Iterable[str], *, underlay: str | None = None, header: bytes = b"") -> None:
         """Leave many groups of a shared underlay. It may be left out where this node is attached to one only."""
@@ -301,6 +313,10 @@ class NodeBase:
         shared = self._attached(underlay)
         sending = shared.send(payload, groups=groups, service=service, type=type, confirm=confirm, priority=priority)
         return await sending
+
+    def feed(self, fn: NodeFeed, *, service: Service | None = None, type: int = 0) -> Feed[tuple[str, Payload]]:
+        """Have a function asked for messages to groups on regions when they may leave: see `SharedUnderlay.feed`."""
+        return self._attached(REGIONS_UNDERLAY).feed(fn, service=service, type=type)
 
     def events(self, underlay: str | None = None) -> AsyncIterator[Event]:
         """All groups of this node on a shared underlay, in one order: see `SharedUnderlay.events`."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from ordercast.api.resolved import ResolvedGroups
 from ordercast.config import AlonePolicy, Demands, GroupConfig, MinMembers, RecoveryMode
@@ -29,6 +29,9 @@ from ordercast.groups.status import GroupStatus
 from ordercast.groups.watches import Watch
 from ordercast.service import Service
 from ordercast.view import Address, Member, View
+
+SLICE: Final = 2_000
+"""Groups of a shared underlay that are opened or left in one go."""
 
 Respond = Callable[[PendingReply, bytes], Awaitable[None]]
 """What `Request.reply` calls: sends an answer that this member owes."""
@@ -146,6 +149,12 @@ class Seat(Protocol):
     def watch(self, first: int, stop: int, service: Service) -> Watch:
         """Wait for own messages [first, stop) to be delivered here."""
 
+    def expect_feed(self, is_active: bool) -> None:
+        """A feed begins to wait until something may leave, or has ended that. Raises where the orderer has none."""
+
+    def feed_room(self) -> int:
+        """Bytes that a feed may give now; each room is told once."""
+
     def flush(self) -> Watch | None:
         """Wait for everything that was offered; None where it is delivered."""
 
@@ -261,6 +270,10 @@ class BaseSeat(Seat, Protocol):
     @property
     def slow_groups(self) -> list[str]:
         """Those that the underlay waits for, because the application does not receive there."""
+
+    @property
+    def slice_size(self) -> int:
+        """How many groups are joined, or left, in one go."""
 
     def feed(self) -> None:
         """From here on `take` gives the events of all groups of the session on the underlay, in one order."""

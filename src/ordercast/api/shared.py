@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
 from ordercast.api.checks import Payload, as_bytes, as_header, as_payloads, check_group_name
+from ordercast.api.feeding import Feed, NodeFeed, node_offer
 from ordercast.api.group import Group
 from ordercast.api.resolved import ResolvedGroups
-from ordercast.api.seat import BaseSeat, JoinRequest, PendingGroups
+from ordercast.api.seat import SLICE, BaseSeat, JoinRequest, PendingGroups
 from ordercast.api.sending import CHUNK_MESSAGES
 from ordercast.api.waiting import wake
 from ordercast.config import GroupConfig
@@ -25,9 +26,6 @@ from ordercast.groups.status import GroupStatus
 from ordercast.service import Service
 from ordercast.view import Member, View
 from ordercast.wire.block import MAX_TARGETS
-
-SLICE: Final = 2_000
-"""Groups that are opened or left in one go."""
 
 
 class SharedUnderlay:
@@ -118,14 +116,14 @@ class SharedUnderlay:
         named twice; then none is joined. If the wait is cancelled, the joins that have begun go on.
         """
         wanted, header, seat = _names(names), as_header(header), self._seat
-        for part in _slices(wanted):
+        for part in _slices(wanted, SLICE):
             for name in part:
                 check_group_name(name)
             await asyncio.sleep(0)
         seat.check_open()
         seat.check_new(wanted)
         pending: list[PendingGroups] = []
-        for part in _slices(wanted):
+        for part in _slices(wanted, seat.slice_size):
             pending.append(seat.join_many(part, header))
             await asyncio.sleep(0)  # the others have to hear of this node meanwhile
         for each in pending:
@@ -139,7 +137,7 @@ class SharedUnderlay:
         wanted, header = list(dict.fromkeys(_names(names))), as_header(header)
         self._seat.check_open()
         self._seat.check_in(wanted)
-        for part in _slices(wanted):
+        for part in _slices(wanted, self._seat.slice_size):
             await self._wait_for(self._seat.leave_many(part, header))
 
     async def detach(self) -> None:
@@ -267,6 +265,18 @@ class SharedUnderlay:
         self._seat.check_open()
         return self._seat.resolve(wanted)
 
+    def feed(self, fn: NodeFeed, *, service: Service | None = None, type: int = 0) -> Feed[tuple[str, Payload]]:
+        """Have a function asked for messages when they may leave: `fn(room_bytes, max_messages)` returns pairs of a
+        group's name and a payload, which are sent in their order. With the orderer "regions" only; `Group.feed` says
+        more. The function is asked when nothing waits to be sent."""
+        seat = self._seat
+        seat.check_open()
+        chosen = seat.default_service if service is None else service
+        loop = asyncio.get_running_loop()
+        feed = Feed(seat, fn, node_offer(seat, chosen, type), loop)
+        self._group._feed_by(feed)
+        return feed
+
     async def flush(self) -> None:
         """Wait until everything that this node has sent on the underlay is delivered here."""
         await self._group.flush()
@@ -339,10 +349,10 @@ def _names(names: Iterable[str]) -> list[str]:
     return list(names)
 
 
-def _slices(names: list[str]) -> Iterator[list[str]]:
+def _slices(names: list[str], size: int) -> Iterator[list[str]]:
     """What is done in one go. Other tasks, and the protocol, have their turn in between."""
-    for start in range(0, len(names), SLICE):
-        yield names[start : start + SLICE]
+    for start in range(0, len(names), size):
+        yield names[start : start + size]
 
 
 def _targets(groups: Sequence[str]) -> list[str]:

@@ -20,6 +20,7 @@ _GROUP: Final[dict[str, str]] = {
     "held_bytes": "bytes of a lightweight group that wait here for the application, beyond the underlay's history",
     "holding_up": "1 while the whole underlay waits for the application to receive from this group, else 0",
     "unreadable_blocks": "delivered blocks that a faulty member made unreadable",
+    "unwanted_messages": "messages of a region that were for groups that this node is not in",
     "dropped_fragments": "fragments of large messages that did not fit together",
     # The protocol at work.
     "duplicates": "blocks that came more than once",

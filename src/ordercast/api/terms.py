@@ -8,6 +8,7 @@ from typing import Final, TypedDict
 from ordercast.api.checks import check_min_members, check_number
 from ordercast.api.seat import JoinRequest
 from ordercast.config import (
+    REGIONS_ORDERER,
     SECOND,
     SITES_ORDERER,
     AlonePolicy,
@@ -97,6 +98,30 @@ def check_sites(given: Mapping[str, object]) -> None:
             raise UsageError(f"{word}={given[word]!r} does not go with orderer='sites': {text}")
 
 
+_NOT_ON_REGIONS: Final[dict[str, tuple[object, str]]] = {
+    "create": (None, "the membership service knows every group: leave create out"),
+    "min_members": ("majority", "the membership service decides who is in: leave min_members out"),
+    "recovery": ("automatic", "the membership service decides who is in: leave recovery out"),
+    "resilience": (None, "regions give UNRELIABLE, RELIABLE and FIFO only; RESILIENT(k) needs another orderer"),
+    "max_members": (None, "a group on regions has no bound of its own: leave max_members out"),
+    "nr_buf": (None, "regions count bytes: use buffers="),
+    "flow": (None, "regions have rate control of their own: leave flow out"),
+    "anticipate": (None, "only the timestamp orderer anticipates: leave anticipate out"),
+    "alone": ("create", "a node without the service goes on receiving, and waits: leave alone out"),
+    "bootstrap": (None, "a group on regions works from the beginning; wait for the view that you need"),
+    "slow": ("evict", "nobody is put out of regions for being slow: leave slow out, and take messages as they come"),
+    "patience": (10.0, "nobody is put out of regions for being slow: leave patience out"),
+}
+"""The same for regions."""
+
+
+def check_regions(given: Mapping[str, object]) -> None:
+    """Raise if something is asked for that `regions` has not."""
+    for word, (plain, text) in _NOT_ON_REGIONS.items():
+        if given[word] != plain:
+            raise UsageError(f"{word}={given[word]!r} does not go with orderer='regions': {text}")
+
+
 def as_request(defaults: GroupConfig, given: UnderlayTerms) -> JoinRequest:
     """Raise what is wrong. Header, contact and underlay are the caller's to add."""
     unknown = sorted(given.keys() - PLAIN_TERMS.keys())
@@ -123,6 +148,8 @@ def as_request(defaults: GroupConfig, given: UnderlayTerms) -> JoinRequest:
     check_min_members(min_members)
     if orderer == SITES_ORDERER:
         check_sites(terms)
+    if orderer == REGIONS_ORDERER:
+        check_regions(terms)
     limits = {
         "resilience": resilience,
         "max_members": max_members,

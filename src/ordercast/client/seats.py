@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ordercast.api.resolved import ResolvedGroups
-from ordercast.api.seat import Respond, Waited
+from ordercast.api.seat import SLICE, Respond, Waited
 from ordercast.api.stats import all_group_stats
+from ordercast.api.underway import PortsUnderway
 from ordercast.config import GroupConfig, MinMembers
 from ordercast.engine import Reset, StallReason
 from ordercast.errors import GroupFailed, MessageTooLarge, NotMember, OrdercastError, UsageError
 from ordercast.groups.calls import Asked
-from ordercast.groups.checks import check_kind, check_priority, no_locks, unsupported
+from ordercast.groups.checks import check_kind, check_priority, no_feeds, no_locks, unsupported
 from ordercast.groups.events import Batch, Left, PortEvent, Uncertain
 from ordercast.groups.locks import LockRequest
 from ordercast.groups.queued import NOBODY
@@ -220,6 +221,13 @@ class ClientSeat:
     def watch(self, first: int, stop: int, service: Service) -> Watch:
         return self.session.sending.watch(first, stop, service, self if self is not self.session.base else None)
 
+    def expect_feed(self, is_active: bool) -> None:
+        if is_active:
+            raise no_feeds(self.group, self.config.orderer)
+
+    def feed_room(self) -> int:
+        return 0
+
     def flush(self) -> Watch | None:
         watch = self.session.sending.flush()
         self.session.wake()
@@ -355,31 +363,6 @@ class ClientSeat:
         self.changed()
 
 
-class SeatsUnderway:
-    """Groups that are being joined, or left, together."""
-
-    def __init__(self, seats: Sequence[ClientSeat], are_leaving: bool) -> None:
-        self._seats = seats
-        self._are_leaving = are_leaving
-        self._done = 0
-
-    @property
-    def is_over(self) -> bool:
-        seats = self._seats
-        while self._done < len(seats):
-            seat = seats[self._done]
-            if seat.gone is None and (self._are_leaving or seat.view is None):
-                return False
-            self._done += 1
-        return True
-
-    def check(self) -> None:
-        """Raise where a group has been left before it was joined."""
-        for seat in self._seats:
-            if seat.gone is not None and not self._are_leaving:
-                raise NotMember(f"{seat.group!r} was left before it was joined: {seat.gone.text}")
-
-
 class GroupList:
     """Groups that a message is for, by name; this client need not be in them."""
 
@@ -429,6 +412,10 @@ class ClientBase(ClientSeat):
     @property
     def slow_groups(self) -> list[str]:
         return []  # the daemon waits for the client as a whole, and disconnects it
+
+    @property
+    def slice_size(self) -> int:
+        return SLICE
 
     def feed(self) -> None:
         self.session.feed()
@@ -500,14 +487,14 @@ class ClientBase(ClientSeat):
     def check_in(self, names: Sequence[str]) -> None:
         self._seats_of(names)
 
-    def join_many(self, names: Sequence[str], header: bytes) -> SeatsUnderway:
-        return SeatsUnderway(self.session.open_many(names, header), False)
+    def join_many(self, names: Sequence[str], header: bytes) -> PortsUnderway:
+        return PortsUnderway(self.session.open_many(names, header), False)
 
-    def leave_many(self, names: Sequence[str], header: bytes) -> SeatsUnderway:
+    def leave_many(self, names: Sequence[str], header: bytes) -> PortsUnderway:
         seats = self._seats_of(names)
         for seat in seats:
             seat.leave(header)
-        return SeatsUnderway(seats, True)
+        return PortsUnderway(seats, True)
 
     def leave_all(self) -> None:
         for seat in list(self.session.seats.values()):

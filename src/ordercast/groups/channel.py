@@ -19,7 +19,7 @@ from ordercast.engine import (
     Departed,
     Failed,
     Joined,
-    Lost,
+    LogLost,
     Outbox,
     Refused,
     RepeatedCall,
@@ -469,7 +469,7 @@ class Channel:
         elif isinstance(upcall, UnknownOutcome):
             for stream in self.streams:
                 stream.forget_unknown(upcall.number, upcall.stop)
-        elif isinstance(upcall, Lost):
+        elif isinstance(upcall, LogLost):
             for port in self.ports:
                 port.tell(Uncertain(0, 0, port.group if self.shared is not None else "", upcall.text))
         elif isinstance(upcall, Departed):

@@ -55,6 +55,11 @@ def unsupported(orderer: str, group: str, service: Service) -> UnsupportedServic
     return UnsupportedService(f"the {orderer} orderer of {group!r} cannot give {service}{instead}")
 
 
+def no_feeds(group: str, orderer: str) -> UsageError:
+    """The error of a group that has no feeds."""
+    return UsageError(f'{group!r} has the orderer {orderer!r}; feeds need orderer="regions"')
+
+
 def no_locks(group: str, orderer: str) -> UsageError:
     """The error of a group that has no locks, handlers and calls."""
     return UsageError(f'{group!r} has the orderer {orderer!r}; locks, handlers, calls need orderer="token"')

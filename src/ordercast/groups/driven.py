@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ordercast.groups.caller import Caller
     from ordercast.groups.naming import Naming
     from ordercast.groups.port import Port
+    from ordercast.groups.regions.port import RegionPort
 
 
 class LogLine(NamedTuple):
@@ -56,7 +57,7 @@ class Driven(Protocol):
     def finish(self, now_ns: int) -> None:
         """End the pass. What is to leave stands in `out.sends`."""
 
-    def take_news(self) -> Sequence[Port | Caller | Naming]:
+    def take_news(self) -> Sequence[Port | Caller | Naming | RegionPort]:
         """What the API looks at after a pass."""
 
 

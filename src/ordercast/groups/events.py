@@ -236,6 +236,22 @@ class Uncertain:
     """What happened, where it was a restart of other members."""
 
 
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Messages of a sender on regions that will not come: the sender is gone or has forgotten them, and nobody living
+    has them. It comes before what the same sender sent after them."""
+
+    sender: str
+    """The sender, as name/life."""
+    first: int
+    """The number of the first message that is missing; -1 where nothing had come from this sender before."""
+    count: int
+    """How many blocks are missing. A block holds one message or more, of any of this node's groups; the number of the
+    sender's next message tells how many messages they were."""
+    group: str = ""
+    """The group whose handle is told; empty where all groups are received at once."""
+
+
 class Batch:
     """Consecutive messages of one sender: a block. It is opened when `messages` is first read.
 
@@ -550,5 +566,5 @@ class CallBatch(Batch):
         yield self.message
 
 
-Event = Message | View | Transitional | Failed | Left | Uncertain | Stalled | Resumed
-PortEvent = Batch | View | Transitional | Failed | Left | Uncertain | Stalled | Resumed
+Event = Message | View | Transitional | Failed | Left | Uncertain | Lost | Stalled | Resumed
+PortEvent = Batch | View | Transitional | Failed | Left | Uncertain | Lost | Stalled | Resumed

@@ -22,6 +22,7 @@ from typing import Final
 from ordercast.config import AlonePolicy, Demands, GroupConfig, MinMembers, RecoveryMode, Timing
 from ordercast.engine import NEVER, Send
 from ordercast.errors import NotMember, OrdercastError, OutcomeUnknown, UsageError
+from ordercast.groups.attached import Attachments
 from ordercast.groups.caller import Caller
 from ordercast.groups.channel import Channel
 from ordercast.groups.checks import check_header, check_name
@@ -30,9 +31,14 @@ from ordercast.groups.driven import Deadlines, Driven, Handle, LogLine
 from ordercast.groups.engines import EngineFactory, underlay_engines
 from ordercast.groups.naming import Naming
 from ordercast.groups.port import Port
+from ordercast.groups.regions.channel import RegionChannel
+from ordercast.groups.regions.engines import RegionEngineFactory
+from ordercast.groups.regions.port import RegionPort
 from ordercast.groups.session import Session
 from ordercast.groups.sessions import Sessions
 from ordercast.groups.storing import Entries, Store
+from ordercast.groups.tags import Callers, ChannelTags
+from ordercast.orderers.regions.given import REGIONS_UNDERLAY
 from ordercast.trace import recorder as trace
 from ordercast.trace.recorder import Recorder
 from ordercast.view import Address, Member, group_tag, node_id
@@ -55,8 +61,8 @@ class Host:
 
     __slots__ = (
         "_blocks",
+        "_by_tag",
         "_callers",
-        "_calling",
         "_channels",
         "_deadlines",
         "_directory",
@@ -73,8 +79,8 @@ class Host:
         "_recorder",
         "_rng",
         "_sessions",
-        "_tags",
         "_timing",
+        "attached",
         "counters",
         "has_ended",
         "has_log",
@@ -92,6 +98,7 @@ class Host:
         timing: Timing | None = None,
         recorder: Recorder | None = None,
         engines: EngineFactory | None = None,
+        regions: RegionEngineFactory | None = None,
         directory: Directory | None = None,
         has_multicast: bool = True,
         ttl: int = 1,
@@ -107,10 +114,10 @@ class Host:
         self._sessions = Sessions()
         # channels and callers
         self._channels: dict[str, Channel] = {}  # the open ones, by underlay
-        self._tags: dict[int, list[Channel]] = {}  # these and the ending ones
+        self._by_tag = ChannelTags()  # these and the ending ones
         self._ending: dict[Channel, None] = {}  # left underlays where others may still need this node's history
-        self._callers: dict[str, Caller] = {}  # groups that this node calls, and is not in
-        self._calling: dict[int, list[Caller]] = {}  # the same, by tag
+        self._callers = Callers()  # of groups that this node calls, and is not in
+        self.attached = Attachments(regions)  # what is no channel and no caller
         self._naming: Naming | None = None  # once this node asks others for their groups, or is asked
         self._order = 0
         # underlays that were left; MAX_REMEMBERED bounds both
@@ -230,7 +237,7 @@ class Host:
             text = f"this node joined {caller.group!r} while its call was under way: it may or may not have been "
             self._close_caller(now_ns, caller, OutcomeUnknown(text + "carried out"))
         self._channels[underlay] = channel
-        self._tags.setdefault(group_tag(underlay), []).append(channel)
+        self._by_tag.add(channel)
         return channel
 
     def attach(
@@ -260,6 +267,15 @@ class Host:
         port = channel.attach_base(session)
         self._dirty[channel] = None
         return port
+
+    def open_regions(self, now_ns: int, config: GroupConfig) -> RegionChannel:
+        """All groups of this node on regions."""
+        regions = self.attached.regions
+        if regions is None or regions.is_over:
+            self._check_underlay(Placement(REGIONS_UNDERLAY, True), self.session)
+            made = (self._order, self.me, config, self._timing, self._rng, self._recorder)
+            regions, self._order = self.attached.open_regions(now_ns, *made), self._order + 1
+        return regions
 
     def open_session(self, label: str) -> Session:
         """Another application at this node, in groups of shared underlays: a member of its own, `label@name/life`. Give
@@ -291,12 +307,12 @@ class Host:
     @property
     def underlays(self) -> list[str]:
         """The underlays that this node is in, or on its way into."""
-        return list(self._channels)
+        return list(dict.fromkeys([*self._channels, *self.attached.underlays]))
 
     @property
     def callers(self) -> list[Caller]:
         """The groups that this node calls without being in them."""
-        return list(self._callers.values())
+        return self._callers.all
 
     def caller(self, group: str, *, datagram: int, contacts: Sequence[Address] = ()) -> Caller:
         """What calls a group that this node is not in; opened by the first call, closed when it has long been idle.
@@ -308,19 +324,10 @@ class Host:
             placement = self._place(group, self.session)
             if placement.is_shared:
                 raise UsageError(f"{group!r} shares the underlay {placement.underlay!r}; only members can send to it")
-            caller = Caller(
-                group,
-                self.me,
-                self._timing,
-                self._order,
-                datagram=datagram,
-                contacts=list(contacts),
-                resume=(self.session.numbers.get(group, 0), self._blocks.get(group, 0)),
-                recorder=self._recorder,
-            )
+            resume = (self.session.numbers.get(group, 0), self._blocks.get(group, 0))
+            made = (group, self.me, self._timing, self._order)
+            caller = self._callers.open(*made, datagram, contacts, resume, self._recorder)
             self._order += 1
-            self._callers[group] = caller
-            self._calling.setdefault(group_tag(group), []).append(caller)
         return caller
 
     @property
@@ -374,24 +381,30 @@ class Host:
             stride = size
         (tag,) = TAG.unpack_from(data, TAG_OFFSET)
         # One underlay needs no second look: its engine drops what is not of its ring.
-        if stride < size and len(self._tags) + len(self._calling) > 1 and is_mixed(data, stride, tag):
+        others = len(self._callers.tags) + len(self.attached.tags)
+        if stride < size and len(self._by_tag.tags) + others > 1 and is_mixed(data, stride, tag):
             self.counters["mixed_trains"] += 1
             for start in range(0, size, stride):
                 self.receive(now_ns, source, data[start : start + stride], 0)
             return
         kind = data[1]
-        if self._calling and tag in self._calling:
-            self._receive_reply(now_ns, source, data, stride, tag)
+        if tag in self._callers.tags:
+            self._dirty.update(dict.fromkeys(self._callers.receive(now_ns, source, data, stride, tag)))
             if kind == _REPLY and stride == size:
                 return
-        channels = self._tags.get(tag)
+        is_attached = tag in self.attached.tags
+        if is_attached:
+            self.attached.receive(now_ns, source, data, stride, tag, self._dirty)
+        channels = self._by_tag.tags.get(tag)
         if channels is None:
+            if is_attached:
+                return
             if tag == NAMELESS_TAG:
                 names = [port.group for port in self.ports if port.is_joinable]
                 self.naming.receive(now_ns, source, data, stride, names)
                 self._dirty[self.naming] = None
             else:
-                self.counters["unknown_group"] += tag not in self._calling
+                self.counters["unknown_group"] += tag not in self._callers.tags
             return
         for channel in channels:
             channel.received.add(kind, -(-size // stride), size)
@@ -400,11 +413,11 @@ class Host:
 
     def unreachable(self, now_ns: int, address: Address, quoted: bytes) -> None:
         """Somebody says that no process listens at `address`, and quotes a datagram of ours."""
-        for channel in (
-            self._tags.get(TAG.unpack_from(quoted, TAG_OFFSET)[0], ()) if len(quoted) >= HEADER_BYTES else ()
-        ):
+        tag = TAG.unpack_from(quoted, TAG_OFFSET)[0] if len(quoted) >= HEADER_BYTES else -1
+        for channel in self._by_tag.tags.get(tag, ()):
             channel.engine.unreachable(now_ns, address, quoted, channel.out)
             self._dirty[channel] = None
+        self.attached.unreachable(now_ns, address, quoted, tag, self._dirty)
 
     def expire(self, now_ns: int) -> None:
         """Run what is due."""
@@ -445,7 +458,7 @@ class Host:
             self._recorder.flush()
         return sends
 
-    def take_news(self) -> list[Port | Caller | Naming]:
+    def take_news(self) -> list[Port | Caller | Naming | RegionPort]:
         """Ports of channels, callers and the naming, as far as they were worked on since the last call."""
         if not self._news:
             return []
@@ -469,23 +482,20 @@ class Host:
 
     def audience(self, underlay: str) -> list[Address]:
         """Where `To.ALL` of an underlay goes when there is no multicast."""
-        return list(dict.fromkeys([each for channel in self._all(underlay) for each in channel.engine.audience()]))
+        return self._by_tag.audience(underlay)
 
     def copies(self, underlay: str) -> list[Address]:
         """The addresses that get a copy of each multicast of an underlay, because they hear none."""
-        channels = self._all(underlay)
-        if len(channels) == 1:
-            return channels[0].engine.copies()
-        return list(dict.fromkeys([address for channel in channels for address in channel.engine.copies()]))
+        return self._by_tag.copies(underlay)
 
     def ttl(self, underlay: str) -> int:
         """How far multicasts of an underlay go."""
-        channel = self._channels.get(underlay) or next(iter(self._all(underlay)), None)
+        channel = self._channels.get(underlay) or next(iter(self._by_tag.of(underlay)), None)
         return channel.engine.ttl if channel is not None else self.me.ttl
 
     def knows(self, underlay: str) -> bool:
         """Whether datagrams of this underlay are of any use here: it is open, or was left and still answers."""
-        return bool(self._all(underlay))
+        return bool(self._by_tag.of(underlay)) or group_tag(underlay) in self.attached.tags
 
     @property
     def is_lingering(self) -> bool:
@@ -495,23 +505,25 @@ class Host:
     @property
     def lingering_work(self) -> int:
         """Datagrams that came for underlays that were left, heartbeats apart: it rises while members need something."""
-        meters = [channel.received for channel in self._ending]
-        return sum([meter.total - meter.count(Kind.SYNC) for meter in meters])
+        return sum([each.received.total - each.received.count(Kind.SYNC) for each in self._ending])
 
     def close(self, now_ns: int) -> None:
         """Stop of the node's own will, without a word to anybody: leave the groups first. Flushes the trace."""
         if self._is_closed:
             return
         self._is_closed = True
-        for channel in [channel for channels in self._tags.values() for channel in channels]:
+        for channel in self._by_tag.all:
             channel.stop(now_ns)
             self._news[channel] = None
             for stream in channel.streams:
                 stream.session.ports.clear()
+        if self.attached.regions is not None:
+            self._news[self.attached.regions] = None
+            self.attached.close_regions(now_ns)
         for caller in self.callers:
             self._close_caller(now_ns, caller, NotMember("this node has been closed"))
         self._channels.clear()
-        self._tags.clear()
+        self._by_tag.tags.clear()
         self._ending.clear()
         self._dirty.clear()
         self._deadlines.clear()
@@ -521,11 +533,6 @@ class Host:
             self._recorder.flush()
 
     # In detail.
-
-    def _all(self, underlay: str) -> list[Channel]:
-        """The channels of an underlay. A node that has left and comes back has two: the old one goes on answering
-        members that the new one asks to be let in."""
-        return [channel for channel in self._tags.get(group_tag(underlay), ()) if channel.underlay == underlay]
 
     def _place(self, group: str, session: Session, underlay: str | None = None) -> Placement:
         """Where a group is carried. Raises what stands against joining or calling it."""
@@ -547,6 +554,8 @@ class Host:
         if session.label and not placement.is_shared:
             raise UsageError(f"{session} is in groups of shared underlays only, not in {placement.underlay!r}")
         check_name(placement.underlay)
+        if self.attached.has_regions and placement.underlay == REGIONS_UNDERLAY:
+            raise UsageError(f"this node's regions have the name {REGIONS_UNDERLAY!r}: give the group another one")
         open_one = self._channels.get(placement.underlay)
         if open_one is not None and (open_one.shared is not None) != placement.is_shared:
             how = "an underlay that carries groups" if open_one.shared is not None else "a group of its own"
@@ -554,15 +563,13 @@ class Host:
         if len(self._blocks) >= MAX_REMEMBERED and placement.underlay not in self._blocks:
             raise UsageError(f"this node has used {MAX_REMEMBERED} groups in its life; start a new one")
 
-    def _receive_reply(self, now_ns: int, source: Address, data: memoryview, stride: int, tag: int) -> None:
-        """What callers take of a batch; replies may come in one train with what is meant for members."""
-        for caller in self._calling[tag]:
-            caller.receive(now_ns, source, data, stride)
-            self._dirty[caller] = None
-
     def _close(self, now_ns: int, driven: Driven) -> None:
         """The application's part has ended. A left underlay goes on answering until its engine wants no more time."""
-        if isinstance(driven, Caller):
+        if isinstance(driven, RegionChannel):
+            if driven.engine.is_closed:
+                self.attached.close_regions(now_ns)
+                self.has_ended = True
+        elif isinstance(driven, Caller):
             self._close_caller(now_ns, driven, None)
         elif isinstance(driven, Channel):
             if self._channels.get(driven.underlay) is driven:
@@ -575,7 +582,7 @@ class Host:
 
     def _close_caller(self, now_ns: int, caller: Caller, error: OrdercastError | None) -> None:
         """Its numbers are kept; tasks that still wait learn `error`."""
-        del self._callers[caller.group]
+        self._callers.remove(caller)
         self.session.numbers[caller.group], self._blocks[caller.group] = caller.resume
         if error is not None:
             caller.fail(error)
@@ -583,10 +590,6 @@ class Host:
         caller.stop(now_ns)
         caller.deadline_ns = caller.armed_ns = NEVER
         self._dirty.pop(caller, None)
-        tag = group_tag(caller.group)
-        callers = [other for other in self._calling.pop(tag) if other is not caller]
-        if callers:
-            self._calling[tag] = callers
 
     def _forget_ended(self, now_ns: int) -> None:
         """Forget left underlays that have nothing to do. One pass later: their last sends may still be resolved."""
@@ -594,7 +597,4 @@ class Host:
             del self._ending[channel]
             self.has_ended = True
             channel.stop(now_ns)
-            tag = group_tag(channel.underlay)
-            channels = [other for other in self._tags.pop(tag, ()) if other is not channel]
-            if channels:
-                self._tags[tag] = channels
+            self._by_tag.remove(channel)

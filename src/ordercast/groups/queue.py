@@ -15,12 +15,10 @@ it. The price is one round trip per large message, in addition to its transfer.
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from sys import byteorder
 from typing import Final, NamedTuple
 
 from ordercast.config import MAX_BLOCK
@@ -56,6 +54,7 @@ from ordercast.wire.block import (
     fits,
     group_column,
     head_of,
+    lengths_column,
     open_messages,
     pack_fragment,
     pack_multi,
@@ -81,8 +80,6 @@ LARGE_BYTES: Final = MAX_BLOCK - OVERHEAD - 2
 
 TARGETS_BYTES: Final = LENGTH.size + GROUP_BYTES * MAX_TARGETS
 """What the groups of a message take at most where they are several."""
-
-_SWAP: Final = byteorder == "big"
 
 
 class Packed(NamedTuple):
@@ -241,6 +238,12 @@ class SendQueue:
             last.append(payload)
         else:
             self._items.append(AddressedMessages(groups, service, type_, [payload], priority))
+
+    def offer_stretch(self, stretch: Stretch) -> None:
+        """Take messages that are measured, and that another queue has bounded (`groups/regions/`)."""
+        self.count += len(stretch.lengths)
+        self.queued_bytes += stretch.nbytes
+        self._items.append(stretch)
 
     def offer_operation(self, body: bytes) -> None:
         """Take an operation on the roster. It comes behind what was offered before."""
@@ -550,7 +553,7 @@ class SendQueue:
         number = self.next_number
         if column:
             head_bytes = FULL_HEAD.pack(number, count, service.rank, service.k, GROUPED if marked else 0, 1, after)
-            lengths_bytes = b"".join([_column(item.lengths[first:stop]) for item, first, stop in taken])
+            lengths_bytes = b"".join([lengths_column(item.lengths[first:stop]) for item, first, stop in taken])
         else:
             flags = EQUAL | GROUPED if marked else EQUAL
             head_bytes = FULL_HEAD.pack(number, count, service.rank, service.k, flags, 1, after)
@@ -591,10 +594,3 @@ def _joined(each: list[EachTarget], column: bytes) -> EachTarget:
     for part in each:
         groups += listed(part)
     return groups
-
-
-def _column(lengths: list[int]) -> bytes:
-    column = array("H", lengths)
-    if _SWAP:
-        column.byteswap()
-    return column.tobytes()

@@ -235,21 +235,21 @@ class StallWatch:
             if stalled is not None:
                 self.stalled = self._candidate = None
                 after_ns = now_ns - self.since_ns
-                rows.resumed(now_ns, f"{_label(stalled)} after {after_ns / SECOND:.3f} s")
+                rows.resumed(now_ns, f"{wait_label(stalled)} after {after_ns / SECOND:.3f} s")
                 verb = "left" if self._channel.is_over else "goes on"
                 self._note(INFO, f"{verb} after {after_ns / SECOND:.1f} s without progress")
                 self._tell(Resumed(stalled.reason, after_ns / SECOND))
             return
-        if stalled is not None and _is_same(stalled, found):
+        if stalled is not None and is_same_wait(stalled, found):
             self.stalled, self._candidate = found, None
             return
-        if stalled is not None and (self._candidate is None or not _is_same(self._candidate, found)):
+        if stalled is not None and (self._candidate is None or not is_same_wait(self._candidate, found)):
             self._candidate = found  # recoveries go through many states: only one that lasts is told
             return
         if stalled is None:
             self.since_ns = since_ns
         self.stalled, self._candidate = found, None
-        rows.stalled(now_ns, _label(found))
+        rows.stalled(now_ns, wait_label(found))
         self._note(WARNING, f"no progress for {(now_ns - self.since_ns) / SECOND:.1f} s: {found.text}")
         self._tell(Stalled(found.reason, found.waiting_for, self.since_ns / SECOND, found.text, found.have, found.need))
 
@@ -262,7 +262,7 @@ class StallWatch:
 
     def _follow_requests(self, asking: Waiting | None, requests_ns: int) -> None:
         before, self.asking = self.asking, asking
-        if asking is not None and (before is None or not _is_same(before, asking)):
+        if asking is not None and (before is None or not is_same_wait(before, asking)):
             self._note(INFO, f"waiting for {requests_ns / SECOND:.1f} s: {asking.text}")
 
     def _follow_holding(self, holding_ns: int) -> None:
@@ -337,11 +337,12 @@ class StallWatch:
         )
 
 
-def _is_same(one: Waiting, other: Waiting) -> bool:
+def is_same_wait(one: Waiting, other: Waiting) -> bool:
+    """Whether both wait for the same, whatever the texts."""
     return one.reason is other.reason and one.waiting_for == other.waiting_for
 
 
-def _label(waiting: Waiting) -> str:
+def wait_label(waiting: Waiting) -> str:
     """For the trace: the reason, and who is waited for."""
     return f"{waiting.reason.name.lower()}: {', '.join(waiting.waiting_for)}".rstrip(": ")
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ordercast.config import Timing
 from ordercast.groups.engines import EngineFactory
+from ordercast.groups.regions.engines import RegionEngineFactory
 from ordercast.runtime.blocking_node import BlockingNodeBase
 from ordercast.runtime.listening import Authority
 from ordercast.runtime.loop_thread import LoopThread
@@ -44,6 +45,7 @@ class BlockingNode(BlockingNodeBase):
         site: str | None = None,
         sites: str | Path | SitesConfig | None = None,
         engines: EngineFactory | None = None,
+        regions: RegionEngineFactory | None = None,
     ) -> None:
         thread = LoopThread()
 
@@ -65,6 +67,7 @@ class BlockingNode(BlockingNodeBase):
                 site=site,
                 sites=sites,
                 engines=engines,
+                regions=regions,
             )
 
         try:

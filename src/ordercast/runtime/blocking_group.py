@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from ordercast.api.checks import Payload
+from ordercast.api.feeding import Feed, GroupFeed
 from ordercast.api.group import CALL_TIMEOUT_S, Group
 from ordercast.api.locking import Handler, Lock, LockHolder
 from ordercast.config import GroupConfig, MinMembers
@@ -121,6 +122,11 @@ class BlockingGroup:
         """As `Group.send_many`. After TimeoutError the first of the messages have been sent."""
         sending = self._group.send_many(list(payloads), service, type, confirm, priority=priority)
         return self._thread.call(sending, timeout)
+
+    def feed(self, fn: GroupFeed, *, service: Service | None = None, type: int = 0) -> BlockingFeed:
+        """As `Group.feed`. The function is called in the thread of the loop."""
+        feed = self._thread.read(lambda: self._group.feed(fn, service=service, type=type))
+        return BlockingFeed(self._thread, feed)
 
     def flush(self, timeout: float | None = None) -> None:
         """As `Group.flush`."""
@@ -257,6 +263,28 @@ class BlockingGroup:
         event = self._fetched.popleft()
         self._has_ended = isinstance(event, Left) and self._group._is_final(event)
         return event
+
+
+class BlockingFeed:
+    """A `Feed` that any thread may signal."""
+
+    def __init__(self, thread: LoopThread, feed: Feed[Any]) -> None:
+        self._thread = thread
+        self._feed = feed
+
+    @property
+    def is_active(self) -> bool:
+        """As `Feed.is_active`."""
+        return self._feed.is_active
+
+    def signal(self) -> None:
+        """As `Feed.signal`."""
+        self._thread.read(self._feed.signal)
+
+    def stop(self) -> None:
+        """As `Feed.stop`; harmless where the node has been closed."""
+        if self._thread.is_alive:
+            self._thread.read(self._feed.stop)
 
 
 class BlockingLock:

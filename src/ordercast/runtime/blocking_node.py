@@ -7,12 +7,13 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from ordercast.api.checks import Payload
+from ordercast.api.feeding import NodeFeed
 from ordercast.api.group import CALL_TIMEOUT_S, Group
 from ordercast.api.node import JOIN_TIMEOUT_S, NodeBase
 from ordercast.api.shared import SharedUnderlay
 from ordercast.api.terms import UnderlayTerms
 from ordercast.groups.events import Event, PortEvent
-from ordercast.runtime.blocking_group import BlockingGroup
+from ordercast.runtime.blocking_group import BlockingFeed, BlockingGroup
 from ordercast.runtime.blocking_shared import BlockingUnderlay
 from ordercast.runtime.loop_thread import LoopThread
 from ordercast.service import AGREED, Service
@@ -89,10 +90,17 @@ class BlockingNodeBase:
         return self._handle(self._thread.read(lambda: self._base.group(name)))
 
     def join_many(
-        self, names: Iterable[str], *, underlay: str | None = None, header: bytes = b"", timeout: float | None = None
+        self,
+        names: Iterable[str],
+        *,
+        underlay: str | None = None,
+        header: bytes = b"",
+        timeout: float | None = None,
+        orderer: str | None = None,
     ) -> None:
         """As `Node.join_many`. After TimeoutError the joins go on."""
-        self._thread.call(self._base.join_many(names, underlay=underlay, header=header), timeout)
+        joining = self._base.join_many(names, underlay=underlay, header=header, orderer=orderer)
+        self._thread.call(joining, timeout)
 
     def leave_many(
         self, names: Iterable[str], *, underlay: str | None = None, header: bytes = b"", timeout: float | None = None
@@ -117,6 +125,11 @@ class BlockingNodeBase:
             payload, groups=groups, underlay=underlay, service=service, type=type, confirm=confirm, priority=priority
         )
         return self._thread.call(sent, timeout)
+
+    def feed(self, fn: NodeFeed, *, service: Service | None = None, type: int = 0) -> BlockingFeed:
+        """As `Node.feed`. The function is called in the thread of the loop."""
+        feed = self._thread.read(lambda: self._base.feed(fn, service=service, type=type))
+        return BlockingFeed(self._thread, feed)
 
     def events(self, underlay: str | None = None) -> Iterator[Event]:
         """As `Node.events`. One thread may receive."""

@@ -7,12 +7,13 @@ from types import TracebackType
 from typing import Self
 
 from ordercast.api.checks import Payload
+from ordercast.api.feeding import NodeFeed
 from ordercast.api.resolved import ResolvedGroups
 from ordercast.api.shared import SharedUnderlay
 from ordercast.config import GroupConfig
 from ordercast.groups.events import Event, PortEvent
 from ordercast.groups.status import GroupStatus
-from ordercast.runtime.blocking_group import BlockingGroup
+from ordercast.runtime.blocking_group import BlockingFeed, BlockingGroup
 from ordercast.runtime.loop_thread import LoopThread
 from ordercast.service import Service
 from ordercast.view import Member, View
@@ -152,6 +153,11 @@ class BlockingUnderlay:
     def resolve(self, names: Iterable[str]) -> ResolvedGroups:
         """As `SharedUnderlay.resolve`."""
         return self._thread.read(lambda: self._shared.resolve(names))
+
+    def feed(self, fn: NodeFeed, *, service: Service | None = None, type: int = 0) -> BlockingFeed:
+        """As `SharedUnderlay.feed`. The function is called in the thread of the loop."""
+        feed = self._thread.read(lambda: self._shared.feed(fn, service=service, type=type))
+        return BlockingFeed(self._thread, feed)
 
     def flush(self, timeout: float | None = None) -> None:
         """As `SharedUnderlay.flush`."""

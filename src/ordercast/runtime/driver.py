@@ -300,6 +300,8 @@ class UdpDriver:
             listener.settle()
         if host.has_ended or self._is_prepared:
             self._stop_listening()
+        if host.attached.listens() != self._listening.heard:
+            self._hear()
         if not self._is_blocked:
             self._arm(now_ns)
 
@@ -358,6 +360,17 @@ class UdpDriver:
         """Close the sockets of underlays that were left and need no answers any more."""
         self.host.has_ended = self._is_prepared = False
         for receiver in self._listening.keep(self.host.knows):
+            self._loop.remove_reader(receiver.fileno())
+            receiver.read_drops()
+            receiver.close()
+
+    def _hear(self) -> None:
+        """Regions have multicast addresses of their own, which views bring and take away."""
+        opened, unused = self._listening.hear(self.host.attached.listens())
+        for receiver in opened:
+            if not self._is_blocked:
+                self._loop.add_reader(receiver.fileno(), self._on_readable, receiver)
+        for receiver in unused:
             self._loop.remove_reader(receiver.fileno())
             receiver.read_drops()
             receiver.close()

@@ -22,7 +22,17 @@ MAX_ASSIGNED: Final = 4_096  # answers of an authority that are remembered for g
 class Listening:
     """The sockets of the underlays that a node is in. The driver watches the sockets that are returned."""
 
-    __slots__ = ("_assigned", "_authority", "_counters", "_has_multicast", "_own", "_receivers", "_sited", "addresses")
+    __slots__ = (
+        "_assigned",
+        "_authority",
+        "_counters",
+        "_has_multicast",
+        "_own",
+        "_receivers",
+        "_sited",
+        "addresses",
+        "heard",
+    )
 
     def __init__(
         self, own: Address, counters: Counters, authority: Authority | None = None, *, has_multicast: bool = True
@@ -36,6 +46,7 @@ class Listening:
         self._counters = counters
         self._receivers: dict[Address, MulticastReceiver] = {}
         self.addresses: dict[str, Address] = {}  # underlay -> its multicast address
+        self.heard: frozenset[Address] = frozenset()  # those that are no underlay's: of regions
 
     @property
     def receivers(self) -> list[MulticastReceiver]:
@@ -85,6 +96,21 @@ class Listening:
             del self._sited[underlay]
         for underlay in [underlay for underlay in self.addresses if not is_wanted(underlay)]:
             address = self.addresses.pop(underlay)
-            if address not in self.addresses.values():
+            if address not in self.addresses.values() and address not in self.heard:
                 unused.append(self._receivers.pop(address))
         return unused
+
+    def hear(self, wanted: frozenset[Address]) -> tuple[list[MulticastReceiver], list[MulticastReceiver]]:
+        """From now on listen to these addresses, besides those of underlays: the sockets that were opened for them, and
+        those that nothing needs any more, which the caller closes. Without multicast there are none."""
+        opened: list[MulticastReceiver] = []
+        unused: list[MulticastReceiver] = []
+        if self._has_multicast:
+            for address in sorted(wanted - self._receivers.keys()):
+                receiver = MulticastReceiver(address, self._own[0], own=self._own, counters=self._counters)
+                self._receivers[address] = receiver
+                opened.append(receiver)
+            left = self.heard - wanted - set(self.addresses.values())
+            unused = [self._receivers.pop(address) for address in sorted(left)]
+        self.heard = wanted
+        return opened, unused

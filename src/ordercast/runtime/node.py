@@ -23,6 +23,7 @@ from ordercast.config import LAN_DATAGRAM, LOOPBACK_DATAGRAM, SITES_ORDERER, Gro
 from ordercast.errors import NotMember, UsageError
 from ordercast.groups.engines import EngineFactory, engines_of_sites
 from ordercast.groups.host import Host
+from ordercast.groups.regions.engines import RegionEngineFactory
 from ordercast.runtime.addresses import AddressError, group_address, interface_address, is_loopback, peer_address
 from ordercast.runtime.daemon import find_place
 from ordercast.runtime.data_folder import DataFolder
@@ -71,6 +72,7 @@ class Node(NodeBase):
         site: str | None = None,
         sites: str | Path | SitesConfig | None = None,
         engines: EngineFactory | None = None,
+        regions: RegionEngineFactory | None = None,
     ) -> None:
         """
         name: unique among the nodes that may meet; by default made of host name and process.
@@ -91,6 +93,7 @@ class Node(NodeBase):
         address from there, and `orderer="sites"` is its default. The name may be left out where the site has one
         daemon, the site where there is a name.
         life: which life of `name` this is; by default the time. engines: what makes protocol engines, for tests.
+        regions: the same for the engine of regions, which knows the membership service.
         """
         try:
             loop = asyncio.get_running_loop()
@@ -149,6 +152,7 @@ class Node(NodeBase):
                     timing=self._timing,
                     recorder=recorder,
                     engines=engines,
+                    regions=regions,
                     has_multicast=has_multicast,
                     ttl=unicast.ttl,
                     store=folder,

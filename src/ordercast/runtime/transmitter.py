@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
+from ordercast.config import REGIONS_UNDERLAY
 from ordercast.engine import Buffer, Send, To
 from ordercast.groups.host import Host
 from ordercast.runtime.listening import Listening
@@ -57,6 +58,10 @@ class Transmitter:
                 if buffers[0][1] == _PROBE:
                     self.probes.append(Send(to, buffers, stride))
                     continue
+                if underlay == REGIONS_UNDERLAY and not unsent:
+                    ttl = self._host.ttl(underlay)  # it may be the multicast address of a region
+                    last = ""
+                    socket.set_ttl(ttl)
                 if unsent or not send(to, buffers, stride):
                     unsent.append(((to,), buffers, stride, ttl))
                 continue

@@ -23,6 +23,7 @@ from ordercast.config import LAN_DATAGRAM, GroupConfig, Timing
 from ordercast.errors import NotMember, UsageError
 from ordercast.groups.engines import EngineFactory
 from ordercast.groups.host import Host
+from ordercast.groups.regions.engines import RegionEngineFactory
 from ordercast.sim.application import HostStack
 from ordercast.sim.loop import DEFAULT_LIMIT_NS, run_in_world
 from ordercast.sim.network import LAN, NetworkModel
@@ -42,7 +43,7 @@ class PassFollower(Protocol):
 class SimDriver:
     """Runs the passes of one life of a node of a world (`ordercast.api.local.Driver`)."""
 
-    __slots__ = ("_context", "_engines", "_listeners", "_node", "_timing", "_world", "host")
+    __slots__ = ("_context", "_engines", "_listeners", "_node", "_regions", "_timing", "_world", "host")
 
     def __init__(
         self,
@@ -53,10 +54,12 @@ class SimDriver:
         buffer_bytes: int,
         engines: EngineFactory | None,
         has_multicast: bool,
+        regions: RegionEngineFactory | None = None,
     ) -> None:
         self._world = world
         self._timing = timing
         self._engines = engines
+        self._regions = regions
         self._listeners: list[PassFollower] = []
         self._context = copy_context()  # of the program that made the node: passes happen outside of it
         node = world.nodes.get(name)
@@ -81,6 +84,7 @@ class SimDriver:
             timing=self._timing,
             recorder=recorder,
             engines=self._engines,
+            regions=self._regions,
             has_multicast=self._world.has_multicast(node),
         )
         self.host.start(self._world.clock(node))
@@ -167,6 +171,7 @@ class SimNode(NodeBase):
         buffer_bytes: int = BUFFER_BYTES,
         engines: EngineFactory | None = None,
         has_multicast: bool = True,
+        regions: RegionEngineFactory | None = None,
     ) -> None:
         driver = SimDriver(
             world,
@@ -175,6 +180,7 @@ class SimNode(NodeBase):
             buffer_bytes=buffer_bytes,
             engines=engines,
             has_multicast=has_multicast,
+            regions=regions,
         )
         defaults = config if config is not None else GroupConfig(datagram=LAN_DATAGRAM)
         self._local = LocalBackend(driver.host, defaults, driver)
@@ -219,11 +225,14 @@ class SimNode(NodeBase):
 class Simulation:
     """What a simulated program gets: a maker of nodes, and the world that they live in."""
 
-    __slots__ = ("_engines", "world")
+    __slots__ = ("_engines", "_regions", "world")
 
-    def __init__(self, world: World, engines: EngineFactory | None = None) -> None:
+    def __init__(
+        self, world: World, engines: EngineFactory | None = None, regions: RegionEngineFactory | None = None
+    ) -> None:
         self.world = world
         self._engines = engines
+        self._regions = regions
 
     def __call__(
         self,
@@ -243,6 +252,7 @@ class Simulation:
             buffer_bytes=buffer_bytes,
             engines=self._engines,
             has_multicast=has_multicast,
+            regions=self._regions,
         )
 
 
@@ -253,8 +263,9 @@ def simulate(
     network: NetworkModel = LAN,
     limit_ns: int = DEFAULT_LIMIT_NS,
     engines: EngineFactory | None = None,
+    regions: RegionEngineFactory | None = None,
     world: World | None = None,
 ) -> T:
     """Run a program in virtual time and return what it returns. Give a `world` to look at its traces afterwards."""
     made = world if world is not None else World(seed, network)
-    return run_in_world(made, program(Simulation(made, engines)), limit_ns)
+    return run_in_world(made, program(Simulation(made, engines, regions)), limit_ns)

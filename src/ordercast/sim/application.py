@@ -62,10 +62,17 @@ class HostStack:
     def copies(self, underlay: str) -> Sequence[Address]:
         return self.host.copies(underlay)
 
+    def hears(self) -> frozenset[Address]:
+        """Multicast addresses besides those of its underlays: of regions."""
+        return self.host.attached.listens()
+
     def unrest(self) -> list[str]:
         texts: list[str] = []
         for port in self.host.ports:
             texts.extend(f"group {port.group!r}: {text}" for text in port_unrest(port))
+        regions = self.host.attached.regions
+        if regions is not None:
+            texts.extend(f"regions: {text}" for text in regions.unrest())
         texts += [f"calls to {each.group!r} are under way" for each in self.host.callers if not each.is_at_rest]
         return texts
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ordercast.engine import Departed, Lost, Note, Outbox
+from ordercast.engine import Departed, LogLost, Note, Outbox
 from ordercast.membership.policy import DepartureCause, Membership
 from ordercast.membership.quorum.local import LocalMember, coming_along
 from ordercast.membership.quorum.returning import Returning
@@ -86,10 +86,10 @@ def follow_kept(kept: Kept, successor: Proposal, membership: Membership[LoggedOr
     membership.resume(successor.view, kept.config)
 
 
-def losses(old: View, view: View) -> list[Lost]:
+def losses(old: View, view: View) -> list[LogLost]:
     """What a view after a restart may have lost, for a member that comes from `old`."""
     if view.reason != Reason.RESTART or electorate(old).is_quorum(set(coming_along(view))):
         return []
     back = ", ".join([str(member) for member in view.members if old.member(member.id) is None])
     text = f"messages of view {old.id} may be lost that only members held which were restarted: {back} came back"
-    return [Lost(old.id, text)]
+    return [LogLost(old.id, text)]

@@ -199,7 +199,7 @@ def pack_run(
         head = FULL_HEAD.pack(first, count, service.rank, service.k, EQUAL, 1, after)
         return b"".join((head, ENTRY.pack(group, type_, 0, count), LENGTH.pack(length), *payloads))
     head = FULL_HEAD.pack(first, count, service.rank, service.k, 0, 1, after)
-    return b"".join((head, ENTRY.pack(group, type_, 0, count), _lengths(lengths), *payloads))
+    return b"".join((head, ENTRY.pack(group, type_, 0, count), lengths_column(lengths), *payloads))
 
 
 def pack_grouped(
@@ -398,7 +398,7 @@ def _pack_with(
         head = FULL_HEAD.pack(first, count, service.rank, service.k, flag | EQUAL, 1, after)
         return b"".join((head, entry, groups, LENGTH.pack(length), *payloads))
     head = FULL_HEAD.pack(first, count, service.rank, service.k, flag, 1, after)
-    return b"".join((head, entry, groups, _lengths(lengths), *payloads))
+    return b"".join((head, entry, groups, lengths_column(lengths), *payloads))
 
 
 def _targets_bytes(groups: Sequence[int]) -> bytes:
@@ -407,7 +407,8 @@ def _targets_bytes(groups: Sequence[int]) -> bytes:
     return LENGTH.pack(len(groups)) + group_column(groups)
 
 
-def _lengths(lengths: list[int]) -> bytes:
+def lengths_column(lengths: list[int]) -> bytes:
+    """Lengths as they stand in a block."""
     column = array("H", lengths)
     if _SWAP:
         column.byteswap()

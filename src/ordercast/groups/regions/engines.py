@@ -7,18 +7,20 @@ a region. And what comes up is `RegionUpcall`s, which `take` gives after each pa
 from __future__ import annotations
 
 from collections.abc import Sequence
+from random import Random
 from typing import Protocol
 
-from ordercast.config import GroupConfig
+from ordercast.config import GroupConfig, Timing
 from ordercast.engine import Outbox, Waiting
-from ordercast.membership.given import Attending, NumberedGroups
+from ordercast.membership.given import Attending, NumberedGroups, ViewSource
 from ordercast.orderers.regions.upcalls import RegionUpcall
 from ordercast.service import Service
-from ordercast.view import Address
+from ordercast.view import Address, Member
 
 
 class RegionalEngine(Protocol):
-    """One engine for a node, whatever the number of its groups and regions."""
+    """One engine for a node, whatever the number of its groups and regions. After `Departed` it is of no use: where
+    that is `returning`, the groups make another one and ask for all groups again."""
 
     @property
     def config(self) -> GroupConfig: ...
@@ -87,3 +89,34 @@ class RegionalEngine(Protocol):
 
     def listens(self) -> frozenset[Address]:
         """The multicast addresses that this node has to hear now: of its views that are not forgotten."""
+
+
+class RegionEngineFactory(Protocol):
+    """What makes the engine of a node: the real one with its side of the service, or a fake."""
+
+    def __call__(self, me: Member, config: GroupConfig, timing: Timing, rng: Random, /) -> RegionalEngine: ...
+
+
+class SourceFactory(Protocol):
+    """What makes a node's side of the membership service."""
+
+    def __call__(self, me: Member, timing: Timing, rng: Random, /) -> ViewSource: ...
+
+
+class SourcedEngine(Protocol):
+    """What makes an engine that hears of views by a source."""
+
+    def __call__(self, me: Member, config: GroupConfig, timing: Timing, source: ViewSource, /) -> RegionalEngine: ...
+
+
+class SourcedEngines:
+    """A `RegionEngineFactory` of both."""
+
+    __slots__ = ("_engine", "_source")
+
+    def __init__(self, engine: SourcedEngine, source: SourceFactory) -> None:
+        self._engine = engine
+        self._source = source
+
+    def __call__(self, me: Member, config: GroupConfig, timing: Timing, rng: Random, /) -> RegionalEngine:
+        return self._engine(me, config, timing, self._source(me, timing, rng))

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from ordercast.config import REGIONS_UNDERLAY as REGIONS_UNDERLAY
 from ordercast.view import Address, Member
-
-REGIONS_UNDERLAY: Final = "regions"
-"""The underlay of all regions: its tag is on every datagram of theirs, and its address finds the service."""
 
 PARTITION_MEMBERS: Final = 5  # R of QSM section 2.3
 
