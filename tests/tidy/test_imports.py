@@ -35,6 +35,7 @@ SEES: dict[str, frozenset[str]] = {
     "archive": TYPES | {"trace", "groups", "api"},  # a recorder is a member
     "groups": TYPES | PROTOCOL | {"trace"},
     "api": TYPES | {"wire", "groups"},
+    "gms": TYPES | {"wire", "parts", "membership", "orderers", "groups", "api"},  # the service is a program on the API
     "runtime": TYPES | PROTOCOL | {"trace", "groups", "api", "client"},  # blocking twins of both kinds of node
     "sim": TYPES | PROTOCOL | {"trace", "groups", "api", "client", "daemon"},  # daemons and clients as they are
     "figures": TYPES | PROTOCOL | {"groups", "sim"},  # what the papers measured, again
